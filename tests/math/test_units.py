@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnctl.math.arithmetic import Call, Number, Product, Quotient, Source, Subtraction, Sum, code, numbers
+from attnctl.math.arithmetic import Call, Number, Origin, Product, Quotient, Subtraction, Sum, code, numbers
 from attnctl.math.derivation import Rotary, Variant, derive
 from attnctl.math.engine.execute import carry_out, empty_rows
 from attnctl.math.engine.overflow import overflow
@@ -31,7 +31,7 @@ from attnctl.math.ops import (
 from attnctl.math.ops.vectors import rotary_pairs, rotate, sinusoids
 from attnctl.math.rules import Alibi, Causal, Softcap
 
-TWO, MINUS = Number(2.0, Source(0, (1,))), Number(-0.5)
+TWO, MINUS = Number(2.0, Origin(0, (1,))), Number(-0.5)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_code(expr, text):
 def test_numbers_left_to_right():
     expr = Sum((Quotient(TWO, MINUS), Call("sin", Subtraction(MINUS, TWO)), Product((TWO,))))
     assert [n.value for n in numbers(expr)] == [2.0, -0.5, -0.5, 2.0, 2.0]
-    assert next(numbers(expr)).source == Source(0, (1,))
+    assert next(numbers(expr)).source == Origin(0, (1,))
 
 
 def test_sinusoids():
