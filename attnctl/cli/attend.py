@@ -27,12 +27,15 @@ from attnctl.cli.options import (
     renames,
 )
 from attnctl.math.names import HIDDEN, MEMORY, OUTPUT
+from attnctl.sources import DUMP, OF_SIGN
 
 if TYPE_CHECKING:
     from attnctl.record.trace import Trace
     from attnctl.sources.model import Layers
 
 app = make_app()
+
+SUFFIXES = " ".join(sign for sign in OF_SIGN if OF_SIGN[sign].kind == DUMP and sign[:1] == ".")
 
 
 class LayerOptions(NamedTuple):
@@ -59,7 +62,7 @@ SECTIONS[LayerOptions] = SECTION
 )
 def attend(  # noqa: PLR0913  (a group of options each)
     *,
-    file: Annotated[str, typer.Argument(help="Arrays (.npz .safetensors .json), or - for stdin.")],
+    file: Annotated[str, typer.Argument(help=f"Arrays ({SUFFIXES}), or - for stdin.")],
     name: NameOption = None,
     arrays: ArrayOptions,
     config: ConfigOption = None,

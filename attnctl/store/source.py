@@ -26,7 +26,7 @@ from attnctl.store.raw import File, npy_file
 
 CHUNK = 1 << 20
 
-HEAD = 128
+HEAD = 512
 """First bytes of a file that tell its format."""
 
 
@@ -150,11 +150,12 @@ def read_npy(file: File, rename: Mapping[str, str] | None) -> Trace:
 
 def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:
     """All of a stream, which is read into memory only up to the longest text that is read at all."""
-    data, limit = bytearray(head), available()
-    while piece := stream.read(CHUNK):
+    data, limit, piece = bytearray(), available(), head
+    while piece:
         data += piece
         check_length(len(data), place)
         hold(len(data), f"{place}: reading it", limit)
+        piece = stream.read(CHUNK)
     return data
 
 

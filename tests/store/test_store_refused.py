@@ -30,7 +30,7 @@ def top(**fields):
 REFUSED = {
     "nothing": ("", "empty; expected a dump"),
     "white space": (" \n\n", "nothing in it; expected a dump"),
-    "text": ("hello", "neither JSON, .npz, .npy, safetensors nor a page of attnctl"),
+    "text": ("hello", "neither JSON, .pt, .npz, .npy, safetensors nor a page of attnctl"),
     "a number": ("[1, 2]", "number 1: not a dump: expected an object, found 1"),
     "an empty array": ("[]", "nothing in it; expected a dump"),
     "an empty object": ("{}", "no arrays in it"),

@@ -1,0 +1,80 @@
+"""Dumps as torch saves them: a tensor, or a dict of tensors, in dicts and lists of any depth.
+
+torch itself reads them, with `weights_only`: nothing in the file is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import numpy as np
+
+from attnctl.base.errors import AttnError
+from attnctl.math import Array
+from attnctl.record.trace import Trace
+from attnctl.store.codec import show_value
+from attnctl.store.header import DTYPES, assemble_trace, check_shape, hold
+from attnctl.store.raw import File
+
+
+def read_torch(file: File, rename: Mapping[str, str] | None) -> Trace:
+    """The trace of a file's tensors, under their path in it: model.layers.0.weight.
+
+    Numbers and texts beside them are passed over. Raises AttnError where torch is not installed, and for
+    a file that holds anything but plain data.
+    """
+    try:
+        torch: Any = import_module("torch")  # no import statement: it is not installed with attnctl
+    except ImportError:
+        raise AttnError(
+            f"{file.place}: torch's own file, and torch is not installed; pip install torch, or save it as "
+            ".safetensors or .npz"
+        ) from None
+    hold(file.length, f"{file.place}: reading it")
+    try:
+        with file.stream() as stream:
+            found = torch.load(stream, map_location="cpu", weights_only=True)
+    except UnpicklingError:
+        raise AttnError(
+            f"{file.place}: it holds more than tensors, and nothing of that is run here; save a dict of "
+            "tensors, like torch.save(model.state_dict(), FILE)"
+        ) from None
+    except Exception as error:  # whatever torch finds in a damaged file
+        why = str(error).strip().partition("\n")[0]
+        raise AttnError(f"{file.place}: torch cannot read it: {why or type(error).__name__}") from error
+    arrays: dict[str, Array] = {}
+    for path, tensor in tensors_in(found, "", torch.Tensor):
+        name = path or Path(file.place).stem
+        if name in arrays:
+            raise AttnError(f"{file.place}: two tensors would be called {show_value(name)}")
+        arrays[name] = array_of(name, tensor, file.place)
+    return assemble_trace(None, arrays, rename, file.place)
+
+
+def tensors_in(value: Any, path: str, kind: type) -> Iterator[tuple[str, Any]]:
+    """Every tensor in nested dicts and lists, by its path with dots."""
+    if isinstance(value, kind):
+        yield path, value
+        return
+    children = dict(enumerate(value)) if isinstance(value, (list, tuple)) else value
+    for name, child in children.items() if isinstance(children, Mapping) else ():
+        yield from tensors_in(child, f"{path}.{name}" if path else str(name), kind)
+
+
+def array_of(name: str, tensor: Any, place: str) -> Array:
+    """A tensor's numbers; those of types that NumPy lacks, as bfloat16 is, as float32."""
+    try:
+        own = tensor.detach()
+        dtype = str(own.dtype).removeprefix("torch.")
+        array: Array = (own.float() if dtype.startswith(("bfloat", "float8")) else own).numpy()
+    except (AttributeError, RuntimeError, TypeError) as error:
+        why = str(error).partition("\n")[0]
+        raise AttnError(f"{place}: {show_value(name)}: no plain array of numbers: {why}") from None
+    if array.dtype not in DTYPES:
+        raise AttnError(f"{place}: {show_value(name)}: type {dtype}: only numbers, true and false are read")
+    check_shape(array.shape, f"{place}: {show_value(name)}")
+    return np.ascontiguousarray(array)

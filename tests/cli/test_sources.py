@@ -1,0 +1,97 @@
+"""Every verb that takes a SOURCE takes every kind of it: a law over the registries of both."""
+
+import sys
+
+import fake_torch
+import numpy as np
+import pytest
+from commands import commands
+
+import attnctl
+from attnctl.formats import FORMATS
+from attnctl.sources import FILE, OF_SIGN
+
+SENTENCE = "sun melts snow"
+
+VERBS = {
+    "run": ["{}", "--json"],
+    "show": ["{}", "--json"],
+    "explain": ["{}", "attention_weights[0,0,0]", "--json"],
+    "explore": ["{}"],
+    "stats": ["{}", "--json"],
+    "check": ["{}", "--json"],
+    "diff": ["{}", "whole.json", "--json"],
+    "attend": ["{}", "--json"],
+    "exercise make": ["{}", "--blank", "scores", "-o", "task.json"],
+}
+"""How each is called."""
+
+MAKERS = {
+    ".npy": lambda arrays: np.save("attention_weights.npy", arrays["attention_weights"]),
+    ".pt": lambda arrays: fake_torch.save({n: fake_torch.Tensor(a) for n, a in arrays.items()}, "d.pt"),
+    ".pth": lambda arrays: fake_torch.save({n: fake_torch.Tensor(a) for n, a in arrays.items()}, "d.pth"),
+}
+"""Formats that attnctl reads and does not write: arrays alone, which say nothing of how they came about."""
+
+WORDS = {FILE: "whole", "example:": "example:one-matrix", "last": "last", "-": "-", "": SENTENCE}
+WORDS |= {".yaml": "my.yaml", ".yml": "my.yml", ".npy": "attention_weights.npy"}
+
+
+@pytest.fixture
+def folder(call, tmp_path, monkeypatch):
+    """A source of each kind, all of the same run; the sentence and the example are runs of their own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setitem(sys.modules, "torch", fake_torch.FAKE)
+    monkeypatch.setattr("attnctl.cli.explore.require_terminal", lambda _: None)
+    monkeypatch.setattr("attnctl.cli.explore.explore_on_terminal", explored)
+    for name in ("my.yaml", "my.yml"):
+        (tmp_path / name).write_text(f"sentence: {SENTENCE}\n")
+    trace = attnctl.run(SENTENCE)
+    for each in FORMATS:
+        if each.suffix in OF_SIGN:
+            trace.save(f"d{each.suffix}")
+    trace.save("whole.json")
+    (tmp_path / "whole").write_bytes((tmp_path / "whole.json").read_bytes())
+    for make in MAKERS.values():
+        make(dict(trace.items()))
+    assert call("run", "my.yaml").code == 0
+    return call
+
+
+def explored(source, *_, **__):
+    from attnctl.verbs.explore import begin_walk
+
+    assert begin_walk(source).layers
+
+
+ARRAYS = {"run": "arrays, not the run of a sentence", "exercise make": "arrays, not the run of a sentence"}
+ONE_ARRAY = ARRAYS | {
+    "explain": "scaled_scores is not in this dump",
+    "check": "nothing to compare: it has attention_weights",
+    "attend": "no Q, K, V in the arrays",
+}
+LACKING = {".pt": ARRAYS, ".pth": ARRAYS, ".npy": ONE_ARRAY}
+"""What a verb says of arrays that hold less than it needs: it has read them."""
+
+
+def test_each_verb_and_each_kind_is_tried():
+    takes = {
+        name for name, function in commands() if {"source", "a"} & function.__signature__.parameters.keys()
+    }
+    assert takes | {"attend"} == VERBS.keys()
+    assert OF_SIGN.keys() == WORDS.keys() | MAKERS.keys() | {
+        each.suffix for each in FORMATS if each.suffix in OF_SIGN
+    }
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_takes_every_kind_of_source(folder, tmp_path, verb):
+    files = [sign for sign, kind in OF_SIGN.items() if kind.source.endswith(":Dump")]
+    for sign in files if verb == "attend" else OF_SIGN:  # attend takes a FILE
+        word = WORDS.get(sign, f"d{sign}")
+        piped = SENTENCE.encode() + b"\n" if verb == "run" else (tmp_path / "whole.json").read_bytes()
+        done = folder(*verb.split(), *(each.format(word) for each in VERBS[verb]), stdin=piped)
+        why = LACKING.get(sign, {}).get(verb)
+        differs = verb == "diff" and sign == "example:"
+        assert done.code == (2 if why else int(differs)), f"{verb} {word}: {done.err}"
+        assert (why or "") in done.err
