@@ -142,15 +142,14 @@ def why_no_cell(source: str | None) -> str:
 def show(found: Sequence[Question], how: ExplainOptions) -> None:
     """Print the explanations, an empty line between them."""
     from attnctl.drawing.screen.output import print_view
-    from attnctl.verbs.explain.view import ExplanationView, Page
+    from attnctl.verbs.explain.view import Page
 
-    precision = ExplanationView.precision if how.precision is None else how.precision
-    view = ExplanationView(precision, how.depth or 1, how.full)
+    precision = Page.precision if how.precision is None else how.precision
 
     def lines(screen: Screen) -> Iterator[Element]:
         for number, each in enumerate(found):
             yield from [[]] * bool(number)
-            yield from Page(each.explainer, screen, view).lines(each.root)
+            yield from Page(each.explainer, screen, precision, each.depth, how.full).lines(each.root)
 
     print_view(lines)
 

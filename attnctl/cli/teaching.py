@@ -158,12 +158,12 @@ class Lecture:
         """The arithmetic of the one cell that is asked for, as `explain` prints it; or nothing."""
         from attnctl.record.cells import parse
         from attnctl.verbs.explain import Explainer
-        from attnctl.verbs.explain.view import ExplanationView, Page
+        from attnctl.verbs.explain.view import Page
 
         try:
             explainer = Explainer(self.trace)
             root = explainer.root(parse(self.lesson.answer.text).spell_out(explainer.trace), 1)
-            lines = list(Page(explainer, self.screen, ExplanationView()).lines(root))
+            lines = list(Page(explainer, self.screen).lines(root))
         except AttnError:  # not a cell
             return []
         return [*lines] if len(lines) < LONGEST else []

@@ -8,7 +8,7 @@ from attnctl.drawing.screen.screen import Screen
 from attnctl.inputs.config.load import load
 from attnctl.record.cells import parse
 from attnctl.verbs.explain import Explainer
-from attnctl.verbs.explain.view import ExplanationView, Page
+from attnctl.verbs.explain.view import Page
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "golden"
@@ -26,11 +26,11 @@ def base():
     return attnctl.run(settings=load(str(ROOT / "configs" / "base-transformer.yaml")))
 
 
-def shown(trace, cell, screen, **view):
+def shown(trace, cell, screen, *, depth=1, full=False, **view):
     """The lines of an explanation as plain text."""
-    view = ExplanationView(**view)
-    explainer = Explainer(trace, full=view.full)
-    lines = Page(explainer, screen, view).lines(explainer.root(parse(cell), view.depth))
+    explainer = Explainer(trace, full=full)
+    page = Page(explainer, screen, depth=depth, full=full, **view)
+    lines = page.lines(explainer.root(parse(cell), depth))
     return "".join(f"{line}\n" for line in plain_text(lines))
 
 

@@ -6,7 +6,7 @@ import pytest
 from driven import DUMPS, VARIANTS, no_escapes, of_file, of_sentence, plain
 
 from attnctl.drawing.screen.screen import Screen
-from attnctl.verbs.explain.view import ExplanationView, Page
+from attnctl.verbs.explain.view import Page
 from attnctl.verbs.explore import remake
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.matrix import entries, pixel
@@ -53,7 +53,7 @@ def test_of_every_cell_of_every_variant(path):
                 for column in range(columns):
                     cell = (head, row, column)[-walk.array.ndim :]
                     there = go.place_at(walk, cell)
-                    page = Page(walk.layer.explainer, Screen(80, fits=True), ExplanationView())
+                    page = Page(walk.layer.explainer, Screen(80, fits=True))
                     expected = list(page.lines(there.node))[2:]
                     assert "".join(below(there)) == "".join(plain(expected))
 

@@ -10,7 +10,7 @@ from attnctl.base.errors import AttnError
 from attnctl.drawing.screen.screen import Screen
 from attnctl.pages.describe import explainer_of
 from attnctl.pages.write import pieces
-from attnctl.verbs.explain.view import ExplanationView, Page
+from attnctl.verbs.explain.view import Page
 
 HERE = Path(__file__).parent
 SCRIPTS = Path(attnctl.pages.__file__).parent / "page"
@@ -34,7 +34,7 @@ class Said:
 
     def __init__(self, trace, most=0):
         self.explainer = explainer_of(trace)
-        self.view = Page(self.explainer, Screen(80), ExplanationView())
+        self.view = Page(self.explainer, Screen(80))
         self.most = most or None
 
     def __call__(self, step, cell):

@@ -46,25 +46,18 @@ GUIDES, PLAIN_GUIDES = ("├── ", "└── ", "│   ", "    "), ("|-- ", 
 
 
 @dataclass(frozen=True)
-class ExplanationView:
-    """The layout of an explanation: how many decimals, how many lines back, all of it or not."""
+class Page:
+    """An explanation laid out for one screen: how many decimals, how many lines back, all of it or not."""
 
+    explainer: Explainer
+    screen: Screen
     precision: int = 4
     depth: int = 1
     full: bool = False
 
-
-@dataclass(frozen=True)
-class Page:
-    """An explanation laid out for one screen."""
-
-    explainer: Explainer
-    screen: Screen
-    view: ExplanationView
-
     @property
     def fitted(self) -> bool:
-        return self.screen.fits and not self.view.full
+        return self.screen.fits and not self.full
 
     def lines(self, root: Node) -> Iterator[Line]:
         """The line of the derivation, the arithmetic, the parts of a score, the tree."""
@@ -84,7 +77,7 @@ class Page:
         if parts:
             yield []
             yield from self.parts(found.name, parts)
-        if self.view.depth > 1 and found.inputs:
+        if self.depth > 1 and found.inputs:
             yield []
             yield [(self.screen.ours(found.name), "label")]
             yield from self.tree_lines(root, "", set())
@@ -92,7 +85,7 @@ class Page:
     # --- one line of arithmetic ---
 
     def number(self, value: float) -> str:
-        return number_for_people(value, self.view.precision)
+        return number_for_people(value, self.precision)
 
     def symbols(self, found: Explanation, most: int | None) -> str:
         """The arithmetic with cells for numbers: `Q[0,love,0]·K[0,AI,0] + …`."""
@@ -169,7 +162,7 @@ class Page:
         """The score's share of each pair of parts, one below the other."""
         yield [(self.screen.ours(f"{name} by what it came from, query × key"), "aside")]
         values, ascii_only = np.array(list(parts.values())), self.screen.ascii_only
-        form = matrix_format(values, self.view.precision, ascii_only=ascii_only)
+        form = matrix_format(values, self.precision, ascii_only=ascii_only)
         words = [self.screen.ours(part.replace("×", " × ")) for part in parts]
         width = max(map(cells, words))
         for part, word, value in zip(parts, words, values.tolist(), strict=True):

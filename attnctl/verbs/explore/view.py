@@ -14,7 +14,7 @@ from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, fold_text, take
 from attnctl.drawing.show.sheet import heads_of, place_word
 from attnctl.math import Cell
-from attnctl.verbs.explain.view import ExplanationView, Page, number_for_people
+from attnctl.verbs.explain.view import Page, number_for_people
 from attnctl.verbs.explore.walk import NUMBERS, ExplorerState, summary
 
 
@@ -98,7 +98,7 @@ class Arithmetic:
                 yield [TextSpan(text, "aside")]
             return
         yield self.chosen()
-        page = Page(walk.layer.explainer, self.screen, ExplanationView(self.precision))
+        page = Page(walk.layer.explainer, self.screen, self.precision)
         for line in list(page.lines(node))[2:]:  # the step and its formula stand above the matrix
             yield from wrap_parts(self.link_operands(line), self.screen.width)
         old = walk.layer.old(walk.step)
