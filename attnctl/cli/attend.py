@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
 from attnctl.cli.app import make_app
-from attnctl.cli.model import SECTION, ModelOptions, run_layers, senseless
+from attnctl.cli.model import NOT_BESIDE_MODEL, OF_OURS, SECTION, run_layers
 from attnctl.cli.options import (
     SECTIONS,
     ArrayOptions,
@@ -19,9 +19,12 @@ from attnctl.cli.options import (
     EditOptions,
     GradientOptions,
     NameOption,
+    OptionTerm,
     OutputOptions,
     ViewOptions,
+    bars,
     command,
+    is_asked,
     layer_number,
     option,
     renames,
@@ -38,12 +41,21 @@ app = make_app()
 SUFFIXES = " ".join(sign for sign in OF_SIGN if OF_SIGN[sign].kind == DUMP and sign[:1] == ".")
 
 
+WHICH_LAYER = OptionTerm(
+    lambda given: () if is_asked(given, "layer") else ("layer",), "which layer of the model? --layer 3"
+)
+
+
 class LayerOptions(NamedTuple):
     """A layer of a trained model instead of given weights."""
 
     model: Annotated[
         str | None,
-        option("The model whose layer attends to `hidden`: a folder, or an id of the hub.", metavar="DIR"),
+        option(
+            "The model whose layer attends to `hidden`: a folder, or an id of the hub.",
+            metavar="DIR",
+            terms=[bars([*OF_OURS, "cost"], NOT_BESIDE_MODEL), WHICH_LAYER],
+        ),
     ] = None
     layer: Annotated[
         str | None,
@@ -102,7 +114,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
         trace = Dump(file, Arguments(rename=renames(name or []))).trace()
     flags = {**arrays, **attention, **gradients, **edits, "max_memory": cost.max_memory}
     if model.model is not None:
-        layer = layer_of_model(model, trace, {**flags, "config": config, "cost": cost.cost or None})
+        layer = layer_of_model(model.model, str(model.layer), trace, flags)
         run_layers([layer], model.layer, cost, view, output)
         return
     source = OfArrays(trace, settings_from(config, flags), layer_number(model.layer))
@@ -115,8 +127,8 @@ def attend(  # noqa: PLR0913  (a group of options each)
     emit(done, output, view, settable=True)
 
 
-def layer_of_model(model: LayerOptions, found: Trace, flags: Given) -> Layers:
-    """The layer of a model that attends to `hidden`; flags are all that are given."""
+def layer_of_model(model: str, layer: str, found: Trace, flags: Given) -> Layers:
+    """The layer of a model that attends to `hidden`."""
     from attnctl.inputs.arrays.foreign import variable_of
     from attnctl.models.run import ModelInput
     from attnctl.sources.model import Layers
@@ -124,9 +136,6 @@ def layer_of_model(model: LayerOptions, found: Trace, flags: Given) -> Layers:
 
     if HIDDEN not in found:
         raise AttnError(f"no {HIDDEN} in it: what came into the layer; it has {', '.join(found)}")
-    if model.model is None or model.layer is None:
-        raise AttnError("--layer: which layer of the model? --layer 3")
-    raise_all(senseless(ModelOptions(model.model, model.layer), flags))
     begun = next((found[name] for name in found if variable_of(name) in {"o", "out", OUTPUT}), None)
     given = ModelInput(hidden=found[HIDDEN], memory=found.get(MEMORY), d_output=begun)
-    return Layers(model.model, given, model.layer, settings_from(None, {"dtype": "float32", **flags}))
+    return Layers(model, given, layer, settings_from(None, {"dtype": "float32", **flags}))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import Given
 from attnctl.base.values import BadValueError, Reader
-from attnctl.cli.options import SECTIONS, option
+from attnctl.cli.options import SECTIONS, excludes, needs, option
 from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
 
 if TYPE_CHECKING:
@@ -30,15 +30,34 @@ def read_cluster(text: str) -> str:
 DASK = Reader(read_cluster, {}, "[N|ADDRESS]")
 
 
+ONLY_A_CORPUS = needs("file", "only a corpus has that; add --file")
+
+
 class CorpusOptions(NamedTuple):
     """Statistics of a corpus in parts."""
 
     shard: Annotated[
-        Shard | None, option("Only this part of the lines of --file: 3/8 is the third of eight."), SHARD
+        Shard | None,
+        option(
+            "Only this part of the lines of --file: 3/8 is the third of eight.",
+            terms=[
+                ONLY_A_CORPUS,
+                excludes("dask", "--shard: --dask divides the corpus itself; leave it out"),
+            ],
+        ),
+        SHARD,
     ] = None
-    pairs: Annotated[bool, option("Also how far each two heads of a layer are apart.", "--pairs")] = False
+    pairs: Annotated[
+        bool,
+        option("Also how far each two heads of a layer are apart.", "--pairs", terms=[ONLY_A_CORPUS]),
+    ] = False
     skip_bad: Annotated[
-        bool, option("Leave out lines that are no sentence for the model, and count them.", "--skip-bad")
+        bool,
+        option(
+            "Leave out lines that are no sentence for the model, and count them.",
+            "--skip-bad",
+            terms=[ONLY_A_CORPUS],
+        ),
     ] = False
     dask: Annotated[
         str | None,
@@ -46,21 +65,13 @@ class CorpusOptions(NamedTuple):
             "All of it over Dask's scheduler: this machine's processors (no value), so many local workers, "
             "or the scheduler at an address, like tcp://host:8786.",
             metavar="[N|ADDRESS]",
+            terms=[ONLY_A_CORPUS],
         ),
         DASK,
     ] = None
 
 
 SECTIONS[CorpusOptions] = "A corpus (--file)"
-
-
-def given_of(how: CorpusOptions) -> dict[str, bool]:
-    return {
-        "--shard": how.shard is not None,
-        "--pairs": how.pairs,
-        "--skip-bad": how.skip_bad,
-        "--dask": how.dask is not None,
-    }
 
 
 def is_part(path: str) -> bool:
@@ -73,16 +84,9 @@ def is_part(path: str) -> bool:
 def job_of(file: str, model: str | None, config: str | None, flags: Given, how: CorpusOptions) -> Job:
     """The corpus to measure, through a model or attention as a config and flags have it."""
     from attnctl.inputs.config.settings import Settings
-    from attnctl.sources.sentence import by_flag, settings_from
+    from attnctl.sources.sentence import settings_from
     from attnctl.verbs.corpus import Job
 
-    wrong = {
-        "--file -: a corpus is read more than once; give a file": file == "-",
-        "--shard: --dask divides the corpus itself; leave it out": how.dask and how.shard,
-        "-c: a model has its own attention; leave out one of -c and --model": config and model,
-        f"{', '.join(by_flag(flags))}: a model has its own attention; leave it out": flags and model,
-    }
-    raise_all(problem for problem, is_so in wrong.items() if is_so)
     settings = settings_from(config, flags) if config or flags else Settings()
     return Job(file, model, settings, how.shard or WHOLE, how.pairs, how.skip_bad)
 

@@ -11,7 +11,7 @@ import typer
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.cli.app import make_app
-from attnctl.cli.model import ModelOptions, layers_of, senseless
+from attnctl.cli.model import ModelOptions, layers_of
 from attnctl.cli.options import (
     PRECISION,
     AttentionOptions,
@@ -71,7 +71,6 @@ def explore(  # noqa: PLR0913  (a group of options each)
     require_terminal(source)
     given = {**more, **attention, **edits}
     if model.model is not None:
-        raise_all(senseless(model, {**given, "config": config, "trace": trace, "name": name}))
         sentences = [] if source is None else [source]
         found: Source = layers_of(model, sentences, more.get("context"), given)[0]
     else:

@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.setting import Given
+from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given
 from attnctl.base.values import MOST, Plain, Reader, whole
 from attnctl.cli.app import make_app
 from attnctl.cli.options import (
     SECTIONS,
     CostOptions,
+    OptionTerm,
     OutputOptions,
     ViewOptions,
+    bars,
     chosen_format,
     command,
     findings_option,
+    is_asked,
+    needs,
     option,
     split_outputs,
 )
+from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.math.kind import GRADIENT_SETTINGS
 
 if TYPE_CHECKING:
@@ -29,8 +34,13 @@ if TYPE_CHECKING:
 
 app = make_app()
 
-ALLOWED = {"dtype", "edits", "renormalize", "context", "max_memory", *GRADIENT_SETTINGS}
-"""The settings that a run of a model has; the rest the model says itself."""
+OF_MODELS = {"dtype", "edits", "renormalize", "context", "seed", *GRADIENT_SETTINGS}
+"""The settings that a run of a model has; the rest the model says itself. (The seed is d_output's.)"""
+
+GROUPS = (SENTENCE, ARRAYS, ATTENTION, GRADIENTS, EDIT)
+OF_OURS = {name for group in GROUPS for name in settings_with_flags(group)} - OF_MODELS | {"config"}
+NOT_BESIDE_MODEL = "means nothing with --model; leave it out"
+ONLY_A_MODEL = needs("model", "only a model has that; add --model DIR")
 
 
 def read_ids(text: str) -> tuple[int, ...]:
@@ -39,6 +49,16 @@ def read_ids(text: str) -> tuple[int, ...]:
 
 
 IDS = Reader(read_ids, {}, "N,…")
+
+
+def seed_alone(given: Given) -> bool:
+    """True for a seed that no gradient begins with."""
+    return is_asked(given, "seed") and not given.get("backward")
+
+
+def layer_of_nothing(given: Given) -> bool:
+    """True where there is no model, and no file of arrays with layers: a command that renames arrays."""
+    return not is_asked(given, "model") and "name" not in given
 
 
 class ModelOptions(NamedTuple):
@@ -50,6 +70,10 @@ class ModelOptions(NamedTuple):
             "Run a trained model: a folder of save_pretrained, or the id of one on the hub. Without "
             "--layer: a map of what each head does.",
             metavar="DIR",
+            terms=[
+                bars([*OF_OURS, "padded", "trace", "name"], NOT_BESIDE_MODEL),
+                OptionTerm(lambda given: ("seed",) * seed_alone(given), NOT_BESIDE_MODEL),
+            ],
         ),
     ] = None
     layer: Annotated[
@@ -57,43 +81,27 @@ class ModelOptions(NamedTuple):
         option(
             "The layers to trace: 3, 0,2, -1 or all; decoder.1 or cross.1 of a model that has a decoder.",
             metavar="N,…",
+            terms=[OptionTerm(lambda given: ("",) * layer_of_nothing(given), ONLY_A_MODEL.words)],
         ),
     ] = None
-    ids: Annotated[tuple[int, ...] | None, option("The ids of tokens instead of a sentence."), IDS] = None
+    ids: Annotated[
+        tuple[int, ...] | None,
+        option("The ids of tokens instead of a sentence.", terms=[ONLY_A_MODEL]),
+        IDS,
+    ] = None
     pair: Annotated[
-        str | None, option("The second segment, for models of pairs (BERT).", metavar="TEXT")
+        str | None,
+        option("The second segment, for models of pairs (BERT).", metavar="TEXT", terms=[ONLY_A_MODEL]),
     ] = None
     context_ids: Annotated[
         tuple[int, ...] | None,
-        option("Ids instead of --context: what an encoder reads for its decoder."),
+        option("Ids instead of --context: what an encoder reads for its decoder.", terms=[ONLY_A_MODEL]),
         IDS,
     ] = None
 
 
 SECTION = "A trained model"
 SECTIONS[ModelOptions] = SECTION
-
-
-def senseless(model: ModelOptions, flags: Given) -> list[str]:
-    """Options that mean nothing without a model, or with one."""
-    if model.model is None:
-        given = {
-            "--layer": model.layer,
-            "--ids": model.ids,
-            "--pair": model.pair,
-            "--context-ids": model.context_ids,
-        }
-        return [
-            f"{flag}: only a model has that; add --model DIR"
-            for flag, value in given.items()
-            if value is not None
-        ]
-    allowed = ALLOWED | ({"seed"} if flags.get("backward") else set())  # of d_output
-    return [
-        f"--{name.replace('_', '-')}: means nothing with --model; leave it out"
-        for name, value in flags.items()
-        if name not in allowed and value is not None
-    ]
 
 
 def layers_of(

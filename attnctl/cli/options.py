@@ -14,6 +14,7 @@ from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo
 
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import announce_output
@@ -41,7 +42,7 @@ class OptionTerm(NamedTuple):
     """Their names, "" for the option itself; of everything that the command was given, by name."""
 
     words: str
-    """What stands behind `--flag: `, or the whole message where it begins with a flag itself."""
+    """What stands behind `--flag: `, or a whole message, which begins with a flag; {name} is a value."""
 
 
 def needs(others: str, words: str) -> OptionTerm:
@@ -59,7 +60,7 @@ def excludes(others: str, words: str) -> OptionTerm:
 def bars(others: Iterable[str], words: str) -> OptionTerm:
     """The term of an option beside which these mean nothing; it is said of each of them."""
     names = tuple(others)
-    return OptionTerm(lambda given: (name for name in names if is_asked(given, name)), words)
+    return OptionTerm(lambda given: asked_of(given, names), words)
 
 
 def only(holds: Callable[[Given], bool], words: str) -> OptionTerm:
@@ -70,6 +71,11 @@ def only(holds: Callable[[Given], bool], words: str) -> OptionTerm:
 def is_asked(given: Given, name: str) -> bool:
     """True where an option, or an argument, of this name is given."""
     return is_given(given.get(name)) and given[name] != []
+
+
+def asked_of(given: Given, names: Iterable[str]) -> list[str]:
+    """Those of these options that are given."""
+    return [name for name in names if is_asked(given, name)]
 
 
 def option(
@@ -347,8 +353,10 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """The flag that messages use: --d-model, or its shortest name: -o."""
+        """The flag that messages use: --d-model, or its shortest name: -o; of an argument what help has."""
         info = self.parameter.annotation.__metadata__[0]
+        if isinstance(info, ArgumentInfo):
+            return info.metavar or self.parameter.name.upper()
         names = [each for each in (info.default, *(info.param_decls or ())) if isinstance(each, str)]
         return min(names, key=len, default=f"--{self.parameter.name.replace('_', '-')}")
 
@@ -369,7 +377,8 @@ class Option(NamedTuple):
         for term in terms if is_asked(given, name) else ():
             for other in term.wrong(given):
                 wrong = other or name
-                yield wrong, term.words if term.words.startswith("-") else f"{flags[wrong]}: {term.words}"
+                words = term.words.format_map(given)
+                yield wrong, words if words.startswith("-") else f"{flags[wrong]}: {words}"
 
 
 class OptionGroup(NamedTuple):
@@ -500,7 +509,7 @@ def read_all(options: list[Option], texts: Given) -> Given:
     for option in options:
         for name, problem in option.wrong_beside(values, flags):
             misplaced.setdefault(name, problem)
-    raise_all([*problems, *misplaced.values()])
+    raise_all([*problems, *(misplaced[name] for name in flags if name in misplaced)])
     return values
 
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from attnctl.base.errors import raise_all
+from attnctl.base.errors import AttnError
 from attnctl.base.words import quote
 from attnctl.cli.app import make_app
-from attnctl.cli.model import ModelOptions, layers_of, run_layers, senseless
+from attnctl.cli.model import NOT_BESIDE_MODEL, ModelOptions, layers_of, run_layers
 from attnctl.cli.options import (
     AttentionOptions,
     ConfigOption,
@@ -76,11 +76,11 @@ def run(  # noqa: PLR0913  (a group of options each)
     settings = {**attention, **edits, "max_memory": cost.max_memory}
     asked = open_run(source or [], file, Arguments(config, {**more, **settings}), padded=padded)
     if model.model is not None:
-        raise_all(senseless(model, {**more, **attention, "config": asked.config, "padded": padded or None}))
+        if asked.config is not None:
+            raise AttnError(f"{asked.config}: {NOT_BESIDE_MODEL}")
         layers = layers_of(model, asked.sentences, more.get("context"), settings)
         run_layers(layers, model.layer, cost, view, output)
     else:
-        raise_all(senseless(model, {}))
         if cost.cost:
             print_costs([asked], output, view)
             return

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.setting import ATTENTION, SENTENCE, Given
 from attnctl.base.values import words
 from attnctl.cli.app import make_app
-from attnctl.cli.corpus import MERGE, CorpusOptions, given_of, job_of, measure, merge
+from attnctl.cli.corpus import MERGE, CorpusOptions, job_of, measure, merge
 from attnctl.cli.options import (
     FORMAT_NAMES,
     FORMAT_VARIABLE,
@@ -21,16 +22,22 @@ from attnctl.cli.options import (
     ConfigOption,
     MemoryOption,
     NameOption,
+    OptionTerm,
     SentenceOptions,
     TraceOption,
+    asked_of,
+    bars,
     chosen_format,
     command,
     findings_option,
+    is_asked,
+    only,
     option,
     renames,
     split_outputs,
 )
 from attnctl.drawing.screen.output import print_view
+from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.sources import HELP_OF_SEVERAL, open_source
 from attnctl.sources.sentence import Arguments
 
@@ -42,6 +49,22 @@ if TYPE_CHECKING:
 app = make_app()
 
 
+WRITTEN = ("table", "json", "csv")
+"""How statistics are written."""
+
+
+THREE_FORMATS = only(
+    lambda given: given["format"] in WRITTEN,
+    "--format {format}: statistics are written as table, json or csv",
+)
+
+
+def is_table(given: Given) -> bool:
+    """True where a table is printed."""
+    wanted = chosen_format(given["format"], json=given["json"], possible=WRITTEN)
+    return split_outputs(given["output"])[1] and wanted == "table"
+
+
 class StatsOptions(NamedTuple):
     """The measures to take, and the form they are written in."""
 
@@ -49,7 +72,12 @@ class StatsOptions(NamedTuple):
         bool, option("Take the dumps as layers of one sentence and roll attention out.", "--rollout")
     ] = False
     precision: Annotated[
-        int | None, option("Digits after the point, 0 to 17 (2). (Tables.)"), PRECISION
+        int | None,
+        option(
+            "Digits after the point, 0 to 17 (2). (Tables.)",
+            terms=[only(is_table, "only tables have that; files keep every digit")],
+        ),
+        PRECISION,
     ] = None
     heat: Annotated[
         bool,
@@ -57,17 +85,24 @@ class StatsOptions(NamedTuple):
             "Below the numbers, heat maps of every head; on a terminal that is so for several dumps "
             "anyway. (Tables.)",
             "--heat",
+            terms=[only(is_table, "only tables have that; -o heads.svg draws a picture")],
         ),
     ] = False
     format: Annotated[
         str | None,
         option(
             "How to write it on stdout: table, json or csv. "
-            f"Left out, what {FORMAT_VARIABLE} says, or table."
+            f"Left out, what {FORMAT_VARIABLE} says, or table.",
+            terms=[THREE_FORMATS],
         ),
         words(*FORMAT_NAMES),
     ] = None
     json: Annotated[bool, option("Short for --format json.", "--json")] = False
+
+
+OF_DUMPS = ("trace", "name", "rollout")
+OF_RUNS = ("config", *settings_with_flags(SENTENCE), *settings_with_flags(ATTENTION))
+OF_CORPUS = CorpusOptions._fields
 
 
 class Output(NamedTuple):
@@ -80,15 +115,44 @@ class Output(NamedTuple):
 
 ModelOption = Annotated[
     str | None,
-    option("Run this trained model on texts: a folder, or the id of one on the hub.", metavar="DIR"),
+    option(
+        "Run this trained model on texts: a folder, or the id of one on the hub.",
+        metavar="DIR",
+        terms=[
+            OptionTerm(
+                lambda given: () if is_asked(given, "file") else asked_of(given, OF_DUMPS),
+                "takes dumps; attnctl run --model DIR --layer all makes them",
+            ),
+            bars(OF_RUNS, "a model has its own attention; leave it out"),
+        ],
+    ),
 ]
 FileOption = Annotated[
-    str | None, option("A corpus instead of dumps: the sentences of FILE, one a line.", metavar="FILE")
+    str | None,
+    option(
+        "A corpus instead of dumps: the sentences of FILE, one a line.",
+        metavar="FILE",
+        terms=[
+            bars([*OF_DUMPS, "source"], "means nothing for a corpus; leave it out"),
+            only(
+                lambda given: given["file"] != "-",
+                "--file -: a corpus is read more than once; give a file",
+            ),
+        ],
+    ),
 ]
-WRITTEN = ("table", "json", "csv")
-"""How statistics are written."""
+SOURCES = typer.Argument(help=HELP_OF_SEVERAL, metavar="SOURCE")
+SOURCES.terms = [
+    OptionTerm(
+        lambda given: asked_of(given, (*OF_DUMPS, *OF_RUNS, *OF_CORPUS)) if is_merge(given) else (),
+        "merge takes parts as they are; leave it out",
+    )
+]
 
-OF_CORPUS = "only a corpus has that; add --file"
+
+def is_merge(given: Given) -> bool:
+    """True where the arguments are parts to be merged."""
+    return given["source"][0] == MERGE and not (is_asked(given, "file") or is_asked(given, "model"))
 
 
 @command(
@@ -102,7 +166,7 @@ OF_CORPUS = "only a corpus has that; add --file"
 )
 def stats(  # noqa: PLR0913  (a group of options each)
     *,
-    source: Annotated[list[str] | None, typer.Argument(help=HELP_OF_SEVERAL, metavar="SOURCE")] = None,
+    source: Annotated[list[str] | None, SOURCES] = None,
     how: StatsOptions,
     trace: TraceOption = None,
     name: NameOption = None,
@@ -148,40 +212,25 @@ def stats(  # noqa: PLR0913  (a group of options each)
     """
     from attnctl.sources.sentence import by_flag, gather_sentences
 
-    arguments = source or []
-    of_dumps: dict[str, object] = {"--trace": trace, "--name": name, "--rollout": how.rollout}
-    of_corpus = dict(given_of(corpus))
-    flags = {**more, **attention}
-    of_runs: dict[str, object] = {"-c": config, **by_flag(flags)}
+    arguments, flags = source or [], {**more, **attention}
     wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
     files, printed = split_outputs(output)
     out = Output(wanted, files, printed)
-    problems = list(unusable(how, out))
     if file is not None:
-        of_dumps["SOURCE"] = arguments
-        raise_all(problems + misplaced_options(of_dumps, "means nothing for a corpus; leave it out"))
         job = job_of(file, model, config, flags, corpus)
         emit(measure(job, corpus.dask, files, printed=printed), out, how)
     elif model is not None:
-        problems += misplaced_options(
-            of_dumps, "takes dumps; attnctl run --model DIR --layer all makes them"
-        )
-        problems += misplaced_options(of_runs, "a model has its own attention; leave it out")
-        raise_all(problems + misplaced_options(of_corpus, OF_CORPUS))
         stats_of_texts(model, gather_sentences(arguments, None), out, how)
     elif arguments[:1] == [MERGE]:
-        given = of_dumps | of_corpus | of_runs
-        problems += misplaced_options(given, "merge takes parts as they are; leave it out")
-        raise_all(problems)
         emit(merge(arguments[1:]), out, how)
     else:
-        raise_all(problems + misplaced_options(of_corpus, OF_CORPUS))
         if not arguments and config is None:
             raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
         named: Sequence[str | None] = arguments or [None]
         beside = Arguments(config, flags, trace, renames(name or []))
         sources = [open_source(each, beside, lone_word=False) for each in named]
         of_files: dict[str, object] = {"--trace": trace, "--name": name}
+        of_runs = {"-c": config, **by_flag(flags)}
         raise_all(problem for each in sources for problem in each.list_unused(of_files, of_runs))
         stats_of_dumps(((each.path, each.traces()) for each in sources), out, how)
 
@@ -254,30 +303,6 @@ def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
         print_headline(part)
     give(report_of(part), Output(out.wanted, others, out.printed and not as_json), how)
     complain_of_skipped(part)
-
-
-def misplaced_options(options: Mapping[str, object], why: str) -> list[str]:
-    """A problem for each of these options that is given."""
-    return [
-        f"{flag}: {why}"
-        for flag, given in options.items()
-        if given is not None and given is not False and given != []
-    ]
-
-
-def unusable(how: StatsOptions, out: Output) -> Iterator[str]:
-    """Options that this output has no use for."""
-    wanted = out.wanted if out.printed else "a file"
-    if out.wanted not in WRITTEN:
-        yield f"--format {out.wanted}: statistics are written as table, json or csv"
-    if how.precision is not None and wanted != "table":
-        yield "--precision: only tables have that; files keep every digit"
-    if how.heat and wanted != "table":
-        yield "--heat: only tables have that; -o heads.svg draws a picture"
-    if how.rollout and wanted == "csv":
-        from attnctl.verbs.stats.view import NO_MATRIX
-
-        yield NO_MATRIX
 
 
 def give(found: StatsReport, out: Output, how: StatsOptions) -> None:

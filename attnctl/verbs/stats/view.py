@@ -180,14 +180,17 @@ def rollout_lines(found: StatsReport, screen: Screen, precision: int | None) -> 
 
 # --- CSV ---
 
-NO_MATRIX = "--rollout: a matrix has no place in this CSV; use --json, or a table"
-
 PLACES = ("largest", "largest_query", "largest_key", "query_token", "key_token")
 COLUMNS = ("dump", "head", *MEASURES, *PLACES, "empty_rows", "uneven_rows", "nearest_head", "divergence")
 
 
 def write_csv(report: StatsReport, stream: TextIO) -> None:
-    """A line for each head of each dump, and for all of them together where there are several."""
+    """A line for each head of each dump, and for all of them together where there are several.
+
+    Raises AttnError for a rollout, which has no place in it.
+    """
+    if report.rolled is not None:
+        raise AttnError("--rollout: a matrix has no place in this CSV; use --json, or a table")
     stream.write(",".join(COLUMNS) + "\n")
     whole = report.aggregate if len(report.dumps) > 1 else None
     for group in [*report.dumps, *([whole] if whole else [])]:
@@ -198,11 +201,9 @@ def write_csv(report: StatsReport, stream: TextIO) -> None:
 
 
 def write_found_csv(found: Sequence[StatsReport], stream: TextIO) -> None:
-    """The heads of what `attnctl stats` found. Raises AttnError for a rollout, which has no place in it."""
-    for each in found:
-        if each.rolled is not None:
-            raise AttnError(NO_MATRIX)
-        write_csv(each, stream)
+    """The heads of what `attnctl stats` found."""
+    for report in found:
+        write_csv(report, stream)
 
 
 def fields(head: HeadStats) -> Iterator[str]:
