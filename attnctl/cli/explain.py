@@ -156,7 +156,7 @@ def show(found: Sequence[Question], how: ExplainOptions) -> None:
 
 def cells_of(address: Address, trace: Trace) -> list[Address]:
     """The cell that is meant, of each head where the head is left out and the first place is a token."""
-    from attnctl.record.cells import Index, Token
+    from attnctl.record.cells import Token
 
     address = address.spell_out(trace)
     axes = trace.steps[address.step].axes if address.step in trace else ()
@@ -164,4 +164,4 @@ def cells_of(address: Address, trace: Trace) -> list[Address]:
     if axes[:1] != ("head",) or len(parts) != len(axes) - 1 or not isinstance(parts[0], Token):
         return [address]
     heads = range(len(trace[address.step]))
-    return [replace(address, parts=(Index(head), *parts)) for head in heads]
+    return [replace(address, parts=(head, *parts)) for head in heads]

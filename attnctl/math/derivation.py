@@ -16,41 +16,8 @@ from math import inf
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.math import names
+from attnctl.math import names, ops
 from attnctl.math.kind import HEADS, LAYER, Chunks, HeadNorm, Kind
-from attnctl.math.ops import (
-    Add,
-    AddScaled,
-    Append,
-    Beside,
-    Buckets,
-    ChunkLogSumExp,
-    ChunkOutputs,
-    Copy,
-    Gate,
-    Given,
-    Hide,
-    LayerNorm,
-    LogSumExp,
-    MatMul,
-    MatMulT,
-    Merge,
-    MergeChunks,
-    MergeLogSumExp,
-    Op,
-    Project,
-    Remainder,
-    Repeat,
-    RMSNorm,
-    Rotate,
-    Scale,
-    Shares,
-    SinkSoftmax,
-    Sinusoid,
-    Slope,
-    Softmax,
-    Squeeze,
-)
 from attnctl.math.rules import Alibi, PerBatch, Softcap, VisibilityRule
 from attnctl.math.steps import Axes, Derivation, Lines, Step, backward
 
@@ -78,10 +45,12 @@ class Rotary:
         if self.dims is not None and (self.dims < 2 or self.dims % 2):
             raise AttnError(f"rotary dims: {self.dims} columns do not make pairs; use 2, 4, 6, …")
 
-    def rotate(self, start: PerBatch, first: int | None = None) -> Rotate:
+    def rotate(self, start: PerBatch, first: int | None = None) -> ops.Rotate:
         """The op that turns rows which come after `start` others."""
         begin = self.first if first is None else first
-        return Rotate(self.theta, self.dims, self.interleaved, start, self.frequencies, self.factor, begin)
+        return ops.Rotate(
+            self.theta, self.dims, self.interleaved, start, self.frequencies, self.factor, begin
+        )
 
     @property
     def formula(self) -> str:
@@ -98,10 +67,10 @@ class LayerParts:
     output before it is added to `hidden` (to X where `from_norm`), times `residual`.
     """
 
-    norm: RMSNorm | LayerNorm | None = None
-    latent_norm: RMSNorm | LayerNorm | None = None
-    buckets: Buckets | None = None
-    output_norm: RMSNorm | LayerNorm | None = None
+    norm: ops.RMSNorm | ops.LayerNorm | None = None
+    latent_norm: ops.RMSNorm | ops.LayerNorm | None = None
+    buckets: ops.Buckets | None = None
+    output_norm: ops.RMSNorm | ops.LayerNorm | None = None
     residual: float = 1.0
     from_norm: bool = False
 
@@ -117,7 +86,7 @@ class Variant(Kind):
     given: dict[str, str]
     d_k: int
     kv_share: int = 1
-    sinusoid: Sinusoid | None = None
+    sinusoid: ops.Sinusoid | None = None
     rotary: Rotary | None = None
     offset: PerBatch = 0
     past: int = 0
@@ -138,7 +107,7 @@ class Latest(dict[str, str]):
         return symbol
 
 
-def line(name: str, op: Op, inputs: tuple[str, ...], formula: str) -> Step:
+def line(name: str, op: ops.Op, inputs: tuple[str, ...], formula: str) -> Step:
     """The line of a step that is computed."""
     row = names.TABLE[name]
     return Step(name, op, inputs, row.axes, formula, row.symbol)
@@ -148,7 +117,7 @@ def given(v: Variant, name: str) -> Lines:
     """The line of an array that is handed in, if it is."""
     if name in v.given:
         row = names.TABLE[name]
-        yield Step(name, Given(), (), v.axes.get(name, row.axes), v.given[name], row.symbol)
+        yield Step(name, ops.Given(), (), v.axes.get(name, row.axes), v.given[name], row.symbol)
 
 
 def sentence(v: Variant, at: Latest) -> Lines:
@@ -161,34 +130,38 @@ def sentence(v: Variant, at: Latest) -> Lines:
     if "hidden" in v.given and "X" not in v.given:
         yield from norm_line(v, at, v.layer.norm, "X", "H", "norm")
         if v.layer.norm is None:
-            yield line("X", Copy(), (at["H"],), at["H"])
+            yield line("X", ops.Copy(), (at["H"],), at["H"])
     elif "embeddings" not in v.given:
         yield from given(v, "X")
     elif v.sinusoid or "positions" in v.given:
-        yield line("X", Add(), (at["E"], at["P"]), f"{at['E']} + {at['P']}")
+        yield line("X", ops.Add(), (at["E"], at["P"]), f"{at['E']} + {at['P']}")
     else:
-        yield line("X", Copy(), (at["E"],), at["E"])
+        yield line("X", ops.Copy(), (at["E"],), at["E"])
     yield from given(v, "memory")
 
 
-def norm_line(v: Variant, at: Latest, norm: Op | None, name: str, source: str, by: str) -> Lines:
+def norm_line(v: Variant, at: Latest, norm: ops.Op | None, name: str, source: str, by: str) -> Lines:
     """The norm of the latest step of a symbol, with the weight and bias that are given."""
     if norm is None:
         return
     factors = tuple(each for each in (f"{by}_weight", f"{by}_bias") if each in v.given)
     for each in factors:
         yield from given(v, each)
-    kind = "LayerNorm" if isinstance(norm, LayerNorm) else "RMSNorm"
+    kind = "LayerNorm" if isinstance(norm, ops.LayerNorm) else "RMSNorm"
     yield line(name, norm, (at[source], *factors), f"{kind}({at[source]})")
 
 
 def linear(v: Variant, at: Latest, name: str, source: str) -> Lines:
     """A row times one matrix (and a bias) that all heads share."""
-    bias = (f"b_{name}",) if f"b_{name}" in v.given else ()
     yield from given(v, f"W_{name}")
     yield from given(v, f"b_{name}")
-    formula = " + ".join([f"{source} W_{name}", *bias])
-    yield line(name, MatMul(), (at[source], f"W_{name}", *bias), formula)
+    yield product(v, name, ops.MatMul(), at[source], name, source)
+
+
+def product(v: Variant, name: str, op: ops.Op, rows: str, by: str, said: str) -> Step:
+    """The line of rows times the matrix of a name, plus its bias if it has one; rows are `said` so."""
+    bias = (f"b_{by}",) if f"b_{by}" in v.given else ()
+    return line(name, op, (rows, f"W_{by}", *bias), " + ".join([f"{said} W_{by}", *bias]))
 
 
 def latents(v: Variant, at: Latest) -> Lines:
@@ -225,14 +198,11 @@ def projections(v: Variant, at: Latest) -> Lines:
             yield from given(v, symbol)
             continue
         source = source_of(v, symbol)
-        bias = (f"b_{symbol}",) if f"b_{symbol}" in v.given else ()
-        formula = " + ".join([f"{source} W_{symbol}", *bias])
         shared = symbol == "K" and "W_K_rope" in v.given
-        name = "K_latent" if shared else symbol
-        yield line(name, Project(), (at[source], f"W_{symbol}", *bias), formula)
+        yield product(v, "K_latent" if shared else symbol, ops.Project(), at[source], symbol, source)
         if shared:
             formula = f"{at['K_C']} beside {at['R']}"
-            yield line("K", Beside(), (at["K_C"], at["R"]), formula)
+            yield line("K", ops.Beside(), (at["K_C"], at["R"]), formula)
 
 
 def norms(v: Variant, at: Latest) -> Lines:
@@ -266,7 +236,7 @@ def norms_of_rotated(v: Variant, at: Latest) -> Lines:
 
 def head_norms(v: Variant, at: Latest, how: HeadNorm) -> Lines:
     """A norm of Q and one of K."""
-    make, usual = (LayerNorm, 1e-5) if how.kind == LAYER else (RMSNorm, 1e-6)
+    make, usual = (ops.LayerNorm, 1e-5) if how.kind == LAYER else (ops.RMSNorm, 1e-6)
     op = make(usual if how.eps is None else how.eps, how.over == HEADS, how.plus_one)
     for symbol in "QK":
         yield from norm_line(v, at, op, f"{symbol}_normed", symbol, f"{symbol}_norm")
@@ -284,7 +254,7 @@ def present(v: Variant, at: Latest) -> Lines:
         past, new = f"past_{word}", at[symbol]
         if past in v.given:
             yield from given(v, past)
-            yield line(f"present_{word}", Append(), (past, new), f"{past}, then {new}")
+            yield line(f"present_{word}", ops.Append(), (past, new), f"{past}, then {new}")
 
 
 def sharing(v: Variant, at: Latest) -> Lines:
@@ -293,35 +263,35 @@ def sharing(v: Variant, at: Latest) -> Lines:
         return
     for symbol in "KV":
         formula = f"each head of {at[symbol]} {v.kv_share} times"
-        yield line(f"{symbol}_shared", Repeat(v.kv_share), (at[symbol],), formula)
+        yield line(f"{symbol}_shared", ops.Repeat(v.kv_share), (at[symbol],), formula)
 
 
 def attention(v: Variant, at: Latest) -> Lines:
     """Softmax(rules(Q Kᵀ / √d_k)) V, a line at a time."""
-    yield line("scores", MatMulT(), (at["Q"], at["K"]), f"{at['Q']} {at['K']}ᵀ")
+    yield line("scores", ops.MatMulT(), (at["Q"], at["K"]), f"{at['Q']} {at['K']}ᵀ")
     factor = "/ √d_k" if v.scale is None else f"· {v.scale:g}"
-    yield line("scaled_scores", Scale(v.d_k, v.scale), (at["S"],), f"{at['S']} {factor}")
+    yield line("scaled_scores", ops.Scale(v.d_k, v.scale), (at["S"],), f"{at['S']} {factor}")
     for cap in (rule for rule in v.rules if isinstance(rule, Softcap)):
         formula = f"{cap.cap:g} · tanh(S / {cap.cap:g})"
-        yield line("softcapped_scores", Squeeze(cap.cap), (at["S"],), formula)
+        yield line("softcapped_scores", ops.Squeeze(cap.cap), (at["S"],), formula)
     yield from biases(v, at)
     yield from masking(v, at)
     yield from given(v, "sink")
     if v.chunks is not None:
         formula = f"max + ln Σ exp({at['S']} − max) over the keys of each chunk"
-        yield line("chunk_logsumexp", ChunkLogSumExp(v.chunks), (at["S"],), formula)
-        yield line("logsumexp", MergeLogSumExp(), (at["L_c"],), "max + ln Σ exp(L_c − max) over chunks")
+        yield line("chunk_logsumexp", ops.ChunkLogSumExp(v.chunks), (at["S"],), formula)
+        yield line("logsumexp", ops.MergeLogSumExp(), (at["L_c"],), "max + ln Σ exp(L_c − max) over chunks")
     elif v.logsumexp or v.backward:
         formula = f"max + ln Σ exp({at['S']} − max) over keys"
-        yield line("logsumexp", LogSumExp(), (at["S"],), formula)
+        yield line("logsumexp", ops.LogSumExp(), (at["S"],), formula)
     if "sink" in v.given:
         formula = "softmax over keys and sink, the keys' share"
-        yield line("attention_weights", SinkSoftmax(), (at["S"], "sink"), formula)
-        yield line("sink_weights", Remainder(), (at["A"],), "1 − Σ over keys of A")
+        yield line("attention_weights", ops.SinkSoftmax(), (at["S"], "sink"), formula)
+        yield line("sink_weights", ops.Remainder(), (at["A"],), "1 − Σ over keys of A")
     else:
-        yield line("attention_weights", Softmax(), (at["S"],), "softmax over keys")
+        yield line("attention_weights", ops.Softmax(), (at["S"],), "softmax over keys")
     if v.chunks is None:
-        yield line("head_outputs", MatMul(), (at["A"], at["V"]), "A V")
+        yield line("head_outputs", ops.MatMul(), (at["A"], at["V"]), "A V")
     else:
         yield from chunks(v, v.chunks, at)
 
@@ -329,25 +299,25 @@ def attention(v: Variant, at: Latest) -> Lines:
 def chunks(v: Variant, cut: Chunks, at: Latest) -> Lines:
     """A V of each chunk of keys, and their sum, each times its share: online softmax, split-KV, rings."""
     formula = f"softmax over the keys of each chunk of {at['S']}, times {at['V']}"
-    yield line("chunk_outputs", ChunkOutputs(cut), (at["S"], at["V"]), formula)
+    yield line("chunk_outputs", ops.ChunkOutputs(cut), (at["S"], at["V"]), formula)
     sink = ("sink",) if "sink" in v.given else ()
     formula = "exp(L_c) / (exp(L) + exp(sink))" if sink else "exp(L_c − L)"
-    yield line("chunk_shares", Shares(), (at["L_c"], at["L"], *sink), formula)
-    yield line("head_outputs", MergeChunks(), (at["w_c"], at["Z_c"]), "Σ over chunks of w_c · Z_c")
+    yield line("chunk_shares", ops.Shares(), (at["L_c"], at["L"], *sink), formula)
+    yield line("head_outputs", ops.MergeChunks(), (at["w_c"], at["Z_c"]), "Σ over chunks of w_c · Z_c")
 
 
 def biases(v: Variant, at: Latest) -> Lines:
     """Terms added to the scores: ALiBi's slopes, a given bias."""
     if any(isinstance(rule, Alibi) for rule in v.rules):
         name = "alibi_scores" if "bias" in v.given else "biased_scores"
-        yield line(name, Slope(v.offset), (at["S"],), "S − slope · |query − key|")
+        yield line(name, ops.Slope(v.offset), (at["S"],), "S − slope · |query − key|")
     if v.layer.buckets is not None:
         yield from given(v, "bias_table")
         formula = "S + a number for each head and bucket of key − query"
         yield line("biased_scores", v.layer.buckets, (at["S"], "bias_table"), formula)
     if "bias" in v.given:
         yield from given(v, "bias")
-        yield line("biased_scores", Add(), (at["S"], at["B"]), "S + bias")
+        yield line("biased_scores", ops.Add(), (at["S"], at["B"]), "S + bias")
 
 
 def masking(v: Variant, at: Latest) -> Lines:
@@ -356,22 +326,20 @@ def masking(v: Variant, at: Latest) -> Lines:
     mask = ("mask",) if "mask" in v.given else ()
     yield from given(v, "mask")
     if rules or mask:
-        op = Hide(v.offset, rules=rules)
+        op = ops.Hide(v.offset, rules=rules)
         yield line("masked_scores", op, (at["S"], *mask), "S where allowed, else −∞")
 
 
 def merging(v: Variant, at: Latest) -> Lines:
     """Heads side by side, and through W_O."""
-    yield line("concat", Merge(), (at["Z"],), "heads side by side")
+    yield line("concat", ops.Merge(), (at["Z"],), "heads side by side")
     if "W_gate" in v.given:
         yield from linear(v, at, "gate", "X")
-        yield line("gated", Gate(), (at["Z"], at["G"]), f"{at['Z']} · σ({at['G']})")
+        yield line("gated", ops.Gate(), (at["Z"], at["G"]), f"{at['Z']} · σ({at['G']})")
     yield from given(v, "W_O")
     yield from given(v, "b_O")
     if "W_O" in v.given:
-        bias = ("b_O",) if "b_O" in v.given else ()
-        formula = " + ".join([f"{at['Z']} W_O", *bias])
-        yield line("output", MatMul(), (at["Z"], "W_O", *bias), formula)
+        yield product(v, "output", ops.MatMul(), at["Z"], "O", at["Z"])
     elif "W_Q" in v.given:
         yield without_projection(at["Z"])
 
@@ -379,7 +347,7 @@ def merging(v: Variant, at: Latest) -> Lines:
 def without_projection(concat: str) -> Step:
     """The output where there is no output projection: the heads side by side."""
     row = names.TABLE["output"]
-    return Step("output", Copy(), (concat,), names.TABLE["concat"].axes, concat, row.symbol)
+    return Step("output", ops.Copy(), (concat,), names.TABLE["concat"].axes, concat, row.symbol)
 
 
 def residual(v: Variant, at: Latest) -> Lines:
@@ -388,7 +356,7 @@ def residual(v: Variant, at: Latest) -> Lines:
         return
     yield from norm_line(v, at, v.layer.output_norm, "output_normed", "Y", "output_norm")
     start, factor = "X" if v.layer.from_norm else "H", v.layer.residual
-    op = Add() if factor == 1 else AddScaled(factor)
+    op = ops.Add() if factor == 1 else ops.AddScaled(factor)
     added = at["Y"] if factor == 1 else f"{factor:g} · {at['Y']}"
     yield line("residual", op, (at[start], at["Y"]), f"{at[start]} + {added}")
 

@@ -30,13 +30,6 @@ LIKE = "write it like attention_weights[0,love,AI]"
 
 
 @dataclass(frozen=True)
-class Index:
-    """A place along an axis by number; negative ones count from the end."""
-
-    number: int
-
-
-@dataclass(frozen=True)
 class Token:
     """A place along an axis by its token: the `nth` of its kind, None where there is but one."""
 
@@ -44,12 +37,9 @@ class Token:
     nth: int | None = None
 
 
-@dataclass(frozen=True)
-class Whole:
-    """All of an axis."""
+Part = int | Token | None
+"""A place along an axis: by number, negative ones from the end; by token; None is all of it."""
 
-
-Part = Index | Token | Whole
 Place = int | slice
 
 
@@ -165,11 +155,11 @@ def parse_part(text: str, at: int) -> tuple[Part, int]:
 def part_of(word: str, text: str) -> Part:
     """Read a word without quotes: a number, a range, a token."""
     if word == ":":
-        return Whole()
+        return None
     if WHOLE_NUMBER.fullmatch(word):
         if len(word) > MOST_DIGITS:
             raise AttnError(f"{quote(text)}: {word[:MOST_DIGITS]}… is too large for an index")
-        return Index(int(word))
+        return int(word)
     numbered = NUMBERED.fullmatch(word)
     if numbered:
         return Token(numbered[1], int(numbered[2]))
@@ -195,9 +185,9 @@ def place_of(part: Part, trace: Trace, step: str, axis: int) -> Place:
     """Find where along this axis of the step the part points. Raises AttnError where it cannot."""
     axis_name, size = trace.steps[step].axes[axis], trace[step].shape[axis]
     match part:
-        case Whole():
+        case None:
             return slice(None)
-        case Index(number):
+        case int(number):
             if not -size <= number < size:
                 there = f"use 0 to {size - 1}" if size else "it is empty"
                 raise AttnError(f"{step}: no {axis_name} {number}; there are {size}: {there}")

@@ -184,23 +184,23 @@ class LayoutSearch:
 
 def search(
     shapes: Mapping[str, Shape],
-    sizes: Sizes,
-    *,
+    *sizes: Sizes,
     batch_first: bool = False,
     of_all_keys: Container[str] = (),
 ) -> LayoutReading:
-    """Find how to read arrays of these shapes, in any layout we know; `sizes` are known beforehand.
+    """Find how to read arrays of these shapes, in any layout we know.
 
-    Arrays `of_all_keys` have a row for past keys, too. Raises AttnError naming an array that cannot
-    be brought together with the others.
+    Several `sizes` known beforehand are tried in turn. Arrays `of_all_keys` have a row for past keys,
+    too. Raises AttnError naming an array that cannot be brought together with the others.
     """
-    first = LayoutSearch(shapes, batch_first, of_all_keys=of_all_keys)
-    tried = [first, replace(first, batch=not batch_first)]
-    for each in tried:
-        found = each.reading(sizes)
-        if found is not None:
-            return found
-    raise AttnError(max(tried, key=lambda each: each.stuck[0]).misfit())
+    tried: list[LayoutSearch] = []
+    for known in sizes:
+        first = LayoutSearch(shapes, batch_first, of_all_keys=of_all_keys)
+        tried = [first, replace(first, batch=not batch_first)]
+        for attempt in tried:
+            if found := attempt.reading(known):
+                return found
+    raise AttnError(max(tried, key=lambda attempt: attempt.stuck[0]).misfit())
 
 
 def with_shared_heads(pattern: Groups, known: Sizes) -> Iterator[Sizes]:

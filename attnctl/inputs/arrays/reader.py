@@ -118,17 +118,20 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
     """The arrays in our layout, or why they cannot be brought to it."""
     shapes = shapes_of(inputs)
     tried = LayoutSearch(shapes, has_batch(shapes, settings), documented=True)
-    told = asked(settings)
     try:
-        reading = None
-        if not is_mixed(shapes, settings):
-            reading = tried.reading(heads_shown(inputs) | told) or tried.reading(told)
-        if reading is None:
-            raise_all(misfits(shapes, settings))
-            return AttnError(tried.misfit())
-        return lay_out(inputs, reading)
+        for known in [] if is_mixed(shapes, settings) else sizes_known(inputs, settings):
+            if reading := tried.reading(known):
+                return lay_out(inputs, reading)
+        raise_all(misfits(shapes, settings))
+        return AttnError(tried.misfit())
     except AttnError as error:
         return error
+
+
+def sizes_known(arrays: Mapping[str, Array], settings: Settings) -> list[Sizes]:
+    """The sizes asked for; before them those with the heads that a sink or weights of norms show."""
+    told, shown = asked(settings), heads_shown(arrays)
+    return [shown | told, told] if shown else [told]
 
 
 def more_heads_than_rows(sizes: Sizes, settings: Settings) -> str:
@@ -149,10 +152,11 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
     """
     arrays, notes = by_kind(in_layout(found, settings))
     batch_first |= (settings.layout or "").startswith("b")
+    how: Any = {"batch_first": batch_first, "of_all_keys": of_all_keys(settings)}
     refused: AttnError | None = None
     for changed, said in readings(arrays):
         try:
-            laid = lay_out(changed, search_layout(changed, settings, batch_first=batch_first))
+            laid = lay_out(changed, search(shapes_of(changed), *sizes_known(changed, settings), **how))
         except AttnError as error:
             refused = refused or error
         else:
@@ -185,18 +189,6 @@ def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Ar
 def split(array: Array, heads: int) -> Array:
     """(…, n, heads·d) -> (…, head, n, d)."""
     return rearrange(array, "... n (head d) -> ... head n d", head=heads)
-
-
-def search_layout(arrays: Mapping[str, Array], settings: Settings, *, batch_first: bool) -> LayoutReading:
-    """Find how to read these arrays; others beside them show the number of heads, if that fits."""
-    shapes, told, shown = shapes_of(arrays), asked(settings), heads_shown(arrays)
-    more: Any = {"batch_first": batch_first, "of_all_keys": of_all_keys(settings)}
-    try:
-        return search(shapes, shown | told, **more)
-    except AttnError:
-        if not shown:
-            raise
-        return search(shapes, told, **more)
 
 
 def of_all_keys(settings: Settings) -> tuple[str, ...]:
