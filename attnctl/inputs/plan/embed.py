@@ -12,10 +12,13 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims, nearest, one_of
-from attnctl.inputs.config.settings import IDENTITY, FromFile, Random, Settings
+from attnctl.inputs.config.settings import IDENTITY, SINUSOIDAL, FromFile, Random, Settings
+from attnctl.inputs.config.sizes import adds_positions
 from attnctl.inputs.plan.draw import draw, token_rows
-from attnctl.inputs.plan.tensors import description, first, from_file, legacy
-from attnctl.math import Array
+from attnctl.inputs.plan.tensors import Named, description, first, from_file, legacy
+from attnctl.math import Array, Shape
+from attnctl.math.names import EMBEDDINGS, MEMORY, POSITIONS
+from attnctl.math.ops import Sinusoid
 
 
 def tokens_of(settings: Settings, sentence: str, name: str = "sentence") -> list[str]:
@@ -146,18 +149,37 @@ def missing(settings: Settings, by_token: Mapping[str, Any], tokens: Iterable[st
             yield f"{place}: no row for {token!r}, which the vocabulary has; add one"
 
 
-def learned_positions(settings: Settings, tokens: Sequence[str], d_model: int) -> Array:
-    """The rows of a learned table of positions for this many tokens.
+def with_positions(named: Named, settings: Settings, past: int = 0, *, memory: bool = True) -> Named:
+    """The arrays with the learned positions of their embeddings, and the memory with its own added.
 
-    Raises AttnError where the table is too short or too narrow.
+    `past` rows come before these; `memory` False says that it has its positions already.
     """
+    if not adds_positions(settings):
+        return named
+    out = dict(named)
+    if settings.positions != SINUSOIDAL:
+        out[POSITIONS] = position_rows(settings, named[EMBEDDINGS][0].shape, past), "learned table"
+    if memory and MEMORY in named:
+        array, how = named[MEMORY]
+        out[MEMORY] = array + position_rows(settings, array.shape, past), how
+    return out
+
+
+def position_rows(settings: Settings, shape: Shape, past: int = 0) -> Array:
+    """The positions of rows (…, n, d_model) that come after `past` others, (n, d_model).
+
+    Raises AttnError where a learned table is too short or too narrow.
+    """
+    *_, length, d_model = shape
+    if settings.positions == SINUSOIDAL:
+        return Sinusoid(length, d_model, past).apply()
     table = np.array(settings.positions, dtype=np.float64)
-    if table.ndim != 2 or table.shape[1] != d_model or len(table) < len(tokens):
+    if table.ndim != 2 or table.shape[1] != d_model or len(table) < past + length:
         raise AttnError(
             f"{settings.where(('positions', 'learned'))}: {dims(table.shape)}, expected at least "
-            f"{len(tokens)} rows of d_model {d_model}"
+            f"{past + length} rows of d_model {d_model}"
         )
-    return table[: len(tokens)]
+    return table[past : past + length]
 
 
 PAD = "[PAD]"

@@ -15,6 +15,7 @@ from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import keys_of, rotary, unmeant_cache, written_masks
 from attnctl.inputs.plan import operator
+from attnctl.inputs.plan.embed import position_rows
 from attnctl.inputs.plan.plan import (
     DumpPlan,
     asks_for_padding,
@@ -161,7 +162,7 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
     """The arrays of a file, and what it leaves out of those that settings and a config write out."""
     arrays = {name: np.asarray(trace[name]) for name in trace}
     if isinstance(settings.positions, list) and EMBEDDINGS in arrays:
-        arrays.setdefault(POSITIONS, operator.position_rows(settings, arrays[EMBEDDINGS].shape, 0))
+        arrays.setdefault(POSITIONS, position_rows(settings, arrays[EMBEDDINGS].shape))
     if lengths is not None:
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
     recorded, _ = by_kind(operator.begin_backward(arrays))

@@ -11,8 +11,9 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.inputs.arrays.beside import in_base_e
 from attnctl.inputs.arrays.reader import as_array, read_strictly
-from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import adds_positions, keys_of, written_masks
+from attnctl.inputs.plan import embed
 from attnctl.inputs.plan.plan import (
     Plan,
     asks_for_padding,
@@ -22,7 +23,7 @@ from attnctl.inputs.plan.plan import (
     with_norm_rows,
     with_padding,
 )
-from attnctl.inputs.plan.tensors import Named, arrays_of
+from attnctl.inputs.plan.tensors import arrays_of
 from attnctl.math import Array, Sizes
 from attnctl.math.kind import HEADS
 from attnctl.math.names import (
@@ -31,13 +32,11 @@ from attnctl.math.names import (
     KEY_LENGTHS,
     MEMORY,
     OUTPUT,
-    POSITIONS,
     W_O,
     X,
     gradient_of,
     where,
 )
-from attnctl.math.ops import Sinusoid
 from attnctl.math.rules import PerBatch
 
 OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embeddings", "weights"}
@@ -62,7 +61,11 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     named = {name: (array, "given") for name, array in laid.arrays.items()}
     offset = causal_offset(settings, sizes, lengths)
     if adds_positions(settings):
-        named = with_positions(named, settings, past, whole=EMBEDDINGS in arrays)
+        named[EMBEDDINGS] = named.pop(X)
+        whole = EMBEDDINGS in arrays  # a dump's memory has its positions
+        if MEMORY in named and not whole:
+            named[MEMORY] = named[MEMORY][0], "given, with positions"
+        named = embed.with_positions(named, settings, past, memory=not whole)
     spoken = words(header, sizes)
     kind = variant(hide_padding(settings, lengths, spoken), sizes, named, offset)
     kind, named = with_cotangent(kind, named, settings)
@@ -148,32 +151,6 @@ def causal_offset(settings: Settings, sizes: Sizes, lengths: PerBatch | None) ->
     if isinstance(lengths, int):
         return lengths - queries
     return tuple(length - queries for length in lengths)
-
-
-def with_positions(named: Named, settings: Settings, past: int, *, whole: bool) -> Named:
-    """X as embeddings that positions are yet to be added to, and memory with its own added.
-
-    `whole` says that memory has them already.
-    """
-    x, how = named[X]
-    out = {EMBEDDINGS: (x, how), **{name: each for name, each in named.items() if name != X}}
-    if settings.positions != SINUSOIDAL:
-        out[POSITIONS] = position_rows(settings, x.shape, past), "learned table"
-    if MEMORY in out and not whole:
-        memory = out[MEMORY][0]
-        rows = position_rows(settings, memory.shape, past)
-        out[MEMORY] = memory + rows, "given, with positions"
-    return out
-
-
-def position_rows(settings: Settings, shape: tuple[int, ...], past: int) -> Array:
-    """The positions of rows (…, n, d_model) that come after `past` others, (n, d_model)."""
-    *_, length, d_model = shape
-    if settings.positions == SINUSOIDAL:
-        return Sinusoid(length, d_model, past).apply()
-    from attnctl.inputs.plan.embed import learned_positions
-
-    return learned_positions(settings, [""] * (past + length), d_model)[past:]
 
 
 def words(header: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:

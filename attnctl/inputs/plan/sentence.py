@@ -13,7 +13,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims
-from attnctl.inputs.config.settings import LENGTHS, NONE, SINUSOIDAL, Settings
+from attnctl.inputs.config.settings import LENGTHS, NONE, Settings
 from attnctl.inputs.config.sizes import OPTIONS, resolve, unmeant_cache, written_masks
 from attnctl.inputs.plan import embed, tensors
 from attnctl.inputs.plan.embed import PAD, Vocabulary, tokens_of
@@ -31,8 +31,7 @@ from attnctl.math.derivation import Step, Variant
 from attnctl.math.engine.cost import peak, require
 from attnctl.math.engine.execute import Outcome, carry_out
 from attnctl.math.engine.tiles import SCRATCH_BYTES, Progress
-from attnctl.math.names import EMBEDDINGS, MEMORY, POSITIONS, W_O, shape_in
-from attnctl.math.ops import Sinusoid
+from attnctl.math.names import EMBEDDINGS, MEMORY, W_O, shape_in
 from attnctl.math.rules import Padding, Rule, VisibilityRule
 from attnctl.record.trace import Trace, require_steps
 
@@ -139,19 +138,10 @@ def weight_bytes(settings: Settings, sizes: Sizes, tokens: int) -> int:
 
 def sentence_arrays(common: Common, tokens: Sequence[str], context: Sequence[str]) -> Named:
     """Embeddings, learned positions, and the other sentence's X as memory."""
-    settings, d_model = common.settings, common.sizes["d_model"]
     named: Named = {EMBEDDINGS: (np.array([common.rows[token] for token in tokens]), common.embedded)}
-    has_table = isinstance(settings.positions, list)
-    if has_table:
-        named[POSITIONS] = embed.learned_positions(settings, tokens, d_model), "learned table"
     if context:
-        memory = np.array([common.rows[token] for token in context])
-        if has_table:
-            memory = memory + embed.learned_positions(settings, context, d_model)
-        if settings.positions == SINUSOIDAL:
-            memory = memory + Sinusoid(len(context), d_model).apply()
-        named[MEMORY] = memory, "X of the context"
-    return named
+        named[MEMORY] = np.array([common.rows[token] for token in context]), "X of the context"
+    return embed.with_positions(named, common.settings)
 
 
 def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
