@@ -8,19 +8,28 @@ what is drawn of a trace stands in `drawing/show/picture.py`, of others in the `
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnctl.store.files import Format, format_for, is_special, unwritable, write_text
+from attnctl.store import files
+from attnctl.store.files import (
+    Format,
+    format_for,
+    is_special,
+    json_text,
+    print_bytes,
+    print_json,
+    unwritable,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from attnctl.drawing.show.sheet import View
     from attnctl.record.trace import Trace
 
-__all__ = ["FINDINGS", "FORMATS", "Format", "format_for", "is_special", "unwritable", "write", "write_all"]
-__all__ += ["write_found", "write_text"]
+__all__ = ["FINDINGS", "FORMATS", "Format", "format_for", "is_special", "json_text", "print_bytes"]
+__all__ += ["print_json", "unwritable", "write", "write_all", "write_found", "write_text"]
 
 RESVG = "attnctl.drawing.pictures.png:require_resvg"
 
@@ -50,7 +59,7 @@ FORMATS = (
     Format("html", ".html", "attnctl.pages.write:write_page", binary=True, picture=True),
 )
 
-FOUND_JSON = Format("json", ".json", "attnctl.store.strict_json:write_found")
+FOUND_JSON = Format("json", ".json", "attnctl.store.files:write_found")
 
 FINDINGS = {
     "check": (
@@ -114,8 +123,6 @@ def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], view: View |
 
     `view` is how pictures are drawn.
     """
-    from attnctl.store import files
-
     files.write_all(traces, paths, FORMATS, view)
 
 
@@ -125,27 +132,4 @@ def is_picture(path: str | Path) -> bool:
 
 def write_found(verb: str, found: Sequence[Any], paths: Sequence[str | Path]) -> None:
     """Write what a verb found to every file; a suffix that does not fit is refused before that."""
-    from attnctl.store import files
-
     files.write_all(found, paths, FINDINGS[verb])
-
-
-def print_bytes(data: bytes) -> None:
-    """Write bytes to stdout as they are."""
-    from attnctl.store.strict_json import sink
-
-    sink(sys.stdout)(data)
-
-
-def json_text(data: Any, indent: int | None = None) -> str:
-    """Plain data as strict JSON."""
-    from attnctl.store import strict_json
-
-    return strict_json.json_text(data, indent)
-
-
-def print_json(data: Any, indent: int | None = None) -> None:
-    """Print plain data as strict JSON."""
-    from attnctl.store import strict_json
-
-    strict_json.print_json(data, indent)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attnctl.inputs.config.fields import KEYWORDS, OF_ARRAYS
 from attnctl.inputs.config.schema import json_schema
-from attnctl.store.strict_json import json_text
+from attnctl.store.files import json_text
 
 ROOT = Path(__file__).parent.parent
 OPTIONS, SCHEMA = ROOT / "attnctl" / "options.py", ROOT / "configs" / "attnctl.schema.json"

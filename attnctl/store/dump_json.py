@@ -19,8 +19,8 @@ import numpy as np
 from attnctl.math import Array, Shape
 from attnctl.math.derivation import Step
 from attnctl.record.trace import Trace
+from attnctl.store.files import encode_json, json_text, sink
 from attnctl.store.header import entry, heading
-from attnctl.store.strict_json import encode_json, json_text, sink
 
 
 def write_json(traces: Sequence[Trace], stream: IO[Any]) -> None:

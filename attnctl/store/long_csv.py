@@ -18,7 +18,7 @@ from attnctl.base.words import number_text
 from attnctl.math import Array
 from attnctl.record.cells import number_repeats
 from attnctl.record.trace import Trace
-from attnctl.store.strict_json import encode_json
+from attnctl.store.files import encode_json
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 """Characters that make a spreadsheet carry out the cell that begins with one."""

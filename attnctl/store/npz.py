@@ -22,10 +22,10 @@ from attnctl.math import Array
 from attnctl.math.engine.cost import available, size_text
 from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value
+from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import Stored, assemble_trace, hold, room, whole
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File, Npy, check_bytes, npy_header, pieces
-from attnctl.store.strict_json import encode_json, json_text
 
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo

@@ -22,11 +22,11 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.record.trace import Trace
 from attnctl.store.codec import decode, show_value
+from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import DTYPES, Stored, assemble_trace, check_shape, hold, room
 from attnctl.store.load_json import check_length, header_of
 from attnctl.store.npz import MOST_INFLATED
 from attnctl.store.raw import array_from
-from attnctl.store.strict_json import encode_json, json_text
 
 SCHEMA = "attnctl/report/1"
 DATA = '<script type="application/json" id="attnctl-report">'

@@ -17,10 +17,10 @@ from attnctl.math import Array
 from attnctl.math.engine.cost import size_text
 from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value, under
+from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import Stored, assemble_trace, check_shape, collect_problems, raise_first, whole
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File, array_from, pieces
-from attnctl.store.strict_json import encode_json, json_text
 
 METADATA = "__metadata__"
 HEADER = "attnctl.json"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import attnctl
 from attnctl.drawing.screen.output import PlainOutput, print_view
-from attnctl.store.strict_json import json_text
+from attnctl.store.files import json_text
 from attnctl.verbs.diff.view import difference_lines
 
 SIZES = st.sampled_from([0, 1, 1, 2, 2, 2, 3])

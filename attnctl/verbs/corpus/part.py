@@ -15,9 +15,8 @@ from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input, open_own, refuse_os_errors
 from attnctl.base.words import plural
-from attnctl.store.files import open_output
+from attnctl.store.files import encode_json, json_text, open_output
 from attnctl.store.load_json import header_of
-from attnctl.store.strict_json import encode_json, json_text
 from attnctl.verbs.corpus.tally import (
     BINS,
     BINS_A_BIT,

@@ -15,7 +15,7 @@ from attnctl.base.files import open_found, refuse_os_errors
 from attnctl.inputs.config.settings import Random, Settings
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
-from attnctl.store.strict_json import json_text
+from attnctl.store.files import json_text
 from attnctl.verbs.corpus.lines import bad_for
 from attnctl.verbs.corpus.tally import Sentences
 

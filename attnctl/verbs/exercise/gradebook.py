@@ -9,8 +9,8 @@ from html import escape
 from typing import IO, Any
 
 from attnctl.drawing.screen.text import visible
+from attnctl.store.files import encode_json, json_text
 from attnctl.store.long_csv import FORMULA_STARTS
-from attnctl.store.strict_json import encode_json, json_text
 from attnctl.verbs.exercise.grade import BLANK, RIGHT, WRONG, HandIn, Mark
 from attnctl.verbs.exercise.sheet import page
 from attnctl.verbs.exercise.view import SIGNS, find_shared, name_mistake, remark, remarks, steps_of, summary

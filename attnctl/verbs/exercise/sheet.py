@@ -22,8 +22,8 @@ from attnctl.math.derivation import Step
 from attnctl.math.ops import Copy, Given, Hide
 from attnctl.record.trace import Trace
 from attnctl.store.dump_json import pieces
+from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import entry, heading
-from attnctl.store.strict_json import encode_json, json_text
 from attnctl.verbs.exercise.make import Exercise
 
 MOST_NUMBERS = 4000

@@ -20,7 +20,7 @@ from attnctl.math.arithmetic import Call, Number, Quotient, Rest, Subtraction, a
 from attnctl.math.ops import Given, Softmax
 from attnctl.record.cells import Address
 from attnctl.store.codec import plain
-from attnctl.store.strict_json import encode_json, sink
+from attnctl.store.files import encode_json, sink
 from attnctl.verbs.explain import Explainer, Explanation, Node, Parts, labels
 from attnctl.verbs.explain.line import SHOWN
 

@@ -10,7 +10,7 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.write import flags
 from attnctl.sources.model import Layers
 from attnctl.sources.sentence import Config
-from attnctl.store.strict_json import encode_json
+from attnctl.store.files import encode_json
 from attnctl.verbs.explore.layer import Made
 from attnctl.verbs.explore.remake import here
 from attnctl.verbs.explore.walk import ExplorerState

@@ -10,8 +10,7 @@ from typing import Any
 from attnctl.base.dataclass import dataclass
 from attnctl.base.files import open_own, refuse_os_errors
 from attnctl.store import write_text
-from attnctl.store.files import data_folder
-from attnctl.store.strict_json import json_text
+from attnctl.store.files import data_folder, json_text
 
 SCHEMA = "attnctl/progress/1"
 MOST_BYTES = 2**20
