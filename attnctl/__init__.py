@@ -74,7 +74,7 @@ register_views(
         "Report": "attnctl.verbs.check.view:report_lines",
         "Difference": "attnctl.verbs.diff.view:difference_lines",
         "Conformance": "attnctl.verbs.conform.report:list_lines",
-        "CorpusPart": "attnctl.verbs.corpus.view:part_lines",
+        "CorpusPart": "attnctl.verbs.stats.view:part_lines",
         "Story": "attnctl.verbs.story.view:story_lines",
     },
     plain_text="attnctl.drawing.screen.output:text_of_view",

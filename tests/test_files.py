@@ -155,7 +155,7 @@ ELSEWHERE = {
     ("store/torch_file.py", "torch.load"): "a stream that is open",
     ("store/npz.py", "zipfile.ZipFile"): "a stream that is open",
     ("store/npz.py", "archive.open"): "a member of an archive",
-    ("models/tokens.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",
+    ("models/source.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",
     ("math/engine/cost.py", "Path('/proc/meminfo').read_text"): "the system's",
     ("pages/write.py", "(files('attnctl.pages') / 'page' / name).read_text"): "installed with attnctl",
     ("verbs/conform/published.py", "path.read_text"): "installed with attnctl",

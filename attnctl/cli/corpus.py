@@ -132,7 +132,7 @@ def merge(paths: Sequence[str]) -> CorpusPart:
 
 def print_headline(part: CorpusPart) -> None:
     from attnctl.drawing.screen.output import print_view
-    from attnctl.verbs.corpus.view import headline
+    from attnctl.verbs.stats.view import headline
 
     print_view(lambda screen: headline(part, screen))
 
@@ -140,7 +140,7 @@ def print_headline(part: CorpusPart) -> None:
 def complain_of_skipped(part: CorpusPart) -> None:
     """Say on stderr which lines were left out."""
     from attnctl.cli.program import complain
-    from attnctl.verbs.corpus.view import skipped_lines
+    from attnctl.verbs.stats.view import skipped_lines
 
     for line in skipped_lines(part):
         complain(line)

@@ -288,8 +288,7 @@ def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
     """Write the statistics of a corpus, or of a part of it; None is a part that its file has already."""
     from attnctl.cli.corpus import complain_of_skipped, is_part, print_headline
     from attnctl.formats import print_bytes
-    from attnctl.verbs.corpus.part import write_part
-    from attnctl.verbs.corpus.view import report_of
+    from attnctl.verbs.corpus.part import report_of, write_part
 
     if part is None:
         return

@@ -19,8 +19,7 @@ from attnctl.math.names import HIDDEN, OUTPUT, RESIDUAL, SINK_WEIGHTS, WEIGHTS, 
 from attnctl.models.attention import blank_rows, prepare_attention, rules_of
 from attnctl.models.forward import attend_plainly, embed_ids, final_norm, require_rows, through
 from attnctl.models.layer import LayerTensors, Model
-from attnctl.models.source import folder_of, open_model
-from attnctl.models.tokens import Tokens, plain_ids, tokenize_text
+from attnctl.models.source import Tokens, folder_of, open_model, plain_ids, tokenize_text
 from attnctl.record.trace import Trace
 
 Moved = Callable[[int, int], None]

@@ -4,13 +4,13 @@ import pytest
 from corpora import WordIds, model_in
 
 from attnctl.cli.program import program
-from attnctl.models import tokens
+from attnctl.models import source
 
 
 @pytest.fixture
 def model(tmp_path, monkeypatch):
     """A tiny trained model whose tokenizer needs no package."""
-    monkeypatch.setattr(tokens, "load", lambda folder: WordIds())
+    monkeypatch.setattr(source, "load_tokenizer", lambda folder: WordIds())
     return str(model_in(tmp_path / "model"))
 
 

@@ -13,7 +13,7 @@ from attnctl.verbs.corpus import run as room
 from attnctl.verbs.corpus.lines import Shard
 from attnctl.verbs.corpus.sources import DrawnAttention
 from attnctl.verbs.corpus.tally import SkippedLines
-from attnctl.verbs.corpus.view import skipped_lines
+from attnctl.verbs.stats.view import skipped_lines
 
 HOSTILE = {
     "empty": (b"", ["c.txt: no sentence in it; write one a line"]),

@@ -25,7 +25,6 @@ ELSEWHERE = {
     ("cli/teaching.py", "sys.stdout.write"): "takes our own prompt away",
     ("cli/output.py", "write"): "a format, which escapes as it must: JSON, CSV, Markdown",
     ("cli/explain.py", "write_json"): "JSON, which is encoded",
-    ("cli/stats.py", "sink"): "JSON, which is encoded",
     ("cli/stats.py", "write_csv"): "CSV, whose cells are encoded",
     ("store/files.py", "sink"): "JSON, which is encoded",
     ("cli/progress.py", "Console"): "a bar with a label of ours",

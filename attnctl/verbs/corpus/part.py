@@ -28,6 +28,7 @@ from attnctl.verbs.corpus.tally import (
     LayerTally,
     SkippedLines,
 )
+from attnctl.verbs.stats import DumpStats, HeadStats, Largest, StatsReport, Tally
 
 SCHEMA = "attnctl/corpus/1"
 LONGEST = 2**28
@@ -59,7 +60,12 @@ class CorpusPart:
 
     def __repr__(self) -> str:
         counts = (plural(self.sentences, "sentence"), plural(self.tokens, "token"))
-        return f"<CorpusPart: {', '.join(counts)}, {spell(self.first, self.stop)} of {self.lines:,}>"
+        return f"<CorpusPart: {', '.join(counts)}, {self.span} of {self.lines:,}>"
+
+    @property
+    def span(self) -> str:
+        """Its lines as people count them."""
+        return spell(self.first, self.stop)
 
     @property
     def lines(self) -> int:
@@ -305,3 +311,29 @@ def gaps(ordered: Sequence[tuple[str, CorpusPart]]) -> list[str]:
 def spell(first: int, stop: int) -> str:
     """Lines from `first` (from 0) to before `stop`, as people count them."""
     return f"line {stop}" if stop - first == 1 else f"lines {first + 1} to {stop}"
+
+
+# --- as the statistics of dumps, a dump a layer ---
+
+
+def report_of(part: CorpusPart) -> StatsReport:
+    """A row for each head of each layer."""
+    return StatsReport(tuple(layer_stats(f"layer {at}", each) for at, each in enumerate(part.layers)))
+
+
+def layer_stats(name: str, layer: LayerTally) -> DumpStats:
+    pairs = {pair: tally(apart) for pair, apart in layer.pairs.items()}
+    return DumpStats(name, tuple(map(head_stats, layer.heads)), pairs)
+
+
+def head_stats(head: HeadTally) -> HeadStats:
+    """The statistics of one head; a measure that no row has means nothing here."""
+    best = head.examples[0] if head.examples else None
+    largest = best and Largest(best.value, (best.query, best.key), best.tokens)
+    sums = {name: tally(each) if each.rows else None for name, each in head.sums.items()}
+    return HeadStats(sums, largest, head.empty_rows, head.uneven_rows)
+
+
+def tally(found: GridSum) -> Tally:
+    """A sum as one of floats."""
+    return Tally(found.sum, found.rows)

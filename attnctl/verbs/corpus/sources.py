@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -34,22 +34,6 @@ class Taken:
     content: Any
 
 
-class WeightSource(Protocol):
-    """A source of the weights of sentences."""
-
-    def identity(self) -> dict[str, Any]:
-        """All that the numbers depend on beside the corpus, as plain data with hashes."""
-
-    def take(self, line: int, text: str) -> Taken:
-        """A sentence as tokens. Raises BadLineError for what is none, or not for this source."""
-
-    def at_once(self, count: int) -> int:
-        """The number of sentences of so many tokens that are worked on together."""
-
-    def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
-        """The weights (sentence, head, query, key) of each layer, of sentences of one length."""
-
-
 def file_hash(path: Path) -> str:
     """The SHA-256 of a file."""
     digest = sha256()
@@ -61,9 +45,8 @@ def file_hash(path: Path) -> str:
 
 def load_model(name: str) -> TrainedModel:
     """The model of this name, read once by a process for all its shards, unless its files change."""
-    from attnctl.models.source import CONFIG, folder_of
+    from attnctl.models.source import CONFIG, TOKENIZER, folder_of
     from attnctl.models.tensors import shards
-    from attnctl.models.tokens import TOKENIZER
 
     folder = folder_of(name)
     files = [folder / each for each in (CONFIG, TOKENIZER, *shards(folder))]
@@ -88,8 +71,7 @@ class TrainedModel:
     """A trained model; sentences of one length go through it together."""
 
     def __init__(self, name: str, files: Sequence[str]) -> None:
-        from attnctl.models.source import folder_of, open_model
-        from attnctl.models.tokens import Words
+        from attnctl.models.source import Words, folder_of, open_model
 
         self.folder, self.files = folder_of(name), files
         self.model = open_model(name)
@@ -102,7 +84,7 @@ class TrainedModel:
         return self.known
 
     def hash_files(self) -> dict[str, Any]:
-        from attnctl.models.tokens import TOKENIZER
+        from attnctl.models.source import TOKENIZER
 
         files = {name: file_hash(self.folder / name) for name in self.files if name != TOKENIZER}
         return {
@@ -193,6 +175,10 @@ class DrawnAttention:
         )
         start = None if places is None else places[0]
         yield weights, Sentences([each.line for each in batch], tokens, keys, start)
+
+
+WeightSource = TrainedModel | DrawnAttention
+"""A source of the weights of sentences: what it depends on, its tokens, and its layers' weights."""
 
 
 def files_in(said: Any) -> Iterator[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.words import number_text
+from attnctl.base.words import number_text, plural
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
@@ -20,6 +20,9 @@ from attnctl.math.ops import Unstated
 from attnctl.record.trace import Trace
 from attnctl.store.long_csv import cell
 from attnctl.verbs.stats import MEASURES, DumpStats, HeadStats, StatsReport
+
+if TYPE_CHECKING:
+    from attnctl.verbs.corpus.part import CorpusPart
 
 HEADINGS = {
     "entropy": "bits",
@@ -176,6 +179,38 @@ def rollout_lines(found: StatsReport, screen: Screen, precision: int | None) -> 
     yield []
     yield [("rollout", "name"), (screen.ours(f"   {formula}   {len(found.dumps)} layers"), "aside")]
     yield from frames(trace, "rollout", screen, view, 0).lines()
+
+
+# --- a corpus ---
+
+
+def part_lines(part: CorpusPart, screen: Screen) -> Iterator[Element]:
+    """The counts of a part of a corpus, and the table."""
+    from attnctl.verbs.corpus.part import report_of
+
+    yield from headline(part, screen)
+    yield from StatsTable(screen).lines(report_of(part))
+
+
+def headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
+    """The number of sentences and tokens that were measured, and of which lines."""
+    count = "sentence" if part.sentences == 1 else "sentences"
+    said = f"{part.sentences:,} {count}, {part.tokens:,} tokens"
+    if (part.first, part.stop) != (0, part.lines):
+        said += f"; {part.span} of {part.lines:,}"
+    if part.skipped:
+        said += f"; {plural(sum(each.count for each in part.skipped.values()), 'line')} skipped"
+    yield [(screen.ours(said), "name")]
+    yield []
+
+
+def skipped_lines(part: CorpusPart) -> Iterator[str]:
+    """Say how many lines were left out for each reason, and the first of them."""
+    for reason, lines in sorted(part.skipped.items()):
+        first = ", ".join(f"{line:,}" for line in lines.first)
+        more = ", …" if lines.count > len(lines.first) else ""
+        noun = "line" if lines.count == 1 else "lines"
+        yield f"{lines.count:,} {noun} skipped: {reason} ({noun} {first}{more})"
 
 
 # --- CSV ---
