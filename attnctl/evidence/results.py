@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
 
 import numpy as np
 
-from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.ops import Op, Project
 
@@ -21,66 +19,51 @@ LARGEST_KEPT = 2**19
 
 Key = tuple[object, ...]
 Made = tuple[tuple[Array, ...], Array]
-"""A result, after what it was made of."""
+"""A result, after what it was made of, which lives as long: no other array gets its address."""
 
-
-@dataclass
-class Results:
-    """Arrays by what they were made of; what was asked for last is kept, as far as there is room."""
-
-    kept: dict[Key, Made] = field(default_factory=dict)
-    """Each with what it was made of, which lives as long: no other array gets its address."""
-
-    def apply(self, op: Op, *inputs: Array) -> Array:
-        """The result of a projection, once for the same arrays; of any other op, anew."""
-        if not isinstance(op, Project):
-            return op.apply(*inputs)
-        key = (op, *map(place_of, inputs))
-        return self.keep(key, lambda: (inputs, op.apply(*inputs)))
-
-    def widen(self, array: Array) -> Array:
-        """The array in float64, once for the same array."""
-        if array.dtype in {np.dtype(bool), np.dtype(np.float64)}:
-            return array
-        return self.keep((place_of(array),), lambda: ((array,), to_float64(array)))
-
-    def keep(self, key: Key, make: Callable[[], Made]) -> Array:
-        made = self.kept.pop(key) if key in self.kept else make()
-        if made[1].size <= LARGEST_KEPT:
-            self.kept[key] = made
-        while sum(result.size for _, result in self.kept.values()) > MOST_KEPT:
-            del self.kept[next(iter(self.kept))]
-        return made[1]
-
-
-def place_of(array: Array) -> tuple[object, ...]:
-    """The numbers in memory that an array shows: two that look at the same ones are the same."""
-    return array.ctypes.data, array.shape, array.strides, array.dtype.str
-
-
-RESULTS: ContextVar[Results | None] = ContextVar("RESULTS", default=None)
+KEPT: ContextVar[dict[Key, Made] | None] = ContextVar("KEPT", default=None)
+"""Arrays by what they were made of; what was asked for last is kept, as far as there is room."""
 
 
 @contextmanager
 def keep_results() -> Iterator[None]:
     """Results of projections are kept in this block."""
-    before = RESULTS.set(Results())
+    before = KEPT.set({})
     try:
         yield
     finally:
-        RESULTS.reset(before)
+        KEPT.reset(before)
 
 
 def apply_op(op: Op, *inputs: Array) -> Array:
-    """The result of an op; it may be one that was kept, and is not to be written to."""
-    results = RESULTS.get()
-    return results.apply(op, *inputs) if results else op.apply(*inputs)
+    """The result of an op; that of a projection may be one that was kept, and is not to be written to."""
+    if not isinstance(op, Project):
+        return op.apply(*inputs)
+    return keep((op, *map(place_of, inputs)), inputs, lambda: op.apply(*inputs))
 
 
 def widen(array: Array) -> Array:
     """The array in float64, which may be one that was kept; booleans as they are."""
-    results = RESULTS.get()
-    return results.widen(array) if results else to_float64(array)
+    if array.dtype in {np.dtype(bool), np.dtype(np.float64)}:
+        return array
+    return keep((place_of(array),), (array,), lambda: to_float64(array))
+
+
+def keep(key: Key, made_of: tuple[Array, ...], make: Callable[[], Array]) -> Array:
+    kept = KEPT.get()
+    if kept is None:
+        return make()
+    made = kept.pop(key) if key in kept else (made_of, make())
+    if made[1].size <= LARGEST_KEPT:
+        kept[key] = made
+    while sum(result.size for _, result in kept.values()) > MOST_KEPT:
+        del kept[next(iter(kept))]
+    return made[1]
+
+
+def place_of(array: Array) -> tuple[object, ...]:
+    """The numbers in memory that an array shows: two that look at the same ones are the same."""
+    return array.ctypes.data, array.shape, array.strides, array.dtype.str
 
 
 def to_float64(array: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import islice
 
 import numpy as np
 
@@ -163,14 +164,14 @@ class Diagnosis:
             yield Finding(first, self.walk.gap(first), hint=why)
             return
         while wrong := [name for name in self.walk.wrong if (name, "") not in self.done]:
-            search, fit, also = self.search(wrong[0])
-            if fit is None or any((wrong[0], mistake.name) in self.done for mistake, _ in fit.mistakes):
+            search, fits = self.search(wrong[0])
+            if not fits or any((wrong[0], mistake.name) in self.done for mistake, _ in fits[0].mistakes):
                 yield self.leave_unexplained(search)
             else:
-                yield from self.explain(wrong[0], fit, also)
+                yield from self.explain(wrong[0], *fits)
 
-    def search(self, first: str) -> tuple[Search, Fit | None, list[Fit]]:
-        """Search a wrong step: where that was done, what explains it, and what else does.
+    def search(self, first: str) -> tuple[Search, list[Fit]]:
+        """Search a wrong step: where that was done, and what explains it, the best first.
 
         Few rows tell most mistakes. What is found there and is not what all rows show, more rows tell
         apart. Where nothing is found, the mistake may mix up queries, or have a number in it, or there
@@ -181,34 +182,31 @@ class Diagnosis:
             search = self.begin(part, first)
             found = search.fits()
             seek = part.words and not begun and not found
-            if seek and (fit := self.screen(first, one_head_of)):
-                return search, fit, []
+            if seek and (fits := self.screen(first, one_head_of)):
+                return search, fits
             begun.append((search, part))
-            if not search.explain_exactly(found):
+            if not any(map(search.exactly, found)):
                 found = search.fits(found, fitted=True)
-            if verified := self.verify_best(first, found, part):
-                return search, verified[0], verified[1:]
+            if fits := self.verify_best(first, found, part):
+                return search, fits
             across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
-            if across and (fit := self.screen(first, whole_of)):
-                return search, fit, []
+            if across and (fits := self.screen(first, whole_of)):
+                return search, fits
             if across or not found:
                 break
         search, part = begun[0]
-        verified = self.verify_best(first, search.pairs(), part) if self.pairs else []
-        return search, next(iter(verified), None), verified[1:]
+        return search, self.verify_best(first, search.pairs(), part) if self.pairs else []
 
-    def screen(self, first: str, part_of: Callable[[Walk, str], Part]) -> Fit | None:
+    def screen(self, first: str, part_of: Callable[[Walk, str], Part]) -> list[Fit]:
         """The mistake that mixes up queries and explains all of a step, sought by plain arithmetic."""
         part = part_of(self.walk, first)
-        for fit in self.begin(part, first, plainly=True).screen():
-            if verified := self.verify(first, fit, part):
-                return verified
-        return None
+        fits = self.begin(part, first, plainly=True).screen()
+        verified = (self.verify(first, fit, part) for fit in fits)
+        return list(islice(filter(None, verified), 1))
 
     def verify_best(self, first: str, fits: list[Fit], part: Part) -> list[Fit]:
         """Those of the best fits in a part that explain all of it."""
-        fit, also = best(fits)
-        return [wide for each in (fit, *also) if each and (wide := self.verify(first, each, part))]
+        return [wide for fit in best(fits) if (wide := self.verify(first, fit, part))]
 
     def begin(self, part: Part, first: str, *, plainly: bool = False) -> Search:
         """A search half as patient after each step that nothing explained: numbers may just be noise."""
@@ -232,7 +230,7 @@ class Diagnosis:
             return None
         return replace(fit, walk=whole)
 
-    def explain(self, first: str, fit: Fit, also: Sequence[Fit]) -> Iterator[Finding]:
+    def explain(self, first: str, fit: Fit, *also: Fit) -> Iterator[Finding]:
         """One finding for each mistake; from here on the derivation is the one that makes them."""
         for number, (mistake, detail) in enumerate(fit.mistakes):
             self.done.add((first, mistake.name))

@@ -18,6 +18,7 @@ from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.config.write import flags_of
 from attnctl.math import Array
+from attnctl.math.axes import rearrange
 from attnctl.math.derivation import Derivation, Rotary
 from attnctl.math.kind import NORMS, HeadNorm
 from attnctl.math.names import (
@@ -266,27 +267,17 @@ def packed_otherwise(trace: Trace, sizes: Mapping[str, int]) -> Iterator[tuple[d
     if heads == 1 or not packed:
         return
     by_head = "query_key_value" in read[" ".join(packed[0])]
-    split = thirds_of_heads if by_head else heads_of_thirds
-    changed = {
-        name: part
-        for names in packed
-        for name, part in zip(names, split([trace[name] for name in names], heads), strict=True)
-    }
+    changed: dict[str, Array] = {}
+    for names in packed:
+        parts = np.stack([trace[name] for name in names])
+        if by_head:
+            whole = rearrange(parts, "part ... (head d) -> ... (head part d)", head=heads)
+            parts = rearrange(whole, "... (part column) -> part ... column", part=3)
+        else:
+            whole = rearrange(parts, "part ... column -> ... (part column)")
+            parts = rearrange(whole, "... (head part d) -> part ... (head d)", head=heads, part=3)
+        changed |= dict(zip(names, parts, strict=True))
     yield changed, f"{read[' '.join(packed[0])]} as {'Q, K, V in thirds' if by_head else 'Q, K, V by head'}"
-
-
-def thirds_of_heads(parts: list[Array], heads: int) -> list[Array]:
-    """Parts that were taken head by head, taken in thirds instead."""
-    by_head = [part.reshape(*part.shape[:-1], heads, -1) for part in parts]
-    whole = np.stack(by_head, axis=-2)
-    return np.split(whole.reshape(*parts[0].shape[:-1], -1), 3, axis=-1)
-
-
-def heads_of_thirds(parts: list[Array], heads: int) -> list[Array]:
-    """Parts that were taken in thirds, taken head by head instead."""
-    whole = np.concatenate(parts, axis=-1)
-    by_head = whole.reshape(*whole.shape[:-1], heads, 3, -1)
-    return [by_head[..., at, :].reshape(parts[0].shape) for at in range(3)]
 
 
 # --- sinks and norms ---

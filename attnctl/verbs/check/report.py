@@ -26,6 +26,10 @@ OPTION = re.compile("(?:.*; or )?say (--.*) if it is meant")
 """What is to be written instead, where everything is right once an option says so."""
 
 
+FINDING_KEYS = ("step", "mistake", "largest_difference", "at", "cell", "words", "fix", "also", "hint")
+"""What JSON says of a wrong step."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """A wrong step: where, by how much, and what explains it."""
@@ -148,20 +152,14 @@ class Report(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON has it."""
-        first, *then = self.findings or (None,)
-        gap = self.gap
+        largest = self.gap and plain(self.gap.largest)
+        nothing = dict.fromkeys(FINDING_KEYS) | {"largest_difference": largest, "also": []}
+        first, *then = [self.finding_dict(finding) for finding in self.findings] or [nothing]
         return {
             "agrees": self.agrees,
-            "first": self.first,
-            "mistake": self.mistake,
-            "largest_difference": gap and plain(gap.largest),
-            "at": list(first.gap.at) if first else None,
-            "cell": self.cell(first.step, first.gap) if first else None,
-            "words": first.words or None if first else None,
-            "fix": first.fix or None if first else None,
-            "also": list(first.also) if first else [],
-            "hint": first.hint or None if first else None,
-            "then": [self.finding_dict(each) for each in then],
+            "first": first.pop("step"),
+            **first,
+            "then": then,
             "steps": {name: self.step_dict(step) for name, step in self.steps.items()},
             "unknown": list(self.unknown),
             "cannot_tell": [each.to_dict() for each in self.cannot_tell],
@@ -172,18 +170,11 @@ class Report(Displayed):
         }
 
     def finding_dict(self, finding: Finding) -> dict[str, Any]:
-        """A later wrong step."""
-        return {
-            "step": finding.step,
-            "mistake": finding.mistake,
-            "largest_difference": plain(finding.gap.largest),
-            "at": list(finding.gap.at),
-            "cell": self.cell(finding.step, finding.gap),
-            "words": finding.words or None,
-            "fix": finding.fix or None,
-            "also": list(finding.also),
-            "hint": finding.hint or None,
-        }
+        """A wrong step."""
+        gap = finding.gap
+        where = plain(gap.largest), list(gap.at), self.cell(finding.step, gap)
+        words = finding.words or None, finding.fix or None, list(finding.also), finding.hint or None
+        return dict(zip(FINDING_KEYS, (finding.step, finding.mistake, *where, *words), strict=True))
 
     def step_dict(self, step: Checked) -> dict[str, Any]:
         """The findings of one step."""

@@ -130,7 +130,8 @@ class Search:
         for mistake, plant in self.plants(self.case, [each for each in CATALOGUE if each.fitted is fitted]):
             value = self.case.value(plant.derivation, anyway=True)
             fit = self.held(plant, ((mistake, plant.detail),), value)
-            if fit and (mistake.name not in found or better(fit, found[mistake.name])):
+            other = found.get(mistake.name)
+            if fit and (other is None or (fit.rank, fit.misfit) < (other.rank, other.misfit)):
                 found[mistake.name] = fit
             if value is not None and self.may_be_half(value):
                 self.halves.append((self.case.misfit(value), mistake, plant))
@@ -146,9 +147,6 @@ class Search:
                 planted, misfit = Walk(self.walk.record, plant.derivation), self.case.misfit(value)
                 found.append(Fit(((mistake, plant.detail),), planted, certain=True, misfit=misfit))
         return sorted(found, key=lambda fit: fit.misfit)
-
-    def explain_exactly(self, fits: Iterable[Fit]) -> bool:
-        return any(map(self.exactly, fits))
 
     def exactly(self, fit: Fit) -> bool:
         """True for a fit that leaves so little that no fitted number could leave less."""
@@ -258,10 +256,6 @@ def off_by_much(found: Array, right: Array) -> Array:
     return much & ~np.isnan(right)
 
 
-def better(fit: Fit, other: Fit) -> bool:
-    return (fit.rank, fit.misfit) < (other.rank, other.misfit)
-
-
 def rank_fits(fits: Sequence[Fit], floor: float) -> list[Fit]:
     """The best first; of those of one tier only the ones that leave little more than the best of them."""
     tier = min((fit.tier for fit in fits), default=None)
@@ -271,8 +265,6 @@ def rank_fits(fits: Sequence[Fit], floor: float) -> list[Fit]:
     return sorted(kept, key=lambda fit: fit.rank)
 
 
-def best(fits: Sequence[Fit]) -> tuple[Fit | None, list[Fit]]:
+def best(fits: Sequence[Fit]) -> list[Fit]:
     """The fit to name, and the others that explain as much."""
-    if not fits:
-        return None, []
-    return fits[0], [fit for fit in fits[1:] if fit.rank == fits[0].rank]
+    return [fit for fit in fits if fit.rank == fits[0].rank]
