@@ -25,7 +25,6 @@ from attnctl.record.cells import Speller
 from attnctl.record.trace import Trace
 from attnctl.store.codec import plain
 from attnctl.store.header import whole
-from attnctl.store.page import describe_block
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.line import (
     ANOTHER,
@@ -59,13 +58,14 @@ NO_FORM = "the arithmetic of this step is not in the page; attnctl explain FILE 
 
 
 @dataclass
-class Blocks:
-    """The arrays of a page by number; what is the same is there once."""
+class Describer:
+    """Describes the traces of one page; its arrays stand there by number, and what is the same once."""
 
     arrays: list[Array] = field(default_factory=list)
     known: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, array: Array) -> int:
+        """The number of an array."""
         from hashlib import sha256
 
         array = np.ascontiguousarray(array).reshape(array.shape)
@@ -75,20 +75,10 @@ class Blocks:
             self.arrays.append(array)
         return self.known[key]
 
-    def list_blocks(self) -> list[dict[str, Any]]:
-        return [describe_block(array) for array in self.arrays]
-
-
-class Describer:
-    """Describes the traces of one page."""
-
-    def __init__(self, blocks: Blocks) -> None:
-        self.blocks = blocks
-
     def trace(self, kept: Kept) -> dict[str, Any]:
         """A trace: the dump that is read back, and what is shown of it."""
         trace = kept.trace
-        held = {name: self.blocks.add(trace[name]) for name in trace}
+        held = {name: self.add(trace[name]) for name in trace}
         return {
             "dump": without_paths(whole(trace)) if held else None,
             "blocks": held,
@@ -122,22 +112,17 @@ class Describer:
                 "facts": facts(trace),
                 "notes": [*kept.said, *map(str, notes)],
                 "heads": what_heads_do(trace),
-                "norms": None if kept.norms is None else self.blocks.add(kept.norms),
+                "norms": None if kept.norms is None else self.add(kept.norms),
             }
         )
 
     def step(self, explainer: Explainer, step: Step, spellings: dict[str, Any]) -> dict[str, Any]:
         """A step: what it is called, what it costs, how its cells come about."""
-        array = explainer.trace[step.name]
-        described = {
-            "name": step.name,
+        described = self.numbers(step.name, explainer.trace[step.name]) | {
             "symbol": step.symbol,
             "title": formula_of(step),
             "formula": step.formula,
             "axes": list(step.axes),
-            "shape": list(array.shape),
-            "dtype": array.dtype.name,
-            "block": self.blocks.add(array),
             "inputs": list(step.inputs),
             "given": isinstance(step.op, Given),
             "softmax": isinstance(step.op, Softmax),
@@ -150,32 +135,31 @@ class Describer:
 
     def arithmetic(self, explainer: Explainer, step: Step) -> dict[str, Any]:
         """The form of a step and what hides its cells, or why there is none."""
-        none: dict[str, Any] = {"form": None, "tables": [], "hides": None, "why": ""}
         if isinstance(step.op, Given):
-            return none
+            return {}
         try:
             inputs = explainer.inputs_of(step)
         except AttnError as error:
-            return none | {"why": str(error)}
+            return {"why": str(error)}
         array = explainer.trace[step.name]
         source = explainer.trace.steps[step.inputs[0]] if isinstance(step.op, Softmax) else step
         hidden = find_hiding(explainer.trace, source)
         hides = None if hidden is None else self.hides(source, hidden)
         if not fits(explainer, step, inputs):
-            return none | {"hides": hides, "why": NO_FORM}
+            return {"hides": hides, "why": NO_FORM}
         tables: list[int] = []
 
         def number_of(table: Array) -> int:
-            tables.append(self.blocks.add(table))
+            tables.append(self.add(table))
             return tables[-1]
 
         form = plain(data(form_of(step.op, array.ndim, inputs), number_of))
-        return none | {"form": form, "tables": tables, "hides": hides}
+        return {"form": form, "tables": tables, "hides": hides}
 
     def hides(self, step: Step, hidden: Array) -> dict[str, Any]:
         """Which rule hides each score, from 1; 0 is a score that is seen."""
         assert isinstance(step.op, Hide)
-        return {"block": self.blocks.add(hidden), "names": reasons(step.op)}
+        return {"block": self.add(hidden), "names": reasons(step.op)}
 
     def pictures(self, kept: Kept, spellings: dict[str, Any]) -> list[dict[str, Any]]:
         """The steps that are shown by blocks."""
@@ -186,29 +170,40 @@ class Describer:
             return key
 
         return [
-            {
-                "name": name,
+            self.numbers(name, array)
+            | {
                 "symbol": "A",
                 "title": f"by blocks of {side} × {side}",
-                "formula": "",
                 "axes": ["head", "query", "key"],
-                "shape": list(array.shape),
-                "dtype": array.dtype.name,
-                "block": self.blocks.add(array),
-                "inputs": [],
-                "given": False,
-                "softmax": False,
-                "computed": False,
-                "cost": "",
                 "words": [None] * (array.ndim - 2) + [blocks_of(array, axis, side) for axis in (-2, -1)],
-                "edits": [],
-                "form": None,
-                "tables": [],
-                "hides": None,
                 "why": kept.said[0],
             }
             for name, (array, side) in kept.pictures.items()
         ]
+
+    def numbers(self, name: str, array: Array) -> dict[str, Any]:
+        """The numbers of a step, of which nothing else is said yet."""
+        return {
+            "name": name,
+            "symbol": "",
+            "title": "",
+            "formula": "",
+            "axes": [],
+            "shape": list(array.shape),
+            "dtype": array.dtype.name,
+            "block": self.add(array),
+            "inputs": [],
+            "given": False,
+            "softmax": False,
+            "computed": False,
+            "cost": "",
+            "words": [],
+            "edits": [],
+            "form": None,
+            "tables": [],
+            "hides": None,
+            "why": "",
+        }
 
 
 def name_layer(trace: Trace) -> str:

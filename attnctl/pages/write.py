@@ -25,7 +25,7 @@ from attnctl.drawing.show.picture import USUAL
 from attnctl.drawing.show.sheet import View
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
-from attnctl.pages.describe import WORDS, Blocks, Describer, name_layer
+from attnctl.pages.describe import WORDS, Describer, name_layer
 from attnctl.pages.kept import Kept, keep
 from attnctl.record.trace import Trace
 from attnctl.store import page
@@ -101,14 +101,13 @@ def pieces(
             f"{len(traces)} traces: a page holds {MOST_TRACES}; pick one with --trace, or write .jsonl"
         )
     shown = keep(traces)
-    blocks = Blocks()
-    describer = Describer(blocks)
+    describer = Describer()
     described = [describer.trace(each) for each in shown]
     if finding:
-        add_finding(described, finding, blocks)
+        add_finding(described, finding, describer)
     marked = [at for at, marks in enumerate(finding.marks) if marks] if finding else []
     data = {
-        "blocks": blocks.list_blocks(),
+        "blocks": [page.describe_block(array) for array in describer.arrays],
         "traces": described,
         "words": WORDS,
         "ramps": RAMPS,
@@ -124,7 +123,7 @@ def pieces(
     for piece in PLACE.split(asset("page.html")):
         if piece == "data":
             yield from page.description(data)
-            for number, array in enumerate(blocks.arrays):
+            for number, array in enumerate(describer.arrays):
                 yield from page.block(number, array)
         else:
             yield encode_page(fill_in(piece, shown, finding))
@@ -171,11 +170,11 @@ def encode_page(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, blocks: Blocks) -> None:
+def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, describer: Describer) -> None:
     """Marks of steps that the page has whole, and the names of the traces."""
     for entry, marks in zip(described, finding.marks, strict=True):
         entry["marks"] = {
-            name: mark_entry(mark, blocks) for name, mark in marks.items() if name in entry["blocks"]
+            name: mark_entry(mark, describer) for name, mark in marks.items() if name in entry["blocks"]
         }
         entry["view"]["firstMark"] = finding.first
     for entry, name in zip(described, finding.names, strict=False):
@@ -184,10 +183,10 @@ def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, block
         entry["view"]["panels"] = panels
 
 
-def mark_entry(mark: CellMark, blocks: Blocks) -> dict[str, Any]:
+def mark_entry(mark: CellMark, describer: Describer) -> dict[str, Any]:
     """A mark as the page has it."""
-    other = None if mark.other is None else blocks.add(mark.other)
-    return {"wrong": blocks.add(mark.wrong.astype("uint8")), "other": other, "words": mark.words}
+    other = None if mark.other is None else describer.add(mark.other)
+    return {"wrong": describer.add(mark.wrong.astype("uint8")), "other": other, "words": mark.words}
 
 
 def without_script(trace: Trace) -> str:

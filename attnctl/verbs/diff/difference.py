@@ -6,17 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from typing import Any
 
+import numpy as np
+
 from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import Path
 from attnctl.evidence.allowed import Tolerance
 from attnctl.inputs.config.settings import dotted_path
+from attnctl.math import Array
 from attnctl.math.names import results
+from attnctl.math.ops import MatMulT
 from attnctl.record.trace import Trace
-from attnctl.verbs.diff.align import Alignment, ApartError, Sides
+from attnctl.verbs.diff.align import HEAD, Alignment, ApartError, head_counts, sides_of, single
 from attnctl.verbs.diff.elements import USUAL, Measure, measure
-from attnctl.verbs.diff.heads import beside_other_heads, head_counts, what_the_split_did
 from attnctl.verbs.diff.split import Change, split
 
 
@@ -132,11 +135,10 @@ def diff(
     found: dict[str, StepDifference] = {}
     skipped: dict[str, str] = {}
     for name in steps_of_both(a, b, steps):
-        outcome = attempt(alignment, name, tolerance)
-        if isinstance(outcome, str):
-            skipped[name] = outcome
-        else:
-            found[name] = outcome
+        try:
+            found[name] = compare_step(alignment, name, tolerance)
+        except ApartError as error:  # the two cannot be laid side by side
+            skipped[name] = str(error)
     if steps is not None:
         raise_all(f"{name} cannot be compared: {reason}" for name, reason in skipped.items())
     if not any(step.measure.of for step in found.values()):
@@ -185,14 +187,6 @@ def steps_of_both(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
     return [name for name in both if name in steps]
 
 
-def attempt(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference | str:
-    """Compare one step, or say why the two cannot be laid side by side."""
-    try:
-        return compare_step(alignment, name, tolerance)
-    except ApartError as error:
-        return str(error)
-
-
 def compare_step(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference:
     """Compare one step of both. Raises ApartError where the two cannot be laid side by side."""
     sides = sides_of(alignment, name)
@@ -204,10 +198,29 @@ def compare_step(alignment: Alignment, name: str, tolerance: Tolerance) -> StepD
     return StepDifference(placed, sides.cell(found.at), *values, sides.whole)
 
 
-def sides_of(alignment: Alignment, name: str) -> Sides:
-    """Lay one step of both side by side. Raises ApartError where that cannot be."""
-    other_heads = head_counts(alignment, name) is not None
-    return beside_other_heads(alignment, name) if other_heads else alignment.sides(name)
+def what_the_split_did(alignment: Alignment, tolerance: Tolerance) -> list[str]:
+    """Sentences on how the heads of one trace make up the single head of the other."""
+    said = []
+    for name, step in alignment.a.steps.items():
+        counts = head_counts(alignment, name)
+        if not isinstance(step.op, MatMulT) or counts is None or min(counts) != 1:
+            continue
+        one, many = (alignment.a, alignment.b) if counts[0] == 1 else (alignment.b, alignment.a)
+        sums = sum_over_heads(many, name)
+        whole = sum_over_heads(one, name)
+        if sums.shape == whole.shape and not measure(sums, whole, tolerance).differing:
+            which = "BA" if one is alignment.a else "AB"
+            said.append(
+                f"{name} of the {max(counts)} heads of {which[0]} add up to those of the one head of "
+                f"{which[1]}: each head has its own columns of Q and K"
+            )
+    return said
+
+
+def sum_over_heads(trace: Trace, name: str) -> Array:
+    at = trace.steps[name].axes.index(HEAD)
+    total: Array = single(trace[name].sum(axis=at, dtype=np.float64), 2)
+    return total
 
 
 # --- configs ---

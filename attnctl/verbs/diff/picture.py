@@ -19,9 +19,8 @@ from attnctl.drawing.show.sheet import heads_of
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.record.trace import Trace
-from attnctl.verbs.diff.align import Alignment, Pairing, Sides
-from attnctl.verbs.diff.difference import Difference, sides_of
-from attnctl.verbs.diff.heads import SideBySide
+from attnctl.verbs.diff.align import HEAD, Alignment, Pairing, Sides, sides_of
+from attnctl.verbs.diff.difference import Difference
 
 MOST_PAIRS = 64
 """Pairs in one picture."""
@@ -78,8 +77,7 @@ def plot_of_difference(found: Difference) -> Plot:
 def difference_trace(alignment: Alignment, sides: Sides) -> Trace:
     """B − A of one step as a trace of its own, with the tokens that both have."""
     step, values = alignment.a.steps[sides.name], subtract(sides.b, sides.a)
-    merged = isinstance(sides, SideBySide)
-    axes = tuple(axis for axis in step.axes if axis != "head") if merged else step.axes
+    axes = tuple(axis for axis in step.axes if not (sides.merged and axis == HEAD))
     axes = axes[len(axes) - values.ndim :]
     header = {
         "tokens": common_words(alignment.a.tokens, alignment.tokens),
