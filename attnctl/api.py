@@ -377,45 +377,39 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     to the merge of two parts, (o1, L1, o2, L2) -> (o, L), in base 2 where it `returns` logsumexp2. Raises
     AttnError where the function cannot be called, and for names that there are not.
     """
-    from attnctl.verbs.conform.claims import make_request
+    from attnctl.verbs.conform.conform import hold, make_request
     from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS
-    from attnctl.verbs.conform.merge import RETURNS, hold_merge
-    from attnctl.verbs.conform.run import run as run_suite
-    from attnctl.verbs.conform.target import make_target
 
-    said = {
+    said: dict[str, Any] = {
         "layout": layout,
         "head_sizes": head_sizes,
         "multiple_of": multiple_of,
         "mask_shape": mask_shape,
     }
     if merge:
-        more: dict[str, Any] = {"always": always, "like": like, "names": names}
-        more |= {"claims": claims, "xfail": xfail, "save": save, "backward": backward}
-        raise_all(f"{name}: a merge of two parts has none" for name, each in (said | more).items() if each)
-        made, name = make_target(target, framework, device, timeout)
-        return hold_merge(made, name, dtypes, features, returns=returns or RETURNS[0], quick=quick)
-    given = read_options(said, {name: each.reader for name, each in ARRAYS.items()})
+        more = said | {"always": always, "like": like, "names": names, "claims": claims, "xfail": xfail}
+        more |= {"save": save, "backward": backward}
+        raise_all(f"{name}: a merge of two parts has none" for name, value in more.items() if value)
     on = read_options(always or {}, {name: each.reader for name, each in ALWAYS_FORM.keys.items()})
-    wanted = make_request(
-        given=given,
+    request = make_request(
+        given=read_options(said, {name: each.reader for name, each in ARRAYS.items()}),
         always=lambda claimed: lay_over(claimed, on),
         like=like,
-        names=names or {},
         returns=returns,
         claims=None if claims is None else fspath(claims),
         xfail=None if xfail is None else fspath(xfail),
-        features=features,
         dtypes=dtypes,
+        renames=names or {},
+        only=tuple(features),
         quick=quick,
         save=None if save is None else fspath(save),
         backward=bool(backward),
+        merge=merge,
+        framework=framework,
+        device=device or "",
+        timeout=timeout,
     )
-    made, name = make_target(target, framework, device, timeout, backward=bool(backward))
-    apart = None
-    if not isinstance(backward, bool):
-        apart, _ = make_target(backward, framework, device, timeout, backward=True)
-    return run_suite(made, name, wanted, progress, apart)
+    return hold(target, request, None if isinstance(backward, bool) else backward, progress)
 
 
 def check_words(*sentences: object) -> None:

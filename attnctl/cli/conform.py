@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.base.errors import AttnError, Exit, raise_all
+from attnctl.base.errors import AttnError, Exit
 from attnctl.base.setting import Given
 from attnctl.base.values import POSITIVE, whole, words
 from attnctl.cli.app import LEFT_OUT, make_app
-from attnctl.cli.options import SECTIONS, command, findings_option, option, renames, split_outputs
+from attnctl.cli.options import SECTIONS, bars, command, findings_option, option, renames, split_outputs
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
 from attnctl.verbs.conform.profile import USUAL
 
 if TYPE_CHECKING:
-    from attnctl.verbs.conform.call import Target
     from attnctl.verbs.conform.claims import Request
     from attnctl.verbs.conform.report import Conformance
 
 app = make_app()
+
+
+NOT_OF_MERGE = (
+    *("like", "map", "backward", "claims", "xfail", "suite", "replay", "jobs", "save"),
+    *ARRAYS,
+    *ALWAYS,
+)
+"""The options that do not go with --merge."""
 
 
 class TargetOptions(NamedTuple):
@@ -93,11 +99,19 @@ class SuiteOptions(NamedTuple):
     ] = None
 
     merge: Annotated[
-        bool, option("TARGET merges two parts of attention, (o1, L1, o2, L2) -> (o, L).", "--merge")
+        bool,
+        option(
+            "TARGET merges two parts of attention, (o1, L1, o2, L2) -> (o, L).",
+            "--merge",
+            terms=[bars(NOT_OF_MERGE, "a merge of two parts has none; leave it out")],
+        ),
     ] = False
     suite: Annotated[
         str | None,
-        option("Cases of others instead: onnx (its node tests, with onnx installed) or torch (frozen)."),
+        option(
+            "Cases of others instead: onnx (its node tests, with onnx installed) or torch (frozen).",
+            terms=[bars(["replay"], "it runs one case; leave out --suite")],
+        ),
         words("onnx", "torch"),
     ] = None
     replay: Annotated[
@@ -174,36 +188,22 @@ def conform(
     Exit codes: 0 everything that was run is right; 1 something is wrong or has no effect; 2 nothing
     could be run.
     """
-    from attnctl.verbs.conform.target import make_target
+    from attnctl.cli.progress import progress
+    from attnctl.verbs.conform.conform import hold
 
     target, how = take_backward(target, how)
     if not target:
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
-    if what.suite and what.replay:
-        raise AttnError("--replay: it runs one case; leave out --suite")
     if what.suite and how.backward:
         raise AttnError(f"--backward: the cases of {what.suite} have outputs alone; leave out --suite")
+    if what.merge and is_command(target):
+        raise AttnError("--merge: a command cannot be called so; give module:function or file.py:function")
     files, printed = split_outputs(output)
-    if what.merge:
-        found = run_merge(target, how, what, report, {**arrays, **always})
-        return conclude(found, report, files, printed=printed)
     request = read_request(target, how, what, report, given=arrays, always=always)
-    framework = how.framework or "numpy"
-    options = request.profile.features if is_command(target) else ()
-    call = partial(
-        make_target,
-        framework=framework,
-        device=how.device,
-        timeout=how.timeout,
-        jobs=request.jobs,
-        options=options,
-        backward=request.backward,
-    )
-    made, name = call(target_words(target))
-    apart = (
-        None if how.backward in {None, LEFT_OUT["--backward"]} else call(target_words([how.backward]))[0]
-    )
-    found = run_cases(made, name, request, what, apart)
+    alone = how.backward in {None, LEFT_OUT["--backward"]}
+    with progress("cases") as moved:
+        back = None if alone else target_words([str(how.backward)])
+        found = hold(target_words(target), request, back, moved)
     return conclude(found, report, files, printed=printed)
 
 
@@ -216,66 +216,11 @@ def conclude(found: Conformance, report: ReportOptions, files: Sequence[str], *,
     return Exit.of(found.agrees)
 
 
-OF_MERGE = {
-    "merge",
-    "returns",
-    "framework",
-    "device",
-    "timeout",
-    "quick",
-    "feature",
-    "dtype",
-    "junit",
-    "json",
-}
-"""The options that go with --merge."""
-
-
-def run_merge(
-    target: list[str], how: TargetOptions, what: SuiteOptions, report: ReportOptions, given: Given
-) -> Conformance:
-    """Hold a function to the merge of two parts. Raises AttnError for options that say nothing there."""
-    from attnctl.cli.progress import progress
-    from attnctl.verbs.conform.merge import RETURNS, hold_merge
-    from attnctl.verbs.conform.target import make_target
-
-    said = {**how._asdict(), **what._asdict(), **report._asdict(), **given}
-    raise_all(
-        f"--{name.replace('_', '-')}: a merge of two parts has none; leave it out"
-        for name, value in said.items()
-        if value and name not in OF_MERGE
-    )
-    if is_command(target):
-        raise AttnError("--merge: a command cannot be called so; give module:function or file.py:function")
-    made, name = make_target(target_words(target), how.framework or "numpy", how.device, how.timeout)
-    with progress("cases"):
-        returns = how.returns or ",".join(RETURNS[0])
-        only, dtypes = what.feature or (), what.dtype or ()
-        return hold_merge(made, name, dtypes, only, returns=returns.split(","), quick=what.quick)
-
-
 def take_backward(target: list[str] | None, how: TargetOptions) -> tuple[list[str] | None, TargetOptions]:
     """Take what follows --backward for the TARGET where there is no other."""
     if target or how.backward in {None, LEFT_OUT["--backward"]}:
         return target, how
     return [str(how.backward)], how._replace(backward=LEFT_OUT["--backward"])
-
-
-def run_cases(
-    target: Target, name: str, request: Request, what: SuiteOptions, apart: Target | None
-) -> Conformance:
-    """Run the one case of a file, the cases of a published suite, or every feature."""
-    from attnctl.cli.progress import progress
-    from attnctl.verbs.conform.published import run_published
-    from attnctl.verbs.conform.replay import read_saved
-    from attnctl.verbs.conform.run import replay, run
-
-    with progress("cases") as moved:
-        if what.replay:
-            return replay(target, name, request, what.replay, read_saved(what.replay), apart)
-        if what.suite:
-            return run_published(target, name, request, what.suite, moved)
-        return run(target, name, request, moved, apart)
 
 
 def is_command(target: list[str]) -> bool:
@@ -302,7 +247,7 @@ def read_request(
 ) -> Request:
     """Read what is asked for. Raises AttnError for names that there are not."""
     from attnctl.sources.sentence import settings_from
-    from attnctl.verbs.conform.claims import make_request
+    from attnctl.verbs.conform.conform import make_request
     from attnctl.verbs.conform.replay import FOLDER
 
     flags = list_flags(how, what)
@@ -311,17 +256,23 @@ def read_request(
         given={"layout": USUAL} | given if is_command(target) else given,
         always=lambda claimed: settings_from(None, always, claimed),
         like=how.like,
-        names=renames(how.map or [], "--map"),
         returns=how.returns,
         claims=what.claims,
         xfail=what.xfail,
-        features=what.feature or (),
         dtypes=what.dtype or (),
+        renames=renames(how.map or [], "--map"),
+        only=tuple(what.feature or ()),
         quick=what.quick,
-        save=None if what.replay or what.suite else report.save or FOLDER,
-        called=called,
+        save=None if what.replay or what.suite or what.merge else report.save or FOLDER,
+        called=(tuple(called[0]), tuple(called[1])),
         jobs=what.jobs or 1,
         backward=how.backward is not None,
+        merge=what.merge,
+        published=what.suite or "",
+        replay=what.replay or "",
+        framework=how.framework or "numpy",
+        device=how.device or "",
+        timeout=how.timeout,
     )
 
 

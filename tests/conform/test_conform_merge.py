@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.verbs.conform.merge import FEATURES, hold_merge
-from attnctl.verbs.conform.target import make_target
+from attnctl.verbs.conform.features import MERGES
 
 NAMED = {
     "base_2": "chunks-merged-in-other-base",
@@ -34,7 +33,7 @@ RIGHT = (
 
 
 def hold(name, dtypes=()):
-    return hold_merge(*make_target(getattr(merges_here, name)), dtypes, quick=True)
+    return attnctl.conform(getattr(merges_here, name), merge=True, dtypes=dtypes, quick=True)
 
 
 TYPES = [["bfloat16"], pytest.param(["float64", "float32", "float16"], marks=pytest.mark.slow)]
@@ -99,7 +98,7 @@ def test_the_shell(call):
     done = call("conform", "--merge", f"{file}:averaged", "--quick", "--dtype", "float32", "--json")
     assert done.code == 1
     data = json.loads(done.out)
-    assert [each["feature"] for each in data["features"]] == [*FEATURES, "inputs kept"]
+    assert [each["feature"] for each in data["features"]] == [*MERGES, "inputs kept"]
     assert data["features"][0]["mistake"] == "chunks-averaged"
     refused = call(
         "conform", "--merge", f"{file}:right", "--like", "sdpa", "--causal", "--replay", "x.json"

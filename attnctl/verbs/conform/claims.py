@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
@@ -28,11 +28,10 @@ from attnctl.base.files import open_input
 from attnctl.base.values import SWITCH, BadValueError, Path, json_path, show
 from attnctl.base.words import suggest
 from attnctl.inputs.config import yaml
-from attnctl.inputs.config.settings import Settings
-from attnctl.verbs.conform.declared import FORM, find_senseless
+from attnctl.verbs.conform.declared import FORM
 from attnctl.verbs.conform.extra_outputs import RETURNS
 from attnctl.verbs.conform.features import NAMES
-from attnctl.verbs.conform.profile import CONVENTIONS, LIBRARIES, TYPES, TargetProfile
+from attnctl.verbs.conform.profile import CONVENTIONS, TYPES, TargetProfile
 
 Problems = Iterator[tuple[Path, str]]
 
@@ -185,60 +184,13 @@ class Request:
     jobs: int = 1
     backward: bool = False
     """Gradients are asked for."""
-
-
-def make_request(  # noqa: PLR0913  (everything that can be asked)
-    *,
-    given: Mapping[str, Any],
-    always: Callable[[Settings], Settings] = lambda claimed: claimed,
-    like: str | None = None,
-    names: Mapping[str, str],
-    returns: str | Sequence[str] | None = None,
-    claims: str | None = None,
-    xfail: str | None = None,
-    features: Sequence[str] = (),
-    dtypes: Sequence[str] = (),
-    quick: bool = False,
-    save: str | None = None,
-    called: tuple[Sequence[str], Sequence[str]] = ((), ()),
-    jobs: int = 1,
-    backward: bool = False,
-) -> Request:
-    """Read what is asked for. Raises AttnError with every name that there is not.
-
-    `given` holds values of `ARRAYS`; `always` lays options over the attention that claims say is always on.
-    """
-    raise_all(
-        [
-            *unknown_names("like", [like] if like else (), list(LIBRARIES)),
-            *unknown_names("feature", features, NAMES),
-            *unknown_names("dtype", dtypes, list(TYPES)),
-        ]
-    )
-    profile = LIBRARIES[like] if like else TargetProfile()
-    profile = profile.lay_over(read_claims(claims)) if claims else profile
-    profile = profile.lay_over({**given, "always": always(profile.always)})
-    raise_all(f"{profile.always.where(path)}: {what}" for path, what in find_senseless(profile.always))
-    return Request(
-        profile=replace(profile, returns=read_returns(returns)) if returns else profile,
-        renames=names,
-        dtypes=tuple(name for name in TYPES if name in (dtypes or TYPES)),
-        only=tuple(features),
-        quick=quick,
-        xfail=read_xfail(xfail) if xfail else {},
-        save=save,
-        called=(tuple(called[0]), tuple(called[1])),
-        jobs=jobs,
-        backward=backward,
-    )
-
-
-def read_returns(given: str | Sequence[str]) -> tuple[str, ...]:
-    """The names of outputs, the output first. Raises AttnError for others."""
-    names = tuple(given.split(",") if isinstance(given, str) else given)
-    raise_all(unknown_names("returns", names, RETURNS))
-    if not names or names[0] != RETURNS[0]:
-        raise AttnError(
-            f"--returns {','.join(names)}: the output comes first; write {RETURNS[0]},… or wrap it"
-        )
-    return names
+    merge: bool = False
+    """The target merges two parts of attention."""
+    published: str = ""
+    """The suite of published cases that is run instead."""
+    replay: str = ""
+    """The file of the one case that is run instead."""
+    framework: str = "numpy"
+    """Whose arrays it takes."""
+    device: str = ""
+    timeout: float | None = None

@@ -45,6 +45,12 @@ NAMES = (
 )
 """Every feature, in order."""
 
+MERGE = "merge"
+MERGES = (MERGE, "peaked rows", "flat rows", "large scores", "nothing in one part", "nothing in both")
+"""The features of a merge of two parts."""
+
+MERGES_KEPT = (*MERGES, INPUTS_KEPT)
+
 OPTIONAL = {HEAD_SIZES, LENGTHS, OTHER_D_V, GROUPED, LAYOUTS, PAIRS, RANDOM, "float_mask", "out"}
 """Features that a target may refuse by an exception."""
 

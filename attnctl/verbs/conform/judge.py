@@ -11,7 +11,7 @@ right answer is no evidence. The output is judged first, then the gradients by Q
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from math import inf, sqrt
@@ -73,17 +73,22 @@ class ExpectedOutput:
     """The rows (batch, head, row) that are judged: of the output those that see a key."""
     independent: int
     """The rows whose errors have nothing to do with each other: queries at most."""
+    units: int = ULPS
+    """Units in the last place that any number may be off, of itself as it counts."""
+    of_row: float = OF_ROW
+    least: float = 0.0
 
     @cached_property
     def allowed(self) -> Array:
         precision = TYPES[self.dtype]
-        units = ULPS * precision.unit
-        return allowed_error(self.value, self.scatter, units, of_row=OF_ROW) + precision.smallest
+        units, least = self.units * precision.unit, self.least
+        room = allowed_error(self.value, self.scatter, units, of_row=self.of_row, least=least)
+        return room + precision.smallest
 
     @property
     def blurred(self) -> float:
         """The error that rounding may give, as a part of how the numbers vary."""
-        told = self.rows[..., None] & np.isfinite(self.scatter)
+        told = self.rows[..., None] & np.isfinite(self.scatter) & np.isfinite(self.value)
         numbers = self.value[np.broadcast_to(told, self.value.shape)]
         return FACTOR * root_mean_square(self.scatter[told]) / spread(numbers)
 
@@ -201,11 +206,21 @@ def scatter_of(known: Known) -> Array:
 def judge_answer(wanted: Expected, answer: Answer) -> Judgement:
     """Judge the outputs of an answer that it is asked for, the first of them first."""
     if answer.error:
-        named = answer.error not in {"not called", "hang", "crash", "exit"}
-        words = f"{answer.error}: {answer.message}" if named else answer.message
-        return Judgement(inf, words=words.rstrip(": "))
+        return judge_failure(answer)
     given = read_answer(wanted.problem, answer)
-    found = [judge_output(wanted, name, given.get(name), answer) for name in wanted.outputs]
+    return join_judgements(judge_output(wanted, name, given.get(name), answer) for name in wanted.outputs)
+
+
+def judge_failure(answer: Answer) -> Judgement:
+    """Judge a call that was not answered."""
+    named = answer.error not in {"not called", "hang", "crash", "exit"}
+    words = f"{answer.error}: {answer.message}" if named else answer.message
+    return Judgement(inf, words=words.rstrip(": "))
+
+
+def join_judgements(judgements: Iterable[Judgement]) -> Judgement:
+    """Join the judgements of several outputs: the first that is wrong, or the worst."""
+    found = list(judgements)
     ratios = {each.output: each.ratio for each in found}
     wrong = [each for each in found if not each.right]
     if not wrong:
@@ -230,7 +245,8 @@ def judge_output(wanted: Expected, name: str, given: Array | None, answer: Answe
 
 
 def name_output(name: str) -> str:
-    return "the output" if name == HEAD_OUTPUTS else f"the gradient {name}"
+    named = {HEAD_OUTPUTS: "the output", LOGSUMEXP: "the log-sum-exp"}
+    return named.get(name, f"the gradient {name}")
 
 
 def suggest_layout(wanted: Expected, found: Array) -> str:
@@ -243,20 +259,21 @@ def suggest_layout(wanted: Expected, found: Array) -> str:
     return f"; if that is how it answers, say --layout {axes_in}:{other}" if other else ""
 
 
-@np.errstate(over="ignore")  # weights that are made again without a mask may be very large
+@np.errstate(over="ignore", invalid="ignore")  # weights made without a mask are large; −∞ may be right
 def compare_output(wanted: ExpectedOutput, found: Array) -> Judgement:
     """Judge an output (batch, head, row, column)."""
     name, value = name_output(wanted.name), wanted.value
     rows = np.broadcast_to(wanted.rows[..., None], found.shape)
-    gap = np.where(rows, np.abs(found - value), 0.0)
-    broken = rows & ~np.isfinite(found)
+    other = rows & (found != value)
+    gap = np.where(other, np.abs(found - value), 0.0)
+    broken = other & ~np.isfinite(found)
     if broken.any():
         at = tuple(int(i) for i in np.argwhere(broken)[0])
         return Judgement(inf, words=f"{name} is {found[at]} at {list(at)}", output=wanted.name)
     ratios = np.where(rows & np.isfinite(wanted.allowed), gap / wanted.allowed, 0.0)
     at = tuple(int(i) for i in np.unravel_index(int(ratios.argmax()), ratios.shape))
     worst = float(ratios[at])
-    told = rows & (wanted.scatter > NEGLIGIBLE) & np.isfinite(wanted.scatter)
+    told = rows & (wanted.scatter > NEGLIGIBLE) & np.isfinite(wanted.scatter) & np.isfinite(value)
     slack = ULPS * TYPES[wanted.dtype].unit * np.abs(value)
     together = root_mean_square(times_scatter(gap[told], wanted.scatter[told], slack[told]))
     ratio = max(worst, together / typical(wanted.independent))

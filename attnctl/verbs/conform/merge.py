@@ -7,37 +7,53 @@ judged as every merge here is made: the lines of `--chunks`, carried out in floa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import AttnError, raise_all
-from attnctl.evidence.allowed import allowed_error
+from attnctl.base.errors import AttnError
 from attnctl.evidence.precision import round_to
 from attnctl.evidence.rounding import carry_rounding, exactly
 from attnctl.math import Array
+from attnctl.math.axes import rearrange
 from attnctl.math.names import CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT
 from attnctl.math.ops import LogSumExp, MergeChunks, MergeLogSumExp, Shares, Softmax
 from attnctl.mistakes.chunks import CHUNKS, LN2, OTHER_BASE, WAYS, whole
 from attnctl.verbs.conform.call import Answer, Target, TargetCall
-from attnctl.verbs.conform.claims import unknown_names
-from attnctl.verbs.conform.diagnosis import describe_rounding
+from attnctl.verbs.conform.case import Case
+from attnctl.verbs.conform.claims import Request
+from attnctl.verbs.conform.diagnosis import Cause, describe_rounding, explain_end
 from attnctl.verbs.conform.extra_outputs import LSE, LSE2, MIXED
-from attnctl.verbs.conform.features import INPUTS_KEPT
+from attnctl.verbs.conform.features import INPUTS_KEPT, MERGE, MERGES, Feature
 from attnctl.verbs.conform.invoke import widen
-from attnctl.verbs.conform.judge import OF_ROW, ULPS, scatter_of
+from attnctl.verbs.conform.judge import (
+    ULPS,
+    ExpectedOutput,
+    Judgement,
+    compare_output,
+    join_judgements,
+    judge_failure,
+    name_output,
+    scatter_of,
+)
 from attnctl.verbs.conform.profile import TYPES
-from attnctl.verbs.conform.report import FAILED, PASSED, SKIPPED, Conformance, Failure, FeatureResult
-from attnctl.verbs.conform.run import SINGLE
+from attnctl.verbs.conform.report import Conformance
+from attnctl.verbs.conform.results import SuiteResults
+from attnctl.verbs.conform.run import SINGLE, Progress, Run
+from attnctl.verbs.conform.signature import CallSignature
+from attnctl.verbs.conform.suite import CaseResult, Suite
 
-BATCH, HEADS, QUERIES, KEYS, D_V = 2, 3, 5, 12, 8
+BASE = Case(batch=2, heads=3, kv_heads=3, queries=5, keys=12, d_k=8, d_v=8)
 
-FEATURES = ("merge", "peaked rows", "flat rows", "large scores", "nothing in one part", "nothing in both")
-SIZES = {"peaked rows": 30.0, "flat rows": 0.0}
+MAGNITUDES = {"peaked rows": 30.0, "flat rows": 0.0}
+"""What the scores of a feature are multiplied by, where it is not 1."""
+
+CASES, QUICK_CASES = 12, 4
 
 LAYOUTS = (
     ("bhnd", "bhn"), ("bnhd", "bnh"), ("bnhd", "bhn"), ("nhd", "nh"), ("nhd", "hn"),
@@ -52,6 +68,11 @@ STACKED = (
 )  # fmt: skip
 """The axes where the parts (c) are one of them."""
 
+AXES = {"c": "part", "b": "batch", "h": "head", "n": "query", "d": "d_v", "1": "1"}
+
+OWN = {HEAD_OUTPUTS: "b h n d", LOGSUMEXP: "b h n"}
+"""The axes of what is merged, as we have it."""
+
 OF_SUM = re.compile(r"lse|log|sum|^[lLsS](_|\d|$)")
 """Names of parameters for a log-sum-exp; the others of the first four are outputs."""
 
@@ -65,113 +86,232 @@ TAKES = (
 
 RETURNS = ((OUTPUT, LSE), (OUTPUT, LSE2))
 
-CASES, QUICK_CASES = 12, 4
+
+# --- what is asked ---
 
 
-@dataclass(frozen=True)
-class MergeCase:
-    """Two parts of attention: what their scores are like, where they are cut, and the type."""
-
-    feature: str
-    dtype: str
-    seed: int
-    unit: float = 1.0
-    """The factor that makes a log-sum-exp natural: ln 2 for one in base 2."""
-
-    @property
-    def cut(self) -> int:
-        return int(np.random.RandomState(self.seed).randint(1, KEYS))
-
-    def __str__(self) -> str:
-        """In words."""
-        parts = f"{self.cut} and {KEYS - self.cut} keys"
-        return f"{self.feature}, {self.dtype}, parts of {parts}, {QUERIES} queries, seed {self.seed}"
-
-    def parts(self) -> tuple[Array, Array]:
-        """Outputs (part, batch, head, query, d_v) and log-sum-exps without the last axis, as stored."""
-        rng = np.random.RandomState(self.seed)
-        cut, rows = rng.randint(1, KEYS), (BATCH, HEADS, QUERIES)
-        s = rng.standard_normal((*rows, KEYS)) * SIZES.get(self.feature, 1.0)
-        v = rng.standard_normal((BATCH, HEADS, KEYS, D_V))
-        if self.feature == "large scores":
-            s += np.where(np.arange(QUERIES) % 2, 1000.0, -1000.0)[:, None]
-        if self.feature.startswith("nothing"):
-            s[..., 0, :cut] = s[..., 1, cut:] = -inf
-        if self.feature == "nothing in both":
-            s[..., 2, :] = -inf
-        several = ((s[..., :cut], v[..., :cut, :]), (s[..., cut:], v[..., cut:, :]))
-        outputs = np.stack([Softmax().apply(part) @ values for part, values in several])
-        sums = np.stack([LogSumExp().apply(part) for part, _ in several])
-        stored = round_to(sums / self.unit, TYPES[widen(self.dtype)])
-        return round_to(outputs, TYPES[self.dtype]), stored * self.unit
+def list_features(*, quick: bool) -> Iterator[Feature]:
+    """List the features of a merge: what the scores are like, cut in two parts of keys in some place."""
+    for at, name in enumerate(MERGES):
+        seeds = range(100 * at, 100 * at + (QUICK_CASES if quick else CASES))
+        cuts = [int(np.random.RandomState(seed).randint(1, BASE.keys)) for seed in seeds]
+        cases = [replace(BASE, fill=name, seed=seed) for seed in seeds]
+        yield Feature(name, tuple(case.having(cut=cut) for case, cut in zip(cases, cuts, strict=True)))
+    yield Feature(INPUTS_KEPT, (replace(BASE, fill=MERGE).having(cut=BASE.keys // 2),))
 
 
-@dataclass(frozen=True)
-class Merged:
-    """The right merge of a case, and how far off each number may be: the output, and its log-sum-exp."""
+def draw_parts(case: Case, unit: float) -> dict[str, Array]:
+    """Outputs and log-sum-exps of two parts, (part, batch, head, query[, d_v]), rounded as they are stored.
 
-    values: tuple[Array, Array]
-    allowed: tuple[Array, Array]
+    `unit` makes a log-sum-exp natural: ln 2 for one in base 2.
+    """
+    rng, cut = np.random.RandomState(case.seed), int(case.option_values["cut"])
+    s = rng.standard_normal((case.batch, case.heads, case.queries, case.keys))
+    s *= MAGNITUDES.get(case.fill, 1.0)
+    v = rng.standard_normal((case.batch, case.heads, case.keys, case.d_v))
+    if case.fill == "large scores":
+        s += np.where(np.arange(case.queries) % 2, 1000.0, -1000.0)[:, None]
+    if case.fill.startswith("nothing"):
+        s[..., 0, :cut] = s[..., 1, cut:] = -inf
+    if case.fill == "nothing in both":
+        s[..., 2, :] = -inf
+    parts = ((s[..., :cut], v[..., :cut, :]), (s[..., cut:], v[..., cut:, :]))
+    outputs = np.stack([Softmax().apply(scores) @ values for scores, values in parts])
+    sums = np.stack([LogSumExp().apply(scores) for scores, _ in parts])
+    stored = round_to(sums / unit, TYPES[widen(case.dtype)]) * unit
+    return {HEAD_OUTPUTS: round_to(outputs, TYPES[case.dtype]), LOGSUMEXP: stored}
 
 
-def expect(case: MergeCase, outputs: Array, sums: Array) -> Merged:
+def expect_merge(parts: Mapping[str, Array], dtype: str) -> dict[str, ExpectedOutput]:
     """Merge in float64, and in the type with random rounding."""
-    unit, wide = TYPES[case.dtype].unit, TYPES[widen(case.dtype)].unit
-    parts, values = (exactly(np.moveaxis(each, 0, 1)) for each in (sums, outputs))
-    total = carry_rounding(MergeLogSumExp(), [parts], wide, LOGSUMEXP)
-    shares = carry_rounding(Shares(), [parts, total], unit, CHUNK_SHARES)
-    output = carry_rounding(MergeChunks(), [shares, values], unit, HEAD_OUTPUTS)
-    found = output.value, total.value
-    of_output = allowed_error(output.value, scatter_of(output), ULPS * unit, of_row=OF_ROW)
-    of_sum = allowed_error(total.value, scatter_of(total), 2 * ULPS * wide, least=1.0)
-    return Merged(found, (of_output + TYPES[case.dtype].smallest, of_sum))
+    wide = widen(dtype)
+    sums, values = (exactly(np.moveaxis(parts[name], 0, 1)) for name in (LOGSUMEXP, HEAD_OUTPUTS))
+    total = carry_rounding(MergeLogSumExp(), [sums], TYPES[wide].unit, LOGSUMEXP)
+    shares = carry_rounding(Shares(), [sums, total], TYPES[dtype].unit, CHUNK_SHARES)
+    output = carry_rounding(MergeChunks(), [shares, values], TYPES[dtype].unit, HEAD_OUTPUTS)
+    rows = np.ones(output.value.shape[:-1], dtype=bool)
+    of_output = ExpectedOutput(HEAD_OUTPUTS, dtype, output.value, scatter_of(output), rows, rows.size)
+    of_sum = ExpectedOutput(LOGSUMEXP, wide, total.value, scatter_of(total), rows[..., 0], rows.size)
+    return {HEAD_OUTPUTS: of_output, LOGSUMEXP: replace(of_sum, units=2 * ULPS, of_row=0.0, least=1.0)}
 
 
-def ratio_of(found: Array, value: Array, allowed: Array) -> Array:
-    """Return each number's error as a part of what is allowed; ∞ for NaN."""
-    with np.errstate(all="ignore"):
-        off = np.where(found == value, 0.0, np.abs(found - value)) / allowed
-    return np.where(np.isnan(off), inf, off)
+# --- how it is called ---
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A case, the arrays of its two parts, and what the target made of them, in our layout."""
+class MergeForm:
+    """A target's way of taking the parts: its parameters, and the axes of its arrays."""
 
-    case: MergeCase
-    outputs: Array
-    sums: Array
-    answer: Answer
-    found: tuple[Array | None, ...]
-    right: Merged
+    names: tuple[str, ...]
+    """The parameters for o₁, L₁, o₂ and L₂, or for o and L with the parts on an axis of their own."""
+    into: tuple[str, ...] = ()
+    """The parameters that the output and its log-sum-exp are written to."""
+    layout: tuple[str, ...] = LAYOUTS[0]
+    unit: float = 1.0
+    """The factor that makes its log-sum-exps natural."""
 
     @property
-    def ratio(self) -> float:
-        if self.answer.error or any(each is None for each in self.found):
-            return inf
-        return max(float(each.max(initial=0.0)) for each in self.ratios())
+    def is_stacked(self) -> bool:
+        return len(self.names) < len(LAYOUTS[0]) * 2
 
-    def ratios(self) -> list[Array]:
-        three = zip(self.found, self.right.values, self.right.allowed, strict=False)
-        return [ratio_of(found, value, allowed) for found, value, allowed in three if found is not None]
+    def axes(self, name: str, part: int = 0) -> str:
+        """The axes of an output or of a log-sum-exp of a part."""
+        return self.layout[0 if name == HEAD_OUTPUTS else min(1 + part, len(self.layout) - 1)]
 
-    def words(self) -> str:
-        """The first number that is wrong, or why there is none."""
-        if self.answer.error:
-            return f"{self.answer.error}: {self.answer.message}".rstrip(": ")
-        for name, found in zip(WHAT, self.found, strict=False):
-            if found is None:
-                return f"{name} has another shape than that of a part"
-        for at, (name, ratio) in enumerate(zip(WHAT, self.ratios(), strict=False)):
-            if ratio.max(initial=0.0) > 1:
-                cell = tuple(int(i) for i in np.unravel_index(int(ratio.argmax()), ratio.shape))
-                found, value = self.found[at], self.right.values[at][cell]
-                assert found is not None
-                return f"{name} is {found[cell] + 0:.6g} at {list(cell)} and should be {value + 0:.6g}"
-        return ""
+    def call(self, case: Case) -> TargetCall:
+        parts = draw_parts(case, self.unit)
+        parts[LOGSUMEXP] = parts[LOGSUMEXP] / self.unit
+        if self.is_stacked:
+            arrays = [lay_out(parts[name], f"c {own}", self.axes(name)) for name, own in OWN.items()]
+        else:
+            arrays = [
+                lay_out(parts[name][part], own, self.axes(name, part))
+                for part in (0, 1)
+                for name, own in OWN.items()
+            ]
+        first, *rest = arrays
+        given = dict(zip(self.names[1:], rest, strict=True))
+        for keyword, (name, own) in zip(self.into, OWN.items(), strict=False):
+            given[keyword] = np.full_like(lay_out(parts[name][0], own, self.answered(name)), np.nan)
+        wide = (*self.names[1::2], *self.into[1:])
+        keywords, numbers = (self.names[0],), parts[HEAD_OUTPUTS][0].size
+        return TargetCall((first,), given, keywords, case.dtype, numbers=numbers, wide=wide, into=self.into)
+
+    def answered(self, name: str) -> str:
+        """The axes in which an output or a log-sum-exp comes back."""
+        return self.axes(name).replace("c", "")
+
+    def read(self, answer: Answer, wanted: Mapping[str, ExpectedOutput]) -> dict[str, Array | None]:
+        """Results in our axes; None where the shape is another."""
+        found: dict[str, Array | None] = {}
+        for array, (name, own) in zip(answer.outputs, OWN.items(), strict=False):
+            try:
+                laid = rearrange(array, f"{spell(self.answered(name))} -> {own}", **self.members)
+            except (AttributeError, ValueError):
+                laid = np.zeros(0)
+            right = laid.shape == wanted[name].value.shape
+            found[name] = (laid * self.unit if name == LOGSUMEXP else laid) if right else None
+        return found
+
+    @property
+    def members(self) -> dict[str, int]:
+        """The one member of arrays without an axis for them."""
+        return {} if "b" in self.layout[0] else {"b": 1}
 
 
-WHAT = ("the output", "the log-sum-exp")
+def spell(axes: str) -> str:
+    """Axes in the notation of `rearrange`; the one member stands with the first where they lack it."""
+    words = " ".join(axes)
+    return words if "b" in axes else f"(b {words[0]}){words[1:]}"
+
+
+def lay_out(array: Array, own: str, axes: str) -> Array:
+    return np.ascontiguousarray(rearrange(array, f"{own} -> {spell(axes)}"))
+
+
+def find_form(target: Target, name: str) -> MergeForm:
+    """Find the parameters of the parts. Raises AttnError where the target does not take them."""
+    parameters = target.parameters or ()
+    must = [parameter.name for parameter in parameters if parameter.required]
+    names = [parameter.name for parameter in parameters]
+    buffers = [each for each in names if BUFFER.fullmatch(each)]
+    into = sorted(buffers, key=lambda each: bool(OF_SUM.search(each)))
+    into = into if len(names) > 4 and set(must) & set(into) else []
+    first = [each for each in names if each not in into][: 4 if len(must) > 2 else 2]
+    sums = [each for each in first if OF_SUM.search(each)]
+    paired = len(sums) * 2 == len(first)
+    if len(first) not in {2, 4} or set(must) - {*first, *into} or (len(first) == 2 and not paired):
+        raise AttnError(f"{name}: it takes ({', '.join(names)}); {TAKES}")
+    if paired:
+        outputs = [each for each in first if each not in sums]
+        first = [each for two in zip(outputs, sums, strict=True) for each in two]
+    form = MergeForm(tuple(first), tuple(into))
+    return replace(form, layout=STACKED[0]) if form.is_stacked else form
+
+
+# --- a run ---
+
+
+@dataclass
+class MergeSuite(Suite):
+    """Runs cases of a merge on a target."""
+
+    form: MergeForm = MergeForm(())
+
+    def fit(self, case: Case) -> Case:
+        return replace(case, batch=self.form.members.get("b", case.batch))
+
+    def run(self, case: Case, *, forward: bool = False, **made: Any) -> CaseResult:
+        """Call the target with a case and judge its answer."""
+        answer = self.target.call(replace(self.form.call(case), **made))
+        found = CaseResult(case, answer, self.judge(case, answer))
+        if answer.changed:
+            self.changed.setdefault(case.dtype, found)
+        return found
+
+    def judge(self, case: Case, answer: Answer, dtype: str = "") -> Judgement:
+        """Judge an answer as what is right in its type, or in another."""
+        if answer.error:
+            return judge_failure(answer)
+        wanted = expect_merge(draw_parts(case, self.form.unit), dtype or case.dtype)
+        return join_judgements(
+            Judgement(inf, words=f"{name_output(name)} has another shape than that of a part", output=name)
+            if found is None
+            else compare_output(wanted[name], found)
+            for name, found in self.form.read(answer, wanted).items()
+        )
+
+    def find_layout(self, case: Case) -> None:
+        """Take the first axes in which what comes back is right, or else of the shapes of a part."""
+        first, answered = self.form, []
+        for layout in STACKED if first.is_stacked else LAYOUTS:
+            self.form = replace(first, layout=layout)
+            found = self.run(self.fit(case))
+            if found.judgement.right and found.answer.outputs:
+                return
+            if set(found.judgement.ratios) and inf not in found.judgement.ratios.values():
+                answered.append(self.form)
+        self.form = [*answered, first][0]
+
+    def is_single(self, case: Case) -> bool:
+        """Numbers are right to the digits of float32 alone: more is not meant."""
+        found = self.run(self.fit(case))
+        return not found.judgement.right and self.judge(found.case, found.answer, "float32").right
+
+
+@dataclass
+class MergeResults(SuiteResults):
+    """Makes results of a merge, whose mistakes are those of merging."""
+
+    def search(self, wrong: Sequence[CaseResult]) -> Cause:
+        assert isinstance(self.suite, MergeSuite)
+        return explain(self.suite, wrong)
+
+
+def hold_merge(target: Target, name: str, request: Request, progress: Progress) -> Conformance:
+    """Hold a target to the merge in every type. Raises AttnError where it cannot be called as one."""
+    features = list(list_features(quick=request.quick))
+    wanted = [feature for feature in features if not request.only or feature.name in request.only]
+    unit = LN2 if LSE2 in request.profile.returns else 1.0
+    try:
+        target.start()
+        form = replace(find_form(target, name), unit=unit)
+        suite = MergeSuite(target, request, CallSignature(request.profile), request.profile, form=form)
+        suite.find_layout(replace(features[0].cases[0], dtype=request.dtypes[0]))
+        run = Run(suite, name)
+        if "float64" in request.dtypes and all(map(suite.is_single, features[0].cases)):
+            run.refused["float64"] = SINGLE
+        runs = run.run_features(wanted, progress)
+        results = tuple(map(MergeResults(suite, name, runs).of, runs))
+    finally:
+        target.close()
+    axes = " and ".join(f"({', '.join(AXES[axis] for axis in each)})" for each in suite.form.layout)
+    alone = any(run.ratios and LOGSUMEXP not in run.ratios for run in runs)
+    said = ("It returns no log-sum-exp: the output alone is judged.",) if alone else ()
+    return Conformance(name, results, {"outputs and log-sum-exps": axes}, said)
+
+
+# --- what is wrong ---
 
 SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
     ("logsumexp-base-2", "the log-sum-exp is in base 2", "multiply it by ln 2", lambda p: whole(p) / LN2),
@@ -197,264 +337,67 @@ SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
 """Log-sum-exps beside an output that is right: mistake, what it is, what to write instead."""
 
 
-def explain(wrong: Sequence[Tried]) -> tuple[str | None, str]:
-    """The mistake that gives the numbers of every case that is wrong, in words, with what to write."""
-    first = wrong[0]
-    if first.answer.error:
-        return "exception", first.words()
-    catalogue = {each.name: each for each in CHUNKS}
-    outputs_right = all(len(each.found) and each.ratios()[0].max() <= 1 for each in wrong)
-    for name, ways in WAYS.items():
-        for detail, merge in ways:
-            if not outputs_right and all(gives(each, merge) for each in wrong):
-                in_base_2 = name == OTHER_BASE and all(map(has_sum_of_base_2, wrong))
-                also = (
-                    f"; or say --returns {OUTPUT},{LSE2} if log-sum-exps are in base 2" if in_base_2 else ""
-                )
-                return name, f"{catalogue[name].words.format(detail)}; {catalogue[name].fix}{also}"
-    for name, words, fix, other in SUM_ALONE:
-        if outputs_right and all(gives_sum(each, other) for each in wrong):
-            return name, f"{words}; {fix}"
-    worst, dtype = max(each.ratio for each in wrong), first.case.dtype
-    return describe_rounding("the output", worst, dtype) or (None, "")
-
-
-def gives(tried: Tried, merge: Callable[[Array], tuple[Array, Array]]) -> bool:
-    """True for a merge whose output is the one that was found."""
-    wide = np.float64 if tried.case.dtype == "float64" else np.float32
-    with np.errstate(all="ignore"):
-        _, shares = merge(tried.sums.astype(wide))
-        return alike(tried, 0, (shares[..., None] * tried.outputs).sum(axis=0))
-
-
-def gives_sum(tried: Tried, other: Callable[[Array], Array]) -> bool:
-    with np.errstate(all="ignore"):
-        return alike(tried, 1, other(tried.sums))
-
-
-def has_sum_of_base_2(tried: Tried) -> bool:
-    """True for a merge that takes log-sum-exps for those in base 2 throughout."""
-    return gives_sum(tried, lambda parts: np.asarray(whole(parts * LN2) / LN2))
-
-
-def alike(tried: Tried, place: int, value: Array) -> bool:
-    """True where what was found is this value, as wrong; what is not finite is taken for one another."""
-    found = tried.found[place] if place < len(tried.found) else None
-    if found is None:
-        return False
-    right, allowed = tried.right.values[place], tried.right.allowed[place]
-    finite = np.isfinite(value)
-    near = (np.abs(found - value) <= 2 * allowed * (1 + np.abs(value)))[finite]
-    wrong = ratio_of(found, right, allowed).max(initial=0.0) > 1
-    differs = not wrong or ratio_of(value, right, allowed).max(initial=0.0) > 1
-    return bool(differs and (np.isfinite(found) == finite).all() and near.all())
-
-
-# --- calls ---
-
-
 @dataclass(frozen=True)
-class MergeForm:
-    """A target's way of taking the parts: its parameters, and the axes of its arrays."""
+class WrongMerge:
+    """A wrong answer beside the parts it was made of and what is right."""
 
-    names: tuple[str, ...]
-    """The parameters for o₁, L₁, o₂ and L₂, or for o and L with the parts on an axis of their own."""
-    into: tuple[str, ...] = ()
-    """The parameters that the output and its log-sum-exp are written to."""
-    layout: tuple[str, ...] = LAYOUTS[0]
+    dtype: str
+    parts: Mapping[str, Array]
+    found: Mapping[str, Array | None]
+    wanted: Mapping[str, ExpectedOutput]
 
-    @property
-    def is_stacked(self) -> bool:
-        return len(self.names) < len(LAYOUTS[0]) * 2
+    def gives(self, merge: Callable[[Array], tuple[Array, Array]]) -> bool:
+        """True for a merge whose output is the one that was found."""
+        wide = np.float64 if self.dtype == "float64" else np.float32
+        with np.errstate(all="ignore"):
+            _, shares = merge(self.parts[LOGSUMEXP].astype(wide))
+            return self.is_like(HEAD_OUTPUTS, (shares[..., None] * self.parts[HEAD_OUTPUTS]).sum(axis=0))
 
-    def axes(self, part: int, place: int) -> str:
-        """The axes of an output (place 0) or of a log-sum-exp (1) of a part."""
-        return self.layout[min(place + part * place, len(self.layout) - 1)]
+    def gives_sum(self, other: Callable[[Array], Array]) -> bool:
+        with np.errstate(all="ignore"):
+            return self.is_like(LOGSUMEXP, other(self.parts[LOGSUMEXP]))
 
-    def call(self, case: MergeCase) -> TargetCall:
-        parts = dict(zip("oL", case.parts(), strict=True))
-        sums, outputs = parts["L"] / case.unit, parts["o"]
-        if self.is_stacked:
-            arrays = [lay_out(outputs, "cbhnd", self.axes(0, 0)), lay_out(sums, "cbhn", self.axes(0, 1))]
-        else:
-            arrays = [
-                lay_out(each[part], own, self.axes(part, place))
-                for part in (0, 1)
-                for place, (each, own) in enumerate(zip((outputs, sums), OWN, strict=True))
-            ]
-        first, *rest = arrays
-        given: dict[str, Array] = dict(zip(self.names[1:], rest, strict=True))
-        of_parts = (outputs[0], sums[0])
-        for name, each, own, axes in zip(self.into, of_parts, OWN, self.answers, strict=False):
-            given[name] = np.full_like(lay_out(each, own, axes), np.nan)
-        wide = (*self.names[1::2], *self.into[1:])
-        numbers, into = outputs[0].size, self.into
-        return TargetCall(
-            (first,), given, (self.names[0],), case.dtype, numbers=numbers, wide=wide, into=into
-        )
-
-    @property
-    def answers(self) -> tuple[str, str]:
-        """The axes of what comes back."""
-        return self.axes(0, 0).replace("c", ""), self.axes(0, 1).replace("c", "")
-
-    def read(self, answer: Answer, right: Merged) -> tuple[Array | None, ...]:
-        """Results in our layout; None where the shape is another."""
-        each = zip(answer.outputs, OWN, self.answers, right.values, strict=False)
-        return tuple(lay_back(x, own, axes, value.shape) for x, own, axes, value in each)
+    def is_like(self, name: str, value: Array) -> bool:
+        """True where this value was found, and is as wrong; one that is not finite is like any other."""
+        found, wanted = self.found.get(name), self.wanted[name]
+        if found is None:
+            return False
+        finite = np.isfinite(value)
+        near = (np.abs(found - value) <= 2 * wanted.allowed * (1 + np.abs(value)))[finite]
+        differs = compare_output(wanted, found).right or not compare_output(wanted, value).right
+        return bool(differs and (np.isfinite(found) == finite).all() and near.all())
 
 
-OWN = ("bhnd", "bhn")
+def explain(suite: MergeSuite, results: Sequence[CaseResult]) -> Cause:
+    """Find the mistake that gives the numbers of every case that is wrong, and what to write instead."""
+    first = results[0]
+    if first.answer.error:
+        return explain_end(first)
+    wrong = []
+    for result in results:
+        parts = draw_parts(result.case, suite.form.unit)
+        wanted = expect_merge(parts, result.case.dtype)
+        wrong.append(WrongMerge(result.case.dtype, parts, suite.form.read(result.answer, wanted), wanted))
+    ratios = [result.judgement.ratios for result in results]
+    if all(each.get(HEAD_OUTPUTS, inf) <= 1 for each in ratios):
+        for name, words, fix, other in SUM_ALONE:
+            if all(each.gives_sum(other) for each in wrong):
+                return Cause(name, f"{words}; {fix}")
+    elif cause := explain_output(wrong):
+        return cause
+    worst = max(result.judgement.ratio for result in results)
+    return Cause(*(describe_rounding("the output", worst, first.case.dtype) or (None, "")))
 
 
-def find_form(target: Target, name: str) -> MergeForm:
-    """Find the parameters of the parts. Raises AttnError where the target does not take them."""
-    parameters = target.parameters or ()
-    must = [each.name for each in parameters if each.required]
-    names = [each.name for each in parameters]
-    into = sorted(
-        (each for each in names if BUFFER.fullmatch(each)), key=lambda each: bool(OF_SUM.search(each))
-    )
-    into = into if len(names) > 4 and set(must) & set(into) else []
-    first = [each for each in names if each not in into][: 4 if len(must) > 2 else 2]
-    if len(first) not in {2, 4} or set(must) - {*first, *into}:
-        raise AttnError(f"{name}: it takes ({', '.join(names)}); {TAKES}")
-    sums = [each for each in first if OF_SUM.search(each)]
-    if len(sums) * 2 == len(first):
-        outputs = [each for each in first if each not in sums]
-        first = [each for two in zip(outputs, sums, strict=True) for each in two]
-    elif len(first) == 2:
-        raise AttnError(f"{name}: it takes ({', '.join(names)}); {TAKES}")
-    form = MergeForm(tuple(first), tuple(into))
-    return replace(form, layout=STACKED[0]) if form.is_stacked else form
-
-
-def lay_out(x: Array, own: str, axes: str) -> Array:
-    """Numbers over (part, batch, head, query, …) in other axes; the first of a batch where they lack it."""
-    if "b" not in axes:
-        x, own = x.take(0, axis=own.index("b")), own.replace("b", "")
-    x = np.ascontiguousarray(x.transpose([own.index(axis) for axis in axes.replace("1", "")]))
-    return x[..., None] if "1" in axes else x
-
-
-def lay_back(x: Array | None, own: str, axes: str, shape: tuple[int, ...]) -> Array | None:
-    if x is None or x.ndim != len(axes):
-        return None
-    if "1" in axes:
-        x, axes = x[..., 0], axes.replace("1", "")
-    x = x.transpose([axes.index(axis) for axis in own if axis in axes])
-    return x.reshape(shape) if x.shape == shape[len(shape) - x.ndim :] else None
-
-
-def attempt(target: Target, form: MergeForm, case: MergeCase) -> Tried:
-    """Call the target with a case, in such a form."""
-    outputs, sums = case.parts()
-    answer = target.call(form.call(case))
-    if "b" not in form.layout[0]:
-        outputs, sums = outputs[:, :1], sums[:, :1]
-    right = expect(case, outputs, sums)
-    found = form.read(answer, right)
-    if len(found) > 1 and found[1] is not None:
-        found = (found[0], found[1] * case.unit, *found[2:])
-    return Tried(case, outputs, sums, answer, found, right)
-
-
-def find_layout(target: Target, form: MergeForm, case: MergeCase) -> MergeForm:
-    """The first axes in which what comes back is right, or else of the shapes of a part."""
-    answered = []
-    for layout in STACKED if form.is_stacked else LAYOUTS:
-        other = replace(form, layout=layout)
-        tried = attempt(target, other, case)
-        if tried.ratio <= 1:
-            return other
-        if not tried.answer.error and tried.found and all(each is not None for each in tried.found):
-            answered.append(other)
-    return [*answered, form][0]
-
-
-# --- a run ---
-
-
-def hold_merge(
-    target: Target,
-    name: str,
-    dtypes: Sequence[str] = (),
-    only: Sequence[str] = (),
-    *,
-    returns: Sequence[str] = RETURNS[0],
-    quick: bool = False,
-) -> Conformance:
-    """Hold a target to the merge in every type, of log-sum-exps that are natural or as it `returns` them.
-
-    Raises AttnError where it cannot be called as one.
-    """
-    features = (*FEATURES, INPUTS_KEPT)
-    raise_all([*unknown_names("feature", only, features), *unknown_names("dtype", dtypes, [*TYPES])])
-    if tuple(returns) not in RETURNS:
-        ways = " or ".join(",".join(each) for each in RETURNS)
-        raise AttnError(f"returns: {','.join(returns)} is no merge; write {ways}")
-    unit = LN2 if LSE2 in returns else 1.0
-    target.start()
-    try:
-        form = find_form(target, name)
-        taken = list(dtypes or TYPES)
-        form = find_layout(target, form, MergeCase(FEATURES[0], taken[0], 0, unit))
-        results = [
-            each
-            for dtype in taken
-            for each in hold_type(target, form, dtype, unit, QUICK_CASES if quick else CASES)
-        ]
-    finally:
-        target.close()
-    alone = any(each.cases and each.reason for each in results)
-    kept = tuple(
-        replace(each, reason="") if each.cases else each
-        for each in results
-        if not only or each.feature in only
-    )
-    said = ("It returns no log-sum-exp: the output alone is judged.",) if alone else ()
-    axes = " and ".join(f"({', '.join(AXES[axis] for axis in each)})" for each in form.layout)
-    return Conformance(name, kept, {"outputs and log-sum-exps": axes}, said)
-
-
-AXES = {"c": "part", "b": "batch", "h": "head", "n": "query", "d": "d_v", "1": "1"}
-
-
-def hold_type(
-    target: Target, form: MergeForm, dtype: str, unit: float, cases: int
-) -> Iterator[FeatureResult]:
-    """Every feature in one type, and whether the parts stay as they are."""
-    changed: list[Tried] = []
-    for at, feature in enumerate(FEATURES):
-        several = [
-            attempt(target, form, MergeCase(feature, dtype, 100 * at + seed, unit)) for seed in range(cases)
-        ]
-        changed += [each for each in several if each.answer.changed]
-        refused = several[0].words() if several[0].answer.error in target.refuses else ""
-        if at == 0 and (refused or all(map(is_single, several))):
-            yield FeatureResult(feature, dtype, SKIPPED, of=cases, reason=refused or SINGLE)
-            return
-        yield judge_feature(feature, dtype, several)
-    words = "it changes what it is given"
-    failure = Failure(changed[0].case, words, "inputs-changed", words) if changed else None
-    status = FAILED if changed else PASSED
-    yield FeatureResult(INPUTS_KEPT, dtype, status, cases, cases, len(changed), failure=failure)
-
-
-def is_single(tried: Tried) -> bool:
-    """True for float64 numbers that are right to the digits of float32 alone: more is not meant."""
-    coarse = replace(tried, right=expect(replace(tried.case, dtype="float32"), tried.outputs, tried.sums))
-    return tried.case.dtype == "float64" and tried.ratio > 1 >= coarse.ratio
-
-
-def judge_feature(feature: str, dtype: str, several: Sequence[Tried]) -> FeatureResult:
-    wrong = [each for each in several if each.ratio > 1]
-    ratio = max(each.ratio for each in several)
-    reason = "" if any(len(each.found) > 1 or each.answer.error for each in several) else "no log-sum-exp"
-    if not wrong:
-        return FeatureResult(feature, dtype, PASSED, len(several), len(several), ratio=ratio, reason=reason)
-    mistake, explanation = explain(wrong)
-    failure = Failure(wrong[0].case, wrong[0].words(), mistake, explanation)
-    return FeatureResult(
-        feature, dtype, FAILED, len(several), len(several), len(wrong), ratio, reason, failure
-    )
+def explain_output(wrong: Sequence[WrongMerge]) -> Cause | None:
+    """Find the way of merging that gives these outputs."""
+    catalogue = {mistake.name: mistake for mistake in CHUNKS}
+    ways = ((name, detail, merge) for name, several in WAYS.items() for detail, merge in several)
+    for name, detail, merge in ways:
+        if all(each.gives(merge) for each in wrong):
+            base_2 = name == OTHER_BASE and all(
+                each.gives_sum(lambda parts: np.asarray(whole(parts * LN2) / LN2)) for each in wrong
+            )
+            also = f"; or say --returns {OUTPUT},{LSE2} if log-sum-exps are in base 2" if base_2 else ""
+            return Cause(name, f"{catalogue[name].words.format(detail)}; {catalogue[name].fix}{also}")
+    return None

@@ -58,9 +58,10 @@ class PublishedCase:
 
 
 def run_published(
-    target: Target, name: str, request: Request, suite: str, progress: Callable[[int, int], None]
+    target: Target, name: str, request: Request, progress: Callable[[int, int], None]
 ) -> Conformance:
     """Run every case of a published suite. Raises AttnError where that is not installed."""
+    suite = request.published
     cases = list(SUITES[suite]())
     layout = request.profile.layout or USUAL
     with start_target(target, request) as signature:

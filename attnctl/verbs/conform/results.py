@@ -179,9 +179,12 @@ class SuiteResults:
             return cause
         before = self.causes.get(name)
         if before is None or before.mistake in NOT_SHARED:
-            self.causes[name] = diagnose(self.suite, wrong)
+            self.causes[name] = self.search(wrong)
         cause = self.causes[name]
         return self.explain_by_groups(run) if cause.mistake is None else cause
+
+    def search(self, wrong: Sequence[CaseResult]) -> Cause:
+        return diagnose(self.suite, wrong)
 
     def explain_by_attention(self, run: FeatureRun) -> Cause | None:
         """Take the cause of plain attention, which spoils everything; it is not searched again."""

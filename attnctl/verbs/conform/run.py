@@ -68,7 +68,7 @@ def run(
     target: Target,
     name: str,
     request: Request,
-    progress: Progress | None = None,
+    progress: Progress,
     apart: Target | None = None,
 ) -> Conformance:
     """Hold a target to every feature; `apart` is what gives its gradients, where it does not.
@@ -76,7 +76,7 @@ def run(
     Raises AttnError where it cannot be called at all.
     """
     with start_suite(target, request, apart) as suite:
-        return Run(suite, name).carry_out(progress or (lambda _done, _total: None))
+        return Run(suite, name).carry_out(progress)
 
 
 def replay(

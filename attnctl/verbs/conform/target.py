@@ -26,7 +26,7 @@ from attnctl.base.files import note_input
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.verbs.conform.call import NUMPY, Answer, Target, TargetCall, repeat
-from attnctl.verbs.conform.claims import unknown_names
+from attnctl.verbs.conform.claims import Request, unknown_names
 from attnctl.verbs.conform.invoke import Framework, environment, invoke, order_gradients, to_numpy, widen
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.process import Worker, as_function, kill, quote_last_words, read_parameters
@@ -38,35 +38,27 @@ SECONDS = 20.0
 """What one call may take."""
 
 
-def make_target(
-    target: str | Sequence[str] | Callable[..., Any],
-    framework: str = "numpy",
-    device: str | None = None,
-    timeout: float | None = None,
-    jobs: int = 1,
-    options: Sequence[str] = (),
-    *,
-    backward: bool = False,
-) -> tuple[Target, str]:
+def make_target(target: str | Sequence[str] | Callable[..., Any], request: Request) -> tuple[Target, str]:
     """Make the target of a function, of a function's name or of a command, and name it.
 
-    The file of a command holds those of `options`, and with `backward` what a backward pass takes.
+    The file of a command holds the options that it is said to take, and what a backward pass takes.
     Raises AttnError for what is no target.
     """
-    raise_all(unknown_names("framework", [framework], FRAMEWORKS))
-    own = Framework(framework, device or "")
+    raise_all(unknown_names("framework", [request.framework], FRAMEWORKS))
+    framework = Framework(request.framework, request.device)
+    limit, jobs = request.timeout or SECONDS, request.jobs
     if callable(target):
-        return InProcess(target, own), getattr(target, "__qualname__", type(target).__name__)
-    limit = timeout or SECONDS
+        return InProcess(target, framework), getattr(target, "__qualname__", type(target).__name__)
     if isinstance(target, str):
         refuse_name(target)
-        workers = [Worker(target, own, limit) for _ in range(jobs)]
+        workers = [Worker(target, framework, limit) for _ in range(jobs)]
         return (workers[0] if jobs == 1 else Pool(workers)), target
     if not isinstance(target, Sequence):
         raise AttnError(f"{target!r}: not a target; give a function, or the name of one, module:function")
-    if framework != "numpy":
-        raise AttnError(f"--framework {framework}: a command reads a file; leave it out")
-    program = Program(target, [name for name in options if name in OPTIONS], limit, backward)
+    if request.framework != "numpy":
+        raise AttnError(f"--framework {request.framework}: a command reads a file; leave it out")
+    options = [name for name in request.profile.features if name in OPTIONS]
+    program = Program(target, options, limit, request.backward)
     return (program if jobs == 1 else Pool([program] * jobs)), " ".join(target)
 
 

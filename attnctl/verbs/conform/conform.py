@@ -1,0 +1,96 @@
+"""Hold a target to what is asked: every feature, a merge, published cases, or one case again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.inputs.config.settings import Settings
+from attnctl.verbs.conform.claims import Request, read_claims, read_xfail, unknown_names
+from attnctl.verbs.conform.declared import find_senseless
+from attnctl.verbs.conform.extra_outputs import RETURNS
+from attnctl.verbs.conform.features import MERGES_KEPT, NAMES
+from attnctl.verbs.conform.merge import RETURNS as OF_MERGE
+from attnctl.verbs.conform.merge import hold_merge
+from attnctl.verbs.conform.profile import LIBRARIES, TYPES, TargetProfile
+from attnctl.verbs.conform.published import run_published
+from attnctl.verbs.conform.replay import read_saved
+from attnctl.verbs.conform.report import Conformance
+from attnctl.verbs.conform.run import Progress, replay, run
+from attnctl.verbs.conform.target import make_target
+
+Callee = str | Sequence[str] | Callable[..., Any]
+"""A function, the name of one, or the words of a command."""
+
+
+def make_request(
+    *,
+    given: Mapping[str, Any],
+    always: Callable[[Settings], Settings] = lambda claimed: claimed,
+    like: str | None = None,
+    returns: str | Sequence[str] | None = None,
+    claims: str | None = None,
+    xfail: str | None = None,
+    dtypes: Sequence[str] = (),
+    **asked: Any,
+) -> Request:
+    """Read what is asked for. Raises AttnError with every name that there is not.
+
+    `given` holds values of `ARRAYS`; `always` lays options over the attention that claims say is always on;
+    `asked` are fields of the request.
+    """
+    known = MERGES_KEPT if asked.get("merge") else NAMES
+    raise_all(
+        [
+            *unknown_names("like", [like] if like else (), list(LIBRARIES)),
+            *unknown_names("feature", asked.get("only", ()), known),
+            *unknown_names("dtype", dtypes, list(TYPES)),
+        ]
+    )
+    profile = LIBRARIES[like] if like else TargetProfile()
+    profile = profile.lay_over(read_claims(claims)) if claims else profile
+    profile = profile.lay_over({**given, "always": always(profile.always)})
+    raise_all(f"{profile.always.where(path)}: {what}" for path, what in find_senseless(profile.always))
+    if returns:
+        profile = replace(profile, returns=read_returns(returns, merge=asked.get("merge", False)))
+    return Request(
+        profile=profile,
+        dtypes=tuple(name for name in TYPES if name in (dtypes or TYPES)),
+        xfail=read_xfail(xfail) if xfail else {},
+        **asked,
+    )
+
+
+def read_returns(given: str | Sequence[str], *, merge: bool = False) -> tuple[str, ...]:
+    """Read the names of outputs, the output first. Raises AttnError for others."""
+    names = tuple(given.split(",") if isinstance(given, str) else given)
+    if merge and names not in OF_MERGE:
+        ways = " or ".join(map(",".join, OF_MERGE))
+        raise AttnError(f"returns: {','.join(names)} is no merge; write {ways}")
+    raise_all(unknown_names("returns", names, RETURNS))
+    if not names or names[0] != RETURNS[0]:
+        raise AttnError(
+            f"--returns {','.join(names)}: the output comes first; write {RETURNS[0]},… or wrap it"
+        )
+    return names
+
+
+def hold(
+    target: Callee, request: Request, back: Callee | None = None, progress: Progress | None = None
+) -> Conformance:
+    """Hold a target to what is asked; `back` gives its gradients, where it does not.
+
+    Raises AttnError where it cannot be called.
+    """
+    made, name = make_target(target, request)
+    apart = None if back is None else make_target(back, request)[0]
+    progress = progress or (lambda _done, _total: None)
+    if request.merge:
+        return hold_merge(made, name, request, progress)
+    if request.replay:
+        return replay(made, name, request, request.replay, read_saved(request.replay), apart)
+    if request.published:
+        return run_published(made, name, request, progress)
+    return run(made, name, request, progress, apart)
