@@ -103,7 +103,7 @@ class Grid:
         """The columns of a block, ready to be written."""
         out = []
         for piece in block:
-            if isinstance(piece, LeftOut):
+            if isinstance(piece, int):
                 widths, template = [cells(self.left_out(piece))], ""
             else:
                 widths = [self.column_width(column) for column in piece]
@@ -116,7 +116,7 @@ class Grid:
         """The cells between the bars of a matrix: its columns, its caption, its rows left out."""
         needed = [1, self.margin + sum(columns.edges[-1] for columns in self.lay_out(block))]
         needed += [cells(caption) + CAPTION_FRAME for caption in captions if caption]
-        needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, LeftOut)]
+        needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, int)]
         return max(needed)
 
     @property
@@ -124,8 +124,8 @@ class Grid:
         """Blanks before the first number of a row, where a number has none of its own."""
         return 2 - self.gap
 
-    def left_out(self, piece: LeftOut) -> str:
-        return f" {self.screen.left_out(piece.rest)} "
+    def left_out(self, rest: int) -> str:
+        return f" {self.screen.left_out(rest)} "
 
     def frame(self, bands: Sequence[Sequence[TextPanel]], block: Pieces) -> Frame:
         """The matrices of each band side by side, one band below the other, all with these columns."""
@@ -156,7 +156,7 @@ class Grid:
         spare = width - self.margin - sum(columns.edges[-1] for columns in laid)
         step = max(1, CHUNK // max(1, len(self.column_labels)))
         for piece in self.rows:
-            if isinstance(piece, LeftOut):
+            if isinstance(piece, int):
                 gap = pad_line([(self.left_out(piece), "aside")], width)
                 yield self.row(self.screen.ours("…"), [*[gap] * len(panels), *blanks])
                 continue
@@ -171,7 +171,7 @@ class Grid:
         lines: list[Line] = [[(" " * self.margin, "")] * self.margin for _ in rows]
         for columns in laid:
             piece = columns.piece
-            if isinstance(piece, LeftOut):
+            if isinstance(piece, int):
                 gap = (self.screen.ours("…").center(columns.edges[-1]), "aside")
                 for line in lines:
                     line.append(gap)
@@ -202,7 +202,7 @@ class Grid:
     def header(self, laid: Sequence[Columns]) -> Line:
         spans: Line = [(" " * self.margin, "")] * self.margin
         for piece, widths, *_ in laid:
-            if isinstance(piece, LeftOut):
+            if isinstance(piece, int):
                 spans.append((self.left_out(piece), "aside"))
                 continue
             labels = zip(self.column_labels[piece.start : piece.stop], widths, strict=True)
@@ -224,13 +224,9 @@ def pad_line(line: Line, width: int) -> Line:
 # --- what is shown where there is too much ---
 
 
-class LeftOut(NamedTuple):
-    """So many rows or columns are left out here."""
+Piece = range | int
+"""Rows or columns that are shown, or how many are left out here."""
 
-    rest: int
-
-
-Piece = range | LeftOut
 Pieces = tuple[Piece, ...]
 
 MAX_ROWS = 24
@@ -242,7 +238,7 @@ NARROWEST = 3
 
 
 def head_and_tail(size: int, head: int, tail: int) -> Pieces:
-    return range(head), LeftOut(size - head - tail), range(size - tail, size)
+    return range(head), size - head - tail, range(size - tail, size)
 
 
 def rows_shown(size: int) -> Pieces:

@@ -13,7 +13,6 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.grid import (
     Grid,
-    LeftOut,
     NumberFormat,
     Pieces,
     TextPanel,
@@ -70,7 +69,7 @@ class Frames:
         return shown == len(self.panels) and self.whole(blocks[0])
 
     def whole(self, block: Pieces) -> bool:
-        return not any(isinstance(piece, LeftOut) for piece in (*self.grid.rows, *block))
+        return not any(isinstance(piece, int) for piece in (*self.grid.rows, *block))
 
     def blocks(self) -> list[Pieces]:
         screen, size = self.grid.screen, len(self.sheet.columns)
@@ -213,7 +212,7 @@ def shorten_labels(labels: Sequence[str], screen: Screen, width: int) -> list[st
 
 
 def line_count(rows: Pieces) -> int:
-    return sum(1 if isinstance(piece, LeftOut) else len(piece) for piece in rows)
+    return sum(1 if isinstance(piece, int) else len(piece) for piece in rows)
 
 
 def step_lines(

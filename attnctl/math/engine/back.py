@@ -13,15 +13,10 @@ from math import prod
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.engine.tiles import Lead, Stretch, after_head, over_cores
+from attnctl.math.engine.tiles import Lead, Stretch, after_head, is_n_by_n, over_cores
 from attnctl.math.names import TABLE
-from attnctl.math.ops import Given, RowWise
+from attnctl.math.ops import RowWise
 from attnctl.math.steps import Step
-
-
-def is_n_by_n(step: Step) -> bool:
-    """True for a step that is computed for each query and key."""
-    return step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
 
 
 def of_scores(steps: Iterable[Step]) -> list[Step]:

@@ -13,8 +13,8 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.engine.back import back_stretch, fill_backward, in_turn
-from attnctl.math.engine.overflow import Found, in_range, n_by_n, overflow
-from attnctl.math.engine.tiles import Progress, Stretch, after_head, blockwise, stretch_of
+from attnctl.math.engine.overflow import Found, in_range, overflow
+from attnctl.math.engine.tiles import Progress, Stretch, after_head, blockwise, is_n_by_n, stretch_of
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
 from attnctl.math.ops import Given
 
@@ -128,7 +128,7 @@ class Execution:
 
     def overflow(self) -> Found | None:
         """Find the first number that grew too large, among steps that are not sure to be finite."""
-        unsure = [step for step in self.steps if not (self.safe and n_by_n(step))]
+        unsure = [step for step in self.steps if not (self.safe and is_n_by_n(step))]
         return overflow(unsure, self.values, self.edits, None if self.safe else self.tiled)
 
 

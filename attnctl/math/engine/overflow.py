@@ -8,30 +8,11 @@ from math import sqrt
 
 import numpy as np
 
-from attnctl.math import Array
+from attnctl.math import Array, ops
 from attnctl.math.derivation import Step
-from attnctl.math.engine.tiles import Stretch
-from attnctl.math.ops import (
-    Add,
-    Buckets,
-    ChunkLogSumExp,
-    ChunkOutputs,
-    Copy,
-    Given,
-    Hide,
-    LogSumExp,
-    MatMul,
-    MatMulT,
-    MergeLogSumExp,
-    Remainder,
-    Scale,
-    SinkSoftmax,
-    Slope,
-    Softmax,
-    Squeeze,
-)
+from attnctl.math.engine.tiles import Stretch, is_n_by_n
 
-SUMS = (ChunkLogSumExp, LogSumExp, MergeLogSumExp)
+SUMS = (ops.ChunkLogSumExp, ops.LogSumExp, ops.MergeLogSumExp)
 """Ops that make −∞ where nothing is seen: of no keys, too."""
 
 Found = tuple[str, list[int]]
@@ -40,7 +21,7 @@ Found = tuple[str, list[int]]
 ROOM = 4
 """How many times its bound a score may be: rounding, and sums that grow before they shrink."""
 
-NEVER_LARGER = (Copy, Hide, Remainder, SinkSoftmax, Softmax, Squeeze)
+NEVER_LARGER = (ops.Copy, ops.Hide, ops.Remainder, ops.SinkSoftmax, ops.Softmax, ops.Squeeze)
 """Ops that make no score larger than it was."""
 
 
@@ -55,7 +36,7 @@ def overflow(
     Scores may be −∞ from the step on that hides them, which an edit does, too. Steps of a `tiled`
     stretch that have no value are computed again.
     """
-    steps = [step for step in steps if not isinstance(step.op, Given)]
+    steps = [step for step in steps if not isinstance(step.op, ops.Given)]
     hiding = may_be_hidden(steps, edited)
     again = find_in_tiles(tiled, hiding) if tiled else {}
     for step in steps:
@@ -71,15 +52,10 @@ def may_be_hidden(steps: Iterable[Step], edited: Collection[str]) -> set[str]:
     found = set()
     hidden = False
     for step in steps:
-        hidden |= step.name in edited or (n_by_n(step) and isinstance(step.op, (Add, Hide)))
+        hidden |= step.name in edited or (is_n_by_n(step) and isinstance(step.op, (ops.Add, ops.Hide)))
         if hidden or isinstance(step.op, SUMS):
             found.add(step.name)
     return found
-
-
-def n_by_n(step: Step) -> bool:
-    """True for a step with a number for each query and key."""
-    return step.axes[-2:] == ("query", "key")
 
 
 def first_cell(array: Array, *, hides: bool) -> list[int] | None:
@@ -93,7 +69,7 @@ def first_cell(array: Array, *, hides: bool) -> list[int] | None:
 
 def find_in_tiles(stretch: Stretch, hiding: Collection[str]) -> dict[str, list[int]]:
     """The first cell of each n × n step of a stretch that grew too large, hidden or not."""
-    steps = [step for step in stretch.steps if n_by_n(step)]
+    steps = [step for step in stretch.steps if is_n_by_n(step)]
     bare = replace(stretch, steps=steps, kept={})
     rows = bare.whole_rows()
     scratch = np.empty(rows * stretch.keys, stretch.dtype)
@@ -116,9 +92,11 @@ def in_range(stretch: Sequence[Step], values: Mapping[str, Array]) -> bool:
 
     |q·k| ≤ |q| |k| (Cauchy and Schwarz).
     """
-    product, *others = [step for step in stretch if n_by_n(step)]
-    mixed = [values[step.inputs[1]] for step in stretch if isinstance(step.op, (ChunkOutputs, MatMul))]
-    if not isinstance(product.op, MatMulT) or not all(np.isfinite(v).all() for v in mixed):
+    product, *others = [step for step in stretch if is_n_by_n(step)]
+    mixed = [
+        values[step.inputs[1]] for step in stretch if isinstance(step.op, (ops.ChunkOutputs, ops.MatMul))
+    ]
+    if not isinstance(product.op, ops.MatMulT) or not all(np.isfinite(v).all() for v in mixed):
         return False
     q, k = (values[name] for name in product.inputs)
     limit = float(np.finfo(q.dtype).max) / ROOM
@@ -136,11 +114,11 @@ def largest_after(step: Step, size: float, reach: int, values: Mapping[str, Arra
     `reach` is the number of all queries and keys.
     """
     match step.op:
-        case Scale():
+        case ops.Scale():
             return size / sqrt(step.op.d_k) if step.op.factor is None else size * abs(step.op.factor)
-        case Slope():
+        case ops.Slope():
             return size + reach + float(np.max(np.abs(step.op.offset)))
-        case Add() | Buckets():
+        case ops.Add() | ops.Buckets():
             added = values[step.inputs[1]]
             return size + float(np.abs(added[np.isfinite(added)]).max(initial=0))
     return size if isinstance(step.op, NEVER_LARGER) else np.inf

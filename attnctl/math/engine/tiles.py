@@ -228,13 +228,16 @@ class Stretch:
         return slice(first, last) if first < last else slice(0, 1)
 
 
+def is_n_by_n(step: Step) -> bool:
+    """True for a step that is computed for each query and key."""
+    return step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
+
+
 def stretch_of(steps: Iterable[Step]) -> list[Step]:
     """The steps from scores to head outputs: those with a row of keys for each query, and A V."""
     forward = [step for step in steps if not TABLE[step.name].gradient]
     mixing = [step for step in forward if WEIGHTS in step.inputs and isinstance(step.op, RowWise)]
-    scores = [
-        step for step in forward if step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
-    ]
+    scores = [step for step in forward if is_n_by_n(step)]
     rows = [step for step in forward if isinstance(step.op, (ByChunk, LogSumExp))]
     before, weights = (
         [step for step in scores if (step.name == WEIGHTS) == last] for last in (False, True)

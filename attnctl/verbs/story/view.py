@@ -13,22 +13,8 @@ from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, name_of, perc
 from attnctl.drawing.show.sheet import formula_of, heads_of, shape_of
 from attnctl.drawing.show.tables import one_table
 from attnctl.record.cells import Speller
+from attnctl.verbs.story import claims as made
 from attnctl.verbs.story.chapters import Chapter, Story, is_slope, plainly
-from attnctl.verbs.story.claims import (
-    BLIND,
-    EMPTY,
-    UNMIXED,
-    Claim,
-    Extremes,
-    Hidden,
-    Mix,
-    Moved,
-    NotFinite,
-    OddRows,
-    Pull,
-    TopKeys,
-    Unchanged,
-)
 
 WIDEST = 80
 """Columns of a story: longer lines are hard to read."""
@@ -37,9 +23,9 @@ NARROWEST = 36
 """Cells of the words beside a table, at least."""
 
 OF_ROWS = {
-    BLIND: "{} may look at nothing, and all weights are 0",
-    EMPTY: "All weights of {} are 0",
-    UNMIXED: "{} {} not what the weights make of the values",
+    made.BLIND: "{} may look at nothing, and all weights are 0",
+    made.EMPTY: "All weights of {} are 0",
+    made.UNMIXED: "{} {} not what the weights make of the values",
 }
 
 LEAST_TOLD = 0.00005
@@ -113,31 +99,31 @@ class Writer(Namer):
         if chapter.left_out:
             yield f"… and {plural(chapter.left_out, 'row')} more."
 
-    def sentence(self, claim: Claim) -> str:
+    def sentence(self, claim: made.Claim) -> str:
         match claim:
-            case TopKeys():
+            case made.TopKeys():
                 return self.look(claim)
-            case Mix():
+            case made.Mix():
                 return self.mix(claim)
-            case Hidden():
+            case made.Hidden():
                 return self.hidden(claim)
-            case Pull():
+            case made.Pull():
                 return self.pull(claim)
-            case OddRows(step, kind, rows):
+            case made.OddRows(step, kind, rows):
                 be = "is" if len(rows) == 1 else "are"
                 return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {self.rows(step, rows)}."
-            case Extremes():
+            case made.Extremes():
                 return self.extremes(claim)
-            case Moved(step, _, cell, before, after, whole):
+            case made.Moved(step, _, cell, before, after, whole):
                 was, now = number(before), number(after)
                 start = "What changes" if whole else "Of what is finite, what changes"
                 return f"{start} most is {self.cell(step, cell)}: {was} becomes {now}."
-            case Unchanged(_, source):
+            case made.Unchanged(_, source):
                 return f"The numbers are those of {plainly(source)}."
-            case NotFinite(_, count):
+            case made.NotFinite(_, count):
                 return f"{count} of its numbers {'is' if count == 1 else 'are'} not finite."
 
-    def hidden(self, claim: Hidden) -> str:
+    def hidden(self, claim: made.Hidden) -> str:
         total = sum(count for _, count in claim.by)
         if not total:
             return f"None of the {claim.of} scores is hidden."
@@ -146,7 +132,7 @@ class Writer(Namer):
             by = f"by {claim.by[0][0]}"
         return f"{total} of {claim.of} scores {'is' if total == 1 else 'are'} hidden, {by}."
 
-    def look(self, claim: TopKeys) -> str:
+    def look(self, claim: made.TopKeys) -> str:
         """A sentence on what a row looks at, and why."""
         who, share = self.row(claim.step, claim.row), percent(claim.share)
         keys = self.keys(claim.keys)
@@ -162,7 +148,7 @@ class Writer(Namer):
             return f"{who} looks most, and alike, at {keys}: {share} each{why}."
         return f"{who} looks most at {keys}: {share}{self.because(claim)}{self.hiding(claim)}."
 
-    def because(self, claim: TopKeys) -> str:
+    def because(self, claim: made.TopKeys) -> str:
         if not claim.scores:
             return ""
         scores = list(dict.fromkeys(map(number, claim.scores)))
@@ -171,18 +157,18 @@ class Writer(Namer):
             return f", because its score {scores[0]} is the largest {among}"
         return f", because their scores ({all_of(scores)}) are the largest {among}"
 
-    def hiding(self, claim: TopKeys) -> str:
+    def hiding(self, claim: made.TopKeys) -> str:
         """A sentence on what the row does not see."""
         said = [f"{rule} hides {self.keys(keys)}" for rule, keys in claim.hidden]
         return f" ({'; '.join(said)})" if said else ""
 
-    def mix(self, claim: Mix) -> str:
+    def mix(self, claim: made.Mix) -> str:
         parts = [f"{percent(share)} of {self.key(key)}" for key, share in claim.parts]
         if claim.rest >= LEAST_TOLD:
             parts.append(f"{percent(claim.rest)} of others")
         return f"{self.row(claim.step, claim.row)} is {all_of(parts)}."
 
-    def pull(self, claim: Pull) -> str:
+    def pull(self, claim: made.Pull) -> str:
         """A sentence on what raising a score does."""
         who, key = self.row(claim.step, claim.row), self.keys((claim.key,))
         if claim.has_all:
@@ -191,7 +177,7 @@ class Writer(Namer):
         taken = f"{who}: raising the score of {key} by a little takes weight from {others}"
         return f"{taken}, and {moves(claim.gradient)}."
 
-    def extremes(self, claim: Extremes) -> str:
+    def extremes(self, claim: made.Extremes) -> str:
         """A sentence on how far numbers reach."""
         of_all = "number" if claim.whole else "finite number"
         if claim.most == claim.least:
@@ -202,7 +188,7 @@ class Writer(Namer):
         reach = f"The largest {of_all} is {number(claim.most)} at {high}"
         return f"{reach}, the smallest {number(claim.least)} at {low}."
 
-    def slopes(self, claim: Extremes) -> str:
+    def slopes(self, claim: made.Extremes) -> str:
         """A sentence on the numbers that raise the loss most, and lower it most."""
         name, _, through = claim.step.removeprefix("d_").partition("_through_")
         ends = ((claim.largest, claim.most), (claim.smallest, claim.least))
