@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from attnctl.math.engine.cost import Cost
+    from attnctl.sources.model import Layers
+    from attnctl.verbs.check.exercise import UnfilledDump
     from attnctl.verbs.check.report import Report
     from attnctl.verbs.conform.report import Conformance
     from attnctl.verbs.corpus import CorpusPart
@@ -312,13 +314,14 @@ def diff(
 
 @spelled_out(ArrayOptions)
 def check(
-    trace: AnyTrace | Mapping[str, Array],
+    trace: AnyTrace | Mapping[str, Array] | UnfilledDump,
     settings: Settings | None = None,
     *,
     rtol: float | None = None,
     atol: float | None = None,
     decimals: int | None = None,
-    layer: int | None = None,
+    layer: int | str | None = None,
+    model: str | PathLike[str] | Layers | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Report:
     """Recompute every step of a trace; name the first wrong one and the mistake that explains it.
@@ -327,17 +330,35 @@ def check(
     it, `settings` and options (heads, causal, …) say it. Those arrays have our names (Q, K, V,
     scores, …) or those of torch, of Hugging Face and of common variables, one `layer` of them; they
     may be torch's or JAX's, or anything with `__array__` or `__dlpack__`. Numbers may be as far
-    off as rounding puts them, or as `rtol` and `atol` or a number of `decimals` say. Raises
-    AttnError where there is nothing to compare.
+    off as rounding puts them, or as `rtol` and `atol` or a number of `decimals` say. Or a trained
+    `model` says what was meant, whose `layer` someone ported. Raises AttnError where there is nothing
+    to compare.
     """
-    from attnctl.evidence.record import Strictness
     from attnctl.inputs.plan.intended import settings_of, trace_of_arrays, under_our_names
     from attnctl.verbs.check.check import check as check_steps
+    from attnctl.verbs.check.exercise import UnfilledDump, strictness_of
 
-    trace = trace if isinstance(trace, AnyTrace) else trace_of_arrays(trace)
-    asked = choose_settings(settings or settings_of(trace), options, OF_ARRAYS) if options else settings
-    trace = under_our_names(trace, asked, layer)
-    return check_steps(trace, asked, Strictness(rtol, atol, decimals))
+    if not isinstance(trace, UnfilledDump):
+        trace = UnfilledDump(trace if isinstance(trace, AnyTrace) else trace_of_arrays(trace))
+    strictness = strictness_of(trace, rtol, atol, decimals)
+    if model is not None:
+        ours, plan = layer_of(model, layer, options or settings).plan_of(trace.trace)
+        return check_steps(ours, plan, strictness, trace.begun, trace.unfilled)
+    if options:
+        settings = choose_settings(settings or settings_of(trace.trace), options, OF_ARRAYS)
+    ours = under_our_names(trace.trace, settings, None if layer is None else int(layer))
+    return check_steps(ours, settings, strictness, trace.begun, trace.unfilled)
+
+
+def layer_of(model: str | PathLike[str] | Layers, layer: int | str | None, said: object) -> Layers:
+    """The layer of a model that says what was meant. Raises AttnError where settings say it, too."""
+    from attnctl.models.run import ModelInput
+    from attnctl.sources.model import Layers
+
+    if isinstance(model, Layers):
+        return model
+    raise_all(["model: it says what was meant; leave out settings and options"] if said else [])
+    return Layers(fspath(model), ModelInput(), None if layer is None else str(layer), Settings())
 
 
 def conform(  # noqa: PLR0913  (how a function may be called, and what is run)

@@ -77,6 +77,20 @@ def test_imports_point_one_way():
     assert wrong == []
 
 
+BELOW_THE_API = ("attnctl.inputs.plan", "attnctl.store", "attnctl.evidence")
+
+
+def test_commands_read_flags_and_call_the_api():
+    """What is to be computed, files and evidence are the library's: no command assembles them again."""
+    wrong = [
+        f"{path.name} imports {name}"
+        for path in (PACKAGE / "cli").glob("*.py")
+        for name in imports(path)
+        if f"{name}.".startswith(tuple(f"{each}." for each in BELOW_THE_API))
+    ]
+    assert wrong == []
+
+
 def named(path):
     """Every module that a file imports, lazily and for types too, or names as text to import later."""
     for node in nodes(path):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from attnctl.base.errors import AttnError, Exit, raise_all
-from attnctl.base.setting import ARRAYS, ATTENTION, Given
+from attnctl.base.setting import ARRAYS, ATTENTION
 from attnctl.base.values import TOLERANCE, whole
 from attnctl.cli.app import make_app
 from attnctl.cli.model import IDS, SECTION
@@ -36,10 +36,8 @@ from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
-    from attnctl.evidence.record import Strictness
-    from attnctl.inputs.plan.plan import DumpPlan
     from attnctl.record.trace import Trace
-    from attnctl.verbs.check.exercise import UnfilledDump
+    from attnctl.sources.model import Layers
 
 app = make_app()
 
@@ -149,31 +147,34 @@ def check(  # noqa: PLR0913  (a group of options each)
     Exit codes: 0 every recorded step was judged and agrees; 1 one is wrong, or a blank is not filled
     in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
-    from attnctl.formats import write_found
-    from attnctl.inputs.plan.intended import under_our_names
-    from attnctl.verbs.check.check import check as check_trace
+    from attnctl import api
+    from attnctl.formats import print_json, write_found
+    from attnctl.sources.dump import settings_over
+    from attnctl.verbs.check.exercise import read_source
 
     if how.about is not None:
         return explain_mistake(how.about, as_json=how.json)
     if source is None:
         raise AttnError("no SOURCE; give one, or --about MISTAKE")
-    asked = {**layout, **attention}
     files, printed = split_outputs(output)
-    exercise = read_input(source, trace, name or [])
+    asked = open_source(source, Arguments(trace=trace, rename=renames(name or [])), lone_word=False)
+    raise_all(asked.list_unused({"--trace": trace, "--name": name or None}, {}))
+    found = read_source(asked)
     if model.model is not None and model.layer is None:
         raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)
-        return layers_checked(model.model, exercise.trace, how)
-    settings, arrays = settings_for(exercise.trace, config, asked), exercise.trace
-    if model.model is None:
-        arrays = under_our_names(arrays, settings, layer_number(model.layer))
-    else:
-        arrays, settings = plan_of_layer(model, arrays)
-    report = check_trace(arrays, settings, strictness(how, exercise), exercise.begun, exercise.unfilled)
+        return layers_checked(model.model, found.trace, how)
+    report = api.check(
+        found,
+        settings_over(found.trace, config, {**layout, **attention}),
+        rtol=how.rtol,
+        atol=how.atol,
+        decimals=how.decimals,
+        layer=layer_number(model.layer) if model.model is None else None,
+        model=layer_of(model),
+    )
     if files:
         write_found("check", [report], files)
     if printed and how.json:
-        from attnctl.formats import print_json
-
         print_json(report.to_dict(), indent=1)
     elif printed and not how.quiet:
         from attnctl.verbs.check.view import report_lines
@@ -182,18 +183,15 @@ def check(  # noqa: PLR0913  (a group of options each)
     return Exit.of(report.agrees)
 
 
-def read_input(source: str, trace: str | None, names: list[str]) -> UnfilledDump:
-    """Read the dump or exercise to check, or carry out the run that is named."""
-    from attnctl.verbs.check.exercise import UnfilledDump, read
+def layer_of(port: PortOptions) -> Layers | None:
+    """Return the layer of a model that says what was meant, if any."""
+    if port.model is None:
+        return None
+    from attnctl.inputs.config.settings import Settings
+    from attnctl.models.run import ModelInput
+    from attnctl.sources.model import Layers
 
-    found = open_source(source, Arguments(trace=trace, rename=renames(names)), lone_word=False)
-    raise_all(found.list_unused({"--trace": trace, "--name": names or None}, {}))
-    exercise = read(found.path, renames(names)) if found.is_file else UnfilledDump(found.trace())
-    if exercise.trace.kept_heads:
-        raise AttnError(
-            f"{source}: it was written with --head, and steps are made of all heads; leave that out"
-        )
-    return exercise
+    return Layers(port.model, ModelInput(ids=port.ids), port.layer, Settings())
 
 
 def explain_mistake(name: str, *, as_json: bool) -> Exit:
@@ -209,40 +207,13 @@ def explain_mistake(name: str, *, as_json: bool) -> Exit:
     return Exit.OK
 
 
-def plan_of_layer(port: PortOptions, trace: Trace) -> tuple[Trace, DumpPlan]:
-    """The arrays in our layout, and the plan of the model's layer that they are of."""
-    from attnctl.models.forward import embed_ids
-    from attnctl.models.intent import plan_layer
-    from attnctl.models.run import wanted_layers
-    from attnctl.models.source import open_model
-
-    assert port.model is not None
-    assert port.layer is not None
-    name = port.model
-    wanted = wanted_layers(port.layer, lambda part: len(open_model(name, part).description.layers))
-    if len(wanted.layers) != 1:
-        raise AttnError(f"--layer {port.layer}: the arrays are of one layer; name that one")
-    found = open_model(name, wanted.part)
-    (index,) = wanted.layers
-    first = embed_ids(found, list(port.ids)) if port.ids and index == 0 and not wanted.part else None
-    return plan_layer(found, index, trace, wanted.cross, first)
-
-
 def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
     """Each layer from what came into it; the first wrong one is named."""
     from attnctl.drawing.screen.output import say
-    from attnctl.evidence.precision import coarser, own
     from attnctl.formats import print_json
-    from attnctl.models.source import open_model
-    from attnctl.verbs.check.layers import check_layers, read_states
+    from attnctl.verbs.check.layers import check_port
 
-    found = open_model(name, dtype="float64")
-    arrays = {each: trace[each] for each in trace}
-    states = read_states(arrays, found.description["width"])
-    precision = own(states[0])
-    for state in states[1:]:
-        precision = coarser(precision, own(state))
-    checked = list(check_layers(found, states, precision.unit))
+    checked = check_port(name, trace)
     wrong = [each for each in checked if not each.agrees]
     if how.json:
         rows = [{**vars(each), "agrees": each.agrees} for each in checked]
@@ -258,27 +229,3 @@ def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
             more = "Dump a few arrays of it (hidden, X, Q, K, attention_weights, output) and add --layer"
             say("", f"Layer {wrong[0].layer} is the first wrong one. {more} {wrong[0].layer}.")
     return Exit.of(not wrong)
-
-
-def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:
-    """Lay the options over the dump's own config; None where nothing but the dump says what was meant."""
-    if not (config or attention):
-        return None
-    from attnctl.inputs.plan.intended import settings_of
-    from attnctl.sources.sentence import settings_from
-
-    return settings_from(config, attention, base=None if config else settings_of(trace))
-
-
-def strictness(how: CheckOptions, exercise: UnfilledDump) -> Strictness:
-    """Derive the tolerance; an exercise may say to how many decimals it is filled in."""
-    from attnctl.evidence.record import Strictness
-
-    decimals, own = how.decimals, exercise.trace.header.get("decimals")
-    if decimals is None and (how.rtol, how.atol) == (None, None):
-        decimals = own
-    if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= 15):
-        raise AttnError(f"decimals: {decimals!r} is not a number of decimals; use 0 to 15")
-    filled_in = own is not None or exercise.begun or exercise.unfilled
-    by_hand = decimals is not None and bool(filled_in)
-    return Strictness(how.rtol, how.atol, decimals, by_hand, exercise.handed_out)

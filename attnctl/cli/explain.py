@@ -123,7 +123,9 @@ def explain(  # noqa: PLR0913  (a group of options each)
     of_files = {"--trace": trace, "--name": name, "--layer": layer, **by_flag(layout)}
     raise_all(asked_of.list_unused(of_files, by_flag(more)))
     address = parse(cell)
-    explainer = Explainer(asked_of.under_our_names(asked_of.trace()), asked_of.meant, full=how.full)
+    found_in = asked_of.trace()
+    meant = asked_of.meant(found_in)
+    explainer = Explainer(asked_of.under_our_names(found_in), meant, full=how.full)
     found = [Question(explainer, each, how.depth or 1) for each in cells_of(address, explainer.trace)]
     write_found("explain", found, files)
     if printed:

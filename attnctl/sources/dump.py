@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
+from attnctl.base.setting import Given
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.intended import settings_of, under_our_names
 from attnctl.math.names import KEY_LENGTHS
@@ -43,15 +44,13 @@ class Dump(Source):
             raise AttnError(f"{self.text}: arrays, not the run of a sentence; attnctl attend reads those")
         return settings_from(None, self.beside.flags, without_what_follows(settings_of(trace)))
 
-    @cached_property
-    def meant(self) -> Settings | None:
-        """What anyone's arrays were meant to be, where a config or flags say it."""
-        given = self.beside
-        return settings_from(given.config, given.flags) if given.config or given.flags else None
+    def meant(self, trace: Trace) -> Settings | None:
+        """What one of its traces was meant to be, where a config or flags say it."""
+        return settings_over(trace, self.beside.config, self.beside.flags)
 
     def under_our_names(self, trace: Trace) -> Trace:
         """One of its traces, read by the names of other programs as far as those are known."""
-        return under_our_names(trace, self.meant, self.beside.layer)
+        return under_our_names(trace, self.meant(trace), self.beside.layer)
 
     @cached_property
     def words(self) -> tuple[str, ...]:
@@ -115,11 +114,22 @@ class Recorded(Dump):
         self, traces: Sequence[Trace], words: Sequence[str] = (), meant: Settings | None = None
     ) -> None:
         super().__init__(words[0] if words else None)
-        self.words, self.meant, self.recorded = tuple(words), meant, traces
+        self.words, self.said, self.recorded = tuple(words), meant, traces
+
+    def meant(self, trace: Trace) -> Settings | None:
+        """What they were meant to be."""
+        return self.said
 
     def traces(self) -> Sequence[Trace]:
         """The traces as they are."""
         return self.recorded
+
+
+def settings_over(trace: Trace, config: str | None, flags: Given) -> Settings | None:
+    """Flags over a config, or over what a trace records; None where only the trace says what was meant."""
+    if not (config or flags):
+        return None
+    return settings_from(config, flags, None if config else settings_of(trace))
 
 
 def without_what_follows(settings: Settings) -> Settings:

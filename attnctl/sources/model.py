@@ -6,13 +6,17 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from attnctl.base.errors import AttnError
 from attnctl.inputs.config.settings import Settings
 from attnctl.models import run
+from attnctl.models.forward import embed_ids
+from attnctl.models.intent import plan_layer
 from attnctl.models.run import ModelInput
+from attnctl.models.source import open_model
 from attnctl.sources.sentence import Source
 
 if TYPE_CHECKING:
-    from attnctl.inputs.plan.plan import Plan
+    from attnctl.inputs.plan.plan import DumpPlan, Plan
     from attnctl.math.engine.tiles import Progress
     from attnctl.record.trace import Trace
 
@@ -39,6 +43,19 @@ class Layers(Source):
         """The trace of each layer, in order."""
         asked = settings or self.settings
         return run.run_model(self.model, self.input, self.layers, asked, keep, progress)
+
+    def plan_of(self, trace: Trace) -> tuple[Trace, DumpPlan]:
+        """Arrays of its one layer in our layout, and the plan that they are held to.
+
+        Ids say what came into the first layer. Raises AttnError where several layers are named.
+        """
+        name = self.model
+        wanted = run.wanted_layers(self.layers, lambda part: len(open_model(name, part).description.layers))
+        if len(wanted.layers) != 1:
+            raise AttnError(f"--layer {self.layers}: the arrays are of one layer; name that one")
+        (index,), ids, model = wanted.layers, self.input.ids, open_model(name, wanted.part)
+        first = embed_ids(model, list(ids)) if ids and index == 0 and not wanted.part else None
+        return plan_layer(model, index, trace, wanted.cross, first)
 
     @cached_property
     def whole(self) -> Sequence[Trace]:

@@ -93,9 +93,8 @@ class Source:
         """Those that it is run with. Raises AttnError where they have no meaning."""
         raise NotImplementedError
 
-    @cached_property
-    def meant(self) -> Settings | None:
-        """What anyone's arrays were meant to be, where that is said."""
+    def meant(self, trace: Trace) -> Settings | None:
+        """What one of its traces was meant to be, where that is said."""
         return None
 
     @cached_property

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from checkpoints import ROOT, expected_of
 
+import attnctl
 from attnctl.api import run_model
 from attnctl.cli.program import program
 
@@ -95,6 +96,9 @@ def test_a_dump_is_checked_against_its_model(run, tmp_path):
     code, out, _ = run("check", dump, "--model", GPT_OSS, "--layer", "0", "--json")
     assert (code, json.loads(out)["first"]) == (1, "X")
     assert run("check", dump, "--layer", "0")[0] == 2
+    assert attnctl.check(attnctl.load(dump), model=GPT_OSS, layer=1).agrees
+    with pytest.raises(attnctl.AttnError, match="model: it says what was meant; leave out settings"):
+        attnctl.check(attnctl.load(dump), model=GPT_OSS, layer=1, causal=True)
 
 
 def test_the_first_wrong_layer_is_named(run, tmp_path):

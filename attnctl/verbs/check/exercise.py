@@ -11,7 +11,9 @@ from typing import Any
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found, open_input
+from attnctl.evidence.record import Strictness
 from attnctl.record.trace import Trace
+from attnctl.sources.sentence import Source
 from attnctl.store import read as read_all
 from attnctl.store import read_one
 from attnctl.store.load_json import read_json
@@ -39,6 +41,31 @@ class UnfilledDump:
         if "rounded" not in self.trace.header or not isinstance(blank, list):
             return frozenset()
         return frozenset(self.trace) - frozenset(map(str, blank))
+
+
+def strictness_of(
+    found: UnfilledDump, rtol: float | None, atol: float | None, decimals: int | None
+) -> Strictness:
+    """The tolerance; an exercise may say to how many decimals it is filled in."""
+    own = found.trace.header.get("decimals")
+    if decimals is None and (rtol, atol) == (None, None):
+        decimals = own
+    if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= 15):
+        raise AttnError(f"decimals: {decimals!r} is not a number of decimals; use 0 to 15")
+    by_hand = decimals is not None and bool(own is not None or found.begun or found.unfilled)
+    return Strictness(rtol, atol, decimals, by_hand, found.handed_out)
+
+
+def read_source(source: Source) -> UnfilledDump:
+    """The one trace of a source to be checked, with its blanks. Raises AttnError for some of the heads."""
+    found = (
+        read(source.path, source.beside.rename or {}) if source.is_file else UnfilledDump(source.trace())
+    )
+    if found.trace.kept_heads:
+        raise AttnError(
+            f"{source.text}: it was written with --head, and steps are made of all heads; leave that out"
+        )
+    return found
 
 
 def read(source: str, rename: Mapping[str, str]) -> UnfilledDump:

@@ -24,11 +24,14 @@ from attnctl.verbs.explore.walk import DIFFERENCE, NUMBERS, ExplorerState, Place
 def begin_walk(source: Source) -> ExplorerState:
     """The walk that begins where the source does. Raises AttnError for what cannot be run or read."""
     if isinstance(source, Dump):
-        traces = list(map(source.under_our_names, source.traces()))
-        words = [source.words_of(number, len(traces)) for number in range(len(traces))]
+        traces = source.traces()
         layers = [
-            TracedLayer(trace, meant=source.meant, words=each)
-            for trace, each in zip(traces, words, strict=True)
+            TracedLayer(
+                source.under_our_names(trace),
+                meant=source.meant(trace),
+                words=source.words_of(number, len(traces)),
+            )
+            for number, trace in enumerate(traces)
         ]
         return begin(tuple(layers))
     before = source.run(without_edits(source.settings))
