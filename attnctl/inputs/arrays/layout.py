@@ -7,7 +7,7 @@ does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import field, replace
 
 from attnctl.base.dataclass import dataclass
@@ -17,50 +17,42 @@ from attnctl.math import Array, Shape, Sizes
 from attnctl.math.axes import Groups, arrange, names_in, parse_axes, solve_sizes
 from attnctl.math.names import HEAD_OUTPUTS, MEMORY, OUTPUT, PAST_KEY, TABLE, W_O, X
 
-Same = Mapping[str, str]
-"""Axes that go by the name of another one."""
+GroupsOf = Callable[[str, str], Groups]
+"""From the name of an array and a layout of it to the axes of a file."""
+
+MOST_TRIES = 20_000
 
 
-def same_axes(there: Container[str]) -> Same:
-    """The axes that are one in a file of these arrays.
+def axes_among(there: Container[str], of_all_keys: Container[str] = ()) -> GroupsOf:
+    """The axes of a file of these arrays, some of which go by the name of another one.
 
-    Without a cache all keys are new; without memory, keys and values come from X.
+    Without a cache all keys are new; without memory, keys and values come from X. Arrays `of_all_keys`
+    have a row for past keys, too, not for new ones alone.
     """
     same = {"token": "query"}
     if PAST_KEY not in there:
         same["new"] = "key"
     if MEMORY not in there:
         same["d_memory"] = "d_model"
-    return same
 
+    def groups(name: str, layout: str) -> Groups:
+        own = {**same, "new": "key"} if name in of_all_keys else same
+        return tuple(tuple(own.get(axis, axis) for axis in group) for group in parse_axes(layout))
 
-MOST_TRIES = 20_000
-
-
-@dataclass
-class Axes:
-    """The axes that are one in a file; the rows of `of_all_keys` are past keys, too, not new ones alone."""
-
-    same: Same
-    of_all_keys: Container[str] = ()
-
-    def groups(self, name: str, layout: str) -> Groups:
-        """A layout of an array by the axes of this file."""
-        same = {**self.same, "new": "key"} if name in self.of_all_keys else self.same
-        return tuple(tuple(same.get(axis, axis) for axis in group) for group in parse_axes(layout))
+    return groups
 
 
 @dataclass
 class LayoutReading:
     """A reading of a file: the layout of each array, and the sizes that follow."""
 
-    axes: Axes
+    axes: GroupsOf
     layouts: dict[str, Groups] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
 
     def canonical(self, name: str) -> Groups:
         """Our own layout of an array, with the batch axis where this reading has one."""
-        own = self.axes.groups(name, TABLE[name].own)
+        own = self.axes(name, TABLE[name].own)
         return (("batch",), *own) if "batch" in self.sizes and not TABLE[name].once else own
 
     def lay_out(self, name: str, array: Array) -> Array:
@@ -87,7 +79,7 @@ class LayoutSearch:
     stuck: tuple[int, str, Sizes] = (-1, "", {})
 
     def __post_init__(self) -> None:
-        self.axes = Axes(same_axes(self.shapes), self.of_all_keys)
+        self.axes = axes_among(self.shapes, self.of_all_keys)
         self.names = [name for name in TABLE if name in self.shapes]
         self.names.sort(key=self.rank)
 
@@ -138,7 +130,7 @@ class LayoutSearch:
         elif row.linear and self.others_are_linear(reading):
             ways = (row.linear, *ways)
         for way in ways:
-            own = self.axes.groups(name, way)
+            own = self.axes(name, way)
             if ("batch",) in own:  # inside others
                 yield from [own] if self.batch else ()
                 continue
@@ -152,7 +144,7 @@ class LayoutSearch:
     def others_are_linear(self, reading: LayoutReading) -> bool:
         """True if every matrix that is read so far is as nn.Linear keeps it."""
         found = {
-            layout == self.axes.groups(name, linear)
+            layout == self.axes(name, linear)
             for name, layout in reading.layouts.items()
             if (linear := TABLE[name].linear)
         }
@@ -168,7 +160,7 @@ class LayoutSearch:
         _, name, known = self.stuck
         row, shape = TABLE[name], self.shapes[name]
         told = ", ".join(f"{axis} {size}" for axis, size in known.items())
-        ways = (self.axes.groups(name, way) for way in (*row.layouts, *row.searched))
+        ways = (self.axes(name, way) for way in (*row.layouts, *row.searched))
         expected = " or ".join(f"({', '.join('·'.join(axes) or 'one' for axes in way)})" for way in ways)
         hint = ""
         if row.of_scores and len(shape) < 4 and known.get("head", 1) > 1:

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from attnctl.base.words import dims
-from attnctl.inputs.arrays.layout import Axes, same_axes
+from attnctl.inputs.arrays.layout import axes_among
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import OPTIONS, adds_positions, asked, unmeant_cache, unrotatable
 from attnctl.math import Array, Shape, Sizes
@@ -236,11 +236,11 @@ def unlike_axes(shapes: Mapping[str, Shape]) -> list[str]:
 
 def disagreements(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
     """Arrays in our layout whose sizes are not those that earlier ones show, or that were asked for."""
-    axes, batched = Axes(same_axes(shapes)), len(shapes[X]) == 3 if X in shapes else len(shapes[Q]) == 4
+    axes, batched = axes_among(shapes), len(shapes[X]) == 3 if X in shapes else len(shapes[Q]) == 4
     sizes: dict[str, int] = {}
     tellers: dict[str, str] = {}
     for name in where(lambda row: row.name in shapes and not row.gradient):
-        own = axes.groups(name, TABLE[name].own)
+        own = axes(name, TABLE[name].own)
         layout = own if TABLE[name].once or not batched else (("batch",), *own)
         wrong = [] if len(shapes[name]) == len(layout) else [layout[0]]
         for group, size in zip(layout, shapes[name], strict=False):

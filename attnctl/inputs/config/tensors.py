@@ -148,9 +148,6 @@ def in_words(layout: str) -> str:
     return "".join(f"{each} rows of " for each in rows) + f"{columns} numbers"
 
 
-HEADS = {"head": "heads", "kv_head": "kv_heads"}
-
-
 def added_to(row: Name) -> str:
     if row.drawn:
         return ""

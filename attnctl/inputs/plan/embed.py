@@ -57,15 +57,21 @@ def hint(vocab: Vocabulary, token: str) -> str:
 
 def d_model_of(settings: Settings, vocab: Vocabulary) -> int | None:
     """d_model, where the embeddings themselves say it."""
+    if isinstance(settings.embeddings, Mapping):
+        return len(next(iter(settings.embeddings.values()), ()))
+    table = table_by_id(settings, vocab)
+    return None if table is None else table.shape[-1]
+
+
+def table_by_id(settings: Settings, vocab: Vocabulary) -> Array | None:
+    """The embeddings that are written with a row for each id of the vocabulary; None where they are not."""
     match settings.embeddings:
         case "identity":
-            return len(vocab)
+            return np.eye(len(vocab))
         case FromFile() as source:
-            return int(from_file(source, settings.where(("embeddings",))).shape[-1])
-        case list(rows) if rows:
-            return len(rows[0])
-        case Mapping() as by_token if by_token:
-            return len(next(iter(by_token.values())))
+            return from_file(source, settings.where(("embeddings",)))
+        case list(rows):
+            return np.array(rows, dtype=np.float64)
     return None
 
 
@@ -97,33 +103,28 @@ def word_rows(
 ) -> tuple[dict[str, Array], str]:
     """The row of each of these words, none twice, and how the rows came about."""
     ids = dict(zip(words, vocab.ids(words), strict=True))
+    table, said = table_by_id(settings, vocab), "E[ids]"
     match settings.embeddings:
         case Random() as how:
             seed = first(how.seed, settings.seed)
-            text = f"E[ids], {description(how, seed)}"
-            if legacy(how):
-                shape = (len(vocab), d_model)
-                table = draw(np.random.RandomState(seed), shape, how.distribution, d_model)
-                return {token: table[i] for token, i in ids.items()}, text
-            rows = token_rows(seed, [vocab.tokens[i] for i in ids.values()], d_model, how.distribution)
-            return dict(zip(words, rows, strict=True)), text
-        case "identity":
-            table = np.eye(len(vocab))
-            return {token: table[i] for token, i in ids.items()}, f"E[ids], {IDENTITY}"
+            said = f"E[ids], {description(how, seed)}"
+            if not legacy(how):
+                rows = token_rows(seed, [vocab.tokens[i] for i in ids.values()], d_model, how.distribution)
+                return dict(zip(words, rows, strict=True)), said
+            shape = (len(vocab), d_model)
+            table = draw(np.random.RandomState(seed), shape, how.distribution, d_model)
         case Mapping() as by_token:
             raise_all(missing(settings, by_token, [vocab.tokens[i] for i in ids.values()]))
-            rows_by_token = {token: np.array(by_token[vocab.tokens[i]]) for token, i in ids.items()}
-            return rows_by_token, "E[ids]"
-        case FromFile() as source:
-            table = from_file(source, settings.where(("embeddings",)))
-        case rows:
-            table = np.array(rows, dtype=np.float64)
+            return {token: np.array(by_token[vocab.tokens[i]]) for token, i in ids.items()}, said
+        case "identity":
+            said = f"E[ids], {IDENTITY}"
+    assert table is not None
     if len(table) != len(vocab):
         raise AttnError(
             f"{settings.where(('embeddings',))}: {dims(table.shape)}, expected a row for each of the "
             f"{len(vocab)} tokens of the vocabulary"
         )
-    return {token: table[i] for token, i in ids.items()}, "E[ids]"
+    return {token: table[i] for token, i in ids.items()}, said
 
 
 def embeddings_needed(settings: Settings, vocab: Vocabulary, ids: Iterable[int]) -> dict[str, Any]:
