@@ -17,9 +17,8 @@ from attnctl.math.ops.contraction import TMatMul
 from attnctl.math.ops.scores import SoftmaxBack, SqueezeBack
 from attnctl.math.ops.vectors import SumGroups
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
-
-Plants = Callable[[WrongStep], Iterator[Plant]]
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
+from attnctl.mistakes.plants import at, either
 
 SCORES = "d_scores"
 OF_SCORES = tuple(where(lambda row: bool(row.gradient) and row.of_scores))
@@ -29,6 +28,10 @@ OF_KEYS = tuple(where(lambda row: row.symbol == "dK"))
 OF_VALUES = tuple(where(lambda row: row.symbol == "dV"))
 
 
+SOFTMAX_BACK = at(*OF_SCORES, SoftmaxBack)
+SQUEEZE_BACK = at(*OF_SCORES, SqueezeBack)
+
+
 def lines(case: WrongStep, kind: type[Op], *read: str) -> list[Step]:
     """The lines of the backward pass with such an op that read these."""
     return [
@@ -36,16 +39,6 @@ def lines(case: WrongStep, kind: type[Op], *read: str) -> list[Step]:
         for step in case.derivation
         if isinstance(step.op, kind) and step.name.startswith("d_") and set(read) <= set(step.inputs)
     ]
-
-
-def at_softmax(function: Callable[[Array, Array, Array], Array]) -> Plants:
-    """Plants another gradient of softmax."""
-
-    def plants(case: WrongStep) -> Iterator[Plant]:
-        for step in lines(case, SoftmaxBack):
-            yield Plant(case.put(step.name, wrong.By(function)))
-
-    return plants
 
 
 def rounded_output(case: WrongStep) -> Iterator[Plant]:
@@ -65,15 +58,13 @@ def to_bfloat16(x: Array) -> Array:
     return np.ldexp(np.rint(mantissa * 2**8) / 2**8, exponent)
 
 
-def weights_again(make: Callable[[Array, Array], Array]) -> Plants:
+def weights_again(make: Callable[[Array, Array], Array], detail: str = "") -> Plants:
     """Plants weights that the backward pass makes again of scores and the logarithm of their sums."""
 
     def plants(case: WrongStep) -> Iterator[Plant]:
-        op = case.op(WEIGHTS)
-        if not isinstance(op, Softmax) or not lines(case, SoftmaxBack):
-            return
-        read = case.derivation[WEIGHTS].inputs[0]
-        yield made_again(case, make, read, read)
+        if isinstance(case.op(WEIGHTS), Softmax) and SOFTMAX_BACK.right(case):
+            read = case.derivation[WEIGHTS].inputs[0]
+            yield replace(made_again(case, make, read, read), detail=detail)
 
     return plants
 
@@ -91,12 +82,12 @@ def unmasked(case: WrongStep) -> Iterator[Plant]:
     Delta is of the output, or of the same weights.
     """
     masked = case.derivation[WEIGHTS].inputs[0] if isinstance(case.op(WEIGHTS), Softmax) else ""
-    if not isinstance(case.op(masked), Hide) or not lines(case, SoftmaxBack):
+    if not isinstance(case.op(masked), Hide) or not SOFTMAX_BACK.right(case):
         return
     bare = case.derivation[masked].inputs[0]
     for make in (lambda s, m: np.exp(s - sums(m)), lambda s, _: np.exp(s - sums(s))):
         of_output = case.planted(made_again(case, make, bare, masked).derivation)
-        of_weights = next(at_softmax(own_delta)(of_output))
+        of_weights = next(iter(SOFTMAX_BACK.by(own_delta)(of_output)))
         for plant in (Plant(of_output.derivation), of_weights):
             yield plant
             yield Plant(
@@ -144,24 +135,6 @@ def other_scale(make: Callable[[Op], Op]) -> Plants:
     return plants
 
 
-def groups(case: WrongStep) -> Iterator[Plant]:
-    """Heads of a group that are not added up, or those of another group."""
-    for step in lines(case, SumGroups):
-        op = step.op
-        assert isinstance(op, SumGroups)
-        for detail, function in unsummed(op.times).items():
-            yield Plant(case.put(step.name, wrong.By(function)), detail)
-    both = {step.name: step.op for step in lines(case, SumGroups)}
-    for detail in unsummed(2):
-        ops = {
-            name: wrong.By(unsummed(op.times)[detail])
-            for name, op in both.items()
-            if isinstance(op, SumGroups)
-        }
-        if len(ops) > 1:
-            yield Plant(case.put_all(ops), detail)
-
-
 def unsummed(times: int) -> dict[str, Callable[[Array], Array]]:
     def strided(x: Array) -> Array:
         kv = x.shape[-3] // times
@@ -175,38 +148,25 @@ def unsummed(times: int) -> dict[str, Callable[[Array], Array]]:
     }
 
 
-def untransposed(*read: str) -> Plants:
-    """Plants a product without the transpose."""
-
-    def plants(case: WrongStep) -> Iterator[Plant]:
-        for step in lines(case, TMatMul, *read):
-            yield Plant(case.put(step.name, MatMul()))
-
-    return plants
+def once_or_everywhere(*names: str) -> Iterator[tuple[str, ...]]:
+    """Each alone, and all at once."""
+    yield from ((name,) for name in names)
+    if len(names) > 1:
+        yield names
 
 
-def not_turned_back(case: WrongStep) -> Iterator[Plant]:
-    """Left as it is, or turned once more; of Q, of K, or of both."""
-    turned = {
-        step.name: step.op for step in lines(case, Rotate) if isinstance(step.op, Rotate) and step.op.back
-    }
-    for detail, make in (
-        ("left as they are", lambda _: Copy()),
-        ("turned once more, forward", lambda op: replace(op, back=False)),
-    ):
-        for names in dict.fromkeys([tuple(turned), *((name,) for name in turned)]):
-            if names:
-                yield Plant(case.put_all({name: make(turned[name]) for name in names}), detail)
+def not_summed(op: SumGroups) -> dict[str, Op]:
+    """Heads of a group that are not added up, or those of another group."""
+    return {detail: wrong.By(function) for detail, function in unsummed(op.times).items()}
 
 
-def no_slope(case: WrongStep) -> Iterator[Plant]:
-    """No slope of the soft cap, or that of the score before it."""
-    for step in lines(case, SqueezeBack):
-        d, capped = step.inputs
-        yield Plant(case.put(step.name, Copy(), (d,)), "left out")
+def slope_before_cap(case: WrongStep) -> Iterator[Plant]:
+    """The slope of the soft cap taken of the score before it."""
+    for name, op in SQUEEZE_BACK.right(case).items():
+        d, capped = case.derivation[name].inputs
         if capped in case.derivation:
             before = case.derivation[capped].inputs[0]
-            yield Plant(case.put(step.name, step.op, (d, before)), "taken of the score before the cap")
+            yield Plant(case.put(name, op, (d, before)), "taken of the score before the cap")
 
 
 BLOCKS = (4, 8, 16, 32, 64, 128, 256)
@@ -230,19 +190,16 @@ def up_to(op: Op, stop: int) -> Callable[[Array, Array], Array]:
     return lambda a, b: op.apply(a[..., :stop, :], b[..., :stop, :])
 
 
-def one_member(case: WrongStep) -> Iterator[Plant]:
-    """The gradient by a bias that a batch shares: of its first member, of its last, or their mean."""
-    name = gradient_of(BIAS)
-    if isinstance(case.op(name), SumLike) and (case.size("batch") or 1) > 1:
-        like = SumLike()
-        yield Plant(
-            case.put(name, wrong.By(lambda d, b: like.apply(d[0], b))), "only its first member's is kept"
-        )
-        yield Plant(
-            case.put(name, wrong.By(lambda d, b: like.apply(d[-1], b))), "only its last member's is kept"
-        )
-        yield Plant(case.put(name, wrong.By(lambda d, b: like.apply(d, b) / len(d))), "their mean is taken")
+def in_batch(case: WrongStep) -> bool:
+    return (case.size("batch") or 1) > 1
 
+
+ONE_MEMBER: dict[str, Callable[[Array, Array], Array]] = {
+    "only its first member's is kept": lambda d, b: SumLike().apply(d[0], b),
+    "only its last member's is kept": lambda d, b: SumLike().apply(d[-1], b),
+    "their mean is taken": lambda d, b: SumLike().apply(d, b) / len(d),
+}
+"""What may become of the gradient by a bias that a batch shares."""
 
 LN2 = log(2)
 
@@ -253,7 +210,7 @@ BACKWARD = (
         OF_SCORES,
         "delta is left out of the gradient of softmax: A ∘ d_A, not A ∘ (d_A − delta)",
         "take delta, Σ d_head_outputs ∘ head_outputs of the row, off d_attention_weights first",
-        at_softmax(lambda a, d, _: a * d),
+        SOFTMAX_BACK.by(lambda a, d, _: a * d),
         why="The derivative of exp is exp, and that the sum below it moves as well is forgotten.",
         example="d_scaled_scores = attention_weights * d_attention_weights",
         meant="backward",
@@ -264,7 +221,7 @@ BACKWARD = (
         OF_SCORES,
         "delta is one number for each key, summed down the columns, not one for each query",
         "sum over the last axis: (A * d_A).sum(axis=-1, keepdims=True)",
-        at_softmax(lambda a, d, _: a * (d - (a * d).sum(axis=-2, keepdims=True))),
+        SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-2, keepdims=True))),
         why="Both axes of the scores are tokens, so that nothing complains of the wrong one.",
         example="each_key = (attention_weights * d_attention_weights).sum(axis=-2, keepdims=True)\n"
         "d_scaled_scores = attention_weights * (d_attention_weights - each_key)",
@@ -310,10 +267,9 @@ BACKWARD = (
         (*OF_SCORES, *OF_VALUES),
         "weights are made again with a log-sum-exp in the other base, {}",
         "use one base in both passes: log₂ L = L / ln 2",
-        lambda case: (
-            Plant(plant.derivation, detail)
-            for times, detail in ((1 / LN2, "base 2 read as e"), (LN2, "base e read as 2"))
-            for plant in weights_again(lambda s, m, times=times: np.exp(s - sums(m) * times))(case)  # type: ignore[misc]
+        either(
+            weights_again(lambda s, m: np.exp(s - sums(m) / LN2), "base 2 read as e"),
+            weights_again(lambda s, m: np.exp(s - sums(m) * LN2), "base e read as 2"),
         ),
         why="Kernels count in base 2, where exp is quicker, and others read what they wrote as base e.",
         example="top = scaled_scores.max(axis=-1, keepdims=True)\n"
@@ -351,7 +307,7 @@ BACKWARD = (
         (*OF_KEYS, *OF_VALUES),
         "the gradients of the query heads that share a head of K or V are not added up: {}",
         "add them up: d.reshape(…, kv_heads, group, n, d).sum(axis=-3)",
-        groups,
+        at(*OF_KEYS, *OF_VALUES, SumGroups).together(once_or_everywhere).instead(not_summed),
         why="Each query head writes its own gradient, and the last one to write stays.",
         example="d_K = d_K_shared[..., ::2, :, :]\nd_V = d_V_shared[..., ::2, :, :]",
         meant="backward grouped",
@@ -361,7 +317,7 @@ BACKWARD = (
         OF_KEYS,
         "d_scores is not transposed for the gradient by K",
         "d_K = d_scoresᵀ Q",
-        untransposed(SCORES),
+        at(*OF_KEYS, TMatMul).instead(MatMul()),
         why="The gradients by Q and by K look alike, and of self-attention the scores are square.",
         example="d_K = d_scores @ Q",
         meant="backward",
@@ -371,7 +327,7 @@ BACKWARD = (
         OF_VALUES,
         "the weights are not transposed for the gradient by V",
         "d_V = Aᵀ d_head_outputs",
-        untransposed(WEIGHTS),
+        at(*OF_VALUES, TMatMul).instead(MatMul()),
         why="The forward pass multiplies by A, and so does this line.",
         example="d_V = attention_weights @ d_head_outputs",
         meant="backward",
@@ -381,7 +337,10 @@ BACKWARD = (
         (*OF_QUERIES, *OF_KEYS),
         "the gradients by rotated rows are not turned back by the same angle: they are {}",
         "turn them by minus the angle: cos as it is, sin with the other sign",
-        not_turned_back,
+        at(*OF_QUERIES, *OF_KEYS, Rotate).instead(
+            {"left as they are": Copy()},
+            lambda op: {"turned once more, forward": replace(op, back=False)},
+        ),
         why="The rotation is its own file, and a kernel gives gradients by what it was handed.",
         example="d_Q, d_K = d_Q_rotated.copy(), d_K_rotated.copy()",
         meant="backward rotary",
@@ -391,7 +350,7 @@ BACKWARD = (
         OF_SCORES,
         "the slope of the soft cap, 1 − (softcapped_scores / cap)², is {}",
         "multiply by 1 − (softcapped_scores / cap)², of the score after the cap",
-        no_slope,
+        either(SQUEEZE_BACK.without("left out"), slope_before_cap),
         why="The cap hardly bends small scores, and on those a test sees nothing.",
         example="d_scaled_scores = d_softcapped_scores.copy()",
         meant="backward capped",
@@ -411,7 +370,7 @@ BACKWARD = (
         (gradient_of(BIAS),),
         "the gradient by a bias that the batch shares is not added up over it: {}",
         "sum over every axis along which the bias was broadcast",
-        one_member,
+        at(gradient_of(BIAS), SumLike).where(in_batch).by(ONE_MEMBER),
         why="Broadcasting goes by itself on the way forward; on the way back it is a sum.",
         example="d_bias = d_biased_scores[0].sum(axis=0)",
         meant="backward bias",
