@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
 from attnctl.cli.options import STDOUT, OutputOptions, ViewOptions, chosen_format, split_outputs
@@ -31,8 +33,6 @@ def emit(
     files, printed = split_outputs(output.output)
     kept = [select_steps(trace, view) for trace in traces]
     if view.story:
-        from attnctl.cli.teaching import tell
-
         warn(traces)
         named = view.step is not None or view.brief
         tell(traces, [list(trace) if named else None for trace in kept])
@@ -209,3 +209,57 @@ def print_cost_table(costs: Sequence[Cost]) -> None:
     )
     titles = [["step", "shape", "grows with", "bytes", "FLOPs"]]
     print_view(lambda screen: Listing(screen, titles, rows, frozenset({0, 1, 2})).fit(2).lines())
+
+
+# --- stories ---
+
+ENDS = {"q", "Q", "\x1b", "\x04", ""}
+"""The keys that end a story: q, Escape, and the end of the input."""
+
+
+def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str] | None]) -> None:
+    """Print the story of each trace, of these `steps` of it if named; on a terminal a key goes on."""
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.verbs.story import story
+    from attnctl.verbs.story.view import chapter_lines, opening
+
+    output = output_for(sys.stdout, os.environ)
+    screen = screen_of(output)
+    stepwise = sys.stdin.isatty() and sys.stdout.isatty()
+    for number, trace in enumerate(traces):
+        told = story(trace, steps[number])
+        print_lines([[]] * bool(number), output)
+        print_lines(opening(told, screen), output)
+        for at in range(len(told.chapters)):
+            if stepwise and at and ask_key("Enter: next step, q: end") in ENDS:
+                return
+            print_lines([[], *chapter_lines(told, at, screen)], output)
+
+
+def ask_key(prompt: str) -> str:
+    """The key that a person presses after this prompt, which is gone then; "" at the end of the input."""
+    from attnctl.drawing.screen.output import say
+
+    say("", prompt, end=" ")
+    try:
+        return read_key()
+    finally:
+        sys.stdout.write("\r\x1b[K\x1b[A")
+        sys.stdout.flush()
+
+
+def read_key() -> str:
+    """A key, without waiting for Enter; the first letter of a line where that cannot be had."""
+    try:
+        termios: Any = import_module("termios")  # Windows has none
+        tty: Any = import_module("tty")
+        stream = sys.stdin.fileno()
+        before = termios.tcgetattr(stream)
+    except (ImportError, OSError, ValueError):
+        line = sys.stdin.readline()
+        return line[:1] if line else ""
+    try:
+        tty.setcbreak(stream, termios.TCSANOW)  # a key that was pressed already counts
+        return sys.stdin.read(1)
+    finally:
+        termios.tcsetattr(stream, termios.TCSADRAIN, before)

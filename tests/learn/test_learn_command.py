@@ -6,7 +6,7 @@ import pytest
 
 from attnctl.store.files import data_folder
 from attnctl.verbs.learn import lessons
-from attnctl.verbs.learn.progress import OWN, Progress, read_progress
+from attnctl.verbs.learn.lesson import OWN, Progress, read_progress
 
 RIGHT = {
     "tokens": "2", "scale": "0.356", "softmax": "[0.387, 0.235, 0.235, 0.143]", "mixing": "0.62",

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from attnctl.cli import teaching
+from attnctl.cli.learn import grade_file
 from attnctl.cli.program import program
 from attnctl.verbs.learn import lessons
 from attnctl.verbs.learn import program as own
-from attnctl.verbs.learn.progress import read_progress
+from attnctl.verbs.learn.lesson import read_progress
 
 LESSON = {lesson.name: lesson for lesson in lessons()}["your-own"]
 
@@ -139,7 +139,7 @@ def test_where_nobody_watches_it_is_checked_once(call):
 def test_a_program_that_does_not_end_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(own, "SECONDS", 0.5)
     (tmp_path / "mine.py").write_text("while True: pass")
-    _, verdict = teaching.grade_file(LESSON, str(tmp_path / "mine.py"), LESSON.run())
+    _, verdict = grade_file(LESSON, str(tmp_path / "mine.py"), LESSON.run())
     assert verdict.says.startswith("still running after 0.5 s")
 
 

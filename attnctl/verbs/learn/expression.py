@@ -36,14 +36,8 @@ class Cells:
     cells: tuple[Cell, ...]
 
 
-@dataclass(frozen=True)
-class StepName:
-    """A step as an answer."""
-
-    name: str
-
-
-Value = float | Array | Cells | StepName
+Value = float | Array | Cells | str
+"""An answer: numbers, cells, or the name of a step."""
 Expression = Callable[[Trace], Value]
 
 
@@ -208,7 +202,7 @@ def calculate(sign: str, left: Expression, right: Expression) -> Expression:
 
 def numbers(value: Value) -> Array:
     """A value as an array. Raises AttnError where it is none."""
-    if isinstance(value, Cells | StepName):
+    if isinstance(value, Cells | str):
         raise AttnError("a cell or a step where a number is wanted")
     return np.asarray(value, dtype=np.float64)
 
@@ -253,11 +247,11 @@ def place_in(function: str, address: Address, trace: Trace) -> Cells:
     return Cells(address.step, tuple(tuple(map(int, cell)) for cell in found))
 
 
-def first_wrong(trace: Trace) -> StepName:
+def first_wrong(trace: Trace) -> str:
     """The first step of a dump that `check` finds wrong. Raises AttnError where none is."""
     from attnctl.verbs.check.check import check
 
     first = check(trace).first
     if first is None:
         raise AttnError("first_wrong(): no step of this dump is wrong")
-    return StepName(first)
+    return first

@@ -1,7 +1,8 @@
-"""A lesson: a text, a run, a question and what answers it; read from YAML, every problem by its line."""
+"""Lessons: a text, a run, a question and what answers it, read from YAML; and which of them are done."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import field
@@ -10,7 +11,7 @@ from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.files import open_found, refuse_os_errors
+from attnctl.base.files import open_found, open_own, refuse_os_errors
 from attnctl.base.setting import Form, ListOf, Setting
 from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
 from attnctl.inputs.config import yaml
@@ -18,6 +19,8 @@ from attnctl.inputs.config.examples import EXAMPLE
 from attnctl.inputs.config.load import list_problems, load, place_problems
 from attnctl.inputs.config.settings import Settings
 from attnctl.record.trace import Trace
+from attnctl.store import write_text
+from attnctl.store.files import data_folder, json_text
 from attnctl.verbs.learn.expression import Expression, Value, parse
 
 NUMBER, CELL, MATRIX, STEP, DUMP = KINDS = ("number", "cell", "matrix", "step", "dump")
@@ -138,39 +141,37 @@ WRONG = Form(
 )
 
 
-class LessonForm(Form):
-    """The mapping that a lesson is."""
+def lesson_form(folder: str) -> Form:
+    """The mapping that a lesson of this folder is."""
+    keys = [
+        Setting("title", WORD, "What it is about."),
+        Setting("text", WORD, "What is to be read."),
+        Setting("run", Reader(lambda value: read_run(value, folder), {}), "A config, or example:NAME."),
+        Setting("dump", FILE_NAME, "A dump beside this file, in place of a run."),
+        Setting("show", TEXTS, "The steps that are shown."),
+        Setting("see", ListOf(EXPRESSION), "Expressions that are shown with their values."),
+        Setting("ask", WORD, "The question."),
+        Setting("kind", words(*KINDS), "What the answer is."),
+        Setting("answer", EXPRESSION, "The answer, as an expression over the run."),
+        Setting("hints", TEXTS, "Hints, one after the other."),
+        Setting("wrong", ListOf(WRONG), "Answers that show a mistake."),
+        Setting("reveal", WORD, "What is said when the answer was right."),
+    ]
+    return Form("lesson", "A lesson.", keys, require_keys)
 
-    def __init__(self, folder: str) -> None:
-        keys = [
-            Setting("title", WORD, "What it is about."),
-            Setting("text", WORD, "What is to be read."),
-            Setting("run", Reader(lambda value: read_run(value, folder), {}), "A config, or example:NAME."),
-            Setting("dump", FILE_NAME, "A dump beside this file, in place of a run."),
-            Setting("show", TEXTS, "The steps that are shown."),
-            Setting("see", ListOf(EXPRESSION), "Expressions that are shown with their values."),
-            Setting("ask", WORD, "The question."),
-            Setting("kind", words(*KINDS), "What the answer is."),
-            Setting("answer", EXPRESSION, "The answer, as an expression over the run."),
-            Setting("hints", TEXTS, "Hints, one after the other."),
-            Setting("wrong", ListOf(WRONG), "Answers that show a mistake."),
-            Setting("reveal", WORD, "What is said when the answer was right."),
-        ]
-        super().__init__("lesson", "A lesson.", keys)
 
-    def read_mapping(self, value: Any) -> Any:
-        """The keys of a lesson; those it needs must be there."""
-        given = super().read_mapping(value)
-        problems: list[Problem] = [
-            ((), f"no {key}; a lesson needs it")
-            for key in ("title", "text", "ask", "kind", "answer")
-            if key not in given
-        ]
-        if ("run" in given) == ("dump" in given):
-            problems.append(((), "a lesson has a run: … or a dump: …, one of them"))
-        if problems:
-            raise BadValueError(*problems)
-        return given
+def require_keys(given: Json) -> Json:
+    """The keys of a lesson; those it needs must be there."""
+    problems: list[Problem] = [
+        ((), f"no {key}; a lesson needs it")
+        for key in ("title", "text", "ask", "kind", "answer")
+        if key not in given
+    ]
+    if ("run" in given) == ("dump" in given):
+        problems.append(((), "a lesson has a run: … or a dump: …, one of them"))
+    if problems:
+        raise BadValueError(*problems)
+    return given
 
 
 def read_run(value: Any, folder: str) -> Settings:
@@ -193,7 +194,7 @@ def read_lesson(path: FilePath) -> Lesson:
         text = yaml.decode(stream.read(), str(path))
     data, problems = yaml.read(text, str(path))
     try:
-        given = LessonForm(str(path.parent))(data)
+        given = lesson_form(str(path.parent))(data)
     except BadValueError as bad:
         problems += place_problems(text, str(path), bad.problems)
     if problems:
@@ -242,3 +243,70 @@ def twice(found: Sequence[Lesson]) -> list[str]:
             problems.append(f"{lesson.file}: called {lesson.name}, as is {first[lesson.name]}; rename one")
         first.setdefault(lesson.name, lesson.file)
     return problems
+
+
+# --- which are done ---
+
+PROGRESS = "attnctl/progress/1"
+MOST_BYTES = 2**20
+OWN = "attnctl"
+"""What the lessons that are shipped are called; others by their folder."""
+
+
+@dataclass
+class Progress:
+    """The lessons of each set that are done, with how many answers each took."""
+
+    path: FilePath
+    done: dict[str, dict[str, int]] = field(default_factory=dict)
+    problem: str = ""
+    """Why the file could not be read: it is then left as it is."""
+
+    def of(self, lessons: str) -> dict[str, int]:
+        return self.done.get(lessons, {})
+
+    def add(self, lessons: str, name: str, tries: int) -> None:
+        """Note that a lesson is done, and write it down. Raises AttnError where that cannot be."""
+        self.done.setdefault(lessons, {})[name] = tries
+        self.save()
+
+    def reset(self, lessons: str) -> None:
+        """Forget one set of lessons; a file that is broken is written anew."""
+        self.done.pop(lessons, None)
+        self.problem = ""
+        if self.done or self.path.exists():
+            self.save()
+
+    def save(self) -> None:
+        """Write the file, whole or not at all; a broken one stays until it is reset."""
+        if self.problem:
+            return
+        with refuse_os_errors(f"{self.path.parent}: cannot be made"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(json_text({"schema": PROGRESS, "done": self.done}, indent=1) + "\n", self.path)
+
+
+def read_progress(path: FilePath | None = None) -> Progress:
+    """The progress of this user; a `problem` in it where the file is broken."""
+    path = data_folder() / "progress.json" if path is None else path
+    try:
+        with open_own(path) as stream:
+            data = json.loads(stream.read(MOST_BYTES))
+        return Progress(path, done_in(data))
+    except FileNotFoundError:
+        return Progress(path)
+    except (OSError, ValueError, RecursionError) as error:
+        why = (isinstance(error, OSError) and error.strerror) or "it is broken"
+        problem = f"{path}: cannot be read: {why}; nothing is noted until attnctl learn --reset"
+        return Progress(path, problem=problem)
+
+
+def done_in(data: Any) -> dict[str, dict[str, int]]:
+    """Read the lessons done from a file. Raises ValueError where it is not ours."""
+    sets = data.get("done") if isinstance(data, dict) and data.get("schema") == PROGRESS else None
+    if not isinstance(sets, dict):
+        raise ValueError(PROGRESS)  # noqa: TRY004  (what is read, not what was passed)
+    for done in sets.values():
+        if not isinstance(done, dict) or not all(type(tries) is int for tries in done.values()):
+            raise ValueError(PROGRESS)
+    return sets

@@ -14,9 +14,9 @@ from attnctl.drawing.show.frames import step_lines
 from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.sheet import View, count_heads
 from attnctl.record.trace import Trace
+from attnctl.verbs.learn.expression import numbers
 from attnctl.verbs.learn.grade import AnswerVerdict
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
-from attnctl.verbs.learn.mistakes import as_array
 
 WIDEST = 80
 
@@ -98,7 +98,7 @@ def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Ele
         yield from step_lines(trace, trace.select([name]).steps[name], screen, View(), heads)
         yield []
     for each in lesson.see:
-        yield [(screen.ours(f"{each.text} = {as_array(each.value(trace)):.4g}"), "")]
+        yield [(screen.ours(f"{each.text} = {numbers(each.value(trace)):.4g}"), "")]
     if lesson.see:
         yield []
     yield from space_paragraphs(lesson.ask, screen, "name")
