@@ -5,7 +5,8 @@ What decent programs scatter around a right number is found by running them (`ev
 - a number may be off by `FACTOR` times that scatter, and by some units of its own size: `allowed_error`;
 - all of them together, as a root mean square, by `typical` times: that is what finds noise that no single
   number shows;
-- or by what someone says, atol + rtol · |right|: `Tolerance`.
+- or by what someone says: atol + rtol · |right| (`Tolerance`), or the decimals that were written down, by
+  hand or by a program (`Strictness`).
 
 How many units of its own a number may be off depends on what is judged, and is said there. The arithmetic
 of one cell needs no scatter: `math/arithmetic.py` bounds each of its operations.
@@ -18,6 +19,7 @@ from math import sqrt
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.evidence.precision import FLOAT32, on_grid
 from attnctl.math import Array
 
 FACTOR = 6.0
@@ -95,3 +97,63 @@ class Tolerance:
         types = {array.dtype.name for array in arrays}
         rtol, atol = next((both for name, both in TOLERANCES.items() if name in types), (0.0, 0.0))
         return rtol if self.rtol is None else self.rtol, atol if self.atol is None else self.atol
+
+
+BLUR = 0.05
+"""The part of a step's spread that rounding may put its numbers off, as a root mean square; beyond it
+nobody can tell a right program from a wrong one."""
+
+BLUR_OF_DECIMALS = 0.3
+"""The same where someone says to how many decimals the numbers were rounded."""
+
+
+@dataclass(frozen=True)
+class Strictness:
+    """The tolerance of a check: that of rounding, or one that someone asks for.
+
+    `decimals` says that the recorded numbers were rounded (or cut) to so many decimals. Those of an
+    exercise are filled in `by_hand`: what is given is exact, and the last decimal may be off by one.
+    Of its computed steps those that were `handed_out` are given too: what follows is worked out from them.
+    """
+
+    rtol: float | None = None
+    atol: float | None = None
+    decimals: int | None = None
+    by_hand: bool = False
+    handed_out: frozenset[str] = frozenset()
+
+    @property
+    def told(self) -> bool:
+        return self.rtol is not None or self.atol is not None
+
+    @property
+    def blur(self) -> float:
+        """The part of a step's spread beyond which an allowed error leaves the numbers without meaning."""
+        return BLUR if self.decimals is None else BLUR_OF_DECIMALS
+
+    @property
+    def last_place(self) -> float:
+        """A unit of the last decimal."""
+        return 0.0 if self.decimals is None else 10.0**-self.decimals
+
+    def rounded(self, given: Array) -> bool:
+        """True for numbers that were handed in rounded: they have that many decimals, no more."""
+        if (
+            self.by_hand or self.decimals is None or on_grid(given, FLOAT32.bits)
+        ):  # 1, 0.5: toy numbers, as they are meant
+            return False
+        return bool((np.round(given, self.decimals) == given).all())
+
+    def __str__(self) -> str:
+        if self.told:
+            return "the tolerance"
+        if self.by_hand:
+            return f"rounding to {self.decimals} decimals (the last may be off by one)"
+        return "rounding" if self.decimals is None else f"rounding to {self.decimals} decimals"
+
+    def allowed(self, expected: Array, rounding: Array) -> Array:
+        """The error that is allowed of each expected number."""
+        if not self.told:
+            return rounding
+        size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
+        return np.asarray(size * (self.rtol or 0.0) + (self.atol or 0.0))

@@ -14,17 +14,16 @@ from dataclasses import replace
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.evidence.allowed import FACTOR, root_mean_square, typical
+from attnctl.evidence.allowed import FACTOR, Strictness, root_mean_square, typical
 from attnctl.evidence.judge import (
     Gap,
     blur_of,
-    gap_of,
     judge_step,
     vanishes,
     wrong_rows,
 )
 from attnctl.evidence.precision import Precision
-from attnctl.evidence.record import Record, Strictness, with_shapes
+from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
 from attnctl.evidence.results import to_float64
 from attnctl.evidence.rounding import LEAST_RUNS, Known
 from attnctl.evidence.rows import (
@@ -62,11 +61,6 @@ BEYOND_DOUBT = 20.0
 
 MOSTLY = 0.5
 """The part of the rows of a block that have to be far off for all of it to be wrong beyond doubt."""
-
-Values = Mapping[str, "Known | None"]
-
-Expect = Callable[[Record, Step, "dict[str, Known | None]"], Known]
-"""What a step should be, by what is recorded and by these values."""
 
 
 @dataclass(frozen=True)
@@ -146,13 +140,12 @@ class StepInBlocks:
     record: Record
     steps: Sequence[Step]
     outside: Mapping[str, tuple[tuple[str, ...], Known]]
-    expect: Expect
     numbers: int
     """Those of the largest step on the way."""
 
     @classmethod
     def begin(
-        cls, record: Record, derivation: Derivation, steps: Sequence[Step], values: Values, expect: Expect
+        cls, record: Record, derivation: Derivation, steps: Sequence[Step], values: Values
     ) -> StepInBlocks:
         outside = {}
         for name in read_by(steps):
@@ -160,7 +153,7 @@ class StepInBlocks:
             known = None if name in record and per_query(axes) else values.get(name) or record.known(name)
             if known:
                 outside[name] = axes, known.with_runs_kept()  # for the sample of each block
-        return cls(record, steps, outside, expect, largest_step(record, derivation, steps[-1].name))
+        return cls(record, steps, outside, largest_step(record, derivation, steps[-1].name))
 
     @property
     def name(self) -> str:
@@ -219,12 +212,12 @@ class StepInBlocks:
         arrays = {name: self.recorded(name, cuts) for name in names if name in self.record}
         intended = Derivation(tuple(change_step(step, move) for step in self.record.intended))
         record = with_arrays(self.record, arrays, intended)
-        values: dict[str, Known | None] = {
+        values: Values = {
             name: rows_of(known, axes, cuts) if per_query(axes) else known
             for name, (axes, known) in self.outside.items()
         }
         for step in self.steps:
-            values[step.name] = expected = self.expect(record, change_step(step, move), values)
+            values[step.name] = expected = expect_surely(record, change_step(step, move), values)
         return record, expected
 
     def recorded(self, name: str, cuts: Mapping[str, slice]) -> Array:
@@ -310,7 +303,7 @@ class StepInBlocks:
         record, expected = self.of(rows)
         with_shapes(self.name, record.trace[self.name], expected.value)
         judgement = judge_step(record, self.name, expected, total)
-        gap = gap_of(judgement, record.value(self.name), expected.value, None)
+        gap = judgement.summarize()
         return BlockFindings(rows, gap, judgement.beyond, compared=bool(np.isfinite(judgement.blurred)))
 
 

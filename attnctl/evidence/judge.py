@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.evidence.allowed import FACTOR, root_mean_square, spread, times_scatter, typical
-from attnctl.evidence.record import Record, Strictness
+from attnctl.evidence.allowed import FACTOR, Strictness, root_mean_square, spread, times_scatter, typical
+from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import Known, free
 from attnctl.math import Array
 
@@ -43,6 +43,8 @@ class Gap:
 class Judged:
     """Found and expected numbers side by side, each with what it may be off by."""
 
+    found: Array
+    expected: Array
     gap: Array
     """|found − expected|."""
     allowed: Array
@@ -52,6 +54,29 @@ class Judged:
     """What all numbers may be off by, as a part of how far they vary; ∞ where any number would do."""
     beyond: float
     """How many times their scatter all numbers are off, as a root mean square."""
+
+    def summarize(self, blank: Array | None = None) -> Gap:
+        """The largest difference, and how many there are."""
+        gap, wrong = self.gap, self.wrong
+        if blank is not None:
+            wrong, gap = wrong & ~blank, np.where(blank, 0.0, gap)
+        count = int(wrong.sum())
+        among = np.where(wrong, gap, -1.0) if count else gap
+        nan = np.isnan(among)
+        ranked = np.where(nan, -0.5 if count else -1.0, among)  # a NaN is shown where there is nothing else
+        at = tuple(int(i) for i in np.unravel_index(int(ranked.argmax()), ranked.shape))
+        return Gap(
+            float(gap[at]) if count or not nan[at] else 0.0,
+            float(self.allowed[at]),
+            at,
+            float(self.found[at]),
+            float(self.expected[at]),
+            count,
+            int((wrong & nan).sum()),
+            gap.size,
+            gap.size if blank is None else int((~blank).sum()),
+            wrong_rows(wrong),
+        )
 
 
 def judge_step(record: Record, name: str, expected: Known, rows: int | None = None) -> Judged:
@@ -89,14 +114,13 @@ def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: 
     fine = (gap <= allowed) | same | free(error)
     grown = np.abs(value) + allowed > precision.largest  # too large for its type: infinite, as it should be
     fine |= np.isinf(found) & grown & (np.sign(found) == np.sign(value))
-    gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
     if np.isneginf(value).any():
         fine |= np.isneginf(value) & vanishes(found, np.isneginf(value), precision.vanishing)
-        gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
+    gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
     blurred = blur_of(asked, value[told], scatter[told], value[..., 0].size)
     if value.size and (free(error) & ~same).all():  # a yes to numbers that nothing was compared with
         blurred = np.inf
-    return Judged(gap, allowed, ~fine, blurred, root_mean_square(beyond))
+    return Judged(found, expected.value, gap, allowed, ~fine, blurred, root_mean_square(beyond))
 
 
 def by_hand(found: Array, expected: Known, decimals: int) -> Array:
@@ -116,40 +140,15 @@ def blur_of(asked: Strictness, numbers: Array, scatter: Array, rows: int) -> flo
     return 0.0 if asked.told else blur / spread(numbers)
 
 
-def differing(record: Record, name: str, expected: Known) -> tuple[Array, Array]:
-    """|found − expected| for each number, and which of them rounding does not explain."""
-    judgement = judge_step(record, name, expected)
-    return judgement.gap, judgement.wrong
+def wrong_numbers(record: Record, name: str, expected: Known) -> Array:
+    """Which numbers of a step rounding does not explain, but for those still to be filled in."""
+    return judge_step(record, name, expected).wrong & ~record.blank(name)
 
 
 def vanishes(found: Array, hidden: Array, limit: float) -> Array:
     """True where a finite number stands for −∞ and softmax makes 0 of it all the same."""
     top = np.where(hidden, -np.inf, found).max(axis=-1, keepdims=True)
     return found - top < limit
-
-
-def gap_of(judgement: Judged, found: Array, expected: Array, blank: Array | None) -> Gap:
-    """The largest difference of a step, and how many there are."""
-    gap, wrong = judgement.gap, judgement.wrong
-    if blank is not None:
-        wrong, gap = wrong & ~blank, np.where(blank, 0.0, gap)
-    count = int(wrong.sum())
-    among = np.where(wrong, gap, -1.0) if count else gap
-    nan = np.isnan(among)
-    ranked = np.where(nan, -0.5 if count else -1.0, among)  # a NaN is shown where there is nothing else
-    at = tuple(int(i) for i in np.unravel_index(int(ranked.argmax()), ranked.shape))
-    return Gap(
-        float(gap[at]) if count or not nan[at] else 0.0,
-        float(judgement.allowed[at]),
-        at,
-        float(found[at]),
-        float(expected[at]),
-        count,
-        int((wrong & nan).sum()),
-        gap.size,
-        gap.size if blank is None else int((~blank).sum()),
-        wrong_rows(wrong),
-    )
 
 
 def wrong_rows(wrong: Array) -> tuple[int, int] | None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.precision import (
-    FLOAT32,
     FLOAT64,
     Precision,
     coarser,
@@ -22,73 +22,23 @@ from attnctl.evidence.precision import (
     own,
 )
 from attnctl.evidence.results import widen
-from attnctl.evidence.rounding import AS_THEY_ARE, Factors, Known, exactly, noise, round_at_random
+from attnctl.evidence.rounding import (
+    AS_THEY_ARE,
+    Factors,
+    Known,
+    anything,
+    carry_rounding,
+    exactly,
+    noise,
+    round_at_random,
+)
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation
-from attnctl.math.ops import Given, Hide
+from attnctl.math.derivation import Derivation, Step
+from attnctl.math.ops import Given, Hide, Softmax, Unstated
 from attnctl.record.trace import Trace
 
 if TYPE_CHECKING:
     from attnctl.inputs.plan.plan import DumpPlan
-
-BLUR = 0.05
-"""The part of a step's spread that rounding may put its numbers off, as a root mean square; beyond it
-nobody can tell a right program from a wrong one."""
-
-BLUR_OF_DECIMALS = 0.3
-"""The same where someone says to how many decimals the numbers were rounded."""
-
-
-@dataclass(frozen=True)
-class Strictness:
-    """The tolerance of a check: that of rounding, or one that someone asks for.
-
-    `decimals` says that the recorded numbers were rounded (or cut) to so many decimals. Those of an
-    exercise are filled in `by_hand`: what is given is exact, and the last decimal may be off by one.
-    Of its computed steps those that were `handed_out` are given too: what follows is worked out from them.
-    """
-
-    rtol: float | None = None
-    atol: float | None = None
-    decimals: int | None = None
-    by_hand: bool = False
-    handed_out: frozenset[str] = frozenset()
-
-    @property
-    def told(self) -> bool:
-        return self.rtol is not None or self.atol is not None
-
-    @property
-    def blur(self) -> float:
-        """The part of a step's spread beyond which an allowed error leaves the numbers without meaning."""
-        return BLUR if self.decimals is None else BLUR_OF_DECIMALS
-
-    @property
-    def last_place(self) -> float:
-        """A unit of the last decimal."""
-        return 0.0 if self.decimals is None else 10.0**-self.decimals
-
-    def rounded(self, given: Array) -> bool:
-        """True for numbers that were handed in rounded: they have that many decimals, no more."""
-        if (
-            self.by_hand or self.decimals is None or on_grid(given, FLOAT32.bits)
-        ):  # 1, 0.5: toy numbers, as they are meant
-            return False
-        return bool((np.round(given, self.decimals) == given).all())
-
-    def __str__(self) -> str:
-        if self.told:
-            return "the tolerance"
-        if self.by_hand:
-            return f"rounding to {self.decimals} decimals (the last may be off by one)"
-        return "rounding" if self.decimals is None else f"rounding to {self.decimals} decimals"
-
-    def allowed(self, expected: Array, rounding: Array) -> Array:
-        """The error that is allowed of each expected number."""
-        if not self.told:
-            return rounding
-        size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
-        return (self.atol or 0.0) + (self.rtol or 0.0) * size + np.zeros_like(rounding)
 
 
 @dataclass(frozen=True)
@@ -207,3 +157,52 @@ def with_shapes(name: str, found: Array, expected: Array) -> None:
             f"{name}: {' × '.join(map(str, found.shape))}, but its inputs make it "
             f"{' × '.join(map(str, expected.shape))}"
         )
+
+
+# --- what follows from recorded numbers ---
+
+Values = dict[str, Known | None]
+"""What steps should be; None where nothing tells, or the record holds it."""
+
+
+def expect_surely(record: Record, step: Step, values: Values) -> Known:
+    """The right value of a step all of whose inputs are known."""
+    expected = expect(record, step, values)
+    assert expected is not None
+    return expected
+
+
+def expect(record: Record, step: Step, values: Values) -> Known | None:
+    """The value that follows from a step's inputs; None where they do not tell."""
+    if isinstance(step.op, Unstated):
+        return None
+    inputs = [input_of(record, name, values) for name in step.inputs]
+    found = [each for each in inputs if each is not None]
+    if len(found) < len(inputs):
+        return None
+    try:
+        unit, factors = record.precision(step.name).unit, record.factors_of(step.name)
+        value = carry_rounding(step.op, found, unit, step.name, factors)
+    except (ValueError, IndexError, TypeError, ArithmeticError):  # a step that was not written by attnctl
+        shapes = ", ".join(
+            f"{name} {' × '.join(map(str, each.value.shape))}"
+            for name, each in zip(step.inputs, found, strict=True)
+        )
+        raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
+    recorded = (known for name, known in zip(step.inputs, found, strict=True) if name in record)
+    if any(np.isnan(known.value).any() for known in recorded):  # what follows from NaN, nobody can say
+        value = anything(value, np.isnan(value.value))
+    return excuse_empty_rows(record, value, found[0].value) if isinstance(step.op, Softmax) else value
+
+
+def input_of(record: Record, name: str, values: Values) -> Known | None:
+    """The value of a step that stands above: recorded, or recomputed."""
+    return values.get(name) or (record.known(name) if record.tells(name) else None)
+
+
+def excuse_empty_rows(record: Record, weights: Known, scores: Array) -> Known:
+    """The weights, free to be anything in rows that see nothing and are not meant to."""
+    nothing = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
+    if nothing.any() and not record.lenient:
+        nothing = np.logical_and(nothing, ~record.unseen(scores))
+    return anything(weights, nothing) if nothing.any() else weights

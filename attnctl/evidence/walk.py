@@ -10,19 +10,15 @@ from functools import cache
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import AttnError
 from attnctl.evidence.blocks import MANY, StepInBlocks, in_blocks
-from attnctl.evidence.judge import Gap, gap_of, judge_step
-from attnctl.evidence.record import Record, with_shapes
-from attnctl.evidence.rounding import Known, Later, anything, carry_rounding, either, exactly, noise
+from attnctl.evidence.judge import Gap, judge_step
+from attnctl.evidence.record import Record, Values, expect, expect_surely, input_of, with_shapes
+from attnctl.evidence.rounding import Known, Later, either, exactly, noise
 from attnctl.evidence.rows import of_scores, stretch
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Add, Given, Hide, Softmax, Unstated
 from attnctl.math.ops.contraction import SumRows, SumTokens
-
-Values = dict[str, Known | None]
-"""What steps should be; None where nothing tells, or the record holds it."""
 
 CANCELLED = 4.0
 """Units of the sum of sizes that a sum of numbers which cancel may be off."""
@@ -139,7 +135,7 @@ def check_step(
     if name not in record:
         return Checked(name, Verdict.NOT_RECORDED), value_of(record, step, values)
     if steps := in_blocks(record, derivation, step, values):
-        blocks = StepInBlocks.begin(record, derivation, steps, values, expect_surely)
+        blocks = StepInBlocks.begin(record, derivation, steps, values)
         return said_of(record, name, *blocks.compare()), None
     expected = expect(record, step, values)
     if expected is None:
@@ -149,7 +145,7 @@ def check_step(
     if blank is not None and blank.all():
         return Checked(name, Verdict.NOT_FILLED), expected
     judgement = judge_step(record, name, expected)
-    gap = gap_of(judgement, record.value(name), expected.value, blank)
+    gap = judgement.summarize(blank)
     blurred = 0.0 if cancels(record, step, expected, values) else judgement.blurred
     checked = said_of(record, name, gap, blurred)
     if not by_hand and blank is None:  # it is in the record
@@ -191,49 +187,6 @@ def value_of(record: Record, step: Step, values: Values) -> Known | None:
         return Later(compute)
     known = expect(record, step, values)
     return known and known.with_runs_kept()
-
-
-def expect_surely(record: Record, step: Step, values: Values) -> Known:
-    """The right value of a step all of whose inputs are known."""
-    expected = expect(record, step, values)
-    assert expected is not None
-    return expected
-
-
-def expect(record: Record, step: Step, values: Values) -> Known | None:
-    """The value that follows from a step's inputs; None where they do not tell."""
-    if isinstance(step.op, Unstated):
-        return None
-    inputs = [input_of(record, name, values) for name in step.inputs]
-    found = [each for each in inputs if each is not None]
-    if len(found) < len(inputs):
-        return None
-    try:
-        unit, factors = record.precision(step.name).unit, record.factors_of(step.name)
-        value = carry_rounding(step.op, found, unit, step.name, factors)
-    except (ValueError, IndexError, TypeError, ArithmeticError):  # a step that was not written by attnctl
-        shapes = ", ".join(
-            f"{name} {' × '.join(map(str, each.value.shape))}"
-            for name, each in zip(step.inputs, found, strict=True)
-        )
-        raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
-    recorded = (known for name, known in zip(step.inputs, found, strict=True) if name in record)
-    if any(np.isnan(known.value).any() for known in recorded):  # what follows from NaN, nobody can say
-        value = anything(value, np.isnan(value.value))
-    return excuse_empty_rows(record, value, found[0].value) if isinstance(step.op, Softmax) else value
-
-
-def input_of(record: Record, name: str, values: Values) -> Known | None:
-    """The value of a step that stands above: recorded, or recomputed."""
-    return values.get(name) or (record.known(name) if record.tells(name) else None)
-
-
-def excuse_empty_rows(record: Record, weights: Known, scores: Array) -> Known:
-    """The weights, free to be anything in rows that see nothing and are not meant to."""
-    nothing = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
-    if nothing.any() and not record.lenient:
-        nothing = np.logical_and(nothing, ~record.unseen(scores))
-    return anything(weights, nothing) if nothing.any() else weights
 
 
 def worked_on(record: Record, name: str, expected: Known, wrong: Array, before: int) -> Known:

@@ -10,7 +10,7 @@ from attnctl.base.errors import AttnError
 from attnctl.inputs.config.settings import Settings
 from attnctl.models import run
 from attnctl.models.forward import embed_ids
-from attnctl.models.intent import plan_layer
+from attnctl.models.port import plan_layer
 from attnctl.models.run import ModelInput
 from attnctl.models.source import open_model
 from attnctl.sources.sentence import Source

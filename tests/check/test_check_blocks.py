@@ -9,11 +9,12 @@ from check_foreign import foreign, meant
 
 import attnctl
 from attnctl.evidence import blocks, rows
+from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.precision import FLOAT16, FLOAT64
-from attnctl.evidence.record import Record, Strictness, with_precisions
+from attnctl.evidence.record import Record, with_precisions
 from attnctl.evidence.rounding import Later
-from attnctl.evidence.walk import Verdict, Walk, expect_surely
+from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.plan.intended import plan_dump
 from attnctl.math.ops import Hide, MatMul, Merge, Scale, Slope, Softmax
 from attnctl.mistakes.wrong import By, Coarse, Dropped, SoftmaxThenHide, Then
@@ -416,7 +417,7 @@ def test_a_sample_has_the_least_and_the_greatest_scatter_of_its_rows():
     record = record_of(KINDS["plain"], "everything")
     walked = walk(record)
     step = record.intended["attention_weights"]
-    begun = blocks.StepInBlocks.begin(record, record.intended, [step], walked.values, expect_surely)
+    begun = blocks.StepInBlocks.begin(record, record.intended, [step], walked.values)
     sample = begun.sample(slice(0, 24))
     expected = begun.of(blocks.few_rows(slice(0, 24), 12))[1]
     scatter = expected.scatter_in(4)

@@ -6,7 +6,7 @@ import halves
 import numpy as np
 import pytest
 
-from attnctl.evidence.record import Strictness
+from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.walk import Verdict
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.intended import trace_of_arrays

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.evidence.record import Strictness
+from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.results import keep_results
 from attnctl.evidence.walk import Checked, Verdict, Walk, nothing_checked
 from attnctl.inputs.config.settings import Settings

@@ -11,7 +11,7 @@ from typing import Any
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found, open_input
-from attnctl.evidence.record import Strictness
+from attnctl.evidence.allowed import Strictness
 from attnctl.record.trace import Trace
 from attnctl.sources.sentence import Source
 from attnctl.store import read as read_all

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.precision import FLOAT32, on_grid
-from attnctl.evidence.record import Record, Strictness
+from attnctl.evidence.record import Record
 from attnctl.evidence.walk import Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Step

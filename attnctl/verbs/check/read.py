@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.evidence.allowed import root_mean_square, spread
+from attnctl.evidence.allowed import Strictness, root_mean_square, spread
 from attnctl.evidence.precision import DTYPES, FLOAT64
 from attnctl.evidence.recompute import factors_shown, keep_digits, recompute
-from attnctl.evidence.record import Record, Strictness, with_precisions
+from attnctl.evidence.record import Record, with_precisions
 from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.inputs.plan.intended import plan_dump

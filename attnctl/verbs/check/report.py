@@ -13,7 +13,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
 from attnctl.base.words import number_text
-from attnctl.evidence.judge import Gap, differing
+from attnctl.evidence.judge import Gap, wrong_numbers
 from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.math import Array
@@ -143,7 +143,7 @@ class Report(Displayed):
         for name in self.walk.wrong:
             record, expected = self.walk.record, self.walk.expect(name)
             if expected is not None:
-                out[name] = differing(record, name, expected)[1] & ~record.blank(name), expected.value
+                out[name] = wrong_numbers(record, name, expected), expected.value
         return out
 
     def cell(self, step: str, gap: Gap) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import spread
-from attnctl.evidence.judge import differing
+from attnctl.evidence.judge import wrong_numbers
 from attnctl.evidence.precision import FLOAT32, FLOAT64, Precision
 from attnctl.evidence.rounding import exactly, free
 from attnctl.evidence.walk import Walk
@@ -117,7 +117,7 @@ class Search:
             expected = exactly(expected.value)
             differs = off_by_much(found, expected.value)
         else:
-            differs = differing(record, first, expected)[1] & ~record.blank(first)
+            differs = wrong_numbers(record, first, expected)
         place = part.begin, part.wrong_rows
         case = WrongStep(walk.derivation, record, first, found, expected, differs, walk, *place)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)

@@ -12,7 +12,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import all_of, dims, plural
-from attnctl.evidence.record import Strictness
+from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.walk import Verdict
 from attnctl.inputs.config.settings import FromFile, Settings
 from attnctl.inputs.plan.intended import plan_as_stated, settings_of
