@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import sqrt
 from typing import Any
 
@@ -12,14 +12,13 @@ from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.plan.plan import Plan, variant
 from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array, Shape
+from attnctl.math.axes import rearrange
 from attnctl.math.derivation import LayerParts
 from attnctl.math.kind import HEAD, HEADS, HeadNorm
 from attnctl.math.ops import Buckets
 from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
-
-SUFFIXES = {"W": ".weight", "b": ".bias"}
 
 
 def prepare_attention(
@@ -93,7 +92,7 @@ def read_biases(tensors: LayerTensors, keys: int, *, cross: bool) -> Named:
     d = tensors.d
     named: Named = {}
     if d["sink"]:
-        named["sink"] = tensors.read("sink", "", (d["heads"],)), tensors.origin("sink", "")
+        named["sink"] = tensors.named("sink", "", (d["heads"],))
     if d["buckets"] and not cross:
         table = tensors.model.outer("bias_table", ".weight", (d["buckets"], d["heads"]))
         named["bias_table"] = np.ascontiguousarray(table.T), d.shared["bias_table"]
@@ -149,47 +148,41 @@ def bfloat16(x: Array) -> Array:
 
 def norm_factors(tensors: LayerTensors, use: str, name: str, shape: Shape) -> Named:
     """The weight and the bias of a norm under our names."""
-    factors = tensors.factors(use, shape)
-    return {
-        f"{name}_{kind}": (each, tensors.origin(use, f".{kind}"))
-        for kind, each in zip(("weight", "bias"), factors, strict=False)
-    }
+    return {f"{name}_{suffix[1:]}": tensors.named(use, suffix, shape) for suffix in tensors.d.norm_suffixes}
 
 
 def head_norm_factors(tensors: LayerTensors) -> Named:
     """The weights of the norms of Q and K: one row for all heads, or one for each."""
-    d = tensors.d
+    d, size = tensors.d, tensors.d["d_k"]
     named: Named = {}
     for symbol, use, heads in (("Q", "q_norm", d["heads"]), ("K", "k_norm", d["kv_heads"])):
-        name, by_number = d.inner[use], "{h}" in d.inner[use]
-        size = d["d_k"]
-        if by_number:
+        if "{h}" in d.inner[use]:
             weight = np.stack([tensors.read(use, ".weight", (size,), h=head) for head in range(heads)])
+        elif d["qk_norm"] == "heads":
+            weight = tensors.read(use, ".weight", (heads * size,)).reshape(heads, size)
         else:
-            whole = f"{tensors.prefix}{name}.weight"
-            stored = tensors.model.checkpoint.tensors.get(whole)
+            stored = tensors.model.checkpoint.tensors.get(tensors.name_of(use, ".weight"))
             by_head = stored is not None and stored.shape == (heads, size)
-            shape = (heads * size,) if d["qk_norm"] == "heads" else (heads, size) if by_head else (size,)
-            weight = tensors.read(use, ".weight", shape)
-            weight = weight.reshape(heads, size) if d["qk_norm"] == "heads" else weight
+            weight = tensors.read(use, ".weight", (heads, size) if by_head else (size,))
         named[f"{symbol}_norm_weight"] = weight, tensors.origin(use)
         if d["qk_norm_bias"]:
-            named[f"{symbol}_norm_bias"] = tensors.read(use, ".bias", (size,)), tensors.origin(use, ".bias")
+            named[f"{symbol}_norm_bias"] = tensors.named(use, ".bias", (size,))
     return named
 
 
 def read_projections(tensors: LayerTensors, role: str) -> Named:
     """W_Q, W_K and W_V by head, with their biases."""
     d = tensors.d
-    heads = {"Q": d["heads"], "K": d["kv_heads"], "V": d["kv_heads"]}
-    sizes = {"Q": d["d_k"], "K": d["d_k"], "V": d["d_v"]}
     if tensors.has("qkv"):
         return fused_projections(tensors)
+    heads = {"Q": d["heads"], "K": d["kv_heads"], "V": d["kv_heads"]}
     named: Named = {}
     for symbol, count in heads.items():
-        use, columns = f"{role}{symbol.lower()}", count * sizes[symbol]
-        there = d["k_bias"] if symbol == "K" and d["k_bias"] is not None else d["bias"]
-        named |= read_projection(tensors, use, symbol, (d["width"], columns), there, heads=count)
+        columns = count * d["d_v" if symbol == "V" else "d_k"]
+        there = d["k_bias" if symbol == "K" else "bias"]
+        named |= read_projection(
+            tensors, f"{role}{symbol.lower()}", symbol, (d["width"], columns), there, heads=count
+        )
     return named
 
 
@@ -199,49 +192,45 @@ def read_projection(
     """The matrix (in, out) of a projection and its bias, if there is one; split where it has heads."""
     rows, columns = shape
     named: Named = {f"W_{symbol}": (tensors.projection(use, rows, columns, heads), tensors.origin(use))}
-    bias = tensors.bias(use, columns, there)
-    if bias is not None:
-        named[f"b_{symbol}"] = split(bias, heads) if heads else bias, tensors.origin(use, ".bias")
+    if there:
+        bias, origin = tensors.named(use, ".bias", (columns,))
+        named[f"b_{symbol}"] = split(bias, heads) if heads else bias, origin
     return named
+
+
+def read_whole(
+    tensors: LayerTensors, use: str, rows: int, columns: int
+) -> Iterator[tuple[str, Array, str]]:
+    """The matrix (in, out) of several projections, W, and their bias, b, if they have one; its name."""
+    yield "W", tensors.matrix(use, rows, columns), tensors.origin(use)
+    if tensors.d["bias"]:
+        yield "b", *tensors.named(use, ".bias", (columns,))
 
 
 def fused_projections(tensors: LayerTensors) -> Named:
     """Q, K and V from one matrix: all of Q, then K, then V; or by kv head, its queries, its K and its V."""
     d = tensors.d
     heads, kv_heads, size = d["heads"], d["kv_heads"], d["d_k"]
-    columns = (heads + 2 * kv_heads) * size
     named: Named = {}
-    parts = [
-        ("W", tensors.matrix("qkv", d["width"], columns)),
-        ("b", tensors.bias("qkv", columns, d["bias"])),
-    ]
-    for kind, fused in parts:
-        if fused is None:
-            continue
+    for kind, fused, origin in read_whole(tensors, "qkv", d["width"], (heads + 2 * kv_heads) * size):
         if d["qkv"] == "blocks":
-            cuts = [heads * size, (heads + kv_heads) * size]
-            q, k, v = (
-                split(each, count)
-                for each, count in zip(
-                    np.split(fused, cuts, axis=-1), (heads, kv_heads, kv_heads), strict=True
-                )
-            )
+            parts = np.split(fused, [heads * size, (heads + kv_heads) * size], axis=-1)
+            q, k, v = map(split, parts, (heads, kv_heads, kv_heads))
         else:
-            groups = split(fused, kv_heads)  # (kv head, [in,] (share + 2)·d)
-            by_group = np.stack([split(each, heads // kv_heads + 2) for each in groups])
+            groups = rearrange(
+                fused, "... (kv_head group d) -> kv_head group ... d", kv_head=kv_heads, d=size
+            )
+            by_group = np.ascontiguousarray(groups)
             q = by_group[:, :-2].reshape(heads, *by_group.shape[2:])
             k, v = by_group[:, -2], by_group[:, -1]
-        named |= {
-            f"{kind}_{symbol}": (each, tensors.origin("qkv", SUFFIXES[kind]))
-            for symbol, each in zip("QKV", (q, k, v), strict=True)
-        }
+        named |= {f"{kind}_Q": (q, origin), f"{kind}_K": (k, origin), f"{kind}_V": (v, origin)}
     return named
 
 
 def read_latents(tensors: LayerTensors) -> Named:
     """DeepSeek's matrices: down to the latent rows, and up from them by head."""
     d = tensors.d
-    heads, d_rope, d_v = d["heads"], d["d_rope"], d["d_v"]
+    heads, rank, d_rope, d_v = d["heads"], d["kv_rank"], d["d_rope"], d["d_v"]
     own = d["d_k"] - d_rope
     named: Named = {}
     source = d["width"]
@@ -250,16 +239,10 @@ def read_latents(tensors: LayerTensors) -> Named:
         named |= norm_factors(tensors, "latent_q_norm", "latent_Q_norm", (d["rank"],))
         source = d["rank"]
     named["W_Q"] = split(tensors.matrix("q", source, heads * d["d_k"]), heads), tensors.origin("q")
-    down = tensors.matrix("latent_kv", d["width"], d["kv_rank"] + d_rope)
-    named["W_latent_KV"], named["W_K_rope"] = (
-        (each, tensors.origin("latent_kv")) for each in np.split(down, [d["kv_rank"]], axis=1)
-    )
-    bias = tensors.bias("latent_kv", d["kv_rank"] + d_rope, d["bias"])
-    if bias is not None:
-        named["b_latent_KV"], named["b_K_rope"] = (
-            (each, tensors.origin("latent_kv", ".bias")) for each in np.split(bias, [d["kv_rank"]])
-        )
-    named |= norm_factors(tensors, "latent_kv_norm", "latent_KV_norm", (d["kv_rank"],))
-    up = split(tensors.matrix("kv", d["kv_rank"], heads * (own + d_v)), heads)
+    for kind, down, origin in read_whole(tensors, "latent_kv", d["width"], rank + d_rope):
+        latent, rope = np.split(down, [rank], axis=-1)
+        named |= {f"{kind}_latent_KV": (latent, origin), f"{kind}_K_rope": (rope, origin)}
+    named |= norm_factors(tensors, "latent_kv_norm", "latent_KV_norm", (rank,))
+    up = split(tensors.matrix("kv", rank, heads * (own + d_v)), heads)
     named["W_K"], named["W_V"] = ((each, tensors.origin("kv")) for each in np.split(up, [own], axis=-1))
     return named

@@ -57,6 +57,12 @@ class Description:
         return "LayerNorm" if self["norm"] == "layer" else "RMSNorm"
 
     @property
+    def norm_suffixes(self) -> list[str]:
+        """The endings of the tensors that a norm has."""
+        there = {".weight": self["norm_weight"], ".bias": self["norm_bias"]}
+        return [suffix for suffix, is_there in there.items() if is_there]
+
+    @property
     def crosses(self) -> bool:
         return "cross_q" in self.inner
 

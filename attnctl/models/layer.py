@@ -81,9 +81,8 @@ class Model:
 
     def norm(self, use: str, x: Array) -> Array:
         """Rows through a norm that stands outside of layers."""
-        d, shape = self.description, x.shape[-1:]
-        factors = [self.outer(use, ".weight", shape)] if d["norm_weight"] else []
-        factors += [self.outer(use, ".bias", shape)] if d["norm_bias"] else []
+        d = self.description
+        factors = (self.outer(use, suffix, x.shape[-1:]) for suffix in d.norm_suffixes)
         return norm_op(d, d["eps"]).apply(x, *factors)
 
 
@@ -133,6 +132,10 @@ class LayerTensors:
         self.names.setdefault(f"{use}{suffix}", whole)
         return whole
 
+    def named(self, use: str, suffix: str, shape: Shape) -> tuple[Array, str]:
+        """A tensor of this layer and the checkpoint's own name of it."""
+        return self.read(use, suffix, shape), self.origin(use, suffix)
+
     def origin(self, use: str, suffix: str = ".weight") -> str:
         """The checkpoint's own name of a tensor that was read."""
         return self.names[f"{use}{suffix}"]
@@ -161,23 +164,12 @@ class LayerTensors:
         fused = self.matrix(use, rows, columns)
         return split(fused, heads) if heads else fused
 
-    def bias(self, use: str, columns: int, there: bool, **numbers: int) -> Array | None:
-        """The bias of a projection, None where the model has none."""
-        return self.read(use, ".bias", (columns,), **numbers) if there else None
-
-    def factors(self, use: str, shape: Shape, *, bias: bool | None = None) -> list[Array]:
-        """The weight of a norm and its bias, as many as the model has."""
-        if not self.d["norm_weight"]:
-            return []
-        with_bias = self.d["norm_bias"] if bias is None else bias
-        found = [self.read(use, ".weight", shape)]
-        return [*found, self.read(use, ".bias", shape)] if with_bias else found
-
     def norm(self, use: str, x: Array) -> Array:
         """A row through one of the layer's norms; as it is where the layer has no such norm."""
         if not self.has(use):
             return x
-        return norm_op(self.d, self.d["eps"]).apply(x, *self.factors(use, (self.d["width"],)))
+        factors = (self.read(use, suffix, x.shape[-1:]) for suffix in self.d.norm_suffixes)
+        return norm_op(self.d, self.d["eps"]).apply(x, *factors)
 
     def refuse_foreign(self) -> None:
         """Refuse tensors of this layer that the family does not have: it would be another model."""

@@ -37,9 +37,8 @@ def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: in
 
     def linear(use: str, rows: Array, columns: int) -> Array:
         out = tensors.multiply(use, rows, columns, **numbers)
-        bias = tensors.bias(use, columns, biased, **numbers)
-        if bias is not None:
-            out += bias
+        if biased:
+            out += tensors.read(use, ".bias", (columns,), **numbers)
         return out
 
     if tensors.has(f"{role}gate_up"):
