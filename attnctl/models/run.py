@@ -17,7 +17,7 @@ from attnctl.math import Array
 from attnctl.math.kind import GRADIENT_SETTINGS
 from attnctl.math.names import HIDDEN, OUTPUT, RESIDUAL, SINK_WEIGHTS, WEIGHTS, X, gradient_of
 from attnctl.models.attention import blank_rows, prepare_attention, rules_of
-from attnctl.models.forward import attend_plainly, embed_ids, final_norm, require_rows, through
+from attnctl.models.forward import attend_plainly, embed_ids, final_norm, require_rows, states, through
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.source import Tokens, folder_of, open_model, plain_ids, tokenize_text
 from attnctl.record.trace import Trace
@@ -153,8 +153,8 @@ def tokens_of(
 def memory_of(encoder: Model, tokens: Tokens) -> Array:
     """The encoder's output, which a decoder's layers attend to."""
     hidden = embed_ids(encoder, tokens.ids, tokens.segments)
-    for index in range(len(encoder.description.layers)):
-        hidden = through(encoder.layer(index), hidden, None, attend_plainly)
+    for _, came in states(encoder, hidden):
+        hidden = came
     return final_norm(encoder, hidden)
 
 

@@ -22,7 +22,6 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.names import (
-    B_O,
     BIAS,
     CHUNK_LOGSUMEXP,
     CHUNK_OUTPUTS,
@@ -140,18 +139,31 @@ def named(ours: str, also: str = "") -> Convention:
     return Convention("|".join([*WORDS[ours].split(), *([also] if also else [])]), (ours,))
 
 
+OF_BIASES = {PACKED_LINEAR: PACKED, PACKED_CONV: PACKED, BY_HEAD_LINEAR: BY_HEAD}
+"""How biases, and what comes out, are laid out where matrices are so; elsewhere as they are."""
+
+
+def parameters(
+    modules: str, weights: tuple[str, ...], layout: str, beside: str = ""
+) -> Iterator[Convention]:
+    """The weight and the bias of modules that are called so; of packed ones also what comes out."""
+    biases = tuple(name.replace("W_", "b_").replace("weight", "bias") for name in weights)
+    yield Convention(rf"(?:{modules})\.weight", weights, layout, beside)
+    yield Convention(rf"(?:{modules})\.bias", biases, OF_BIASES.get(layout, AS_IS), beside)
+    if weights == MATRICES:
+        yield Convention(modules, PROJECTED, OF_BIASES[layout])
+
+
 def of_modules() -> Iterator[Convention]:
     """The modules that make Q, K and V, one by one, with the norms of Q and K."""
     for symbol in "QKV":
-        modules = MODULES[symbol]
-        yield Convention(rf"(?:{modules})\.weight|{symbol}_proj_weight", (f"W_{symbol}",), LINEAR)
-        yield Convention(rf"(?:{modules})\.bias", (f"b_{symbol}",))
-        yield named(symbol, modules)
+        yield from parameters(MODULES[symbol], (f"W_{symbol}",), LINEAR)
+        yield Convention(rf"{symbol}_proj_weight", (f"W_{symbol}",), LINEAR)
+        yield named(symbol, MODULES[symbol])
     for symbol in "QK":
-        norms = MODULES[f"{symbol}_norm"]
+        norms, norm = MODULES[f"{symbol}_norm"], f"{symbol}_norm"
         yield named(f"{symbol}_rotated")
-        yield Convention(rf"(?:{norms})\.weight", (f"{symbol}_norm_weight",))
-        yield Convention(rf"(?:{norms})\.bias", (f"{symbol}_norm_bias",))
+        yield from parameters(norms, (f"{norm}_weight",), AS_IS)
         yield named(f"{symbol}_normed", norms)
 
 
@@ -165,23 +177,14 @@ CONVENTIONS = (
     Convention("attn_mask", (MASK,), HIDES, beside=OF_TORCH),
     Convention("key_padding_mask", (MASK,), HIDES),
     # in one matrix for Q, K and V: GPT-2 and nanoGPT, then GPT-NeoX and BLOOM, then Phi-3, ViT and MPT
-    Convention(r"c_attn\.weight", MATRICES, PACKED_CONV),
-    Convention(r"c_attn\.bias", BIASES, PACKED),
-    Convention(r"c_attn", PROJECTED, PACKED),
-    Convention(r"(?<!mlp\.)c_proj\.weight", (W_O,), CONV),
-    Convention(r"(?<!mlp\.)c_proj\.bias", (B_O,)),
-    Convention(r"query_key_value\.weight", MATRICES, BY_HEAD_LINEAR),
-    Convention(r"query_key_value\.bias", BIASES, BY_HEAD),
-    Convention(r"query_key_value", PROJECTED, BY_HEAD),
-    Convention(rf"(?:{PACKED_NAMES})\.weight", MATRICES, PACKED_LINEAR),
-    Convention(rf"(?:{PACKED_NAMES})\.bias", BIASES, PACKED),
-    Convention(PACKED_NAMES, PROJECTED, PACKED),
+    *parameters("c_attn", MATRICES, PACKED_CONV),
+    *parameters(r"(?<!mlp\.)c_proj", (W_O,), CONV),
+    *parameters("query_key_value", MATRICES, BY_HEAD_LINEAR),
+    *parameters(PACKED_NAMES, MATRICES, PACKED_LINEAR),
     # one by one: Llama, Qwen, Mistral, Gemma, OPT, BERT, ViT, DistilBERT, T5, diffusers
     *of_modules(),
-    Convention(rf"(?:{MODULES[OUTPUT]}|output\.dense)\.weight", (W_O,), LINEAR),
-    Convention(rf"(?:{MODULES[OUTPUT]}|output\.dense)\.bias", (B_O,)),
-    Convention(r"dense\.weight", (W_O,), LINEAR, beside=r"query_key_value\.weight"),
-    Convention(r"dense\.bias", (B_O,), beside=r"query_key_value\.weight"),
+    *parameters(rf"{MODULES[OUTPUT]}|output\.dense", (W_O,), LINEAR),
+    *parameters("dense", (W_O,), LINEAR, beside=r"query_key_value\.weight"),
     # variables
     named(X),
     Convention(r"x|hidden_states|inputs?|input_tensor", (X,)),

@@ -136,16 +136,7 @@ def head_data(head: HeadTally) -> dict[str, Any]:
         "sums": {name: str(each.units) for name, each in head.sums.items()},
         "rows": {name: each.rows for name, each in head.sums.items()},
         "entropies": head.entropies,
-        "largest": [
-            {
-                "value": each.value,
-                "line": each.line,
-                "query": each.query,
-                "key": each.key,
-                "tokens": list(each.tokens),
-            }
-            for each in head.examples
-        ],
+        "largest": [{**example._asdict(), "tokens": list(example.tokens)} for example in head.examples],
         "empty_rows": head.empty_rows,
         "uneven_rows": head.uneven_rows,
     }
