@@ -11,7 +11,7 @@ from attnctl.base.values import BadValueError, Plain
 from attnctl.inputs.config import yaml as reader
 from attnctl.inputs.config.load import load, parse
 from attnctl.inputs.config.settings import FromFile, Random, Settings, Tokenizer, Weights
-from attnctl.inputs.config.tables import BIAS, MASK, MATRIX, VECTOR
+from attnctl.inputs.config.tensors import BIAS, MASK, MATRIX, VECTOR
 from attnctl.math.derivation import Rotary
 from attnctl.math.rules import Alibi, Causal, Softcap, Window
 

@@ -104,6 +104,24 @@ REFUSED = {
     "W_Q of other rows": ({**FROM_X, "W_Q": np.ones((5, 4))}, {}, "W_Q: 5 rows, but X has 4 columns"),
     "a flat X": ({**FROM_X, "X": np.ones(4)}, {}, "X: 4, expected (n, d_model)"),
     "a bias of other columns": ({**FROM_X, "b_Q": np.ones(3)}, {}, "b_Q: 1 × 3, expected 1 × 4"),
+    "W_K of another d_k": ({**FROM_X, "W_K": np.ones((4, 6))}, {}, "W_Q has d_k 4 but W_K has 6"),
+    "W_V of other heads": (
+        {**FROM_X, "W_K": np.ones((1, 4, 4)), "W_V": np.ones((2, 4, 2))},
+        {},
+        "W_K is 1 × 4 × 4 but W_V is 2 × 4 × 2; they must agree in all but d_k and d_v",
+    ),
+    "W_K of the rows of X": (
+        {**FROM_X, "memory": np.ones((3, 5)), "W_V": np.ones((5, 4))},
+        {},
+        "W_K: 4 rows, but memory has 5 columns",
+    ),
+    "a cache of other columns beside X": (
+        {**FROM_X, "past_key": np.ones((1, 2, 3)), "past_value": np.ones((1, 2, 4))},
+        {},
+        "past_key: 1 × 2 × 3 does not continue in 1 × 3 × 4; all but the key axis must agree",
+    ),
+    "a flat W_O": ({**FROM_X, "W_O": np.ones(4)}, {}, "W_O: 4, expected 4 rows (heads·d_v)"),
+    "another d_model": (FROM_X, {"d_model": 8}, "d_model: 8, but the arrays have 4"),
     "too many rotary columns": ({}, {"positions": Rotary(dims=6)}, "rotating 6 of d_k 4 columns"),
     "odd columns": (
         {name: array[..., :3] for name, array in QKV.items()},

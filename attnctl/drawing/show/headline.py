@@ -8,7 +8,7 @@ from typing import Any
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math.kind import KIND
-from attnctl.math.names import BIAS, EMBEDDINGS, MASK, MEMORY, OUTPUT, PROJECTED, W_O, matrix_of
+from attnctl.math.names import BIAS, EMBEDDINGS, MASK, MEMORY, OUTPUT, PROJECTED, W_O, matrix_of, where
 from attnctl.math.ops import Copy
 from attnctl.math.rules import RULES, Composed, Rule
 from attnctl.record.trace import Trace
@@ -65,17 +65,19 @@ def seeds_of_tensors(config: Mapping[str, Any]) -> dict[str, int | None]:
         random = tensor.get("random") if isinstance(tensor, dict) else None
         return random.get("seed", otherwise) if isinstance(random, dict) else None
 
+    projections = [*map(matrix_of, PROJECTED)]
     by_head = {name for head in weights.get("heads") or () for name in head}
     own = seed_of(weights, config["seed"])
 
     def seed_of_weight(name: str) -> int | None:
-        tensor = weights.get(name, weights.get("W") if name != W_O else None)
+        tensor = weights.get(name, weights.get("W") if name in projections else None)
         given = tensor is not None or name in by_head or "file" in weights
         return own if not given else seed_of(tensor, config["seed"] if own is None else own)
 
-    found = {name: seed_of_weight(name) for name in [*map(matrix_of, PROJECTED), W_O]}
+    drawn = where(lambda row: row.drawn and (not row.asked or bool(config.get(row.asked))))
+    found = {name: seed_of_weight(name) for name in drawn}
     if (
-        weights.get(W_O, "none" if None in found.values() else None) == "none"
+        weights.get(W_O, "none" if None in map(found.get, projections) else None) == "none"
     ):  # given ones have none beside
         del found[W_O]
     return {EMBEDDINGS: seed_of(config.get("embeddings"), config["seed"])} | found

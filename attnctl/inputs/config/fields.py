@@ -38,8 +38,7 @@ from attnctl.base.values import (
 from attnctl.base.words import one_of
 from attnctl.inputs.config.rules import LIST_OF_RULES, RULE_TABLES, SETTABLE, rule_examples
 from attnctl.inputs.config.settings import DTYPES, LAYOUTS, LENGTHS, NONE, SINUSOIDAL, Settings, Tokenizer
-from attnctl.inputs.config.tables import MATRIX, VOCABULARY
-from attnctl.inputs.config.tensors import EMBEDDINGS, WEIGHTS
+from attnctl.inputs.config.tensors import EMBEDDINGS, MATRIX, VOCABULARY, WEIGHTS
 from attnctl.math.kind import KIND, QK_NORM_OPTIONS
 from attnctl.math.rules import RULES, Rule
 

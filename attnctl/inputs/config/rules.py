@@ -8,7 +8,7 @@ from typing import Any
 from attnctl.base.setting import Choice, Form, ListOf, Setting, word_or_mapping
 from attnctl.base.values import Json, Reader, flow, refuse, words
 from attnctl.base.words import one_of
-from attnctl.inputs.config.tables import BIAS, MASK, repeats
+from attnctl.inputs.config.tensors import BIAS, MASK, repeats
 from attnctl.math.rules import RULES, AllOf, AnyOf, Padding, Rule, VisibilityRule
 
 SETTABLE = {rule.setting: rule for rule in RULES.values() if rule.setting is not None}
