@@ -249,10 +249,16 @@ def merge_corpus(parts: Iterable[CorpusPart | str | PathLike[str]]) -> CorpusPar
     from attnctl.verbs.corpus import merge_parts, read_part
     from attnctl.verbs.corpus.part import CorpusPart as Part
 
-    named = [
-        (f"part {number}", each) if isinstance(each, Part) else (fspath(each), read_part(fspath(each)))
-        for number, each in enumerate(parts, 1)
-    ]
+    named, problems = [], list[str]()
+    for number, part in enumerate(parts, 1):
+        if isinstance(part, Part):
+            named.append((f"part {number}", part))
+            continue
+        try:
+            named.append((fspath(part), read_part(fspath(part))))
+        except AttnError as error:
+            problems += error.problems
+    raise_all(problems)
     if not named:
         raise AttnError("parts: none; give what attnctl.corpus made of each shard")
     return merge_parts(named)

@@ -103,9 +103,8 @@ def attend(  # noqa: PLR0913  (a group of options each)
     scaled, soft-capped, biased, masked, then go through softmax. A query that may see nothing
     gets zeros.
     """
-    from attnctl.cli.output import emit, kept_steps, print_costs
+    from attnctl.cli.output import carry_out
     from attnctl.cli.progress import progress
-    from attnctl.sources import last
     from attnctl.sources.arrays import OfArrays
     from attnctl.sources.dump import Dump
     from attnctl.sources.sentence import Arguments, settings_from
@@ -118,13 +117,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
         run_layers([layer], model.layer, cost, view, output)
         return
     source = OfArrays(trace, settings_from(config, flags), layer_number(model.layer))
-    if cost.cost:
-        print_costs([source], output, view)
-        return
-    with progress("attending") as moved:
-        done = source.run(keep=kept_steps(view), progress=moved)
-    last.keep(done)
-    emit(done, output, view, settable=True)
+    carry_out([source], cost, view, output)
 
 
 def layer_of_model(model: str, layer: str, found: Trace, flags: Given) -> Layers:

@@ -134,25 +134,16 @@ def run_layers(
     output: OutputOptions,
 ) -> None:
     """Print or write the traces of layers, what they would cost, or the map of all heads."""
-    from attnctl.cli.output import emit, kept_steps, print_costs
-    from attnctl.cli.progress import progress
+    from attnctl.cli.output import carry_out
     from attnctl.math.names import OUTPUT, WEIGHTS
-    from attnctl.sources import last
 
-    if cost.cost:
-        raise_all([] if layer is not None else ["--cost: of which layer? add --layer 0"])
-        print_costs(sources, output, view)
-        return
+    if layer is None and cost.cost:
+        raise AttnError("--cost: of which layer? add --layer 0")
     if layer is None:
         print_map(sources, view, output)
         return
-    keep = kept_steps(view)
-    if view.brief and keep is None and not view.story:
-        keep = [WEIGHTS, OUTPUT]
-    with progress("layers") as moved:
-        traces = [trace for source in sources for trace in source.run(keep=keep, progress=moved)]
-    last.keep(traces)
-    emit(traces, output, view)
+    brief = view.brief and view.step is None and not view.story
+    carry_out(sources, cost, view, output, [WEIGHTS, OUTPUT] if brief else None, of_model=True)
 
 
 def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOptions) -> None:

@@ -9,7 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
-from attnctl.cli.options import STDOUT, OutputOptions, ViewOptions, chosen_format, split_outputs
+from attnctl.cli.options import (
+    STDOUT,
+    CostOptions,
+    OutputOptions,
+    ViewOptions,
+    chosen_format,
+    split_outputs,
+)
 from attnctl.drawing.screen.text import shorten
 from attnctl.formats import FORMATS, is_picture, write_all
 from attnctl.math.names import WEIGHTS, result_in
@@ -49,6 +56,29 @@ def emit(
         say_boxes(kept, files)
     if printed:
         print_traces(kept if wanted == "table" else of_heads(kept, view), wanted, view)
+
+
+def carry_out(
+    sources: Sequence[Source],
+    cost: CostOptions,
+    view: ViewOptions,
+    output: OutputOptions,
+    keep: Sequence[str] | None = None,
+    *,
+    of_model: bool = False,
+) -> None:
+    """Write the traces of these runs as asked, or print what they would cost; they are the last run."""
+    from attnctl.cli.progress import progress
+    from attnctl.sources import last
+
+    if cost.cost:
+        print_costs(sources, output, view)
+        return
+    keep = kept_steps(view) if keep is None else keep
+    with progress("layers" if of_model else "attending") as moved:
+        traces = [trace for source in sources for trace in source.run(keep=keep, progress=moved)]
+    last.keep(traces)
+    emit(traces, output, view, settable=not of_model)
 
 
 def of_heads(traces: Sequence[Trace], view: ViewOptions) -> Sequence[Trace]:

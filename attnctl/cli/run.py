@@ -67,9 +67,8 @@ def run(  # noqa: PLR0913  (a group of options each)
     sentence, and --layer names the layers to show, each a trace. Without --layer a map says what
     each head of each layer does.
     """
-    from attnctl.cli.output import emit, kept_steps, print_costs
-    from attnctl.cli.progress import progress
-    from attnctl.sources import last, open_run
+    from attnctl.cli.output import carry_out
+    from attnctl.sources import open_run
     from attnctl.sources.sentence import Arguments
 
     attention |= gradients
@@ -81,13 +80,7 @@ def run(  # noqa: PLR0913  (a group of options each)
         layers = layers_of(model, asked.sentences, more.get("context"), settings)
         run_layers(layers, model.layer, cost, view, output)
     else:
-        if cost.cost:
-            print_costs([asked], output, view)
-            return
-        with progress("attending") as moved:
-            traces = asked.run(keep=kept_steps(view), progress=moved)
-        last.keep(traces)
-        emit(traces, output, view, settable=True)
+        carry_out([asked], cost, view, output)
     note_joined(asked.joined)
 
 
