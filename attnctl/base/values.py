@@ -217,6 +217,26 @@ def words(*choices: str) -> Reader:
     return Reader(read, {"enum": list(choices)}, f"<{'|'.join(choices)}>")
 
 
+MOST_HEADS = 9999
+"""The highest number of a head, and how many are named at once."""
+
+
+def read_heads(text: str) -> tuple[int, ...]:
+    """'0,2' -> (0, 2); '0-3' -> (0, 1, 2, 3)."""
+    heads: list[int] = []
+    for part in text.split(","):
+        ends = [Plain(end.strip()) for end in part.strip().split("-")]
+        if len(ends) != 2 or not all(ends):  # -1 and 0- are no ranges
+            ends = [Plain(part.strip())]
+        first, last = (whole(0, MOST_HEADS)(end) for end in (ends[0], ends[-1]))
+        if first > last:
+            raise BadValueError(f"{first}-{last} runs backwards; write {last}-{first}")
+        heads += range(first, last + 1)
+        if len(heads) > MOST_HEADS + 1:
+            raise BadValueError(f"more than {MOST_HEADS + 1} heads; leave it out to see all")
+    return tuple(dict.fromkeys(heads))
+
+
 # Other readers of YAML take the words `1`, `no` and `null` for something else, an editor among them.
 WORD = Reader(read_word, {"type": ["string", "number", "boolean", "null"]})
 FILE_NAME = Reader(read_file_name, {"type": "string", "minLength": 1}, "FILE")
@@ -226,6 +246,7 @@ POSITIVE = Reader(read_positive, {"type": "number", "exclusiveMinimum": 0}, "X")
 TOLERANCE = Reader(read_tolerance, {"type": "number", "minimum": 0}, "X")
 SIZE = whole(1)
 SEED = whole(0, 2**32 - 1)
+HEADS = Reader(read_heads, {}, "N,…")
 
 
 def is_unlimited(value: Any) -> bool:

@@ -19,6 +19,7 @@ from attnctl.cli.options import (
     command,
     only,
     option,
+    output_option,
 )
 
 if TYPE_CHECKING:
@@ -59,13 +60,7 @@ def init(
     attention: AttentionOptions,
     output: Annotated[
         str | None,
-        option(
-            f"Write to FILE instead of stdout (-), and {SCHEMA_FILE} beside it, for an editor.",
-            "--output",
-            "-o",
-            metavar="FILE",
-            writes=True,
-        ),
+        output_option(f"Write to FILE instead of stdout (-), and {SCHEMA_FILE} beside it, for an editor."),
     ] = None,
     force: ForceOption = False,
 ) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from attnctl.cli.app import make_app
 from attnctl.cli.config import ForceOption
-from attnctl.cli.options import STDOUT, command, needs, option
+from attnctl.cli.options import STDOUT, command, needs, output_option
 
 app = make_app()
 
@@ -26,12 +26,8 @@ def examples(
     name: Annotated[str | None, NAME] = None,
     output: Annotated[
         str | None,
-        option(
+        output_option(
             "Write the config to FILE instead of stdout (-).",
-            "--output",
-            "-o",
-            metavar="FILE",
-            writes=True,
             terms=[needs("name", "there is no config to write; name one, like india-is-great")],
         ),
     ] = None,

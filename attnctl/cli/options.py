@@ -19,7 +19,7 @@ from typer.models import ArgumentInfo
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import announce_output
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given, Setting
-from attnctl.base.values import MOST, BadValueError, Plain, Reader, whole, words
+from attnctl.base.values import HEADS, MOST, BadValueError, Plain, Reader, whole, words
 from attnctl.base.words import one_of, quote
 from attnctl.cli.app import Command
 from attnctl.formats import FINDINGS, FORMATS, Format, is_picture, unwritable
@@ -45,37 +45,33 @@ class OptionTerm(NamedTuple):
     """What stands behind `--flag: `, or a whole message, which begins with a flag; {name} is a value."""
 
 
-def needs(others: str, words: str) -> OptionTerm:
-    """The term of an option that means something only beside one of these, by their names."""
-    names = others.split()
-    return OptionTerm(lambda given: () if any(is_asked(given, name) for name in names) else ("",), words)
-
-
-def excludes(others: str, words: str) -> OptionTerm:
-    """The term of an option that means nothing beside any of these, by their names."""
-    names = others.split()
-    return OptionTerm(lambda given: ("",) * any(is_asked(given, name) for name in names), words)
-
-
-def bars(others: Iterable[str], words: str) -> OptionTerm:
-    """The term of an option beside which these mean nothing; it is said of each of them."""
-    names = tuple(others)
-    return OptionTerm(lambda given: asked_of(given, names), words)
-
-
 def only(holds: Callable[[Given], bool], words: str) -> OptionTerm:
     """The term of an option that means something only where this holds."""
     return OptionTerm(lambda given: () if holds(given) else ("",), words)
 
 
-def is_asked(given: Given, name: str) -> bool:
-    """True where an option, or an argument, of this name is given."""
-    return is_given(given.get(name)) and given[name] != []
+def needs(others: str, words: str) -> OptionTerm:
+    """The term of an option that means something only beside one of these, by their names."""
+    return only(lambda given: bool(asked_of(given, others.split())), words)
+
+
+def excludes(others: str, words: str) -> OptionTerm:
+    """The term of an option that means nothing beside any of these, by their names."""
+    return only(lambda given: not asked_of(given, others.split()), words)
+
+
+def bars(others: Iterable[str], words: str) -> OptionTerm:
+    """The term of an option beside which these mean nothing; it is said of each of them."""
+    return OptionTerm(lambda given: asked_of(given, others), words)
 
 
 def asked_of(given: Given, names: Iterable[str]) -> list[str]:
-    """Those of these options that are given."""
+    """Those of these options, or arguments, that are given."""
     return [name for name in names if is_asked(given, name)]
+
+
+def is_asked(given: Given, name: str) -> bool:
+    return is_given(given.get(name)) and given[name] != []
 
 
 def option(
@@ -94,6 +90,15 @@ def option(
     return info
 
 
+def output_option(
+    help: str,  # noqa: A002
+    writes: Sequence[Format] | bool = True,
+    terms: Sequence[OptionTerm] = (),
+) -> Any:
+    """The option -o: files to be written."""
+    return option(help, "--output", "-o", metavar="FILE", writes=writes, terms=terms)
+
+
 def read_size(text: str) -> int:
     """Bytes, from a text like 512M."""
     from attnctl.math.engine.cost import parse_size
@@ -101,28 +106,8 @@ def read_size(text: str) -> int:
     return parse_size(text)
 
 
-MOST_HEADS = 9999
-"""The highest number of a head, and how many are named at once."""
-
-
-def read_heads(text: str) -> tuple[int, ...]:
-    """'0,2' -> (0, 2); '0-3' -> (0, 1, 2, 3)."""
-    heads: list[int] = []
-    for part in text.split(","):
-        ends = [Plain(end.strip()) for end in part.strip().split("-")]
-        if len(ends) != 2 or not all(ends):  # -1 and 0- are no ranges
-            ends = [Plain(part.strip())]
-        first, last = (whole(0, MOST_HEADS)(end) for end in (ends[0], ends[-1]))
-        if first > last:
-            raise BadValueError(f"{first}-{last} runs backwards; write {last}-{first}")
-        heads += range(first, last + 1)
-        if len(heads) > MOST_HEADS + 1:
-            raise BadValueError(f"more than {MOST_HEADS + 1} heads; leave it out to see all")
-    return tuple(dict.fromkeys(heads))
-
-
 BYTES = Reader(read_size, {}, "SIZE")
-HEADS = Reader(read_heads, {}, "N,…")
+LAYER = whole(0, MOST)
 
 ArrayOptions = Annotated[Given, settings_with_flags(ARRAYS)]
 AttentionOptions = Annotated[Given, settings_with_flags(ATTENTION)]
@@ -149,14 +134,14 @@ NameOption = Annotated[
 LayerOption = Annotated[
     int | None,
     option("The layer to read of a state dict with several, from 0.", "--layer", metavar="N"),
-    whole(0, MOST),
+    LAYER,
 ]
 
 
 def layer_number(text: str | None) -> int | None:
     """The layer of a state dict that --layer names. Raises AttnError for what is no number."""
     try:
-        return None if text is None else whole(0, MOST)(Plain(text))
+        return None if text is None else LAYER(Plain(text))
     except BadValueError as wrong:
         raise AttnError(f"--layer: {what}" for _, what in wrong.problems) from None
 
@@ -164,13 +149,10 @@ def layer_number(text: str | None) -> int | None:
 def findings_option(verb: str, *, checked: bool = True) -> Any:
     """The option -o of a verb that finds something: a list of files, whose suffixes are checked."""
     suffixes = " ".join(each.suffix for each in FINDINGS[verb])
-    return option(
+    return output_option(
         f"Write what was found to FILE instead of stdout, by suffix: {suffixes}; - is stdout. "
         "May be given more than once.",
-        "--output",
-        "-o",
-        metavar="FILE",
-        writes=FINDINGS[verb] if checked else True,
+        FINDINGS[verb] if checked else True,
     )
 
 
@@ -180,7 +162,6 @@ MemoryOption = Annotated[
     BYTES,
 ]
 """`command` holds to it what is read; a command need not look at it."""
-
 
 FullOption = Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")]
 QuietOption = Annotated[
@@ -205,18 +186,15 @@ class CostOptions(NamedTuple):
 
 TOLD = excludes("story", "only tables and pictures have that; leave it out with --story")
 TABLES = only(lambda given: shown_as(given) == "table", "only tables have that")
+PRINTED = TABLES._replace(words="it is text on stdout; leave out other formats and -o")
 DIGITS = only(
-    lambda given: shown_as(given) in {"table", "pictures"},
-    "only tables and pictures have that; a dump keeps every digit",
+    lambda given: shown_as(given) != "data", "only tables and pictures have that; a dump keeps every digit"
 )
 DRAWN = only(
-    lambda given: shown_as(given) == "pictures" or (given["heat"] and shown_as(given) == "table"),
+    lambda given: shown_as(given) in {"pictures", "table" if given["heat"] else ""},
     "only pictures and heat maps have that; write -o picture.svg, or add --heat",
 )
 NO_NUMBERS = excludes("heat", "a heat map has no numbers")
-PRINTED = only(
-    lambda given: shown_as(given) == "table", "it is text on stdout; leave out other formats and -o"
-)
 
 
 class ViewOptions(NamedTuple):
@@ -295,13 +273,10 @@ class OutputOptions(NamedTuple):
     ] = False
     output: Annotated[
         list[str] | None,
-        option(
+        output_option(
             f"Write to FILE instead of stdout, by suffix: {' '.join(each.suffix for each in FORMATS)}; "
             "- is stdout. May be given more than once.",
-            "--output",
-            "-o",
-            metavar="FILE",
-            writes=FORMATS,
+            FORMATS,
         ),
     ] = None
 
@@ -346,51 +321,51 @@ SECTIONS = {CostOptions: "Memory and cost", ViewOptions: "What to show", OutputO
 
 
 class Option(NamedTuple):
-    """One option of a command: the parameter that Typer sees, and what reads its value."""
+    """One option of a command: its name, what Typer is told of it, and what reads its value."""
 
-    parameter: Parameter
+    name: str
+    annotation: Any
+    info: Any
+    default: Any
     read: Callable[[Any], Any]
+
+    @property
+    def parameter(self) -> Parameter:
+        """The parameter that Typer sees."""
+        return Parameter(
+            self.name, Parameter.KEYWORD_ONLY, default=self.default, annotation=self.annotation
+        )
 
     @property
     def flag(self) -> str:
         """The flag that messages use: --d-model, or its shortest name: -o; of an argument what help has."""
-        info = self.parameter.annotation.__metadata__[0]
-        if isinstance(info, ArgumentInfo):
-            return info.metavar or self.parameter.name.upper()
-        names = [each for each in (info.default, *(info.param_decls or ())) if isinstance(each, str)]
-        return min(names, key=len, default=f"--{self.parameter.name.replace('_', '-')}")
+        if isinstance(self.info, ArgumentInfo):
+            return self.info.metavar or self.name.upper()
+        first, others = self.info.default, self.info.param_decls or ()
+        names = [*others, *[first] * isinstance(first, str)]
+        return min(names, key=len, default=f"--{self.name.replace('_', '-')}")
 
     def announce(self, value: str | list[str]) -> Iterator[str]:
         """Say which files are to be written, where it names such; a problem for each that cannot be."""
-        writes = getattr(self.parameter.annotation.__metadata__[0], "writes", False)
-        if not writes:
+        formats = getattr(self.info, "writes", False)
+        if not formats:
             return
         files = [path for path in ([value] if isinstance(value, str) else value) if path != STDOUT]
         for path in files:
             announce_output(path, self.flag)
-        yield from () if writes is True else unwritable(files, writes)
+        yield from () if formats is True else unwritable(files, formats)
 
     def wrong_beside(self, given: Given, flags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """The options that do not go with it, by name, and what is said of each."""
-        name = self.parameter.name
-        terms = getattr(self.parameter.annotation.__metadata__[0], "terms", ())
-        for term in terms if is_asked(given, name) else ():
-            for other in term.wrong(given):
-                wrong = other or name
-                words = term.words.format_map(given)
+        for term in getattr(self.info, "terms", ()) if is_asked(given, self.name) else ():
+            words = term.words.format_map(given)
+            for name in term.wrong(given):
+                wrong = name or self.name
                 yield wrong, words if words.startswith("-") else f"{flags[wrong]}: {words}"
 
 
-class OptionGroup(NamedTuple):
-    """The options that one parameter of a command stands for, and what makes its argument of them."""
-
-    options: list[Option]
-    gather: Callable[[Given], Any]
-
-    def argument(self, values: Given) -> Any:
-        """Its argument, of the values of every option of the command."""
-        names = [each.parameter.name for each in self.options]
-        return self.gather({name: values[name] for name in names})
+OptionGroup = tuple[list[Option], Callable[[Given], Any]]
+"""The options that one parameter of a command stands for, and what makes its argument of their values."""
 
 
 def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:
@@ -401,22 +376,26 @@ def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | 
 
     def register(function: Callable[..., Exit | None]) -> Callable[..., int]:
         # Not get_type_hints: in Python 3.10 it hides Annotated[…] in an Optional where the default is None.
-        parameters = signature(function, eval_str=True).parameters
-        groups = {name: group_of(parameter) for name, parameter in parameters.items()}
-        options = [each for group in groups.values() for each in group.options]
+        declared = signature(function, eval_str=True).parameters
+        groups = {name: group_of(parameter) for name, parameter in declared.items()}
+        options = [option for group, _ in groups.values() for option in group]
 
         @wraps(function)
         def run(**texts: Any) -> int:
             values = read_all(options, texts)
-            given = {name: group.argument(values) for name, group in groups.items()}
+            given = {
+                name: gather({each.name: values[each.name] for each in group})
+                for name, (group, gather) in groups.items()
+            }
             try:
                 with memory_held_to(values.get("max_memory")):
                     return int(function(**given) or Exit.OK)
             except BrokenPipeError as error:
                 raise PipeClosed from error
 
-        run.__signature__ = Signature([each.parameter for each in options])  # type: ignore[attr-defined]
-        run.__annotations__ = {each.parameter.name: each.parameter.annotation for each in options}
+        parameters = [option.parameter for option in options]
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
         app.command(cls=Command, epilog="\n".join(examples))(run)
         return run
 
@@ -433,29 +412,17 @@ def memory_held_to(limit: int | None) -> AbstractContextManager[None]:
 
 def group_of(parameter: Parameter) -> OptionGroup:
     """A named tuple of options, the settings of a section, or one option by itself."""
-    annotation = parameter.annotation
-    if isinstance(annotation, type):
-        return tuple_group(annotation)
-    first = annotation.__metadata__[0]
-    if isinstance(first, dict):
-        return OptionGroup([setting_option(*each) for each in first.items()], only_given)
-    option = typed_option(parameter.name, annotation, parameter.default)
-    return OptionGroup([option], lambda values: values[parameter.name])
-
-
-def tuple_group(kind: Any) -> OptionGroup:
-    """The options that the fields of a named tuple describe."""
-    hints, section = get_type_hints(kind, include_extras=True), SECTIONS.get(kind)
-    options = [
-        typed_option(name, hints[name], each, section) for name, each in kind._field_defaults.items()
-    ]
-    make = getattr(kind, "of", kind)
-    return OptionGroup(options, lambda values: make(**values))
-
-
-def only_given(values: Given) -> Given:
-    """The settings that are asked for."""
-    return {name: value for name, value in values.items() if is_given(value)}
+    name, kind = parameter.name, parameter.annotation
+    if isinstance(kind, type):
+        hints, fields = get_type_hints(kind, include_extras=True), kind._field_defaults  # type: ignore[attr-defined]
+        section, make = SECTIONS.get(kind), getattr(kind, "of", kind)
+        options = [typed_option(each, hints[each], default, section) for each, default in fields.items()]
+        return options, lambda values: make(**values)
+    settings = kind.__metadata__[0]
+    if isinstance(settings, dict):
+        options = [setting_option(*each) for each in settings.items()]
+        return options, lambda values: {each: value for each, value in values.items() if is_given(value)}
+    return [typed_option(name, kind, parameter.default)], lambda values: values[name]
 
 
 def typed_option(name: str, annotation: Any, default: Any, section: str | None = None) -> Option:
@@ -463,9 +430,9 @@ def typed_option(name: str, annotation: Any, default: Any, section: str | None =
     info, *readers = annotation.__metadata__
     info.rich_help_panel = section
     if not readers:
-        return Option(keyword(name, annotation, default), lambda value: value)
+        return Option(name, annotation, info, default, lambda value: value)
     info.metavar = info.metavar or readers[0].metavar
-    return Option(keyword(name, Annotated[str | None, info], default), lambda text: readers[0](Plain(text)))
+    return Option(name, Annotated[str | None, info], info, default, lambda text: readers[0](Plain(text)))
 
 
 def setting_option(name: str, setting: Setting) -> Option:
@@ -474,16 +441,10 @@ def setting_option(name: str, setting: Setting) -> Option:
     assert flag is not None
     kind: Any = bool if setting.switch else list[str] | None if flag.repeated else str | None
     metavar = None if setting.switch else flag.metavar or setting.reader.metavar
-    info = option(
-        f"{setting.help} {flag.more}".rstrip(), flag.name, metavar=metavar, rich_help_panel=flag.group
-    )
+    words = f"{setting.help} {flag.more}".rstrip()
+    info = option(words, flag.name, metavar=metavar, rich_help_panel=flag.group)
     default = False if setting.switch else None
-    return Option(keyword(name, Annotated[kind, info], default), setting.read_flag)
-
-
-def keyword(name: str, annotation: Any, default: Any) -> Parameter:
-    """A parameter of a command."""
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return Option(name, Annotated[kind, info], info, default, setting.read_flag)
 
 
 def read_all(options: list[Option], texts: Given) -> Given:
@@ -494,17 +455,16 @@ def read_all(options: list[Option], texts: Given) -> Given:
     values: Given = {}
     problems: list[str] = []
     for option in options:
-        name = option.parameter.name
-        values[name] = texts[name]
-        if texts[name] is not None:
+        text = values[option.name] = texts[option.name]
+        if text is not None:
             try:
-                values[name] = option.read(texts[name])
-                problems += option.announce(texts[name])
+                values[option.name] = option.read(text)
+                problems += option.announce(text)
             except BadValueError as wrong:
                 problems += (f"{option.flag}: {text}" for _, text in wrong.problems)
             except AttnError as error:
                 problems += error.problems
-    flags = {option.parameter.name: option.flag for option in options}
+    flags = {option.name: option.flag for option in options}
     misplaced: dict[str, str] = {}
     for option in options:
         for name, problem in option.wrong_beside(values, flags):
