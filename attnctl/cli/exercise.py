@@ -221,8 +221,7 @@ def grade(
     from attnctl.verbs import exercise
 
     wanted = chosen_format(how.format, json=how.json, possible=GRADE_FORMATS)
-    places = place_grades(wanted, how, file)
-
+    files = place_grades(wanted, how.output or [], file)
     settings = settings_from(config, {}) if config else None
     if task.blank is not None and settings is None:
         raise AttnError("--blank: the steps of which run? add -c CONFIG, with which the exercise was made")
@@ -236,58 +235,53 @@ def grade(
     for sheet in sheets:
         if sheet.error:
             complain(f"{sheet.file}: {sheet.error.removeprefix(f'{sheet.file}: ')}")
-    write_grades(sheets, wanted, places)
+    write_grades(sheets, wanted, files, how)
     unread = any(sheet.error for sheet in sheets)
     return Exit.of(None if unread else all(sheet.right for sheet in sheets))
 
 
-class Places(NamedTuple):
-    """The places grades go to: files of all of them, a file for each hand-in, and stdout."""
+def place_grades(wanted: str, output: list[str], hand_ins: list[str]) -> list[str]:
+    """The files of the grades: each has all of them, or one those of a hand-in, for an autograder.
 
-    together: list[str]
-    apart: list[str]
-    csv: str | None
-    printed: bool
-
-
-def place_grades(wanted: str, how: GradeOptions, hand_ins: list[str]) -> Places:
-    """Raises AttnError for what cannot be written there."""
+    Raises AttnError for what cannot be written there.
+    """
     from attnctl.formats import FINDINGS, unwritable
     from attnctl.verbs.exercise import AUTOGRADERS, place_sheets
 
-    files = [path for path in how.output or () if path != STDOUT]
-    printed = STDOUT in (how.output or ()) or not (files or how.csv == STDOUT)
+    files = [path for path in output if path != STDOUT]
     if wanted not in AUTOGRADERS:
         raise_all(unwritable(files, FINDINGS["exercise grade"]))
-        return Places(files, [], how.csv, printed)
+        return files
     if not files and len(hand_ins) == 1:
-        return Places([], [], how.csv, printed)
+        return []
     if len(files) != 1 or (len(hand_ins) > 1 and not is_folder(files[0])):
         raise AttnError(f"--format {wanted}: it is of one hand-in; for several add -o FOLDER/")
-    target = f"{files[0]}/{{name}}.json" if is_folder(files[0]) else files[0]
-    names = [Path(each).stem for each in hand_ins]
-    return Places(
-        [], place_sheets(target, names) if is_folder(files[0]) else [target], how.csv, printed=False
-    )
+    if not is_folder(files[0]):
+        return files
+    return place_sheets(f"{files[0]}/{{name}}.json", [Path(file).stem for file in hand_ins])
 
 
-def write_grades(sheets: list[HandIn], wanted: str, places: Places) -> None:
-    """Print the grades, and write them where they are asked for."""
+def write_grades(sheets: list[HandIn], wanted: str, files: list[str], how: GradeOptions) -> None:
+    """Write the grades where they are asked for, and print them."""
     from attnctl.drawing.screen.output import print_view, say
     from attnctl.formats import json_text, print_json, write_found, write_text
     from attnctl.verbs.exercise import AUTOGRADERS, as_data, csv_text, grade_lines
 
-    write_found("exercise grade", sheets, places.together)
-    for sheet, path in zip(sheets, places.apart, strict=False):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_text(f"{json_text(AUTOGRADERS[wanted](sheet), 1)}\n", path)
-    if places.csv not in {None, STDOUT}:
-        write_text(csv_text(sheets), str(places.csv))
-    if places.csv == STDOUT or (places.printed and wanted == "csv"):
+    if wanted in AUTOGRADERS:
+        for sheet, path in zip(sheets, files, strict=False):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            write_text(f"{json_text(AUTOGRADERS[wanted](sheet), 1)}\n", path)
+    else:
+        write_found("exercise grade", sheets, files)
+    if how.csv not in {None, STDOUT}:
+        write_text(csv_text(sheets), str(how.csv))
+    asked = STDOUT in (how.output or ()) and wanted not in AUTOGRADERS
+    printed = asked or not (files or how.csv == STDOUT)
+    if how.csv == STDOUT or (printed and wanted == "csv"):
         say(*csv_text(sheets).removesuffix("\n").split("\n"))
-    elif places.printed and wanted in AUTOGRADERS:
+    elif printed and wanted in AUTOGRADERS:
         print_json(AUTOGRADERS[wanted](sheets[0]), indent=1)
-    elif places.printed and wanted == "json":
+    elif printed and wanted == "json":
         print_json(as_data(sheets), indent=1)
-    elif places.printed:
+    elif printed:
         print_view(lambda screen: grade_lines(sheets, screen))

@@ -2,8 +2,7 @@
 
 from attnctl.verbs.exercise.grade import Assignment, HandIn, Mark, grade
 from attnctl.verbs.exercise.gradebook import AUTOGRADERS, as_data, csv_text
-from attnctl.verbs.exercise.make import Exercise, make, seed_from
-from attnctl.verbs.exercise.roster import place_sheets, read_roster
+from attnctl.verbs.exercise.make import Exercise, make, place_sheets, read_roster, seed_from
 from attnctl.verbs.exercise.sheet import sheet_text
 from attnctl.verbs.exercise.view import grade_lines
 

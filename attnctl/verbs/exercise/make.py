@@ -1,15 +1,21 @@
-"""A run as an exercise: some of its steps blank, and nothing in it that gives them away."""
+"""A run as an exercise, some steps blank and nothing in it that gives them away; the class that it is for."""
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
+import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.files import open_input
+from attnctl.base.words import all_of, quote
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.sentence import prepare
 from attnctl.math import Array
@@ -116,3 +122,108 @@ def following(trace: Trace, blank: Sequence[str]) -> list[str]:
         if name not in blank and any(each in blank or each in found for each in step.inputs):
             found.append(name)
     return found
+
+
+# --- the students of a class, and the files of their sheets ---
+
+MOST_BYTES = 2**20
+
+WHOLE_NAME = ("name", "student", "student name", "full name", "participant")
+FIRST_NAME = ("first name", "firstname", "given name", "first")
+LAST_NAME = ("last name", "lastname", "surname", "family name", "last")
+"""What the columns of names are called, in lower case: by Canvas, Gradescope, Moodle and people."""
+
+LONGEST = 80
+"""Characters of a file's name."""
+
+TAKEN = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
+"""Names that no file may have on Windows."""
+
+
+def read_roster(path: str) -> list[str]:
+    """The names of a class. Raises AttnError where there are none, and for each that is there twice."""
+    try:
+        with open_input(path) as stream:
+            raw = stream.read(MOST_BYTES + 1)
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise AttnError(f"{path}:{line}: not UTF-8; save it as CSV UTF-8") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise AttnError(f"{path}: {reason}; give a CSV of students") from None
+    if len(raw) > MOST_BYTES:
+        raise AttnError(f"{path}: larger than {MOST_BYTES} bytes; give a CSV of students")
+    names = names_in(text, path)
+    raise_all([f"{path}: no student in it; write a name on each line"] * (not names) + twice(names, path))
+    return [name for _, name in names]
+
+
+def names_in(text: str, path: str) -> list[tuple[int, str]]:
+    """Each name with its line; names of several columns as First Last."""
+    first_line = text.lstrip().partition("\n")[0]
+    sign = max(",;\t", key=first_line.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=sign)
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    except csv.Error as error:
+        raise AttnError(f"{path}:{reader.line_num}: {error}; give a CSV of students") from None
+    rows = [(line, row) for line, row in rows if any(row)]
+    columns = name_columns([cell.casefold() for cell in rows[0][1]]) if rows else []
+    if not columns and any(len(row) > 1 for _, row in rows):
+        raise AttnError(
+            f"{path}:{rows[0][0]}: no column of names, only {all_of(map(quote, rows[0][1]))}; "
+            "call one name, or two of them first name and last name"
+        )
+    named = rows[1:] if columns else rows
+    found = [(line, " ".join(row[at] for at in columns or [0] if at < len(row))) for line, row in named]
+    return [(line, " ".join(name.split())) for line, name in found if name.strip()]
+
+
+def name_columns(titles: Sequence[str]) -> list[int]:
+    """Find the columns of names; empty where the first line is no line of titles."""
+
+    def first(names: Sequence[str]) -> list[int]:
+        return [at for at, title in enumerate(titles) if title in names][:1]
+
+    return first(WHOLE_NAME) or [*first(FIRST_NAME), *first(LAST_NAME)]
+
+
+def twice(names: Sequence[tuple[int, str]], path: str) -> list[str]:
+    """Students who would get the same numbers."""
+    first: dict[int, tuple[int, str]] = {}
+    problems = []
+    for line, name in names:
+        seed = seed_from(name)
+        if seed in first:
+            problems.append(
+                f"{path}:{line}: {name}, as in line {first[seed][0]}, would have the same numbers; "
+                f"tell them apart, like {name} 2"
+            )
+        first.setdefault(seed, (line, name))
+    return problems
+
+
+def place_sheets(target: str, names: Sequence[str]) -> list[str]:
+    """A file for each student: FOLDER/ is FOLDER/{name}.html."""
+    if "{name}" not in target:
+        target = str(Path(target) / "{name}.html")
+    taken: set[str] = set()
+    files = []
+    for name in names:
+        stem = own_name = file_name(name)
+        number = 1
+        while stem.casefold() in taken:
+            number += 1
+            stem = f"{own_name}-{number}"
+        taken.add(stem.casefold())
+        files.append(target.replace("{name}", stem))
+    return files
+
+
+def file_name(name: str) -> str:
+    """A name as one of a file: letters, digits, spaces, dots and dashes, on every system."""
+    text = unicodedata.normalize("NFC", name)
+    kept = "".join(char if char.isalnum() or char in " ._-'" else "_" for char in text)
+    kept = kept.strip(" .")[:LONGEST].strip(" .") or "student"
+    return f"{kept}_" if kept.partition(".")[0].casefold() in TAKEN else kept
