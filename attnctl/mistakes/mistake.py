@@ -128,11 +128,15 @@ class WrongStep:
     def put_all(
         self, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str]] | None = None
     ) -> Derivation:
-        return Derivation(tuple(change_step(step, ops, inputs or {}) for step in self.derivation))
-
-    def insert(self, new: Step, before: str) -> Derivation:
-        """The derivation with a step more; what read its input `before` that step reads it instead."""
-        return self.through(before, new.inputs[0], new)
+        read = inputs or {}
+        return Derivation(
+            tuple(
+                with_op(step, ops[step.name], read.get(step.name, step.inputs))
+                if step.name in ops
+                else step
+                for step in self.derivation
+            )
+        )
 
     def through(self, name: str, read: str, new: Step) -> Derivation:
         """The derivation in which a step reads a new one instead of what it read."""
@@ -162,13 +166,6 @@ class WrongStep:
         for each in self.derivation:
             steps += [*new, step] if each.name == name else [each]
         return Derivation(tuple(steps))
-
-
-def change_step(step: Step, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str]]) -> Step:
-    """The step with its new op and inputs, or as it is."""
-    if step.name not in ops:
-        return step
-    return with_op(step, ops[step.name], inputs.get(step.name, step.inputs))
 
 
 def with_op(step: Step, op: Op, inputs: Sequence[str]) -> Step:

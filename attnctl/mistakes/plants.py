@@ -138,13 +138,15 @@ class At:
         """Plants the ops of the candidate that fits best."""
 
         def plants(case: WrongStep) -> Iterator[Plant]:
-            if right := self.right(case):
-                yield from planted_best(
-                    case,
-                    lambda way: case.put_all({name: make(op, way) for name, op in right.items()}),
-                    candidates(case),
-                    say,
-                )
+            right = self.right(case)
+            ways = candidates(case) if right else ()
+            yield from planted_best(
+                case,
+                (
+                    (say(way), case.put_all({name: make(op, way) for name, op in right.items()}))
+                    for way in ways
+                ),
+            )
 
         return plants
 
@@ -258,29 +260,20 @@ def newton(case: WrongStep, make: Callable[[float], Derivation], value: float) -
     return float((slope * left).sum() / (slope * slope).sum()) if slope.any() else nan
 
 
-def closest(case: WrongStep, make: Callable[[T], Derivation | None], candidates: Iterable[T]) -> T | None:
-    """The candidate with which a program best reproduces the step that disagrees."""
+def closest(case: WrongStep, tried: Iterable[tuple[T, Derivation | None]]) -> tuple[T, Derivation] | None:
+    """Of programs the one that best gives the step that disagrees, if one is better than the right one."""
     least, found = case.misfit(case.expected.value), None
-    for each in candidates:
-        derivation = make(each)
-        misfit = case.misfit(None if derivation is None else case.value(derivation))
-        if misfit < least:
-            least, found = misfit, each
+    for detail, derivation in tried:
+        misfit = inf if derivation is None else case.misfit(case.value(derivation))
+        if derivation and misfit < least:
+            least, found = misfit, (detail, derivation)
     return found
 
 
-def planted_best(
-    case: WrongStep,
-    make: Callable[[T], Derivation | None],
-    candidates: Iterable[T],
-    say: Callable[[T], str] = str,
-) -> Iterator[Plant]:
-    """The plant of the candidate that fits best, if one fits better than the right program."""
-    best = closest(case, make, candidates)
-    if best is not None:
-        derivation = make(best)
-        assert derivation is not None  # it fits
-        yield Plant(derivation, say(best))
+def planted_best(case: WrongStep, tried: Iterable[tuple[str, Derivation | None]]) -> Iterator[Plant]:
+    """The plant that fits best, of programs with what is said of each, if any does."""
+    if best := closest(case, tried):
+        yield Plant(best[1], best[0])
 
 
 def planted_fit(

@@ -85,7 +85,7 @@ def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
     for sets in [[names] for names in groups] if tied else [groups]:
         ways = [tuple(by if name in names else 0 for name in right) for by in moves for names in sets]
         ways += [tuple(-by for _ in right) for by in past]
-        yield from planted_best(case, make, ways, say)
+        yield from planted_best(case, ((say(way), make(way)) for way in ways))
 
 
 def plant_from_zero(case: WrongStep) -> Iterator[Plant]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -36,7 +36,7 @@ def hiding(case: WrongStep, rule: VisibilityRule) -> Derivation | None:
     if hide or MASKED in case.derivation:
         return case.put(WEIGHTS, wrong.Then(more, softmax))
     new = line(MASKED, more, case.derivation[WEIGHTS].inputs[:1], "")
-    return case.insert(new, before=WEIGHTS)
+    return case.through(WEIGHTS, new.inputs[0], new)
 
 
 def window_of(case: WrongStep) -> Ends:
@@ -131,10 +131,8 @@ def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
         ways += [(end, 0), (end, None)] if asked else [(end, end), (end, 0), (end, None), (None, end)]
     ways += [shown] if (shown := shown_ends(case)) and not asked else []
 
-    def make(way: Ends) -> Derivation | None:
-        return hiding(case, Causal() if way == (None, 0) else Window(*way))
-
-    yield from planted_best(case, make, dict.fromkeys(ways), option)
+    rules = {way: Causal() if way == (None, 0) else Window(*way) for way in ways}
+    yield from planted_best(case, ((option(way), hiding(case, rule)) for way, rule in rules.items()))
 
 
 def plant_not_itself(case: WrongStep) -> Iterator[Plant]:
@@ -147,16 +145,18 @@ def plant_not_itself(case: WrongStep) -> Iterator[Plant]:
 def plant_dropped_keys(case: WrongStep) -> Iterator[Plant]:
     """The first or the last keys seen by nobody."""
     keys = case.size("key") or 0
-    ways = [(count, last) for count in ends(keys) if count for last in (True, False)]
+    ways: dict[str, VisibilityRule] = {}
+    for count in filter(None, ends(keys)):
+        ways |= {
+            f"last {count}": seen_between(0, keys - count),
+            f"first {count}": seen_between(count, keys),
+        }
+    yield from planted_best(case, ((said, hiding(case, rule)) for said, rule in ways.items()))
 
-    def make(way: tuple[int, bool]) -> Derivation | None:
-        count, last = way
-        seen: Callable[[Array, Array], Array] = (
-            (lambda _, key: key < keys - count) if last else (lambda _, key: key >= count)
-        )
-        return hiding(case, wrong.Seen(seen))
 
-    yield from planted_best(case, make, ways, lambda way: f"{'last' if way[1] else 'first'} {way[0]}")
+def seen_between(first: int | Array, stop: int) -> wrong.Seen:
+    """Keys from one position on, up to another."""
+    return wrong.Seen(lambda _, key: (key >= first) & (key < stop))
 
 
 SeenInBlock = Callable[[Array, Array, int], Array]
@@ -168,26 +168,21 @@ BLOCKWISE: dict[str, SeenInBlock] = {
 }
 
 
+def seen_by_blocks(seen: SeenInBlock, block: int) -> wrong.Seen:
+    return wrong.Seen(lambda query, key: seen(query, key, block))
+
+
 def plant_by_blocks(case: WrongStep) -> Iterator[Plant]:
-    ways = [
-        (said, seen, block) for said, seen in BLOCKWISE.items() for block in blocks(case.size("key") or 0)
-    ]
-    for rule in rules_of(case, Causal):
+    sizes = blocks(case.size("key") or 0)
+    for causal in rules_of(case, Causal):
         yield from planted_best(
-            case, swapped_by_blocks(case, rule), ways, lambda way: way[0].format(way[2])
+            case,
+            (
+                (said.format(block), swap_rule(case, causal, seen_by_blocks(seen, block)))
+                for said, seen in BLOCKWISE.items()
+                for block in sizes
+            ),
         )
-
-
-def swapped_by_blocks(
-    case: WrongStep, rule: Causal
-) -> Callable[[tuple[str, SeenInBlock, int]], Derivation]:
-    """The program with a rule that goes by blocks in place of the causal one."""
-
-    def make(way: tuple[str, SeenInBlock, int]) -> Derivation:
-        _, seen, block = way
-        return swap_rule(case, rule, wrong.Seen(lambda q, k: seen(q, k, block)))
-
-    return make
 
 
 def reaching_some(axis: str, at: int, name: str) -> Plants:
@@ -223,17 +218,14 @@ def plant_other_lengths(case: WrongStep) -> Iterator[Plant]:
     """Other lengths: all by as much, or each as it fits best."""
     keys = case.size("key") or 0
     for rule, lengths in paddings(case):
-
-        def make(others: Iterable[int], rule: Padding = rule) -> Derivation:
-            return swap_rule(case, rule, Padding(tuple(others)))
-
-        found = list(lengths)
+        found = lengths
         for member in range(len(lengths)) if len(lengths) * keys <= MOST_LENGTHS else ():
-            options = [[*found[:member], other, *found[member + 1 :]] for other in range(keys + 1)]
-            found = closest(case, make, options) or found
-        together = [[length + by for length in lengths] for by in (-2, -1, 1, 2)]
-        ways = [way for way in (found, *together) if tuple(way) != lengths]
-        yield from planted_best(case, make, ways, lambda way: ", ".join(map(str, way)))
+            options = [(*found[:member], other, *found[member + 1 :]) for other in range(keys + 1)]
+            best = closest(case, ((way, swap_rule(case, rule, Padding(way))) for way in options))
+            found = best[0] if best else found
+        together = [tuple(length + by for length in lengths) for by in (-2, -1, 1, 2)]
+        ways = {", ".join(map(str, way)): Padding(way) for way in (found, *together) if way != lengths}
+        yield from planted_best(case, ((said, swap_rule(case, rule, new)) for said, new in ways.items()))
 
 
 def plant_members_mixed_up(case: WrongStep) -> Iterator[Plant]:
@@ -249,12 +241,7 @@ def plant_padded_left(case: WrongStep) -> Iterator[Plant]:
     keys = case.size("key") or 0
     for rule, lengths in paddings(case):
         first = np.array([keys - length for length in lengths]).reshape(-1, 1, 1, 1)
-        yield Plant(swap_rule(case, rule, seen_from(first)))
-
-
-def seen_from(first: Array) -> wrong.Seen:
-    """Keys from here on."""
-    return wrong.Seen(lambda _, key: key >= first)
+        yield Plant(swap_rule(case, rule, seen_between(first, keys)))
 
 
 def plant_padded_queries(case: WrongStep) -> Iterator[Plant]:

@@ -1,4 +1,4 @@
-"""A run as an exercise, some steps blank and nothing in it that gives them away; the class that it is for."""
+"""A run as an exercise, some steps blank and nothing in it that gives them away; the class it is for."""
 
 from __future__ import annotations
 
