@@ -15,7 +15,6 @@ import numpy as np
 from attnctl.math import Array
 from attnctl.math.engine.tiles import Lead, Stretch, after_head, is_n_by_n, over_cores
 from attnctl.math.names import TABLE
-from attnctl.math.ops import RowWise
 from attnctl.math.steps import Step
 
 
@@ -54,10 +53,9 @@ def in_turn(steps: Sequence[Step], back: Sequence[Step]) -> list[Step]:
 
 def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, Array]) -> dict[str, Array]:
     """The gradients of a stretch that are by query or by key, heads over the machine's cores."""
-    cells = [step for step in forward.steps if is_n_by_n(step)]
-    bare = replace(forward, steps=cells, kept={})
+    steps = [*(step for step in forward.steps if is_n_by_n(step)), *back]
     lead, sizes = forward.lead, {"query": forward.queries, "key": forward.keys}
-    made = {step.name for step in (*cells, *back)} | forward.outside.keys()
+    made = {step.name for step in steps} | forward.outside.keys()
     outside = {
         name: np.broadcast_to(values[name], (*lead, *values[name].shape[-len(own) :]))
         for step in back
@@ -71,52 +69,29 @@ def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, A
         for step in back
         if not is_n_by_n(step)
     }
+    axes = {**forward.axes, **{name: rows_of(name) for name in outside}}
+    bare = replace(forward, steps=steps, outside={**forward.outside, **outside}, axes=axes, kept={})
+    most = bare.whole_rows()
 
     def work(head: Lead) -> None:
-        room: dict[str, Array] = {}
-        with np.errstate(all="ignore"):
-            for start in range(0, forward.queries, bare.whole_rows()):
-                rows = slice(start, min(start + bare.whole_rows(), forward.queries))
-                cuts = {"query": rows, "key": bare.visible_keys(head, rows)}
-                tile(bare, back, head, cuts, outside, out, room)
+        room: dict[str, Array] = {}  # the same memory from one tile to the next
+
+        def scratch(name: str) -> Array:
+            return room.setdefault(name, np.empty(most * forward.keys, forward.dtype))
+
+        for rows in bare.cut_queries(most):
+            cuts = {"query": rows, "key": bare.visible_keys(head, rows)}
+
+            def add(step: Step, made: Array, cuts: Mapping[str, slice] = cuts) -> None:
+                if step.name in out:
+                    bare.cut(out[step.name], after_head(step), head, cuts)[...] += made
+
+            with np.errstate(all="ignore"):
+                bare.compute_tile(steps, head, rows, cuts["key"], scratch, add)
 
     scores = prod(lead) * forward.queries * forward.keys
     list(over_cores(work, list(np.ndindex(*lead)), scores))
     return {name: array.astype(forward.dtype, copy=False) for name, array in out.items()}
-
-
-def tile(
-    forward: Stretch,
-    back: Sequence[Step],
-    head: Lead,
-    cuts: Mapping[str, slice],
-    outside: Mapping[str, Array],
-    out: Mapping[str, Array],
-    room: dict[str, Array],
-) -> None:
-    """Carry out the lines of these queries and keys of one head, and put in place what they add.
-
-    `room` is memory for the scores of a tile, the same from one to the next.
-    """
-    at = forward.block(head, cuts["query"].start, cuts["key"].start)
-    size = tuple(cut.stop - cut.start for cut in cuts.values())
-    here = {
-        name: forward.cut(array, forward.axes[name], head, cuts) for name, array in forward.outside.items()
-    }
-    here |= {name: forward.cut(array, rows_of(name), head, cuts) for name, array in outside.items()}
-    for step in (*forward.steps, *back):
-        inputs = [here[name] for name in step.inputs]
-        if isinstance(step.op, RowWise) and step.axes[-1] == "key":
-            if step.name not in room:
-                room[step.name] = np.empty(forward.whole_rows() * forward.keys, forward.dtype)
-            own = room[step.name][: prod(size)].reshape(size)
-            made = step.op.block(at).apply(*inputs, out=own)
-        else:
-            made = step.op.apply(*inputs)
-        if step.name in out:
-            forward.cut(out[step.name], after_head(step), head, cuts)[...] += made
-        else:
-            here[step.name] = made
 
 
 def rows_of(name: str) -> tuple[str, ...]:

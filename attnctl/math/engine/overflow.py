@@ -83,7 +83,7 @@ def find_in_tiles(stretch: Stretch, hiding: Collection[str]) -> dict[str, list[i
                     found[step.name] = [*lead, start + cell[0], cell[1]]
 
             part = slice(start, min(start + rows, stretch.queries))
-            bare.compute_tile(steps, lead, part, slice(0, stretch.keys), scratch, note)
+            bare.compute_tile(steps, lead, part, slice(0, stretch.keys), lambda _: scratch, note)
     return found
 
 

@@ -129,9 +129,12 @@ class Stretch:
 
     def tasks(self, queries: int) -> list[tuple[Lead, slice]]:
         """Each head's blocks of so many queries."""
+        return [(lead, rows) for lead in np.ndindex(*self.lead) for rows in self.cut_queries(queries)]
+
+    def cut_queries(self, queries: int) -> list[slice]:
+        """Blocks of so many queries."""
         starts = range(0, self.queries, queries)
-        blocks = [slice(start, min(start + queries, self.queries)) for start in starts]
-        return [(lead, rows) for lead in np.ndindex(*self.lead) for rows in blocks]
+        return [slice(start, min(start + queries, self.queries)) for start in starts]
 
     def computed(self) -> int:
         """The number of scores that some query of a tile sees."""
@@ -141,7 +144,7 @@ class Stretch:
 
     def fill_whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
         """Compute every step for these queries of one head; returns the queries that see nothing."""
-        values = self.compute_tile(self.steps, lead, rows, self.visible_keys(lead, rows), scratch)
+        values = self.compute_tile(self.steps, lead, rows, self.visible_keys(lead, rows), lambda _: scratch)
         if WEIGHTS not in values or (self.in_range and not self.may_hide):
             return np.empty(0, int)
         return np.flatnonzero(~values[WEIGHTS].any(axis=-1))
@@ -165,7 +168,7 @@ class Stretch:
         seen = self.visible_keys(lead, rows)
         for start in reversed(range(seen.start, seen.stop, keys)):
             stop = min(start + keys, seen.stop)
-            values = self.compute_tile(self.cells, lead, rows, slice(start, stop), scratch)
+            values = self.compute_tile(self.cells, lead, rows, slice(start, stop), lambda _: scratch)
             s, v = values[softmax.inputs[0]], values[mix.inputs[1]]
             yield s, v, scratch[: s.size].reshape(s.shape)
 
@@ -175,26 +178,30 @@ class Stretch:
         lead: Lead,
         rows: slice,
         keys: slice,
-        scratch: Array,
+        scratch: Callable[[str], Array],
         note: Callable[[Step, Array], None] | None = None,
     ) -> dict[str, Array]:
         """The values of these steps for these queries and keys of one head, in scratch or where kept.
 
-        One step of scores takes the place of another in scratch; `note` sees each before it goes.
+        Where all steps of scores have the same scratch, one takes the place of another; `note` sees
+        each before it goes.
         """
         at = self.block(lead, rows.start, keys.start)
         cuts = {"query": rows, "key": keys}
         size = (rows.stop - rows.start, keys.stop - keys.start)
-        work = scratch[: prod(size)].reshape(size)
         values = {
             name: self.cut(array, self.axes[name], lead, cuts) for name, array in self.outside.items()
         }
         for step in steps:
-            assert isinstance(step.op, RowWise)
-            out = work if step.axes[-1] == "key" else None
+            inputs, out = [values[name] for name in step.inputs], None
             if step.name in self.kept:
                 out = self.cut(self.kept[step.name], after_head(step), lead, cuts)
-            values[step.name] = step.op.block(at).apply(*(values[name] for name in step.inputs), out=out)
+            elif step.axes[-1] == "key":
+                out = scratch(step.name)[: prod(size)].reshape(size)
+            if isinstance(step.op, RowWise):
+                values[step.name] = step.op.block(at).apply(*inputs, out=out)
+            else:  # of the backward pass
+                values[step.name] = step.op.apply(*inputs)
             if note:
                 note(step, values[step.name])
         return values
