@@ -121,6 +121,9 @@ FEW_BANDS = 2
 
 KEY = "key"
 
+GlanceBlock = tuple[Sequence[Line | Frame], int]
+"""The formulas of some steps, a table of them, and which steps are copies; and how wide that is."""
+
 Copies = Mapping[str, Sequence[Step]]
 """By the name of a step those that only repeat its numbers."""
 
@@ -144,13 +147,6 @@ class Small(NamedTuple):
         alike = any(self.labels) or self.step.axes[-2:-1] == other.step.axes[-2:-1]
         bands = {len(self.frame.bands), len(other.frame.bands)}
         return alike and self.labels == other.labels and (len(bands) == 1 or max(bands) <= FEW_BANDS)
-
-
-class GlanceBlock(NamedTuple):
-    """The formulas of some steps, a table of them, and which steps are copies."""
-
-    lines: Sequence[Line | Frame]
-    width: int
 
 
 def opening(trace: Trace, screen: Screen) -> Generator[Element, None, bool]:
@@ -187,7 +183,7 @@ def glance(
     whole = True
     for run in runs_of(trace, [step for step in steps if step.name not in copied], screen, view, heads):
         block = None if isinstance(run, Step) else block_of(run, copies, screen)
-        if row and (block is None or sum(each.width + GAP for each in row) + block.width > screen.width):
+        if row and (block is None or sum(width + GAP for _, width in row) + block[1] > screen.width):
             yield from on_shelf(row)
             row = []
         if isinstance(run, Step):
@@ -309,7 +305,7 @@ def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> GlanceBloc
     above = flow(said, screen)
     below = [line for each in run for line in copy_lines(each.step, copies, screen)]
     widths = [sum(cells(text) for text, _ in line) for line in above + below]
-    return GlanceBlock([*above, frame, *below], max([frame.width, *widths]))
+    return [*above, frame, *below], max([frame.width, *widths])
 
 
 def copy_lines(step: Step, copies: Copies, screen: Screen) -> list[Line]:
@@ -323,6 +319,6 @@ def flow(spans: Line, screen: Screen) -> list[Line]:
 
 def on_shelf(row: Sequence[GlanceBlock]) -> Iterator[Element]:
     if len(row) > 1:
-        yield Shelf([each.lines for each in row], [each.width for each in row])
+        yield Shelf([lines for lines, _ in row], [width for _, width in row])
     else:
-        yield from (line for each in row for line in each.lines)
+        yield from (line for lines, _ in row for line in lines)

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import quote
+from attnctl.math import Shape
 from attnctl.math.derivation import Derivation
 from attnctl.math.names import MASK
 from attnctl.math.ops import Given
-
-Shape = tuple[int, ...]
 
 
 class Cost(NamedTuple):

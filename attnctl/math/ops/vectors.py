@@ -241,8 +241,7 @@ class SumGroups(Backward):
         return (*lead, heads // self.times, keys, d)
 
     def apply(self, x: Array) -> Array:
-        *lead, heads, keys, d = x.shape
-        groups = x.reshape(*lead, heads // self.times, self.times, keys, d)
+        groups = rearrange(x, "... (group times) key d -> ... group times key d", times=self.times)
         return groups.sum(axis=-3, dtype=np.result_type(x, np.float32)).astype(x.dtype, copy=False)
 
     def form(self, cell: Places, x: Input) -> Term:
