@@ -40,17 +40,6 @@ def needs_whole(steps: Sequence[Step], keep: Collection[str]) -> bool:
     return bool(of_scores(steps)) and not back_stretch(steps, keep)
 
 
-def in_turn(steps: Sequence[Step], back: Sequence[Step]) -> list[Step]:
-    """The steps, those of the stretch one after another once all that they read is there."""
-    names = {step.name for step in back}
-    after = set(names)
-    for step in steps:
-        if after & set(step.inputs):
-            after.add(step.name)
-    before = [step for step in steps if step.name not in after]
-    return [*before, *back, *(step for step in steps if step.name in after - names)]
-
-
 def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, Array]) -> dict[str, Array]:
     """The gradients of a stretch that are by query or by key, heads over the machine's cores."""
     steps = [*(step for step in forward.steps if is_n_by_n(step)), *back]

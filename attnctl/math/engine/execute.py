@@ -12,7 +12,6 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.engine.back import back_stretch, fill_backward, in_turn
 from attnctl.math.engine.overflow import Found, in_range, overflow
 from attnctl.math.engine.tiles import Progress, Stretch, after_head, blockwise, is_n_by_n, stretch_of
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
@@ -92,9 +91,12 @@ class Execution:
 
     def __post_init__(self) -> None:
         self.stretch = stretch_of(self.steps)
-        whole = self.keep is None or not self.stretch
-        self.back = [] if whole else back_stretch(self.steps, self.keep or ())
+        self.back: list[Step] = []
         """The gradients of the stretch, which tiles compute where they computed the stretch."""
+        if self.keep is not None and self.stretch and any(TABLE[step.name].gradient for step in self.steps):
+            from attnctl.math.engine.back import back_stretch
+
+            self.back = back_stretch(self.steps, self.keep)
 
     def carry_on(self, step: Step) -> None:
         """Add the value of the next step, unless tiles have computed it."""
@@ -102,6 +104,8 @@ class Execution:
             self.begin_stretch()
         if self.tiled and step in self.back:
             if step is self.back[0]:
+                from attnctl.math.engine.back import fill_backward
+
                 self.values.update(fill_backward(self.tiled, self.back, self.values))
         elif not (self.tiled and step in self.stretch):
             self.values[step.name] = self.compute(step)
@@ -130,6 +134,17 @@ class Execution:
         """Find the first number that grew too large, among steps that are not sure to be finite."""
         unsure = [step for step in self.steps if not (self.safe and is_n_by_n(step))]
         return overflow(unsure, self.values, self.edits, None if self.safe else self.tiled)
+
+
+def in_turn(steps: Sequence[Step], back: Sequence[Step]) -> list[Step]:
+    """The steps, those of the stretch one after another once all that they read is there."""
+    names = {step.name for step in back}
+    after = set(names)
+    for step in steps:
+        if after & set(step.inputs):
+            after.add(step.name)
+    before = [step for step in steps if step.name not in after]
+    return [*before, *back, *(step for step in steps if step.name in after - names)]
 
 
 def own(value: Array, handed_in: Array | None) -> Array:

@@ -24,13 +24,13 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.derivation import Step
-from attnctl.math.engine.online import Tile, divisor_of, online_softmax, plain_softmax, values_fit
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
 from attnctl.math.ops import Add, Block, Given, Hide, LogSumExp, MatMul, MatMulT, RowWise, Scale, Softmax
 from attnctl.math.ops.chunks import ByChunk
 
 if TYPE_CHECKING:
     from attnctl.math.engine.compiled import Exp
+    from attnctl.math.engine.online import Tile
 from contextlib import contextmanager
 
 Lead = tuple[int, ...]
@@ -93,14 +93,11 @@ class Stretch:
         return self.outside[self.steps[-1].inputs[1]]
 
     @cached_property
-    def values_fit(self) -> bool:
-        """True if the values leave scores the choice to be summed without their maximum."""
-        return values_fit(self.values)
+    def way_to_sum(self) -> tuple[bool, int]:
+        """True if scores may be summed without their maximum; what values are divided by where not."""
+        from attnctl.math.engine.online import divisor_of, values_fit
 
-    @cached_property
-    def divisor(self) -> int:
-        """The number that values are divided by while they are summed, so that sums do not overflow."""
-        return divisor_of(self.values)
+        return values_fit(self.values), divisor_of(self.values)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -151,12 +148,15 @@ class Stretch:
 
     def fill_in_key_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Array:
         """Fill in rows with softmax and A V summed over tiles of so many keys."""
+        from attnctl.math.engine.online import online_softmax, plain_softmax
+
         outputs = self.kept[self.steps[-1].name][lead][rows]
-        if self.values_fit:
+        fits, divisor = self.way_to_sum
+        if fits:
             blind = plain_softmax(self.score_tiles(lead, rows, keys, scratch), outputs, self.exp)
             if blind is not None:
                 return blind
-        return online_softmax(self.score_tiles(lead, rows, keys, scratch), outputs, self.divisor, self.exp)
+        return online_softmax(self.score_tiles(lead, rows, keys, scratch), outputs, divisor, self.exp)
 
     def score_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Iterator[Tile]:
         """For each tile of keys the scores of these queries, the values, and room to work in.
