@@ -8,13 +8,11 @@ from math import inf, log
 
 import numpy as np
 
-from attnctl.evidence.allowed import allowed_error
 from attnctl.math import Array
 from attnctl.math.names import MASKED, OUTPUT, SCALED, SINK, WEIGHTS
 from attnctl.verbs.conform.call import Answer
-from attnctl.verbs.conform.judge import Expected, Judgement, scatter_of
+from attnctl.verbs.conform.judge import Expected, ExpectedOutput, Judgement, scatter_of
 from attnctl.verbs.conform.layout import split_axes
-from attnctl.verbs.conform.profile import TYPES
 
 SCORES, LSE, LSE2, MAXIMUM, SUM = "scores", "logsumexp", "logsumexp2", "maximum", "sum"
 NOT_JUDGED = "-"
@@ -129,10 +127,10 @@ def measure_form(wanted: Expected, name: str, value: Array, array: Array | None)
     scatter = scatter_of(known)
     if known.value.ndim != value.ndim:
         scatter = scatter.max(axis=-1, where=np.isfinite(known.value), initial=0.0)
+    dtype = wanted.problem.case.dtype
+    right = ExpectedOutput(name, dtype, value, scatter, rows, 1, units=UNITS, of_row=0.0, least=1.0)
     with np.errstate(all="ignore"):
-        unit = TYPES[wanted.problem.case.dtype].unit
-        room = allowed_error(value, scatter, UNITS * unit, least=1.0)
-        off = np.where(given == value, 0.0, np.abs(given - value)) / room
+        off = np.where(given == value, 0.0, np.abs(given - value)) / right.allowed
         off = np.where(rows & np.isfinite(value), off, 0.0)
     return float(np.where(np.isnan(off), inf, off).max(initial=0.0))
 

@@ -353,22 +353,23 @@ def probe_lengths(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     if not {"causal", "key_lengths"} <= set(suite.signature.claimed):
         return
     case = replace(BASE, dtype=dtype, fill="who").having(causal=True, key_lengths="garbage")
-    for name in CONVENTIONS[LENGTHS_CORNER]:
-        if try_conventions(suite, case, {LENGTHS_CORNER: name}):
-            yield LENGTHS_CORNER, name
-            return
+    yield from try_values(suite, case, LENGTHS_CORNER)
 
 
 def probe_sliding_window(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     if "sliding_window" not in suite.signature.claimed:
         return
     case = replace(BASE, dtype=dtype, fill="who").having(sliding_window=4)
-    for ahead in CONVENTIONS[AHEAD]:
-        for keys in CONVENTIONS[SLIDING]:
-            if try_conventions(suite, case, {SLIDING: keys, AHEAD: ahead}):
-                yield SLIDING, keys
-                yield AHEAD, ahead
-                return
+    yield from try_values(suite, case, SLIDING, AHEAD)
+
+
+def try_values(suite: Suite, case: Case, *names: str) -> Iterator[tuple[str, str]]:
+    """Find the first values of conventions by which an answer is right."""
+    for values in product(*(CONVENTIONS[name] for name in reversed(names))):
+        conventions = dict(zip(names, reversed(values), strict=True))
+        if try_conventions(suite, case, conventions):
+            yield from conventions.items()
+            return
 
 
 def probe_float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:

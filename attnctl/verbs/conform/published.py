@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,16 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.verbs.conform.call import Answer, Target
-from attnctl.verbs.conform.case import Case, Problem
+from attnctl.verbs.conform.case import INPUTS, Case, Problem
 from attnctl.verbs.conform.claims import Request
+from attnctl.verbs.conform.features import Feature
+from attnctl.verbs.conform.judge import Judgement
 from attnctl.verbs.conform.layout import make_call, read_output
 from attnctl.verbs.conform.profile import USUAL, TargetProfile
-from attnctl.verbs.conform.report import (
-    FAILED,
-    PASSED,
-    SKIPPED,
-    Conformance,
-    Failure,
-    FeatureResult,
-    describe_left_out,
-)
+from attnctl.verbs.conform.report import FAILED, PASSED, Conformance, Failure
+from attnctl.verbs.conform.results import FeatureRun
 from attnctl.verbs.conform.signature import CallSignature
-from attnctl.verbs.conform.suite import start_target
+from attnctl.verbs.conform.suite import CaseResult, start_target
 
 RTOL = {"float64": 1e-10, "float32": 1e-5, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 """The error allowed, as a part of the result: ONNX's own runner allows 1e-3, and 2⁻⁶ for bfloat16."""
@@ -48,12 +42,18 @@ class PublishedCase:
     name: str
     dtype: str
     inputs: Mapping[str, Array]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    output: Array = field(default_factory=lambda: np.zeros(0))
+    options: Mapping[str, Any]
+    output: Array
+
+    @property
+    def case(self) -> Case:
+        q, k, v = (self.inputs[name] for name in INPUTS)
+        batch, heads, queries, d_k = q.shape
+        return Case(self.dtype, batch, heads, k.shape[1], queries, k.shape[2], d_k, v.shape[3])
 
     @property
     def group(self) -> str:
-        grouped = self.inputs["Q"].shape[1] != self.inputs["K"].shape[1]
+        grouped = self.case.heads != self.case.kv_heads
         return ", ".join([*(["grouped heads"] if grouped else []), *self.options]) or "attention"
 
 
@@ -61,75 +61,59 @@ def run_published(
     target: Target, name: str, request: Request, progress: Callable[[int, int], None]
 ) -> Conformance:
     """Run every case of a published suite. Raises AttnError where that is not installed."""
-    suite = request.published
-    cases = list(SUITES[suite]())
-    layout = request.profile.layout or USUAL
+    cases = list(SUITES[request.published]())
+    runs: dict[tuple[str, str], FeatureRun] = {}
+    failures: dict[tuple[str, str], Failure] = {}
     with start_target(target, request) as signature:
-        results: dict[tuple[str, str], list[FeatureResult]] = {}
         for done, case in enumerate(cases, start=1):
-            found = run_one(target, signature, layout, suite, case)
-            results.setdefault((found.feature, found.dtype), []).append(found)
+            key = f"{request.published}: {case.group}", case.dtype
+            run = runs.setdefault(key, FeatureRun(Feature(key[0]), case.dtype))
+            run_one(run, target, signature, case)
+            if run.wrong and key not in failures:
+                words = run.wrong[0].judgement.words
+                failures[key] = Failure(case.case, words, None, f"the case {case.name}: {words}")
             progress(done, len(cases))
-    dtypes = [dtype for dtype in request.dtypes if any(case.dtype == dtype for case in cases)]
-    merged = [merge_results(each) for (_, dtype), each in results.items() if dtype in dtypes]
-    return Conformance(name, tuple(merged))
+    results = [
+        run.result(FAILED if run.wrong else PASSED, failures.get(key))
+        for key, run in runs.items()
+        if run.dtype in request.dtypes
+    ]
+    return Conformance(name, tuple(results))
 
 
-def run_one(
-    target: Target, signature: CallSignature, layout: str, suite: str, case: PublishedCase
-) -> FeatureResult:
-    feature = f"{suite}: {case.group}"
-    lacking = [option for option in case.options if option not in signature.keywords]
-    skipped = FeatureResult(feature, case.dtype, SKIPPED, of=1)
-    batch, heads, *_ = case.inputs["Q"].shape
-    if lacking:
-        return replace(skipped, reason=f"it has no {' and no '.join(lacking)}")
+def run_one(run: FeatureRun, target: Target, signature: CallSignature, case: PublishedCase) -> None:
+    """Call a target with a case, and add what comes back to the run of its group, or why it is left out."""
+    run.of += 1
+    layout = signature.profile.layout or USUAL
+    batch, heads = case.case.batch, case.case.heads
+    if lacking := [option for option in case.options if option not in signature.keywords]:
+        run.refuse(f"it has no {' and no '.join(lacking)}")
+        return
     if (layout == "nd" and (batch, heads) != (1, 1)) or (layout == "hnd" and batch != 1):
-        return replace(skipped, reason=f"the layout {layout} has no room for it")
-    own = make_case(case)
-    problem = Problem(own, TargetProfile(layout=layout), dict(case.inputs), passed=dict(case.options))
+        run.refuse(f"the layout {layout} has no room for it")
+        return
+    profile = TargetProfile(layout=layout)
+    problem = Problem(case.case, profile, dict(case.inputs), passed=dict(case.options))
     answer = target.call(make_call(problem, signature))
-    if not target.refuses.isdisjoint({answer.error, answer.kind}):
-        return replace(skipped, reason=f"{answer.error}: {answer.message}")
-    ratio, words = compare_answer(case, problem, answer)
-    if ratio <= 1:
-        return FeatureResult(feature, case.dtype, PASSED, 1, 1, 0, ratio)
-    failure = Failure(own, words, None, f"the case {case.name}: {words}")
-    return FeatureResult(feature, case.dtype, FAILED, 1, 1, 1, ratio, failure=failure)
+    if target.refuses.isdisjoint({answer.error, answer.kind}):
+        run.add(CaseResult(case.case, answer, compare_answer(case, problem, answer)))
+    else:
+        run.refuse(f"{answer.error}: {answer.message}")
 
 
-def merge_results(results: list[FeatureResult]) -> FeatureResult:
-    """Merge the cases of one group in one type, which failed where one failed."""
-    run = [each for each in results if each.status != SKIPPED]
-    left = [each.reason for each in results if each.status == SKIPPED]
-    if not run:
-        return replace(results[0], of=len(left))
-    wrong = [each for each in run if each.status == FAILED]
-    ratio = max(each.ratio or 0.0 for each in run)
-    first = (wrong or run)[0]
-    reason = describe_left_out(len(left), "refused", left[0]) if left else ""
-    return replace(first, cases=len(run), of=len(results), failed=len(wrong), ratio=ratio, reason=reason)
-
-
-def make_case(case: PublishedCase) -> Case:
-    q, k, v = (case.inputs[name] for name in "QKV")
-    batch, heads, queries, d_k = q.shape
-    return Case(case.dtype, batch, heads, k.shape[1], queries, k.shape[2], d_k, v.shape[3])
-
-
-def compare_answer(case: PublishedCase, problem: Problem, answer: Answer) -> tuple[float, str]:
-    """Return the largest error as a part of the error allowed, and that in words."""
+def compare_answer(case: PublishedCase, problem: Problem, answer: Answer) -> Judgement:
+    """Judge an answer by the error that the reference's own tests allow."""
     if answer.error:
-        return np.inf, f"{answer.error}: {answer.message}"
+        return Judgement(np.inf, words=f"{answer.error}: {answer.message}")
     given = read_output(problem, answer)
     if given is None:
-        return np.inf, "it returns no array of the shape of Q with the columns of V"
+        return Judgement(np.inf, words="it returns no array of the shape of Q with the columns of V")
     room = ATOL[case.dtype] + RTOL[case.dtype] * np.abs(case.output)
     off = np.abs(given - case.output) / room
     off = np.where(np.isnan(off), np.where(np.isnan(given) & np.isnan(case.output), 0.0, np.inf), off)
     at = tuple(int(i) for i in np.unravel_index(int(off.argmax()), off.shape))
     words = f"the output is {given[at] + 0:.6g} at {list(at)} and should be {case.output[at] + 0:.6g}"
-    return float(off[at]), words
+    return Judgement(float(off[at]), words=words)
 
 
 # --- the reader of both suites ---

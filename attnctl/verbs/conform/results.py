@@ -99,6 +99,25 @@ class FeatureRun:
         self.refused += 1
         self.skipped = self.skipped or why
 
+    def result(self, status: str, failure: Failure | None = None) -> FeatureResult:
+        """Make its result; it is skipped where no case was run."""
+        if not self.cases:
+            why = self.skipped or "it has no cases"
+            return FeatureResult(self.feature.name, self.dtype, SKIPPED, of=self.of, reason=why)
+        return FeatureResult(
+            self.feature.name,
+            self.dtype,
+            status,
+            self.cases,
+            self.of,
+            len(self.wrong),
+            self.ratio,
+            self.reason,
+            failure,
+            calls=self.calls,
+            ratios=self.ratios,
+        )
+
 
 @dataclass
 class SuiteResults:
@@ -114,26 +133,10 @@ class SuiteResults:
     small: dict[str, CaseResult] = field(default_factory=dict)
 
     def of(self, run: FeatureRun) -> FeatureResult:
-        name, dtype = run.feature.name, run.dtype
-        if name == INPUTS_KEPT and not run.skipped:
+        if run.feature.name == INPUTS_KEPT and not run.skipped:
             self.count_all_calls(run)
-        if not run.cases:
-            why = run.skipped or "it has no cases"
-            return FeatureResult(name, dtype, SKIPPED, of=run.of, reason=why)
-        passed = FeatureResult(
-            name,
-            dtype,
-            PASSED,
-            run.cases,
-            run.of,
-            0,
-            run.ratio,
-            run.reason,
-            calls=run.calls,
-            ratios=run.ratios,
-        )
         if not run.wrong:
-            return replace(passed, status=DIFFERS) if run.differs else passed
+            return run.result(DIFFERS if run.differs else PASSED)
         cause = self.add_way_out(run, self.explain(run))
         saved = self.save_failure(run, cause)
         failure = Failure(
@@ -145,7 +148,7 @@ class SuiteResults:
             str(saved or ""),
         )
         status = IGNORED if cause.mistake == IGNORED_OPTION else FAILED
-        return replace(passed, status=status, failed=len(run.wrong), failure=failure)
+        return run.result(status, failure)
 
     def add_way_out(self, run: FeatureRun, cause: Cause) -> Cause:
         """Say how to declare that a kernel is not meant for what fails, where plain attention is right."""
