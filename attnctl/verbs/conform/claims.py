@@ -36,12 +36,8 @@ from attnctl.verbs.conform.profile import CONVENTIONS, TYPES, TargetProfile
 Problems = Iterator[tuple[Path, str]]
 
 
-@dataclass(frozen=True)
-class KnownFailure:
-    """A feature that is known to fail."""
-
-    why: str
-    types: tuple[str, ...] = tuple(TYPES)
+Known = tuple[str, tuple[str, ...]]
+"""The reason why a feature is known to fail, and the types in which it does."""
 
 
 def read_claims(path: str) -> dict[str, Any]:
@@ -58,13 +54,16 @@ def pick_declared(data: Mapping[Any, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key in FORM.keys}
 
 
-def read_xfail(path: str) -> dict[str, KnownFailure]:
+def read_xfail(path: str) -> dict[str, Known]:
     """The features of a file that are known to fail. Raises AttnError with every problem."""
-    out = {}
-    for name, value in read_yaml(path, xfail_problems).items():
-        entry = {"why": value} if isinstance(value, str) else value
-        out[name] = KnownFailure(str(entry["why"]), tuple(map(str, entry.get("types", TYPES))))
-    return out
+    entries = {
+        name: {"why": value} if isinstance(value, str) else value
+        for name, value in read_yaml(path, xfail_problems).items()
+    }
+    return {
+        name: (str(entry["why"]), tuple(map(str, entry.get("types", TYPES))))
+        for name, entry in entries.items()
+    }
 
 
 def read_yaml(path: str, problems: Callable[[Any], Problems]) -> dict[str, Any]:
@@ -176,7 +175,7 @@ class Request:
     only: tuple[str, ...] = ()
     """Features to run; none means all."""
     quick: bool = False
-    xfail: Mapping[str, KnownFailure] = field(default_factory=dict)
+    xfail: Mapping[str, Known] = field(default_factory=dict)
     save: str | None = None
     """The folder for failing cases."""
     called: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())

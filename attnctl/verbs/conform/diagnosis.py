@@ -23,7 +23,7 @@ from attnctl.verbs.check.report import Finding
 from attnctl.verbs.conform.call import OTHER, Answer, have_same_bits
 from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
 from attnctl.verbs.conform.extra_outputs import FACTORS, WORDS, name_near_miss
-from attnctl.verbs.conform.judge import Expected, compare_output, expect, judge_answer, name_output
+from attnctl.verbs.conform.judge import compare_output, expect, judge_answer, name_output
 from attnctl.verbs.conform.layout import read_output
 from attnctl.verbs.conform.profile import TRUE, TYPES
 from attnctl.verbs.conform.suite import CaseResult, Suite
@@ -329,12 +329,11 @@ def explain_coarse_inside(suite: Suite, result: CaseResult, output: Array) -> Ca
 
 def explain_coarse(suite: Suite, result: CaseResult, output: Array, names: Sequence[str]) -> Cause | None:
     """Find the first of these types to whose digits the numbers are right, and no further."""
-    wanted = suite.expect(result.case)
+    problem = suite.problem(result.case)
     for name in names:
         if TYPES[name].bits < TYPES[result.case.dtype].bits:
-            ratio = compare_output(
-                expect_in_type(wanted, name).outputs[result.judgement.output], output
-            ).ratio
+            wanted = expect(replace(problem, case=replace(problem.case, dtype=name)))
+            ratio = compare_output(wanted.outputs[result.judgement.output], output).ratio
             if LEAST_ROUNDING < ratio <= 1:
                 words = f"the numbers are right to the digits of {name} only: it is computed or kept in it"
                 return Cause(LOW_PRECISION, words)
@@ -356,8 +355,3 @@ def describe_rounding(what: str, ratio: float, dtype: str) -> tuple[str, str] | 
         f"no mistake is found, but {what} is off by {ratio:.2g} times what rounding to {dtype} explains: "
         "keep what is not stored in float32, as scores, log-sum-exp, delta and sums are"
     )
-
-
-def expect_in_type(wanted: Expected, dtype: str) -> Expected:
-    """Expect the same numbers, with the errors allowed in a coarser type."""
-    return expect(replace(wanted.problem, case=replace(wanted.problem.case, dtype=dtype)))

@@ -261,6 +261,24 @@ class MergeSuite(Suite):
             for name, found in self.form.read(answer, wanted).items()
         )
 
+    def explain(self, results: Sequence[CaseResult]) -> Cause:
+        """Find the mistake that gives the numbers of every wrong case, and what to write instead."""
+        first = results[0]
+        if first.answer.error:
+            return explain_end(first)
+        wrong = []
+        for result in results:
+            parts = draw_parts(result.case, self.form.unit)
+            wanted = expect_merge(parts, result.case.dtype)
+            wrong.append((parts, self.form.read(result.answer, wanted), wanted))
+        if all(result.judgement.ratios.get(HEAD_OUTPUTS, inf) <= 1 for result in results):
+            cause = explain_sum(wrong)
+        else:
+            cause = explain_output(wrong, np.float64 if first.case.dtype == "float64" else np.float32)
+        worst = max(result.judgement.ratio for result in results)
+        named = describe_rounding("the output", worst, first.case.dtype) or (None, "")
+        return cause or Cause(*named)
+
     def find_layout(self, case: Case) -> None:
         """Take the first axes in which what comes back is right, or else of the shapes of a part."""
         first, answered = self.form, []
@@ -279,15 +297,6 @@ class MergeSuite(Suite):
         return not found.judgement.right and self.judge(found.case, found.answer, "float32").right
 
 
-@dataclass
-class MergeResults(SuiteResults):
-    """Makes results of a merge, whose mistakes are those of merging."""
-
-    def search(self, wrong: Sequence[CaseResult]) -> Cause:
-        assert isinstance(self.suite, MergeSuite)
-        return explain(self.suite, wrong)
-
-
 def hold_merge(target: Target, name: str, request: Request, progress: Progress) -> Conformance:
     """Hold a target to the merge in every type. Raises AttnError where it cannot be called as one."""
     features = list(list_features(quick=request.quick))
@@ -302,7 +311,7 @@ def hold_merge(target: Target, name: str, request: Request, progress: Progress) 
         if "float64" in request.dtypes and all(map(suite.is_single, features[0].cases)):
             run.refused["float64"] = SINGLE
         runs = run.run_features(wanted, progress)
-        results = tuple(map(MergeResults(suite, name, runs).of, runs))
+        results = tuple(map(SuiteResults(suite, name, runs, search=suite.explain).of, runs))
     finally:
         target.close()
     axes = " and ".join(f"({', '.join(AXES[axis] for axis in each)})" for each in suite.form.layout)
@@ -337,67 +346,57 @@ SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
 """Log-sum-exps beside an output that is right: mistake, what it is, what to write instead."""
 
 
-@dataclass(frozen=True)
-class WrongMerge:
-    """A wrong answer beside the parts it was made of and what is right."""
+Merge = Callable[[Array], tuple[Array, Array]]
 
-    dtype: str
-    parts: Mapping[str, Array]
-    found: Mapping[str, Array | None]
-    wanted: Mapping[str, ExpectedOutput]
-
-    def gives(self, merge: Callable[[Array], tuple[Array, Array]]) -> bool:
-        """True for a merge whose output is the one that was found."""
-        wide = np.float64 if self.dtype == "float64" else np.float32
-        with np.errstate(all="ignore"):
-            _, shares = merge(self.parts[LOGSUMEXP].astype(wide))
-            return self.is_like(HEAD_OUTPUTS, (shares[..., None] * self.parts[HEAD_OUTPUTS]).sum(axis=0))
-
-    def gives_sum(self, other: Callable[[Array], Array]) -> bool:
-        with np.errstate(all="ignore"):
-            return self.is_like(LOGSUMEXP, other(self.parts[LOGSUMEXP]))
-
-    def is_like(self, name: str, value: Array) -> bool:
-        """True where this value was found, and is as wrong; one that is not finite is like any other."""
-        found, wanted = self.found.get(name), self.wanted[name]
-        if found is None:
-            return False
-        finite = np.isfinite(value)
-        near = (np.abs(found - value) <= 2 * wanted.allowed * (1 + np.abs(value)))[finite]
-        differs = compare_output(wanted, found).right or not compare_output(wanted, value).right
-        return bool(differs and (np.isfinite(found) == finite).all() and near.all())
+Wrong = tuple[Mapping[str, Array], Mapping[str, Array | None], Mapping[str, ExpectedOutput]]
+"""The parts of a case that is wrong, what was found, and what is right."""
 
 
-def explain(suite: MergeSuite, results: Sequence[CaseResult]) -> Cause:
-    """Find the mistake that gives the numbers of every case that is wrong, and what to write instead."""
-    first = results[0]
-    if first.answer.error:
-        return explain_end(first)
-    wrong = []
-    for result in results:
-        parts = draw_parts(result.case, suite.form.unit)
-        wanted = expect_merge(parts, result.case.dtype)
-        wrong.append(WrongMerge(result.case.dtype, parts, suite.form.read(result.answer, wanted), wanted))
-    ratios = [result.judgement.ratios for result in results]
-    if all(each.get(HEAD_OUTPUTS, inf) <= 1 for each in ratios):
-        for name, words, fix, other in SUM_ALONE:
-            if all(each.gives_sum(other) for each in wrong):
-                return Cause(name, f"{words}; {fix}")
-    elif cause := explain_output(wrong):
-        return cause
-    worst = max(result.judgement.ratio for result in results)
-    return Cause(*(describe_rounding("the output", worst, first.case.dtype) or (None, "")))
-
-
-def explain_output(wrong: Sequence[WrongMerge]) -> Cause | None:
-    """Find the way of merging that gives these outputs."""
-    catalogue = {mistake.name: mistake for mistake in CHUNKS}
-    ways = ((name, detail, merge) for name, several in WAYS.items() for detail, merge in several)
-    for name, detail, merge in ways:
-        if all(each.gives(merge) for each in wrong):
-            base_2 = name == OTHER_BASE and all(
-                each.gives_sum(lambda parts: np.asarray(whole(parts * LN2) / LN2)) for each in wrong
-            )
-            also = f"; or say --returns {OUTPUT},{LSE2} if log-sum-exps are in base 2" if base_2 else ""
-            return Cause(name, f"{catalogue[name].words.format(detail)}; {catalogue[name].fix}{also}")
+def explain_sum(wrong: Sequence[Wrong]) -> Cause | None:
+    """Find the log-sum-exp that is given beside outputs that are right."""
+    for name, words, fix, other in SUM_ALONE:
+        if all(gives_sum(each, other) for each in wrong):
+            return Cause(name, f"{words}; {fix}")
     return None
+
+
+def explain_output(wrong: Sequence[Wrong], kind: type[np.floating[Any]]) -> Cause | None:
+    """Find the way of merging that gives these outputs, of log-sum-exps of this kind."""
+    catalogue = {mistake.name: mistake for mistake in CHUNKS}
+    for name, ways in WAYS.items():
+        for detail, merge in ways:
+            if all(gives(each, merge, kind) for each in wrong):
+                base_2 = name == OTHER_BASE and all(gives_sum(each, whole_of_base_2) for each in wrong)
+                also = f"; or say --returns {OUTPUT},{LSE2} if log-sum-exps are in base 2" if base_2 else ""
+                return Cause(name, f"{catalogue[name].words.format(detail)}; {catalogue[name].fix}{also}")
+    return None
+
+
+def whole_of_base_2(parts: Array) -> Array:
+    return np.asarray(whole(parts * LN2) / LN2)
+
+
+def gives(
+    wrong: Wrong, merge: Callable[[Array], tuple[Array, Array]], kind: type[np.floating[Any]]
+) -> bool:
+    """True for a merge whose output is the one that was found."""
+    parts, *_ = wrong
+    with np.errstate(all="ignore"):
+        _, shares = merge(parts[LOGSUMEXP].astype(kind))
+        return is_found(HEAD_OUTPUTS, (shares[..., None] * parts[HEAD_OUTPUTS]).sum(axis=0), wrong)
+
+
+def gives_sum(wrong: Wrong, other: Callable[[Array], Array]) -> bool:
+    with np.errstate(all="ignore"):
+        return is_found(LOGSUMEXP, other(wrong[0][LOGSUMEXP]), wrong)
+
+
+def is_found(name: str, value: Array, wrong: Wrong) -> bool:
+    """True where this value was found, and is as wrong; one that is not finite is like any other."""
+    found, wanted = wrong[1].get(name), wrong[2][name]
+    if found is None:
+        return False
+    finite = np.isfinite(value)
+    near = (np.abs(found - value) <= 2 * wanted.allowed * (1 + np.abs(value)))[finite]
+    differs = compare_output(wanted, found).right or not compare_output(wanted, value).right
+    return bool(differs and (np.isfinite(found) == finite).all() and near.all())

@@ -37,14 +37,6 @@ LOADING = 300.0
 """Seconds that importing a target may take."""
 
 
-class TargetEndedError(Exception):
-    """The process of a target ended before it answered, or had to be ended."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        self.kind, self.message = kind, message
-        super().__init__(f"{kind}: {message}")
-
-
 def kill(process: subprocess.Popen[bytes]) -> None:
     """End a process and all that it started."""
     with suppress(ProcessLookupError, PermissionError):
@@ -88,11 +80,9 @@ class Worker(Target):
             start_new_session=True,
             env={**PATIENT, **os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
-        try:
-            self.send((self.target, self.framework))
-            told = self.receive(LOADING)
-        except TargetEndedError as ended:
-            raise AttnError(f"{self.target}: it could not be loaded ({ended})") from None
+        told = self.ask((self.target, self.framework), LOADING)
+        if isinstance(told, Answer):
+            raise AttnError(f"{self.target}: it could not be loaded ({told.error}: {told.message})")
         if isinstance(told, str):
             self.close()
             raise AttnError(f"{self.target}: it could not be loaded: {told}")
@@ -103,41 +93,36 @@ class Worker(Target):
     def call(self, call: TargetCall) -> Answer:
         if self.process is None:
             self.start()
-        try:
-            self.send(call)
-            answer: Answer = self.receive(self.limit + (self.limit + call.seconds) * (call.times > 1))
-        except TargetEndedError as ended:
-            return Answer(error=ended.kind, message=ended.message)
+        answer: Answer = self.ask(call, self.limit + (self.limit + call.seconds) * (call.times > 1))
         return answer
 
-    def send(self, value: Any) -> None:
-        """Hand something to the process. Raises TargetEndedError where it is no more."""
+    def ask(self, value: Any, seconds: float) -> Any:
+        """Hand something to the process, and return what it sends, or the answer of one that ended.
+
+        One that is silent for so long is ended.
+        """
         assert self.process is not None
         assert self.process.stdin is not None
+        assert self.process.stdout is not None
         try:
             self.process.stdin.write(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
             self.process.stdin.flush()
         except OSError:
-            raise self.read_end() from None
-
-    def receive(self, seconds: float) -> Any:
-        """Read what the process sends. Raises TargetEndedError where it dies or is silent for so long."""
-        assert self.process is not None
-        assert self.process.stdout is not None
+            return self.read_end()
         stream, until = self.process.stdout.fileno(), monotonic() + seconds
         data = bytearray()
         while len(data) < LENGTH or len(data) < LENGTH + int.from_bytes(data[:LENGTH], "big"):
             left = until - monotonic()
             if left <= 0 or not select.select([stream], [], [], left)[0]:
                 self.close()
-                raise TargetEndedError("hang", f"no answer within {seconds:g} s")
+                return Answer(error="hang", message=f"no answer within {seconds:g} s")
             piece = os.read(stream, 1 << 20)
             if not piece:
-                raise self.read_end()
+                return self.read_end()
             data += piece
         return pickle.loads(data[LENGTH:])  # noqa: S301  (from our own worker)
 
-    def read_end(self) -> TargetEndedError:
+    def read_end(self) -> Answer:
         assert self.process is not None
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
@@ -145,8 +130,8 @@ class Worker(Target):
         words = "" if self.said is None else quote_last_words(self.said)
         self.close()
         if code is not None and code < 0:
-            return TargetEndedError("crash", f"its process died of {signal.Signals(-code).name}{words}")
-        return TargetEndedError("exit", f"its process ended with exit code {code}{words}")
+            return Answer(error="crash", message=f"its process died of {signal.Signals(-code).name}{words}")
+        return Answer(error="exit", message=f"its process ended with exit code {code}{words}")
 
     def close(self) -> None:
         if self.process is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -129,6 +129,8 @@ class SuiteResults:
     """The runs of all features, among which a cause is looked for."""
     recalled: Cause | None = None
     """The cause that was found before, of a case that is run again."""
+    search: Callable[[Sequence[CaseResult]], Cause] | None = None
+    """What finds the cause of wrong cases, where it is not `diagnose`."""
     causes: dict[str, Cause] = field(default_factory=dict)
     small: dict[str, CaseResult] = field(default_factory=dict)
 
@@ -182,12 +184,9 @@ class SuiteResults:
             return cause
         before = self.causes.get(name)
         if before is None or before.mistake in NOT_SHARED:
-            self.causes[name] = self.search(wrong)
+            self.causes[name] = self.search(wrong) if self.search else diagnose(self.suite, wrong)
         cause = self.causes[name]
         return self.explain_by_groups(run) if cause.mistake is None else cause
-
-    def search(self, wrong: Sequence[CaseResult]) -> Cause:
-        return diagnose(self.suite, wrong)
 
     def explain_by_attention(self, run: FeatureRun) -> Cause | None:
         """Take the cause of plain attention, which spoils everything; it is not searched again."""

@@ -159,10 +159,10 @@ class Run:
         )
 
     def mark_known(self, result: FeatureResult) -> FeatureResult:
-        known = self.request.xfail.get(result.feature)
-        if known is None or result.dtype not in known.types or result.status not in {FAILED, IGNORED}:
+        why, types = self.request.xfail.get(result.feature, ("", ()))
+        if result.dtype not in types or result.status not in {FAILED, IGNORED}:
             return result
-        return replace(result, status=XFAIL, known=known.why)
+        return replace(result, status=XFAIL, known=why)
 
     # --- what is found out first ---
 
