@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
@@ -20,8 +19,6 @@ from attnctl.cli.options import command, option
 from attnctl.drawing.screen.output import print_view, say
 
 if TYPE_CHECKING:
-    from attnctl.drawing.screen.output import Element
-    from attnctl.drawing.screen.screen import Screen
     from attnctl.record.trace import Trace
     from attnctl.verbs.learn import AnswerVerdict, Lesson
     from attnctl.verbs.learn.lesson import Progress
@@ -78,6 +75,7 @@ def learn(
     Exit codes, with --answers: 0 all are right; 1 some are not, or are missing; 2 some cannot be told.
     With --watch in a pipe the program is checked once: 0 right, 1 not right yet.
     """
+    from attnctl.cli.program import complain
     from attnctl.verbs.learn import lessons
     from attnctl.verbs.learn.lesson import OWN, read_progress
 
@@ -97,16 +95,21 @@ def learn(
     if instead.reset:
         progress.reset(name)
         return Exit.OK
-    warn(progress)
+    if progress.problem:
+        complain(progress.problem)
     if watch is not None:
         return watch_own(known, lesson, watch, progress, name)
     if instead.list_them:
         return print_lessons(known, progress.of(name), json=json)
-    chosen = numbers_of(lesson, known) if lesson else [next_one(known, progress.of(name))]
+    done = progress.of(name)
+    ahead = [at for at, each in enumerate(known) if each.name not in done]
+    chosen = numbers_of(lesson, known) if lesson else ahead[:1] or [0]
     if len(chosen) != 1:
         raise AttnError("--lesson: several; name one, or grade --answers")
     if instead.hint:
-        return hints(known[chosen[0]])
+        for hint in known[chosen[0]].hints or ("There is no hint for this lesson.",):
+            print_text(hint)
+        return Exit.OK
     if sys.stdin.isatty() and sys.stdout.isatty():
         return teach(known, chosen[0], progress, name)
     return print_lesson(known, chosen[0])
@@ -136,14 +139,6 @@ def watch_own(known: list[Lesson], lesson: str | None, path: str, progress: Prog
     return watch(known[chosen[0]], path, progress, name)
 
 
-def warn(progress: Progress) -> None:
-    """Say on stderr that the notes of what is done cannot be read."""
-    from attnctl.cli.program import complain
-
-    if progress.problem:
-        complain(progress.problem)
-
-
 def numbers_of(text: str, known: list[Lesson]) -> list[int]:
     """The places of the lessons that a text names. Raises AttnError for each that there is not."""
     names = [each.name for each in known]
@@ -159,11 +154,6 @@ def numbers_of(text: str, known: list[Lesson]) -> list[int]:
             problems.append(f"--lesson: no lesson {quote(word)}; {near}")
     raise_all(problems or ["--lesson: no name in it; write a number, like 4"] * (not places))
     return list(dict.fromkeys(places))
-
-
-def next_one(known: list[Lesson], done: dict[str, int]) -> int:
-    """The first lesson that is not done; the first one where all are."""
-    return next((at for at, each in enumerate(known) if each.name not in done), 0)
 
 
 def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> Exit:
@@ -184,24 +174,23 @@ def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> E
 
 def print_lesson(known: list[Lesson], at: int) -> Exit:
     """Print one lesson, and how to answer without a terminal."""
-    from attnctl.verbs.learn.view import lesson_lines, space_paragraphs
+    from attnctl.verbs.learn.view import lesson_lines
 
     lesson = known[at]
     print_view(lambda screen: lesson_lines(lesson, at + 1, len(known), lesson.run(), screen))
-    how = (
+    say("")
+    print_text(
         f"To answer without a terminal, write a line like {lesson.name}: … to a file, "
         f"then attnctl learn --lesson {at + 1} --answers FILE."
     )
-    print_view(lambda screen: [[], *space_paragraphs(how, screen)])
     return Exit.OK
 
 
-def hints(lesson: Lesson) -> Exit:
+def print_text(text: str) -> None:
+    """Print the paragraphs of a text."""
     from attnctl.verbs.learn.view import space_paragraphs
 
-    for each in lesson.hints or ("There is no hint for this lesson.",):
-        print_view(partial(space_paragraphs, each))
-    return Exit.OK
+    print_view(partial(space_paragraphs, text))
 
 
 # --- answers from a file ---
@@ -209,13 +198,18 @@ def hints(lesson: Lesson) -> Exit:
 
 def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: bool) -> Exit:
     """Grade a file of answers: those of the lessons that are named, or of all."""
+    from attnctl.verbs.learn import grade
     from attnctl.verbs.learn.view import as_data, graded_lines
 
     given = read_answers(path, known)
     wanted = [known[at] for at in numbers_of(lesson, known)] if lesson else known
     if not any(each.name in given for each in wanted):
         raise AttnError(f"{path}: no answer in it; write lines like {wanted[0].name}: …")
-    verdicts = {each.name: verdict_of(each, given, path) for each in wanted}
+    folder = "" if path == "-" else os.path.dirname(path)  # noqa: PTH120  (pathlib would rewrite ./x)
+    verdicts = {
+        each.name: grade(each, given[each.name], folder=folder) if each.name in given else None
+        for each in wanted
+    }
     if json:
         from attnctl.formats import print_json
 
@@ -225,15 +219,6 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
     if any(verdict is None or verdict.right is False for verdict in verdicts.values()):
         return Exit.DIFFERS
     return Exit.USAGE if any(each and each.right is None for each in verdicts.values()) else Exit.OK
-
-
-def verdict_of(lesson: Lesson, given: dict[str, Any], path: str) -> AnswerVerdict | None:
-    """Grade the answer to a lesson; None where no answer was given."""
-    from attnctl.verbs.learn import grade
-
-    if lesson.name not in given:
-        return None
-    return grade(lesson, given[lesson.name], folder="" if path == "-" else os.path.dirname(path))  # noqa: PTH120  (pathlib would rewrite ./x)
 
 
 def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
@@ -281,14 +266,11 @@ PROMPT = 3
 ROWS = 24
 """Lines of a terminal that does not say how many it has."""
 
-LONGEST = 12
-"""Lines of arithmetic that are shown when an answer was right."""
-
 
 def teach(lessons: list[Lesson], first: int, progress: Progress, name: str) -> Exit:
     """Lesson after lesson, until the person ends."""
     for at in range(first, len(lessons)):
-        ended = Lecture(lessons, at).hold(progress, name)
+        ended = hold_lesson(lessons, at, progress, name)
         if ended == END:
             return Exit.OK
         if ended == DONE and at + 1 < len(lessons):
@@ -316,116 +298,69 @@ def ask_line(prompt: str) -> str | None:
     return line.strip() if line else None
 
 
-class Lecture:
-    """One lesson with its run."""
+def show_lesson(lesson: Lesson, number: int, of: int, trace: Trace) -> None:
+    """Print a lesson; where the terminal is too low for all of it, its text first."""
+    from attnctl.drawing.screen.output import output_for, plain_text, screen_of
+    from attnctl.verbs.learn.view import question_lines, text_lines
 
-    def __init__(self, lessons: list[Lesson], at: int) -> None:
-        from attnctl.drawing.screen.output import output_for, screen_of
-
-        self.lesson, self.number, self.of = lessons[at], at + 1, len(lessons)
-        self.trace: Trace = self.lesson.run()
-        self.output = output_for(sys.stdout, os.environ)
-        self.screen: Screen = screen_of(self.output)
-        self.hints = iter(self.lesson.hints)
-
-    def print(self, lines: Iterator[Element]) -> None:
-        """Lines and tables on the terminal."""
-        from attnctl.drawing.screen.output import print_lines
-
-        print_lines(lines, self.output)
-
-    def show(self) -> None:
-        """The lesson itself; where the terminal is too low for all of it, its text first."""
-        from attnctl.drawing.screen.output import plain_text
-        from attnctl.verbs.learn.view import question_lines, text_lines
-
-        text = list(text_lines(self.lesson, self.number, self.of, self.screen))
-
-        def question() -> Iterator[Element]:
-            return question_lines(self.lesson, self.trace, self.screen)
-
-        self.print(iter(text))
-        height = sum(1 for _ in plain_text([*text, *question()])) + PROMPT
-        if height > (get_terminal_size().lines or ROWS):
-            say("")
-            ask_line("Enter: the numbers > ")
+    text = partial(text_lines, lesson, number, of)
+    question = partial(question_lines, lesson, trace)
+    print_view(text)
+    screen = screen_of(output_for(sys.stdout, os.environ))
+    height = sum(1 for _ in plain_text([*text(screen), *question(screen)])) + PROMPT
+    if height > (get_terminal_size().lines or ROWS):
         say("")
-        self.print(question())
+        ask_line("Enter: the numbers > ")
+    say("")
+    print_view(question)
 
-    def hold(self, progress: Progress, name: str) -> str:
-        """Show it, and hear answers until one is right; how it ended."""
-        from attnctl.verbs.learn import grade
-        from attnctl.verbs.learn.view import space_paragraphs, verdict_lines
 
-        self.show()
-        tries = 0
-        while True:
-            say("")
-            typed = ask_line("> ")
-            match typed:
-                case None | "q" | "quit" | "exit":
-                    return END
-                case "skip":
-                    say("")
-                    return NEXT
-                case "" | "?" | "help":
-                    self.print(space_paragraphs(HELP, self.screen))
-                case "again":
-                    self.show()
-                case "hint":
-                    hint = next(self.hints, "There is no other hint; show tells the answer.")
-                    self.print(space_paragraphs(hint, self.screen))
-                case "show":
-                    self.reveal()
+def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -> str:
+    """Show a lesson, and hear answers until one is right; how it ended."""
+    from attnctl.verbs.learn import grade
+    from attnctl.verbs.learn.view import reveal_lines, verdict_lines
+
+    lesson = lessons[at]
+    trace, hints = lesson.run(), iter(lesson.hints)
+    show = partial(show_lesson, lesson, at + 1, len(lessons), trace)
+    reveal = partial(reveal_lines, lesson, trace)
+    show()
+    tries = 0
+    while True:
+        say("")
+        typed = ask_line("> ")
+        match typed:
+            case None | "q" | "quit" | "exit":
+                return END
+            case "skip":
+                say("")
+                return NEXT
+            case "" | "?" | "help":
+                print_text(HELP)
+            case "again":
+                show()
+            case "hint":
+                print_text(next(hints, "There is no other hint; show tells the answer."))
+            case "show":
+                print_view(reveal)
+                return DONE
+            case _:
+                tries += 1
+                verdict = grade(lesson, typed, trace)
+                print_view(partial(verdict_lines, verdict))
+                if verdict.right:
+                    note(progress, name, lesson.name, tries)
+                    print_view(reveal)
                     return DONE
-                case _:
-                    tries += 1
-                    verdict = grade(self.lesson, typed, self.trace)
-                    self.print(verdict_lines(verdict, self.screen))
-                    if verdict.right:
-                        note(progress, name, self.lesson.name, tries)
-                        self.reveal()
-                        return DONE
-
-    def reveal(self) -> None:
-        """The answer, its arithmetic, and what is to be said of it."""
-        from attnctl.verbs.learn.grade import answers_for
-        from attnctl.verbs.learn.view import space_paragraphs
-
-        arithmetic = self.arithmetic()
-        if arithmetic:
-            self.print(iter(arithmetic))
-        else:
-            for each in answers_for(self.lesson, self.trace):
-                self.print(space_paragraphs(f"{self.lesson.answer.text} is {each}.", self.screen))
-        if self.lesson.reveal:
-            say("")
-            self.print(space_paragraphs(self.lesson.reveal, self.screen))
-
-    def arithmetic(self) -> list[Element]:
-        """The arithmetic of the one cell that is asked for, as `explain` prints it; or nothing."""
-        from attnctl.record.cells import parse
-        from attnctl.verbs.explain import Explainer
-        from attnctl.verbs.explain.view import Page
-
-        try:
-            explainer = Explainer(self.trace)
-            root = explainer.root(parse(self.lesson.answer.text).spell_out(explainer.trace), 1)
-            lines = list(Page(explainer, self.screen).lines(root))
-        except AttnError:  # not a cell
-            return []
-        return [*lines] if len(lines) < LONGEST else []
 
 
 def watch(lesson: Lesson, path: str, progress: Progress, name: str) -> Exit:
     """A learner's program, graded whenever it is saved, until it is right; once where nobody watches."""
-    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.formats import write_text
     from attnctl.verbs.learn.program import begin_program, look_again
-    from attnctl.verbs.learn.view import space_paragraphs, verdict_lines
+    from attnctl.verbs.learn.view import verdict_lines
 
-    output, trace, watched = output_for(sys.stdout, os.environ), lesson.run(), sys.stdout.isatty()
-    screen = screen_of(output)
+    trace, watched = lesson.run(), sys.stdout.isatty()
     if path.endswith(".py") and not Path(path).exists():
         write_text(begin_program(lesson, trace), path)
         say(f"{path} has what the lesson gives.")
@@ -439,10 +374,10 @@ def watch(lesson: Lesson, path: str, progress: Progress, name: str) -> Exit:
         printed, verdict = grade_file(lesson, path, trace)
         if printed:
             say(*printed.splitlines())
-        print_lines(verdict_lines(verdict, screen), output)
+        print_view(partial(verdict_lines, verdict))
         if verdict.right:
             note(progress, name, lesson.name, tries)
-            print_lines(space_paragraphs(lesson.reveal, screen), output)
+            print_text(lesson.reveal)
             break
         if not watched:
             return Exit.DIFFERS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from attnctl.base.errors import AttnError
 from attnctl.base.words import plural
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
@@ -13,12 +14,16 @@ from attnctl.drawing.screen.text import fold_text
 from attnctl.drawing.show.frames import step_lines
 from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.sheet import View, count_heads
+from attnctl.record.cells import parse
 from attnctl.record.trace import Trace
 from attnctl.verbs.learn.expression import numbers
-from attnctl.verbs.learn.grade import AnswerVerdict
+from attnctl.verbs.learn.grade import AnswerVerdict, answers_for
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 
 WIDEST = 80
+
+LONGEST = 12
+"""Lines of arithmetic that are shown when an answer was right."""
 
 WANTED = {
     NUMBER: "a number, like 2 or 0.623; the last of three digits may be off by one",
@@ -115,6 +120,31 @@ def verdict_lines(verdict: AnswerVerdict, screen: Screen) -> Iterator[Element]:
     if verdict.mistake:
         also = f"; also fits: {', '.join(verdict.also[:3])}" if verdict.also else ""
         yield [(screen.ours(f"({verdict.mistake}{also})"), "aside")]
+
+
+def reveal_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Element]:
+    """The answer, its arithmetic, and what is to be said of it."""
+    arithmetic = arithmetic_lines(lesson, trace, screen)
+    yield from arithmetic
+    for answer in () if arithmetic else answers_for(lesson, trace):
+        yield from space_paragraphs(f"{lesson.answer.text} is {answer}.", screen)
+    if lesson.reveal:
+        yield []
+        yield from space_paragraphs(lesson.reveal, screen)
+
+
+def arithmetic_lines(lesson: Lesson, trace: Trace, screen: Screen) -> list[Element]:
+    """The arithmetic of the one cell that is asked for, as `explain` prints it; or nothing."""
+    from attnctl.verbs.explain import Explainer
+    from attnctl.verbs.explain.view import Page
+
+    try:
+        explainer = Explainer(trace)
+        root = explainer.root(parse(lesson.answer.text).spell_out(explainer.trace), 1)
+        lines = list(Page(explainer, screen).lines(root))
+    except AttnError:  # not a cell
+        return []
+    return [*lines] if len(lines) < LONGEST else []
 
 
 def graded_lines(verdicts: Mapping[str, AnswerVerdict | None], screen: Screen) -> Iterator[Element]:
