@@ -3,8 +3,7 @@
 from shlex import quote
 
 from attnctl.base.values import flow
-from attnctl.inputs.config.fields import FIELDS, IN_PARTS
-from attnctl.inputs.config.rules import SETTABLE
+from attnctl.inputs.config.fields import FIELDS, IN_PARTS, SETTABLE
 
 WHOLES = {
     "positions": ("--positions rope", lambda part: {"rope": part}),

@@ -150,9 +150,10 @@ class Form(Reader):
         just_one: bool = False,
         required: Sequence[str] = (),
     ) -> None:
-        super().__init__(self.read_mapping, {"$ref": f"#/$defs/{name}"})
         self.name, self.about, self.make = name, about, make
         self.keys = {each.name: each for each in keys}
+        forms = tuple(each.reader for each in self.keys.values())
+        super().__init__(self.read_mapping, {"$ref": f"#/$defs/{name}"}, forms=forms)
         self.just_one, self.required = just_one, required
 
     def read_mapping(self, value: Any) -> Any:
@@ -203,12 +204,6 @@ class Form(Reader):
             **required,
         }
 
-    def definitions(self) -> Iterator[tuple[str, Json]]:
-        """The JSON Schema of this form and of every form within it, by name."""
-        yield self.name, self.definition
-        for key in self.keys.values():
-            yield from definitions(key.reader)
-
 
 class Choice(Reader):
     """One of several forms, picked by what the value is; `expected` is said where none is.
@@ -219,8 +214,8 @@ class Choice(Reader):
     def __init__(
         self, pick: Callable[[Any], Reader | None], forms: Sequence[Reader], expected: str
     ) -> None:
-        super().__init__(self.read_form, {"oneOf": [form.schema for form in forms]})
-        self.pick, self.forms, self.expected = pick, forms, expected
+        super().__init__(self.read_form, {"oneOf": [form.schema for form in forms]}, forms=tuple(forms))
+        self.pick, self.expected = pick, expected
 
     def read_form(self, value: Any) -> Any:
         form = self.pick(value)
@@ -240,36 +235,28 @@ def word_or_mapping(known: Sequence[str], word: Reader, mapping: Reader) -> Call
     return pick
 
 
-class ListOf(Reader):
+def list_of(item: Reader, check: Callable[[list[Any]], None] | None = None, least: int = 0) -> Reader:
     """A list of values of one kind, of `least` or more; `check` refuses those that do not go together."""
 
-    def __init__(
-        self, item: Reader, check: Callable[[list[Any]], None] | None = None, least: int = 0
-    ) -> None:
-        super().__init__(
-            self.read_list, {"type": "array", "items": item.schema} | ({"minItems": least} if least else {})
-        )
-        self.item, self.check, self.least = item, check, least
-
-    def read_list(self, value: Any) -> tuple[Any, ...]:
+    def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise BadValueError(
                 f"{show(value)} is not a list; write one like [a, b], or a line that begins with - for each"
             )
-        if len(value) < self.least:
-            raise BadValueError(f"a list of {len(value)}; write {self.least} or more")
-        items = every(enumerate(value), self.item)
-        if self.check is not None:
-            self.check(items)
+        if len(value) < least:
+            raise BadValueError(f"a list of {len(value)}; write {least} or more")
+        items = every(enumerate(value), item)
+        if check is not None:
+            check(items)
         return tuple(items)
+
+    schema = {"type": "array", "items": item.schema} | ({"minItems": least} if least else {})
+    return Reader(read, schema, forms=(item,))
 
 
 def definitions(reader: Reader) -> Iterator[tuple[str, Json]]:
-    match reader:
-        case Form():
-            yield from reader.definitions()
-        case Choice(forms=forms):
-            for form in forms:
-                yield from definitions(form)
-        case ListOf(item=item):
-            yield from definitions(item)
+    """The JSON Schema of every form that this reads, by name."""
+    if isinstance(reader, Form):
+        yield reader.name, reader.definition
+    for form in reader.forms:
+        yield from definitions(form)

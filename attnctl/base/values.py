@@ -59,6 +59,8 @@ class Reader:
     read: Callable[[Any], Any]
     schema: Json
     metavar: str = "TEXT"
+    forms: tuple[Reader, ...] = ()
+    """What reads the parts of a value that has any."""
 
     def __call__(self, value: Any) -> Any:
         """Read the value. Raises BadValueError."""

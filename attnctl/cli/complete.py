@@ -9,7 +9,7 @@ from glob import escape, glob
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
-from attnctl.inputs.config.examples import EXAMPLE
+from attnctl.inputs.config.settings import EXAMPLE
 from attnctl.sources import CONFIG, DUMP, OF_SIGN, open_source
 from attnctl.sources.sentence import Arguments
 
@@ -93,7 +93,7 @@ def step_names(given: Mapping[str, Any]) -> list[str]:
 
 def example_names() -> list[str]:
     """The examples as --config takes them."""
-    from attnctl.inputs.config.examples import EXAMPLE, names
+    from attnctl.inputs.config.load import names
 
     return [f"{EXAMPLE}{name}" for name in names()]
 

@@ -40,7 +40,7 @@ def examples(
     from attnctl.cli.config import print_config, write_config
     from attnctl.drawing.screen.listing import list_meanings
     from attnctl.drawing.screen.output import print_view
-    from attnctl.inputs.config.examples import about, names, text_of
+    from attnctl.inputs.config.load import about, names, text_of
 
     if name is not None:
         if output is None or output == STDOUT:

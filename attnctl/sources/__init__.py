@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from attnctl.base.errors import AttnError
 from attnctl.base.files import STANDARD_INPUT
 from attnctl.base.words import one_of
-from attnctl.inputs.config.examples import EXAMPLE
+from attnctl.inputs.config.settings import EXAMPLE
 from attnctl.store import DUMPS
 from attnctl.store.files import function
 

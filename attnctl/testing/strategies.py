@@ -14,7 +14,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.dataclass import dataclass
-from attnctl.inputs.config.rules import SETTABLE
+from attnctl.inputs.config.fields import SETTABLE
 from attnctl.math import Array
 
 try:

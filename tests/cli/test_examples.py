@@ -13,7 +13,7 @@ import pytest
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.screen.screen import Screen
-from attnctl.inputs.config.examples import about, names
+from attnctl.inputs.config.load import about, names
 from attnctl.inputs.config.schema import json_schema
 
 ROOT = Path(__file__).parent.parent.parent

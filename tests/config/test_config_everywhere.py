@@ -10,9 +10,8 @@ from setting_values import ways, with_flags
 
 import attnctl
 from attnctl.cli.program import program
-from attnctl.inputs.config.fields import FIELDS, KEYWORDS
+from attnctl.inputs.config.fields import FIELDS, KEYWORDS, SETTABLE
 from attnctl.inputs.config.load import parse
-from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import IN_ORDER, OF_ARRAYS, Settings
 from attnctl.inputs.config.write import flags
 from attnctl.math.rules import RULES

@@ -6,9 +6,8 @@ import pytest
 
 from attnctl.base.errors import AttnError
 from attnctl.base.values import flow
-from attnctl.inputs.config.fields import FIELDS
+from attnctl.inputs.config.fields import FIELDS, RULE_SETTINGS
 from attnctl.inputs.config.load import load, parse
-from attnctl.inputs.config.rules import RULE_SETTINGS
 from attnctl.inputs.config.schema import validate
 
 HERE = Path(__file__).parent

@@ -6,7 +6,7 @@ from driven import DUMPS, VARIANTS, of_file, of_sentence
 
 import attnctl
 from attnctl.base.errors import AttnError
-from attnctl.inputs.config.rules import SETTABLE
+from attnctl.inputs.config.fields import SETTABLE
 from attnctl.math.rules import Padding
 from attnctl.record.trace import Trace
 from attnctl.sources.dump import Recorded

@@ -1,17 +1,19 @@
-"""A config file to Settings: every problem at once, each with its line and path."""
+"""A config file to Settings: every problem at once, each with its line and path; the examples."""
 
 from __future__ import annotations
 
 import pathlib
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import takewhile
 
 from attnctl.base import files
 from attnctl.base.errors import AttnError
 from attnctl.base.values import MAX_PROBLEMS, BadValueError, Path, json_path
+from attnctl.base.words import did_you_mean, one_of, quote
 from attnctl.inputs.config import yaml
-from attnctl.inputs.config.examples import EXAMPLE, example, names
-from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.config.settings import EXAMPLE, Settings
 from attnctl.record.trace import SCHEMA
 
 
@@ -103,3 +105,39 @@ def as_written(text: str, path: Path) -> Path:
             return path if by_head else ("weights", name, head)
         case _:
             return path
+
+
+# --- the configs that are installed with attnctl: the `configs/` of its repository ---
+
+
+def examples_folder() -> pathlib.Path:
+    """The folder of the examples: in the installed package, or beside it in a checkout."""
+    package = pathlib.Path(__file__).parents[2]
+    installed = package / "examples"
+    return installed if installed.is_dir() else package.parent / "configs"
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in examples_folder().glob("*.yaml"))
+
+
+def example(name: str) -> pathlib.Path:
+    """The file of an example. Raises AttnError where there is none of this name."""
+    known = names()
+    if name not in known:
+        instead = did_you_mean(name, known, f"there are {one_of(known, 'and')}")
+        raise AttnError(f"no example {quote(name)}; {instead}")
+    return examples_folder() / f"{name}.yaml"
+
+
+def about(name: str) -> str:
+    """The first sentence of an example's comment that is not for an editor: what it shows."""
+    comments = takewhile(lambda line: line.startswith("#"), text_of(name).splitlines())
+    ours = (line[1:].strip() for line in comments if "yaml-language-server" not in line)
+    return re.split(r"(?<=\.) ", " ".join(ours), maxsplit=1)[0]
+
+
+def text_of(name: str) -> str:
+    """The text of an example. Raises AttnError where there is none of this name."""
+    with files.open_found(example(name)) as stream:
+        return stream.read().decode("utf-8")

@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from attnctl.base.errors import AttnError
-from attnctl.base.setting import Form
+from attnctl.base.setting import Form, definitions
 from attnctl.base.values import BadValueError, Json, Path, Problem, flow, json_path
 from attnctl.base.words import dims, plural
-from attnctl.inputs.config.fields import FIELDS, ROPE_OPTIONS, TOKENIZER, lay_over
-from attnctl.inputs.config.rules import RULE_SETTINGS
+from attnctl.inputs.config.fields import FIELDS, ROPE_OPTIONS, RULE_SETTINGS, TOKENIZER, lay_over
 from attnctl.inputs.config.settings import FromFile, Settings, Weights
 from attnctl.inputs.config.tensors import WEIGHTS
 from attnctl.math.kind import QK_NORM_OPTIONS
@@ -117,7 +116,7 @@ def json_schema() -> Json:
     schema = CONFIG.definition
     for name, default in Settings().to_dict().items():
         schema["properties"][name]["default"] = default
-    forms = dict(CONFIG.definitions())
+    forms = dict(definitions(CONFIG))
     del forms[CONFIG.name]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

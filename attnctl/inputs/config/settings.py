@@ -66,6 +66,9 @@ STANDARD_NORMAL = Random(distribution="standard_normal")
 
 DTYPES = ("float64", "float32", "float16")
 
+EXAMPLE = "example:"
+"""What stands before the name of an installed example in place of a file."""
+
 IDENTITY = "identity"
 NONE = "none"
 

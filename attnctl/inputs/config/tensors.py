@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf, isfinite
 from typing import Any
 
-from attnctl.base.setting import Choice, Form, ListOf, Setting
+from attnctl.base.setting import Choice, Form, Setting, list_of
 from attnctl.base.values import (
     FILE_NAME,
     SEED,
@@ -266,7 +266,7 @@ OFFSETS = source(VECTOR, expected="a vector; write numbers like [0.1, 0.2]")
 
 def or_by_head(whole: Choice, one: Reader, levels: int) -> Choice:
     """The array, or that of each head, as a run shows it: a list around what has so many levels."""
-    each_head = ListOf(one, least=1)
+    each_head = list_of(one, least=1)
 
     def pick(value: Any) -> Reader | None:
         return each_head if depth_of(value) > levels else whole.pick(value)
@@ -360,7 +360,7 @@ WEIGHTS = Form(
     [
         Setting("W", TENSOR, "One matrix for Q, K and V."),
         *map(of_all_heads, ROWS),
-        Setting("heads", ListOf(HEAD), "W_Q, W_K and W_V head by head, instead of fused."),
+        Setting("heads", list_of(HEAD), "W_Q, W_K and W_V head by head, instead of fused."),
         Setting("random", how_to_draw(Random()), "How to draw what is not given."),
         Setting(
             "file", WORD, "An .npz or .safetensors file (a dump, say) that holds them under these names."

@@ -8,8 +8,7 @@ from typing import Any
 
 from attnctl.base.setting import Setting
 from attnctl.base.values import flow, flow_text
-from attnctl.inputs.config.fields import ALIBI, FIELDS, IN_PARTS, ROPE, lay_over
-from attnctl.inputs.config.rules import SETTABLE
+from attnctl.inputs.config.fields import ALIBI, FIELDS, IN_PARTS, ROPE, SETTABLE, lay_over
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.config.tensors import WEIGHTS
 from attnctl.math.rules import RULES, Rule

@@ -12,7 +12,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims
-from attnctl.inputs.config.rules import SETTABLE
+from attnctl.inputs.config.fields import SETTABLE
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import keys_of, rotary
 from attnctl.inputs.plan.draw import stream

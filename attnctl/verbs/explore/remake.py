@@ -9,7 +9,7 @@ from typing import Any
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import flag_text
 from attnctl.base.words import quote
-from attnctl.inputs.config.rules import SETTABLE
+from attnctl.inputs.config.fields import SETTABLE
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.write import in_order, value_of
 from attnctl.math.rules import Padding, Rule

@@ -12,12 +12,11 @@ from typing import Any
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found, open_own, refuse_os_errors
-from attnctl.base.setting import Form, ListOf, Setting
+from attnctl.base.setting import Form, Setting, list_of
 from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
 from attnctl.inputs.config import yaml
-from attnctl.inputs.config.examples import EXAMPLE
 from attnctl.inputs.config.load import list_problems, load, place_problems
-from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.config.settings import EXAMPLE, Settings
 from attnctl.record.trace import Trace
 from attnctl.store import write_text
 from attnctl.store.files import data_folder, json_text
@@ -128,7 +127,7 @@ def read_wrong(given: Json) -> Wrong:
 
 
 EXPRESSION = Reader(read_expression, {"type": "string"})
-TEXTS = ListOf(WORD)
+TEXTS = list_of(WORD)
 WRONG = Form(
     "wrong answer",
     "An answer that shows a mistake.",
@@ -149,12 +148,12 @@ def lesson_form(folder: str) -> Form:
         Setting("run", Reader(lambda value: read_run(value, folder), {}), "A config, or example:NAME."),
         Setting("dump", FILE_NAME, "A dump beside this file, in place of a run."),
         Setting("show", TEXTS, "The steps that are shown."),
-        Setting("see", ListOf(EXPRESSION), "Expressions that are shown with their values."),
+        Setting("see", list_of(EXPRESSION), "Expressions that are shown with their values."),
         Setting("ask", WORD, "The question."),
         Setting("kind", words(*KINDS), "What the answer is."),
         Setting("answer", EXPRESSION, "The answer, as an expression over the run."),
         Setting("hints", TEXTS, "Hints, one after the other."),
-        Setting("wrong", ListOf(WRONG), "Answers that show a mistake."),
+        Setting("wrong", list_of(WRONG), "Answers that show a mistake."),
         Setting("reveal", WORD, "What is said when the answer was right."),
     ]
     return Form("lesson", "A lesson.", keys, require_keys)
