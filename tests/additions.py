@@ -282,6 +282,7 @@ def weight():
     lacking = {name: array for name, array in arrays.items() if name != "W_gate"}
     for given, options, said in (
         (lacking, {"gate": True}, "gate reads W_gate, which is neither given nor a line"),
+        (lacking, {"gate": True, "backward": True}, "; give W_gate or leave --gate out"),
         (arrays, {}, "W_gate: nothing here reads it; --gate does"),
         (heads, {"gate": True}, "gate reads X, which is neither given nor a line"),
     ):

@@ -41,6 +41,11 @@ def test_the_number_of_heads_follows(tmp_path):
     assert trace.config["heads"] == 3
 
 
+def test_the_width_of_values_follows_from_d_model_alone():
+    trace = attnctl.run("I love AI", heads=2, d_k=3)
+    assert (trace["Q"].shape, trace["V"].shape) == ((2, 3, 3), (2, 3, 2))
+
+
 # ruff: noqa: E501  (a row a line)
 WRONG = {
     "weights:\n  W_Q: [[[1], [2]], [[3], [4, 5]]]": ":3 $.weights.W_Q[1][1]: a row of 2, but row 0 has 1; make them as long",
@@ -48,6 +53,7 @@ WRONG = {
     "weights:\n  W_Q: [[[1]]]\n  heads: [{W_K: [[1]]}]": ":3 $.weights.W_Q: by head, and there is heads, too; write it in one of them",
     "heads: 3\nweights:\n  W_Q: [[[1]], [[1]]]": ":3 $.weights.heads: matrices for 2 heads, but heads is 3; give one mapping a head",
     "weights: {W_O: [[[1]]]}": ":2 $.weights.W_O[0][0]: a list is not a number; write one like 0.5",
+    "d_k: 1\nweights: {W_Q: [[1, 0], [0, 1]]}": ":3 $.weights.W_Q: 2 × 2, expected 2 × 1 (d_model × heads·d_k)",
     "mask: causal": ":2 $.mask: not a key of its own; write rules: [causal]",
     "mask: [[1]]": ":2 $.mask: not a key of its own; write rules: [{mask: [[1, 0]]}]",
     "bias: alibi": ":2 $.bias: not a key of its own; write rules: [alibi]",

@@ -17,13 +17,12 @@ from attnctl.inputs.plan import embed
 from attnctl.inputs.plan.plan import (
     Plan,
     asks_for_padding,
+    plan_of,
     variant,
     what_if_of,
-    with_cotangent,
     with_norm_rows,
     with_padding,
 )
-from attnctl.inputs.plan.tensors import arrays_of
 from attnctl.math import Array, Sizes
 from attnctl.math.kind import HEADS
 from attnctl.math.names import (
@@ -68,21 +67,13 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
         named = embed.with_positions(named, settings, past, memory=not whole)
     spoken = words(header, sizes)
     kind = variant(hide_padding(settings, lengths, spoken), sizes, named, offset)
-    kind, named = with_cotangent(kind, named, settings)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
     config = asked | {"heads": sizes["head"], "kv_heads": sizes["kv_head"]}
     config["causal_offset"] = as_json_number(offset)
     if lengths is not None:
         config[KEY_LENGTHS] = as_json_number(lengths)
     out = {**spoken, "config": config, **({"notes": list(laid.notes)} if laid.notes else {})}
-    return Plan(
-        kind,
-        arrays_of(named),
-        out,
-        settings.dtype,
-        settings.max_memory,
-        what_if_of(settings),
-    )
+    return plan_of(kind, named, out, settings, what_if_of(settings))
 
 
 def has_one_row(header: Mapping[str, Any]) -> bool:

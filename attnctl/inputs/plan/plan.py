@@ -56,11 +56,9 @@ class Plan:
         So are they where gradients need the whole of scores. Raises AttnError for lines that cannot
         be carried out.
         """
-        raise_all(loose_ends(self.variant))
         if self.what_if or (keep and needs_whole(steps_needed(self.derivation, keep), keep)):
             keep = None
-        shapes = {name: array.shape for name, array in self.given.items()}
-        return cost(self.derivation, shapes, np.dtype(self.dtype).itemsize, keep)
+        return costs_of(self.variant, self.given, np.dtype(self.dtype).itemsize, keep)
 
     def run(self, keep: Collection[str] | None = None, progress: Progress | None = None) -> Trace:
         """Carry it out, keeping these steps (None: all).
@@ -180,6 +178,14 @@ def variant(
     )
 
 
+def costs_of(
+    v: Variant, given: Mapping[str, Array], itemsize: int, keep: Collection[str] | None = None
+) -> list[Cost]:
+    """The cost of each line. Raises AttnError for those that cannot be carried out."""
+    raise_all(loose_ends(v))
+    return cost(v.derivation, {name: array.shape for name, array in given.items()}, itemsize, keep)
+
+
 def loose_ends(v: Variant) -> Iterator[str]:
     """Lines that read what is neither given nor a line, and weights that no line reads."""
     there: set[str] = set()
@@ -253,10 +259,10 @@ def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Var
             place = settings.where(("cotangent",))
             raise AttnError(f"{place}: nothing goes back to gradients; say --backward, too")
         return kind, named
-    forward = replace(kind, backward=False).derivation
-    name = gradient_of(root_of(forward))
-    shapes = {each: array.shape for each, array in arrays_of(named).items()}
-    shape = next(each.shape for each in cost(forward, shapes, 1) if gradient_of(each.name) == name)
+    forward = replace(kind, backward=False)
+    name = gradient_of(root_of(forward.derivation))
+    costs = costs_of(forward, arrays_of(named), 1)
+    shape = next(each.shape for each in costs if gradient_of(each.name) == name)
     if name not in named or settings.cotangent:  # what is asked for goes before what a file brings
         array, how = begin_gradient(settings, name, shape)
         alone = array.squeeze().shape == tuple(size for size in shape if size != 1)  # (n, d) of one head
@@ -267,6 +273,14 @@ def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Var
             f"{name}: {dims(found)}, expected {dims(shape)}, the shape of what it is a gradient by"
         )
     return replace(kind, given={each: how for each, (_, how) in named.items()}), named
+
+
+def plan_of(
+    kind: Variant, named: Named, header: dict[str, Any], settings: Settings, what_if: WhatIf | None
+) -> Plan:
+    """The plan of these arrays, among them the gradient that it begins at, if one is asked for."""
+    kind, named = with_cotangent(kind, named, settings)
+    return Plan(kind, arrays_of(named), header, settings.dtype, settings.max_memory, what_if)
 
 
 def with_gradients(plan: Plan, settings: Settings, d_output: Array | None = None) -> Plan:

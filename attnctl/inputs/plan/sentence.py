@@ -20,12 +20,12 @@ from attnctl.inputs.plan.embed import PAD, Vocabulary, tokens_of
 from attnctl.inputs.plan.plan import (
     Plan,
     asks_for_padding,
+    plan_of,
     variant,
     what_if_of,
-    with_cotangent,
     with_padding,
 )
-from attnctl.inputs.plan.tensors import Named, arrays_of
+from attnctl.inputs.plan.tensors import Named
 from attnctl.math import Array, Sizes
 from attnctl.math.derivation import Step, Variant
 from attnctl.math.engine.cost import peak, require
@@ -119,15 +119,7 @@ def prepare_sentence(common: Common, text: str, tokens: list[str], context: list
     if PAD in keys and not asks_for_padding(settings.rules):
         config["rules"] = [*config["rules"], Padding.name]
     kind = kind_of(common, named, tokens, keys)
-    kind, named = with_cotangent(kind, named, settings)
-    return Plan(
-        kind,
-        arrays_of(named),
-        header | {"config": config},
-        settings.dtype,
-        settings.max_memory,
-        common.what_if,
-    )
+    return plan_of(kind, named, header | {"config": config}, settings, common.what_if)
 
 
 def weight_bytes(settings: Settings, sizes: Sizes, tokens: int) -> int:
