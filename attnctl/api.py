@@ -17,7 +17,6 @@ from attnctl.math import Array
 from attnctl.math.engine.tiles import Progress
 from attnctl.options import ArrayOptions, Options, spelled_out
 from attnctl.record.trace import Trace as AnyTrace
-from attnctl.sources.arrays import OfArrays
 from attnctl.sources.sentence import Config, Source
 from attnctl.traces import Trace, Traces
 
@@ -143,6 +142,8 @@ def attend(
     Only the steps to `keep` are held; where none of them is n × n, memory stays bounded. Raises
     AttnError with every array that is missing, not finite or does not fit.
     """
+    from attnctl.sources.dump import OfArrays
+
     check_kept(keep)
     asked = choose_settings(settings, options, OF_ARRAYS)
     return Trace.of(OfArrays(arrays, asked, layer).run(keep=keep, progress=progress)[0])
@@ -165,6 +166,8 @@ def cost(
     if inputs is None or isinstance(inputs, str):
         source: Source = Config(settings=asked, sentences=[] if inputs is None else [inputs])
     else:
+        from attnctl.sources.dump import OfArrays
+
         source = OfArrays(inputs, asked)
     return source.costs(keep)[0]
 

@@ -103,10 +103,8 @@ def attend(  # noqa: PLR0913  (a group of options each)
     scaled, soft-capped, biased, masked, then go through softmax. A query that may see nothing
     gets zeros.
     """
-    from attnctl.cli.output import carry_out
-    from attnctl.cli.progress import progress
-    from attnctl.sources.arrays import OfArrays
-    from attnctl.sources.dump import Dump
+    from attnctl.cli.output import carry_out, progress
+    from attnctl.sources.dump import Dump, OfArrays
     from attnctl.sources.sentence import Arguments, settings_from
 
     with progress("reading"):

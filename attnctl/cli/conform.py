@@ -188,7 +188,7 @@ def conform(
     Exit codes: 0 everything that was run is right; 1 something is wrong or has no effect; 2 nothing
     could be run.
     """
-    from attnctl.cli.progress import progress
+    from attnctl.cli.output import progress
     from attnctl.verbs.conform.conform import hold
 
     target, how = take_backward(target, how)

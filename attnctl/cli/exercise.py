@@ -90,9 +90,8 @@ def make(
     --seed-from or --students every student has numbers of their own, the same whenever they are made
     again, so that copies show.
     """
-    from attnctl.cli.output import wanted_steps
+    from attnctl.cli.output import progress, wanted_steps
     from attnctl.cli.program import complain
-    from attnctl.cli.progress import progress
     from attnctl.verbs import exercise
     from attnctl.verbs.exercise.make import DECIMALS as USUAL
 
@@ -214,9 +213,8 @@ def grade(
 
     Exit codes: 0 all are right; 1 some are not; 2 some cannot be read.
     """
-    from attnctl.cli.output import wanted_steps
+    from attnctl.cli.output import progress, wanted_steps
     from attnctl.cli.program import complain
-    from attnctl.cli.progress import progress
     from attnctl.sources.sentence import settings_from
     from attnctl.verbs import exercise
 

@@ -148,9 +148,8 @@ def run_layers(
 
 def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOptions) -> None:
     """Print the map of a model: a name for each head of each layer on this text."""
-    from attnctl.cli.output import emit
+    from attnctl.cli.output import emit, progress
     from attnctl.cli.program import complain
-    from attnctl.cli.progress import progress
     from attnctl.formats import is_picture, print_json
     from attnctl.math.names import WEIGHTS
     from attnctl.verbs.models.heads import as_data, heads_of
@@ -208,7 +207,7 @@ def model(
     Nothing is computed and no tensor is read. Refused by name: an unknown model_type, quantised
     weights, a kind of rope that is not understood, pickles.
     """
-    from attnctl.cli.progress import progress
+    from attnctl.cli.output import progress
     from attnctl.formats import print_json, write_found
     from attnctl.verbs.models.about import about
 

@@ -1,11 +1,13 @@
-"""Traces to where they were asked for: a table, a format on stdout, files by suffix; what they cost."""
+"""Runs carried out, and what comes of them: tables, formats on stdout, files by suffix, costs; progress."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
@@ -47,8 +49,6 @@ def emit(
     require_heads(kept, view, settable=settable)
     warn(kept)
     if files:
-        from attnctl.cli.progress import progress
-
         with progress("writing"):
             pictures = [path for path in files if is_picture(path)]
             write_all(of_heads(kept, view), [path for path in files if path not in pictures])
@@ -68,7 +68,6 @@ def carry_out(
     of_model: bool = False,
 ) -> None:
     """Write the traces of these runs as asked, or print what they would cost; they are the last run."""
-    from attnctl.cli.progress import progress
     from attnctl.sources import last
 
     if cost.cost:
@@ -293,3 +292,63 @@ def read_key() -> str:
         return sys.stdin.read(1)
     finally:
         termios.tcsetattr(stream, termios.TCSADRAIN, before)
+
+
+# --- progress of work that takes longer than half a second: on stderr, and only on a terminal ---
+
+PATIENCE = 0.5
+"""Seconds before a person wonders."""
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar with this label once the block has run for a while; yields what moves it.
+
+    The bar pulses until it is told (done, total), and is gone when the block ends.
+    """
+    bar = Bar(label)
+    if not sys.stderr.isatty():
+        yield bar.move
+        return
+    timer = Timer(PATIENCE, bar.show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield bar.move
+    finally:
+        timer.cancel()
+        bar.hide()
+
+
+class Bar:
+    """A Rich progress bar that may or may not come to be shown."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.lock = Lock()
+        self.over = False
+        self.shown: Any = None
+
+    def show(self) -> None:
+        """Draw it, unless the work is over by now."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with self.lock:
+            if not self.over:
+                console = Console(file=sys.stderr, markup=False, emoji=False)
+                self.shown = Progress(console=console, transient=True)
+                self.task = self.shown.add_task(self.label, total=None)
+                self.shown.start()
+
+    def move(self, done: int, total: int) -> None:
+        """So much of so much is done."""
+        if self.shown is not None:
+            self.shown.update(self.task, completed=done, total=total)
+
+    def hide(self) -> None:
+        """Take it away."""
+        with self.lock:
+            self.over = True
+            if self.shown is not None:
+                self.shown.stop()

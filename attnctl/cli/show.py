@@ -33,9 +33,8 @@ def show(
 
     The blanks of an exercise are shown as ____.
     """
-    from attnctl.cli.output import emit
+    from attnctl.cli.output import emit, progress
     from attnctl.cli.program import complain
-    from attnctl.cli.progress import progress
     from attnctl.verbs.check.exercise import read_to_show
 
     found = open_source(source, Arguments(trace=trace), lone_word=False)

@@ -313,7 +313,7 @@ def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, ho
 
 def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) -> None:
     """Every head of a model over these texts, and the battery."""
-    from attnctl.cli.progress import progress
+    from attnctl.cli.output import progress
     from attnctl.inputs.config.settings import Settings
     from attnctl.math.names import WEIGHTS
     from attnctl.models.run import ModelInput
@@ -408,8 +408,8 @@ def job_of(file: str, model: str | None, config: str | None, flags: Given, how: 
 
 def measure(job: Job, cluster: str | None, files: Sequence[str], *, printed: bool) -> CorpusPart | None:
     """Measure a shard, or all on a cluster; None where that is all for files that have it already."""
+    from attnctl.cli.output import progress
     from attnctl.cli.program import complain
-    from attnctl.cli.progress import progress
     from attnctl.verbs.corpus.run import saving
 
     work = job.open_sources()

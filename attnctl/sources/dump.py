@@ -1,22 +1,26 @@
-"""What was recorded: the traces of a dump or of the last run; and what carries one out again."""
+"""What was recorded: a dump, the last run, arrays; and what carries a recorded trace out again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.intended import settings_of, under_our_names
+from attnctl.inputs.plan import operator
+from attnctl.inputs.plan.intended import settings_of, trace_of_arrays, under_our_names
+from attnctl.math import Array
 from attnctl.math.names import KEY_LENGTHS
 from attnctl.record.trace import Trace
-from attnctl.sources.arrays import OfArrays
 from attnctl.sources.sentence import Sentence, Source, settings_from
+
+if TYPE_CHECKING:
+    from attnctl.inputs.plan.plan import Plan
 
 
 class Dump(Source):
@@ -123,6 +127,32 @@ class Recorded(Dump):
     def traces(self) -> Sequence[Trace]:
         """The traces as they are."""
         return self.recorded
+
+
+class OfArrays(Source):
+    """Arrays in memory, under our names or another program's; a trace of ours brings its tokens.
+
+    It may hold later steps, too. `layer` is the one to read of a state dict, `words` name its file.
+    """
+
+    no_seed = "nothing is drawn: these arrays were given"
+
+    def __init__(
+        self,
+        arrays: Mapping[str, Array],
+        settings: Settings,
+        layer: int | None = None,
+        words: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(settings=settings)
+        self.arrays = arrays if isinstance(arrays, Trace) else trace_of_arrays(arrays)
+        self.layer, self.words = layer, words
+
+    def plans(self, settings: Settings | None = None) -> Sequence[Plan]:
+        """The one plan of attention on them."""
+        asked = settings or self.settings
+        trace = under_our_names(self.arrays, asked, self.layer)
+        return [operator.prepare(trace, asked, trace.header)]
 
 
 def settings_over(trace: Trace, config: str | None, flags: Given) -> Settings | None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 WAITING = (
-    "import time; from attnctl.cli.progress import progress\n"
+    "import time; from attnctl.cli.output import progress\n"
     "with progress('attending') as moved:\n"
     "    moved(1, 2); time.sleep({seconds}); moved(2, 2); time.sleep(0.2)\n"
 )

@@ -27,7 +27,7 @@ ELSEWHERE = {
     ("cli/explain.py", "write_json"): "JSON, which is encoded",
     ("cli/stats.py", "write_csv"): "CSV, whose cells are encoded",
     ("store/files.py", "sink"): "JSON, which is encoded",
-    ("cli/progress.py", "Console"): "a bar with a label of ours",
+    ("cli/output.py", "Console"): "a bar with a label of ours",
 }
 """What writes, or is given a stream to write to, beside views; each with why it may."""
 
