@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -112,35 +112,25 @@ def result_of(future: Any) -> bytes:
 
 @contextmanager
 def client_of(where: str) -> Iterator[Client]:
-    """A client of a scheduler, or of a local cluster of so many workers that ends with the block."""
+    """A client of a scheduler that answers and has a worker, or of a local cluster of so many workers."""
     try:
         from distributed import Client, LocalCluster
     except ImportError:
         raise AttnError("--dask: dask's scheduler is not installed; pip install 'attnctl[dask]'") from None
-    if not where.isdigit():
-        with connect_client(lambda: Client(where, timeout=ANSWER, set_as_default=False), where) as client:
-            yield client
-        return
-    with (
-        LocalCluster(
-            n_workers=int(where),
-            threads_per_worker=1,
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        connect_client(lambda: Client(cluster, set_as_default=False), "the local cluster") as client,
-    ):
-        yield client
-
-
-@contextmanager
-def connect_client(connect: Callable[[], Client], name: str) -> Iterator[Client]:
-    """A client whose scheduler answers and has a worker."""
-    try:
-        client = connect()
-    except (OSError, ValueError, TimeoutError) as error:
-        raise AttnError(f"--dask: no scheduler at {name}: {error}") from None
-    with client:
+    with ExitStack() as stack:
+        name, options = where, {"address": where, "timeout": ANSWER}
+        if where.isdigit():
+            cluster = LocalCluster(
+                n_workers=int(where),
+                threads_per_worker=1,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+            )
+            name, options = "the local cluster", {"address": stack.enter_context(cluster)}
+        try:
+            client = stack.enter_context(Client(**options, set_as_default=False))
+        except (OSError, ValueError, TimeoutError) as error:
+            raise AttnError(f"--dask: no scheduler at {name}: {error}") from None
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError:

@@ -25,7 +25,7 @@ from attnctl.verbs.corpus.lines import (
     text_of,
 )
 from attnctl.verbs.corpus.part import CorpusPart, about, different, read_part, spell, write_part
-from attnctl.verbs.corpus.sources import DrawnAttention, Taken, WeightSource, load_model
+from attnctl.verbs.corpus.sources import DrawnAttention, Taken, TrainedModel, load_model
 from attnctl.verbs.corpus.tally import tally_of
 
 DEFAULTS = Settings()
@@ -62,9 +62,7 @@ class Job:
         Raises AttnError where one of them is not there, or is none.
         """
         corpus = survey(self.source)
-        source: WeightSource = (
-            DrawnAttention(self.settings) if self.model is None else load_model(self.model)
-        )
+        source = DrawnAttention(self.settings) if self.model is None else load_model(self.model)
         said = {"sha256": corpus.sha256, "lines": corpus.lines}
         span = self.shard.span(corpus.lines)
         part = CorpusPart(about(source.identity(), said, pairs=self.pairs), span.start, span.start)
@@ -111,7 +109,7 @@ class Work:
 
     job: Job
     corpus: Corpus
-    source: WeightSource
+    source: TrainedModel | DrawnAttention
     span: range
     part: CorpusPart
     waiting: dict[int, list[Taken]] = field(default_factory=dict)

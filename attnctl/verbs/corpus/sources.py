@@ -1,4 +1,8 @@
-"""Sources of attention weights for a sentence: a trained model, or the settings of a run."""
+"""The attention weights of sentences: those of a trained model, or of a run as settings have it.
+
+Either says what its numbers depend on (`identity`), cuts a line into tokens (`take`), and gives the weights
+of each layer for sentences of one length (`layers`), as many as it works on together (`at_once`).
+"""
 
 from __future__ import annotations
 
@@ -175,10 +179,6 @@ class DrawnAttention:
         )
         start = None if places is None else places[0]
         yield weights, Sentences([each.line for each in batch], tokens, keys, start)
-
-
-WeightSource = TrainedModel | DrawnAttention
-"""A source of the weights of sentences: what it depends on, its tokens, and its layers' weights."""
 
 
 def files_in(said: Any) -> Iterator[str]:
