@@ -101,6 +101,15 @@ def test_a_dump_is_checked_against_its_model(run, tmp_path):
         attnctl.check(attnctl.load(dump), model=GPT_OSS, layer=1, causal=True)
 
 
+def test_a_log_sum_exp_under_another_name_is_held_to_the_model(run, tmp_path):
+    model, path = str(ROOT / "llama"), tmp_path / "port.npz"
+    (trace,) = run_model(model, ids=[3, 4, 5, 6], layer="1")
+    lse = np.logaddexp.reduce(trace["masked_scores"].astype(float), axis=-1)
+    for off in (0, 1):
+        np.savez(path, hidden_states=trace["hidden"], q_rot=trace["Q_rotated"], lse=lse + off)
+        assert run("check", path, "--model", model, "--layer", "1")[0] == off
+
+
 def test_the_first_wrong_layer_is_named(run, tmp_path):
     expected = expected_of("qwen2")
     states = {name: array for name, array in expected.items() if name.startswith("hidden")}
