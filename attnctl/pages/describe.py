@@ -79,11 +79,10 @@ class Describer:
         """A trace: the dump that is read back, and what is shown of it."""
         trace = kept.trace
         held = {name: self.add(trace[name]) for name in trace}
-        return {
-            "dump": without_paths(whole(trace)) if held else None,
-            "blocks": held,
-            "view": self.view(kept),
-        }
+        dump = whole(trace)
+        if "model" in dump:  # its name, and not where on this machine it lies
+            dump |= {"model": model_name(str(dump["model"]))}
+        return {"dump": dump if held else None, "blocks": held, "view": self.view(kept)}
 
     def view(self, kept: Kept) -> dict[str, Any]:
         spellings: dict[str, Any] = {}
@@ -226,11 +225,6 @@ def model_name(path: str) -> str:
     names = [each.rpartition("--")[2] for each in parts if each.startswith("models--")]
     said = [each for each in parts if each.lower() not in UNSAID]
     return (names or said or parts or [path])[-1]
-
-
-def without_paths(dump: dict[str, Any]) -> dict[str, Any]:
-    """A dump that names its model and not where on this machine it lies."""
-    return dump | {"model": model_name(str(dump["model"]))} if "model" in dump else dump
 
 
 def what_heads_do(trace: Trace) -> list[dict[str, Any]] | None:

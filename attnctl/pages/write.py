@@ -140,7 +140,9 @@ def fill_in(piece: str, shown: Sequence[Kept], finding: PageFinding | None) -> s
         case "script":
             return script()
         case "title":
-            return escape(" · ".join(filter(None, [heading, *map(name_layer, traces_of(shown)[:1])])))
+            return escape(
+                " · ".join(filter(None, [heading, *(name_layer(each.trace) for each in shown[:1])]))
+            )
         case "heading":
             return escape(heading)
         case "facts":
@@ -152,10 +154,6 @@ def fill_in(piece: str, shown: Sequence[Kept], finding: PageFinding | None) -> s
         case "plain":
             return "".join(without_script(each.trace) for each in shown[:1])
     return piece
-
-
-def traces_of(shown: Sequence[Kept]) -> list[Trace]:
-    return [each.trace for each in shown]
 
 
 def describe_finding(finding: PageFinding, *, opened: bool) -> str:

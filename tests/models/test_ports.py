@@ -47,8 +47,10 @@ def test_usual_names_are_understood():
         "key_states": "K",
         "attn_weights": "attention_weights",
     }
-    report = report_of(port, {name: arrays[ours][None] for name, ours in theirs.items()})
+    named = {name: arrays[ours][None] for name, ours in theirs.items()}
+    report = report_of(port, {**named, "timings": np.ones(3)})
     assert not report.findings
+    assert report.unknown == ("timings",)
     assert {"Q", "K", "attention_weights"} <= set(report.steps)
 
 

@@ -206,7 +206,7 @@ def derive(laid: Laid, settings: Settings, keys: Sequence[str]) -> tuple[Derivat
     asked_for, unasked = with_unasked(variant(settings, sizes, given, offset), arrays)
     unknown = unasked if sizes.get("d_k") or settings.scale is not None else {**unasked, SCALED: ""}
     steps = [
-        unstated_step(step, unknown[step.name]) if step.name in unknown else step
+        replace(step, op=Unstated(unknown[step.name])) if step.name in unknown else step
         for step in asked_for.derivation
     ]
     if OUTPUT in arrays and OUTPUT not in asked_for.derivation:
@@ -214,11 +214,6 @@ def derive(laid: Laid, settings: Settings, keys: Sequence[str]) -> tuple[Derivat
         output = without_projection(forward[-1].name)
         steps.insert(len(forward), with_batch(output) if asked_for.batch else output)
     return Derivation(tuple(steps)), {name: unasked[name] for name in unasked if name in arrays}
-
-
-def unstated_step(step: Step, option: str) -> Step:
-    """The step, with nothing said of how it came about but the option that makes such a step."""
-    return Step(step.name, Unstated(option), step.inputs, step.axes, step.formula, step.symbol)
 
 
 def with_unasked(v: Variant, recorded: Container[str]) -> tuple[Variant, dict[str, str]]:

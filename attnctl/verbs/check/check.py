@@ -232,10 +232,16 @@ class Diagnosis:
 
     def explain(self, first: str, fit: Fit, *also: Fit) -> Iterator[Finding]:
         """One finding for each mistake; from here on the derivation is the one that makes them."""
+        others = tuple(" and ".join(mistake.name for mistake, _ in each.mistakes) for each in also)
         for number, (mistake, detail) in enumerate(fit.mistakes):
             self.done.add((first, mistake.name))
-            others = () if number else tuple(map(name_other_fits, also))
-            yield Finding(first, self.walk.gap(first), mistake.name, *spoken(mistake, detail), others)
+            yield Finding(
+                first,
+                self.walk.gap(first),
+                mistake.name,
+                *spoken(mistake, detail),
+                () if number else others,
+            )
         self.walk = fit.walk
 
     def leave_unexplained(self, search: Search) -> Finding:
@@ -257,10 +263,6 @@ def walk_without(walk: Walk, first: str) -> Walk | None:
     after = Walk.over(walk.record.forgetting(first), walk.derivation, walk, anew={first})
     right = set(walk.wrong) - {first} - set(after.wrong)
     return after if right and set(after.wrong) <= set(walk.wrong) else None
-
-
-def name_other_fits(fit: Fit) -> str:
-    return " and ".join(mistake.name for mistake, _ in fit.mistakes)
 
 
 def spoken(mistake: Mistake, detail: str) -> tuple[str, str]:

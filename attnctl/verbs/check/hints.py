@@ -9,10 +9,8 @@ import numpy as np
 
 from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.precision import FLOAT32, on_grid
-from attnctl.evidence.record import Record
 from attnctl.evidence.walk import Walk
 from attnctl.math import Array
-from attnctl.math.derivation import Step
 from attnctl.math.ops import Given
 from attnctl.mistakes.mistake import WrongStep
 from attnctl.mistakes.plants import in_digits
@@ -54,7 +52,7 @@ def relate(search: Search) -> str:
         or tell_sums(case)
         or find_dropout(case)
     )
-    where = locate(case)
+    where = locate_alone(case) or locate_band(case) or locate_some(case)
     if relation:
         return f"{relation} {where}".strip()
     tried = NOT_ALL_TRIED if case.effort.exceeded else ""
@@ -64,7 +62,8 @@ def relate(search: Search) -> str:
 def agrees_as_printed(walk: Walk) -> str:
     """Say so, if everything agrees once the numbers are taken as rounded when they were written down."""
     record = walk.record
-    steps = [record.trace[step.name] for step in walk.derivation if follows_from_others(step, record)]
+    computed = [step.name for step in walk.derivation if not isinstance(step.op, Given)]
+    steps = [record.trace[name] for name in computed if name in record]
     if record.strictness != Strictness() or all(on_grid(each, FLOAT32.bits) for each in steps):
         return ""
     for decimals in range(2, MOST_DECIMALS + 1):
@@ -73,10 +72,6 @@ def agrees_as_printed(walk: Walk) -> str:
             wrong = Walk.over(loosely, walk.derivation).wrong
             return "" if wrong else f"It agrees to {decimals} decimals: add --decimals {decimals}."
     return ""
-
-
-def follows_from_others(step: Step, record: Record) -> bool:
-    return step.name in record and not isinstance(step.op, Given)
 
 
 # --- one number for all ---
@@ -271,11 +266,6 @@ def tell_sums(case: WrongStep) -> str:
 
 
 # --- where the wrong numbers are ---
-
-
-def locate(case: WrongStep) -> str:
-    """Name the places of the wrong numbers, if they are not everywhere."""
-    return locate_alone(case) or locate_band(case) or locate_some(case)
 
 
 def locate_alone(case: WrongStep) -> str:
