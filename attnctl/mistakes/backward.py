@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.names import BIAS, DELTA, HEAD_OUTPUTS, WEIGHTS, gradient_of, where
-from attnctl.math.ops import Copy, Hide, MatMul, Op, Rotate, Scale, Softmax
+from attnctl.math.ops import Copy, Hide, LogSumExp, MatMul, Op, Rotate, Scale, Softmax
 from attnctl.math.ops.base import SumLike
 from attnctl.math.ops.contraction import TMatMul
 from attnctl.math.ops.scores import SoftmaxBack, SqueezeBack
@@ -114,10 +114,8 @@ def backward_reads(derivation: Derivation, name: str, new: Step) -> Derivation:
 
 def sums(s: Array) -> Array:
     """ln Σ exp(s) of each row, 0 of one that sees nothing."""
-    top = s.max(axis=-1, keepdims=True)
-    top = np.where(np.isneginf(top), 0, top)
-    total = np.exp(s - top).sum(axis=-1, keepdims=True)
-    return np.asarray(top + np.log(np.where(total == 0, 1, total)))
+    total = LogSumExp().apply(s)[..., None]
+    return np.where(np.isneginf(total), 0.0, total)
 
 
 def other_scale(make: Callable[[Op], Op]) -> Plants:

@@ -12,7 +12,7 @@ from attnctl.math.derivation import Derivation, Step
 from attnctl.math.names import CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, SINK
 from attnctl.math.ops import ChunkLogSumExp, LogSumExp
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
 
 Merge = Callable[..., tuple[Array, Array]]
 """From the log-sum-exp of chunks, chunks first, to that of the whole and the share of each chunk."""
@@ -47,7 +47,7 @@ def with_merge(case: WrongStep, merge: Merge, *read: str) -> WrongStep:
     return case.planted(case.put_all(ops, dict.fromkeys(ops, inputs)))
 
 
-def merged(name: str) -> Callable[[WrongStep], Iterator[Plant]]:
+def merged(name: str) -> Plants:
     """Plants the other merges of a mistake, each with what is done."""
 
     def plants(case: WrongStep) -> Iterator[Plant]:
@@ -82,7 +82,7 @@ def whole(parts: Array) -> Array:
 
 
 def shares(parts: Array) -> Array:
-    return wrong.softmax(parts, 0)
+    return wrong.softmax(parts, axis=0)
 
 
 def seen(parts: Array) -> Array:
@@ -104,7 +104,7 @@ def with_sink(total: Array, sink: Array) -> Array:
 # --- the log-sum-exp itself ---
 
 
-def other_sum(function: Callable[[Array, Array], Array]) -> Callable[[WrongStep], Iterator[Plant]]:
+def other_sum(function: Callable[[Array, Array], Array]) -> Plants:
     """Plants what a function makes of the log-sum-exp of the row and its scores."""
 
     def plants(case: WrongStep) -> Iterator[Plant]:

@@ -138,6 +138,10 @@ class WrongStep:
             )
         )
 
+    def rewired(self, inputs: Mapping[str, Sequence[str]]) -> Derivation:
+        """The derivation in which some steps read others, their ops as they are."""
+        return self.put_all({name: self.derivation[name].op for name in inputs}, inputs)
+
     def through(self, name: str, read: str, new: Step) -> Derivation:
         """The derivation in which a step reads a new one instead of what it read."""
         inputs = tuple(new.name if each == read else each for each in self.derivation[name].inputs)

@@ -66,14 +66,12 @@ def turned(first: Op, then: Op, *, norm_first: bool) -> Callable[..., Array]:
 
 def plant_without_factors(case: WrongStep) -> Iterator[Plant]:
     """A norm without its weight, or without its bias."""
-    right = NORMS.right(case)
-    inputs = {name: case.derivation[name].inputs for name in right}
-    for group in heads_or_once(*right):
+    inputs = {name: case.derivation[name].inputs for name in NORMS.right(case)}
+    for group in heads_or_once(*inputs):
         for count in range(1, min(len(inputs[name]) for name in group)):
             kept = {name: inputs[name][:count] for name in group}
             lost = "bias" if count == 2 else "weight"
-            ops = {name: right[name] for name in group}
-            yield Plant(case.put_all(ops, kept), f"the {lost} of {' and '.join(group)}")
+            yield Plant(case.rewired(kept), f"the {lost} of {' and '.join(group)}")
 
 
 def of_other_kind(op: RMSNorm | LayerNorm, eps: float) -> Op:

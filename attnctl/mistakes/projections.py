@@ -75,7 +75,7 @@ def plant_swaps(case: WrongStep) -> Iterator[Plant]:
                 "Q": (q.inputs[0], *k.inputs[1:last], *q.inputs[last:]),
                 "K": (k.inputs[0], *q.inputs[1:last], *k.inputs[last:]),
             }
-            yield Plant(case.put_all({"Q": q.op, "K": k.op}, crossed))
+            yield Plant(case.rewired(crossed))
 
 
 def exchange_queries(case: WrongStep) -> Derivation:
@@ -93,14 +93,18 @@ def exchange_queries(case: WrongStep) -> Derivation:
     return case.beside("scores", new, replace(scores, inputs=(first, new[1].name)))
 
 
+def with_bias(case: WrongStep) -> dict[str, Step]:
+    """The projections that have a b."""
+    steps = [case.derivation[name] for name in (*projections(case), "output") if name in case.derivation]
+    return {step.name: step for step in steps if len(step.inputs) > 2}
+
+
 def plant_without_bias(case: WrongStep) -> Iterator[Plant]:
     """A projection without its b, scores without their bias."""
-    able = (*projections(case), "output")
-    biased = [name for name in able if name in case.derivation and len(case.derivation[name].inputs) > 2]
+    biased = with_bias(case)
     for names in everywhere_or_once(*biased):
-        inputs = {name: case.derivation[name].inputs[:2] for name in names}
-        ops = {name: case.derivation[name].op for name in names}
-        yield Plant(case.put_all(ops, inputs), list_names(f"b_{letter(name)}" for name in names))
+        inputs = {name: biased[name].inputs[:2] for name in names}
+        yield Plant(case.rewired(inputs), list_names(f"b_{letter(name)}" for name in names))
     for name in ("alibi_scores", "biased_scores"):
         op = case.op(name)
         if isinstance(op, (Add, Slope)):
@@ -125,11 +129,9 @@ def plant_mixed_up(case: WrongStep) -> Iterator[Plant]:
             continue
         said = " and ".join(f"{name} with W_{letter}" for name, letter in others.items())
         biased = any(len(case.derivation[name].inputs) > 2 for name in able)
-        for with_bias in (True, False)[: 1 + biased]:
-            inputs = {
-                name: plant_other_matrix(case, name, letter, with_bias) for name, letter in others.items()
-            }
-            yield Plant(case.put_all({name: case.derivation[name].op for name in others}, inputs), said)
+        for bias_too in (True, False)[: 1 + biased]:
+            crossed = {name: other_matrix(case, name, letter, bias_too) for name, letter in others.items()}
+            yield Plant(case.rewired(crossed), said)
 
 
 def have_same_shapes(case: WrongStep, others: Mapping[str, str]) -> bool:
@@ -141,11 +143,11 @@ def have_same_shapes(case: WrongStep, others: Mapping[str, str]) -> bool:
     )
 
 
-def plant_other_matrix(case: WrongStep, name: str, letter: str, with_bias: bool) -> tuple[str, ...]:
-    """Plant a projection that reads another's matrix, with that one's bias or its own."""
+def other_matrix(case: WrongStep, name: str, letter: str, bias_too: bool) -> tuple[str, ...]:
+    """The inputs of a projection that reads another's matrix, with that one's bias or its own."""
     source, _, *own = case.derivation[name].inputs
     _, weight, *other = case.derivation[letter].inputs
-    return (source, weight, *(other if with_bias else own))
+    return (source, weight, *(other if bias_too else own))
 
 
 def plant_twice_projected(case: WrongStep) -> Iterator[Plant]:
@@ -181,7 +183,7 @@ def plant_exchanged_sources(case: WrongStep) -> Iterator[Plant]:
                 for name, source in zip(able, sources, strict=True)
             }
             said = ", ".join(f"{name} from {source}" for name, source in zip(able, sources, strict=True))
-            yield Plant(case.put_all({name: case.derivation[name].op for name in able}, inputs), said)
+            yield Plant(case.rewired(inputs), said)
 
 
 NORMS = (
@@ -225,8 +227,7 @@ def factor_at(name: str) -> Plants:
 
 def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
     """A bias added some other number of times, or that of another projection."""
-    able = [name for name in (*projections(case), "output") if name in case.derivation]
-    biased = {name: case.derivation[name] for name in able if len(case.derivation[name].inputs) > 2}
+    biased = with_bias(case)
     for name, step in biased.items():
         yield from planted_fit(
             case,
