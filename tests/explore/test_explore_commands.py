@@ -18,7 +18,7 @@ from attnctl.sources.model import Layers
 from attnctl.store.codec import plain
 from attnctl.verbs.explore import begin_walk, remake
 from attnctl.verbs.explore import walk as go
-from attnctl.verbs.explore.command import commands
+from attnctl.verbs.explore.remake import commands
 
 CONFIG = """
 sentence: I love AI

@@ -12,7 +12,7 @@ import pytest
 from driven import of_sentence
 
 from attnctl.drawing.screen.text import safe, shell_line, shell_word
-from attnctl.verbs.explore.command import commands
+from attnctl.verbs.explore.remake import commands
 
 HOSTILE = "\x1b]0;pwned\x07 \x1b[2J \u009b31m \u2066love\u202e it's \\n \ud7ff"
 ACTED_ON = re.compile("[\u009b\u2066\u202e]|\x1b\\]0;|pwned\x07")

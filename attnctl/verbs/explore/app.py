@@ -23,11 +23,10 @@ from attnctl.drawing.screen.text import fold_text
 from attnctl.math import Cell
 from attnctl.verbs.explore import remake, view
 from attnctl.verbs.explore import walk as go
-from attnctl.verbs.explore.command import commands
-from attnctl.verbs.explore.layer import TracedLayer
 from attnctl.verbs.explore.matrix import Matrix
+from attnctl.verbs.explore.remake import commands
 from attnctl.verbs.explore.view import KEYS, Arithmetic, Parts, TextSpan
-from attnctl.verbs.explore.walk import ExplorerState
+from attnctl.verbs.explore.walk import ExplorerState, TracedLayer
 from attnctl.verbs.explore.widgets import Lines, MatrixGrid, Steps, TextDialog
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))

@@ -16,8 +16,7 @@ from attnctl.drawing.show.frames import shorten_labels
 from attnctl.drawing.show.sheet import Marks, marks
 from attnctl.math import Array, Cell, Shape
 from attnctl.record.trace import Trace
-from attnctl.verbs.explore.layer import TracedLayer
-from attnctl.verbs.explore.walk import DIFFERENCE, HEAT, NUMBERS, ExplorerState, carry_place
+from attnctl.verbs.explore.walk import DIFFERENCE, HEAT, NUMBERS, ExplorerState, TracedLayer, carry_place
 
 ROW_LABEL, COLUMN_LABEL = 14, 10
 """Cells of the labels of a row and of a column, at most."""
