@@ -238,6 +238,10 @@ def weight():
     np.testing.assert_allclose(trace["gated"], gated, atol=1e-12)
     np.testing.assert_allclose(trace["output"], gated @ trace["W_O"], atol=1e-12)
     assert trace.config["gate"]
+    Path("c.yaml").write_text(f"sentence: {SENTENCE}\nweights: {{random: {{stream: numpy_legacy}}}}\n")
+    for each in ("x.json", "y.json"):
+        assert shell("run", "-c", "c.yaml", *["--gate"] * (each == "y.json"), "-o", each)[0] == 0
+    assert (attnctl.load("x.json")["W_O"] == attnctl.load("y.json")["W_O"]).all()
     assert shell("check", "x.npz")[0] == shell("diff", "x.npz", "x.npz")[0] == 0
     assert "W_gate" in shell("run", *asked, "--cost")[1]
     assert " · gate · " in shell("show", "x.npz")[1]

@@ -93,3 +93,9 @@ def test_the_textbook_stream_is_numpys_own():
     for name in ("W_Q", "W_K", "W_V"):
         assert trace[name].tolist() == [head[name].tolist() for head in heads]
     assert trace["W_O"].tolist() == last.tolist()
+
+
+def test_one_matrix_for_all_has_a_stream_of_its_own():
+    trace = attnctl.run("I love AI", weights=Weights({"W": Random(1)}))
+    drawn = stream(1, "tensor", "W", count=16).standard_normal((4, 4)) / 2
+    assert all((trace[name] == drawn).all() for name in ("W_Q", "W_K", "W_V"))

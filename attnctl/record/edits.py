@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -106,19 +106,17 @@ class WhatIf:
 
         Raises AttnError with every edit of a step that this run does not have.
         """
-        steps = {step.name: step for step in derivation}
+        there = ", ".join(derivation.by_name)
         raise_all(
-            f"edit {quote(edit.text)}: no step {edit.step!r} in this run; it has {', '.join(steps)}"
+            f"edit {quote(edit.text)}: no step {edit.step!r} in this run; it has {there}"
             for edit in self.edits
-            if edit.step not in steps
+            if edit.step not in derivation
         )
 
-        def change(name: str) -> Callable[[Array], Array]:
-            return lambda array: self.apply_edits(array, steps[name], header)
+        edited = (step for step in derivation if step.name in self.edited)
+        return {step.name: partial(self.apply_edits, step=step, header=header) for step in edited}
 
-        return {name: change(name) for name in steps if name in self.edited}
-
-    def apply_edits(self, array: Array, step: Step, header: Header) -> Array:
+    def apply_edits(self, array: Array, *, step: Step, header: Header) -> Array:
         """A step's numbers after every edit of it."""
         out = array
         for edit in self.edits:
