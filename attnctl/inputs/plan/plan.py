@@ -20,7 +20,6 @@ from attnctl.inputs.plan.embed import PAD
 from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.derivation import Axes, Derivation, LayerParts, Rotary, Variant
-from attnctl.math.engine.back import needs_whole
 from attnctl.math.engine.cost import Cost, cost, peak, require, size_text
 from attnctl.math.engine.execute import Outcome, carry_out, steps_needed
 from attnctl.math.engine.tiles import SCRATCH_BYTES, Progress
@@ -56,9 +55,13 @@ class Plan:
         So are they where gradients need the whole of scores. Raises AttnError for lines that cannot
         be carried out.
         """
-        if self.what_if or (keep and needs_whole(steps_needed(self.derivation, keep), keep)):
-            keep = None
-        return costs_of(self.variant, self.given, np.dtype(self.dtype).itemsize, keep)
+        whole = bool(self.what_if)
+        if keep and not whole:
+            from attnctl.math.engine.back import needs_whole
+
+            whole = needs_whole(steps_needed(self.derivation, keep), keep)
+        itemsize = np.dtype(self.dtype).itemsize
+        return costs_of(self.variant, self.given, itemsize, None if whole else keep)
 
     def run(self, keep: Collection[str] | None = None, progress: Progress | None = None) -> Trace:
         """Carry it out, keeping these steps (None: all).
