@@ -111,7 +111,7 @@ def explain(  # noqa: PLR0913  (a group of options each)
     from attnctl.record.cells import parse
     from attnctl.sources.sentence import by_flag
     from attnctl.verbs.explain import Explainer
-    from attnctl.verbs.explain.view import Question, write_json
+    from attnctl.verbs.explain.view import write_json
 
     if cell is None and config is not None:  # the sentence is the config's own
         source, cell = None, source
@@ -126,7 +126,7 @@ def explain(  # noqa: PLR0913  (a group of options each)
     found_in = asked_of.trace()
     meant = asked_of.meant(found_in)
     explainer = Explainer(asked_of.under_our_names(found_in), meant, full=how.full)
-    found = [Question(explainer, each, how.depth or 1) for each in cells_of(address, explainer.trace)]
+    found = [(explainer, each, how.depth or 1) for each in cells_of(address, explainer.trace)]
     write_found("explain", found, files)
     if printed:
         (write_json(found, sys.stdout) if how.json else show(found, how))
@@ -149,9 +149,10 @@ def show(found: Sequence[Question], how: ExplainOptions) -> None:
     precision = Page.precision if how.precision is None else how.precision
 
     def lines(screen: Screen) -> Iterator[Element]:
-        for number, each in enumerate(found):
+        for number, (explainer, address, depth) in enumerate(found):
             yield from [[]] * bool(number)
-            yield from Page(each.explainer, screen, precision, each.depth, how.full).lines(each.root)
+            page = Page(explainer, screen, precision, depth, how.full)
+            yield from page.lines(explainer.root(address, depth))
 
     print_view(lines)
 

@@ -49,8 +49,9 @@ def write_diff(found: Sequence[Difference], stream: IO[bytes]) -> None:
 
 def write_explain(found: Sequence[Question], stream: IO[bytes]) -> None:
     """A page of the trace, open at the first of these cells."""
-    root = found[0].root
-    stream.writelines(pieces([found[0].explainer.trace], view=View(cell=(root.step, root.cell))))
+    explainer, address, depth = found[0]
+    root = explainer.root(address, depth)
+    stream.writelines(pieces([explainer.trace], view=View(cell=(root.step, root.cell))))
 
 
 def write_conform(found: Sequence[Conformance], stream: IO[bytes]) -> None:

@@ -2,6 +2,7 @@
 
 So rows are cut in online softmax (Milakov and Gimelshein 2018), in decoding with split keys and in rings
 of devices: each chunk gives its outputs and its log-sum-exp, and these say what share of the row it has.
+Chunks come to the whole, so gradients go through the lines of the whole: no op here has an adjoint.
 """
 
 from __future__ import annotations
@@ -20,12 +21,8 @@ from attnctl.math.ops.base import Block, Op, Places, RowWise
 from attnctl.math.ops.scores import LogSumExp, Softmax
 
 
-class OfChunks(Op):
-    """An op on chunks, which come to the whole: gradients go through the lines of the whole."""
-
-
 @dataclass(frozen=True)
-class ByChunk(OfChunks, RowWise):
+class ByChunk(RowWise):
     """An op on the scores of each chunk of keys; ranges are those of all keys, one behind the other."""
 
     chunks: Chunks = 1
@@ -127,7 +124,7 @@ class ChunkOutputs(ByChunk):
         return Softmax().cost(scores) + 2 * prod(scores) * v[-1]
 
 
-class MergeLogSumExp(OfChunks):
+class MergeLogSumExp(Op):
     """max + ln Σ exp(L_c − max) over chunks: the log-sum-exp of the whole row."""
 
     signature = "batch? chunk head query -> batch? head query"
@@ -149,7 +146,7 @@ class MergeLogSumExp(OfChunks):
         return LogSumExp().cost(shape, *inputs)
 
 
-class Shares(OfChunks):
+class Shares(Op):
     """exp(L_c − L), or exp(L_c) / (exp(L) + exp(sink)); a chunk that a row does not see has none."""
 
     signature = "batch? chunk head query, batch? head query[, head] -> batch? chunk head query"
@@ -174,7 +171,7 @@ class Shares(OfChunks):
         return where(is_seen(part), share, 0)
 
 
-class MergeChunks(OfChunks):
+class MergeChunks(Op):
     """Σ over chunks of its share times its outputs."""
 
     signature = "batch? chunk head query, batch? chunk head query d -> batch? head query d"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import isfinite, log10
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
@@ -250,24 +250,16 @@ def trim_zeros(digits: str) -> str:
 # --- JSON ---
 
 
-class Question(NamedTuple):
-    """A cell to explain, and how many lines back."""
-
-    explainer: Explainer
-    address: Address
-    depth: int
-
-    @property
-    def root(self) -> Node:
-        return self.explainer.root(self.address, self.depth)
+Question = tuple[Explainer, Address, int]
+"""What explains a cell, the cell, and how many lines back."""
 
 
 def write_json(found: Sequence[Question], stream: IO[Any]) -> None:
     """Write one explanation as an object, several as an array."""
     write, several = sink(stream), len(found) != 1
-    for number, each in enumerate(found):
+    for number, (explainer, address, depth) in enumerate(found):
         write(b"" if not several else b"," if number else b"[")
-        for piece in json_pieces(each.explainer, each.root):
+        for piece in json_pieces(explainer, explainer.root(address, depth)):
             write(encode_json(piece))
     write(b"]\n" if several else b"")
 
