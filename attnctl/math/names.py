@@ -306,6 +306,11 @@ def gradient_of(name: str) -> str:
     return f"d_{name}"
 
 
+def is_gradient(name: str) -> bool:
+    """True for a step of the backward pass."""
+    return name in TABLE and bool(TABLE[name].gradient)
+
+
 def way(name: str, reader: str) -> str:
     """The name of the part of a gradient that comes through one of the steps that read the array."""
     return f"d_{name}_through_{reader}"

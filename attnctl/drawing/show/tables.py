@@ -14,7 +14,7 @@ from attnctl.drawing.show.frames import id_frames, step_lines
 from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.sheet import View, count_heads, load_sheet, steps_of
 from attnctl.math.derivation import Step
-from attnctl.math.names import TABLE, WEIGHTS, result_in
+from attnctl.math.names import WEIGHTS, is_gradient, result_in
 from attnctl.math.ops.base import AddAll
 from attnctl.record.trace import Trace
 
@@ -89,7 +89,7 @@ def of_gradients(trace: Trace, chosen: Sequence[Step]) -> Sequence[Step]:
     They are weights, result and gradients, each as the sum of the ways that lead to it: the other
     steps of the forward pass are those of the run without `--backward`.
     """
-    back = [step for step in chosen if step.name in TABLE and TABLE[step.name].gradient]
+    back = [step for step in chosen if is_gradient(step.name)]
     if not back:
         return chosen
     ways = {name for step in back if isinstance(step.op, AddAll) for name in step.inputs}
@@ -208,7 +208,7 @@ def copies_of(trace: Trace, steps: Sequence[Step]) -> dict[str, list[Step]]:
 
 def repeats(trace: Trace, step: Step) -> bool:
     """True where a step has just the numbers of its input: a copy, one head put side by side or back."""
-    hides_nothing = isinstance(step.op, Hide) and bool(TABLE[step.name].gradient)
+    hides_nothing = isinstance(step.op, Hide) and is_gradient(step.name)
     if not (hides_nothing or isinstance(step.op, Copy | Merge | Split)):
         return False
     own, other = trace[step.name], trace[step.inputs[0]]

@@ -37,6 +37,7 @@ from attnctl.math.names import (
     POSITIONS,
     SCALED,
     TABLE,
+    is_gradient,
     leaves,
     where,
 )
@@ -122,7 +123,7 @@ def derive_plan(
         f"{settings.where((name,))}: a dump of attnctl says itself what its arrays are; leave it out"
         for name in said
     )
-    if any(name in TABLE and TABLE[name].gradient for name in trace):
+    if any(map(is_gradient, trace)):
         settings = replace(settings, backward=True)
     if LOGSUMEXP in trace:
         settings = replace(settings, logsumexp=True)

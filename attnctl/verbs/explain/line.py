@@ -19,7 +19,7 @@ from attnctl.math import Array, Cell
 from attnctl.math.arithmetic import Expr, Number, Rest, Sum, abridge, code, evaluate, numbers
 from attnctl.math.derivation import Step
 from attnctl.math.filling import filler, form_of
-from attnctl.math.names import TABLE, leaves
+from attnctl.math.names import is_gradient, leaves
 from attnctl.math.notation import positions
 from attnctl.math.ops import Given, Hide, Softmax, Unstated
 from attnctl.record.cells import Address, Speller, parse, parse_start
@@ -279,10 +279,6 @@ class Explainer:
             return replace(bare, why_not=str(error))
         children = (self.tree(*each, depth - 1, seen) for each in found.inputs)
         return replace(bare, explanation=found, children=children)
-
-
-def is_gradient(name: str) -> bool:
-    return name in TABLE and bool(TABLE[name].gradient)
 
 
 def reasons(op: Hide) -> list[str]:

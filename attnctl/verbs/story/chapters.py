@@ -15,7 +15,15 @@ from attnctl.base.words import all_of
 from attnctl.drawing.show.looks import find_ties
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
-from attnctl.math.names import CHUNK_LOGSUMEXP, DELTA, HEAD_OUTPUTS, LOGSUMEXP, MASK, TABLE, WEIGHTS
+from attnctl.math.names import (
+    CHUNK_LOGSUMEXP,
+    DELTA,
+    HEAD_OUTPUTS,
+    LOGSUMEXP,
+    MASK,
+    WEIGHTS,
+    is_gradient,
+)
 from attnctl.math.ops import (
     Add,
     Copy,
@@ -149,7 +157,7 @@ def what_happens(steps: Sequence[Step]) -> str:
 
 def is_slope(name: str) -> bool:
     """True for the gradient by a step, which says how the loss moves with it."""
-    return name in TABLE and bool(TABLE[name].gradient) and name != DELTA
+    return is_gradient(name) and name != DELTA
 
 
 def plainly(name: str) -> str:
