@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -65,14 +65,19 @@ def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put_all(ops, {MASKED: inputs[:1], WEIGHTS: (MASKED, *inputs[1:])}))
 
 
-def finite(hide: Hide, fill: float, *, added: bool = False) -> wrong.FiniteHide:
-    """A number in place of −∞, or added."""
-    return wrong.FiniteHide(hide.offset, hide.at, hide.rules, fill=fill, added=added)
+def finite(hide: Hide, fill: float) -> Hide:
+    """A number in place of −∞."""
+    return replace(hide, hidden=fill)
 
 
-def filled(fill: float, *, added: bool) -> Way:
+def added(hide: Hide, number: float) -> Hide:
+    """A number added in place of −∞."""
+    return wrong.shown(hide, lambda s, seen: np.where(seen, s, s + number))
+
+
+def filled(way: Callable[[Hide, float], Hide], fill: float) -> Way:
     said = f"{fill:.3g}".replace("e+0", "e").replace("e+", "e")
-    return lambda hide: {said: finite(hide, fill, added=added)}
+    return lambda hide: {said: way(hide, fill)}
 
 
 def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
@@ -94,9 +99,9 @@ def off_by_one(rule: Window) -> Iterable[tuple[str, list[Window]]]:
 
 
 INVERTED = either(
-    HIDE.instead(lambda hide: wrong.Inverted(hide.offset, hide.at, hide.rules)),
+    HIDE.instead(lambda hide: wrong.shown(hide, lambda s, seen: np.where(seen, -np.inf, s))),
     HIDE.where(given_mask).instead(
-        lambda hide: wrong.InvertedMask(hide.offset, hide.at, hide.rules) if hide.rules else {}
+        lambda hide: wrong.Arranged(hide, (wrong.keep_positions, np.logical_not)) if hide.rules else {}
     ),
     rule_instead(Causal, lambda _: [("", [wrong.Seen(lambda query, key: key >= query)])]),
 )
@@ -141,7 +146,7 @@ MASKS = (
         "hidden scores are {} instead of −∞, and it shows",
         "use -np.inf, and give rows that see nothing zeros",
         HIDE.instead(
-            *(filled(fill, added=added) for fill in FILLS for added in (False, True)[: 1 + bool(fill)])
+            *(filled(way, fill) for fill in FILLS for way in ((finite, added) if fill else (finite,)))
         ),
         why="-1e9 stands in many tutorials; a row that sees nothing then gets equal weights.",
         meant="blind",
@@ -152,7 +157,7 @@ MASKS = (
         (MASKED,),
         "the boolean mask is added to the scores, 1 to those that may be seen",
         "hide where it is False: np.where(mask, scores, -np.inf)",
-        HIDE.instead(lambda hide: wrong.AddedMask(hide.offset, hide.at, hide.rules)),
+        HIDE.instead(lambda hide: wrong.shown(hide, np.add)),
         why="A boolean mask is handed to a function that adds what it is given.",
         meant="masked",
         example="masked_scores = scaled_scores + mask",
@@ -233,11 +238,7 @@ PARTIAL_MASKS = (
         "use -np.inf, and give rows that see nothing zeros",
         either(
             HIDE.fitted(finite, FILLS_NEAR, spoken),
-            HIDE.fitted(
-                lambda hide, fill: finite(hide, fill, added=True),
-                FILLS_NEAR,
-                spoken_after("themselves and "),
-            ),
+            HIDE.fitted(added, FILLS_NEAR, spoken_after("themselves and ")),
         ),
         fitted=True,
     ),

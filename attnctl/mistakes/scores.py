@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -176,7 +177,7 @@ def plant_after_mask(case: WrongStep) -> Iterator[Plant]:
     previous, *mask = case.derivation[MASKED].inputs
     if previous != CAPPED:
         return
-    yield Plant(case.put(MASKED, wrong.FiniteHide(hide.offset, hide.at, hide.rules, fill=-cap.cap)))
+    yield Plant(case.put(MASKED, replace(hide, hidden=-cap.cap)))
     scaled = (*case.derivation[CAPPED].inputs, *mask)
     weights = case.derivation[WEIGHTS]
     both = wrong.Then(hide, cap)

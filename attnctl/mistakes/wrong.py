@@ -121,47 +121,19 @@ class Seen(VisibilityRule):
 
 
 @dataclass(frozen=True)
-class Inverted(Hide):
-    """Hides what should be seen, and shows what should be hidden."""
+class Shown(Hide):
+    """What is made of scores, and of which of them may be seen."""
 
-    def allowed(self, shape: tuple[int, ...], *mask: Array) -> Array:
-        return ~super().allowed(shape, *mask)
+    show: Callable[[Array, Array], Array] = field(default=lambda s, seen: np.where(seen, s, -np.inf))
 
-    def columns_to_check(self, shape: tuple[int, ...]) -> list[tuple[int, int]]:
-        """Every column: those that every rule promises to show are hidden."""
-        return [(0, shape[-1])]
-
-
-@dataclass(frozen=True)
-class InvertedMask(Hide):
-    """The rules as they should be, the given mask inverted."""
-
-    def allowed(self, shape: tuple[int, ...], *mask: Array) -> Array:
-        """The rules, and not the mask."""
-        return super().allowed(shape, *(~each for each in mask))
-
-
-@dataclass(frozen=True)
-class FiniteHide(Hide):
-    """A finite number where −∞ should be: put in its place, or added."""
-
-    fill: float = 0.0
-    added: bool = False
-
-    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
+    def apply(self, s: Array, *mask: Array, out: Array | None = None) -> Array:
         """(..., head, query, key)[, mask] -> the same shape."""
-        s, *mask = inputs
-        return np.where(self.allowed(s.shape, *mask), s, s + self.fill if self.added else self.fill)
+        return self.show(s, self.allowed(s.shape, *mask))
 
 
-@dataclass(frozen=True)
-class AddedMask(Hide):
-    """1 added where −∞ should stay away, and nothing hidden."""
-
-    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
-        """(..., head, query, key)[, mask] -> the same shape."""
-        s, *mask = inputs
-        return s + self.allowed(s.shape, *mask)
+def shown(hide: Hide, show: Callable[[Array, Array], Array]) -> Shown:
+    """Something else in the place of hiding."""
+    return Shown(hide.offset, hide.at, hide.rules, show=show)
 
 
 @dataclass(frozen=True)
