@@ -1,4 +1,14 @@
-"""The app, which imports a command when it is called for; help with sections and examples."""
+"""The app, which imports a command when it is called for; help with sections and examples.
+
+Typer makes the app and its groups, splits words into options (`--x=y`, `-c`, `--`), calls the command,
+folds help to the terminal and installs completion. Three things that it has are done here instead.
+Values: since 0.29 it converts even text to text with pydantic, which takes 70 ms to import, half a
+start; and it stops at the first that is wrong, where `attnctl.cli.options` names all, also of options
+that do not go together. Help: without Rich, as long to import, it has one list of options, no sections,
+and cuts the lines of commands. Words that a shell offers: its `autocompletion` drops those that do not
+begin with what is typed, as what stands behind a colon does not in bash, and reads a function's
+signature for each option at each start.
+"""
 
 from __future__ import annotations
 
@@ -52,23 +62,6 @@ DAILY = {
 EVERYTHING = "--help-all"
 
 
-class Unconverted:
-    """A command that gets the text of its options as the shell gave it: Typer has nothing to convert.
-
-    From 0.29 on Typer converts even text to text with pydantic, which takes 70 ms to import: half a start.
-    """
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Every parameter, the help option among them."""
-        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the command's other base
-        for parameter in parameters:
-            if "process_value" not in vars(parameter):
-                parameter.process_value = partial(text_of, parameter, parameter.process_value)
-            if ctx.resilient_parsing and "shell_complete" not in vars(parameter):  # how may a word go on?
-                parameter.shell_complete = partial(completions, parameter, parameter.shell_complete)
-        return parameters
-
-
 def text_of(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
     """Return the word the shell gave; Typer handles what is missing, and options with a callback."""
     missing = value in (None, ())
@@ -77,18 +70,25 @@ def text_of(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, va
     return value
 
 
-def completions(parameter: Any, otherwise: Callable[[Any, str], Any], context: Any, incomplete: str) -> Any:
-    """Complete a word of this parameter; Typer does where nothing is known of it."""
+def completions(parameter: Any, context: Any, incomplete: str) -> list[Any]:
+    """Complete a word of this parameter; none where nothing is known of it."""
     from attnctl.cli.complete import words
 
     found = words(parameter.name, parameter.metavar, context.params, incomplete)
-    if found is None:
-        return otherwise(context, incomplete)
-    return [SimpleNamespace(value=each, help=None, type="plain") for each in found]
+    return [SimpleNamespace(value=word, help=None, type="plain") for word in found]
 
 
-class Documented(Unconverted):
-    """A command whose help is a page of what is used daily, and ends with examples."""
+class Documented:
+    """A command that takes its words as they are, and whose help is a page with examples at its end."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Every parameter, the help option among them; none is converted."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the command's other base
+        for parameter in parameters:
+            if "process_value" not in vars(parameter):
+                parameter.process_value = partial(text_of, parameter, parameter.process_value)
+                parameter.shell_complete = partial(completions, parameter)
+        return parameters
 
     def daily(self, ctx: Any) -> list[str]:
         """The options to show where some are left out; none where all are shown."""
@@ -215,10 +215,15 @@ class Group(Documented, TyperGroup):
         return f"there are {one_of(known, 'and', most=len(known))}"
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The sections of commands."""
+        for title, lines in self.sections(ctx).items():
+            with formatter.section(title):
+                formatter.write_dl(lines)
+
+    def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
         """The commands, each with the first paragraph of its help."""
         commands: list[Any] = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl([(each.name, cleandoc(each.help).partition("\n\n")[0]) for each in commands])
+        return {"Commands": [(each.name, cleandoc(each.help).partition("\n\n")[0]) for each in commands]}
 
 
 def make_app(**more: Any) -> typer.Typer:
@@ -251,15 +256,12 @@ class Lazy(Group):
             each.hidden = getattr(each, "hidden", False) or each.name == "show_completion"
         return parameters
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
         """The table of commands, without importing any."""
-        width = max(map(len, VERBS))
-        for title in dict.fromkeys(section for section, _, _ in VERBS.values()):
-            lines = [
-                (f"{name:{width}}", line) for name, (section, line, _) in VERBS.items() if section == title
-            ]
-            with formatter.section(title):
-                formatter.write_dl(lines)
+        width, sections = max(map(len, VERBS)), dict[str, list[tuple[str, str]]]()
+        for name, (title, line, _) in VERBS.items():
+            sections.setdefault(title, []).append((f"{name:{width}}", line))
+        return sections
 
 
 app = typer.Typer(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 BEHIND_COLON = "_ATTNCTL_BEHIND_COLON"
 
 
-def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: str) -> list[str] | None:
-    """The words for this parameter that begin so, by its name; None where any text may stand.
+def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: str) -> list[str]:
+    """The words for this parameter that begin so, by its name; none where any text may stand.
 
     `given` are the parameters that the command line has already, by name.
     """
@@ -42,7 +42,7 @@ def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: 
             return complete_word(mistake_names(), incomplete)
     if metavar and metavar.startswith("<"):
         return complete_word(metavar[1:-1].split("|"), incomplete)
-    return None
+    return []
 
 
 def lesson_names() -> list[str]:
