@@ -48,7 +48,7 @@ def prepare_attention(
         qk_norm=head_norm(d) if d["qk_norm"] and not cross else None,
     )
     keys = queries if memory is None else memory.shape[-2]
-    sizes = {"head": d["heads"], "kv_head": d["kv_heads"], "query": queries, "key": keys, "d_k": d["d_k"]}
+    sizes = {**d.sizes, "query": queries, "key": keys}
     kind = variant(asked, sizes, named, layer=parts_of(tensors, cross=cross))
     model = tensors.model
     return Plan(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)

@@ -63,6 +63,12 @@ class Description:
         return [suffix for suffix, is_there in there.items() if is_there]
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of the axes of attention that the model has itself."""
+        said = {"head": "heads", "kv_head": "kv_heads", "d_model": "width", "d_k": "d_k", "d_v": "d_v"}
+        return {axis: self[setting] for axis, setting in said.items()}
+
+    @property
     def crosses(self) -> bool:
         return "cross_q" in self.inner
 

@@ -15,9 +15,9 @@ from attnctl.inputs.plan.intended import aside
 from attnctl.inputs.plan.plan import DumpPlan
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Variant, derive
-from attnctl.math.names import HIDDEN, LOGSUMEXP, MEMORY, TABLE, X
+from attnctl.math.names import HIDDEN, LOGSUMEXP, TABLE, X
 from attnctl.math.ops import Unstated
-from attnctl.models.attention import bfloat16, prepare_attention
+from attnctl.models.attention import bfloat16, blank_rows, prepare_attention
 from attnctl.models.layer import Model
 from attnctl.record.trace import Trace
 
@@ -31,27 +31,20 @@ def plan_layer(
     model's own numbers is left aside: the model says what is meant. Raises AttnError for an array
     that does not go with the model's sizes.
     """
-    d = model.description
     renamed = beside_model(trace, cross=cross)
     arrays = {renamed.get(name, name): as_array(name, np.asarray(trace[name])) for name in trace}
     known = {name: array for name, array in arrays.items() if name in TABLE}
     if first is not None:
         known.setdefault(HIDDEN, first)
     recorded = {name: array for name, array in known.items() if not is_weight(name)}
-    sizes = {
-        "head": d["heads"],
-        "kv_head": d["kv_heads"],
-        "d_model": d["width"],
-        "d_k": d["d_k"],
-        "d_v": d["d_v"],
-    }
-    sizes["d_out"] = d["width"]
-    reading = search({name: array.shape for name, array in recorded.items()}, sizes)
+    shapes = {name: array.shape for name, array in recorded.items()}
+    reading = search(shapes, {**model.description.sizes, "d_out": model.description["width"]})
     if "batch" in reading.sizes:
         raise AttnError(f"a batch of {reading.sizes['batch']}: give the arrays of one sequence")
     ours = {name: reading.lay_out(name, array) for name, array in recorded.items()}
     whole = complete(reading.sizes, {X: 0, **recorded})
-    run = prepare_attention(model.layer(index), *rows_of(model, ours, whole, cross), cross=cross)
+    hidden, keys = blank_rows(model, whole["query"]), blank_rows(model, whole.get("key", whole["query"]))
+    run = prepare_attention(model.layer(index), hidden, None, keys if cross else None, cross=cross)
     gradients = any(TABLE[name].gradient for name in ours)
     asked = replace(run.variant, backward=gradients, logsumexp=LOGSUMEXP in ours)
     derivation = starting(asked, ours)
@@ -79,16 +72,6 @@ def narrowing(recorded: Sequence[Array]) -> Callable[[Array], Array]:
 def is_weight(name: str) -> bool:
     row = TABLE[name]
     return row.leaf and row.once and not row.gradient
-
-
-def rows_of(
-    model: Model, recorded: Mapping[str, Array], sizes: Mapping[str, int], cross: bool
-) -> tuple[Array, None, Array | None]:
-    """Rows as many as the arrays have, for the shapes that the derivation needs."""
-    width = model.description["width"]
-    hidden = recorded.get(HIDDEN, np.zeros((sizes["query"], width)))
-    memory = recorded.get(MEMORY, np.zeros((sizes.get("key", sizes["query"]), width))) if cross else None
-    return hidden.astype(model.dtype), None, memory
 
 
 def starting(variant: Variant, recorded: Mapping[str, Array]) -> Derivation:

@@ -78,9 +78,6 @@ class Checkpoint:
         self.looks = True
         self.rooms: list[Array] = []
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.tensors
-
     def under(self, prefix: str) -> list[str]:
         start = bisect_left(self.names, prefix)
         return self.names[start : bisect_left(self.names, prefix + chr(0x10FFFF))]

@@ -99,10 +99,11 @@ class DumpStats:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
-        heads = [
-            {"head": number, **head.to_dict(), "nearest": name_head(self.nearest(number))}
-            for number, head in enumerate(self.heads)
-        ]
+        heads = []
+        for number, head in enumerate(self.heads):
+            near = self.nearest(number)
+            nearest = near and {"head": near[0], "divergence": near[1]}
+            heads.append({"head": number, **head.to_dict(), "nearest": nearest})
         apart = [(tally.mean, list(pair)) for pair, tally in self.pairs.items() if tally.mean is not None]
         alike = min(apart, default=None)
         return {
@@ -115,11 +116,6 @@ class DumpStats:
                 for pair, tally in self.pairs.items()
             ],
         }
-
-
-def name_head(nearest: tuple[int, float] | None) -> dict[str, Any] | None:
-    """A head and how far away it is, as plain data."""
-    return nearest and {"head": nearest[0], "divergence": nearest[1]}
 
 
 @dataclass(frozen=True)
