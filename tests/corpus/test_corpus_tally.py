@@ -111,9 +111,9 @@ def test_the_identity_of_drawn_attention_moves_with_each_file_it_names(tmp_path)
     settings = Settings(embeddings=FromFile(str(file)))
     file.write_bytes(b"x" * (sources.CHUNK + 1))
     assert sources.file_hash(file) == hashlib.sha256(file.read_bytes()).hexdigest()
-    before = sources.DrawnAttention(settings).identity()
+    before = sources.DrawnAttention(settings).identity
     file.write_bytes(b"x" * sources.CHUNK + b"y")
-    after = sources.DrawnAttention(settings).identity()
+    after = sources.DrawnAttention(settings).identity
     assert before["model"] != after["model"]
     assert before["tokenizer"] == after["tokenizer"]
 

@@ -65,7 +65,7 @@ class Job:
         source = DrawnAttention(self.settings) if self.model is None else load_model(self.model)
         said = {"sha256": corpus.sha256, "lines": corpus.lines}
         span = self.shard.span(corpus.lines)
-        part = CorpusPart(about(source.identity(), said, pairs=self.pairs), span.start, span.start)
+        part = CorpusPart(about(source.identity, said, pairs=self.pairs), span.start, span.start)
         return Work(self, corpus, source, span, part)
 
 

@@ -7,7 +7,7 @@ of each layer for sentences of one length (`layers`), as many as it works on tog
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -80,14 +80,10 @@ class TrainedModel:
         self.folder, self.files = folder_of(name), files
         self.model = open_model(name)
         self.words = Words(self.folder)
-        self.known: dict[str, Any] = {}
 
+    @cached_property
     def identity(self) -> dict[str, Any]:
-        """The family, and hashes of config and tensors and of the tokenizer, computed once."""
-        self.known = self.known or self.hash_files()
-        return self.known
-
-    def hash_files(self) -> dict[str, Any]:
+        """The family, and hashes of config and tensors and of the tokenizer."""
         from attnctl.models.source import TOKENIZER
 
         files = {name: file_hash(self.folder / name) for name in self.files if name != TOKENIZER}
@@ -129,6 +125,7 @@ class DrawnAttention:
 
     settings: Settings
 
+    @property
     def identity(self) -> dict[str, Any]:
         """Hashes of the settings, with the files they name, and of how sentences are cut."""
         said = self.settings.with_(sentence=None).to_dict()
