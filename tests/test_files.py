@@ -160,7 +160,7 @@ ELSEWHERE = {
     ("pages/write.py", "(files('attnctl.pages') / 'page' / name).read_text"): "installed with attnctl",
     ("verbs/conform/published.py", "path.read_text"): "installed with attnctl",
     ("verbs/conform/target.py", "np.savez"): "in a temporary folder",
-    ("verbs/conform/target.py", "path.write_bytes"): "in a temporary folder",
+    ("verbs/conform/target.py", "path.open"): "in a temporary folder",
     ("verbs/conform/process.py", "pickle.load"): "a pipe of our own",
     ("verbs/conform/process.py", "os.fdopen"): "a pipe of our own",
     ("verbs/conform/process.py", "os.open"): "nothing: /dev/null",

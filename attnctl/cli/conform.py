@@ -17,7 +17,7 @@ from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
 from attnctl.verbs.conform.profile import USUAL
 
 if TYPE_CHECKING:
-    from attnctl.verbs.conform.claims import Request
+    from attnctl.verbs.conform.declared import Request
     from attnctl.verbs.conform.report import Conformance
 
 app = make_app()
@@ -248,7 +248,7 @@ def read_request(
     """Read what is asked for. Raises AttnError for names that there are not."""
     from attnctl.sources.sentence import settings_from
     from attnctl.verbs.conform.conform import make_request
-    from attnctl.verbs.conform.replay import FOLDER
+    from attnctl.verbs.conform.results import FOLDER
 
     flags = list_flags(how, what)
     called = (flags, ["--", *target]) if is_command(target) else ([*target, *flags], [])

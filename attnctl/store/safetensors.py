@@ -42,6 +42,7 @@ DTYPES = {
     "F32": "<f4",
     "F64": "<f8",
 }
+NO_TYPES: Mapping[str, str] = {}
 NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}
 
 
@@ -49,19 +50,29 @@ def write_safetensors(trace: Trace, stream: IO[bytes]) -> None:
     """Write one dump, straight from its arrays; the widest numbers first, so that all are aligned."""
     if METADATA in trace:
         raise AttnError(f"step {METADATA}: this cannot be the name of an array in a .safetensors file")
-    header: dict[str, Any] = {METADATA: {HEADER: encode_json(json_text(whole(trace))).decode()}}
+    write_tensors(trace, stream, {METADATA: {HEADER: encode_json(json_text(whole(trace))).decode()}})
+
+
+def write_tensors(
+    arrays: Mapping[str, Array],
+    stream: IO[bytes],
+    metadata: Mapping[str, Any],
+    types: Mapping[str, str] = NO_TYPES,
+) -> None:
+    """Write arrays with what stands in the header beside them; `types` are those that NumPy has not."""
+    header: dict[str, Any] = {**metadata}
     at = 0
-    names = sorted(trace, key=lambda name: -trace[name].dtype.itemsize)
+    names = sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize)
     for name in names:
-        array = trace[name]
-        dtype = NAMES[array.dtype.newbyteorder("<")]
+        array = arrays[name]
+        dtype = types.get(name) or NAMES[array.dtype.newbyteorder("<")]
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
         at += array.nbytes
     text = encode_json(json_text(header))
     text += b" " * (-len(text) % 8)
     stream.write(struct.pack("<Q", len(text)) + text)
     for name in names:
-        for piece in pieces(trace[name]):
+        for piece in pieces(arrays[name]):
             stream.write(piece)
 
 

@@ -8,16 +8,15 @@ from typing import Any
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.config.settings import Settings
-from attnctl.verbs.conform.claims import Request, read_claims, read_xfail, unknown_names
-from attnctl.verbs.conform.declared import find_senseless
-from attnctl.verbs.conform.extra_outputs import RETURNS
+from attnctl.verbs.conform.declared import Request, find_senseless, read_claims, read_xfail, unknown_names
 from attnctl.verbs.conform.features import MERGES_KEPT, NAMES
+from attnctl.verbs.conform.judge import RETURNS
 from attnctl.verbs.conform.merge import RETURNS as OF_MERGE
 from attnctl.verbs.conform.merge import hold_merge
 from attnctl.verbs.conform.profile import LIBRARIES, TYPES, TargetProfile
 from attnctl.verbs.conform.published import run_published
-from attnctl.verbs.conform.replay import read_saved
 from attnctl.verbs.conform.report import Conformance
+from attnctl.verbs.conform.results import read_saved
 from attnctl.verbs.conform.run import Progress, replay, run
 from attnctl.verbs.conform.target import make_target
 

@@ -22,8 +22,15 @@ from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Finding
 from attnctl.verbs.conform.call import OTHER, Answer, have_same_bits
 from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
-from attnctl.verbs.conform.extra_outputs import FACTORS, WORDS, name_near_miss
-from attnctl.verbs.conform.judge import compare_output, expect, judge_answer, name_output
+from attnctl.verbs.conform.judge import (
+    FACTORS,
+    WORDS,
+    compare_output,
+    expect,
+    judge_answer,
+    name_near_miss,
+    name_output,
+)
 from attnctl.verbs.conform.layout import read_output
 from attnctl.verbs.conform.profile import TRUE, TYPES
 from attnctl.verbs.conform.suite import CaseResult, Suite

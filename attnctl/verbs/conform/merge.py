@@ -26,12 +26,14 @@ from attnctl.math.ops import LogSumExp, MergeChunks, MergeLogSumExp, Shares, Sof
 from attnctl.mistakes.chunks import CHUNKS, LN2, OTHER_BASE, WAYS, whole
 from attnctl.verbs.conform.call import Answer, Target, TargetCall
 from attnctl.verbs.conform.case import Case
-from attnctl.verbs.conform.claims import Request
+from attnctl.verbs.conform.declared import Request
 from attnctl.verbs.conform.diagnosis import Cause, describe_rounding, explain_end
-from attnctl.verbs.conform.extra_outputs import LSE, LSE2, MIXED
 from attnctl.verbs.conform.features import INPUTS_KEPT, MERGE, MERGES, Feature
 from attnctl.verbs.conform.invoke import widen
 from attnctl.verbs.conform.judge import (
+    LSE,
+    LSE2,
+    MIXED,
     ULPS,
     ExpectedOutput,
     Judgement,

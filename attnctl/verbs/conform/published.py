@@ -19,7 +19,7 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.verbs.conform.call import Answer, Target
 from attnctl.verbs.conform.case import INPUTS, Case, Problem
-from attnctl.verbs.conform.claims import Request
+from attnctl.verbs.conform.declared import Request
 from attnctl.verbs.conform.features import Feature
 from attnctl.verbs.conform.judge import Judgement
 from attnctl.verbs.conform.layout import make_call, read_output

@@ -1,14 +1,23 @@
-"""The results of the runs of features: each failure explained, its case made small and saved."""
+"""The results of the runs of features: each failure explained, its case made small, saved and run again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, field, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError
+from attnctl.base.values import json_path
 from attnctl.base.words import all_of
-from attnctl.verbs.conform.claims import Request
+from attnctl.drawing.screen.text import shell_line
+from attnctl.record.trace import Trace
+from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
+from attnctl.verbs.conform.declared import Request, list_unusual
 from attnctl.verbs.conform.diagnosis import (
     ENDINGS,
     LOW_PRECISION,
@@ -16,6 +25,7 @@ from attnctl.verbs.conform.diagnosis import (
     diagnose,
     explain_coarse_inside,
     explain_repeats,
+    plan_answer,
 )
 from attnctl.verbs.conform.features import (
     ATTENTION,
@@ -29,9 +39,20 @@ from attnctl.verbs.conform.features import (
     REPEATABLE_GRADIENTS,
     Feature,
 )
+from attnctl.verbs.conform.judge import HIDDEN, compare_output
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import list_broken
-from attnctl.verbs.conform.replay import save_case, shrink, write_replay_line
+from attnctl.verbs.conform.profile import (
+    AHEAD,
+    CORNER,
+    LENGTHS_CORNER,
+    MASK_KIND,
+    MASK_SHAPE,
+    MASKED,
+    SLIDING,
+    TRUE,
+    TargetProfile,
+)
 from attnctl.verbs.conform.report import (
     DIFFERS,
     FAILED,
@@ -242,3 +263,208 @@ def judge_conventions(request: Request, dtype: str, found: Mapping[str, str]) ->
     status = FAILED if wrong else PASSED
     cases = len(declared)
     return [FeatureResult(CONVENTIONS, dtype, status, cases, cases, len(wrong), failure=failure)]
+
+
+# --- a failing case, made small, written as a dump and read again ---
+
+MOST_CALLS = 80
+"""Calls that making a case smaller may take."""
+
+MOST_OF_ERRORS = {"hang": 0, "crash": 10, "exit": 10}
+"""The limit where each call is a process more, or takes all of its time."""
+
+
+def shrink(first: CaseResult, suite: Suite) -> CaseResult:
+    """Find a small case that fails as this one does; a hang is not tried again."""
+    left = MOST_OF_ERRORS.get(first.answer.error, MOST_CALLS)
+    best = first
+    again = True
+    while again and left:
+        again = False
+        for case in map(suite.fit, list_smaller(best.case)):
+            if case == best.case:
+                continue
+            left -= 1
+            found = suite.run(case)
+            if fails_alike(found, first, suite):
+                best, again = found, True
+                break
+            if not left:
+                break
+    return best
+
+
+def fails_alike(found: CaseResult, first: CaseResult, suite: Suite) -> bool:
+    """Tell whether a case fails as the first does, and could have been right."""
+    if found.judgement.right or found.answer.error != first.answer.error:
+        return False
+    if (found.judgement.output in GRADIENTS) != (first.judgement.output in GRADIENTS):
+        return False
+    wanted = suite.expect(found.case).outputs
+    return wanted.get(found.judgement.output, next(iter(wanted.values()))).blurred < HIDDEN
+
+
+def list_smaller(case: Case) -> Iterator[Case]:
+    """List cases with less of one thing, the greatest step first."""
+    for name, _ in case.options:
+        yield case.without(name)
+    usual = Case()
+    for name in ("memory", "magnitude"):
+        if getattr(case, name) != getattr(usual, name):
+            yield replace(case, **{name: getattr(usual, name)})
+    if case.batch > 1:
+        yield replace(case, batch=1)
+    yield from with_fewer_heads(case)
+    yield from with_fewer_tokens(case)
+    yield from with_fewer_columns(case)
+
+
+def with_fewer_heads(case: Case) -> Iterator[Case]:
+    share = case.heads // case.kv_heads
+    if case.kv_heads > 1:
+        yield replace(case, heads=share, kv_heads=1)
+    for fewer in (1, 2):
+        if fewer < share:
+            yield replace(case, heads=fewer * case.kv_heads)
+
+
+def with_fewer_columns(case: Case) -> Iterator[Case]:
+    """d_k and d_v stay the same where they are."""
+    for size in (2, 4, 8):
+        if case.fill != "large" and case.d_k > size:
+            yield replace(case, d_k=size, d_v=size if case.d_k == case.d_v else case.d_v)
+        if case.d_v > size and case.d_v != case.d_k:
+            yield replace(case, d_v=size)
+
+
+def with_fewer_tokens(case: Case) -> Iterator[Case]:
+    """As many queries as keys stay as many."""
+    past = case.past
+    new = case.keys - past
+    if case.queries == new:
+        for n in dict.fromkeys((2, case.queries // 2, case.queries - 1)):
+            if 0 < n < case.queries:
+                yield replace(case, queries=n, keys=n + past)
+        return
+    for n in dict.fromkeys((1, case.queries // 2, case.queries - 1)):
+        if 0 < n < case.queries:
+            yield replace(case, queries=n)
+    for m in dict.fromkeys((2, case.keys // 2, case.keys - 1)):
+        if past < m < case.keys:
+            yield replace(case, keys=m)
+
+
+Saved = tuple[Case, str, TargetProfile]
+"""A case, its feature, and how the target was called."""
+
+SAVED = {
+    "corner": CORNER,
+    "window": SLIDING,
+    "ahead": AHEAD,
+    "lengths": LENGTHS_CORNER,
+    "mask": MASK_SHAPE,
+    "mask_kind": MASK_KIND,
+    "true": TRUE,
+    "masked": MASKED,
+}
+"""The keys of conventions in a dump."""
+
+FOLDER = "attnctl-conform"
+"""Where failing cases are saved."""
+
+
+def save_case(suite: Suite, result: CaseResult, feature: str, target: str, said: Cause) -> Path:
+    """Write what a case was given and what came back; the file holds what `read_saved` needs.
+
+    Raises AttnError where the folder cannot be written.
+    """
+    from attnctl.store.files import open_output
+    from attnctl.store.npz import write_npz
+
+    assert suite.request.save is not None
+    folder = Path(suite.request.save)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AttnError(f"{folder}: {error.strerror}; give another folder with --save") from None
+    problem = suite.problem(result.case)
+    trace, _ = plan_answer(problem, suite.outputs_in(result))
+    header = {
+        "conform": describe_case(problem, feature) | {"said": asdict(said)},
+        "config": make_config(suite, result),
+    }
+    path = folder / f"{slug(target)}-{slug(feature)}-{result.case.dtype}.npz"
+    with open_output(path) as stream:
+        write_npz(Trace(trace.steps, dict(trace), header), stream)
+    return path
+
+
+def describe_case(problem: Problem, feature: str) -> dict[str, Any]:
+    profile = problem.profile
+    saved = {"layout": profile.layout, "packed": profile.packed}
+    return {
+        "feature": feature,
+        "case": problem.case.to_dict(),
+        "conventions": saved | {key: profile[name] for key, name in SAVED.items()},
+        "always": list_unusual(profile.always),
+    }
+
+
+def make_config(suite: Suite, result: CaseResult) -> dict[str, Any]:
+    """Describe the attention that is meant as a config, which `attnctl check` reads of a dump."""
+    problem = suite.problem(result.case)
+    case = result.case
+    rules = [rule.plain() for rule in problem.meant.rules if rule.name != "padding"]
+    config = list_unusual(problem.meant) | {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
+    if "key_lengths" in problem.passed:
+        config["key_lengths"] = problem.passed["key_lengths"].tolist()
+    offset = problem.offset if isinstance(problem.offset, int) else list(problem.offset)
+    return config | {"causal_offset": offset}
+
+
+def read_saved(path: str) -> Saved:
+    """The case of a dump that `save_case` wrote. Raises AttnError for what is none."""
+    from attnctl.inputs.config.schema import validate
+    from attnctl.store import read_one
+
+    header = read_one(path).header.get("conform")
+    if not isinstance(header, dict) or not isinstance(header.get("conventions"), dict):
+        raise AttnError(f"{path}: no case of attnctl conform; give a file that it saved")
+    said = header["conventions"]
+    if unknown := [key for key in said if key not in {"layout", "packed", *SAVED}]:
+        raise AttnError(f"{path}: conform.conventions: {unknown[0]} is none of {', '.join(SAVED)}")
+    always = validate(
+        header.get("always", {}), lambda place: f"{path}: conform.always{json_path(place)[1:]}"
+    )
+    profile = TargetProfile(said.get("layout", ""), said.get("packed", ""), always=always)
+    profile = profile.lay_over({"conventions": {SAVED[key]: said[key] for key in SAVED if key in said}})
+    return Case.of(header.get("case")), str(header.get("feature", "")), profile
+
+
+def recall_cause(path: str, suite: Suite, wrong: Sequence[CaseResult]) -> Cause | None:
+    """Recall the cause that was found when a case was saved, if its outputs are still the same."""
+    from attnctl.store import read_one
+
+    dump = read_one(path)
+    said = dump.header["conform"].get("said")
+    if not wrong or not isinstance(said, dict):
+        return None
+    wanted, now = suite.expect(wrong[0].case).outputs, suite.outputs_in(wrong[0])
+    if set(now) != set(wanted) or not set(now) <= set(dump):
+        return None
+    before = {name: np.asarray(dump[name], dtype=np.float64) for name in now}
+    same = (compare_output(replace(wanted[name], value=before[name]), now[name]).right for name in now)
+    if not all(same):
+        return None
+    return Cause(said.get("mistake"), str(said.get("explanation", "")))
+
+
+def write_replay_line(called: tuple[Sequence[str], Sequence[str]], path: Path) -> str:
+    """Write the command that runs a saved case again; `called` are the words that name the target."""
+    before, after = called
+    return shell_line(["attnctl", "conform", *before, "--replay", str(path), *after])
+
+
+def slug(text: str) -> str:
+    text = text.replace("≠", "not")
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.") or "case"

@@ -14,10 +14,8 @@ from attnctl.drawing.show.headline import kind_words, positions
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import CALLS, MISSED, RATE, Target, chance_missed
 from attnctl.verbs.conform.case import GRADIENTS, Case
-from attnctl.verbs.conform.claims import Request
-from attnctl.verbs.conform.declared import list_unusual
+from attnctl.verbs.conform.declared import Request, list_unusual
 from attnctl.verbs.conform.diagnosis import ENDINGS, LOW_PRECISION, diagnose, explain_repeats
-from attnctl.verbs.conform.extra_outputs import describe_extras, judged_places, recognise_extras
 from attnctl.verbs.conform.features import (
     ATTENTION,
     BASE,
@@ -30,13 +28,12 @@ from attnctl.verbs.conform.features import (
     Feature,
     list_lacking,
 )
-from attnctl.verbs.conform.judge import judge_answer
+from attnctl.verbs.conform.judge import describe_extras, judge_answer, judged_places, recognise_extras
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
 from attnctl.verbs.conform.profile import FLOAT_MASK, HIDDEN_GRADIENTS, OUTPUT_TYPE, TRUTHS
-from attnctl.verbs.conform.replay import Saved, recall_cause
 from attnctl.verbs.conform.report import FAILED, IGNORED, SKIPPED, XFAIL, Conformance, FeatureResult
-from attnctl.verbs.conform.results import FeatureRun, SuiteResults, judge_conventions
+from attnctl.verbs.conform.results import FeatureRun, Saved, SuiteResults, judge_conventions, recall_cause
 from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, CaseResult, Suite, start_suite
 
 Progress = Callable[[int, int], None]

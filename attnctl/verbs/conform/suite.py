@@ -16,10 +16,9 @@ from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.verbs.conform.call import Answer, Target, have_same_bits
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case, Problem
-from attnctl.verbs.conform.claims import Request
-from attnctl.verbs.conform.extra_outputs import judge_extras
+from attnctl.verbs.conform.declared import Request
 from attnctl.verbs.conform.features import fit_case
-from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answer
+from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answer, judge_extras
 from attnctl.verbs.conform.layout import make_call, packings, read_answer
 from attnctl.verbs.conform.options import make_problem
 from attnctl.verbs.conform.profile import HIDDEN_GRADIENTS, MERGED, USUAL, TargetProfile

@@ -5,10 +5,8 @@ A command reads arrays from a file and writes one with its output, in any langua
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import struct
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +24,7 @@ from attnctl.base.files import note_input
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.verbs.conform.call import NUMPY, Answer, Target, TargetCall, repeat
-from attnctl.verbs.conform.claims import Request, unknown_names
+from attnctl.verbs.conform.declared import Request, unknown_names
 from attnctl.verbs.conform.invoke import Framework, environment, invoke, order_gradients, to_numpy, widen
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.process import Worker, as_function, kill, quote_last_words, read_parameters
@@ -122,8 +120,6 @@ PLACE = re.compile(r"\{(in|out)(\.npz|\.safetensors)?\}")
 """{in} and {out}, or {in.safetensors} and {out.npz}; .npz where nothing is said."""
 
 IN_A_FILE = "its arrays come in a file"
-
-SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "bool": "BOOL", "int64": "I64"}
 
 
 @dataclass
@@ -227,20 +223,21 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str, wide: Sequ
     if path.suffix == ".npz":
         np.savez(path, **arrays)  # type: ignore[arg-type]  # every name is an array's
         return
-    header: dict[str, Any] = {}
-    data: list[bytes] = []
-    at = 0
-    for name, array in sorted(arrays.items(), key=lambda each: -each[1].dtype.itemsize):
-        kind, piece = SAFETENSORS[array.dtype.name], np.ascontiguousarray(array).tobytes()
-        if dtype == "bfloat16" and array.dtype.kind == "f" and name not in wide:
-            halves = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32) >> 16
-            kind, piece = "BF16", halves.astype(np.uint16).tobytes()
-        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [at, at + len(piece)]}
-        at += len(piece)
-        data.append(piece)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
+    from attnctl.store.safetensors import write_tensors
+
+    short = [
+        name
+        for name in arrays
+        if dtype == "bfloat16" and arrays[name].dtype.kind == "f" and name not in wide
+    ]
+    halves = {name: bfloat16_bits(arrays[name]) for name in short}
+    with path.open("wb") as stream:
+        write_tensors({**arrays, **halves}, stream, {}, dict.fromkeys(short, "BF16"))
+
+
+def bfloat16_bits(array: Array) -> Array:
+    """The upper halves of float32 numbers."""
+    return (np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
 def read_answer(path: Path, gives: Sequence[str] = ()) -> Answer:
