@@ -13,7 +13,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
 from attnctl.base.words import all_of
 from attnctl.drawing.show.looks import find_ties
-from attnctl.math import Array, Cell
+from attnctl.math import Array, Cell, ops
 from attnctl.math.derivation import Step
 from attnctl.math.names import (
     CHUNK_LOGSUMEXP,
@@ -24,39 +24,9 @@ from attnctl.math.names import (
     WEIGHTS,
     is_gradient,
 )
-from attnctl.math.ops import (
-    Add,
-    Copy,
-    Given,
-    Hide,
-    MatMul,
-    Merge,
-    Project,
-    Repeat,
-    Scale,
-    Shares,
-    SinkSoftmax,
-    Softmax,
-)
 from attnctl.math.ops.scores import SoftmaxBack
 from attnctl.record.trace import Trace
-from attnctl.verbs.story.claims import (
-    BLIND,
-    EMPTY,
-    UNMIXED,
-    Claim,
-    Hidden,
-    Mix,
-    NotFinite,
-    OddRows,
-    Pull,
-    TopKeys,
-    Unchanged,
-    extremes,
-    largest_change,
-    mix,
-    same_mixture,
-)
+from attnctl.verbs.story import claims as kinds
 
 MOST_ROWS = 12
 """Rows of a step that are told one by one."""
@@ -84,7 +54,7 @@ class Chapter:
 
     steps: tuple[Step, ...]
     happens: str
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[kinds.Claim, ...] = ()
     left_out: int = 0
     """Rows of which nothing is said."""
 
@@ -114,7 +84,7 @@ def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
 def says_something(chapter: Chapter) -> bool:
     """False of a copy that nothing was done to."""
     (step, *_), (claim, *_) = chapter.steps, (*chapter.claims, None)
-    return not (isinstance(step.op, Copy) and isinstance(claim, Unchanged))
+    return not (isinstance(step.op, ops.Copy) and isinstance(claim, kinds.Unchanged))
 
 
 def group_steps(steps: list[Step]) -> Iterator[list[Step]]:
@@ -130,22 +100,24 @@ def group_steps(steps: list[Step]) -> Iterator[list[Step]]:
 
 
 def are_made_alike(one: Step, other: Step) -> bool:
-    if isinstance(one.op, Project) and isinstance(other.op, Project):
+    if isinstance(one.op, ops.Project) and isinstance(other.op, ops.Project):
         return one.inputs[0] == other.inputs[0] and len(one.inputs) == len(other.inputs)
-    return isinstance(one.op, Given) and isinstance(other.op, Given) and one.formula == other.formula
+    return (
+        isinstance(one.op, ops.Given) and isinstance(other.op, ops.Given) and one.formula == other.formula
+    )
 
 
 def what_happens(steps: Sequence[Step]) -> str:
     """The sentence of an op; of several steps that were made alike, with all that they read."""
     step, several = steps[0], len(steps) > 1
     words = step.op.words
-    if step.name == HEAD_OUTPUTS and isinstance(step.op, MatMul):
+    if step.name == HEAD_OUTPUTS and isinstance(step.op, ops.MatMul):
         words = MIXING
-    elif is_slope(step.name) and isinstance(step.op, Given):
+    elif is_slope(step.name) and isinstance(step.op, ops.Given):
         words = BEGINS
-    elif is_slope(step.name) and isinstance(step.op, Scale):
+    elif is_slope(step.name) and isinstance(step.op, ops.Scale):
         words = SCALED_BACK
-    elif several and isinstance(step.op, Given):
+    elif several and isinstance(step.op, ops.Given):
         words = GIVEN
     words = OPTIONAL.sub(lambda part: part[1] if int(part[2]) < len(step.inputs) else "", words)
     read = (
@@ -172,8 +144,8 @@ def chapter_of(trace: Trace, steps: list[Step]) -> Chapter:
     if len(steps) > 1:
         return Chapter(tuple(steps), happens)
     claims = tuple(claims_of(trace, step))
-    told = sum(isinstance(claim, TopKeys | Mix | Pull) for claim in claims)
-    named = sum(len(claim.rows) for claim in claims if isinstance(claim, OddRows))
+    told = sum(isinstance(claim, kinds.TopKeys | kinds.Mix | kinds.Pull) for claim in claims)
+    named = sum(len(claim.rows) for claim in claims if isinstance(claim, kinds.OddRows))
     return Chapter((step,), happens, claims, row_count(trace, step) - told - named)
 
 
@@ -184,7 +156,7 @@ def row_count(trace: Trace, step: Step) -> int:
     return len(mixed_rows(trace, step)) if is_mixture(trace, step) else 0
 
 
-def claims_of(trace: Trace, step: Step) -> Iterator[Claim]:
+def claims_of(trace: Trace, step: Step) -> Iterator[kinds.Claim]:
     """The claims that hold of a step's numbers."""
     array = trace[step.name]
     if array.dtype == bool or not array.size:
@@ -193,7 +165,7 @@ def claims_of(trace: Trace, step: Step) -> Iterator[Claim]:
     nothing = scores or step.name in {CHUNK_LOGSUMEXP, LOGSUMEXP}  # −∞ is of what sees nothing
     strange = np.isnan(array) | np.isposinf(array) | (np.isneginf(array) & (not nothing))
     if strange.any():
-        yield NotFinite(step.name, int(strange.sum()))
+        yield kinds.NotFinite(step.name, int(strange.sum()))
     if step.name == WEIGHTS:
         yield from without_weight(trace, array)
         yield from islice(top_keys_of(trace, step, array), MOST_ROWS)
@@ -202,53 +174,55 @@ def claims_of(trace: Trace, step: Step) -> Iterator[Claim]:
     elif pulls_on(trace, step):
         yield from islice(pulls(trace, step, array), MOST_ROWS)
     else:
-        hides = isinstance(step.op, Hide) and scores
+        hides = isinstance(step.op, ops.Hide) and scores
         if hides or (scores and np.isneginf(array).any()):
             yield hidden_cells(trace, step, array)
         if not hides:
             yield from of_the_whole(trace, step, array)
 
 
-def of_the_whole(trace: Trace, step: Step, array: Array) -> Iterator[Claim]:
+def of_the_whole(trace: Trace, step: Step, array: Array) -> Iterator[kinds.Claim]:
     """A claim on how a step differs from what it was made of, or how far its numbers reach."""
-    as_it_is = is_slope(step.name) or isinstance(step.op, Copy | Given | Merge | Repeat | Shares)
+    as_it_is = is_slope(step.name) or isinstance(
+        step.op, ops.Copy | ops.Given | ops.Merge | ops.Repeat | ops.Shares
+    )
     changes = step.inputs and not as_it_is
-    if isinstance(step.op, Copy) or (changes and step.inputs[0] in trace):
+    if isinstance(step.op, ops.Copy) or (changes and step.inputs[0] in trace):
         before = trace.arrays.get(step.inputs[0])
-        found = None if before is None else largest_change(step.name, step.inputs[0], array, before)
+        found = None if before is None else kinds.largest_change(step.name, step.inputs[0], array, before)
         if found is not None and trace.steps[step.inputs[0]].axes == step.axes:
             yield found
             return
-    reach = extremes(step.name, array)
-    if reach is not None and not isinstance(step.op, Given | Merge | Repeat):
+    reach = kinds.extremes(step.name, array)
+    if reach is not None and not isinstance(step.op, ops.Given | ops.Merge | ops.Repeat):
         yield reach
 
 
 # --- who sees whom ---
 
 
-def hidden_cells(trace: Trace, step: Step, array: Array) -> Hidden:
+def hidden_cells(trace: Trace, step: Step, array: Array) -> kinds.Hidden:
     words, reasons = hidden_reasons(trace, step.name)
     counts = tuple((word, int((reasons == at).sum())) for at, word in enumerate(words))
-    return Hidden(step.name, tuple(each for each in counts if each[1]), array.size)
+    return kinds.Hidden(step.name, tuple(each for each in counts if each[1]), array.size)
 
 
-def without_weight(trace: Trace, weights: Array) -> Iterator[OddRows]:
+def without_weight(trace: Trace, weights: Array) -> Iterator[kinds.OddRows]:
     """The rows whose weights are all 0: as they see nothing, or for another reason."""
     nothing, source = np.asarray(~weights.any(axis=-1)), source_of_weights(trace)
     blind = np.zeros_like(nothing)
     if source:
         blind = nothing & np.isneginf(trace[source]).all(axis=-1)
     if blind.any():
-        yield OddRows(WEIGHTS, BLIND, rows_of(blind))
+        yield kinds.OddRows(WEIGHTS, kinds.BLIND, rows_of(blind))
     if (nothing & ~blind).any():
-        yield OddRows(WEIGHTS, EMPTY, rows_of(nothing & ~blind))
+        yield kinds.OddRows(WEIGHTS, kinds.EMPTY, rows_of(nothing & ~blind))
 
 
 # --- row by row ---
 
 
-def top_keys_of(trace: Trace, step: Step, array: Array) -> Iterator[TopKeys]:
+def top_keys_of(trace: Trace, step: Step, array: Array) -> Iterator[kinds.TopKeys]:
     """A claim for each row on what it looks at."""
     source = source_of_weights(trace)
     words, reasons = hidden_reasons(trace, source) if source else ([], np.full(array.shape, -1))
@@ -264,7 +238,7 @@ def top_keys_of(trace: Trace, step: Step, array: Array) -> Iterator[TopKeys]:
         )
         scores = reason_for(trace, source, row, keys) if source else ()
         share, seen = float(weights[list(keys)].max()), int((why < 0).sum())
-        yield TopKeys(step.name, row, keys, share, seen, hidden, source, scores)
+        yield kinds.TopKeys(step.name, row, keys, share, seen, hidden, source, scores)
 
 
 def reason_for(trace: Trace, source: str, row: Cell, keys: tuple[int, ...]) -> tuple[float, ...]:
@@ -281,7 +255,7 @@ def pulls_on(trace: Trace, step: Step) -> bool:
     return isinstance(step.op, SoftmaxBack) and step.inputs[0] in trace
 
 
-def pulls(trace: Trace, step: Step, array: Array) -> Iterator[Pull]:
+def pulls(trace: Trace, step: Step, array: Array) -> Iterator[kinds.Pull]:
     """A claim for each row that has weights, on the score that moves the loss most."""
     for row in np.ndindex(*array.shape[:-1]):
         weights, gradients = trace[step.inputs[0]][row], array[row]
@@ -289,23 +263,23 @@ def pulls(trace: Trace, step: Step, array: Array) -> Iterator[Pull]:
             most = np.abs(gradients).argmax() if gradients.any() else weights.argmax()
             others = tuple(int(key) for key in np.flatnonzero(weights) if key != most)
             has_all = bool(weights[most] == 1)
-            yield Pull(step.name, row, int(most), float(gradients[most]), others, has_all)
+            yield kinds.Pull(step.name, row, int(most), float(gradients[most]), others, has_all)
 
 
 def is_mixture(trace: Trace, step: Step) -> bool:
     """True for outputs that weights made of values."""
-    made = step.name == HEAD_OUTPUTS and isinstance(step.op, MatMul) and WEIGHTS in trace
+    made = step.name == HEAD_OUTPUTS and isinstance(step.op, ops.MatMul) and WEIGHTS in trace
     return made and trace[WEIGHTS].shape[:-1] == trace[step.name].shape[:-1]
 
 
-def mixes(trace: Trace, step: Step) -> Iterator[Mix | OddRows]:
+def mixes(trace: Trace, step: Step) -> Iterator[kinds.Mix | kinds.OddRows]:
     rows = mixed_rows(trace, step)
     unmixed = tuple(row for row in rows if not is_mixed(trace, step, row))
     if unmixed:
-        yield OddRows(step.name, UNMIXED, unmixed)
+        yield kinds.OddRows(step.name, kinds.UNMIXED, unmixed)
     told = [row for row in rows if row not in unmixed]
     weights = trace[WEIGHTS]
-    yield from (mix(step.name, row, weights[row], MOST_PARTS) for row in told[:MOST_ROWS])
+    yield from (kinds.mix(step.name, row, weights[row], MOST_PARTS) for row in told[:MOST_ROWS])
 
 
 def mixed_rows(trace: Trace, step: Step) -> list[Cell]:
@@ -323,7 +297,7 @@ def is_mixed(trace: Trace, step: Step, row: Cell) -> bool:
     values = trace.arrays.get(step.inputs[1])
     if values is None:
         return step.name not in trace.edited
-    return same_mixture(trace[step.name][row], trace[WEIGHTS][row], values[row[:-1]])
+    return kinds.same_mixture(trace[step.name][row], trace[WEIGHTS][row], values[row[:-1]])
 
 
 def rows_of(where: Array) -> tuple[Cell, ...]:
@@ -337,7 +311,7 @@ EDIT, OVERFLOW = "an edit", "overflow"
 def source_of_weights(trace: Trace) -> str:
     """The scores that softmax made the weights of; empty where these are not what it made."""
     step = trace.steps.get(WEIGHTS)
-    made = step is not None and isinstance(step.op, Softmax | SinkSoftmax)
+    made = step is not None and isinstance(step.op, ops.Softmax | ops.SinkSoftmax)
     if step is None or not made or WEIGHTS in trace.edited or step.inputs[0] not in trace:
         return ""
     return step.inputs[0]
@@ -373,10 +347,10 @@ def hidden_causes(trace: Trace, step: Step) -> Iterator[tuple[str, Array]]:
     """Each cause that may have made scores −∞ at a step, and where, the first that did so first."""
     shape = trace[step.name].shape
     others = [np.asarray(trace[name]) for name in step.inputs[1:] if name in trace]
-    if isinstance(step.op, Hide):
+    if isinstance(step.op, ops.Hide):
         by = step.op.hidden_by(shape, *others)
         names = [rule.name for rule in step.op.rules] + [MASK] * len(others)
         yield from ((word, by == at) for at, word in enumerate(names))
-    if isinstance(step.op, Add) and others:
+    if isinstance(step.op, ops.Add) and others:
         yield step.inputs[1], np.broadcast_to(np.isneginf(others[0]), shape)
     yield EDIT if step.name in trace.edited else OVERFLOW, np.ones(shape, bool)

@@ -13,7 +13,7 @@ from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, name_of, perc
 from attnctl.drawing.show.sheet import formula_of, heads_of, shape_of
 from attnctl.drawing.show.tables import one_table
 from attnctl.record.cells import Speller
-from attnctl.verbs.story import claims as made
+from attnctl.verbs.story import claims as kinds
 from attnctl.verbs.story.chapters import Chapter, Story, is_slope, plainly
 
 WIDEST = 80
@@ -23,9 +23,9 @@ NARROWEST = 36
 """Cells of the words beside a table, at least."""
 
 OF_ROWS = {
-    made.BLIND: "{} may look at nothing, and all weights are 0",
-    made.EMPTY: "All weights of {} are 0",
-    made.UNMIXED: "{} {} not what the weights make of the values",
+    kinds.BLIND: "{} may look at nothing, and all weights are 0",
+    kinds.EMPTY: "All weights of {} are 0",
+    kinds.UNMIXED: "{} {} not what the weights make of the values",
 }
 
 LEAST_TOLD = 0.00005
@@ -99,31 +99,31 @@ class Writer(Namer):
         if chapter.left_out:
             yield f"… and {plural(chapter.left_out, 'row')} more."
 
-    def sentence(self, claim: made.Claim) -> str:
+    def sentence(self, claim: kinds.Claim) -> str:
         match claim:
-            case made.TopKeys():
+            case kinds.TopKeys():
                 return self.look(claim)
-            case made.Mix():
+            case kinds.Mix():
                 return self.mix(claim)
-            case made.Hidden():
+            case kinds.Hidden():
                 return self.hidden(claim)
-            case made.Pull():
+            case kinds.Pull():
                 return self.pull(claim)
-            case made.OddRows(step, kind, rows):
+            case kinds.OddRows(step, kind, rows):
                 be = "is" if len(rows) == 1 else "are"
                 return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {self.rows(step, rows)}."
-            case made.Extremes():
+            case kinds.Extremes():
                 return self.extremes(claim)
-            case made.Moved(step, _, cell, before, after, whole):
+            case kinds.Moved(step, _, cell, before, after, whole):
                 was, now = number(before), number(after)
                 start = "What changes" if whole else "Of what is finite, what changes"
                 return f"{start} most is {self.cell(step, cell)}: {was} becomes {now}."
-            case made.Unchanged(_, source):
+            case kinds.Unchanged(_, source):
                 return f"The numbers are those of {plainly(source)}."
-            case made.NotFinite(_, count):
+            case kinds.NotFinite(_, count):
                 return f"{count} of its numbers {'is' if count == 1 else 'are'} not finite."
 
-    def hidden(self, claim: made.Hidden) -> str:
+    def hidden(self, claim: kinds.Hidden) -> str:
         total = sum(count for _, count in claim.by)
         if not total:
             return f"None of the {claim.of} scores is hidden."
@@ -132,7 +132,7 @@ class Writer(Namer):
             by = f"by {claim.by[0][0]}"
         return f"{total} of {claim.of} scores {'is' if total == 1 else 'are'} hidden, {by}."
 
-    def look(self, claim: made.TopKeys) -> str:
+    def look(self, claim: kinds.TopKeys) -> str:
         """A sentence on what a row looks at, and why."""
         who, share = self.row(claim.step, claim.row), percent(claim.share)
         keys = self.keys(claim.keys)
@@ -148,7 +148,7 @@ class Writer(Namer):
             return f"{who} looks most, and alike, at {keys}: {share} each{why}."
         return f"{who} looks most at {keys}: {share}{self.because(claim)}{self.hiding(claim)}."
 
-    def because(self, claim: made.TopKeys) -> str:
+    def because(self, claim: kinds.TopKeys) -> str:
         if not claim.scores:
             return ""
         scores = list(dict.fromkeys(map(number, claim.scores)))
@@ -157,18 +157,18 @@ class Writer(Namer):
             return f", because its score {scores[0]} is the largest {among}"
         return f", because their scores ({all_of(scores)}) are the largest {among}"
 
-    def hiding(self, claim: made.TopKeys) -> str:
+    def hiding(self, claim: kinds.TopKeys) -> str:
         """A sentence on what the row does not see."""
         said = [f"{rule} hides {self.keys(keys)}" for rule, keys in claim.hidden]
         return f" ({'; '.join(said)})" if said else ""
 
-    def mix(self, claim: made.Mix) -> str:
+    def mix(self, claim: kinds.Mix) -> str:
         parts = [f"{percent(share)} of {self.key(key)}" for key, share in claim.parts]
         if claim.rest >= LEAST_TOLD:
             parts.append(f"{percent(claim.rest)} of others")
         return f"{self.row(claim.step, claim.row)} is {all_of(parts)}."
 
-    def pull(self, claim: made.Pull) -> str:
+    def pull(self, claim: kinds.Pull) -> str:
         """A sentence on what raising a score does."""
         who, key = self.row(claim.step, claim.row), self.keys((claim.key,))
         if claim.has_all:
@@ -177,7 +177,7 @@ class Writer(Namer):
         taken = f"{who}: raising the score of {key} by a little takes weight from {others}"
         return f"{taken}, and {moves(claim.gradient)}."
 
-    def extremes(self, claim: made.Extremes) -> str:
+    def extremes(self, claim: kinds.Extremes) -> str:
         """A sentence on how far numbers reach."""
         of_all = "number" if claim.whole else "finite number"
         if claim.most == claim.least:
@@ -188,7 +188,7 @@ class Writer(Namer):
         reach = f"The largest {of_all} is {number(claim.most)} at {high}"
         return f"{reach}, the smallest {number(claim.least)} at {low}."
 
-    def slopes(self, claim: made.Extremes) -> str:
+    def slopes(self, claim: kinds.Extremes) -> str:
         """A sentence on the numbers that raise the loss most, and lower it most."""
         name, _, through = claim.step.removeprefix("d_").partition("_through_")
         ends = ((claim.largest, claim.most), (claim.smallest, claim.least))
