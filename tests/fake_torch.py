@@ -7,11 +7,15 @@ from types import SimpleNamespace
 
 import numpy as np
 
+OLD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+"""What files of torch before 1.6 begin with."""
+
 
 class Tensor:
     """An array behind the few methods that a reader of files needs."""
 
-    def __init__(self, array, dtype=None):
+    def __init__(self, array, dtype=None, shape=None):
+        self.shape = shape or np.asarray(array).shape  # a view may repeat a number without end
         self.array, self.dtype = np.asarray(array), f"torch.{dtype or np.asarray(array).dtype}"
 
     def detach(self):

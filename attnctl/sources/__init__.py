@@ -53,10 +53,8 @@ KINDS = (
         (FILE, *(suffix for each in DUMPS for suffix in each.suffixes)),
         "a dump",
     ),
-    SourceKind(
-        CONFIG, "attnctl.sources.sentence:Config", (".yaml", ".yml"), "a config", "a config (.yaml)"
-    ),
-    SourceKind(CONFIG, "attnctl.sources.sentence:Config", (EXAMPLE,), f"{EXAMPLE}NAME"),
+    SourceKind(CONFIG, OF_CONFIG, (".yaml", ".yml"), "a config", "a config (.yaml)"),
+    SourceKind(CONFIG, OF_CONFIG, (EXAMPLE,), f"{EXAMPLE}NAME"),
     SourceKind(DUMP, "attnctl.sources.dump:Last", (LAST,), LAST, "last (the run before)"),
     SourceKind(DUMP, "attnctl.sources.dump:Dump", (STANDARD_INPUT,), help="- for stdin"),
     SourceKind(SENTENCE, "attnctl.sources.sentence:Sentence", ("",), "a sentence"),
@@ -65,9 +63,11 @@ KINDS = (
 
 OF_SIGN = {sign: each for each in KINDS for sign in each.signs}
 NAMES = one_of([each.name for each in KINDS if each.name])
-*OTHERS, LAST_ONE = (each.help or each.name for each in KINDS)
-HELP = f"{', '.join(OTHERS).replace('a', 'A', 1)}, or {LAST_ONE}."
-HELP_OF_SEVERAL = re.sub(r"\b[aA] (\w+)", r"\1s", HELP).capitalize()
+*OTHERS, FINAL = (each.help or each.name for each in KINDS)
+LISTED = f"{', '.join(OTHERS)}, or {FINAL}."
+HELP, HELP_OF_SEVERAL = (
+    text[0].upper() + text[1:] for text in (LISTED, re.sub(r"\ba (\w+)", r"\1s", LISTED))
+)
 
 TEXT = ".txt"
 NO_DUMPS = (TEXT, ".csv", ".md", ".svg", ".png")

@@ -125,7 +125,7 @@ def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
 
 
 @contextmanager
-def open_archive(file: File) -> Iterator[ZipFile]:
+def open_archive(file: File, suffix: str = ".npz") -> Iterator[ZipFile]:
     """The archive in a file. Raises AttnError where it is damaged."""
     import zipfile
 
@@ -134,7 +134,7 @@ def open_archive(file: File) -> Iterator[ZipFile]:
             yield archive
     except (zipfile.BadZipFile, *BROKEN) as error:
         why = ascii(str(error))[1:-1][:80]  # it may quote any part of the file
-        raise AttnError(f"{file.place}: not a sound .npz: {why}") from None
+        raise AttnError(f"{file.place}: not a sound {suffix}: {why}") from None
 
 
 def name_of(info: ZipInfo) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -17,7 +18,8 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value
-from attnctl.store.header import DTYPES, assemble_trace, check_shape, hold
+from attnctl.store.header import DEEPEST, DTYPES, assemble_trace, check_shape, hold
+from attnctl.store.npz import open_archive
 from attnctl.store.raw import File
 
 
@@ -34,7 +36,9 @@ def read_torch(file: File, rename: Mapping[str, str] | None) -> Trace:
             f"{file.place}: torch's own file, and torch is not installed; pip install torch, or save it as "
             ".safetensors or .npz"
         ) from None
-    hold(file.length, f"{file.place}: reading it")
+    if file.read(0, 2) == b"PK":
+        with open_archive(file, ".pt") as archive:
+            hold(sum(info.file_size for info in archive.infolist()), f"{file.place}: reading it")
     try:
         with file.stream() as stream:
             found = torch.load(stream, map_location="cpu", weights_only=True)
@@ -46,8 +50,12 @@ def read_torch(file: File, rename: Mapping[str, str] | None) -> Trace:
     except Exception as error:  # whatever torch finds in a damaged file
         why = str(error).strip().partition("\n")[0]
         raise AttnError(f"{file.place}: torch cannot read it: {why or type(error).__name__}") from error
+    try:
+        tensors = list(tensors_in(found, "", torch.Tensor))
+    except ValueError as error:
+        raise AttnError(f"{file.place}: {error}") from None
     arrays: dict[str, Array] = {}
-    for path, tensor in tensors_in(found, "", torch.Tensor):
+    for path, tensor in tensors:
         name = path or Path(file.place).stem
         if name in arrays:
             raise AttnError(f"{file.place}: two tensors would be called {show_value(name)}")
@@ -55,18 +63,25 @@ def read_torch(file: File, rename: Mapping[str, str] | None) -> Trace:
     return assemble_trace(None, arrays, rename, file.place)
 
 
-def tensors_in(value: Any, path: str, kind: type) -> Iterator[tuple[str, Any]]:
-    """Every tensor in nested dicts and lists, by its path with dots."""
+def tensors_in(value: Any, path: str, kind: type, left: int = DEEPEST) -> Iterator[tuple[str, Any]]:
+    """Every tensor in nested dicts and lists, by its path with dots. Raises ValueError where they go on."""
     if isinstance(value, kind):
         yield path, value
         return
+    if not left:
+        raise ValueError(f"nested deeper than {DEEPEST} levels")
     children = dict(enumerate(value)) if isinstance(value, (list, tuple)) else value
     for name, child in children.items() if isinstance(children, Mapping) else ():
-        yield from tensors_in(child, f"{path}.{name}" if path else str(name), kind)
+        yield from tensors_in(child, f"{path}.{name}" if path else str(name), kind, left - 1)
 
 
 def array_of(name: str, tensor: Any, place: str) -> Array:
-    """A tensor's numbers; those of types that NumPy lacks, as bfloat16 is, as float32."""
+    """A tensor's numbers; those of types that NumPy lacks, as bfloat16 is, as float32.
+
+    It may be a view that repeats a number without end: its size is held to before it is laid out.
+    """
+    check_shape(tuple(tensor.shape), f"{place}: {show_value(name)}")
+    hold(8 * prod(tensor.shape), f"{place}: {show_value(name)}: reading it")
     try:
         own = tensor.detach()
         dtype = str(own.dtype).removeprefix("torch.")
@@ -76,5 +91,4 @@ def array_of(name: str, tensor: Any, place: str) -> Array:
         raise AttnError(f"{place}: {show_value(name)}: no plain array of numbers: {why}") from None
     if array.dtype not in DTYPES:
         raise AttnError(f"{place}: {show_value(name)}: type {dtype}: only numbers, true and false are read")
-    check_shape(array.shape, f"{place}: {show_value(name)}")
     return np.ascontiguousarray(array)

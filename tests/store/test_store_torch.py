@@ -59,10 +59,26 @@ def test_what_is_refused(tmp_path, held, why):
 
 
 @pytest.mark.usefixtures("torch")
-def test_what_is_damaged_is_told_in_torch_s_words(tmp_path):
+def test_what_is_damaged_is_refused(tmp_path):
     fake_torch.save({"Q": Tensor(ROWS)}, tmp_path / "x.pt")
-    (tmp_path / "x.pt").write_bytes((tmp_path / "x.pt").read_bytes()[:200])
-    with pytest.raises(AttnError, match="torch cannot read it: File is not a zip file"):
+    whole = (tmp_path / "x.pt").read_bytes()
+    for damaged in (whole[:200], fake_torch.OLD + b"no more"):
+        (tmp_path / "x.pt").write_bytes(damaged)
+        with pytest.raises(
+            AttnError, match=r"not a sound \.pt|torch cannot read it: File is not a zip file"
+        ):
+            read_one(tmp_path / "x.pt")
+
+
+@pytest.mark.usefixtures("torch")
+def test_sizes_are_held_to_before_anything_is_laid_out(tmp_path):
+    endless = {}
+    endless["again"] = endless
+    fake_torch.save(endless, tmp_path / "x.pt")
+    with pytest.raises(AttnError, match="nested deeper than 64 levels"):
+        read_one(tmp_path / "x.pt")
+    fake_torch.save({"Q": Tensor(ROWS, shape=(2**20, 2**20))}, tmp_path / "x.pt")
+    with pytest.raises(AttnError, match=r"'Q': reading it needs 8\.0 TiB"):
         read_one(tmp_path / "x.pt")
 
 
