@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from attnctl.math.engine.cost import Cost
     from attnctl.sources.model import Layers
-    from attnctl.verbs.check.exercise import UnfilledDump
     from attnctl.verbs.check.report import Report
     from attnctl.verbs.conform.report import Conformance
     from attnctl.verbs.corpus import CorpusPart
@@ -323,7 +322,7 @@ def diff(
 
 @spelled_out(ArrayOptions)
 def check(
-    trace: AnyTrace | Mapping[str, Array] | UnfilledDump,
+    trace: AnyTrace | Mapping[str, Array],
     settings: Settings | None = None,
     *,
     rtol: float | None = None,
@@ -345,18 +344,17 @@ def check(
     """
     from attnctl.inputs.plan.intended import settings_of, trace_of_arrays, under_our_names
     from attnctl.verbs.check.check import check as check_steps
-    from attnctl.verbs.check.exercise import UnfilledDump, strictness_of
+    from attnctl.verbs.check.exercise import strictness_of
 
-    if not isinstance(trace, UnfilledDump):
-        trace = UnfilledDump(trace if isinstance(trace, AnyTrace) else trace_of_arrays(trace))
+    trace = trace if isinstance(trace, AnyTrace) else trace_of_arrays(trace)
     strictness = strictness_of(trace, rtol, atol, decimals)
     if model is not None:
-        ours, plan = layer_of(model, layer, options or settings).plan_of(trace.trace)
-        return check_steps(ours, plan, strictness, trace.begun, trace.unfilled)
+        ours, plan = layer_of(model, layer, options or settings).plan_of(trace)
+        return check_steps(ours, plan, strictness)
     if options:
-        settings = choose_settings(settings or settings_of(trace.trace), options, OF_ARRAYS)
-    ours = under_our_names(trace.trace, settings, None if layer is None else int(layer))
-    return check_steps(ours, settings, strictness, trace.begun, trace.unfilled)
+        settings = choose_settings(settings or settings_of(trace), options, OF_ARRAYS)
+    ours = under_our_names(trace, settings, None if layer is None else int(layer))
+    return check_steps(ours, settings, strictness)
 
 
 def layer_of(model: str | PathLike[str] | Layers, layer: int | str | None, said: object) -> Layers:

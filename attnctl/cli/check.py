@@ -162,10 +162,10 @@ def check(  # noqa: PLR0913  (a group of options each)
     found = read_source(asked)
     if model.model is not None and model.layer is None:
         raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)
-        return layers_checked(model.model, found.trace, how)
+        return layers_checked(model.model, found, how)
     report = api.check(
         found,
-        settings_over(found.trace, config, {**layout, **attention}),
+        settings_over(found, config, {**layout, **attention}),
         rtol=how.rtol,
         atol=how.atol,
         decimals=how.decimals,

@@ -56,7 +56,7 @@ def plan_layer(
     steps |= {name: aside(name, held[name]) for name in held if name not in steps}
     unknown = tuple(name for name in trace if renamed.get(name, name) not in TABLE)
     plan = DumpPlan(derivation, whole, unknown=unknown, supplied=frozenset(weights))
-    return Trace(steps, held, trace.header), plan
+    return replace(trace, steps=steps, arrays=held), plan
 
 
 def narrowing(recorded: Sequence[Array]) -> Callable[[Array], Array]:

@@ -158,6 +158,19 @@ class Trace(Mapping[str, Array]):
         return replace(self, steps=kept)
 
 
+@dataclass(frozen=True, repr=False)
+class Unfinished(Trace):
+    """A trace to be filled in: steps that are `begun` hold NaN there, `unfilled` ones are lacking."""
+
+    begun: frozenset[str] = frozenset()
+    unfilled: frozenset[str] = frozenset()
+
+
+def is_unfinished(trace: Trace) -> bool:
+    """True where something is still to be filled in."""
+    return isinstance(trace, Unfinished) and bool(trace.begun or trace.unfilled)
+
+
 def require_steps(wanted: Iterable[str], there: Sequence[str]) -> None:
     """Raise MissingStep naming every wanted step that is not there."""
     missing = [name for name in wanted if name not in there]

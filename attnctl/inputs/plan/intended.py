@@ -98,7 +98,7 @@ def under_our_names(trace: Trace, settings: Settings | None = None, layer: int |
     names += [name for name in found.arrays if name not in TABLE]
     steps = {name: foreign_step(name, found.arrays[name]) for name in names}
     header = {"read": found.read, "notes": found.notes} if found.read or found.notes else {}
-    return Trace(steps, found.arrays, {**trace.header, **header})
+    return replace(trace, steps=steps, arrays=found.arrays, header={**trace.header, **header})
 
 
 def is_stated(trace: Trace) -> bool:

@@ -19,7 +19,7 @@ from attnctl.math.engine.cost import require
 from attnctl.math.names import TABLE
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake
-from attnctl.record.trace import Trace
+from attnctl.record.trace import Trace, Unfinished, is_unfinished
 from attnctl.verbs.check.hints import agrees_as_printed, hint
 from attnctl.verbs.check.read import (
     Walked,
@@ -50,8 +50,6 @@ def check(
     trace: Trace,
     meant: Settings | DumpPlan | None = None,
     strictness: Strictness = BY_ROUNDING,
-    begun: Collection[str] = (),
-    unfilled: Collection[str] = (),
     *,
     pairs: bool = True,
 ) -> Report:
@@ -59,17 +57,17 @@ def check(
 
     A dump of ours says how each step came about. For anyone else's arrays settings say what was `meant`;
     given for a dump of ours, they overrule it. Where neither says it (a layer of a model, a case of
-    conform), a plan does, and the trace is in our layout. Steps that are `begun` have NaN where a number
-    is still to be filled in; those that are `unfilled` are not there. Without `pairs`, which take most of
-    the time, no two mistakes at once are tried. Raises AttnError where nothing can be compared.
+    conform), a plan does, and the trace is in our layout. Without `pairs`, which take most of the time, no
+    two mistakes at once are tried. Raises AttnError where nothing can be compared.
     """
     keep_what_is_freed()
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
     settings, plan = (None, meant) if isinstance(meant, DumpPlan) else (meant, None)
     reading = Reading(trace, settings)
-    whole = seen = reading, walk_over(reading, strictness, begun, plan)
-    if is_foreign(trace) and not (begun or unfilled or plan):
+    whole = seen = reading, walk_over(reading, strictness, plan)
+    unfilled = trace.unfilled if isinstance(trace, Unfinished) else frozenset()
+    if is_foreign(trace) and not (plan or is_unfinished(trace)):
         seen = best_reading(without_unasked(whole, strictness), strictness)
     raise_all(nothing_to_compare(trace, seen[1], unfilled))
     diagnosis, findings = diagnose(seen, unfilled, pairs=pairs)

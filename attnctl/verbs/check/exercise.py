@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found, open_input
 from attnctl.evidence.allowed import Strictness
-from attnctl.record.trace import Trace
+from attnctl.record.trace import Trace, Unfinished, is_unfinished
 from attnctl.sources.sentence import Source
 from attnctl.store import read as read_all
 from attnctl.store import read_one
@@ -26,56 +25,44 @@ LARGEST = 2**24
 """Bytes of an exercise: people fill it in by hand."""
 
 
-@dataclass(frozen=True)
-class UnfilledDump:
-    """A dump, and what of it is still to be filled in: in part (there it holds NaN), or whole."""
-
-    trace: Trace
-    begun: frozenset[str] = frozenset()
-    unfilled: frozenset[str] = frozenset()
-
-    @property
-    def handed_out(self) -> frozenset[str]:
-        """The steps that stood on the sheet, rounded: what follows is worked out from what is written."""
-        blank = self.trace.header.get("blank")
-        if "rounded" not in self.trace.header or not isinstance(blank, list):
-            return frozenset()
-        return frozenset(self.trace) - frozenset(map(str, blank))
+def handed_out(trace: Trace) -> frozenset[str]:
+    """The steps that stood on a sheet, rounded: what follows is worked out from what is written."""
+    blank = trace.header.get("blank")
+    if "rounded" not in trace.header or not isinstance(blank, list):
+        return frozenset()
+    return frozenset(trace) - frozenset(map(str, blank))
 
 
-def strictness_of(
-    found: UnfilledDump, rtol: float | None, atol: float | None, decimals: int | None
-) -> Strictness:
+def strictness_of(trace: Trace, rtol: float | None, atol: float | None, decimals: int | None) -> Strictness:
     """The tolerance; an exercise may say to how many decimals it is filled in."""
-    own = found.trace.header.get("decimals")
+    own = trace.header.get("decimals")
     if decimals is None and (rtol, atol) == (None, None):
         decimals = own
     if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= 15):
         raise AttnError(f"decimals: {decimals!r} is not a number of decimals; use 0 to 15")
-    by_hand = decimals is not None and bool(own is not None or found.begun or found.unfilled)
-    return Strictness(rtol, atol, decimals, by_hand, found.handed_out)
+    by_hand = decimals is not None and (own is not None or is_unfinished(trace))
+    return Strictness(rtol, atol, decimals, by_hand, handed_out(trace))
 
 
-def read_source(source: Source) -> UnfilledDump:
+def read_source(source: Source) -> Trace:
     """The one trace of a source to be checked, with its blanks. Raises AttnError for some of the heads."""
-    found = (
-        read(source.path, source.beside.rename or {}) if source.is_file else UnfilledDump(source.trace())
-    )
-    if found.trace.kept_heads:
+    found = read(source.path, source.beside.rename or {}) if source.is_file else source.trace()
+    if found.kept_heads:
         raise AttnError(
             f"{source.text}: it was written with --head, and steps are made of all heads; leave that out"
         )
     return found
 
 
-def read(source: str, rename: Mapping[str, str]) -> UnfilledDump:
+def read(source: str, rename: Mapping[str, str]) -> Unfinished:
     """A dump, anyone's arrays, or an exercise, from a path or ``-``.
 
     Raises AttnError where it is none of these.
     """
     data = read_pipe(source)
     try:
-        return UnfilledDump(read_one(source, None if data is None else io.BytesIO(data), rename=rename))
+        trace = read_one(source, None if data is None else io.BytesIO(data), rename=rename)
+        return Unfinished(trace.steps, trace.arrays, trace.header)
     except AttnError:
         exercise = read_exercise(source, data, rename)
         if exercise is None:
@@ -95,9 +82,8 @@ def read_to_show(source: str) -> tuple[list[Trace], bool]:
         exercise = read_exercise(source, data, {}, keep=True)
         if exercise is None:
             raise
-        trace = exercise.trace
-        blank = trace.header.get("blank", sorted(exercise.begun))
-        return [replace(trace, header={**trace.header, "blank": blank})], True
+        blank = exercise.header.get("blank", sorted(exercise.begun))
+        return [replace(exercise, header={**exercise.header, "blank": blank})], True
 
 
 def read_pipe(source: str) -> bytes | None:
@@ -113,7 +99,7 @@ def read_pipe(source: str) -> bytes | None:
 
 def read_exercise(
     source: str, data: bytes | None, rename: Mapping[str, str], *, keep: bool = False
-) -> UnfilledDump | None:
+) -> Unfinished | None:
     """The exercise in a file or in what was piped; None where there is none."""
     try:
         value = json.loads(small(source) if data is None else data[: LARGEST + 1])
@@ -130,7 +116,7 @@ def small(source: str) -> bytes:
 
 def with_blanks(
     value: Any, rename: Mapping[str, str], place: str, *, keep: bool = False
-) -> UnfilledDump | None:
+) -> Unfinished | None:
     """The exercise that JSON describes, None where nothing in it is null.
 
     With `keep` steps that are null as a whole are begun, too, where their shape is written.
@@ -154,7 +140,7 @@ def with_blanks(
         steps[name] = {**steps[name], "data": marked} if isinstance(steps[name], dict) else marked
     (trace,) = read_json(json.dumps(value).encode(), rename, place)
     ours = (frozenset(rename.get(name, name) for name in names) for names in (begun, unfilled))
-    return UnfilledDump(trace, *ours)
+    return Unfinished(trace.steps, trace.arrays, trace.header, *ours)
 
 
 def cells(numbers: Any) -> Iterator[Any]:

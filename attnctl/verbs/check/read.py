@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from attnctl.inputs.plan.plan import DumpPlan
 from attnctl.math.derivation import Derivation
 from attnctl.math.names import MASK, MASKED
 from attnctl.math.ops import Given, Unstated
-from attnctl.record.trace import Trace
+from attnctl.record.trace import Trace, Unfinished
 from attnctl.store.header import foreign_step
 from attnctl.verbs.check.readings import Reading, agreeing, nearest
 from attnctl.verbs.check.sample import Part, samples, some_rows
@@ -40,12 +40,11 @@ Walked = tuple[Reading, Walk]
 """A reading of a dump, and the walk over it."""
 
 
-def walk_over(
-    reading: Reading, strictness: Strictness, begun: Collection[str] = (), plan: DumpPlan | None = None
-) -> Walk:
+def walk_over(reading: Reading, strictness: Strictness, plan: DumpPlan | None = None) -> Walk:
     """The walk over a reading; what was meant follows from it where no `plan` says so."""
     trace, settings = reading.trace, reading.settings
     ours, plan = (trace, plan) if plan else plan_dump(trace, settings)
+    begun = trace.begun if isinstance(trace, Unfinished) else ()
     blanks = {name: np.isnan(ours[name]) for name in begun if name in ours}
     dtype = settings.dtype if settings else trace.config.get("dtype")
     plain = Record(ours, plan, strictness, blanks)

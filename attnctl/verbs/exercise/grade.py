@@ -21,9 +21,9 @@ from attnctl.math.engine.cost import limit_memory
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Given
 from attnctl.record.cells import spell_cell
-from attnctl.record.trace import Trace, require_steps
+from attnctl.record.trace import Trace, Unfinished, require_steps
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.exercise import UnfilledDump, read
+from attnctl.verbs.check.exercise import handed_out, read
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.exercise.make import DECIMALS, round_given, seed_from
 
@@ -107,7 +107,7 @@ def grade(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
     try:
         with np.errstate(all="ignore"), limit_memory(MOST_MEMORY):
             exercise = read(file, {})
-            student = exercise.trace.header.get("student")
+            student = exercise.header.get("student")
             named = student if isinstance(student, str) and student.strip() else None
             return grade_sheet(file, exercise, named, asked)
     except AttnError as error:
@@ -117,18 +117,16 @@ def grade(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
         return HandIn(file, Path(file).stem, error=why)
 
 
-def grade_sheet(file: str, exercise: UnfilledDump, student: str | None, asked: Assignment) -> HandIn:
+def grade_sheet(file: str, trace: Unfinished, student: str | None, asked: Assignment) -> HandIn:
     """The marks of a hand-in that could be read."""
-    trace = exercise.trace
     decimals = decimals_of(trace, asked)
     reference = as_handed_out(run_again(trace, student, asked.settings), trace.header, asked, decimals)
-    recorded, unfit = fitting(exercise, reference)
-    strictness = Strictness(decimals=decimals, by_hand=decimals is not None, handed_out=exercise.handed_out)
-    fitted = replace(exercise, trace=recorded)
-    written = decimals_in(recorded, trace.header.get("blank"))
+    fitted, unfit = fitting(trace, reference)
+    strictness = Strictness(decimals=decimals, by_hand=decimals is not None, handed_out=handed_out(trace))
+    written = decimals_in(fitted, trace.header.get("blank"))
     rounded = decimals is not None and 0 < written < decimals
     report = check_sheet(fitted, reference, strictness, pairs=not rounded)
-    blank = blanks(exercise, reference, report, asked.blank)
+    blank = blanks(trace, reference, report, asked.blank)
     marks = [mark_of(name, report) for name in blank]
     if rounded and any(mark.verdict == WRONG for mark in marks):
         coarse = check_sheet(fitted, reference, replace(strictness, decimals=written))
@@ -170,13 +168,13 @@ def names_files(settings: Settings) -> bool:
 
 
 def blanks(
-    exercise: UnfilledDump, reference: Trace | None, report: Report | None, asked: Sequence[str]
+    exercise: Unfinished, reference: Trace | None, report: Report | None, asked: Sequence[str]
 ) -> list[str]:
     """The steps to mark: those asked for, those that the exercise names, or all that could be checked.
 
     Raises AttnError where it names steps that there are not.
     """
-    named = [*asked] or exercise.trace.header.get("blank")
+    named = [*asked] or exercise.header.get("blank")
     if named is None:
         steps = {} if report is None else report.steps
         found = [name for name, step in steps.items() if step.verdict not in NOT_MARKED]
@@ -213,9 +211,8 @@ def decimals_of(trace: Trace, asked: Assignment) -> int | None:
     return decimals
 
 
-def fitting(exercise: UnfilledDump, reference: Trace | None) -> tuple[Trace, dict[str, str]]:
+def fitting(trace: Unfinished, reference: Trace | None) -> tuple[Unfinished, dict[str, str]]:
     """The recorded steps that could be right by shape and numbers, and what is said of the others."""
-    trace = exercise.trace
     if reference is None:
         return trace, {}
     unfit = {
@@ -225,30 +222,24 @@ def fitting(exercise: UnfilledDump, reference: Trace | None) -> tuple[Trace, dic
     }
     for name in trace:
         lost = int(np.isnan(trace[name]).sum())
-        if (
-            lost
-            and name in reference
-            and name not in exercise.begun
-            and "empty_rows" not in reference.header
-        ):
+        if lost and name in reference and name not in trace.begun and "empty_rows" not in reference.header:
             unfit.setdefault(name, f"{lost} of {plural(trace[name].size, 'number')} are NaN")
     kept = [name for name in reference if name in trace and name not in unfit]
     steps = {name: reference.steps[name] for name in kept}
     arrays = {name: trace[name].astype(reference[name].dtype, copy=False) for name in kept}
-    return Trace(steps, arrays, reference.header), unfit
+    return replace(trace, steps=steps, arrays=arrays, header=reference.header), unfit
 
 
 def check_sheet(
-    exercise: UnfilledDump, reference: Trace | None, strictness: Strictness, *, pairs: bool = True
+    trace: Unfinished, reference: Trace | None, strictness: Strictness, *, pairs: bool = True
 ) -> Report | None:
     """Check a hand-in as `check` does; None where nothing is filled in.
 
     A blank step is looked for even where no other step needs it.
     """
-    trace, begun = exercise.trace, exercise.begun & set(exercise.trace)
     plan = None if reference is None else plan_as_stated(reference)
     try:
-        return check(trace, plan, strictness, begun, exercise.unfilled, pairs=pairs)
+        return check(trace, plan, strictness, pairs=pairs)
     except AttnError as error:
         if any(text.startswith("nothing") for text in error.problems):
             return None

@@ -282,7 +282,7 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     settings = lesson.settings
     name = text_of(answer)
     exercise = read(str(Path(folder) / name) if name != STDIN else f"./{STDIN}", {})
-    arrays = under_our_names(exercise.trace, settings)
+    arrays = under_our_names(exercise, settings)
     wanted = lesson.answer.text.strip()
     ahead = [
         step for step in steps_to_write(lesson, trace) if step.name not in set(arrays) - exercise.begun
@@ -292,7 +292,7 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     strange = [name for name in arrays if np.isnan(arrays[name]).any() and name not in exercise.begun]
     if strange:
         return AnswerVerdict(False, f"{', '.join(strange)} holds NaN", "not-finite")
-    report = check(arrays, settings, begun=exercise.begun, unfilled=exercise.unfilled)
+    report = check(arrays, settings)
     given = [name for name, step in trace.steps.items() if isinstance(step.op, Given)]
     other = [name for name in (*given, *("X",)) if not same(report.trace, trace, name)]
     if other:
