@@ -17,10 +17,14 @@ from attnctl.cli.options import (
     AttentionOptions,
     ConfigOption,
     SentenceOptions,
+    bars,
     chosen_format,
     command,
+    excludes,
     findings_option,
+    only,
     option,
+    split_outputs,
 )
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
@@ -41,6 +45,14 @@ DECIMALS = whole(1, 12)
 GRADE_FORMATS = ("table", "json", "csv", "gradescope", "otter")
 
 
+NO_SEED = bars(["seed"], "the name of a student gives it; leave out --seed")
+A_NAME = only(lambda given: bool(given["seed_from"].strip()), "no name in it; write that of a student")
+TO_FILES = only(
+    lambda given: not split_outputs(given["output"])[1],
+    "where to? add -o FOLDER/, or -o FILE.html for all of them on paper",
+)
+
+
 class SheetOptions(NamedTuple):
     """The steps to be filled in, the students, and the decimals of a sheet."""
 
@@ -49,7 +61,15 @@ class SheetOptions(NamedTuple):
     ] = None
     seed_from: Annotated[
         str | None,
-        option("Draw the numbers from this student's name: each has an own task.", metavar="NAME"),
+        option(
+            "Draw the numbers from this student's name: each has an own task.",
+            metavar="NAME",
+            terms=[
+                NO_SEED,
+                A_NAME,
+                excludes("students", "--seed-from: --students has the names; leave out one of them"),
+            ],
+        ),
     ] = None
     students: Annotated[
         str | None,
@@ -58,6 +78,7 @@ class SheetOptions(NamedTuple):
             "--seed-from. -o FOLDER/ gets a page each, -o 'FOLDER/{name}.json' what the suffix says, "
             "and one .html or .md has them all, for paper.",
             metavar="CSV",
+            terms=[NO_SEED, TO_FILES],
         ),
     ] = None
     decimals: Annotated[
@@ -95,9 +116,9 @@ def make(
     from attnctl.verbs import exercise
     from attnctl.verbs.exercise.make import DECIMALS as USUAL
 
-    raise_all(senseless(sheet, output or []))
-    if (sheet.seed_from or sheet.students) and "seed" in attention | more:
-        raise AttnError("--seed: the name of a student gives it; leave out --seed")
+    if sheet.blank is None:
+        raise AttnError("--blank: which steps are to be filled in? like --blank scores,attention_weights")
+    raise_all(misnamed(output or [], several=sheet.students is not None))
     settings = open_source(source, Arguments(config, {**more, **attention})).settings
     steps = wanted_steps(sheet.blank) or []
     names = exercise.read_roster(sheet.students) if sheet.students else [sheet.seed_from]
@@ -112,23 +133,12 @@ def make(
         write_sheets(made, output or [STDOUT], several=sheet.students is not None)
 
 
-def senseless(sheet: SheetOptions, output: list[str]) -> Iterator[str]:
-    """Yield a problem for each option that is missing, and for options that exclude each other."""
-    if sheet.blank is None:
-        yield "--blank: which steps are to be filled in? like --blank scores,attention_weights"
-    if sheet.seed_from is not None and not sheet.seed_from.strip():
-        yield "--seed-from: no name in it; write that of a student"
+def misnamed(output: list[str], *, several: bool) -> Iterator[str]:
+    """A problem for each file that sheets cannot be written to, whatever its suffix says."""
     for path in output:
         if path.endswith(".pdf"):
             yield f"{path}: no format for the suffix '.pdf'; write .html, and print that"
-    if sheet.students is None:
-        return
-    if sheet.seed_from is not None:
-        yield "--seed-from: --students has the names; leave out one of them"
-    if not output or STDOUT in output:
-        yield "--students: where to? add -o FOLDER/, or -o FILE.html for all of them on paper"
-    for path in output:
-        if path.endswith(".json") and "{name}" not in path:
+        if several and path.endswith(".json") and "{name}" not in path:
             yield f"{path}: a .json holds one sheet; for one each write -o 'FOLDER/{{name}}.json'"
 
 

@@ -15,7 +15,7 @@ from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import open_input
 from attnctl.base.words import all_of, did_you_mean, quote
 from attnctl.cli.app import make_app
-from attnctl.cli.options import command, option
+from attnctl.cli.options import command, excludes, needs, option
 from attnctl.drawing.screen.output import print_view, say
 
 if TYPE_CHECKING:
@@ -46,7 +46,14 @@ def learn(
     *,
     lesson: Annotated[
         str | None,
-        option("This lesson, by number or name; with --answers several, separated by commas.", metavar="N"),
+        option(
+            "This lesson, by number or name; with --answers several, separated by commas.",
+            metavar="N",
+            terms=[
+                excludes("list_them", "means nothing with --list; leave it out"),
+                excludes("reset", "means nothing with --reset; leave it out"),
+            ],
+        ),
     ] = None,
     instead: InsteadOptions,
     folder: Annotated[
@@ -65,7 +72,14 @@ def learn(
             metavar="FILE",
         ),
     ] = None,
-    json: Annotated[bool, option("Print the list, or the grades, as JSON.", "--json")] = False,
+    json: Annotated[
+        bool,
+        option(
+            "Print the list, or the grades, as JSON.",
+            "--json",
+            terms=[needs("list_them answers", "goes with --list or --answers")],
+        ),
+    ] = False,
 ) -> Exit:
     """Learn attention: read, predict a number, and see whether it is right, or which mistake it is.
 
@@ -86,7 +100,8 @@ def learn(
         "--answers": answers is not None,
         "--watch": watch is not None,
     }
-    raise_all(senseless([flag for flag, given in asked.items() if given], lesson, json=json))
+    given = [flag for flag, is_given in asked.items() if is_given]
+    raise_all([f"{', '.join(given)}: one of them at a time"] if len(given) > 1 else [])
     known = lessons(folder)
     name = OWN if folder is None else os.path.realpath(folder)
     if answers is not None:
@@ -113,16 +128,6 @@ def learn(
     if sys.stdin.isatty() and sys.stdout.isatty():
         return teach(known, chosen[0], progress, name)
     return print_lesson(known, chosen[0])
-
-
-def senseless(given: list[str], lesson: str | None, *, json: bool) -> list[str]:
-    """Options that do not go together."""
-    problems = [f"{', '.join(given)}: one of them at a time"] if len(given) > 1 else []
-    if json and not {"--list", "--answers"} & set(given):
-        problems.append("--json: goes with --list or --answers")
-    if lesson and {"--list", "--reset"} & set(given):
-        problems.append(f"--lesson: means nothing with {given[0]}; leave it out")
-    return problems
 
 
 def watch_own(known: list[Lesson], lesson: str | None, path: str, progress: Progress, name: str) -> Exit:
