@@ -148,3 +148,20 @@ def test_the_causal_offset_of_lengths(queries, keys, lengths, options, offset):
 def test_an_offset_of_lengths_needs_lengths():
     with pytest.raises(attnctl.AttnError, match="causal_offset: lengths, but no key_lengths; give them"):
         attnctl.attend(QKV, causal=True, causal_offset="lengths")
+
+
+def test_learned_positions_begin_after_the_cache():
+    rng = np.random.RandomState(0)
+    table = rng.uniform(-1, 1, (5, 4))
+    arrays = {
+        "X": rng.uniform(-1, 1, (2, 4)),
+        **{f"W_{name}": rng.uniform(-1, 1, (4, 4)) for name in "QKV"},
+    }
+    arrays |= {name: rng.uniform(-1, 1, (1, 3, 4)) for name in ("past_key", "past_value")}
+    assert attnctl.attend(arrays, positions=table.tolist())["positions"].tolist() == table[3:].tolist()
+
+
+def test_a_dump_of_two_sentences_has_its_positions_once():
+    trace = attnctl.run("I love AI", context="AI loves me", positions="sinusoidal")
+    again = attnctl.attend(trace, positions="sinusoidal")
+    np.testing.assert_allclose(again["output"], trace["output"], rtol=0, atol=1e-12)

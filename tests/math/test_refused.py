@@ -104,6 +104,11 @@ REFUSED = {
     "W_Q of other rows": ({**FROM_X, "W_Q": np.ones((5, 4))}, {}, "W_Q: 5 rows, but X has 4 columns"),
     "a flat X": ({**FROM_X, "X": np.ones(4)}, {}, "X: 4, expected (n, d_model)"),
     "a bias of other columns": ({**FROM_X, "b_Q": np.ones(3)}, {}, "b_Q: 1 × 3, expected 1 × 4"),
+    "W_Q of other rows in a batch": (
+        {**FROM_X, "X": np.ones((2, 3, 4)), "W_Q": np.ones((5, 4))},
+        {},
+        "W_Q: 5 rows, but X has 4 columns",
+    ),
     "W_K of another d_k": ({**FROM_X, "W_K": np.ones((4, 6))}, {}, "W_Q has d_k 4 but W_K has 6"),
     "W_V of other heads": (
         {**FROM_X, "W_K": np.ones((1, 4, 4)), "W_V": np.ones((2, 4, 2))},
