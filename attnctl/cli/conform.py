@@ -278,17 +278,10 @@ def read_request(
 
 def list_flags(how: TargetOptions, what: SuiteOptions) -> list[str]:
     """List the flags that say how the target is called, for the line of a replay."""
-    given = {
-        "like": how.like,
-        "returns": how.returns,
-        "framework": how.framework,
-        "device": how.device,
-        "timeout": how.timeout,
-        "claims": what.claims,
-    }
-    flags = [
-        each for name, value in given.items() if value is not None for each in (f"--{name}", str(value))
-    ]
+    given = {**how._asdict(), "claims": what.claims}
+    names = ("like", "returns", "framework", "device", "timeout", "claims")
+    said = {f"--{name}": str(given[name]) for name in names if given[name] is not None}
+    flags = [word for pair in said.items() for word in pair]
     if how.backward is not None:
         flags += ["--backward", *([] if how.backward == LEFT_OUT["--backward"] else [how.backward])]
     return flags + [each for pair in how.map or [] for each in ("--map", pair)]

@@ -130,10 +130,6 @@ class Judgement:
     def right(self) -> bool:
         return self.ratio <= 1.0
 
-    @property
-    def evidence(self) -> bool:
-        return bool(self.shows)
-
 
 def expect(problem: Problem) -> Expected:
     """Carry out the derivation in float64, and in the type with random rounding."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,6 @@ from attnctl.verbs.conform.layout import make_call, packings, read_answer
 from attnctl.verbs.conform.options import make_problem
 from attnctl.verbs.conform.profile import HIDDEN_GRADIENTS, MERGED, USUAL, TargetProfile
 from attnctl.verbs.conform.signature import CallSignature, read_signature
-
-NO_OTHERS: Mapping[str, str] = MappingProxyType({})
 
 ABSENT = {"NotImplementedError"}
 """Exceptions by which a target says that it lacks an option whose keyword it takes."""
@@ -129,9 +126,9 @@ class Suite:
     def profile_in(self, dtype: str) -> TargetProfile:
         return self.profiles.get(dtype, self.profile)
 
-    def problem(self, case: Case, conventions: Mapping[str, str] = NO_OTHERS) -> Problem:
+    def problem(self, case: Case, conventions: Mapping[str, str] | None = None) -> Problem:
         """Make the problem of a case in sizes that the target takes, perhaps with other conventions."""
-        profile = self.profile_in(case.dtype).lay_over({"conventions": conventions})
+        profile = self.profile_in(case.dtype).lay_over({"conventions": conventions or {}})
         fit = fit_case(case, profile)
         return make_problem(fit, profile, self.outputs_of(fit))
 
