@@ -27,7 +27,6 @@ from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
     from attnctl.record.trace import Trace
-    from attnctl.verbs.diff import Difference
 
 app = make_app()
 
@@ -107,7 +106,10 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
         data = [each.to_dict() for each in found]
         print_json(data[0] if len(data) == 1 else data, indent=2)
     elif printed and not quiet:
-        show(found, full=full)
+        from attnctl.drawing.screen.output import print_view
+        from attnctl.verbs.diff.view import lines_of_pairs
+
+        print_view(lambda screen: lines_of_pairs(found, screen), full=full)
     return Exit.of(all(each.same for each in found))
 
 
@@ -126,11 +128,3 @@ def traces_of(text: str, trace: str | None) -> Sequence[Trace]:
     if text == os.devnull:
         raise AttnError(f"{text}: no dump on this side; git shows a file so that was added or removed")
     return open_source(text, Arguments(trace=trace), lone_word=False).traces()
-
-
-def show(found: list[Difference], *, full: bool) -> None:
-    """Print each difference; of several pairs with the pair's number before it."""
-    from attnctl.drawing.screen.output import print_view
-    from attnctl.verbs.diff.view import lines_of_pairs
-
-    print_view(lambda screen: lines_of_pairs(found, screen), full=full)

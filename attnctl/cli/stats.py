@@ -272,6 +272,7 @@ def stats(  # noqa: PLR0913  (a group of options each)
     anywhere and in any order, "attnctl stats merge PART..." puts together: to the last digit what
     one process gives.
     """
+    from attnctl.api import merge_corpus
     from attnctl.sources.sentence import by_flag, gather_sentences
 
     arguments, flags = source or [], {**more, **attention}
@@ -284,7 +285,9 @@ def stats(  # noqa: PLR0913  (a group of options each)
     elif model is not None:
         stats_of_texts(model, gather_sentences(arguments, None), out, how)
     elif arguments[:1] == [MERGE]:
-        emit(merge(arguments[1:]), out, how)
+        if len(arguments) == 1:
+            raise AttnError("merge: no PART; give the files that stats --shard … -o wrote")
+        emit(merge_corpus(arguments[1:]), out, how)
     else:
         if not arguments and config is None:
             raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
@@ -348,8 +351,10 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
 
 def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
     """Write the statistics of a corpus, or of a part of it; None is a part that its file has already."""
+    from attnctl.cli.program import complain
     from attnctl.formats import print_bytes
     from attnctl.verbs.corpus.part import report_of, write_part
+    from attnctl.verbs.stats.view import headline, skipped_lines
 
     if part is None:
         return
@@ -360,9 +365,10 @@ def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
     if as_json:
         print_bytes(part.to_bytes())
     elif out.printed and out.wanted == "table":
-        print_headline(part)
+        print_view(lambda screen: headline(part, screen))
     give(report_of(part), Output(out.wanted, others, out.printed and not as_json), how)
-    complain_of_skipped(part)
+    for line in skipped_lines(part):
+        complain(line)
 
 
 def give(found: StatsReport, out: Output, how: StatsOptions) -> None:
@@ -427,28 +433,3 @@ def measure(job: Job, cluster: str | None, files: Sequence[str], *, printed: boo
         from attnctl.verbs.corpus.cluster import over_cluster
 
         return over_cluster(work, cluster, moved, saving(parts))
-
-
-def merge(paths: Sequence[str]) -> CorpusPart:
-    """The whole of a corpus from the files of its parts. Raises AttnError with everything that is wrong."""
-    from attnctl.api import merge_corpus
-
-    if not paths:
-        raise AttnError("merge: no PART; give the files that stats --shard … -o wrote")
-    return merge_corpus(paths)
-
-
-def print_headline(part: CorpusPart) -> None:
-    from attnctl.drawing.screen.output import print_view
-    from attnctl.verbs.stats.view import headline
-
-    print_view(lambda screen: headline(part, screen))
-
-
-def complain_of_skipped(part: CorpusPart) -> None:
-    """Say on stderr which lines were left out."""
-    from attnctl.cli.program import complain
-    from attnctl.verbs.stats.view import skipped_lines
-
-    for line in skipped_lines(part):
-        complain(line)
