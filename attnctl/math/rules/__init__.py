@@ -21,26 +21,3 @@ RULES: dict[str, type[Rule]] = {
     rule.name: rule for rule in (Causal, Window, Padding, Softcap, Alibi, AnyOf, AllOf)
 }
 """Every rule by its name: all that others iterate."""
-
-__all__ = [
-    "RULES",
-    "Alibi",
-    "AllOf",
-    "AnyOf",
-    "Causal",
-    "Composed",
-    "Mask",
-    "Padding",
-    "PerBatch",
-    "Positions",
-    "Rule",
-    "Softcap",
-    "Span",
-    "VisibilityRule",
-    "Window",
-    "alibi_slopes",
-    "all_of",
-    "any_of",
-    "of_member",
-    "per_batch",
-]
