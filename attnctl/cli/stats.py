@@ -114,7 +114,6 @@ SECTIONS[CorpusOptions] = "A corpus (--file)"
 WRITTEN = ("table", "json", "csv")
 """How statistics are written."""
 
-
 THREE_FORMATS = only(
     lambda given: given["format"] in WRITTEN,
     "--format {format}: statistics are written as table, json or csv",

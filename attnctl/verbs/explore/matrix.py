@@ -45,6 +45,7 @@ class Matrix:
     ) -> None:
         self.trace, self.step, self.lead, self.screen = trace, step, lead, screen
         self.precision, self.corner = precision, corner
+        self.format = lru_cache(maxsize=None)(self.format_of)
         array = trace[step]
         self.ndim = array.ndim
         self.values = two_axes(array[lead] if array.ndim > 2 else array)
@@ -104,23 +105,12 @@ class Matrix:
             return self.difference
         return self.values
 
-    @cached_property
-    def formats(self) -> dict[str, NumberFormat]:
-        return {}
-
-    def format(self, mode: str) -> NumberFormat:
+    def format_of(self, mode: str) -> NumberFormat:
         """The number format of this mode: the same decimals and width for every cell."""
-        if mode not in self.formats:
-            shown = self.shown(mode)
-            ascii_only = self.screen.ascii_only
-            plain = NumberFormat("d", 1)
-            found = (
-                plain
-                if shown.dtype == bool
-                else matrix_format(shown, self.precision, ascii_only=ascii_only)
-            )
-            self.formats[mode] = found
-        return self.formats[mode]
+        shown = self.shown(mode)
+        if shown.dtype == bool:
+            return NumberFormat("d", 1)
+        return matrix_format(shown, self.precision, ascii_only=self.screen.ascii_only)
 
     def cell_width(self, mode: str, room: int = 0) -> int:
         """The cells that a column takes, a space on either side among them.
