@@ -91,12 +91,9 @@ class Trace(Mapping[str, Array]):
     def edited(self) -> frozenset[str]:
         """The steps whose numbers were edited."""
         edits = self.header.get("edits")
-        told = (
-            [each.get("step") for each in edits if isinstance(each, dict)]
-            if isinstance(edits, list)
-            else []
-        )
-        return frozenset(step for step in told if isinstance(step, str))
+        told = edits if isinstance(edits, list) else []
+        steps = (each.get("step") for each in told if isinstance(each, dict))
+        return frozenset(step for step in steps if isinstance(step, str))
 
     @property
     def derivation(self) -> Derivation:
@@ -175,13 +172,9 @@ def require_steps(wanted: Iterable[str], there: Sequence[str]) -> None:
     """Raise MissingStep naming every wanted step that is not there."""
     missing = [name for name in wanted if name not in there]
     if missing:
+        nearby = ((name, nearest(name, there)) for name in missing)
         raise MissingStep(
-            f"no step {name!r} here; there are {', '.join(there)}{suggest_step(name, there)}"
-            for name in missing
+            f"no step {name!r} here; there are {', '.join(there)}"
+            + (f"; did you mean {one_of(near)}?" if near else "")
+            for name, near in nearby
         )
-
-
-def suggest_step(name: str, there: Sequence[str]) -> str:
-    """The steps most like a name that none has."""
-    near = nearest(name, there)
-    return f"; did you mean {one_of(near)}?" if near else ""

@@ -25,10 +25,10 @@ class DumpFormat(NamedTuple):
     """True of the first bytes of such a file, whatever its suffix."""
 
     reader: str
-    """``module:function``, imported when it is first used; takes a `raw.File` and new names of arrays."""
+    """``module:function``, imported when it is first used; `header.Contents` from a `raw.File`."""
 
     text: bool = False
-    """Its reader takes all bytes, new names and the place, and gives several traces."""
+    """Its reader takes all bytes and the place, and gives several."""
 
 
 TORCH_NUMBER = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."

@@ -28,6 +28,16 @@ MOST_NAMED = 24
 GONE = {"dilated": "there is no dilated window any more; run it again with its mask"}
 """Names that older dumps have, and what to do."""
 
+TYPE_WORDS: dict[Any, str] = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "an object",
+    type(None): "null",
+}
+"""Types as messages call them; any other is a list."""
+
 DEEPEST = 32
 """How deep rules may stand within rules, as deep as a config can say."""
 
@@ -82,9 +92,8 @@ def decode(kind: Any, data: Any, path: str, depth: int = 0) -> Any:
             return NOT_FINITE[data]
         if type(data) is option:
             return data
-    raise AttnError(
-        f"{path}: expected {' or '.join(map(describe_type, options))}, found {show_value(data)}"
-    )
+    expected = " or ".join(TYPE_WORDS.get(option, "a list") for option in options)
+    raise AttnError(f"{path}: expected {expected}, found {show_value(data)}")
 
 
 def kinds_of(option: Any) -> list[Any]:
@@ -95,7 +104,6 @@ def kinds_of(option: Any) -> list[Any]:
 
 
 def record(kinds: dict[str, type], data: Any, path: str, depth: int = 0) -> Any:
-    """The dataclass that an object names, with its fields."""
     if depth > DEEPEST:
         raise AttnError(f"{path[:60]}…: rules within rules, more than {DEEPEST} deep")
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
@@ -122,7 +130,6 @@ def record(kinds: dict[str, type], data: Any, path: str, depth: int = 0) -> Any:
 
 
 def number(data: int, path: str) -> float:
-    """An integer of JSON as a float."""
     try:
         return float(data)
     except OverflowError:
@@ -132,18 +139,6 @@ def number(data: int, path: str) -> float:
 def under(path: str, key: str) -> str:
     """The path of a key in an object: $.steps.Q, or $.steps['a b'] where it is no plain word."""
     return f"{path}.{key}" if key.isidentifier() and len(key) <= 40 else f"{path}[{show_value(key)}]"
-
-
-def describe_type(kind: Any) -> str:
-    """A type in words."""
-    words = {
-        str: "a string",
-        int: "a whole number",
-        float: "a number",
-        bool: "true or false",
-        dict: "an object",
-    }
-    return words.get(kind, "null" if kind is type(None) else "a list")
 
 
 def show_value(data: Any) -> str:

@@ -74,7 +74,6 @@ def function(name: str) -> Any:
 
 
 def write_text(text: str, path: str | Path) -> None:
-    """Write a text file, whole or not at all."""
     with open_output(path) as stream:
         stream.write(text.encode("utf-8"))
 
@@ -108,7 +107,6 @@ def is_special(path: str | Path) -> bool:
 
 @contextmanager
 def direct(path: str | Path) -> Iterator[IO[bytes]]:
-    """A device or pipe to write to."""
     with Path(path).open("wb") as stream:
         yield stream
 
@@ -250,7 +248,6 @@ TERMINAL_CONTROLS = re.compile(
 
 
 def print_bytes(data: bytes) -> None:
-    """Write bytes to stdout as they are."""
     sink(sys.stdout)(data)
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -84,8 +84,7 @@ def raise_first(problems: Sequence[str]) -> None:
 
 
 def heading(trace: Trace) -> dict[str, Any]:
-    own: dict[str, Any] = {"schema": SCHEMA, "attnctl": __version__}
-    return own | plain(trace.header)
+    return {"schema": SCHEMA, "attnctl": __version__, **plain(trace.header)}
 
 
 def entry(step: Step, shape: Shape, dtype: np.dtype[Any]) -> dict[str, Any]:
@@ -149,35 +148,33 @@ class Arrays(Mapping[str, Array]):
         return len(self.members)
 
 
-def assemble_trace(
-    header: dict[str, Any] | None,
-    members: Mapping[str, Array | Stored],
-    rename: Mapping[str, str] | None,
-    place: str,
-) -> Trace:
-    """The trace of a file's header and arrays; without a header, of arrays that someone else made."""
+class Contents(NamedTuple):
+    """A file's header and arrays, or one trace's of several; no header where someone else made them."""
+
+    header: dict[str, Any] | None
+    members: Mapping[str, Array | Stored]
+    place: str
+
+
+def assemble_trace(contents: Contents, rename: Mapping[str, str]) -> Trace:
+    """The trace of what a reader found; `rename` says what arrays are called here."""
+    header, members, place = contents
     if header is not None:
         check_schema(header, place)
     elif not members:
         raise AttnError(f"{place}: no arrays in it")
-    ours = rename_arrays(members, rename or {}, place)
+    unknown = [each for each in rename if each not in members]
+    has = ", ".join(list(members)[:MOST_PROBLEMS])
+    raise_first([f"{place}: no array {show_value(each)} to rename; it has {has}" for each in unknown])
+    ours = {each: rename.get(each, each) for each in members}
+    twice = [each for each, count in Counter(ours.values()).items() if count > 1]
+    raise_first([f"{place}: two arrays would be called {show_value(each)}" for each in twice])
     found = {ours[name]: each for name, each in members.items()}
     if header is None:
         order = list(TABLE)
         names = sorted(found, key=lambda name: order.index(name) if name in TABLE else len(order))
         return Trace({name: foreign_step(name, found[name]) for name in names}, Arrays(found, place))
     return rebuild(with_names(header, ours), found, place)
-
-
-def rename_arrays(names: Mapping[str, object], rename: Mapping[str, str], place: str) -> dict[str, str]:
-    """Their name -> ours, for every array of a file."""
-    unknown = [each for each in rename if each not in names]
-    has = ", ".join(list(names)[:MOST_PROBLEMS])
-    raise_first([f"{place}: no array {show_value(each)} to rename; it has {has}" for each in unknown])
-    ours = {each: rename.get(each, each) for each in names}
-    twice = [each for each, count in Counter(ours.values()).items() if count > 1]
-    raise_first([f"{place}: two arrays would be called {show_value(each)}" for each in twice])
-    return ours
 
 
 def with_names(header: dict[str, Any], ours: Mapping[str, str]) -> dict[str, Any]:
@@ -274,17 +271,12 @@ def step_of(name: str, data: Any, array: Array | Stored | None, above: Container
     )
     if len(axes) != len(array.shape):
         raise AttnError(f"{path}.axes: {len(axes)} names for numbers with {len(array.shape)} axes")
-    check_inputs(name, inputs, above, path)
+    for at, each in enumerate(inputs):  # what stands above, or what attnctl knows but this dump leaves out
+        if each == name or (each not in above and each not in TABLE):
+            raise AttnError(f"{path}.inputs[{at}]: no step {show_value(each)} above this one")
     formula = decode(str, data.get("formula", ""), f"{path}.formula")
     symbol = decode(str, data.get("symbol", step.symbol), f"{path}.symbol")
     return Step(name, op, inputs, axes, formula, symbol)
-
-
-def check_inputs(name: str, inputs: tuple[str, ...], above: Container[str], path: str) -> None:
-    """A step reads what stands above it, or what attnctl knows but this dump leaves out."""
-    for at, each in enumerate(inputs):
-        if each == name or (each not in above and each not in TABLE):
-            raise AttnError(f"{path}.inputs[{at}]: no step {show_value(each)} above this one")
 
 
 def check_shape(shape: tuple[int, ...], place: str) -> None:
@@ -309,7 +301,7 @@ def foreign_step(name: str, array: Array | Stored) -> Step:
     """A step of someone's array: name and dimensions tell its axes, not how it came about."""
     dims = len(array.shape)
     row = TABLE.get(name)
-    axes: tuple[str, ...] = tuple(f"axis {i}" for i in range(dims))
+    axes = tuple(f"axis {i}" for i in range(dims))
     if row and dims == len(row.axes) + 1:
         axes = ("batch", *row.axes)
     elif row and dims <= len(row.axes):

@@ -18,11 +18,10 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.engine.cost import size_text
-from attnctl.record.trace import Trace
 from attnctl.store.codec import NOT_FINITE, show_value, under
 from attnctl.store.header import (
     DTYPES,
-    assemble_trace,
+    Contents,
     check_schema,
     check_shape,
     hold,
@@ -36,23 +35,22 @@ LONGEST = 1 << 30
 SPACE = re.compile(r"[ \t\r\n]*")
 
 
-def read_json(data: bytes | bytearray, rename: Mapping[str, str] | None, place: str) -> list[Trace]:
-    """Every trace of a JSON text; `rename` says what their arrays are called here."""
+def read_json(data: bytes | bytearray, place: str) -> Iterator[Contents]:
+    """What stands for each trace in a JSON text."""
     values = list(parse(text_of(data, place), place))
     if len(values) == 1 and isinstance(values[0], list):
         values = values[0]
     if not values:
         raise AttnError(f"{place}: nothing in it; expected a dump")
     numbered = [f"{place}: number {i + 1}" for i in range(len(values))] if len(values) > 1 else [place]
-    return [trace_of(value, rename, at) for value, at in zip(values, numbered, strict=True)]
+    yield from map(contents_of, values, numbered)
 
 
 def header_of(data: bytes, place: str) -> dict[str, Any]:
     values = list(parse(text_of(data, place), place))
     if len(values) != 1 or not isinstance(values[0], dict):
         raise AttnError(f"{place}: expected one object")
-    header: dict[str, Any] = values[0]
-    return header
+    return values[0]
 
 
 def text_of(data: bytes | bytearray, place: str) -> str:
@@ -91,7 +89,6 @@ def skip_space(text: str, at: int) -> int:
 
 
 def check_length(length: int, place: str) -> None:
-    """Refuse a text that is longer than is read at all."""
     if length > LONGEST:
         most = size_text(LONGEST)
         raise AttnError(f"{place}: more than {most} of JSON; write .npz or .safetensors instead")
@@ -122,7 +119,7 @@ def pack(entry: Mapping[str, Any]) -> Array | AttnError:
         return error
 
 
-def trace_of(value: Any, rename: Mapping[str, str] | None, place: str) -> Trace:
+def contents_of(value: Any, place: str) -> Contents:
     """A dump, or arrays by name."""
     if not isinstance(value, dict):
         raise AttnError(f"{place}: not a dump: expected an object, found {show_value(value)}")
@@ -144,7 +141,7 @@ def trace_of(value: Any, rename: Mapping[str, str] | None, place: str) -> Trace:
             else:
                 arrays[name] = packed
     raise_first(problems)
-    return assemble_trace(value if told else None, arrays, rename, place)
+    return Contents(value if told else None, arrays, place)
 
 
 ALLOWED: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
@@ -161,20 +158,16 @@ def array_of(data: Any, shape: Any = None, dtype: Any = None) -> Array:
     if dtype is None:
         logical = any(rows) and set(map(type, chain.from_iterable(rows))) == {bool}
         dtype = "bool" if logical else "float64"
-    kind = read_dtype(dtype)
+    kinds = {each.name: each for each in DTYPES}
+    if not isinstance(dtype, str) or dtype not in kinds:
+        raise AttnError(f": dtype {show_value(dtype)} is none of {', '.join(sorted(kinds))}")
+    kind = kinds[dtype]
     check_numbers(rows, kind, told)
     out = np.empty((len(rows), len(rows[0]) if rows else 0), dtype=kind)
     step = max(1, BLOCK // max(1, out.shape[-1]))
     for start in range(0, len(rows), step):
         out[start : start + step] = convert_rows(rows[start : start + step], kind)
     return out.reshape(told)
-
-
-def read_dtype(name: Any) -> np.dtype[Any]:
-    names = {each.name: each for each in DTYPES}
-    if not isinstance(name, str) or name not in names:
-        raise AttnError(f": dtype {show_value(name)} is none of {', '.join(sorted(names))}")
-    return names[name]
 
 
 def read_shape(data: Any, shape: Any) -> Shape:
@@ -234,7 +227,6 @@ def is_number(each: Any, dtype: np.dtype[Any]) -> bool:
 
 
 def convert_rows(rows: list[list[Any]], dtype: np.dtype[Any]) -> Array:
-    """Rows that have been checked, as an array."""
     if dtype.kind != "f":
         return np.array(rows, dtype=dtype)
     try:

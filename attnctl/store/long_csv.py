@@ -27,7 +27,6 @@ LEADING = ("batch", "head")
 
 
 def write_csv(traces: Sequence[Trace], stream: TextIO) -> None:
-    """Every number of every step, streamed."""
     several = len(traces) > 1
     batch = any("batch" in step.axes for trace in traces for step in trace.steps.values())
     columns = ["trace"] * several + ["batch"] * batch + ["step", "head", "row", "column", "value"]
@@ -59,15 +58,10 @@ def matrices(trace: Trace, name: str, before: list[str], *, batch: bool) -> Iter
 
 def lines(matrix: Array, start: str, rows: list[str], columns: list[str]) -> Iterator[str]:
     for row, values in zip(rows, matrix, strict=True):
+        texts = (number_text(x) if isinstance(x, float) else json.dumps(x) for x in values.tolist())
         yield "".join(
-            f"{start},{row},{column},{value_text(value)}\n"
-            for column, value in zip(columns, values.tolist(), strict=True)
+            f"{start},{row},{column},{text}\n" for column, text in zip(columns, texts, strict=True)
         )
-
-
-def value_text(value: float) -> str:
-    """A number in full digits, true or false."""
-    return number_text(value) if isinstance(value, float) else json.dumps(value)
 
 
 def cell(text: str) -> str:

@@ -10,7 +10,7 @@ import io
 import struct
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from attnctl.math.engine.cost import available, size_text
 from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value
 from attnctl.store.files import encode_json, json_text
-from attnctl.store.header import Stored, assemble_trace, hold, room, whole
+from attnctl.store.header import Contents, Stored, hold, room, whole
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File, Npy, check_bytes, npy_header, pieces
 
@@ -60,20 +60,15 @@ def write_npz(trace: Trace, stream: IO[bytes]) -> None:
     """Write one dump, straight from its arrays."""
     from zipfile import ZipFile
 
-    for name in trace:
-        check_name(name)
+    for name in trace:  # none that a zip file would change, or that stands for the header
+        half_pair = any("\ud800" <= each <= "\udfff" for each in name)
+        if name == HEADER or "\0" in name or half_pair or len(name) > LONGEST_NAME:
+            raise AttnError(f"step {show_value(name)}: this cannot be the name of an array in an .npz")
     header = np.array(encode_json(json_text(whole(trace))))
     with ZipFile(stream, "w", allowZip64=True) as archive:
         for name in trace:
             add(archive, name, trace[name])
         add(archive, HEADER, header)
-
-
-def check_name(name: str) -> None:
-    """Refuse a name that a zip file would change, or that stands for the header."""
-    half_pair = any("\ud800" <= each <= "\udfff" for each in name)
-    if name == HEADER or "\0" in name or half_pair or len(name) > LONGEST_NAME:
-        raise AttnError(f"step {show_value(name)}: this cannot be the name of an array in an .npz")
 
 
 def add(archive: ZipFile, name: str, array: Array) -> None:
@@ -100,8 +95,7 @@ Recent = deque[tuple[str, Array]]
 """The arrays of a file that were inflated last, by the name of their member."""
 
 
-def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
-    """The trace of an archive: a dump of ours, or someone's arrays."""
+def read_npz(file: File) -> Contents:
     with open_archive(file) as archive:
         infos = {name_of(info): info for info in archive.infolist() if info.filename.endswith(".npy")}
         count = len(archive.infolist())
@@ -114,14 +108,11 @@ def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
         members: dict[str, Array | Stored] = {}
         for name, info in infos.items():
             npy = npy_of(archive, info, f"{file.place}: {show_value(name)}")
-            stored = info.compress_type == STORED
-            load = (
-                partial(map_member, file, info, npy, checked)
-                if stored
-                else partial(inflate_member, file, info, npy, recent)
-            )
+            load = partial(inflate_member, file, info, npy, recent)
+            if info.compress_type == STORED:
+                load = partial(map_member, file, info, npy, checked)
             members[name] = Stored(npy.shape, npy.dtype, load)
-    return assemble_trace(header, members, rename, file.place)
+    return Contents(header, members, file.place)
 
 
 @contextmanager

@@ -20,10 +20,9 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
-from attnctl.record.trace import Trace
 from attnctl.store.codec import decode, show_value
 from attnctl.store.files import encode_json, json_text
-from attnctl.store.header import DTYPES, Stored, assemble_trace, check_shape, hold, room
+from attnctl.store.header import DTYPES, Contents, Stored, check_shape, hold, room
 from attnctl.store.load_json import check_length, header_of
 from attnctl.store.npz import MOST_INFLATED
 from attnctl.store.raw import array_from
@@ -49,15 +48,12 @@ def description(data: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def block(number: int, array: Array) -> Iterator[bytes]:
-    yield BLOCK.format(number).encode()
-    yield b64encode(zlib.compress(by_place(array), 6))
-    yield END.encode()
-
-
-def by_place(array: Array) -> bytes:
-    """The bytes of an array, lowest byte first, sorted by their place in a number."""
+    """The block of an array: its bytes, lowest byte first, sorted by their place in a number."""
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    return little.reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize).T.tobytes()
+    by_place = little.reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize).T.tobytes()
+    yield BLOCK.format(number).encode()
+    yield b64encode(zlib.compress(by_place, 6))
+    yield END.encode()
 
 
 def describe_block(array: Array) -> dict[str, Any]:
@@ -85,7 +81,7 @@ def load_block(text: bytes, shape: Shape, dtype: np.dtype[Any], place: str) -> A
     return array_from(numbers.data, shape, dtype.newbyteorder("<"))
 
 
-def read_page(data: bytes | bytearray, rename: Mapping[str, str] | None, place: str) -> list[Trace]:
+def read_page(data: bytes | bytearray, place: str) -> Iterator[Contents]:
     """The traces that a page was written from. Raises AttnError for what is no page of ours."""
     check_length(len(data), place)
     found = DESCRIPTION.search(data)
@@ -104,7 +100,8 @@ def read_page(data: bytes | bytearray, rename: Mapping[str, str] | None, place: 
     traces = read_objects(header, "traces", place)
     if not traces:
         raise AttnError(f"{place}: $.traces: a page with no trace in it")
-    return [trace_of(each, packed, rename, f"{place}: $.traces[{at}]") for at, each in enumerate(traces)]
+    for at, each in enumerate(traces):
+        yield contents_of(each, packed, f"{place}: $.traces[{at}]")
 
 
 def read_objects(header: Mapping[str, Any], key: str, place: str) -> list[Any]:
@@ -115,7 +112,6 @@ def read_objects(header: Mapping[str, Any], key: str, place: str) -> list[Any]:
 
 
 def pack_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> Stored:
-    """A block as the description has it."""
     if text is None:
         raise AttnError(f"{place}: missing")
     kind = decode(str, entry.get("dtype"), f"{place}: dtype")
@@ -129,10 +125,7 @@ def pack_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> Stor
     return Stored(shape, dtype, partial(load_block, text, shape, dtype, place))
 
 
-def trace_of(
-    entry: Mapping[str, Any], packed: list[Stored], rename: Mapping[str, str] | None, place: str
-) -> Trace:
-    """Read one trace of a page."""
+def contents_of(entry: Mapping[str, Any], packed: list[Stored], place: str) -> Contents:
     dump, blocks = entry.get("dump"), entry.get("blocks")
     if dump is None and "dump" in entry:
         raise AttnError(f"{place}: a picture alone, as its numbers were too many for a page; read its .npz")
@@ -143,4 +136,4 @@ def trace_of(
         if type(number) is not int or not 0 <= number < len(packed):
             raise AttnError(f"{place}: {show_value(name)}: no block {show_value(number)}")
         members[name] = packed[number]
-    return assemble_trace(dump, members, rename, place)
+    return Contents(dump, members, place)

@@ -18,7 +18,7 @@ from attnctl.math.engine.cost import size_text
 from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value, under
 from attnctl.store.files import encode_json, json_text
-from attnctl.store.header import Stored, assemble_trace, check_shape, collect_problems, raise_first, whole
+from attnctl.store.header import Contents, Stored, check_shape, collect_problems, raise_first, whole
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File, array_from, pieces
 
@@ -101,13 +101,12 @@ class Tensor:
         return wide.view(np.float32)
 
 
-def read_safetensors(file: File, rename: Mapping[str, str] | None) -> Trace:
-    """The trace of a file: a dump of ours, or someone's arrays."""
+def read_safetensors(file: File) -> Contents:
     metadata, tensors = contents(file)
     text = metadata.get(HEADER)
     told = None if text is None else header_of(encode_json(text), f"{file.place}: {HEADER}")
     members = {name: Stored(each.shape, each.dtype, each.load) for name, each in tensors.items()}
-    return assemble_trace(told, members, rename, file.place)
+    return Contents(told, members, file.place)
 
 
 def tensors_of(file: File) -> dict[str, Tensor]:
@@ -116,7 +115,6 @@ def tensors_of(file: File) -> dict[str, Tensor]:
 
 
 def contents(file: File) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """The metadata and the arrays of a file."""
     length = int.from_bytes(file.read(0, 8), "little")
     if length > LONGEST_HEADER or 8 + length > file.length:
         raise AttnError(

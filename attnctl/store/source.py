@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -20,7 +20,7 @@ from attnctl.record.trace import Trace
 from attnctl.store import DUMPS
 from attnctl.store.codec import show_value
 from attnctl.store.files import function
-from attnctl.store.header import assemble_trace, hold
+from attnctl.store.header import Contents, assemble_trace, hold
 from attnctl.store.load_json import check_length
 from attnctl.store.raw import File, npy_file
 
@@ -64,7 +64,6 @@ def read_one(
     *,
     named: bool = True,
 ) -> Trace:
-    """The one trace of a dump; AttnError where there are several."""
     return only_one(read(source, stdin, rename, named=named), source)
 
 
@@ -138,14 +137,15 @@ def traces_in(stream: BinaryIO, place: str, rename: Mapping[str, str] | None) ->
         raise AttnError(f"{place}: not a dump: neither {', '.join(names)} nor {last}")
     read_format = function(found.reader)
     if found.text:
-        traces: list[Trace] = read_format(bytes_in(head, stream, place), rename, place)
-        return traces
-    return [read_format(file_of(head, stream, place), rename)]
+        several: Iterable[Contents] = read_format(bytes_in(head, stream, place), place)
+    else:
+        several = [read_format(file_of(head, stream, place))]
+    return [assemble_trace(contents, rename or {}) for contents in several]
 
 
-def read_npy(file: File, rename: Mapping[str, str] | None) -> Trace:
+def read_npy(file: File) -> Contents:
     """The one array of a file, under the file's name."""
-    return assemble_trace(None, {Path(file.place).stem: npy_file(file)}, rename, file.place)
+    return Contents(None, {Path(file.place).stem: npy_file(file)}, file.place)
 
 
 def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:
@@ -160,17 +160,15 @@ def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:
 
 
 def file_of(head: bytes, stream: BinaryIO, place: str) -> File:
-    """The file that a stream reads from its start, or a temporary one with all that comes out of it."""
+    """The file that a stream reads from its start, or a temporary one with all that comes out of a pipe.
+
+    That can be mapped, and goes with the last who holds it.
+    """
     try:
         if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and stream.tell() == len(head):
             return File(stream.fileno(), place)
     except OSError:  # no file behind it, or none that has places
         pass
-    return spool_pipe(head, stream, place)
-
-
-def spool_pipe(head: bytes, stream: BinaryIO, place: str) -> File:
-    """A pipe's bytes in a temporary file, which can be mapped; it goes with the last who holds it."""
     import tempfile
 
     limit = available()

@@ -16,15 +16,14 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
-from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value
-from attnctl.store.header import DEEPEST, DTYPES, assemble_trace, check_shape, hold
+from attnctl.store.header import DEEPEST, DTYPES, Contents, check_shape, hold
 from attnctl.store.npz import open_archive
 from attnctl.store.raw import File
 
 
-def read_torch(file: File, rename: Mapping[str, str] | None) -> Trace:
-    """The trace of a file's tensors, under their path in it: model.layers.0.weight.
+def read_torch(file: File) -> Contents:
+    """A file's tensors, under their path in it: model.layers.0.weight.
 
     Numbers and texts beside them are passed over. Raises AttnError where torch is not installed, and for
     a file that holds anything but plain data.
@@ -60,7 +59,7 @@ def read_torch(file: File, rename: Mapping[str, str] | None) -> Trace:
         if name in arrays:
             raise AttnError(f"{file.place}: two tensors would be called {show_value(name)}")
         arrays[name] = array_of(name, tensor, file.place)
-    return assemble_trace(None, arrays, rename, file.place)
+    return Contents(None, arrays, file.place)
 
 
 def tensors_in(value: Any, path: str, kind: type, left: int = DEEPEST) -> Iterator[tuple[str, Any]]:

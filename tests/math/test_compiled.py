@@ -15,7 +15,7 @@ from attnctl.inputs.plan import operator
 from attnctl.math.engine import compiled, execute
 from attnctl.math.engine.compiled import FEWEST, TYPES, VARIABLE, compiled_exp, exp_by, exp_for, exp_loop
 from attnctl.math.ops import Scale
-from attnctl.store.header import assemble_trace, heading
+from attnctl.store.header import Contents, assemble_trace, heading
 
 INF, NAN = float("inf"), float("nan")
 NUMBA = importlib.util.find_spec("numba") is not None
@@ -241,7 +241,7 @@ def test_a_dump_says_which(asked, tmp_path, monkeypatch):
     for each in (trace, attnctl.load(tmp_path / "trace.json")):
         assert {key: value for key, value in each.header.items() if key == "exp"} == said
     with pytest.raises(AttnError, match=r"\$\.exp"):
-        assemble_trace({**heading(trace), "steps": {"scores": {}}, "exp": 1}, {}, None, "x")
+        assemble_trace(Contents({**heading(trace), "steps": {"scores": {}}, "exp": 1}, {}, "x"), {})
     whole = attnctl.attend(arrays, dtype="float32")
     assert "exp" not in whole.header  # its weights are there: NumPy's
     np.testing.assert_allclose(trace["head_outputs"], whole["head_outputs"], atol=1e-6)

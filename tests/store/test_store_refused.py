@@ -121,7 +121,7 @@ def test_it_is_refused_and_says_where(case, tmp_path):
 def test_problems_are_told_together_but_not_without_end():
     steps = {f"s{i}": {"data": ["x"]} for i in range(100)}
     with pytest.raises(AttnError) as found:
-        load_json.read_json(json.dumps({"schema": "attnctl/trace/1", "steps": steps}).encode(), None, "x")
+        list(load_json.read_json(json.dumps({"schema": "attnctl/trace/1", "steps": steps}).encode(), "x"))
     assert found.value.problems[0] == "x: $.steps.s0.data[0]: 'x' is not a number of type float64"
     assert found.value.problems[20:] == ("… and 80 more like these",)
 

@@ -15,6 +15,7 @@ from attnctl.record.trace import Trace, Unfinished, is_unfinished
 from attnctl.sources.sentence import Source
 from attnctl.store import read as read_all
 from attnctl.store import read_one
+from attnctl.store.header import assemble_trace
 from attnctl.store.load_json import read_json
 
 BLANK = "NaN"
@@ -138,7 +139,8 @@ def with_blanks(
     for name in begun:
         marked = with_marks(data[name])
         steps[name] = {**steps[name], "data": marked} if isinstance(steps[name], dict) else marked
-    (trace,) = read_json(json.dumps(value).encode(), rename, place)
+    (contents,) = read_json(json.dumps(value).encode(), place)
+    trace = assemble_trace(contents, rename)
     ours = (frozenset(rename.get(name, name) for name in names) for names in (begun, unfilled))
     return Unfinished(trace.steps, trace.arrays, trace.header, *ours)
 
