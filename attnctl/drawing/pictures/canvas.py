@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import field
 from unicodedata import east_asian_width
@@ -46,7 +47,6 @@ class Canvas:
         return f"url(#{self.own}-{name})"
 
     def group(self, parts: Sequence[str], **given: object) -> None:
-        """Elements that have these attributes in common."""
         if parts:
             self.parts.append(element("g", "".join(parts), **given))
 
@@ -90,7 +90,6 @@ def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) 
 
 
 def gradient(name: str, anchors: tuple[str, ...]) -> str:
-    """A ramp from left to right."""
     stops = (
         element("stop", offset=number(at / (len(anchors) - 1)), stop_color=colour)
         for at, colour in enumerate(anchors)
@@ -107,14 +106,9 @@ WIDE, NARROW = 1.0, 0.62
 
 
 def escape_xml(text: str) -> str:
-    """Characters that mean something in XML as entities; those that it does not allow as U+FFFD."""
-    return "".join(char if is_allowed(char) else "\ufffd" for char in text).translate(ENTITIES)
-
-
-def is_allowed(char: str) -> bool:
-    """True if XML 1.0 allows a character (section 2.2)."""
-    code = ord(char)
-    return char in "\t\n\r" or 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
+    """Characters that mean something in XML as entities; those that XML 1.0 does not allow as U+FFFD."""
+    not_allowed = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # section 2.2
+    return re.sub(not_allowed, "\ufffd", text).translate(ENTITIES)
 
 
 def number(value: float) -> str:
@@ -123,21 +117,14 @@ def number(value: float) -> str:
     return "0" if text == "-0" else text
 
 
-def attributes(given: dict[str, object]) -> str:
-    """Attributes in the order given; text_anchor is text-anchor, and None is left out."""
-    out = []
+def element(tag: str, content: str = "", **given: object) -> str:
+    """An element; its content is SVG already. Of attributes text_anchor is text-anchor, None left out."""
+    start = tag
     for name, value in given.items():
         if value is not None:
             text = number(value) if isinstance(value, float) else escape_xml(str(value))
-            out.append(f' {name.rstrip("_").replace("_", "-")}="{text}"')
-    return "".join(out)
-
-
-def element(tag: str, content: str = "", **given: object) -> str:
-    """An element; its content is SVG already."""
-    if not content:
-        return f"<{tag}{attributes(given)}/>"
-    return f"<{tag}{attributes(given)}>{content}</{tag}>"
+            start += f' {name.rstrip("_").replace("_", "-")}="{text}"'
+    return f"<{start}>{content}</{tag}>" if content else f"<{start}/>"
 
 
 def text_width(text: str, size: float) -> float:

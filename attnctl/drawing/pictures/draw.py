@@ -53,9 +53,6 @@ WIDTH = 1150
 GAP, TITLE, HEADING = 14.0, 15.0, 13.0
 BAR, BAR_HEIGHT = 180.0, 10.0
 
-DOT = " · "
-"""What stands between facts on a line."""
-
 DESCRIBED = 24
 """Panels whose largest number is told in the description."""
 
@@ -91,7 +88,6 @@ class Picture(NamedTuple):
 
 
 def draw(figure: Figure) -> Picture:
-    """The figure as an SVG document."""
     plots = [plot.merge_cells() for plot in figure.plots]
     canvas = Canvas(name_of(figure))
     if figure.title:
@@ -137,15 +133,13 @@ def describe_plot(plot: Plot, scale: ColourScale) -> str:
 
 
 def plain(value: float) -> str:
-    """A number in a few digits."""
     return f"{value + 0.0:.3g}"
 
 
 def draw_plot(canvas: Canvas, plot: Plot, scale: ColourScale) -> None:
-    """The title of a plot, its panels, its colour bar and its notes."""
     canvas.y += GAP
     canvas.line(plot.title, font_size=HEADING)
-    canvas.line(DOT.join(plot.about), fill=FAINT)
+    canvas.line(" · ".join(plot.about), fill=FAINT)
     texts = numbers_of(plot)
     down, across = axes_of(plot, texts)
     beside = max((text_width(each, LABEL) for each in plot.beside), default=down.widest)
@@ -174,7 +168,6 @@ def draw_plot(canvas: Canvas, plot: Plot, scale: ColourScale) -> None:
 
 
 def panels_in(width: float, across: Axis) -> int:
-    """The number of panels that fit side by side, at least one."""
     return max(1, int((width + GAP) // (across.length + GAP)))
 
 
@@ -197,30 +190,19 @@ def draw_row(
         x = left + at * (across.length + GAP)
         if panel.caption:
             canvas.text(panel.caption, x, canvas.y - head + TEXT)
-        draw_columns(canvas, across, x)
+        names = []
+        for offset, label in across.ticks():
+            if across.flat:
+                names.append(label_text(label, x=x + offset, y=canvas.y - 5))
+            else:
+                turned = f"translate({number(x + offset + 3)} {number(canvas.y - 5)})rotate(-45)"
+                names.append(label_text(label, transform=turned))
+        canvas.group(names, text_anchor="middle" if across.flat else None, font_size=LABEL)
         draw_cells(canvas, scale, axes, x, panel.values, numbers)
         canvas.right = max(canvas.right, x + across.length + slanted)
-    draw_rows(canvas, down, left)
+    names = [label_text(label, x=left - 5, y=canvas.y + at + LABEL * 0.35) for at, label in down.ticks()]
+    canvas.group(names, text_anchor="end", font_size=LABEL)
     canvas.y += down.length
-
-
-def draw_columns(canvas: Canvas, across: Axis, left: float) -> None:
-    """The labels above the columns, side by side or slanted."""
-    parts = []
-    for at, label in across.ticks():
-        x, y = left + at, canvas.y - 5
-        if across.flat:
-            parts.append(label_text(label, x=x, y=y))
-        else:
-            turned = f"translate({number(x + 3)} {number(y)})rotate(-45)"
-            parts.append(label_text(label, transform=turned))
-    anchor = "middle" if across.flat else None
-    canvas.group(parts, text_anchor=anchor, font_size=LABEL)
-
-
-def draw_rows(canvas: Canvas, down: Axis, left: float) -> None:
-    parts = [label_text(label, x=left - 5, y=canvas.y + at + LABEL * 0.35) for at, label in down.ticks()]
-    canvas.group(parts, text_anchor="end", font_size=LABEL)
 
 
 def label_text(label: str, **place: object) -> str:
@@ -241,20 +223,15 @@ def draw_cells(
     """The cells of one panel: rectangles with numbers in them, or an image of a pixel a cell."""
     down, across = axes
     levels, palette = scale.levels(values), (*scale.colours, rgb(PAPER), rgb(ODD))
-    width, height = across.length, down.length
+    frame: dict[str, Any] = {"x": x, "y": canvas.y, "width": across.length, "height": down.length}
     if (levels == HATCHED).any():
-        canvas.parts.append(
-            element("rect", x=x, y=canvas.y, width=width, height=height, fill=canvas.paint("hatched"))
-        )
+        canvas.parts.append(element("rect", **frame, fill=canvas.paint("hatched")))
     if not texts and levels.size:
         data = b64encode(palette_png(levels, palette, HATCHED)).decode()
         canvas.parts.append(
             element(
                 "image",
-                x=x,
-                y=canvas.y,
-                width=width,
-                height=height,
+                **frame,
                 preserveAspectRatio="none",
                 style="image-rendering:optimizeSpeed;image-rendering:pixelated",
                 href=f"data:image/png;base64,{data}",
@@ -272,13 +249,10 @@ def draw_cells(
             middle, base = at + across.cell / 2, top + down.cell / 2 + DIGITS * 0.36
             parts.append(element("text", escape_xml(words), x=middle, y=base, fill=ink_on(fill)))
     canvas.group(parts, text_anchor="middle", font_size=DIGITS)
-    canvas.parts.append(
-        element("rect", x=x, y=canvas.y, width=width, height=height, fill="none", stroke=HATCH)
-    )
+    canvas.parts.append(element("rect", **frame, fill="none", stroke=HATCH))
 
 
 def draw_bar(canvas: Canvas, scale: ColourScale, hidden: str) -> None:
-    """The ramp with its ends, and what else a cell may be."""
     low, high = f"{'≤ ' * scale.clipped}{plain(scale.low)}", plain(scale.high)
     base, x = canvas.y + BAR_HEIGHT - 1, MARGIN
 
@@ -330,7 +304,6 @@ PANEL_SIDE, THUMB_SIDE, LARGEST_CELL, THINNEST = 272, 72, 18, 40
 """Pixels of a panel without numbers, of a thumbnail, of a cell, of a panel with few rows or columns."""
 
 Texts = list[list[list[str]]]
-"""The digits in each cell of each panel: none where they would not fit."""
 
 
 class Axis(NamedTuple):
@@ -342,7 +315,6 @@ class Axis(NamedTuple):
 
     @property
     def length(self) -> float:
-        """Pixels from the first cell to the last."""
         return self.cell * len(self.labels)
 
     def ticks(self) -> list[tuple[float, str]]:
@@ -363,10 +335,9 @@ class Axis(NamedTuple):
 
 def numbers_of(plot: Plot) -> Texts:
     """The digits in each cell of each panel, nothing where they would not fit."""
-    rows, columns = len(plot.rows), len(plot.columns)
-    if plot.beside or columns > NUMBER_COLUMNS or rows * columns > WITH_NUMBERS:
-        return []
-    if rows * columns * len(plot.panels) > ALL_NUMBERS:
+    cells = len(plot.rows) * len(plot.columns)
+    too_many = cells > WITH_NUMBERS or cells * len(plot.panels) > ALL_NUMBERS
+    if plot.beside or too_many or len(plot.columns) > NUMBER_COLUMNS:
         return []
     return [
         [[digits(value, plot.precision) for value in row] for row in np.asarray(panel.values).tolist()]

@@ -68,7 +68,6 @@ class ColourScale:
         return shares
 
     def levels(self, values: Array) -> Array:
-        """The level of each number, as bytes."""
         shares = self.shares(values)
         known = np.where(np.isfinite(shares), shares, 0.0)
         if self.signed:
@@ -121,10 +120,7 @@ BLUE = ("#eaf1fa", "#b3cfe9", "#6ea5d6", "#2f75b6", "#0c2f6b")
 ORANGE = ("#f9f0e6", "#eec79b", "#da9045", "#a65a12", "#5b2a06")
 """From 0 to the most negative number."""
 
-MIDDLE = "#f3f3f3"
-"""0 between the two hues."""
-
-TWO_HUES = (*ORANGE[:0:-1], MIDDLE, *BLUE[1:])
+TWO_HUES = (*ORANGE[:0:-1], "#f3f3f3", *BLUE[1:])
 """From the most negative number over 0 to the largest."""
 
 ODD = "#c2185b"
@@ -216,18 +212,11 @@ class Plot:
     hidden: str = "hidden (−∞)"
     """What −∞ means here."""
 
-    @property
-    def side(self) -> int:
-        if self.beside:
-            return THUMBNAIL_SIDE
-        return min(MOST_SIDE, max(1, isqrt(MOST_CELLS // max(1, len(self.panels)))))
-
     def merge_cells(self, rows: int = 0, columns: int = 0) -> Plot:
-        """The plot with cells merged into blocks where there are more than so many; its notes then say so.
-
-        Left out, as many as a picture holds.
-        """
-        sizes = (len(self.rows), rows or self.side), (len(self.columns), columns or self.side)
+        """The plot, cells merged into blocks where there are more than so many (0: a picture holds)."""
+        side = min(MOST_SIDE, max(1, isqrt(MOST_CELLS // max(1, len(self.panels)))))
+        side = THUMBNAIL_SIDE if self.beside else side
+        sizes = (len(self.rows), rows or side), (len(self.columns), columns or side)
         tall, wide = (max(1, -(-size // most)) for size, most in sizes)
         if tall == wide == 1:
             return self

@@ -14,10 +14,6 @@ from attnctl.base.errors import AttnError
 from attnctl.drawing.pictures.plot import RGB
 from attnctl.math import Array
 
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
-INDEXED = 3
-"""The colour type of an image with a palette."""
-
 
 def chunk(name: bytes, data: bytes) -> bytes:
     """Length, name, data and checksum."""
@@ -36,22 +32,17 @@ def palette_png(levels: Array, palette: Sequence[RGB], transparent: int) -> byte
     colours = bytes(part for level in used.tolist() for part in palette[level])
     clear = bytes(0 if level == transparent else 255 for level in used.tolist())
     parts = [
-        SIGNATURE,
-        chunk(b"IHDR", pack(">IIBBBBB", columns, rows, 8, INDEXED, 0, 0, 0)),
+        b"\x89PNG\r\n\x1a\n",
+        chunk(b"IHDR", pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)),  # 3: an image with a palette
         chunk(b"PLTE", colours),
     ]
     if 0 in clear:
         parts.append(chunk(b"tRNS", clear))
-    return b"".join([*parts, chunk(b"IDAT", deflate(lines.tobytes())), chunk(b"IEND", b"")])
-
-
-def deflate(data: bytes) -> bytes:
-    """The data compressed: with matches, or where they only cost, as in noise, without."""
-    out = []
-    for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_HUFFMAN_ONLY):
+    packed = []
+    for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_HUFFMAN_ONLY):  # in noise matches only cost
         packer = zlib.compressobj(9, strategy=strategy)
-        out.append(packer.compress(data) + packer.flush())
-    return min(out, key=len)
+        packed.append(packer.compress(lines.tobytes()) + packer.flush())
+    return b"".join([*parts, chunk(b"IDAT", min(packed, key=len)), chunk(b"IEND", b"")])
 
 
 FONT = Path(__file__).parent / "font" / "DejaVuSans.ttf"

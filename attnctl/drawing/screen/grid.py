@@ -100,7 +100,6 @@ class Grid:
         return max(self.cell_width, cells(self.column_labels[column])) + self.gap
 
     def lay_out(self, block: Pieces) -> list[Columns]:
-        """The columns of a block, ready to be written."""
         out = []
         for piece in block:
             if isinstance(piece, int):
@@ -210,7 +209,6 @@ class Grid:
         return spans
 
     def row(self, label: str, bodies: Sequence[Line]) -> Row:
-        """A row: its label where rows have one, then the cells of each matrix."""
         if not self.label_width:
             return bodies
         return [[(f" {pad_right(label, self.label_width)} ", "label")], *bodies]
@@ -223,14 +221,12 @@ def pad_line(line: Line, width: int) -> Line:
 
 # --- what is shown where there is too much ---
 
-
 Piece = range | int
 """Rows or columns that are shown, or how many are left out here."""
 
 Pieces = tuple[Piece, ...]
 
-MAX_ROWS = 24
-HEAD_ROWS, TAIL_ROWS = 6, 2
+MAX_ROWS, HEAD_ROWS, TAIL_ROWS = 24, 6, 2
 MAX_BLOCKS = 3
 
 NARROWEST = 3
@@ -242,7 +238,6 @@ def head_and_tail(size: int, head: int, tail: int) -> Pieces:
 
 
 def rows_shown(size: int) -> Pieces:
-    """All rows, or the first and the last where there are many."""
     return (range(size),) if size <= MAX_ROWS else head_and_tail(size, HEAD_ROWS, TAIL_ROWS)
 
 
@@ -253,7 +248,7 @@ def reachable(size: int, width: int) -> Pieces:
 
 
 def blocks_of(size: int, width_of: Callable[[int], int], room: int) -> list[Pieces]:
-    """The columns in blocks of at most `room` cells, evenly filled, at least a column each."""
+    """The columns in blocks of at most `room` cells, at least a column each; even ones where these fit."""
     starts, used = [0], 0
     for column in range(size):
         width = width_of(column)
@@ -261,11 +256,6 @@ def blocks_of(size: int, width_of: Callable[[int], int], room: int) -> list[Piec
             starts.append(column)
             used = 0
         used += width
-    return even_blocks(size, starts, width_of, room)
-
-
-def even_blocks(size: int, starts: list[int], width_of: Callable[[int], int], room: int) -> list[Pieces]:
-    """As many blocks of as equal lengths as will fit, or the ones that were found."""
     count = len(starts)
     ends = [-(-size * (i + 1) // count) for i in range(count)]
     even = [range(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
@@ -274,8 +264,15 @@ def even_blocks(size: int, starts: list[int], width_of: Callable[[int], int], ro
     return [(range(a, b),) for a, b in zip(starts, [*starts[1:], size], strict=True)]
 
 
-def shorten_columns(size: int, width_of: Callable[[int], int], room: int, left_out: int) -> Pieces:
-    """The first and last columns that fit beside one of `left_out` cells: two first ones for each last."""
+def columns_shown(size: int, width_of: Callable[[int], int], room: int, left_out: int) -> list[Pieces]:
+    """All columns at once, in a few blocks, or the first and last: whatever `room` allows.
+
+    These stand beside one of `left_out` cells, two first ones for each last.
+    """
+    if size <= MAX_BLOCKS * max(1, room // NARROWEST):
+        blocks = blocks_of(size, width_of, room)
+        if len(blocks) <= MAX_BLOCKS:
+            return blocks
     head, tail, room = 0, 0, room - left_out
     while head + tail < size - 1:
         from_tail = tail < (head + 1) // 3
@@ -284,16 +281,7 @@ def shorten_columns(size: int, width_of: Callable[[int], int], room: int, left_o
             break
         room -= width
         head, tail = (head, tail + 1) if from_tail else (head + 1, tail)
-    return head_and_tail(size, head, tail)
-
-
-def columns_shown(size: int, width_of: Callable[[int], int], room: int, left_out: int) -> list[Pieces]:
-    """All columns at once, in a few blocks, or one block shortened: whatever `room` allows."""
-    if size <= MAX_BLOCKS * max(1, room // NARROWEST):
-        blocks = blocks_of(size, width_of, room)
-        if len(blocks) <= MAX_BLOCKS:
-            return blocks
-    return [shorten_columns(size, width_of, room, left_out)]
+    return [head_and_tail(size, head, tail)]
 
 
 # --- one format a matrix: the same decimals and the same width for every cell ---
@@ -322,7 +310,6 @@ class NumberFormat(NamedTuple):
         return "".join([f"{before}%{width}{self.conversion}{after}" for width in widths])
 
     def write(self, template: str, values: list[float]) -> str:
-        """A row of numbers."""
         return self.tidy(template % tuple(values))
 
     def tidy(self, text: str) -> str:
@@ -357,7 +344,6 @@ def matrix_format(array: Array, precision: int = 4, *, ascii_only: bool = False)
 
 
 def conversion_for(finite: Array, precision: int) -> str:
-    """The % conversion for these numbers, without a width."""
     if finite.dtype.kind in "iu":
         return "d"
     largest = float(np.abs(finite).max(initial=0.0))

@@ -112,12 +112,10 @@ class Map:
 
     @property
     def width(self) -> int:
-        """The cells of a map and of its caption, where that is wider."""
         captions = (cells(panel.caption) for panel in self.plot.panels)
         return max(self.size * len(self.plot.columns), min(CAPTION, max(captions, default=0)))
 
     def band(self, captions: Sequence[str], levels: Sequence[Array]) -> Iterator[Line]:
-        """Maps side by side: captions, labels of columns, then the rows."""
         gap, blank = " " * GAP, " " * (self.label + 1)
         if any(captions):
             shown = [pad_right(self.fit_label(each, self.width), self.width) for each in captions]

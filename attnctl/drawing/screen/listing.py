@@ -64,28 +64,23 @@ class Listing:
         """
         if self.fits:
             return self
-        stacked = self.stack_below(column, column + 1 if rest is None else rest)
-        return stacked if stacked.fits else stacked.fold_column(column)
-
-    def stack_below(self, column: int, rest: int) -> Listing:
-        """Return the listing with the texts from `rest` on in a line below those of `column`."""
+        kept = 1 if rest is None else rest - column
 
         def stack(texts: Sequence[str]) -> list[str]:
-            first, *between = texts[: rest - column]
-            below = self.screen.dot.join(filter(None, texts[rest - column :]))
+            first, *between = texts[:kept]
+            below = self.screen.dot.join(filter(None, texts[kept:]))
             return [f"{first}\n{below}" if below else first, *between]
 
-        return self.rewrite_texts(column, stack)
-
-    def fold_column(self, column: int) -> Listing:
-        """Return the listing with the texts of this column folded as far as it takes."""
-        room = max(NARROWEST, self.screen.width - self.width + self.widths[column])
+        stacked = self.rewrite_texts(column, stack)
+        if stacked.fits:
+            return stacked
+        room = max(NARROWEST, self.screen.width - stacked.width + stacked.widths[column])
 
         def fold(texts: Sequence[str]) -> list[str]:
             lines = (line for whole in texts[0].split("\n") for line in fold_text(whole, room))
             return ["\n".join(lines), *texts[1:]]
 
-        return self.rewrite_texts(column, fold)
+        return stacked.rewrite_texts(column, fold)
 
     def rewrite_texts(self, column: int, rewrite: Callable[[Sequence[str]], list[str]]) -> Listing:
         """Return the listing with other texts from this column on; styles stay."""

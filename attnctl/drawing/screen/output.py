@@ -72,7 +72,6 @@ def screen_of(output: Console | PlainOutput) -> Screen:
 
 
 def plain_text(elements: Iterable[Element]) -> Iterator[str]:
-    """Lines and tables as lines of plain text."""
     for element in elements:
         yield from map(safe, text_of(element))
 

@@ -60,15 +60,12 @@ COLD = {
 INKS = {"dark": 2 * ("#ffffff",) + 6 * ("#000000",), "light": 4 * ("#000000",) + 4 * ("#ffffff",)}
 """The colour of the digits on each blue."""
 
-THEMED = (*4 * ("",), *4 * ("bold",))
-"""Of 8 or 16 colours a theme may make anything, so the ramp has none."""
-
 
 def ramp(color_system: str, background: str) -> tuple[str, ...]:
     """The styles of the ramp, least first, for what Rich calls this terminal's colours."""
     blues = WARM.get((color_system, background))
     if blues is None:
-        return THEMED
+        return (*4 * ("",), *4 * ("bold",))  # of 8 or 16 colours a theme may make anything
     return tuple(f"{ink} on {blue}" for ink, blue in zip(INKS[background], blues.split(), strict=True))
 
 

@@ -40,12 +40,10 @@ class Screen(NamedTuple):
     fits: bool = False
     encoding: str = "utf-8"
     colours: bool = False
-    shades: bool = False
-    """Whether its colours are enough for heat maps."""
+    shades: bool = False  # colours enough for heat maps
 
     @property
     def ascii_only(self) -> bool:
-        """True where box drawing and symbols must do without Unicode."""
         return not self.encoding.lower().startswith("utf")
 
     @property
@@ -87,11 +85,9 @@ class Screen(NamedTuple):
         return lines
 
     def sentence(self, text: str, style: str = "") -> list[Line]:
-        """Our own words, going on below where views are fitted."""
         return self.flow([(self.ours(word), style) for word in text.split()], " ")
 
     def left_out(self, count: int) -> str:
-        """The words for what is not shown."""
         return self.ours(f"… {count} more")
 
 
@@ -128,7 +124,6 @@ class Frame:
         return sum(self.widths) + len(self.widths) + 1
 
     def text(self) -> Iterator[str]:
-        """The table as plain text, a line at a time."""
         top, bar, separator, bottom = self.box
         yield border(top, self.widths, self.bands[0].captions)
         for row in self.headings:
@@ -144,7 +139,6 @@ class Frame:
 
 
 def row_text(row: Row, bar: str) -> str:
-    """A row between bars."""
     inside = bar.join(["".join([text for text, _ in cell]) for cell in row])
     return f"{bar}{inside}{bar}"
 
@@ -171,7 +165,6 @@ class Shelf:
     widths: Sequence[int]
 
     def text(self) -> Iterator[str]:
-        """The blocks as plain text, a line at a time."""
         texts = [(text for each in block for text in text_of(each)) for block in self.blocks]
         for parts in zip_longest(*texts, fillvalue=""):
             padded = (pad_right(text, width) for text, width in zip(parts, self.widths, strict=True))

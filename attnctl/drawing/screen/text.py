@@ -10,22 +10,11 @@ from collections.abc import Iterable
 
 EMPTY = '""'
 SPACE = "␣"
-ELLIPSIS = "…"
 
 NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
-UNSEEN = frozenset(
-    [
-        0x034F,
-        0x115F,
-        0x1160,
-        0x17B4,
-        0x17B5,
-        0x3164,
-        0xFFA0,
-        *range(0x180B, 0x1810),
-        *range(0xE0100, 0xE01F0),
-    ]
+UNSEEN = frozenset((0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0)).union(
+    range(0x180B, 0x1810), range(0xE0100, 0xE01F0)
 )
 """Characters that Unicode calls printable and nobody can see (Default_Ignorable_Code_Point)."""
 
@@ -92,7 +81,6 @@ def joins(before: str, after: str) -> bool:
 
 
 def is_pictograph(char: str) -> bool:
-    """True for a symbol of Unicode's blocks of pictures."""
     return len(char) == 1 and (0x2600 <= ord(char) < 0x27C0 or 0x1F300 <= ord(char) < 0x1FB00)
 
 
@@ -105,7 +93,6 @@ def safe(line: str) -> str:
 
 
 def shell_line(words: Iterable[str]) -> str:
-    """The words as a line of a shell, each quoted where it must be."""
     return " ".join(map(shell_word, words))
 
 
@@ -115,16 +102,11 @@ def shell_word(word: str) -> str:
         from shlex import quote
 
         return quote(word)
-    return f"$'{''.join(map(shell_char, word))}'"
-
-
-def shell_char(char: str) -> str:
-    """A character within $'…', which bash, zsh and POSIX 2024 know."""
-    if char in "\\'":
-        return f"\\{char}"
-    if char == visible(char):
-        return char
-    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
+    chars = []
+    for char in word:  # within $'…', which bash, zsh and POSIX 2024 know
+        codes = "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
+        chars.append(f"\\{char}" if char in "\\'" else char if char == visible(char) else codes)
+    return f"$'{''.join(chars)}'"
 
 
 def encodable(text: str, encoding: str) -> str:
@@ -135,7 +117,6 @@ def encodable(text: str, encoding: str) -> str:
 
 
 def fits(char: str, encoding: str) -> bool:
-    """True where the encoding has this character."""
     try:
         char.encode(encoding)
     except UnicodeEncodeError:
@@ -158,7 +139,7 @@ def cells(text: str) -> int:
     return cell_len(text)
 
 
-def shorten(text: str, width: int, ellipsis: str = ELLIPSIS) -> str:
+def shorten(text: str, width: int, ellipsis: str = "…") -> str:
     """The text in at most `width` cells, its middle left out where it is longer."""
     if cells(text) <= width:
         return text

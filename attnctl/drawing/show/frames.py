@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,9 +29,6 @@ from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS
 from attnctl.record.trace import Trace
-
-if TYPE_CHECKING:
-    from attnctl.drawing.pictures.plot import Plot
 
 MAX_PANELS = 16
 """Matrices of one step in the default view on a terminal."""
@@ -111,20 +107,16 @@ class Frames:
 
     def split(self, blocks: Sequence[Pieces]) -> Generator[Element, None, int]:
         """A frame for each block of columns of each matrix; returns how many matrices are shown."""
-        lines = (line_count(self.grid.rows) + 4) * len(blocks)
+        screen, lines = self.grid.screen, (line_count(self.grid.rows) + 4) * len(blocks)
         shown = self.panels[: self.count_shown(blocks[0], lines)]
         for panel in shown:
             for block in blocks:
-                words = self.grid.screen.dot.join(filter(None, [panel.caption, self.columns_of(block)]))
-                caption = self.grid.screen.short(words, self.room - CAPTION_FRAME)
+                columns = [column for piece in block if isinstance(piece, range) for column in piece]
+                words = f"{self.sheet.column_axis} {columns[0]}–{columns[-1]} of {len(self.sheet.columns)}"
+                words = screen.dot.join(filter(None, [panel.caption, screen.ours(words)]))
+                caption = screen.short(words, self.room - CAPTION_FRAME)
                 yield self.grid.frame([[panel._replace(caption=caption)]], block)
         return len(shown)
-
-    def columns_of(self, block: Pieces) -> str:
-        """Which columns a block has: `d_k 0–7 of 16`."""
-        columns = [column for piece in block if isinstance(piece, range) for column in piece]
-        words = f"{self.sheet.column_axis} {columns[0]}–{columns[-1]} of {len(self.sheet.columns)}"
-        return self.grid.screen.ours(words)
 
 
 def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> Frames:
@@ -160,15 +152,10 @@ def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element,
         labels = distinct(map(screen.token, words))
         array = np.array([ids])
         sheet = Sheet(array, ((),), ("",), ["id"], labels, "token")
-        grid = Grid(
-            screen,
-            ["id"],
-            shorten_labels(labels, screen, COLUMN_LABEL),
-            matrix_format(array),
-            (range(1),),
-        )
-        panel = TextPanel("", array)
-        whole &= yield from Frames(sheet, grid, (panel,), screen.fits and not full).lines()
+        shown = shorten_labels(labels, screen, COLUMN_LABEL)
+        grid = Grid(screen, ["id"], shown, matrix_format(array), (range(1),))
+        drawn = Frames(sheet, grid, (TextPanel("", array),), screen.fits and not full)
+        whole &= yield from drawn.lines()
     return whole
 
 
@@ -235,21 +222,16 @@ def step_lines(
     return (yield from framed.lines())
 
 
-def hide_zeros(plot: Plot) -> Plot:
-    """Weights of exactly 0 as what they are: keys that are not seen."""
-    from attnctl.drawing.pictures.plot import Panel
-
-    panels = [Panel(each.caption, np.where(each.values == 0, -np.inf, each.values)) for each in plot.panels]
-    return replace(plot, panels=panels, hidden="0: hidden")
-
-
 def heat(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> Iterator[Element]:
     from attnctl.drawing.screen.heat import heat_lines
     from attnctl.drawing.show.picture import USUAL, plot_of
 
     plot = plot_of(trace, step.name, heads, replace(view, precision=USUAL.precision))
     if step.name == WEIGHTS and not view.log:
-        plot = hide_zeros(plot)
+        panels = [
+            each._replace(values=np.where(each.values == 0, -np.inf, each.values)) for each in plot.panels
+        ]
+        plot = replace(plot, panels=panels, hidden="0: hidden")
     title = [(step.name, "name"), *((each, "aside") for each in plot.about)]
     yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")
     yield from heat_lines(plot, screen)

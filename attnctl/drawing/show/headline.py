@@ -13,14 +13,11 @@ from attnctl.math.ops import Copy
 from attnctl.math.rules import RULES, Composed, Rule
 from attnctl.record.trace import Trace
 
-SAID_APART = {"scale", "rules"}
-
 LONGEST = 240
 """Characters of a sentence above its tables: all of its tokens are in the first of them."""
 
 
 def facts(trace: Trace) -> list[str]:
-    """List what the config says of the kind of attention."""
     config = trace.config
     if not config:
         return []
@@ -76,9 +73,8 @@ def seeds_of_tensors(config: Mapping[str, Any]) -> dict[str, int | None]:
 
     drawn = where(lambda row: row.drawn and (not row.asked or bool(config.get(row.asked))))
     found = {name: seed_of_weight(name) for name in drawn}
-    if (
-        weights.get(W_O, "none" if None in map(found.get, projections) else None) == "none"
-    ):  # given ones have none beside
+    otherwise = "none" if None in map(found.get, projections) else None  # given ones have none beside
+    if weights.get(W_O, otherwise) == "none":
         del found[W_O]
     return {EMBEDDINGS: seed_of(config.get("embeddings"), config["seed"])} | found
 
@@ -87,13 +83,14 @@ def kind_words(config: Mapping[str, Any]) -> list[str]:
     """Rules, scale and what else a config asks of attention itself, each in a few words."""
     rules = config.get("rules")
     said = [rule_words(rule) for rule in (rules if isinstance(rules, list) else [])]
-    asked = ((setting, config.get(name)) for name, setting in KIND.items() if name not in SAID_APART)
+    asked = (
+        (setting, config.get(name)) for name, setting in KIND.items() if name not in {"scale", "rules"}
+    )
     said += [setting.describe(value) for setting, value in asked if setting and value not in (None, False)]
     return said + ([f"scale {config['scale']}"] if config.get("scale") is not None else [])
 
 
 def positions(setting: Any) -> list[str]:
-    """Sinusoidal, rotary or learned, if there are any."""
     if setting in (None, "none"):
         return []
     word = next(iter(setting)) if isinstance(setting, dict) and setting else str(setting)

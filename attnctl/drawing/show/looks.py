@@ -44,14 +44,12 @@ class Namer:
         return f"{', '.join(where)}: {name}" if where else name
 
     def key(self, at: int) -> str:
-        """A key by its token, or by its number."""
         words = self.trace.key_tokens
         if words is None or at >= len(words):
             return f"key {at}"
         return self.screen.ours(names_of(words)[at])
 
     def keys(self, keys: Sequence[int]) -> str:
-        """Keys one by one, or how many."""
         if len(keys) > MOST_KEYS:
             shown = [self.key(at) for at in keys[: MOST_KEYS - 1]]
             return all_of([*shown, f"{len(keys) - len(shown)} more"])

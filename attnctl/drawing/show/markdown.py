@@ -7,7 +7,6 @@ from re import findall
 from typing import TextIO
 
 from attnctl.base.words import number_text
-from attnctl.drawing.screen.grid import CellStyle
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import distinct, safe, token_text, visible
 from attnctl.drawing.show.frames import number_format
@@ -46,7 +45,6 @@ def write_markdown(
 
 
 def trace_lines(trace: Trace, precision: int | None, view: View) -> Iterator[str]:
-    """The headings, sentences and tables of one trace."""
     steps = steps_of(trace, view)
     heads = count_heads(trace, view.heads)
     yield f"# {inline(visible(trace.sentence or 'attention'))}"
@@ -80,18 +78,12 @@ def writer(sheet: Sheet, precision: int | None) -> Callable[[float], str]:
 
 def cells_of(
     sheet: Sheet, index: Index, found: Marks, number: Callable[[float], str]
-) -> Iterator[Iterator[str]]:
+) -> Iterator[list[str]]:
     codes, columns = found.codes(index), range(len(sheet.columns))
     for row, values in enumerate(sheet.array[index]):
         block = codes(range(row, row + 1), columns)
         kinds = [found.kinds[0]] * len(columns) if block is None else [found.kinds[k] for k in block[0]]
-        yield cells(values.tolist(), kinds, number)
-
-
-def cells(values: list[float], kinds: Sequence[CellStyle], number: Callable[[float], str]) -> Iterator[str]:
-    """The cells of a row: numbers, or words in their place."""
-    for value, kind in zip(values, kinds, strict=True):
-        yield kind.word or number(value)
+        yield [kind.word or number(value) for value, kind in zip(values.tolist(), kinds, strict=True)]
 
 
 def table(columns: Sequence[str], rows: Sequence[str], cells: Iterable[Iterable[str]]) -> Iterator[str]:

@@ -24,9 +24,6 @@ MOST_PANELS = 144
 MOST_TRACES = 64
 """Sentences in one picture."""
 
-KEY = "key"
-
-
 USUAL = View(precision=2)
 """Attention weights, or what there is instead; `brief` adds the result."""
 
@@ -50,19 +47,19 @@ def figure_of(traces: Sequence[Trace], view: View) -> Figure:
             f"{len(traces)} sentences: a picture holds {MOST_TRACES}; pick one with --trace, or write .html"
         )
     first = traces[0]
-    title = (
-        visible(first.sentence or "attention")
-        if len({each.sentence for each in traces}) == 1
-        else (f"{len(traces)} sentences")
-    )
+    alike = len({each.sentence for each in traces}) == 1
+    title = visible(first.sentence or "attention") if alike else f"{len(traces)} sentences"
     plots = []
     for group in groups(traces):
         if len(group) > 1:
             plots += [grid(group, name, view) for name in steps_to_draw(group[0], view)]
         else:
-            found = plots_of(group[0], view)
+            trace, heads = group[0], count_heads(group[0], view.heads)
+            found = [
+                plot_of(load_sheet(trace, name), name, heads, view) for name in steps_to_draw(trace, view)
+            ]
             if len(traces) > 1:
-                found[0] = replace(found[0], title=f"{visible(group[0].sentence or '')}: {found[0].title}")
+                found[0] = replace(found[0], title=f"{visible(trace.sentence or '')}: {found[0].title}")
             plots += found
     said = [visible(fact) for fact in facts(first)] if len(traces) == 1 or are_layers(traces) else []
     return Figure(title, (" · ".join(said),) if said else (), plots)
@@ -78,11 +75,8 @@ def groups(traces: Sequence[Trace]) -> list[list[Trace]]:
         return [[each] for each in traces]
     out: list[list[Trace]] = []
     for each in traces:
-        if (
-            out
-            and out[-1][-1].sentence == each.sentence
-            and out[-1][-1].header["layer"] != each.header["layer"]
-        ):
+        last = out[-1][-1] if out else each
+        if last.sentence == each.sentence and last.header["layer"] != each.header["layer"]:
             out[-1].append(each)
         else:
             out.append([each])
@@ -98,12 +92,6 @@ def steps_to_draw(trace: Trace, view: View) -> list[str]:
     return [WEIGHTS, *(result_in(trace) if view.brief else ())]
 
 
-def plots_of(trace: Trace, view: View) -> list[Plot]:
-    """A plot for each step of one trace."""
-    heads = count_heads(trace, view.heads)
-    return [plot_of(load_sheet(trace, name), name, heads, view) for name in steps_to_draw(trace, view)]
-
-
 def plot_of(trace: Trace, name: str, heads: int, view: View) -> Plot:
     """The matrices of one step; without the first key, if asked."""
     plot = whole_plot(trace, name, heads, view)
@@ -111,7 +99,6 @@ def plot_of(trace: Trace, name: str, heads: int, view: View) -> Plot:
 
 
 def whole_plot(trace: Trace, name: str, heads: int, view: View) -> Plot:
-    """The matrices of one step, with every key."""
     step = trace.steps[name]
     sheet = sheet_of(trace, name, heads, view.heads)
     notes = (sheet.left_out(MOST_PANELS),) if len(sheet.indices) > MOST_PANELS else ()
@@ -136,7 +123,7 @@ def without_first(plot: Plot, step: Step) -> Plot:
 
     Raises AttnError where columns are no keys, or there is no other.
     """
-    if step.axes[-1:] != (KEY,):
+    if step.axes[-1:] != ("key",):
         raise AttnError(f"--without-first: {plot.title} has no keys; name a step that has, like {WEIGHTS}")
     if len(plot.columns) < 2:
         raise AttnError("--without-first: there is one key only")

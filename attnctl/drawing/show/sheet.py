@@ -95,7 +95,9 @@ def sheet_of(
     """The matrices of a step, of these heads only (None: all `total`)."""
     array, axes = trace[name], trace.steps[name].axes
     chosen = tuple(
-        range(size) if axis != "head" or heads is None else place_heads(heads, size, total)
+        range(size)
+        if axis != "head" or heads is None
+        else tuple(dict.fromkeys(head * size // total for head in heads))  # neighbours may share a place
         for axis, size in zip(axes, array.shape, strict=True)
     )
 
@@ -124,11 +126,6 @@ def sheet_of(
         columns = [*columns, "sink"]
     narrowed = whole if len(rows) == array.shape[-2] else whole[..., rows, :]
     return Sheet(narrowed, indices, captions, labels(row_axis), columns, axes[-1], ask)
-
-
-def place_heads(heads: Sequence[int], size: int, total: int) -> tuple[int, ...]:
-    """The places of these heads along an axis of `size`, on which neighbouring heads share a place."""
-    return tuple(dict.fromkeys(head * size // total for head in heads))
 
 
 def place_word(axes: Sequence[str], axis: int, place: int, *, few: bool) -> str:
@@ -188,16 +185,11 @@ BOX = "____"
 """What stands where a number is still to be filled in."""
 
 
-def mark_nothing(index: Index) -> Codes:
-    """Every cell of every matrix is a number."""
-    return all_numbers
-
-
 class Marks(NamedTuple):
     """The kinds of cell a step has, which cell is of which, and what the words mean."""
 
     kinds: tuple[CellStyle, ...] = (NUMBER,)
-    codes: Callable[[Index], Codes] = mark_nothing
+    codes: Callable[[Index], Codes] = lambda _: all_numbers
     notes: tuple[str, ...] = ()
 
 
@@ -205,45 +197,34 @@ def marks(trace: Trace, name: str, sample: Array, screen: Screen) -> Marks:
     """The marks of a step; `sample` holds every number that will be shown."""
     array, op = trace[name], trace.steps[name].op
     if array.dtype == bool:
-        return mark_seen(array, screen)
+        dot = "." if screen.ascii_only else "·"
+        kinds = (NUMBER, CellStyle("see"), CellStyle(dot, "aside"))
+        return Marks(
+            kinds,
+            codes_by(array, lambda seen: np.where(seen, 1, 2)),
+            (f"see = may attend, {dot} = hidden",),
+        )
     blank = trace.header.get("blank")
     if isinstance(blank, list) and name in blank and np.isnan(array).any():
-        return mark_blanks(array)
+        return Marks(
+            (NUMBER, CellStyle(BOX, "aside")), codes_by(array, lambda own: np.isnan(own).astype(int))
+        )
     if isinstance(op, Hide):
         return mark_hidden(trace, name, op, screen)
     if name != WEIGHTS:
         return Marks()
     blind = trace.header.get("empty_rows")
-    notes = (blind_rows(len(blind)),) if isinstance(blind, list) and blind else ()
-    return (shade_weights(with_sink(trace, name), sample) if screen.colours else Marks())._replace(
-        notes=notes
-    )
+    found = shade_weights(with_sink(trace, name), sample) if screen.colours else Marks()
+    if not isinstance(blind, list) or not blind:
+        return found
+    one = "1 row sees nothing: its weights are zero"
+    several = f"{len(blind)} rows see nothing: their weights are zero"
+    return found._replace(notes=(one if len(blind) == 1 else several,))
 
 
-def blind_rows(count: int) -> str:
-    if count == 1:
-        return "1 row sees nothing: its weights are zero"
-    return f"{count} rows see nothing: their weights are zero"
-
-
-def mark_blanks(array: Array) -> Marks:
-    """A box in each blank of an exercise."""
-
-    def codes(index: Index) -> Codes:
-        return lambda rows, columns: np.isnan(part(np.atleast_2d(array[index]), rows, columns)).astype(int)
-
-    return Marks((NUMBER, CellStyle(BOX, "aside")), codes)
-
-
-def mark_seen(array: Array, screen: Screen) -> Marks:
-    """`see` where a query may attend to a key."""
-    dot = "." if screen.ascii_only else "·"
-
-    def codes(index: Index) -> Codes:
-        return lambda rows, columns: np.where(part(np.atleast_2d(array[index]), rows, columns), 1, 2)
-
-    kinds = (NUMBER, CellStyle("see"), CellStyle(dot, "aside"))
-    return Marks(kinds, codes, (f"see = may attend, {dot} = hidden",))
+def codes_by(array: Array, kind: Callable[[Array], Array]) -> Callable[[Index], Codes]:
+    """The kind of each cell, where its number alone tells it."""
+    return lambda index: lambda rows, columns: kind(part(np.atleast_2d(array[index]), rows, columns))
 
 
 def shade_weights(array: Array, sample: Array) -> Marks:
@@ -253,16 +234,11 @@ def shade_weights(array: Array, sample: Array) -> Marks:
 
     positive = sample[np.isfinite(sample) & (sample > 0)]
     top = float(positive.max(initial=0.0)) or 1.0
-
-    def codes(index: Index) -> Codes:
-        def block(rows: range, columns: range) -> Array:
-            weights = part(array[index], rows, columns).astype(float)
-            return np.maximum(levels_of(np.nan_to_num(weights / top)), 0)
-
-        return block
-
     heat = [CellStyle(style=f"heat{level}") for level in range(1, STEPS + 1)]
-    return Marks((NUMBER, *heat), codes)
+    return Marks(
+        (NUMBER, *heat),
+        codes_by(array, lambda own: np.maximum(levels_of(np.nan_to_num(own.astype(float) / top)), 0)),
+    )
 
 
 def mark_hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:

@@ -35,7 +35,6 @@ class StepTable(JupyterMixin):
             yield renderable(element, styles)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """As wide as its widest line."""
         width = max(map(cells, plain_text(self.elements(screen_in(console, options)))))
         return Measurement(width, width)
 

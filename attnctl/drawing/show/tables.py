@@ -5,34 +5,29 @@ On a terminal the first screen has matrices that belong together side by side, a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
-from attnctl.drawing.screen.screen import Screen
-from attnctl.drawing.show.frames import id_frames, step_lines
+from attnctl.drawing.screen.screen import GAP, Frame, Line, Screen, Shelf, join
+from attnctl.drawing.screen.text import cells
+from attnctl.drawing.show.frames import frames, id_frames, step_lines
 from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.sheet import View, count_heads, load_sheet, steps_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS, is_gradient, result_in
+from attnctl.math.ops import Copy, Merge
 from attnctl.math.ops.base import AddAll
+from attnctl.math.ops.placed import Hide
+from attnctl.math.ops.vectors import Split
 from attnctl.record.trace import Trace
 
 if TYPE_CHECKING:
     from rich.console import Console
-from collections.abc import Mapping
-from dataclasses import replace
-from itertools import groupby
-from typing import NamedTuple
-
-import numpy as np
-
-from attnctl.drawing.screen.screen import GAP, Frame, Line, Shelf, join
-from attnctl.drawing.screen.text import cells
-from attnctl.drawing.show.frames import frames
-from attnctl.math.ops import Copy, Merge
-from attnctl.math.ops.placed import Hide
-from attnctl.math.ops.vectors import Split
 
 __all__ = ["View", "lines_of_all", "show"]
 
@@ -57,7 +52,6 @@ def lines_of_all(traces: Iterable[Trace], screen: Screen, view: View) -> Iterato
 
 
 def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Element]:
-    """The lines of `show`."""
     chosen = steps_of(trace, view)
     heads = count_heads(trace, view.heads)
     asked = view.steps is not None or view.full or view.heat or view.brief
@@ -118,8 +112,6 @@ FEW = 8
 
 FEW_BANDS = 2
 """Heads one below the other beside which a step without heads may leave its place empty."""
-
-KEY = "key"
 
 GlanceBlock = tuple[Sequence[Line | Frame], int]
 """The formulas of some steps, a table of them, and which steps are copies; and how wide that is."""
@@ -223,11 +215,8 @@ def runs_of(
     What was read of no other step comes first. Of the rest, steps with a column for each key stand
     together, and so do others.
     """
-
-    def kind(step: Step) -> tuple[bool, bool]:
-        return bool(step.inputs), step.axes[-1:] == (KEY,)
-
-    for _, group in groupby(sorted(steps, key=lambda step: kind(step)[0]), kind):
+    in_order = sorted(steps, key=lambda step: bool(step.inputs))
+    for _, group in groupby(in_order, lambda step: (bool(step.inputs), step.axes[-1:] == ("key",))):
         run: list[Small] = []
         for step in group:
             each = small(trace, step, screen, view, heads)
@@ -258,20 +247,14 @@ def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> S
         counted = len(step.axes) > 1 and len(labels) <= FEW and trace.tokens_along(step.name, axis) is None
         return [""] * len(labels) if counted else labels
 
-    def caption(index: Sequence[int]) -> str:
-        return screen.ours(step.name + f"[{','.join(map(str, index))}]" * several)
-
+    rows, columns = hide_counts(-2, drawn.grid.row_labels), hide_counts(-1, drawn.grid.column_labels)
+    indices = [f"[{','.join(map(str, index))}]" * several for index in drawn.sheet.indices]
     own = replace(
         drawn,
-        grid=replace(
-            drawn.grid,
-            row_labels=hide_counts(-2, drawn.grid.row_labels),
-            column_labels=hide_counts(-1, drawn.grid.column_labels),
-            gap=1,
-        ),
+        grid=replace(drawn.grid, row_labels=rows, column_labels=columns, gap=1),
         panels=tuple(
-            panel._replace(caption=caption(index))
-            for panel, index in zip(drawn.panels, drawn.sheet.indices, strict=True)
+            panel._replace(caption=screen.ours(step.name + index))
+            for panel, index in zip(drawn.panels, indices, strict=True)
         ),
     )
     if not (own.panels and own.at_a_glance):
@@ -281,7 +264,6 @@ def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> S
 
 
 def one_table(trace: Trace, steps: Sequence[Step], screen: Screen, heads: int) -> Frame | None:
-    """These steps in one table; None where they are too large for one."""
     run: list[Small] = []
     for step in steps:
         each = small(trace, step, screen, View(), heads)
