@@ -96,7 +96,6 @@ def sigmoid(x: Array) -> Array:
 
 
 def relu(x: Array) -> Array:
-    """max(x, 0)."""
     return np.maximum(x, 0)
 
 

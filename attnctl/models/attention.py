@@ -41,11 +41,15 @@ def prepare_attention(
         named["memory"] = memory, "the encoder's output"
     queries = hidden.shape[-2]
     named |= read_weights(tensors, cross=cross) | read_biases(tensors, queries, cross=cross)
+    over = HEADS if d["qk_norm"] == "heads" else HEAD
+    head_norm = HeadNorm(
+        d["norm"], float(d["eps"]), over, bool(d["plus_one"]), bool(d["norm_after_rotation"])
+    )
     asked = Settings(
         scale=own.scale,
         rules=() if cross else rules_of(d, own),
         positions=NONE if cross or own.rope is None else own.rope.rotary(queries),
-        qk_norm=head_norm(d) if d["qk_norm"] and not cross else None,
+        qk_norm=head_norm if d["qk_norm"] and not cross else None,
     )
     keys = queries if memory is None else memory.shape[-2]
     sizes = {**d.sizes, "query": queries, "key": keys}
@@ -60,19 +64,16 @@ def blank_rows(model: Model, tokens: int) -> Array:
 
 
 def norm_before(tensors: LayerTensors, *, cross: bool) -> str | None:
-    """The norm of what attention reads, if the layer has one there."""
     name = "cross_norm" if cross else "attention_norm"
     return name if tensors.has(name) and (tensors.own.normed or cross) else None
 
 
 def norm_after(tensors: LayerTensors, *, cross: bool) -> str | None:
-    """The norm of what attention gives, if the layer has one there."""
     name = "attention_out_norm"
     return name if tensors.has(name) and not cross else None
 
 
 def read_weights(tensors: LayerTensors, *, cross: bool) -> Named:
-    """Projections and norms, under our names."""
     d, role = tensors.d, "cross_" if cross else ""
     named: Named = {}
     if before := norm_before(tensors, cross=cross):
@@ -96,14 +97,15 @@ def read_biases(tensors: LayerTensors, keys: int, *, cross: bool) -> Named:
     if d["buckets"] and not cross:
         table = tensors.model.outer("bias_table", ".weight", (d["buckets"], d["heads"]))
         named["bias_table"] = np.ascontiguousarray(table.T), d.shared["bias_table"]
-    if d["alibi"] == "keys":
-        bias = key_bias(d, keys).astype(tensors.model.dtype)
-        named["bias"] = bias, "slope · key, in bfloat16"
+    if d["alibi"] == "keys":  # Falcon's, (head, 1, key): slope · key rounded to bfloat16, over √d_k
+        slopes = bfloat16(alibi_slopes(d["heads"]).astype(np.float32))
+        rows = bfloat16(slopes[:, None] * np.arange(keys, dtype=np.float32))
+        bias = rows[:, None, :] * np.float32(1 / sqrt(d["d_k"]))
+        named["bias"] = bias.astype(tensors.model.dtype), "slope · key, in bfloat16"
     return named
 
 
 def parts_of(tensors: LayerTensors, *, cross: bool) -> LayerParts:
-    """The ops that this layer has besides plain attention."""
     d = tensors.d
     buckets = Buckets(furthest=d["furthest"], both_ways=not d["causal"])
     return LayerParts(
@@ -116,11 +118,6 @@ def parts_of(tensors: LayerTensors, *, cross: bool) -> LayerParts:
     )
 
 
-def head_norm(d: Description) -> HeadNorm:
-    over = HEADS if d["qk_norm"] == "heads" else HEAD
-    return HeadNorm(d["norm"], float(d["eps"]), over, bool(d["plus_one"]), bool(d["norm_after_rotation"]))
-
-
 def rules_of(d: Description, own: Layer) -> tuple[Rule, ...]:
     rules: list[Rule] = [Causal()] if d["causal"] else []
     if own.window:
@@ -130,13 +127,6 @@ def rules_of(d: Description, own: Layer) -> tuple[Rule, ...]:
     if d["alibi"] == "slopes":
         rules.append(Alibi())
     return tuple(rules)
-
-
-def key_bias(d: Description, keys: int) -> Array:
-    """Falcon's ALiBi, (head, 1, key): slope · key rounded to bfloat16, over √d_k."""
-    slopes = bfloat16(alibi_slopes(d["heads"]).astype(np.float32))
-    rows = bfloat16(slopes[:, None] * np.arange(keys, dtype=np.float32))
-    return rows[:, None, :] * np.float32(1 / sqrt(d["d_k"]))
 
 
 def bfloat16(x: Array) -> Array:
@@ -171,13 +161,11 @@ def head_norm_factors(tensors: LayerTensors) -> Named:
 
 
 def read_projections(tensors: LayerTensors, role: str) -> Named:
-    """W_Q, W_K and W_V by head, with their biases."""
     d = tensors.d
     if tensors.has("qkv"):
         return fused_projections(tensors)
-    heads = {"Q": d["heads"], "K": d["kv_heads"], "V": d["kv_heads"]}
     named: Named = {}
-    for symbol, count in heads.items():
+    for symbol, count in (("Q", d["heads"]), ("K", d["kv_heads"]), ("V", d["kv_heads"])):
         columns = count * d["d_v" if symbol == "V" else "d_k"]
         there = d["k_bias" if symbol == "K" else "bias"]
         named |= read_projection(

@@ -53,12 +53,10 @@ class Description:
 
     @property
     def norm_kind(self) -> str:
-        """LayerNorm or RMSNorm."""
         return "LayerNorm" if self["norm"] == "layer" else "RMSNorm"
 
     @property
     def norm_suffixes(self) -> list[str]:
-        """The endings of the tensors that a norm has."""
         there = {".weight": self["norm_weight"], ".bias": self["norm_bias"]}
         return [suffix for suffix, is_there in there.items() if is_there]
 
@@ -79,7 +77,11 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
     Raises AttnError with everything that is missing, wrong or not understood.
     """
     kind = config.get("model_type")
-    raise_all(why_refused(config, place))
+    quantised = config.get("quantization_config") or config.get("compression_config")
+    if quantised:
+        kinds = quantised if isinstance(quantised, Mapping) else {}
+        method = kinds.get("quant_method", "of some kind")
+        raise AttnError(f"{place}: its weights are quantised ({method}); give float32, float16 or bfloat16")
     if not isinstance(kind, str) or kind not in FAMILIES:
         known = sorted(FAMILIES)
         found = "no model_type" if kind is None else f"model_type {quote(str(kind))} is not known"
@@ -104,13 +106,6 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
         raise AttnError(f"{place}: a setting is missing or of the wrong kind ({text})") from None
 
 
-def why_refused(config: Config, place: str) -> Iterator[str]:
-    if config.get("quantization_config") or config.get("compression_config"):
-        found = config.get("quantization_config") or config.get("compression_config")
-        method = found.get("quant_method", "of some kind") if isinstance(found, Mapping) else "of some kind"
-        yield f"{place}: its weights are quantised ({method}); give float32, float16 or bfloat16"
-
-
 def describe_family(kind: str, part: str, stack: Stack, config: Config, place: str) -> Description:
     raise_all(f"{place}: {problem}" for problem in misread(kind, stack, config))
     settings, inner = resolve_settings(stack, config)
@@ -125,7 +120,7 @@ BY_LAYER = ("types", "sliding", "expert_layer", "rotated", "rope", "rope_by_type
 
 
 def resolve_settings(stack: Stack, config: Config) -> tuple[dict[str, Any], dict[str, str]]:
-    """Every setting with its value, and the tensors of a layer."""
+    """Every setting with its value, those that follow from others too; and the tensors of a layer."""
     found = {**DEFAULTS, **stack.settings}
     inner = dict(stack.inner)
     for case in stack.when:
@@ -133,12 +128,7 @@ def resolve_settings(stack: Stack, config: Config) -> tuple[dict[str, Any], dict
             found.update(case.settings)
             inner.update(case.inner)
             inner = {use: name for use, name in inner.items() if use not in case.without}
-    return complete_settings({name: value_of(setting, config) for name, setting in found.items()}), inner
-
-
-def complete_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings with what follows from others."""
-    s = settings
+    s = {name: value_of(setting, config) for name, setting in found.items()}
     width, heads = s["width"], s["heads"]
     s["kv_heads"] = heads if s["kv_heads"] is None else s["kv_heads"]
     if s["d_k"] is None and width and heads and width % heads == 0:
@@ -149,7 +139,7 @@ def complete_settings(settings: dict[str, Any]) -> dict[str, Any]:
     s["expert_size"] = s["intermediate"] if s["expert_size"] is None else s["expert_size"]
     s["embed_width"] = width if s["embed_width"] is None else s["embed_width"]
     s["project"] = s["embed_width"] != width if s["project"] is None else s["project"]
-    return s
+    return s, inner
 
 
 def layer_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], index: int, place: str) -> Layer:
@@ -170,7 +160,6 @@ def layer_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], index: int, plac
 
 
 def rope_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool, place: str) -> Rope:
-    """The rotary positions of a layer of this type."""
     parameters = rope_parameters(s, by_layer, slides)
     kind = parameters.get("rope_type") or parameters.get("type") or "default"
     known = s["rope_kinds"] or {name: name for name in ("default", *KINDS)}
@@ -302,7 +291,6 @@ def impossible(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
 
 
 def impossible_experts(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
-    """Numbers of experts that do not go together."""
     key = stack.key_of
     experts, groups, chosen_groups, chosen = (
         s[name] for name in ("experts", "groups", "chosen_groups", "chosen")
@@ -317,7 +305,6 @@ def impossible_experts(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
 
 
 def impossible_types(types: list[str], layers: int, window: int | None) -> Iterator[str]:
-    """Types of layers that there are not, or too few of."""
     for each in sorted({*types} - set(TYPES)):
         yield f"layer_types: {quote(each)} is not understood; only {one_of(TYPES)}"
     if len(types) != layers:

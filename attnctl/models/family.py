@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
@@ -66,7 +66,10 @@ class Stack:
     @cached_property
     def keys(self) -> tuple[Key, ...]:
         """Every key of config.json that it reads."""
-        return tuple(each for setting in self.every_setting() for each in keys_of(setting))
+        settings = [*{**DEFAULTS, **self.settings}.values(), *self.only.values()]
+        for case in self.when:
+            settings += [case.setting, *case.settings.values()]
+        return tuple(key for setting in settings for key in keys_of(setting))
 
     @cached_property
     def understood(self) -> frozenset[str]:
@@ -77,22 +80,12 @@ class Stack:
         keys = keys_of({**DEFAULTS, **self.settings}[name])
         return keys[0].names[0] if keys else name
 
-    def every_setting(self) -> Iterator[Setting]:
-        """Each setting that it may come to, and what decides."""
-        yield from {**DEFAULTS, **self.settings}.values()
-        yield from self.only.values()
-        for case in self.when:
-            yield case.setting
-            yield from case.settings.values()
-
 
 def always(layer: int) -> bool:
-    """Every layer."""
     return True
 
 
 def on_even_layers(layer: int) -> bool:
-    """Layers 0, 2, 4, …"""
     return layer % 2 == 0
 
 

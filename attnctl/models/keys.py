@@ -15,8 +15,6 @@ LARGEST, LARGEST_NUMBER = 2**31, 1e30
 
 
 class KeyKind(NamedTuple):
-    """A kind of value that a key may have."""
-
     expected: str
     fits: Callable[[Any], bool]
 
@@ -54,7 +52,6 @@ BY_TYPE = KeyKind(
 
 
 def read_list(expected: str, kind: KeyKind) -> KeyKind:
-    """A list of such values."""
     return KeyKind(expected, lambda value: isinstance(value, list) and all(map(kind.fits, value)))
 
 
@@ -133,12 +130,10 @@ def by_layer(rule: Callable[..., bool], *keys: Key) -> Derived:
 
 
 def count(*names: str, default: int | None = None, kind: KeyKind = COUNT, nullable: bool = False) -> Key:
-    """A key that counts something, from 1 on."""
     return Key(names, kind, default, nullable)
 
 
 def number(*names: str, default: float | None = None, nullable: bool = False) -> Key:
-    """A factor, a scale or a base: above 0."""
     return Key(names, NUMBER, default, nullable)
 
 
@@ -147,10 +142,8 @@ def epsilon(name: str, default: float) -> Key:
 
 
 def flag(name: str, *, default: bool = False) -> Key:
-    """Something that is on or off."""
     return Key((name,), FLAG, default)
 
 
 def text(*names: str, default: str | None = None) -> Key:
-    """A word."""
     return Key(names, TEXT, default)

@@ -80,7 +80,6 @@ class Model:
         return LayerTensors(self, index)
 
     def norm(self, use: str, x: Array) -> Array:
-        """Rows through a norm that stands outside of layers."""
         d = self.description
         factors = (self.outer(use, suffix, x.shape[-1:]) for suffix in d.norm_suffixes)
         return norm_op(d, d["eps"]).apply(x, *factors)
@@ -133,11 +132,9 @@ class LayerTensors:
         return whole
 
     def named(self, use: str, suffix: str, shape: Shape) -> tuple[Array, str]:
-        """A tensor of this layer and the checkpoint's own name of it."""
         return self.read(use, suffix, shape), self.origin(use, suffix)
 
     def origin(self, use: str, suffix: str = ".weight") -> str:
-        """The checkpoint's own name of a tensor that was read."""
         return self.names[f"{use}{suffix}"]
 
     def matrix(self, use: str, rows: int, columns: int, **numbers: int) -> Array:
@@ -187,19 +184,16 @@ class LayerTensors:
     def refuse_unread(self) -> None:
         """Refuse tensors that the family has and config.json says this model has not: a bias, say."""
         checkpoint = self.model.checkpoint
-        unread = [
-            name
-            for name in checkpoint.under(self.prefix)
-            if name not in checkpoint.used and not self.of_experts(name.removeprefix(self.prefix))
-        ]
+        experts = [name for use, name in self.d.inner.items() if use.startswith("expert")]
+        starts = [name.partition("{")[0].removesuffix("!") for name in experts]  # no token may go to one
+        allowed = tuple(self.prefix + start for start in (*starts, *self.d.stack.ignored))
         raise_first(
-            [f"{checkpoint.folder}: {name}: config.json says that there is none" for name in unread]
+            [
+                f"{checkpoint.folder}: {name}: config.json says that there is none"
+                for name in checkpoint.under(self.prefix)
+                if name not in checkpoint.used and not name.startswith(allowed)
+            ]
         )
-
-    def of_experts(self, name: str) -> bool:
-        """True if it is a tensor of an expert, which no token may have been sent to, or is ignored."""
-        starts = [each.partition("{")[0] for use, each in self.d.inner.items() if use.startswith("expert")]
-        return name.startswith((*(each.removesuffix("!") for each in starts), *self.d.stack.ignored))
 
 
 def split(fused: Array, heads: int) -> Array:

@@ -52,7 +52,6 @@ def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: in
 
 
 def expert_output(tensors: LayerTensors, x: Array, expert: int) -> Array:
-    """One expert, on the rows that were sent to it."""
     d = tensors.d
     size, width, count = d["expert_size"], d["width"], d["experts"]
     if not tensors.has("experts_gate_up"):
@@ -105,6 +104,5 @@ def top(scores: Array, count: int) -> Array:
 
 
 def softmax(x: Array) -> Array:
-    """Softmax over the last axis."""
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)

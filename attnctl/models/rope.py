@@ -139,9 +139,8 @@ def longrope(rope: Rope, length: int) -> Frequencies:
     factor = rope.factor
     given = rope.parameters.get("attention_factor")
     natural = 1.0 if factor <= 1 else sqrt(1 + log(factor) / log(rope.original))
-    return FLOAT(1) / (factors * FLOAT(rope.theta) ** exponents(rope)), float(
-        natural if given is None else given
-    )
+    scale = natural if given is None else given
+    return FLOAT(1) / (factors * FLOAT(rope.theta) ** exponents(rope)), float(scale)
 
 
 def llama3(rope: Rope, length: int) -> Frequencies:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any
 
@@ -19,7 +19,7 @@ from attnctl.math.names import HIDDEN, OUTPUT, RESIDUAL, SINK_WEIGHTS, WEIGHTS, 
 from attnctl.models.attention import blank_rows, prepare_attention, rules_of
 from attnctl.models.forward import attend_plainly, embed_ids, final_norm, require_rows, states, through
 from attnctl.models.layer import LayerTensors, Model
-from attnctl.models.source import Tokens, folder_of, open_model, plain_ids, tokenize_text
+from attnctl.models.source import Tokens, Words, folder_of, open_model, plain_ids
 from attnctl.record.trace import Trace
 
 Moved = Callable[[int, int], None]
@@ -103,7 +103,11 @@ def run_model(
     tokens = tokens_of(name, source.text, source.ids, source.pair)
     if wanted.part and runner.model.description.crosses:
         context = tokens_of(name, source.context, source.context_ids, None, "--context")
-        memory = memory_of(part(""), context)
+        encoder = part("")
+        memory = embed_ids(encoder, context.ids, context.segments)
+        for _, came in states(encoder, memory):
+            memory = came
+        memory = final_norm(encoder, memory)
         return runner.of_tokens(tokens, memory, context)
     raise_all(
         f"{flag}: only a decoder that attends to an encoder has that"
@@ -124,7 +128,7 @@ def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> lis
         context = tokens_of(name, source.context, source.context_ids, None, "--context")
     hidden, memory = (blank_rows(model, len(each.ids)) for each in (tokens, context))
     runner = Runner(model, wanted, settings)
-    return [runner.plan(model.layer(index), hidden, memory, {}, wanted.cross) for index in wanted.layers]
+    return [runner.plan(model.layer(index), hidden, memory, wanted.cross) for index in wanted.layers]
 
 
 def open_wanted(name: str, layers: str, settings: Settings) -> tuple[Wanted, Callable[[str], Model]]:
@@ -147,15 +151,7 @@ def tokens_of(
     if text is None:
         instead = "--ids 1,2,3" if flag == "SENTENCE" else f"{flag}-ids 1,2,3"
         raise AttnError(f"{flag}: missing; give a text, or {instead}")
-    return tokenize_text(folder_of(name), text, pair)
-
-
-def memory_of(encoder: Model, tokens: Tokens) -> Array:
-    """The encoder's output, which a decoder's layers attend to."""
-    hidden = embed_ids(encoder, tokens.ids, tokens.segments)
-    for _, came in states(encoder, hidden):
-        hidden = came
-    return final_norm(encoder, hidden)
+    return Words(folder_of(name)).tokens(text, pair)
 
 
 @dataclass
@@ -168,25 +164,23 @@ class Runner:
     keep: Collection[str] | None = None
     moved: Moved | None = None
     d_output: Array | None = None
+    header: dict[str, Any] = field(default_factory=dict)
+    """What all of them say of the sequence."""
 
     def of_tokens(
         self, tokens: Tokens, memory: Array | None = None, context: Tokens | None = None
     ) -> list[Trace]:
-        """The traces of a sequence of tokens."""
         header: dict[str, Any] = {} if tokens.text is None else {"sentence": tokens.text}
         header |= {"tokens": tokens.labels, "ids": tokens.ids}
         if context is not None and self.wanted.cross:
             header |= {"key_tokens": context.labels, "key_ids": context.ids}
-        if tokens.special:
-            header["special"] = list(tokens.special)
-        if tokens.notes:
-            header["notes"] = list(tokens.notes)
+        header |= {"special": list(tokens.special)} if tokens.special else {}
+        self.header = header | ({"notes": list(tokens.notes)} if tokens.notes else {})
         require_rows(self.model, len(tokens.ids))
         hidden = embed_ids(self.model, tokens.ids, tokens.segments)
-        return list(self.traces(hidden, memory, header))
+        return list(self.traces(hidden, memory))
 
     def of_hidden(self, source: ModelInput) -> list[Trace]:
-        """The trace of one layer on what came into it."""
         if len(self.wanted.layers) != 1:
             raise AttnError("--layer: `hidden` is what came into one layer; name that one")
         hidden, memory = (self.rows(each) for each in (source.hidden, source.memory))
@@ -194,7 +188,7 @@ class Runner:
         if self.wanted.cross and memory is None:
             raise AttnError("memory: missing; cross-attention reads what the encoder made")
         (index,) = self.wanted.layers
-        trace = self.trace(self.model.layer(index), hidden, memory, {}, self.wanted.cross)
+        trace = self.trace(self.model.layer(index), hidden, memory, self.wanted.cross)
         return [select_steps(trace, self.keep)]
 
     def rows(self, array: Array | None, name: str = HIDDEN) -> Array | None:
@@ -207,7 +201,7 @@ class Runner:
             raise AttnError(f"{name}: {array.shape}, expected (token, {width}), as config.json says")
         return rows.astype(self.model.dtype, copy=False)
 
-    def traces(self, hidden: Array, memory: Array | None, header: dict[str, Any]) -> Iterator[Trace]:
+    def traces(self, hidden: Array, memory: Array | None) -> Iterator[Trace]:
         """Layer after layer up to the last that is asked for."""
         last = max(self.wanted.layers)
         kept: list[Trace] = []
@@ -215,7 +209,7 @@ class Runner:
         def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
             if cross != self.wanted.cross or tensors.index not in self.wanted.layers:
                 return attend_plainly(tensors, hidden, memory, cross)
-            kept.append(self.trace(tensors, hidden, memory, header, cross))
+            kept.append(self.trace(tensors, hidden, memory, cross))
             return kept[-1]
 
         for index in range(last + 1):
@@ -231,32 +225,18 @@ class Runner:
             while kept:
                 yield select_steps(kept.pop(), self.keep)
 
-    def plan(
-        self,
-        tensors: LayerTensors,
-        hidden: Array,
-        memory: Array | None,
-        header: dict[str, Any],
-        cross: bool,
-    ) -> Plan:
+    def plan(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Plan:
         """The attention of one layer on these rows, and what its dump says of it."""
         named = {"model": self.model.name, "family": tensors.d.family, "layer": tensors.index}
         if self.wanted.part:
             named["part"] = CROSS if cross else self.wanted.part
-        whole = {**header, **named, "config": config_of(tensors, self.settings, cross)}
+        whole = {**self.header, **named, "config": config_of(tensors, self.settings, cross)}
         plan = prepare_attention(tensors, hidden, whole, memory if cross else None, cross=cross)
         return with_gradients(plan, self.settings, self.rows(self.d_output, gradient_of(OUTPUT)))
 
-    def trace(
-        self,
-        tensors: LayerTensors,
-        hidden: Array,
-        memory: Array | None,
-        header: dict[str, Any],
-        cross: bool,
-    ) -> Trace:
+    def trace(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
         """The attention of one layer, with what the layers after it go on from."""
-        plan = self.plan(tensors, hidden, memory, header, cross)
+        plan = self.plan(tensors, hidden, memory, cross)
         if tensors.index == self.wanted.layers[0]:
             plan = replace(plan, what_if=what_if_of(self.settings))
         onward = (X, RESIDUAL) if tensors.index < self.wanted.layers[-1] else ()

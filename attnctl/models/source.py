@@ -81,7 +81,6 @@ def find_cached(name: str) -> Path | None:
 
 
 def fetch_snapshot(name: str) -> Path:
-    """The snapshot of a hub id, fetched through huggingface_hub."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -126,19 +125,11 @@ def plain_ids(ids: Sequence[int]) -> Tokens:
     return Tokens(ids, [str(each) for each in ids], [0] * len(ids))
 
 
-def tokenize_text(folder: Path, text: str, pair: str | None = None) -> Tokens:
-    """The tokens of a text, or of two for models that take a pair.
-
-    Truncation and padding that tokenizer.json brings are switched off, and that is noted. Raises
-    AttnError where there is no tokenizer, or `tokenizers` is not installed.
-    """
-    return Words(folder).tokens(text, pair)
-
-
 class Words:
     """The tokenizer of a model, read once for many texts.
 
-    Raises AttnError where there is none, or `tokenizers` is not installed.
+    Truncation and padding that tokenizer.json brings are switched off, and that is noted. Raises
+    AttnError where there is no tokenizer, or `tokenizers` is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -156,7 +147,7 @@ class Words:
         self.notes = (f"{TOKENIZER} {' and '.join(notes)}; that is switched off",) if notes else ()
 
     def tokens(self, text: str, pair: str | None = None) -> Tokens:
-        """The tokens of a text, or of two. Raises AttnError where there are none."""
+        """The tokens of a text, or of two for models that take a pair. Raises AttnError for none."""
         found = self.tokenizer.encode(text, pair) if pair is not None else self.tokenizer.encode(text)
         if not found.ids:
             raise AttnError(f"sentence: no tokens in {text!r}; give words")
@@ -175,7 +166,6 @@ class Words:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a model."""
     if not (folder / TOKENIZER).is_file():
         raise AttnError(f"{folder}: no {TOKENIZER}; give the ids of tokens instead: --ids 1,2,3")
     try:

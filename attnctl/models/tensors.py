@@ -71,7 +71,9 @@ class Checkpoint:
         self.folder = folder
         self.tensors: dict[str, Tensor] = {}
         for name in shards(folder):
-            self.tensors.update(file_tensors(inside(folder, name)))
+            path = inside(folder, name)
+            with refuse_os_errors(f"{path}: cannot be read"), open_found(path) as stream:
+                self.tensors.update(tensors_of(File(stream.fileno(), str(path))))
         self.names = sorted(self.tensors)
         self.used: set[str] = set()
         self.finite: set[str] = set()
@@ -235,11 +237,6 @@ def shards(folder: Path) -> list[str]:
     raise AttnError(f"{folder}: no {WHOLE} and no {INDEX}")
 
 
-def file_tensors(path: Path) -> Mapping[str, Tensor]:
-    with refuse_os_errors(f"{path}: cannot be read"), open_found(path) as stream:
-        return tensors_of(File(stream.fileno(), str(path)))
-
-
 def prefix_of(names: Mapping[str, Tensor], layer: str, probe: str, within: str, place: str) -> str:
     """The text before the names of a family in this checkpoint: "", "model.", "transformer.", …
 
@@ -259,12 +256,11 @@ def prefix_of(names: Mapping[str, Tensor], layer: str, probe: str, within: str, 
 
 def foreign(names: Sequence[str], inner: Names, ignored: tuple[str, ...]) -> Iterator[str]:
     """The names in a layer (without the layer's own) that its family does not know."""
-    numbers = {"{e}": r"\d+", "{h}": r"\d+"}
     known = []
     for name in inner.values():
         text = re.escape(name.removesuffix("!"))
-        for place, digits in numbers.items():
-            text = text.replace(re.escape(place), digits)
+        for place in ("{e}", "{h}"):
+            text = text.replace(re.escape(place), r"\d+")
         known.append(text if name.endswith("!") else rf"{text}\.(?:weight|bias|gamma|beta)")
     pattern = re.compile("|".join(known))
     for name in names:

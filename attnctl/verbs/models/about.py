@@ -10,7 +10,6 @@ from attnctl.math.engine.tiles import SCRATCH_BYTES
 from attnctl.models.attention import blank_rows, prepare_attention
 from attnctl.models.description import Description
 from attnctl.models.families import FAMILIES
-from attnctl.models.layer import Model
 from attnctl.models.source import open_model
 
 LENGTHS = (128, 1024)
@@ -29,7 +28,6 @@ class About:
     trace_bytes: dict[int, int]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
         return {
             "model": self.name,
             "parts": [describe_stack(part) for part in self.parts],
@@ -66,18 +64,16 @@ def about(name: str) -> About:
     models = [model, *(open_model(name, part) for part in parts)]
     checkpoint = model.checkpoint
     types = sorted({tensor.type_name for tensor in checkpoint.tensors.values()})
+    checkpoint.looks = False
+    trace_bytes = {}
+    for tokens in LENGTHS:  # of layer 0, every step kept
+        plan = prepare_attention(model.layer(0), blank_rows(model, tokens))
+        trace_bytes[tokens] = peak(plan.costs(), SCRATCH_BYTES)
     return About(
         name,
         tuple(each.description for each in models),
         checkpoint.parameters,
         checkpoint.bytes,
         ", ".join(types),
-        {tokens: trace_size(model, tokens) for tokens in LENGTHS},
+        trace_bytes,
     )
-
-
-def trace_size(model: Model, tokens: int) -> int:
-    """Bytes of the trace of layer 0 on so many tokens, every step kept."""
-    model.checkpoint.looks = False
-    plan = prepare_attention(model.layer(0), blank_rows(model, tokens))
-    return peak(plan.costs(), SCRATCH_BYTES)

@@ -67,7 +67,6 @@ class HeadProfile:
 
 
 def heads_of(trace: Trace) -> list[HeadProfile]:
-    """The heads of one layer."""
     weights = trace[WEIGHTS]
     special = [place for place in trace.header.get("special", ()) if place]
     masks = places(trace.ids or list(range(weights.shape[-1])), special)
@@ -104,7 +103,6 @@ def places(ids: Sequence[int], special: Sequence[int]) -> dict[str, Array]:
 
 
 def as_data(heads: Iterable[HeadProfile], trace: Trace) -> dict[str, Any]:
-    """The map as JSON data."""
     rows = [
         {
             "layer": head.layer,
@@ -114,11 +112,8 @@ def as_data(heads: Iterable[HeadProfile], trace: Trace) -> dict[str, Any]:
         }
         for head in heads
     ]
-    told: dict[str, Any] = {
-        name: trace.header[name]
-        for name in ("model", "family", "sentence", "tokens", "ids")
-        if name in trace.header
-    }
+    names = ("model", "family", "sentence", "tokens", "ids")
+    told = {name: trace.header[name] for name in names if name in trace.header}
     return {**told, "rule": RULE, "kinds": {**KINDS, SPREAD: "nothing of these"}, "heads": rows}
 
 
@@ -139,7 +134,6 @@ LENGTH, DRAWS = 24, 4
 def battery(
     name: str, vocab: int, settings: Settings, moved: Callable[[int, int], None] | None = None
 ) -> list[HeadProfile]:
-    """The scores of every head of a model."""
     from attnctl.models.run import ModelInput, run_model
 
     draws = np.random.RandomState(0)

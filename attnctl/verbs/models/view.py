@@ -77,7 +77,6 @@ def battery_lines(found: list[HeadProfile], screen: Screen) -> Iterator[Line]:
 
 
 def model_lines(about: About, screen: Screen) -> Iterator[Line]:
-    """The lines about a checkpoint: its family, its layers, its size."""
     for d in about.parts:
         yield [(screen.ours(stack_name(d)), "sentence")]
         yield from screen.flow([(screen.ours(fact), "dim") for fact in facts_of(d)], screen.dot)
@@ -88,37 +87,29 @@ def model_lines(about: About, screen: Screen) -> Iterator[Line]:
 
 
 def stack_name(d: Description) -> str:
-    """The family of a stack, and which part of the model it is."""
     return f"{d.family} {d.part}".rstrip()
 
 
 def size_lines(about: About) -> list[str]:
-    """The size of a checkpoint, and of one layer's trace."""
-    return [
-        f"{about.parameters:,} parameters in {size_text(about.bytes)}, {about.types}",
-        *(
-            f"one layer's trace of {tokens} tokens: {size_text(size)}"
-            for tokens, size in about.trace_bytes.items()
-        ),
+    traces = [
+        f"one layer's trace of {tokens} tokens: {size_text(size)}"
+        for tokens, size in about.trace_bytes.items()
     ]
+    return [f"{about.parameters:,} parameters in {size_text(about.bytes)}, {about.types}", *traces]
 
 
 def facts_of(d: Description) -> list[str]:
-    """A stack in a few words each: its sizes, and the parts that attention has besides."""
-    return [
+    """A stack in a few words each: its sizes, and what attention has besides (norms, sinks, latents)."""
+    facts = [
         plural(len(d.layers), "layer"),
         plural(d["heads"], "head"),
         *([f"{d['kv_heads']} kv heads"] if d["kv_heads"] != d["heads"] else []),
         f"width {d['width']}",
         f"head size {d['d_k']}" + (f", values {d['d_v']}" if d["d_v"] != d["d_k"] else ""),
         f"{d['act']} {'gated ' if d['gated'] else ''}network of {d['intermediate']}",
-        *(extra_facts(d)),
+        "causal" if d["causal"] else "sees both ways",
+        f"{d.norm_kind} {norm_places(d)}",
     ]
-
-
-def extra_facts(d: Description) -> list[str]:
-    """The parts that attention has besides: norms, sinks, latent rows, …"""
-    facts = ["causal" if d["causal"] else "sees both ways", f"{d.norm_kind} {norm_places(d)}"]
     facts += [f"{d.norm_kind} of Q and K"] if d["qk_norm"] else []
     facts += [f"soft cap {d['softcap']:g}"] if d["softcap"] else []
     facts += ["a sink for each head"] if d["sink"] else []
@@ -140,8 +131,7 @@ def norm_places(d: Description) -> str:
 
 def layer_rows(d: Description) -> list[list[str]]:
     """A row for each run of layers that are alike, below `LAYER_HEADINGS`."""
-    rows = []
-    start = 0
+    rows, start = [], 0
     for index in range(1, len(d.layers) + 1):
         if index == len(d.layers) or d.layers[index] != d.layers[start]:
             span = str(start) if index - start == 1 else f"{start}-{index - 1}"
@@ -151,7 +141,6 @@ def layer_rows(d: Description) -> list[list[str]]:
 
 
 def layer_table(d: Description, screen: Screen) -> Iterator[Line]:
-    """The layers of a stack as aligned text."""
     rows = [[*LAYER_HEADINGS], *layer_rows(d)]
     widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
     for number, row in enumerate(rows):
@@ -162,13 +151,10 @@ def layer_table(d: Description, screen: Screen) -> Iterator[Line]:
 
 
 def layer_cells(d: Description, layer: Layer) -> list[str]:
-    """Window, rope, scale and network of a layer."""
     window = "full"
     if layer.window:
-        right = layer.window.right
-        window = (
-            f"{(layer.window.left or 0) + 1} keys" if right is None else f"{layer.window.left} each side"
-        )
+        left, right = layer.window.left, layer.window.right
+        window = f"{(left or 0) + 1} keys" if right is None else f"{left} each side"
     rope = "none"
     if layer.rope:
         share = "" if layer.rope.dims == (d["d_rope"] or d["d_k"]) else f", {layer.rope.dims} columns"
