@@ -8,9 +8,8 @@
 
 from __future__ import annotations
 
+from attnctl.base import __version__ as __version__
 from attnctl.base.display import register_views
-
-__version__ = "0.1.0"
 
 TYPE_CHECKING = (
     False  # as in typing, which takes longer to import than all else here: an interrupt would hit it

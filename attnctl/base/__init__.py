@@ -1,0 +1,3 @@
+"""The ground: what every room may use."""
+
+__version__ = "0.1.0"

@@ -24,7 +24,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from attnctl import VERBS, __version__
+from attnctl import VERBS
+from attnctl.base import __version__
 
 HELP = """Every number in attention, from the shell, and where yours goes wrong.
 

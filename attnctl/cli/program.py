@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from typing import TYPE_CHECKING, TextIO
 
-from attnctl import __version__
+from attnctl.base import __version__
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import OverwriteError, one_command
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnctl import __version__
+from attnctl.base import __version__
 from attnctl.base.errors import AttnError
 from attnctl.record.trace import SCHEMA
 

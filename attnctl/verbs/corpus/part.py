@@ -9,7 +9,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
-from attnctl import __version__
+from attnctl.base import __version__
 from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError, raise_all
