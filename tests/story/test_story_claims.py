@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.verbs.story import claims as made
+from attnctl.verbs.story import chapters as made
 from attnctl.verbs.story.chapters import MOST_PARTS, MOST_ROWS
 
 VARIANTS = Path(__file__).parents[2] / "samples" / "variants"

@@ -40,7 +40,6 @@ BY_HAND = "edited"
 CLOSE = 1e-13
 """Rounding below this part of a value is not worth a term of its own."""
 
-
 LONG, SHOWN = 64, 12
 """A sum of more terms is long: so many of its largest are written out, the rest is one number."""
 
@@ -154,7 +153,6 @@ class Explainer:
         return Explanation(line, cell, self.spell(step, cell), value, Number(value), notes=(note,))
 
     def work_out(self, step: str, cell: Cell) -> Explanation:
-        """The explanation of a cell by the line it stands on."""
         line = self.trace.steps[step]
         inputs = self.inputs_of(line)
         expr = self.arithmetic(line, cell, inputs)
@@ -164,11 +162,12 @@ class Explainer:
         value = float(self.trace[step][cell])
         kinds = [self.dtype, self.trace[step].dtype, *(array.dtype for array in inputs)]
         rounding, gives = settle(expr, shown, value, kinds)
-        notes = tuple(self.notes(line, cell, gives))
-        unlisted = len(every) - len(read)
-        return Explanation(
-            line, cell, self.spell(step, cell), value, shown, read, rounding, gives, notes, unlisted
+        name, notes, unlisted = (
+            self.spell(step, cell),
+            self.notes(line, cell, gives),
+            len(every) - len(read),
         )
+        return Explanation(line, cell, name, value, shown, read, rounding, gives, tuple(notes), unlisted)
 
     def arithmetic(self, line: Step, cell: Cell, inputs: Sequence[Array]) -> Expr:
         if isinstance(line.op, Given):
@@ -200,16 +199,12 @@ class Explainer:
         if gives is not None:
             yield ANOTHER
         score = line.inputs[0] if isinstance(line.op, Softmax) else line.name
-        if score in self.trace and isinstance(self.trace.steps[score].op, Hide):
-            yield from self.hidden(self.trace.steps[score], cell)
-
-    def hidden(self, line: Step, cell: Cell) -> Iterator[str]:
-        """Which rule hides a score, if one does."""
-        assert isinstance(line.op, Hide)
-        masks = [self.trace[name] for name in line.inputs[1:] if name in self.trace]
-        rule = line.op.reason(cell, self.trace[line.name].shape, *masks)
-        if rule >= 0:
-            yield HIDDEN.format(reasons(line.op)[rule])
+        op = self.trace.steps[score].op if score in self.trace else None
+        if isinstance(op, Hide):
+            masks = [self.trace[name] for name in self.trace.steps[score].inputs[1:] if name in self.trace]
+            rule = op.reason(cell, self.trace[score].shape, *masks)
+            if rule >= 0:
+                yield HIDDEN.format(reasons(op)[rule])
 
     def root(self, address: Address, depth: int = 1) -> Node:
         """The tree that goes back from a cell, `depth` lines in all.
@@ -368,15 +363,13 @@ class Filled(Mapping[str, Array]):
         self.known: dict[str, Array] = {}
 
     def __getitem__(self, name: str) -> Array:
-        if name not in self.known:
-            self.known[name] = self.recorded[name] if name in self.recorded else self.compute(name)
+        if name in self.recorded and name not in self.known:
+            self.known[name] = self.recorded[name]
+        elif name not in self.known:
+            step = self.steps[name]
+            with np.errstate(all="ignore"):
+                self.known[name] = step.op.apply(*(self[each] for each in step.inputs))
         return self.known[name]
-
-    def compute(self, name: str) -> Array:
-        """A step that is not recorded."""
-        step = self.steps[name]
-        with np.errstate(all="ignore"):
-            return step.op.apply(*(self[each] for each in step.inputs))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.steps)
@@ -421,9 +414,7 @@ def available(lines: Iterable[Step], arrays: Mapping[str, Array]) -> Iterator[St
     """The lines whose numbers are recorded, or can be computed from those that are."""
     there = set(arrays)
     for step in lines:
-        computable = not isinstance(step.op, Given | Unstated) and all(
-            name in there for name in step.inputs
-        )
-        if step.name in arrays or computable:
+        stated = not isinstance(step.op, Given | Unstated)
+        if step.name in arrays or (stated and there.issuperset(step.inputs)):
             there.add(step.name)
             yield step

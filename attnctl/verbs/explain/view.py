@@ -116,7 +116,6 @@ class Page:
         return [result] if isinstance(found.expr, Number) else [worked_out, result]
 
     def notes(self, found: Explanation) -> Iterator[str]:
-        """Lines on what else is to be known of the cell."""
         if found.gives is not None:
             yield DIFFERS.format(self.number(found.value))
         exact = self.number(found.value - found.rounding)
@@ -131,7 +130,6 @@ class Page:
         yield from found.notes
 
     def forward(self, found: Explanation) -> Iterator[str]:
-        """The numbers of the forward pass that a gradient needs."""
         needs = self.explainer.forward_of(found.step.name)
         own, behind = needs["reads"], needs["behind"]
         if own and behind:
@@ -146,11 +144,8 @@ class Page:
         indent = cells(name) + 1 if cells(name) <= self.screen.width - NARROWEST else 2
         start, text = name, ""
         for term in map(self.screen.ours, terms):
-            if (
-                text
-                and self.screen.fits
-                and cells(start) + cells(text) + cells(term) + 1 > self.screen.width
-            ):
+            wide = cells(start) + cells(text) + cells(term) + 1 > self.screen.width
+            if text and self.screen.fits and wide:
                 yield [(start, "label"), (text, "")]
                 start, text = " " * (indent - 1), ""
             text += f" {term}"
@@ -159,7 +154,6 @@ class Page:
     # --- parts ---
 
     def parts(self, name: str, parts: Parts) -> Iterator[Line]:
-        """The score's share of each pair of parts, one below the other."""
         yield [(self.screen.ours(f"{name} by what it came from, query × key"), "aside")]
         values, ascii_only = np.array(list(parts.values())), self.screen.ascii_only
         form = matrix_format(values, self.precision, ascii_only=ascii_only)
@@ -225,7 +219,6 @@ PART_NOTES = {
 
 
 def words_for_rest(terms: int) -> str:
-    """The words for terms of a sum that are not written out."""
     return f"… {terms:,} more"
 
 
@@ -243,12 +236,10 @@ def number_for_people(value: float, precision: int) -> str:
 
 
 def trim_zeros(digits: str) -> str:
-    """1.2000 -> 1.2, 3.0000 -> 3."""
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
 # --- JSON ---
-
 
 Question = tuple[Explainer, Address, int]
 """What explains a cell, the cell, and how many lines back."""
@@ -266,16 +257,13 @@ def write_json(found: Sequence[Question], stream: IO[Any]) -> None:
 
 def json_pieces(explainer: Explainer, root: Node) -> Iterator[str]:
     """The explanation as JSON, a piece at a time: a deep one is long."""
-    assert root.explanation is not None
-    parts = explainer.parts(root)
-    needs = explainer.forward_of(root.step)
+    parts, needs = explainer.parts(root), explainer.forward_of(root.step)
     more = ({"parts": parts} if parts else {}) | ({"forward": needs} if any(needs.values()) else {})
     yield from node_pieces(explainer, root, more, "\n")
     yield "\n"
 
 
 def node_pieces(explainer: Explainer, node: Node, more: dict[str, Any], newline: str) -> Iterator[str]:
-    """A cell's own line, then those of the cells it came from."""
     found = node.explanation
     data: dict[str, Any] = {"cell": node.name, "value": node.value}
     if found is not None:
@@ -286,11 +274,8 @@ def node_pieces(explainer: Explainer, node: Node, more: dict[str, Any], newline:
         data |= {"notes": list(found.notes)} if found.notes else {}
     data |= {"repeated": True} if node.repeated else {}
     data |= {"why_not": node.why_not} if node.why_not else {}
-    data |= {
-        "step": node.step,
-        "index": list(node.cell),
-        "tokens": labels(explainer.trace, node.step, node.cell),
-    }
+    tokens = labels(explainer.trace, node.step, node.cell)
+    data |= {"step": node.step, "index": list(node.cell), "tokens": tokens}
     text = json.dumps(plain(data | more), ensure_ascii=False)
     if found is None:
         yield text

@@ -1,4 +1,8 @@
-"""The chapters of a story: what happens at a step, and what can be claimed of its numbers."""
+"""The chapters of a story: what happens at a step, and what can be claimed of its numbers.
+
+Claims are values: anyone can recompute each from the dump. Their cells are full indices into a step,
+rows those without the last axis.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
 from attnctl.base.words import all_of
-from attnctl.drawing.show.looks import find_ties
+from attnctl.drawing.show.looks import ULPS, find_ties
 from attnctl.math import Array, Cell, ops
 from attnctl.math.derivation import Step
 from attnctl.math.names import (
@@ -26,7 +30,6 @@ from attnctl.math.names import (
 )
 from attnctl.math.ops.scores import SoftmaxBack
 from attnctl.record.trace import Trace
-from attnctl.verbs.story import claims as kinds
 
 MOST_ROWS = 12
 """Rows of a step that are told one by one."""
@@ -34,18 +37,131 @@ MOST_ROWS = 12
 MOST_PARTS = 3
 """Values that a row of outputs is said to be made of."""
 
-MIXING = "Each query adds up the rows of {1}, each times its weight."
-"""What a product is where weights meet values."""
-
-GIVEN = "{name} are {formula}."
-"""What is said of several that were given alike."""
-
-BEGINS = "{name} is {formula}: how the loss follows each number of what attention gives."
-SCALED_BACK = "A score moves the loss as much as its scaled one does, times what it was scaled by."
-"""What is said of a gradient that is begun with, and of that by what was scaled."""
-
 OPTIONAL = re.compile(r"\[([^\]]*{(\d)}[^\]]*)\]")
 """A part of a sentence that is about an input which may not be there."""
+
+
+# --- claims ---
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """The largest and the smallest finite number of a step, and the first cell that holds each.
+
+    They are one where all are the same. `whole` says that all are finite, here as in other claims.
+    """
+
+    step: str
+    largest: Cell
+    most: float
+    smallest: Cell
+    least: float
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The cell of a step that differs most from the same cell of what it was made of, both finite."""
+
+    step: str
+    source: str
+    cell: Cell
+    before: float
+    after: float
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """A step that holds the same numbers as what it was made of."""
+
+    step: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """The number of cells of a step that are −∞, and what hid them: a rule, a mask, a bias, an edit."""
+
+    step: str
+    by: tuple[tuple[str, int], ...]
+    of: int
+
+
+BLIND, EMPTY, UNMIXED = "blind", "empty", "unmixed"
+"""Rows of weights that are all 0, as their scores are all −∞ or though some are not, and rows of head
+outputs that are not what the weights make of the values."""
+
+
+@dataclass(frozen=True)
+class OddRows:
+    """The rows of a step of which nothing else can be said: `BLIND`, `EMPTY` or `UNMIXED` ones."""
+
+    step: str
+    kind: str
+    rows: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class TopKeys:
+    """Which keys a row of weights looks at most (several where they tie), with which share.
+
+    `seen` are the keys whose scores are not −∞, `hidden` the others, with what hides them; where the
+    scores are not known, none is hidden. `scores` are the scores of `keys` where these are the largest
+    of the row, and so the reason; none where they are not.
+    """
+
+    step: str
+    row: Cell
+    keys: tuple[int, ...]
+    share: float
+    seen: int
+    hidden: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    source: str = ""
+    scores: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mix:
+    """The keys that a row of head outputs is mixed of, first the one with the largest weight.
+
+    The row is the sum of their values, each times its weight, where values are recorded.
+    """
+
+    step: str
+    row: Cell
+    parts: tuple[tuple[int, float], ...]
+    rest: float
+    """The weights of the other keys together."""
+
+
+@dataclass(frozen=True)
+class Pull:
+    """The key whose score moves the loss most in a row, by how much, and the keys it takes weight from.
+
+    A key that has all the weight takes it from nothing.
+    """
+
+    step: str
+    row: Cell
+    key: int
+    gradient: float
+    others: tuple[int, ...]
+    has_all: bool
+
+
+@dataclass(frozen=True)
+class NotFinite:
+    """The number of NaN and ∞ in a step (−∞ in scores is a hidden key, and none of these)."""
+
+    step: str
+    count: int
+
+
+Claim = Extremes | Moved | Unchanged | Hidden | OddRows | TopKeys | Mix | Pull | NotFinite
+
+
+# --- chapters ---
 
 
 @dataclass(frozen=True)
@@ -54,7 +170,7 @@ class Chapter:
 
     steps: tuple[Step, ...]
     happens: str
-    claims: tuple[kinds.Claim, ...] = ()
+    claims: tuple[Claim, ...] = ()
     left_out: int = 0
     """Rows of which nothing is said."""
 
@@ -77,14 +193,13 @@ def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
     """
     wanted = list(trace.select(list(trace) if steps is None else steps).steps.values())
     loaded = replace(trace, arrays={name: np.asarray(trace[name]) for name in trace})
-    chapters = (chapter_of(loaded, group) for group in group_steps(wanted))
-    return Story(loaded, tuple(each for each in chapters if steps is not None or says_something(each)))
-
-
-def says_something(chapter: Chapter) -> bool:
-    """False of a copy that nothing was done to."""
-    (step, *_), (claim, *_) = chapter.steps, (*chapter.claims, None)
-    return not (isinstance(step.op, ops.Copy) and isinstance(claim, kinds.Unchanged))
+    chapters = []
+    for group in group_steps(wanted):
+        chapter = chapter_of(loaded, group)
+        repeats = isinstance(group[0].op, ops.Copy) and isinstance((*chapter.claims, None)[0], Unchanged)
+        if steps is not None or not repeats:
+            chapters.append(chapter)
+    return Story(loaded, tuple(chapters))
 
 
 def group_steps(steps: list[Step]) -> Iterator[list[Step]]:
@@ -112,13 +227,13 @@ def what_happens(steps: Sequence[Step]) -> str:
     step, several = steps[0], len(steps) > 1
     words = step.op.words
     if step.name == HEAD_OUTPUTS and isinstance(step.op, ops.MatMul):
-        words = MIXING
+        words = "Each query adds up the rows of {1}, each times its weight."
     elif is_slope(step.name) and isinstance(step.op, ops.Given):
-        words = BEGINS
+        words = "{name} is {formula}: how the loss follows each number of what attention gives."
     elif is_slope(step.name) and isinstance(step.op, ops.Scale):
-        words = SCALED_BACK
+        words = "A score moves the loss as much as its scaled one does, times what it was scaled by."
     elif several and isinstance(step.op, ops.Given):
-        words = GIVEN
+        words = "{name} are {formula}."
     words = OPTIONAL.sub(lambda part: part[1] if int(part[2]) < len(step.inputs) else "", words)
     read = (
         all_of(dict.fromkeys(map(plainly, names)))
@@ -144,8 +259,8 @@ def chapter_of(trace: Trace, steps: list[Step]) -> Chapter:
     if len(steps) > 1:
         return Chapter(tuple(steps), happens)
     claims = tuple(claims_of(trace, step))
-    told = sum(isinstance(claim, kinds.TopKeys | kinds.Mix | kinds.Pull) for claim in claims)
-    named = sum(len(claim.rows) for claim in claims if isinstance(claim, kinds.OddRows))
+    told = sum(isinstance(claim, TopKeys | Mix | Pull) for claim in claims)
+    named = sum(len(claim.rows) for claim in claims if isinstance(claim, OddRows))
     return Chapter((step,), happens, claims, row_count(trace, step) - told - named)
 
 
@@ -156,8 +271,7 @@ def row_count(trace: Trace, step: Step) -> int:
     return len(mixed_rows(trace, step)) if is_mixture(trace, step) else 0
 
 
-def claims_of(trace: Trace, step: Step) -> Iterator[kinds.Claim]:
-    """The claims that hold of a step's numbers."""
+def claims_of(trace: Trace, step: Step) -> Iterator[Claim]:
     array = trace[step.name]
     if array.dtype == bool or not array.size:
         return
@@ -165,7 +279,7 @@ def claims_of(trace: Trace, step: Step) -> Iterator[kinds.Claim]:
     nothing = scores or step.name in {CHUNK_LOGSUMEXP, LOGSUMEXP}  # −∞ is of what sees nothing
     strange = np.isnan(array) | np.isposinf(array) | (np.isneginf(array) & (not nothing))
     if strange.any():
-        yield kinds.NotFinite(step.name, int(strange.sum()))
+        yield NotFinite(step.name, int(strange.sum()))
     if step.name == WEIGHTS:
         yield from without_weight(trace, array)
         yield from islice(top_keys_of(trace, step, array), MOST_ROWS)
@@ -176,12 +290,14 @@ def claims_of(trace: Trace, step: Step) -> Iterator[kinds.Claim]:
     else:
         hides = isinstance(step.op, ops.Hide) and scores
         if hides or (scores and np.isneginf(array).any()):
-            yield hidden_cells(trace, step, array)
+            words, reasons = hidden_reasons(trace, step.name)
+            counts = [(word, int((reasons == at).sum())) for at, word in enumerate(words)]
+            yield Hidden(step.name, tuple(each for each in counts if each[1]), array.size)
         if not hides:
             yield from of_the_whole(trace, step, array)
 
 
-def of_the_whole(trace: Trace, step: Step, array: Array) -> Iterator[kinds.Claim]:
+def of_the_whole(trace: Trace, step: Step, array: Array) -> Iterator[Claim]:
     """A claim on how a step differs from what it was made of, or how far its numbers reach."""
     as_it_is = is_slope(step.name) or isinstance(
         step.op, ops.Copy | ops.Given | ops.Merge | ops.Repeat | ops.Shares
@@ -189,11 +305,11 @@ def of_the_whole(trace: Trace, step: Step, array: Array) -> Iterator[kinds.Claim
     changes = step.inputs and not as_it_is
     if isinstance(step.op, ops.Copy) or (changes and step.inputs[0] in trace):
         before = trace.arrays.get(step.inputs[0])
-        found = None if before is None else kinds.largest_change(step.name, step.inputs[0], array, before)
+        found = None if before is None else largest_change(step.name, step.inputs[0], array, before)
         if found is not None and trace.steps[step.inputs[0]].axes == step.axes:
             yield found
             return
-    reach = kinds.extremes(step.name, array)
+    reach = extremes(step.name, array)
     if reach is not None and not isinstance(step.op, ops.Given | ops.Merge | ops.Repeat):
         yield reach
 
@@ -201,29 +317,20 @@ def of_the_whole(trace: Trace, step: Step, array: Array) -> Iterator[kinds.Claim
 # --- who sees whom ---
 
 
-def hidden_cells(trace: Trace, step: Step, array: Array) -> kinds.Hidden:
-    words, reasons = hidden_reasons(trace, step.name)
-    counts = tuple((word, int((reasons == at).sum())) for at, word in enumerate(words))
-    return kinds.Hidden(step.name, tuple(each for each in counts if each[1]), array.size)
-
-
-def without_weight(trace: Trace, weights: Array) -> Iterator[kinds.OddRows]:
+def without_weight(trace: Trace, weights: Array) -> Iterator[OddRows]:
     """The rows whose weights are all 0: as they see nothing, or for another reason."""
     nothing, source = np.asarray(~weights.any(axis=-1)), source_of_weights(trace)
-    blind = np.zeros_like(nothing)
-    if source:
-        blind = nothing & np.isneginf(trace[source]).all(axis=-1)
+    blind = nothing & (np.isneginf(trace[source]).all(axis=-1) if source else False)
     if blind.any():
-        yield kinds.OddRows(WEIGHTS, kinds.BLIND, rows_of(blind))
+        yield OddRows(WEIGHTS, BLIND, rows_of(blind))
     if (nothing & ~blind).any():
-        yield kinds.OddRows(WEIGHTS, kinds.EMPTY, rows_of(nothing & ~blind))
+        yield OddRows(WEIGHTS, EMPTY, rows_of(nothing & ~blind))
 
 
 # --- row by row ---
 
 
-def top_keys_of(trace: Trace, step: Step, array: Array) -> Iterator[kinds.TopKeys]:
-    """A claim for each row on what it looks at."""
+def top_keys_of(trace: Trace, step: Step, array: Array) -> Iterator[TopKeys]:
     source = source_of_weights(trace)
     words, reasons = hidden_reasons(trace, source) if source else ([], np.full(array.shape, -1))
     for row in np.ndindex(*array.shape[:-1]):
@@ -236,26 +343,20 @@ def top_keys_of(trace: Trace, step: Step, array: Array) -> Iterator[kinds.TopKey
             for at, word in enumerate(words)
             if (why == at).any()
         )
-        scores = reason_for(trace, source, row, keys) if source else ()
+        scores: tuple[float, ...] = ()
+        if source:  # the scores of these keys, where they are the largest of the row
+            own, others = trace[source][row][list(keys)], np.delete(trace[source][row], list(keys))
+            largest = not others.size or own.min() > others.max()
+            scores = tuple(map(float, own)) if largest and np.isfinite(own).all() else ()
         share, seen = float(weights[list(keys)].max()), int((why < 0).sum())
-        yield kinds.TopKeys(step.name, row, keys, share, seen, hidden, source, scores)
-
-
-def reason_for(trace: Trace, source: str, row: Cell, keys: tuple[int, ...]) -> tuple[float, ...]:
-    """The scores of these keys, where they are the largest of the row."""
-    scores = trace[source][row]
-    own = scores[list(keys)]
-    others = np.delete(scores, list(keys))
-    larger = not others.size or own.min() > others.max()
-    return tuple(map(float, own)) if larger and np.isfinite(own).all() else ()
+        yield TopKeys(step.name, row, keys, share, seen, hidden, source, scores)
 
 
 def pulls_on(trace: Trace, step: Step) -> bool:
-    """True for gradients of scores whose weights are recorded."""
     return isinstance(step.op, SoftmaxBack) and step.inputs[0] in trace
 
 
-def pulls(trace: Trace, step: Step, array: Array) -> Iterator[kinds.Pull]:
+def pulls(trace: Trace, step: Step, array: Array) -> Iterator[Pull]:
     """A claim for each row that has weights, on the score that moves the loss most."""
     for row in np.ndindex(*array.shape[:-1]):
         weights, gradients = trace[step.inputs[0]][row], array[row]
@@ -263,23 +364,22 @@ def pulls(trace: Trace, step: Step, array: Array) -> Iterator[kinds.Pull]:
             most = np.abs(gradients).argmax() if gradients.any() else weights.argmax()
             others = tuple(int(key) for key in np.flatnonzero(weights) if key != most)
             has_all = bool(weights[most] == 1)
-            yield kinds.Pull(step.name, row, int(most), float(gradients[most]), others, has_all)
+            yield Pull(step.name, row, int(most), float(gradients[most]), others, has_all)
 
 
 def is_mixture(trace: Trace, step: Step) -> bool:
-    """True for outputs that weights made of values."""
     made = step.name == HEAD_OUTPUTS and isinstance(step.op, ops.MatMul) and WEIGHTS in trace
     return made and trace[WEIGHTS].shape[:-1] == trace[step.name].shape[:-1]
 
 
-def mixes(trace: Trace, step: Step) -> Iterator[kinds.Mix | kinds.OddRows]:
+def mixes(trace: Trace, step: Step) -> Iterator[Mix | OddRows]:
     rows = mixed_rows(trace, step)
     unmixed = tuple(row for row in rows if not is_mixed(trace, step, row))
     if unmixed:
-        yield kinds.OddRows(step.name, kinds.UNMIXED, unmixed)
+        yield OddRows(step.name, UNMIXED, unmixed)
     told = [row for row in rows if row not in unmixed]
     weights = trace[WEIGHTS]
-    yield from (kinds.mix(step.name, row, weights[row], MOST_PARTS) for row in told[:MOST_ROWS])
+    yield from (mix(step.name, row, weights[row], MOST_PARTS) for row in told[:MOST_ROWS])
 
 
 def mixed_rows(trace: Trace, step: Step) -> list[Cell]:
@@ -297,7 +397,7 @@ def is_mixed(trace: Trace, step: Step, row: Cell) -> bool:
     values = trace.arrays.get(step.inputs[1])
     if values is None:
         return step.name not in trace.edited
-    return kinds.same_mixture(trace[step.name][row], trace[WEIGHTS][row], values[row[:-1]])
+    return same_mixture(trace[step.name][row], trace[WEIGHTS][row], values[row[:-1]])
 
 
 def rows_of(where: Array) -> tuple[Cell, ...]:
@@ -324,7 +424,11 @@ def hidden_reasons(trace: Trace, name: str) -> tuple[list[str], Array]:
     """
     words: list[str] = []
     why = np.full(trace[name].shape, -1)
-    for step in score_chain(trace, name):
+    chain: list[Step] = []
+    while name in trace and trace.steps[name].axes[-2:] == ("query", "key"):
+        chain.insert(0, trace.steps[name])
+        name = (*chain[0].inputs, "")[0]
+    for step in chain:
         hidden = np.isneginf(trace[step.name])
         why[~hidden] = -1
         for word, where in hidden_causes(trace, step):
@@ -333,14 +437,6 @@ def hidden_reasons(trace: Trace, name: str) -> tuple[list[str], Array]:
                 words += [word] * (word not in words)
                 why[new] = words.index(word)
     return words, why
-
-
-def score_chain(trace: Trace, name: str) -> list[Step]:
-    found: list[Step] = []
-    while name in trace and trace.steps[name].axes[-2:] == ("query", "key"):
-        found.insert(0, trace.steps[name])
-        name = (*found[0].inputs, "")[0]
-    return found
 
 
 def hidden_causes(trace: Trace, step: Step) -> Iterator[tuple[str, Array]]:
@@ -354,3 +450,50 @@ def hidden_causes(trace: Trace, step: Step) -> Iterator[tuple[str, Array]]:
     if isinstance(step.op, ops.Add) and others:
         yield step.inputs[1], np.broadcast_to(np.isneginf(others[0]), shape)
     yield EDIT if step.name in trace.edited else OVERFLOW, np.ones(shape, bool)
+
+
+# --- claims on numbers alone ---
+
+
+def extremes(step: str, array: Array) -> Extremes | None:
+    """The largest and the smallest of the finite numbers; None where there are none."""
+    finite = np.isfinite(array)
+    if not finite.any():
+        return None
+    high = np.where(finite, array, -np.inf)
+    low = np.where(finite, array, np.inf)
+    top, bottom = index_of(high.argmax(), array), index_of(low.argmin(), array)
+    return Extremes(step, top, float(array[top]), bottom, float(array[bottom]), bool(finite.all()))
+
+
+def index_of(flat: np.intp, array: Array) -> Cell:
+    return tuple(int(at) for at in np.unravel_index(flat, array.shape))
+
+
+def largest_change(step: str, source: str, array: Array, before: Array) -> Moved | Unchanged | None:
+    """The cell that changed most; None where the two cannot be laid side by side."""
+    if before.shape != array.shape or not array.size:
+        return None
+    both = np.isfinite(array) & np.isfinite(before)
+    if not both.any():
+        return None
+    with np.errstate(invalid="ignore"):
+        gap = np.where(both, np.abs(np.subtract(array, before, dtype=np.float64)), -1.0)
+    if not gap.max() > 0:
+        return Unchanged(step, source) if np.array_equal(array, before, equal_nan=True) else None
+    cell = index_of(gap.argmax(), array)
+    return Moved(step, source, cell, float(before[cell]), float(array[cell]), bool(both.all()))
+
+
+def mix(step: str, row: Cell, weights: Array, most: int) -> Mix:
+    order = np.argsort(-weights, kind="stable")[:most]
+    parts = tuple((int(key), float(weights[key])) for key in order if weights[key] > 0)
+    rest = float(weights.sum(dtype=np.float64)) - sum(share for _, share in parts)
+    return Mix(step, row, parts, max(rest, 0.0))
+
+
+def same_mixture(output: Array, weights: Array, values: Array) -> bool:
+    """True where an output row is Σ weight · value, but for rounding in its type."""
+    terms = np.abs(weights.astype(np.float64)[:, None] * values).sum(axis=0)
+    off = np.abs(weights.astype(np.float64) @ values - output)
+    return bool((off <= ULPS * np.finfo(output.dtype).eps * (len(weights) + 1) * terms).all())

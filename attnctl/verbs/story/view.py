@@ -13,7 +13,7 @@ from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, name_of, perc
 from attnctl.drawing.show.sheet import formula_of, heads_of, shape_of
 from attnctl.drawing.show.tables import one_table
 from attnctl.record.cells import Speller
-from attnctl.verbs.story import claims as kinds
+from attnctl.verbs.story import chapters
 from attnctl.verbs.story.chapters import Chapter, Story, is_slope, plainly
 
 WIDEST = 80
@@ -23,9 +23,9 @@ NARROWEST = 36
 """Cells of the words beside a table, at least."""
 
 OF_ROWS = {
-    kinds.BLIND: "{} may look at nothing, and all weights are 0",
-    kinds.EMPTY: "All weights of {} are 0",
-    kinds.UNMIXED: "{} {} not what the weights make of the values",
+    chapters.BLIND: "{} may look at nothing, and all weights are 0",
+    chapters.EMPTY: "All weights of {} are 0",
+    chapters.UNMIXED: "{} {} not what the weights make of the values",
 }
 
 LEAST_TOLD = 0.00005
@@ -55,7 +55,6 @@ def opening(story: Story, screen: Screen) -> Iterator[Element]:
 
 
 def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element]:
-    """One chapter: its step, what happens, the result."""
     chapter, writer = story.chapters[number], Writer(story, screen)
     step = chapter.steps[0]
     about = "" if len(chapter.steps) > 1 else f"   {formula_of(step)}   {shape_of(story.trace, step)}"
@@ -86,44 +85,41 @@ def wrap_sentence(text: str, screen: Screen, indent: str = "  ") -> Iterator[Lin
 
 
 class Writer(Namer):
-    """Writes claims as sentences."""
-
     def __init__(self, story: Story, screen: Screen) -> None:
         super().__init__(story.trace, screen)
         self.spell = Speller(story.trace)
 
     def sentences(self, chapter: Chapter) -> Iterator[str]:
-        """A sentence for each claim, and that rows are left out where they are."""
         for claim in chapter.claims:
             yield self.sentence(claim)
         if chapter.left_out:
             yield f"… and {plural(chapter.left_out, 'row')} more."
 
-    def sentence(self, claim: kinds.Claim) -> str:
+    def sentence(self, claim: chapters.Claim) -> str:
         match claim:
-            case kinds.TopKeys():
+            case chapters.TopKeys():
                 return self.look(claim)
-            case kinds.Mix():
+            case chapters.Mix():
                 return self.mix(claim)
-            case kinds.Hidden():
+            case chapters.Hidden():
                 return self.hidden(claim)
-            case kinds.Pull():
+            case chapters.Pull():
                 return self.pull(claim)
-            case kinds.OddRows(step, kind, rows):
+            case chapters.OddRows(step, kind, rows):
                 be = "is" if len(rows) == 1 else "are"
                 return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {self.rows(step, rows)}."
-            case kinds.Extremes():
+            case chapters.Extremes():
                 return self.extremes(claim)
-            case kinds.Moved(step, _, cell, before, after, whole):
+            case chapters.Moved(step, _, cell, before, after, whole):
                 was, now = number(before), number(after)
                 start = "What changes" if whole else "Of what is finite, what changes"
                 return f"{start} most is {self.cell(step, cell)}: {was} becomes {now}."
-            case kinds.Unchanged(_, source):
+            case chapters.Unchanged(_, source):
                 return f"The numbers are those of {plainly(source)}."
-            case kinds.NotFinite(_, count):
+            case chapters.NotFinite(_, count):
                 return f"{count} of its numbers {'is' if count == 1 else 'are'} not finite."
 
-    def hidden(self, claim: kinds.Hidden) -> str:
+    def hidden(self, claim: chapters.Hidden) -> str:
         total = sum(count for _, count in claim.by)
         if not total:
             return f"None of the {claim.of} scores is hidden."
@@ -132,8 +128,7 @@ class Writer(Namer):
             by = f"by {claim.by[0][0]}"
         return f"{total} of {claim.of} scores {'is' if total == 1 else 'are'} hidden, {by}."
 
-    def look(self, claim: kinds.TopKeys) -> str:
-        """A sentence on what a row looks at, and why."""
+    def look(self, claim: chapters.TopKeys) -> str:
         who, share = self.row(claim.step, claim.row), percent(claim.share)
         keys = self.keys(claim.keys)
         if claim.seen == 1:
@@ -148,7 +143,7 @@ class Writer(Namer):
             return f"{who} looks most, and alike, at {keys}: {share} each{why}."
         return f"{who} looks most at {keys}: {share}{self.because(claim)}{self.hiding(claim)}."
 
-    def because(self, claim: kinds.TopKeys) -> str:
+    def because(self, claim: chapters.TopKeys) -> str:
         if not claim.scores:
             return ""
         scores = list(dict.fromkeys(map(number, claim.scores)))
@@ -157,19 +152,17 @@ class Writer(Namer):
             return f", because its score {scores[0]} is the largest {among}"
         return f", because their scores ({all_of(scores)}) are the largest {among}"
 
-    def hiding(self, claim: kinds.TopKeys) -> str:
-        """A sentence on what the row does not see."""
+    def hiding(self, claim: chapters.TopKeys) -> str:
         said = [f"{rule} hides {self.keys(keys)}" for rule, keys in claim.hidden]
         return f" ({'; '.join(said)})" if said else ""
 
-    def mix(self, claim: kinds.Mix) -> str:
+    def mix(self, claim: chapters.Mix) -> str:
         parts = [f"{percent(share)} of {self.key(key)}" for key, share in claim.parts]
         if claim.rest >= LEAST_TOLD:
             parts.append(f"{percent(claim.rest)} of others")
         return f"{self.row(claim.step, claim.row)} is {all_of(parts)}."
 
-    def pull(self, claim: kinds.Pull) -> str:
-        """A sentence on what raising a score does."""
+    def pull(self, claim: chapters.Pull) -> str:
         who, key = self.row(claim.step, claim.row), self.keys((claim.key,))
         if claim.has_all:
             return f"{who} sees {key} alone: raising its score changes no weight."
@@ -177,8 +170,7 @@ class Writer(Namer):
         taken = f"{who}: raising the score of {key} by a little takes weight from {others}"
         return f"{taken}, and {moves(claim.gradient)}."
 
-    def extremes(self, claim: kinds.Extremes) -> str:
-        """A sentence on how far numbers reach."""
+    def extremes(self, claim: chapters.Extremes) -> str:
         of_all = "number" if claim.whole else "finite number"
         if claim.most == claim.least:
             return f"Every {of_all} is {number(claim.most)}."
@@ -188,7 +180,7 @@ class Writer(Namer):
         reach = f"The largest {of_all} is {number(claim.most)} at {high}"
         return f"{reach}, the smallest {number(claim.least)} at {low}."
 
-    def slopes(self, claim: kinds.Extremes) -> str:
+    def slopes(self, claim: chapters.Extremes) -> str:
         """A sentence on the numbers that raise the loss most, and lower it most."""
         name, _, through = claim.step.removeprefix("d_").partition("_through_")
         ends = ((claim.largest, claim.most), (claim.smallest, claim.least))
@@ -206,7 +198,6 @@ class Writer(Namer):
         return self.screen.ours(self.spell(step, cell))
 
     def rows(self, step: str, rows: Sequence[tuple[int, ...]]) -> str:
-        """Rows by name, the first few."""
         named = [self.row(step, row) for row in rows[:MOST_KEYS]]
         more = len(rows) - len(named)
         return "; ".join([*named, f"{plural(more, 'row')} more"] if more else named)
