@@ -31,10 +31,23 @@ from attnctl.math.ops import Hide, LogSumExp
 
 
 def place(name: str, array: Array, sizes: Sizes, keys: int) -> Array | None:
-    """The array so that it broadcasts against what it goes with; None where it fits in no way."""
-    if TABLE[name].of_scores:
-        return beside_scores(widen_mask(array, keys), sizes)
-    return by_head(name, array, sizes)
+    """The array so that it broadcasts against what it goes with; None where it fits in no way.
+
+    A mask shorter than the keys hides the rest; one of a single column is that column for all. It may be
+    (batch, key) or (batch, query, key), too; without a batch axis a leading one of size 1 goes.
+    """
+    if not TABLE[name].of_scores:
+        return by_head(name, array, sizes)
+    short = keys - array.shape[-1] if array.ndim and array.shape[-1] != 1 else 0
+    if short > 0:
+        fill = False if array.dtype == bool else -np.inf
+        array = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, short)], constant_values=fill)
+    ways = [array]
+    if "batch" in sizes and array.ndim in {2, 3}:
+        ways.append(array[:, None, None] if array.ndim == 2 else array[:, None])
+    elif "batch" not in sizes and array.shape[:1] == (1,):
+        ways.append(array[0])
+    return next((way for way in ways if broadcasts(way.shape, score_sizes(sizes))), None)
 
 
 def heads_shown(arrays: Mapping[str, Array]) -> dict[str, int]:
@@ -73,31 +86,9 @@ def is_one_row(name: str, array: Array, sizes: Sizes) -> bool:
     )
 
 
-def widen_mask(mask: Array, keys: int) -> Array:
-    """A mask shorter than the keys hides the rest; one of a single column is that column for all."""
-    short = keys - mask.shape[-1] if mask.ndim and mask.shape[-1] != 1 else 0
-    if short <= 0:
-        return mask
-    fill = False if mask.dtype == bool else -np.inf
-    return np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, short)], constant_values=fill)
-
-
 def score_sizes(sizes: Sizes) -> list[int | str]:
     batch = ["batch"] if "batch" in sizes else []
     return [sizes.get(axis, axis) for axis in (*batch, *TABLE[MASK].axes)]
-
-
-def beside_scores(mask: Array, sizes: Sizes) -> Array | None:
-    """A mask as it broadcasts against the scores; (batch, key) and (batch, query, key) where it does not.
-
-    Without a batch axis a leading one of size 1 goes. None where it fits in no way.
-    """
-    ways = [mask]
-    if "batch" in sizes and mask.ndim in {2, 3}:
-        ways.append(mask[:, None, None] if mask.ndim == 2 else mask[:, None])
-    elif "batch" not in sizes and mask.shape[:1] == (1,):
-        ways.append(mask[0])
-    return next((way for way in ways if broadcasts(way.shape, score_sizes(sizes))), None)
 
 
 def broadcasts(shape: Shape, scores: Sequence[int | str]) -> bool:
@@ -108,7 +99,6 @@ def broadcasts(shape: Shape, scores: Sequence[int | str]) -> bool:
 
 
 def ill_placed(name: str, array: Array, sizes: Sizes) -> str:
-    """The message that a mask, a sink or a norm's weight does not go with the others."""
     if TABLE[name].of_scores:
         scores = dims(score_sizes(sizes))
         return f"{name}: {dims(array.shape)} does not fit scores of {scores} ([batch ×] head × query × key)"

@@ -131,8 +131,6 @@ MODULES = {
 That of a norm may also be its weight.
 """
 
-PACKED_NAMES = r"qkv|qkv_proj|Wqkv|in_proj|to_qkv"
-
 
 def named(ours: str, also: str = "") -> Convention:
     """The row of an array as it is: its words, and whatever `also` names it."""
@@ -180,7 +178,7 @@ CONVENTIONS = (
     *parameters("c_attn", MATRICES, PACKED_CONV),
     *parameters(r"(?<!mlp\.)c_proj", (W_O,), CONV),
     *parameters("query_key_value", MATRICES, BY_HEAD_LINEAR),
-    *parameters(PACKED_NAMES, MATRICES, PACKED_LINEAR),
+    *parameters(r"qkv|qkv_proj|Wqkv|in_proj|to_qkv", MATRICES, PACKED_LINEAR),
     # one by one: Llama, Qwen, Mistral, Gemma, OPT, BERT, ViT, DistilBERT, T5, diffusers
     *of_modules(),
     *parameters(rf"{MODULES[OUTPUT]}|output\.dense", (W_O,), LINEAR),
@@ -300,7 +298,6 @@ def beside_model(names: Iterable[str], *, cross: bool) -> dict[str, str]:
 
 
 def passed_names(ours: str) -> tuple[str, ...]:
-    """What functions call an array that they are passed, in small letters."""
     words = [ours.lower(), *f"{WORDS.get(ours, '')} {PASSED.get(ours, '')}".split()]
     if ours == gradient_of(OUTPUT):
         words += [f"{d}{word}" for d in ("d_", "d", "grad_") for word in passed_names(OUTPUT)]
@@ -329,12 +326,6 @@ def list_layers(layers: list[int]) -> str:
 def pattern(theirs: str) -> re.Pattern[str]:
     """A name that ends so, after the path of its module."""
     return re.compile(rf"(?:^|.*\.)({theirs})", re.IGNORECASE)
-
-
-def last_part(name: str, row: Convention) -> str:
-    found = pattern(row.theirs).fullmatch(name)
-    assert found is not None
-    return found[1]
 
 
 def row_of(name: str, names: Iterable[str]) -> Convention | None:
@@ -374,7 +365,6 @@ class Understood:
     """What was left out, and why."""
 
     def take(self, name: str, row: Convention) -> None:
-        """Add what an array is to what is understood, or say why it is left out."""
         if row.layout == IF_SCORES and not self.may_be_scores(name):
             self.arrays[name] = self.found[name]
             return
@@ -382,8 +372,14 @@ class Understood:
         if taken:
             self.notes.append(f"{name} is left out: {taken[0]} is there already")
             return
-        if row.layout == VALUES:
-            self.take_values(name)
+        if (
+            row.layout == VALUES
+        ):  # what V is made of: where K is made of something else, nothing here has it
+            keys = self.arrays.get(MEMORY, self.arrays.get(X))
+            if keys is not None and not np.array_equal(keys, self.found[name]):
+                self.notes.append(f"{name} is left out: V is made of it alone; record V instead")
+                for lost in ("W_V", "b_V"):
+                    self.arrays.pop(lost, None)
             return
         arrays = self.lay_out(self.found[name], row)
         if arrays is None:
@@ -398,7 +394,9 @@ class Understood:
             names = (f"{names[0][0]}_norm_weight",)
         for ours, array in zip(names, arrays, strict=True):
             self.arrays[ours] = both(self.arrays[ours], array) if ours in self.arrays else array
-        self.read[" ".join(names)] = last_part(name, row)
+        found = pattern(row.theirs).fullmatch(name)
+        assert found is not None
+        self.read[" ".join(names)] = found[1]
 
     def is_by_head(self, output: Array) -> bool:
         """True if what attention gives still has its heads, as a fused kernel gives it, laid out as V."""
@@ -412,35 +410,22 @@ class Understood:
         rows = {size for other in self.found if other != name for size in self.found[other].shape[:-1]}
         return self.found[name].ndim > 1 and rows.issuperset(self.found[name].shape[-2:])
 
-    def take_values(self, name: str) -> None:
-        """V is made of what K is made of; where it is not, nothing here can tell what V is."""
-        keys = self.arrays.get(MEMORY, self.arrays.get(X))
-        if keys is not None and not np.array_equal(keys, self.found[name]):
-            self.notes.append(f"{name} is left out: V is made of it alone; record V instead")
-            for lost in ("W_V", "b_V"):
-                self.arrays.pop(lost, None)
-
     def lay_out(self, array: Array, row: Convention) -> list[Array] | None:
         """Our arrays of one of theirs; None where nothing tells how many heads there are."""
         if row.layout == HIDES:
             return [~array if array.dtype == bool else array]
-        if row.layout in {LINEAR, PACKED_LINEAR, BY_HEAD_LINEAR} or (
-            row.layout in {CONV, PACKED_CONV} and self.is_linear()
-        ):
-            array = array.T
+        linear = row.layout in {LINEAR, PACKED_LINEAR, BY_HEAD_LINEAR}
+        if row.layout in {CONV, PACKED_CONV}:  # nanoGPT has GPT-2's names and nn.Linear's layout
+            packed = (self.found[each].shape for each in self.found if each.endswith("c_attn.weight"))
+            linear = any(rows > columns for rows, columns in packed)
+        array = array.T if linear else array
         if row.layout in {PACKED, PACKED_LINEAR, PACKED_CONV}:
             return self.side_by_side(array)
         if row.layout in {BY_HEAD, BY_HEAD_LINEAR}:
             if self.heads is None or array.shape[-1] % (3 * self.heads):
                 return None
-            by_symbol = rearrange(array, "... (head qkv d) -> qkv ... (head d)", head=self.heads, qkv=3)
-            return list(by_symbol)
+            return list(rearrange(array, "... (head qkv d) -> qkv ... (head d)", head=self.heads, qkv=3))
         return [array]
-
-    def is_linear(self) -> bool:
-        """True if the packed matrix of GPT-2's names is one of nn.Linear, as nanoGPT has it."""
-        packed = (self.found[name].shape for name in self.found if name.endswith("c_attn.weight"))
-        return any(rows > columns for rows, columns in packed)
 
     def side_by_side(self, array: Array) -> list[Array] | None:
         """(…, all of Q, K and V) in three: equal, or with fewer heads of K and V where that is said."""

@@ -44,20 +44,14 @@ def axes_among(there: Container[str], of_all_keys: Container[str] = ()) -> Group
 
 @dataclass
 class LayoutReading:
-    """A reading of a file: the layout of each array, and the sizes that follow."""
-
     axes: GroupsOf
     layouts: dict[str, Groups] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
 
-    def canonical(self, name: str) -> Groups:
-        """Our own layout of an array, with the batch axis where this reading has one."""
-        own = self.axes(name, TABLE[name].own)
-        return (("batch",), *own) if "batch" in self.sizes and not TABLE[name].once else own
-
     def lay_out(self, name: str, array: Array) -> Array:
-        """The array in our layout."""
-        wanted, layout = self.canonical(name), self.layouts[name]
+        """The array in our layout, with the batch axis where this reading has one."""
+        own, layout = self.axes(name, TABLE[name].own), self.layouts[name]
+        wanted = (("batch",), *own) if "batch" in self.sizes and not TABLE[name].once else own
         lacking = [(axis,) for axis in names_in(wanted) if axis not in names_in(layout)]  # of one head
         whole = array.reshape((1,) * len(lacking) + array.shape)
         return arrange(whole, (*lacking, *layout), wanted, self.sizes)
@@ -93,11 +87,9 @@ class LayoutSearch:
         return bool(row.gradient), not row.of_scores, square, -len(shape)
 
     def reading(self, sizes: Sizes) -> LayoutReading | None:
-        """Read these arrays where these sizes are known; None where they do not go together."""
         return self.go(0, LayoutReading(self.axes, sizes=dict(sizes)))
 
     def go(self, at: int, reading: LayoutReading) -> LayoutReading | None:
-        """The reading of the arrays from here on, None where there is none."""
         if at == len(self.names):
             return reading if consistent(reading.sizes) else None
         name = self.names[at]
@@ -125,10 +117,18 @@ class LayoutSearch:
             yield reading.layouts[row.gradient]
             return
         ways = row.layouts if self.documented else (*row.layouts, *row.searched)
-        if row.linear and not self.may_be_linear(name):
-            ways = tuple(way for way in ways if way != row.linear)
-        elif row.linear and self.others_are_linear(reading):
-            ways = (row.linear, *ways)
+        if row.linear:
+            # Of documented layouts W_O may be (out, in) only if it then gives as many columns as X has.
+            free = not self.documented or name != W_O or X not in self.shapes
+            others = {
+                layout == self.axes(other, linear)
+                for other, layout in reading.layouts.items()
+                if (linear := TABLE[other].linear)
+            }
+            if not free and self.shapes[name][:1] != self.shapes[X][-1:]:
+                ways = tuple(way for way in ways if way != row.linear)
+            elif others == {True}:
+                ways = (row.linear, *ways)
         for way in ways:
             own = self.axes(name, way)
             if ("batch",) in own:  # inside others
@@ -141,22 +141,7 @@ class LayoutSearch:
             if not self.documented:
                 yield ((), *own)
 
-    def others_are_linear(self, reading: LayoutReading) -> bool:
-        """True if every matrix that is read so far is as nn.Linear keeps it."""
-        found = {
-            layout == self.axes(name, linear)
-            for name, layout in reading.layouts.items()
-            if (linear := TABLE[name].linear)
-        }
-        return found == {True}
-
-    def may_be_linear(self, name: str) -> bool:
-        """True if a matrix may be (out, in): of documented ones W_O gives as many columns as X has."""
-        free = not self.documented or name != W_O or X not in self.shapes
-        return free or self.shapes[name][:1] == self.shapes[X][-1:]
-
     def misfit(self) -> str:
-        """The array that does not go with the others, and what they show."""
         _, name, known = self.stuck
         row, shape = TABLE[name], self.shapes[name]
         told = ", ".join(f"{axis} {size}" for axis, size in known.items())
@@ -166,9 +151,8 @@ class LayoutSearch:
         if row.of_scores and len(shape) < 4 and known.get("head", 1) > 1:
             hint = "; weights averaged over heads cannot be checked (average_attn_weights=False keeps them)"
         if name == OUTPUT:
-            hint = (
-                f"; where it still has its heads, call it {HEAD_OUTPUTS} (--name {OUTPUT}={HEAD_OUTPUTS})"
-            )
+            renamed = f"{OUTPUT}={HEAD_OUTPUTS}"
+            hint = f"; where it still has its heads, call it {HEAD_OUTPUTS} (--name {renamed})"
         return (
             f"{name}: {dims(shape)} does not go with the other arrays ({told}); expected {expected}{hint}"
         )
@@ -219,11 +203,9 @@ def unify(pattern: Groups, shape: Shape, known: Sizes) -> dict[str, int] | None:
 
 def consistent(sizes: dict[str, int]) -> bool:
     """True if heads share evenly, and a cache and its new keys make up the keys."""
-    if (
-        "past" in sizes
-        and "new" in sizes
-        and sizes.setdefault("key", sizes["past"] + sizes["new"]) != (sizes["past"] + sizes["new"])
-    ):
-        return False
+    if "past" in sizes and "new" in sizes:
+        both = sizes["past"] + sizes["new"]
+        if sizes.setdefault("key", both) != both:
+            return False
     head, kv_head = sizes.get("head"), sizes.get("kv_head")
     return not (head and kv_head and head % kv_head)

@@ -51,7 +51,6 @@ def inputs_among(found: Container[str]) -> list[str]:
 
 
 def missing(found: Container[str], settings: Settings) -> Iterator[str]:
-    """The arrays that a file lacks to be attended over."""
     wanted = FROM_X if X in found and Q not in found else PROJECTED
     lacking = [name for name in wanted if name not in found]
     if lacking and not from_x(found):
@@ -163,22 +162,15 @@ def ambiguous(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
 
 def misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
     """Reasons why these arrays do not go together in the layouts that `attend` documents."""
-    shapes = linear_turned(shapes)
+    if X in shapes:  # (out, in) turned round, where none of the projections can be (in, out)
+        sources = {name: MEMORY if name != Q and MEMORY in shapes else X for name in PROJECTED}
+        columns = {matrix_of(name): shapes[source][-1:] for name, source in sources.items()}
+        if all(shapes[name][1:] == d and shapes[name][:1] != d for name, d in columns.items()):
+            shapes = {**shapes, **{name: shapes[name][::-1] for name in columns}}
     laid = {name: by_head(name, shape, shapes, settings) for name, shape in shapes.items()}
     apart = [refuse_split(name, shapes[name], settings) for name, shape in laid.items() if shape is None]
     s = {name: shape for name, shape in laid.items() if shape is not None}
     yield from apart or unlike_axes(s) or disagreements(s, settings)
-
-
-def linear_turned(shapes: Mapping[str, Shape]) -> Mapping[str, Shape]:
-    """The shapes with (out, in) turned round, where none of the projections can be (in, out)."""
-    if X not in shapes:
-        return shapes
-    sources = {name: MEMORY if name != Q and MEMORY in shapes else X for name in PROJECTED}
-    columns = {matrix_of(name): shapes[source][-1:] for name, source in sources.items()}
-    if any(shapes[name][1:] != d or shapes[name][:1] == d for name, d in columns.items()):
-        return shapes
-    return {**shapes, **{name: shapes[name][::-1] for name in columns}}
 
 
 def by_head(name: str, shape: Shape, shapes: Mapping[str, Shape], settings: Settings) -> Shape | None:
@@ -205,7 +197,6 @@ def heads_asked(name: str, settings: Settings) -> int:
 
 
 def refuse_split(name: str, shape: Shape, settings: Settings) -> str:
-    """The message for an array that cannot be brought to (…, head, …)."""
     heads = heads_asked(name, settings)
     if TABLE[name].is_weight:
         expected = "(d_model, heads·d)" if TABLE[name].linear else "(heads·d,)"

@@ -94,8 +94,12 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
         assert isinstance(first, AttnError)
         raise first
     laid, said = fits[0]
-    if len(fits) > 1 and laid.sizes["head"] > keys_of(laid.sizes):
-        said = more_heads_than_rows(laid.sizes, settings)
+    if len(fits) > 1 and laid.sizes["head"] > keys_of(laid.sizes):  # another layout is as likely
+        rows, place = keys_of(laid.sizes), settings.where(("layout",))
+        said = (
+            f"Q, K and V are read as (batch, head, n, d): {laid.sizes['head']} heads of {rows} rows. "
+            f"If they are {TOKENS_THEN_HEADS}, write {place} bnhd."
+        )
     raise_all(unrotatable(settings, laid.sizes["d_k"]))
     return replace(laid, notes=(*notes, *([said] if said else [])))
 
@@ -108,10 +112,8 @@ def by_layout(inputs: Mapping[str, Array], settings: Settings) -> Iterator[tuple
     yield heads_first(inputs, settings), ""
     vectors = [name for name in PROJECTED if name in inputs and inputs[name].ndim == 4]
     if settings.layout is None and vectors:
-        yield (
-            heads_first(inputs, settings.with_(layout="bnhd")),
-            f"Read {', '.join(vectors)} as {TOKENS_THEN_HEADS}.",
-        )
+        turned = heads_first(inputs, settings.with_(layout="bnhd"))
+        yield turned, f"Read {', '.join(vectors)} as {TOKENS_THEN_HEADS}."
 
 
 def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError:
@@ -134,15 +136,6 @@ def sizes_known(arrays: Mapping[str, Array], settings: Settings) -> list[Sizes]:
     return [shown | told, told] if shown else [told]
 
 
-def more_heads_than_rows(sizes: Sizes, settings: Settings) -> str:
-    """A note that arrays were read in our layout though another one is as likely."""
-    place = settings.where(("layout",))
-    return (
-        f"Q, K and V are read as (batch, head, n, d): {sizes['head']} heads of {keys_of(sizes)} rows. "
-        f"If they are {TOKENS_THEN_HEADS}, write {place} bnhd."
-    )
-
-
 def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: bool = False) -> Laid:
     """Arrays under any of our names, in any layout in which they go together.
 
@@ -152,7 +145,11 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
     """
     arrays, notes = by_kind(in_layout(found, settings))
     batch_first |= (settings.layout or "").startswith("b")
-    how: Any = {"batch_first": batch_first, "of_all_keys": of_all_keys(settings)}
+    of_all_keys: tuple[str, ...] = ()  # usually these have rows of new keys alone
+    if settings.cache_unrotated:
+        normed = settings.qk_norm is not None and settings.qk_norm.after_rotation
+        of_all_keys = ("K_rotated", "K_normed") if normed else ("K_rotated",)
+    how: Any = {"batch_first": batch_first, "of_all_keys": of_all_keys}
     refused: AttnError | None = None
     for changed, said in readings(arrays):
         try:
@@ -179,24 +176,10 @@ def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Ar
     for name in (*PROJECTED, PAST_KEY, PAST_VALUE) if "h" not in layout else ():
         if name in out and out[name].ndim == len(layout):
             heads = heads_asked(name, settings)
-            raise_all(
-                [refuse_split(name, out[name].shape, settings)] if out[name].shape[-1] % heads else []
-            )
-            out[name] = split(out[name], heads)
+            if out[name].shape[-1] % heads:
+                raise AttnError(refuse_split(name, out[name].shape, settings))
+            out[name] = rearrange(out[name], "... n (head d) -> ... head n d", head=heads)
     return out
-
-
-def split(array: Array, heads: int) -> Array:
-    """(…, n, heads·d) -> (…, head, n, d)."""
-    return rearrange(array, "... n (head d) -> ... head n d", head=heads)
-
-
-def of_all_keys(settings: Settings) -> tuple[str, ...]:
-    """The arrays that have a row for past keys, too, though they usually have those of new ones alone."""
-    if not settings.cache_unrotated:
-        return ()
-    after = settings.qk_norm is not None and settings.qk_norm.after_rotation
-    return ("K_rotated", "K_normed") if after else ("K_rotated",)
 
 
 def readings(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Array], tuple[str, ...]]]:
@@ -275,21 +258,18 @@ def by_kind(found: Mapping[str, Array]) -> tuple[dict[str, Array], tuple[str, ..
     if np.isin(mask, (0, 1)).all() and mask.any():
         return out | {MASK: mask.astype(bool)}, (ZEROS_AND_ONES,)
     if BIAS in out:
-        raise AttnError(
-            "mask holds floats, so it is added to the scores as bias is; give their sum as bias"
-        )
+        what = "mask holds floats, so it is added to the scores as bias is"
+        raise AttnError(f"{what}; give their sum as bias")
     return out | {BIAS: mask}, notes if mask.any() else (ZEROS,)
 
 
 def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     """The arrays with (batch, n, head, d) turned to (batch, head, n, d), where that is their layout."""
-    turned = has_vectors if settings.layout == "bnhd" else lambda _: False
-    return {
-        name: rearrange(array, "b n h d -> b h n d")
-        if name in TABLE and turned(name) and array.ndim == 4
-        else array
-        for name, array in arrays.items()
-    }
+    out = dict(arrays)
+    for name, array in arrays.items() if settings.layout == "bnhd" else ():
+        if name in TABLE and has_vectors(name) and array.ndim == 4:
+            out[name] = rearrange(array, "b n h d -> b h n d")
+    return out
 
 
 def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:

@@ -65,7 +65,6 @@ TOKENIZER = Form(
 
 
 def read_even(value: Any) -> int:
-    """An even number of dimensions, 2 or more."""
     number: int = whole(2, MOST - 1)(value)
     if number % 2:
         raise BadValueError(
@@ -75,7 +74,6 @@ def read_even(value: Any) -> int:
 
 
 def make_rotary(given: Json) -> Any:
-    """Rotary positions with these options."""
     from attnctl.math.derivation import Rotary
 
     return Rotary(**given)
@@ -128,15 +126,13 @@ POSITIONS = Choice(
 )
 
 
-def read_offset(value: Any) -> int | str:
-    """A number of keys, or the word for what lengths say."""
-    if isinstance(value, str) and value == LENGTHS:
-        return LENGTHS
-    number: int = whole(-MOST)(value)
-    return number
-
-
-OFFSET = Reader(read_offset, {"anyOf": [whole(-MOST).schema, {"enum": [LENGTHS]}]}, "N")
+KEYS = whole(-MOST)
+OFFSET = Reader(
+    lambda value: LENGTHS if value == LENGTHS else KEYS(value),
+    {"anyOf": [KEYS.schema, {"enum": [LENGTHS]}]},
+    "N",
+)
+"""A number of keys, or the word for what lengths say."""
 
 # --- rules, each written as its own class says, and tables of who sees whom ---
 
@@ -156,7 +152,6 @@ def rule_of(given: Json) -> Any:
 
 
 def word_of(settings: Sequence[Setting]) -> Reader:
-    """Reads the name of a rule that is a word by itself."""
     names = [setting.name for setting in settings if setting.switch]
     return Reader(lambda name: RULES[name].of(value=True), words(*names).schema)
 
@@ -199,25 +194,21 @@ RULE_SETTINGS = (*SETTABLE, *compose_rules(VISIBILITY), *RULE_TABLES)
 RULE = rule_reader("RuleForm", "A rule with a number, rules or a table.", RULE_SETTINGS)
 
 
-def kind_of(rule: Any) -> str:
-    return rule.name if isinstance(rule, Rule) else next(iter(rule))
-
-
 def once(rules: list[Any]) -> None:
     """Raise BadValueError where a kind of rule is there more than once."""
+    kinds = [rule.name if isinstance(rule, Rule) else next(iter(rule)) for rule in rules]
     refuse(
         ((i,), f"{kind} again, after rules[{first}]; keep one of them")
-        for i, kind, first in repeats(enumerate(map(kind_of, rules)))
+        for i, kind, first in repeats(enumerate(kinds))
     )
 
 
-def rule_examples() -> list[Any]:
-    """Every rule that has a flag, as a config has it."""
-    return [setting.in_config for setting in SETTABLE if setting.flag]
-
-
-LIST_OF_RULES = list_of(RULE, once)
-RULE_LIST = Setting("rules", LIST_OF_RULES, "Who may attend to whom, and how scores bend.", rule_examples())
+RULE_LIST = Setting(
+    "rules",
+    list_of(RULE, once),
+    "Who may attend to whom, and how scores bend.",
+    [setting.in_config for setting in SETTABLE if setting.flag],
+)
 
 FIELDS: dict[str, Setting] = {
     each.name: each
@@ -339,38 +330,38 @@ FIELDS: dict[str, Setting] = {
 }
 """What a config may hold, in the order of `Settings`."""
 
-LAYOUT = Setting(
-    "layout",
-    words(*LAYOUTS),
-    "The axes of Q, K and V (batch, head, n rows, d columns), or of X; left out, sizes tell.",
-    flag=Flag("--layout", ARRAYS),
-)
-
-
-def read_base(value: Any) -> str:
-    """The base of a logarithm, as a word or a number."""
-    return str(BASES(str(value) if type(value) is int else value))
-
-
-def read_empty(value: Any) -> float:
-    """A number, or infinity."""
-    return inf if is_unlimited(value) else float(REAL(value))
-
-
 BASES = words("e", "2")
-LSE_BASE = Setting(
-    "lse_base",
-    Reader(read_base, {"enum": ["e", "2", 2]}, "<e|2>"),
-    "The base of the log-sum-exps that are recorded; left out, e.",
-    flag=Flag("--lse-base", ARRAYS),
+BASE = Reader(
+    lambda value: str(BASES(str(value) if type(value) is int else value)), {"enum": ["e", "2", 2]}, "<e|2>"
 )
-LSE_EMPTY = Setting(
-    "lse_empty",
-    Reader(read_empty, {"anyOf": [REAL.schema, {"enum": ["inf"]}]}, "X|inf"),
-    "What a recorded log-sum-exp is in rows that see nothing; left out, -inf.",
-    flag=Flag("--lse-empty", ARRAYS),
+EMPTY = Reader(
+    lambda value: inf if is_unlimited(value) else float(REAL(value)),
+    {"anyOf": [REAL.schema, {"enum": ["inf"]}]},
+    "X|inf",
 )
-OF_ARRAYS = {each.name: each for each in (LAYOUT, LSE_BASE, LSE_EMPTY)}
+OF_ARRAYS = {
+    each.name: each
+    for each in (
+        Setting(
+            "layout",
+            words(*LAYOUTS),
+            "The axes of Q, K and V (batch, head, n rows, d columns), or of X; left out, sizes tell.",
+            flag=Flag("--layout", ARRAYS),
+        ),
+        Setting(
+            "lse_base",
+            BASE,
+            "The base of the log-sum-exps that are recorded; left out, e.",
+            flag=Flag("--lse-base", ARRAYS),
+        ),
+        Setting(
+            "lse_empty",
+            EMPTY,
+            "What a recorded log-sum-exp is in rows that see nothing; left out, -inf.",
+            flag=Flag("--lse-empty", ARRAYS),
+        ),
+    )
+}
 """Of the arrays that are read, and so in no config: a dump's own are all of one kind."""
 
 IN_PARTS = {"tokenizer": TOKENIZER, "positions": ROPE_OPTIONS, "qk_norm": QK_NORM_OPTIONS}
@@ -416,12 +407,9 @@ def lay_over(base: Settings, given: Mapping[str, Any]) -> Settings:
     if changes.get("positions") == ALIBI:
         changes["positions"] = NONE
         asked.append(RULES[ALIBI].of(value=True))
-    before = []
-    for rule in rules:
-        if isinstance(rule, Rule):
-            before.append(rule)
-        else:
-            changes |= rule
+    before = [rule for rule in rules if isinstance(rule, Rule)]
+    for table in (rule for rule in rules if not isinstance(rule, Rule)):
+        changes |= table
     new = [rule for rule in asked if rule not in before]
     kept = [rule for rule in before if type(rule) not in set(map(type, new))]
     return base.with_(**changes, rules=(*kept, *new))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 
 from attnctl.base import files
@@ -48,27 +49,22 @@ def parse(text: bytes, name: str, base: pathlib.Path) -> Settings:
     Messages call it `name`; relative files in it are looked for in `base`. Raises AttnError with
     every problem, in the order of the lines.
     """
-    try:
-        decoded = yaml.decode(text, name)
-        return settings_of_text(decoded, name, base)
-    except MemoryError:
-        raise AttnError(f"{name}: more than fits into memory; keep matrices in a .npz file") from None
-
-
-def settings_of_text(text: str, name: str, base: pathlib.Path) -> Settings:
-    """The settings of a decoded text. Raises AttnError with every problem."""
     from attnctl.inputs.config.schema import settings_of
 
-    data, problems = yaml.read(text, name)
-    if isinstance(data, dict) and data.get("schema") == SCHEMA:
-        raise AttnError(f"{name}: a dump, not a config; attnctl show, explain and check read it")
     try:
-        settings = settings_of(data, "" if base == pathlib.Path() else str(base))
-    except BadValueError as bad:
-        problems += place_problems(text, name, bad.problems)
+        decoded = yaml.decode(text, name)
+        data, problems = yaml.read(decoded, name)
+        if isinstance(data, dict) and data.get("schema") == SCHEMA:
+            raise AttnError(f"{name}: a dump, not a config; attnctl show, explain and check read it")
+        try:
+            settings = settings_of(data, "" if base == pathlib.Path() else str(base))
+        except BadValueError as bad:
+            problems += place_problems(decoded, name, bad.problems)
+    except MemoryError:
+        raise AttnError(f"{name}: more than fits into memory; keep matrices in a .npz file") from None
     if problems:
         raise AttnError(list_problems(problems))
-    return replace(settings, where=places_in(text, name))
+    return replace(settings, where=partial(place_in, decoded, name))
 
 
 def place_problems(text: str, name: str, problems: list[tuple[Path, str]]) -> list[tuple[int, str]]:
@@ -83,14 +79,10 @@ def list_problems(problems: list[tuple[int, str]]) -> Iterable[str]:
     return shown if len(shown) <= MAX_PROBLEMS else [*shown[:MAX_PROBLEMS], "… and more like these"]
 
 
-def places_in(text: str, name: str) -> Callable[[Path], str]:
-    """A function that says where a path stands in the text; the lines are looked up when it is asked."""
-
-    def where(path: Path) -> str:
-        written = as_written(text, path)
-        return f"{name}:{yaml.lines(text, [written])[written]} {json_path(written)}"
-
-    return where
+def place_in(text: str, name: str, path: Path) -> str:
+    """The line of a path in the text of a file, and the path as it is written there."""
+    written = as_written(text, path)
+    return f"{name}:{yaml.lines(text, [written])[written]} {json_path(written)}"
 
 
 def as_written(text: str, path: Path) -> Path:

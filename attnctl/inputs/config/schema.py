@@ -29,8 +29,6 @@ ELSEWHERE = {
 
 
 class ConfigForm(Form):
-    """The mapping that a config is."""
-
     def explain_unknown(self, key: Any, value: Any) -> Problem:
         """The message for a key that belongs below another one, or that nobody reads."""
         if isinstance(key, str) and key in ELSEWHERE:

@@ -150,7 +150,6 @@ class Settings(Kind):
         return {name: value for name, value in out.items() if name not in unset}
 
     def with_(self, **changes: Any) -> Settings:
-        """A copy with these values."""
         return replace(self, **changes)
 
 

@@ -48,7 +48,9 @@ def resolve(settings: Settings, d_model: int | None, shapes: Shapes) -> dict[str
     heads = said.get("head", len(settings.weights.heads) or 1)
     sizes = {"d_model": 0, "head": heads, "kv_head": said.get("kv_head", heads)}
     raise_all(contradictions(settings, said, sizes, d_model))
-    width = d_model or said.get("d_model") or rows_shown(shapes) or DEFAULT_D_MODEL
+    projections = {"W", *map(matrix_of, PROJECTED)}
+    rows = next((shape[0] for path, shape in shapes.items() if path[-1] in projections), None)
+    width = d_model or said.get("d_model") or rows or DEFAULT_D_MODEL
     said = columns_shown(shapes, sizes) | said
     if width % heads and "d_k" not in said:
         place, choices = settings.where(("heads",)), one_of(divisors(width))
@@ -79,12 +81,6 @@ def contradictions(settings: Settings, said: Sizes, sizes: Sizes, d_model: int |
             f"{settings.where(('weights', 'heads'))}: matrices for {by_head} heads, "
             f"but heads is {heads}; give one mapping a head"
         )
-
-
-def rows_shown(shapes: Shapes) -> int | None:
-    """d_model, as the rows of the first projection show it."""
-    named = {"W", *map(matrix_of, PROJECTED)}
-    return next((shape[0] for path, shape in shapes.items() if path[-1] in named), None)
 
 
 def columns_shown(shapes: Shapes, sizes: Sizes) -> dict[str, int]:

@@ -44,7 +44,6 @@ MINUS_INFINITY = ("-.inf", "-.Inf", "-.INF", "-inf", "-Infinity")
 
 
 def read_vector(value: Any) -> Row:
-    """A list of finite numbers."""
     if not isinstance(value, list):
         raise BadValueError(f"{show(value)} is not a list of numbers; write one like [0.1, 0.2]")
     return quick_row(value) or each(value, read_real)
@@ -155,7 +154,6 @@ def read_vocabulary(value: Any) -> tuple[str, ...]:
 
 
 def read_token(value: Any) -> str:
-    """A word that is not empty."""
     if value == "":
         raise BadValueError("an empty token; write a word, or leave it out")
     return read_word(value)
@@ -220,12 +218,6 @@ def how_to_draw(left_out: Random) -> Form:
     )
 
 
-def drawn_form(left_out: Random) -> Form:
-    """{random: …}."""
-    keys = [Setting("random", how_to_draw(left_out), "Numbers drawn from a seed.")]
-    return Form("RandomSource", "Drawn.", keys, lambda given: given["random"], required=["random"])
-
-
 FROM_FILE = Form(
     "FileSource",
     "Read from a .npz, .npy or .safetensors file.",
@@ -240,7 +232,9 @@ FROM_FILE = Form(
 
 def source(rows: Reader, *known: str, expected: str, left_out: Random = Random()) -> Choice:  # noqa: B008
     """Rows of numbers, one of the `known` words, or where to get the numbers."""
-    word, random = words(*known), drawn_form(left_out)
+    word = words(*known)
+    keys = [Setting("random", how_to_draw(left_out), "Numbers drawn from a seed.")]
+    random = Form("RandomSource", "Drawn.", keys, lambda given: given["random"], required=["random"])
     forms = [rows, *([word] if known else []), random, FROM_FILE]
 
     def pick(value: Any) -> Reader | None:
@@ -334,14 +328,7 @@ def added_to(row: Name) -> str:
     return f", added to {'the ' if row.of == OUTPUT else ''}{row.of}"
 
 
-def of_one_head(row: Name) -> Setting:
-    """A weight in the mapping of one head."""
-    layout = row.own.partition(" ")[2]
-    return Setting(row.name, TENSOR if row.drawn else OFFSETS, f"{in_words(layout)}{added_to(row)}.")
-
-
 def of_all_heads(row: Name) -> Setting:
-    """A weight in the mapping of all."""
     if row.is_split:
         reader = TENSOR_BY_HEAD if row.drawn else OFFSETS_BY_HEAD
     else:
@@ -353,7 +340,14 @@ def of_all_heads(row: Name) -> Setting:
 ROWS = sorted((row for row in TABLE.values() if row.is_weight), key=lambda row: not row.drawn)
 """The weights: matrices, then biases."""
 
-HEAD = Form("HeadForm", "The weights of one head.", [of_one_head(row) for row in ROWS if row.is_split])
+OF_ONE_HEAD = [
+    (row, f"{in_words(row.own.partition(' ')[2])}{added_to(row)}.") for row in ROWS if row.is_split
+]
+HEAD = Form(
+    "HeadForm",
+    "The weights of one head.",
+    [Setting(row.name, TENSOR if row.drawn else OFFSETS, said) for row, said in OF_ONE_HEAD],
+)
 WEIGHTS = Form(
     "WeightsForm",
     "The weights that are given; the others are drawn.",

@@ -55,18 +55,14 @@ def entry(key: str, value: Any, indent: str, known: Mapping[str, Setting] | None
             if known is not None:
                 yield f"{below}# {known[each].help}"
             yield from entry(each, inner, below)
-    else:
-        for item in value:
-            yield from write_list_item(item, below)
-
-
-def write_list_item(item: Any, indent: str) -> Iterator[str]:
-    if not isinstance(item, Mapping) or not item:
-        yield f"{indent}- {flow(item)}"
         return
-    lines = (line for key, value in item.items() for line in entry(key, value, indent + "  "))
-    for i, line in enumerate(lines):
-        yield f"{indent}- {line[len(indent) + 2 :]}" if i == 0 else line
+    for item in value:
+        if not isinstance(item, Mapping) or not item:
+            yield f"{below}- {flow(item)}"
+            continue
+        lines = (line for each, inner in item.items() for line in entry(each, inner, below + "  "))
+        for i, line in enumerate(lines):
+            yield f"{below}- {line[len(below) + 2 :]}" if i == 0 else line
 
 
 def on_one_line(value: Any, before: str) -> bool:

@@ -129,7 +129,6 @@ class YamlBuilder:
         return AttnError(f"{self.name}:{line_of(event)}: {what}")
 
     def value(self, event: Any, path: Path) -> Any:
-        """The value that begins with this event."""
         if isinstance(event, AliasEvent):
             return self.alias(event)
         if event.tag not in TAGS[type(event)]:
@@ -137,7 +136,8 @@ class YamlBuilder:
             raise self.error_at(event, f"the tag {shown!a} has no meaning in a config; remove it")
         before = self.values
         if isinstance(event, ScalarEvent):
-            made: Any = text_of(event)
+            plain = event.implicit[0] if event.tag is None else event.tag in SCALAR_TAGS
+            made: Any = Plain(event.value) if plain else str(event.value)
         elif len(path) >= MAX_DEPTH:
             raise self.error_at(event, f"nested more than {MAX_DEPTH} deep; a config needs four levels")
         else:
@@ -202,12 +202,6 @@ class YamlBuilder:
         return line
 
 
-def text_of(event: ScalarEvent) -> str:
-    """Text, Plain where quotes or a tag do not say otherwise."""
-    plain = event.implicit[0] if event.tag is None else event.tag in SCALAR_TAGS
-    return Plain(event.value) if plain else str(event.value)
-
-
 def line_of(event: Any) -> int:
     """The line an event begins on, from 1."""
     return 1 + int(event.start_mark.line)
@@ -258,7 +252,10 @@ SAID = (
 def syntax_error(error: yaml.YAMLError, text: str, name: str) -> str:
     """``file:line: what; what to write instead`` for a text that is not YAML."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        return control_character(text, name)
+        found = NOT_ALLOWED.search(text)
+        at = found.start() if found else 0
+        line, code = 1 + text.count("\n", 0, at), ord(text[at])
+        return f'{name}:{line}: U+{code:04X} may not stand in YAML; remove it, or write "\\u{code:04x}"'
     mark, began = error.problem_mark, error.context_mark
     what = in_words(error, text)
     if error.context and began is not None and began.line != mark.line and what not in {TABS, BEHIND}:
@@ -267,7 +264,6 @@ def syntax_error(error: yaml.YAMLError, text: str, name: str) -> str:
 
 
 def in_words(error: yaml.MarkedYAMLError, text: str) -> str:
-    """The problem, and what to write instead."""
     mark, problem = error.problem_mark, error.problem or ""
     assert mark is not None
     content = "".join(text.split("\n")[mark.line : mark.line + 1])
@@ -277,11 +273,3 @@ def in_words(error: yaml.MarkedYAMLError, text: str) -> str:
     if known is None and any(each in problem for each in ("expected key", "<block end>")):
         known = BEHIND if content[: mark.column].strip() else INDENTED
     return known or f"not YAML: {problem or error.context}"
-
-
-def control_character(text: str, name: str) -> str:
-    """``file:line: …`` for a character that may stand nowhere in YAML."""
-    found = NOT_ALLOWED.search(text)
-    at = found.start() if found else 0
-    line, code = 1 + text.count("\n", 0, at), ord(text[at])
-    return f'{name}:{line}: U+{code:04X} may not stand in YAML; remove it, or write "\\u{code:04x}"'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -43,7 +43,9 @@ def vocabulary(settings: Settings, sentences: Sequence[Sequence[str]]) -> Vocabu
         vocab, place = Vocabulary(tuple(settings.embeddings)), settings.where(("embeddings",))
     else:
         return Vocabulary.grown(sentences)
-    unknown = vocab.unknown_among(token for sentence in sentences for token in sentence)
+    there = {*vocab.index, PAD}
+    tokens = dict.fromkeys(token for sentence in sentences for token in sentence)
+    unknown = [token for token in tokens if token not in there and UNK not in there]
     raise_all(f"{place}: unknown token {token!r}; {hint(vocab, token)}" for token in unknown)
     return vocab
 
@@ -114,7 +116,12 @@ def word_rows(
             shape = (len(vocab), d_model)
             table = draw(np.random.RandomState(seed), shape, how.distribution, d_model)
         case Mapping() as by_token:
-            raise_all(missing(settings, by_token, [vocab.tokens[i] for i in ids.values()]))
+            place = settings.where(("embeddings",))
+            raise_all(
+                f"{place}: no row for {token!r}, which the vocabulary has; add one"
+                for token in (vocab.tokens[i] for i in ids.values())
+                if token not in by_token
+            )
             return {token: np.array(by_token[vocab.tokens[i]]) for token, i in ids.items()}, said
         case "identity":
             said = f"E[ids], {IDENTITY}"
@@ -140,14 +147,6 @@ def embeddings_needed(settings: Settings, vocab: Vocabulary, ids: Iterable[int])
             rows = {token: row for token, row in by_token.items() if token in {*tokens, PAD}}
             return {"vocab": tokens, "embeddings": rows}
     return {"vocab": list(vocab.tokens)}
-
-
-def missing(settings: Settings, by_token: Mapping[str, Any], tokens: Iterable[str]) -> Iterator[str]:
-    """Tokens of the vocabulary that have no embedding of their own."""
-    for token in tokens:
-        if token not in by_token:
-            place = settings.where(("embeddings",))
-            yield f"{place}: no row for {token!r}, which the vocabulary has; add one"
 
 
 def with_positions(named: Named, settings: Settings, past: int = 0, *, memory: bool = True) -> Named:
@@ -237,9 +236,3 @@ class Vocabulary:
         if token in self.index:
             return self.index[token]
         return len(self) if token == PAD else self.index[UNK]
-
-    def unknown_among(self, tokens: Iterable[str]) -> list[str]:
-        """The tokens that have no id, each once; none where the vocabulary has [UNK]."""
-        if UNK in self.index:
-            return []
-        return [token for token in dict.fromkeys(tokens) if token not in self.index and token != PAD]

@@ -55,7 +55,9 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     Raises AttnError with every array that is missing, not finite or does not fit.
     """
     laid = read_strictly(read(arrays, settings), settings)
-    settings = with_norm_rows(settings, one_row=laid.one_row or has_one_row(header))
+    norms = header.get("config", {}).get("qk_norm")  # as a dump says how it normed Q and K
+    recorded = isinstance(norms, dict) and norms.get("over") == HEADS
+    settings = with_norm_rows(settings, one_row=laid.one_row or recorded)
     sizes, lengths, past = laid.sizes, laid.lengths, laid.sizes.get("past", 0)
     named = {name: (array, "given") for name, array in laid.arrays.items()}
     offset = causal_offset(settings, sizes, lengths)
@@ -74,12 +76,6 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
         config[KEY_LENGTHS] = as_json_number(lengths)
     out = {**spoken, "config": config, **({"notes": list(laid.notes)} if laid.notes else {})}
     return plan_of(kind, named, out, settings, what_if_of(settings))
-
-
-def has_one_row(header: Mapping[str, Any]) -> bool:
-    """True if a dump says that its norms of Q and K take all heads as one row."""
-    said = header.get("config", {}).get("qk_norm")
-    return isinstance(said, dict) and said.get("over") == HEADS
 
 
 def read(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:

@@ -19,7 +19,7 @@ from attnctl.inputs.plan.draw import stream
 from attnctl.inputs.plan.embed import PAD
 from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array, Shape, Sizes
-from attnctl.math.derivation import Axes, Derivation, LayerParts, Rotary, Variant
+from attnctl.math.derivation import Derivation, LayerParts, Rotary, Variant
 from attnctl.math.engine.cost import Cost, cost, peak, require, size_text
 from attnctl.math.engine.execute import Outcome, carry_out, steps_needed
 from attnctl.math.engine.tiles import SCRATCH_BYTES, Progress
@@ -89,7 +89,6 @@ class Plan:
             raise AttnError(f"{problem}. {instead}" for problem in error.problems) from None
 
     def record(self, outcome: Outcome) -> Trace:
-        """The trace of these values."""
         arrays = outcome.values
         steps = [step for step in self.derivation if step.name in arrays]
         header = dict(self.header)
@@ -163,8 +162,10 @@ def variant(
 
     Sinusoidal positions are those of the embeddings among the arrays.
     """
-    raise_all(chunk_misfits(asked, keys_of(sizes)))
-    past = sizes.get("past", 0)
+    past, keys, chunks = sizes.get("past", 0), keys_of(sizes), asked.chunks
+    if isinstance(chunks, tuple) and (last := chunks[-1][1]) != keys:
+        ends = f"the ranges end at {last}, but there are {keys} keys"
+        raise AttnError(f"{asked.where(('chunks',))}: {ends}; end the last one at {keys}")
     x = named[EMBEDDINGS][0] if asked.positions == SINUSOIDAL else None
     return Variant(
         given={name: how for name, (_, how) in named.items()},
@@ -175,7 +176,11 @@ def variant(
         offset=offset,
         past=past,
         batch="batch" in sizes,
-        axes=axes_of(named),
+        axes={
+            name: ("batch", *TABLE[name].axes)[-array.ndim :]
+            for name, (array, _) in named.items()
+            if array.ndim != len(TABLE[name].axes)
+        },
         layer=layer or LayerParts(),
         **choices_of(asked),
     )
@@ -226,27 +231,11 @@ def one_more(v: Variant) -> Iterator[tuple[str, Variant]]:
             yield asked.flag_name, replace(v, **{name: asked.at_example})
 
 
-def chunk_misfits(asked: Settings, keys: int) -> Iterator[str]:
-    """Ranges of chunks that are not those of all keys, a cache's among them."""
-    if isinstance(asked.chunks, tuple) and (last := asked.chunks[-1][1]) != keys:
-        place = asked.where(("chunks",))
-        yield f"{place}: the ranges end at {last}, but there are {keys} keys; end the last one at {keys}"
-
-
 def with_norm_rows(asked: Settings, *, one_row: bool) -> Settings:
     """The settings with norms that take all heads as one row, where nobody says what else is one."""
     if asked.qk_norm is None or asked.qk_norm.over is not None or not one_row:
         return asked
     return asked.with_(qk_norm=replace(asked.qk_norm, over=HEADS))
-
-
-def axes_of(named: Named) -> dict[str, Axes]:
-    """The axes of what is given with more or fewer of them than our layout has: the last ones."""
-    return {
-        name: ("batch", *TABLE[name].axes)[-array.ndim :]
-        for name, (array, _) in named.items()
-        if array.ndim != len(TABLE[name].axes)
-    }
 
 
 # --- the gradient that a backward pass begins with ---
@@ -300,7 +289,7 @@ def with_gradients(plan: Plan, settings: Settings, d_output: Array | None = None
 
 
 def begin_gradient(settings: Settings, name: str, shape: Shape) -> tuple[Array, str]:
-    """The gradient by the output, and how it came about.
+    """The gradient by the output, and how it came about; a file has it under its name or alone.
 
     Drawn it is N(0, 1): a loss that is the sum of the output would hide mistakes, as every row of
     its gradient is the same.
@@ -312,17 +301,12 @@ def begin_gradient(settings: Settings, name: str, shape: Shape) -> tuple[Array, 
         case "ones":
             return np.ones(shape), "ones"
         case path:
-            return gradient_from_file(path, name, settings), f"from {path}"
+            from attnctl.inputs.arrays.reader import as_array
+            from attnctl.store import read_one
 
-
-def gradient_from_file(path: str, name: str, settings: Settings) -> Array:
-    """The gradient in a file, under its name or alone."""
-    from attnctl.inputs.arrays.reader import as_array
-    from attnctl.store import read_one
-
-    trace = read_one(path)
-    found = [each for each in (name, gradient_of(OUTPUT)) if each in trace] or list(trace)
-    if len(found) > 1 and found[0] not in {name, gradient_of(OUTPUT)}:
-        there = f"{path} has {', '.join(trace)}, and no {name}"
-        raise AttnError(f"{settings.where(('cotangent',))}: {there}; give the gradient that name")
-    return as_array(name, trace[found[0]])
+            trace, names = read_one(path), (name, gradient_of(OUTPUT))
+            found = [each for each in names if each in trace] or list(trace)
+            if len(found) > 1 and found[0] not in names:
+                there = f"{path} has {', '.join(trace)}, and no {name}"
+                raise AttnError(f"{settings.where(('cotangent',))}: {there}; give the gradient that name")
+            return as_array(name, trace[found[0]]), f"from {path}"

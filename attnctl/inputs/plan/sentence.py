@@ -94,7 +94,9 @@ def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[
     sizes = resolve(settings, embed.d_model_of(settings, vocab), shapes)
     tokens = dict.fromkeys(chain(*sentences, context))
     most = max(len(tokens), *map(len, sentences))
-    require(weight_bytes(settings, sizes, most), "the embeddings and weights", settings.max_memory)
+    numbers = sum(prod(shape_in(row.own, sizes)) for row in tensors.weights_needed(settings))
+    size = 8 * (numbers + most * sizes["d_model"])  # as float64: they are drawn so
+    require(size, "the embeddings and weights", settings.max_memory)
     rows, how = embed.embeddings(settings, vocab, tokens, sizes["d_model"])
     weights = tensors.resolve(settings, sizes, given_weights)
     config = complete(settings, sizes, projected=W_O in weights).to_dict()
@@ -105,7 +107,10 @@ def prepare_sentence(common: Common, text: str, tokens: list[str], context: list
     """Everything a run of one of the sentences needs."""
     settings, keys = common.settings, context or tokens
     ids, key_ids = common.vocab.ids(tokens), common.vocab.ids(context)
-    named = sentence_arrays(common, tokens, context) | common.weights
+    named: Named = {EMBEDDINGS: (np.array([common.rows[token] for token in tokens]), common.embedded)}
+    if context:
+        named[MEMORY] = np.array([common.rows[token] for token in context]), "X of the context"
+    named = embed.with_positions(named, settings) | common.weights
     named |= masks(settings, common.sizes, len(tokens), len(keys))
     header: dict[str, Any] = {"sentence": text, "tokens": tokens, "ids": ids}
     if context:
@@ -120,20 +125,6 @@ def prepare_sentence(common: Common, text: str, tokens: list[str], context: list
         config["rules"] = [*config["rules"], Padding.name]
     kind = kind_of(common, named, tokens, keys)
     return plan_of(kind, named, header | {"config": config}, settings, common.what_if)
-
-
-def weight_bytes(settings: Settings, sizes: Sizes, tokens: int) -> int:
-    """Bytes of the embeddings and the weights, as float64: they are drawn so."""
-    weights = sum(prod(shape_in(row.own, sizes)) for row in tensors.weights_needed(settings))
-    return 8 * (weights + tokens * sizes["d_model"])
-
-
-def sentence_arrays(common: Common, tokens: Sequence[str], context: Sequence[str]) -> Named:
-    """Embeddings, learned positions, and the other sentence's X as memory."""
-    named: Named = {EMBEDDINGS: (np.array([common.rows[token] for token in tokens]), common.embedded)}
-    if context:
-        named[MEMORY] = np.array([common.rows[token] for token in context]), "X of the context"
-    return embed.with_positions(named, common.settings)
 
 
 def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
@@ -153,17 +144,13 @@ def kind_of(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[
     settings, sizes = common.settings, common.sizes
     rules = with_padding(settings.rules, keys=keys)
     if (len(tokens), rules) not in common.kinds:
+        if settings.causal_offset == LENGTHS:
+            place = settings.where(("causal_offset",))
+            raise AttnError(f"{place}: a sentence comes without key_lengths; write a number of keys")
         asked, here = settings.with_(rules=rules), {**sizes, "query": len(tokens), "key": len(keys)}
-        common.kinds[len(tokens), rules] = variant(asked, here, named, whole_offset(settings))
+        offset = int(settings.causal_offset or 0)
+        common.kinds[len(tokens), rules] = variant(asked, here, named, offset)
     return common.kinds[len(tokens), rules]
-
-
-def whole_offset(settings: Settings) -> int:
-    """The number of keys before query 0. Raises AttnError where it is to follow from lengths."""
-    if settings.causal_offset == LENGTHS:
-        place = settings.where(("causal_offset",))
-        raise AttnError(f"{place}: a sentence comes without key_lengths; write a number of keys")
-    return int(settings.causal_offset or 0)
 
 
 def complete(settings: Settings, sizes: Sizes, *, projected: bool) -> Settings:
@@ -197,7 +184,10 @@ def carry_out_batch(
     """
     if len(alone) == 1:
         return [alone[0].run(keep, progress)]
-    if any(stays_alone(each) for each in alone):
+    kinds = [each.variant for each in alone]
+    if any(each.what_if for each in alone) or any(
+        kind.backward or kind.chunks is not None or asks_for_padding(kind.rules) for kind in kinds
+    ):
         return [each.run(keep) for each in alone]
     lengths = tuple(len(each.header["tokens"]) for each in alone)
     require_steps(keep or (), [step.name for step in alone[0].derivation])
@@ -208,11 +198,6 @@ def carry_out_batch(
         each.record(member_of(outcome, each, member, length))
         for member, (each, length) in enumerate(zip(alone, lengths, strict=True))
     ]
-
-
-def stays_alone(run: Plan) -> bool:
-    kind = run.variant
-    return bool(run.what_if) or kind.backward or kind.chunks is not None or asks_for_padding(kind.rules)
 
 
 def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, list[str]]:
@@ -238,16 +223,12 @@ def run_padded(
     model = alone[longest]
     own_keys = MEMORY not in model.given
     rules = (*model.variant.rules, Padding(lengths)) if own_keys else model.variant.rules
-    rows = np.stack([fill(each.given[EMBEDDINGS], lengths[longest]) for each in alone])
-    given = {**model.given, EMBEDDINGS: rows}
+    own_rows = [each.given[EMBEDDINGS] for each in alone]
+    rows = [np.pad(own, ((0, lengths[longest] - len(own)), (0, 0))) for own in own_rows]
+    given = {**model.given, EMBEDDINGS: np.stack(rows)}
     whole = replace(model, variant=replace(model.variant, rules=rules, batch=True), given=given)
     require(peak(whole.costs(keep), SCRATCH_BYTES), "this batch", model.max_memory)
     return carry_out(whole.derivation, given, model.dtype, keep=keep, progress=progress)
-
-
-def fill(rows: Array, length: int) -> Array:
-    """Rows of zeros for the padding, which nobody sees."""
-    return np.pad(rows, ((0, length - len(rows)), (0, 0)))
 
 
 def member_of(outcome: Outcome, alone: Plan, member: int, length: int) -> Outcome:

@@ -70,18 +70,15 @@ def given_arrays(settings: Settings) -> dict[Path, Array]:
     out: dict[Path, Array] = {}
     for path, tensor in written_tensors(settings):
         if isinstance(tensor, FromFile):
-            out[path] = fuse_heads(
-                str(path[-1]), from_file(tensor, settings.where(path)).astype(np.float64)
+            array, row = (
+                from_file(tensor, settings.where(path)).astype(np.float64),
+                TABLE.get(str(path[-1])),
             )
+            by_head = row and row.is_split and array.ndim == len(row.axes)  # as a dump has it
+            out[path] = np.concatenate(list(array), axis=-1) if by_head else array
         elif isinstance(tensor, list):
             out[path] = np.array(tensor, dtype=np.float64)
     return out
-
-
-def fuse_heads(name: str, array: Array) -> Array:
-    """A weight with its heads side by side; a dump has it by head."""
-    by_head = TABLE[name].is_split and array.ndim == len(TABLE[name].axes)
-    return np.concatenate(list(array), axis=-1) if by_head else array
 
 
 def written_tensors(settings: Settings) -> Iterator[tuple[Path, Any]]:
@@ -96,7 +93,11 @@ def written_tensors(settings: Settings) -> Iterator[tuple[Path, Any]]:
 def weights_needed(settings: Settings) -> list[Name]:
     """The matrices of a run, but for W_O where the projections are given and it is not."""
     asked = [row for row in WEIGHTS if not row.asked or getattr(settings, row.asked) not in (None, False)]
-    return [row for row in asked if row.drawn and (row.name != W_O or not projections_given(settings))]
+    given = any(
+        path[-1] in {"W", *PROJECTIONS} and not isinstance(tensor, Random)
+        for path, tensor in written_tensors(settings)
+    )
+    return [row for row in asked if row.drawn and not (given and row.name == W_O)]
 
 
 def heads_of(row: Name, sizes: Sizes) -> int:
@@ -134,14 +135,6 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
         elif tensor is None and row in needed:
             missing.append(row)
     return out | draw_weights(missing, how, first(how.seed, settings.seed), sizes)
-
-
-def projections_given(settings: Settings) -> bool:
-    """True if W_Q, W_K or W_V is given, not drawn: then W_O is not drawn either."""
-    return any(
-        path[-1] in {"W", *PROJECTIONS} and not isinstance(tensor, Random)
-        for path, tensor in written_tensors(settings)
-    )
 
 
 def whole(settings: Settings, name: str) -> tuple[Path, Any]:
