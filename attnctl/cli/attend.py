@@ -104,8 +104,9 @@ def attend(  # noqa: PLR0913  (a group of options each)
     gets zeros.
     """
     from attnctl.cli.output import carry_out, progress
+    from attnctl.inputs.config.flags import settings_from
     from attnctl.sources.dump import Dump, OfArrays
-    from attnctl.sources.sentence import Arguments, settings_from
+    from attnctl.sources.sentence import Arguments
 
     with progress("reading"):
         trace = Dump(file, Arguments(rename=renames(name or []))).trace()
@@ -121,9 +122,9 @@ def attend(  # noqa: PLR0913  (a group of options each)
 def layer_of_model(model: str, layer: str, found: Trace, flags: Given) -> Layers:
     """The layer of a model that attends to `hidden`."""
     from attnctl.inputs.arrays.foreign import variable_of
+    from attnctl.inputs.config.flags import settings_from
     from attnctl.models.run import ModelInput
     from attnctl.sources.model import Layers
-    from attnctl.sources.sentence import settings_from
 
     if HIDDEN not in found:
         raise AttnError(f"no {HIDDEN} in it: what came into the layer; it has {', '.join(found)}")

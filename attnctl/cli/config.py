@@ -65,9 +65,9 @@ def init(
     force: ForceOption = False,
 ) -> None:
     """Write a commented config that reproduces the run these options ask for."""
+    from attnctl.inputs.config.flags import settings_from
     from attnctl.inputs.config.schema import with_files
     from attnctl.inputs.config.write import write_commented
-    from attnctl.sources.sentence import settings_from
 
     settings = settings_from(config, {**more, **attention}, sentence=sentence)
     settings = settings.with_(sentence=settings.sentence or known_token(settings))

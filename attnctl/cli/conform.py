@@ -246,7 +246,7 @@ def read_request(
     always: Given,
 ) -> Request:
     """Read what is asked for. Raises AttnError for names that there are not."""
-    from attnctl.sources.sentence import settings_from
+    from attnctl.inputs.config.flags import settings_from
     from attnctl.verbs.conform.conform import make_request
     from attnctl.verbs.conform.results import FOLDER
 

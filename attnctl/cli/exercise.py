@@ -225,7 +225,7 @@ def grade(
     """
     from attnctl.cli.output import progress, wanted_steps
     from attnctl.cli.program import complain
-    from attnctl.sources.sentence import settings_from
+    from attnctl.inputs.config.flags import settings_from
     from attnctl.verbs import exercise
 
     wanted = chosen_format(how.format, json=how.json, possible=GRADE_FORMATS)

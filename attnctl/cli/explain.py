@@ -108,8 +108,8 @@ def explain(  # noqa: PLR0913  (a group of options each)
     the options for attention say what they were meant to be.
     """
     from attnctl.formats import write_found
+    from attnctl.inputs.config.flags import by_flag
     from attnctl.record.cells import parse
-    from attnctl.sources.sentence import by_flag
     from attnctl.verbs.explain import Explainer
     from attnctl.verbs.explain.view import write_json
 

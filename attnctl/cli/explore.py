@@ -65,7 +65,7 @@ def explore(  # noqa: PLR0913  (a group of options each)
 
     For the arrays of another program the options for attention say what they were meant to be.
     """
-    from attnctl.sources.sentence import by_flag
+    from attnctl.inputs.config.flags import by_flag
 
     require_textual()
     require_terminal(source)

@@ -111,9 +111,9 @@ def layers_of(
 
     Raises AttnError where there is neither, or both.
     """
+    from attnctl.inputs.config.flags import settings_from
     from attnctl.models.run import ModelInput
     from attnctl.sources.model import Layers
-    from attnctl.sources.sentence import settings_from
 
     if model.ids is not None and sentences:
         raise AttnError("--ids: there is a sentence too; give one of them")

@@ -272,7 +272,8 @@ def stats(  # noqa: PLR0913  (a group of options each)
     one process gives.
     """
     from attnctl.api import merge_corpus
-    from attnctl.sources.sentence import by_flag, gather_sentences
+    from attnctl.inputs.config.flags import by_flag
+    from attnctl.sources.sentence import gather_sentences
 
     arguments, flags = source or [], {**more, **attention}
     wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
@@ -403,8 +404,8 @@ def is_part(path: str) -> bool:
 
 def job_of(file: str, model: str | None, config: str | None, flags: Given, how: CorpusOptions) -> Job:
     """The corpus to measure, through a model or attention as a config and flags have it."""
+    from attnctl.inputs.config.flags import settings_from
     from attnctl.inputs.config.settings import Settings
-    from attnctl.sources.sentence import settings_from
     from attnctl.verbs.corpus import Job
 
     settings = settings_from(config, flags) if config or flags else Settings()

@@ -11,13 +11,14 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
+from attnctl.inputs.config.flags import settings_from
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import operator
 from attnctl.inputs.plan.intended import settings_of, trace_of_arrays, under_our_names
 from attnctl.math import Array
 from attnctl.math.names import KEY_LENGTHS
 from attnctl.record.trace import Trace
-from attnctl.sources.sentence import Sentence, Source, settings_from
+from attnctl.sources.sentence import Sentence, Source
 
 if TYPE_CHECKING:
     from attnctl.inputs.plan.plan import Plan
