@@ -31,15 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["FINDINGS", "FORMATS", "Format", "format_for", "is_special", "json_text", "print_bytes"]
 __all__ += ["print_json", "unwritable", "write", "write_all", "write_found", "write_text"]
 
-RESVG = "attnctl.drawing.pictures.png:require_resvg"
-
 
 def pictures_by(module: str) -> tuple[Format, Format]:
     """SVG and PNG, which this module draws."""
-    return (
-        Format("svg", ".svg", f"{module}:write_svg", text=True, picture=True),
-        Format("png", ".png", f"{module}:write_png", binary=True, picture=True, needs=RESVG),
-    )
+    resvg = "attnctl.drawing.pictures.png:require_resvg"
+    svg = Format("svg", ".svg", f"{module}:write_svg", text=True, picture=True)
+    return svg, Format("png", ".png", f"{module}:write_png", binary=True, picture=True, needs=resvg)
 
 
 FORMATS = (
@@ -62,14 +59,8 @@ FORMATS = (
 FOUND_JSON = Format("json", ".json", "attnctl.store.files:write_found")
 
 FINDINGS = {
-    "check": (
-        FOUND_JSON,
-        Format("html", ".html", "attnctl.pages.found:write_check", binary=True),
-    ),
-    "conform": (
-        FOUND_JSON,
-        Format("html", ".html", "attnctl.pages.found:write_conform", binary=True),
-    ),
+    "check": (FOUND_JSON, Format("html", ".html", "attnctl.pages.found:write_check", binary=True)),
+    "conform": (FOUND_JSON, Format("html", ".html", "attnctl.pages.found:write_conform", binary=True)),
     "diff": (
         FOUND_JSON,
         *pictures_by("attnctl.verbs.diff.picture"),
@@ -89,10 +80,7 @@ FINDINGS = {
         Format("json", ".json", "attnctl.verbs.explain.view:write_json"),
         Format("html", ".html", "attnctl.pages.found:write_explain", binary=True),
     ),
-    "model": (
-        FOUND_JSON,
-        Format("html", ".html", "attnctl.pages.tables:write_model", binary=True),
-    ),
+    "model": (FOUND_JSON, Format("html", ".html", "attnctl.pages.tables:write_model", binary=True)),
     "stats": (
         FOUND_JSON,
         Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
@@ -119,10 +107,7 @@ def write(traces: Sequence[Trace], path: str | Path) -> None:
 
 
 def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], view: View | None = None) -> None:
-    """Write traces to every file; a suffix that does not fit is refused before any is written.
-
-    `view` is how pictures are drawn.
-    """
+    """Write traces to every file, pictures as `view` has them; an unfit suffix is refused before any."""
     files.write_all(traces, paths, FORMATS, view)
 
 

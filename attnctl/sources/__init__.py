@@ -59,7 +59,6 @@ KINDS = (
     SourceKind(DUMP, "attnctl.sources.dump:Dump", (STANDARD_INPUT,), help="- for stdin"),
     SourceKind(SENTENCE, "attnctl.sources.sentence:Sentence", ("",), "a sentence"),
 )
-"""A line for each kind; help, messages, completion and the tests iterate them."""
 
 OF_SIGN = {sign: each for each in KINDS for sign in each.signs}
 NAMES = one_of([each.name for each in KINDS if each.name])
@@ -72,9 +71,6 @@ HELP, HELP_OF_SEVERAL = (
 TEXT = ".txt"
 NO_DUMPS = (TEXT, ".csv", ".md", ".svg", ".png")
 """Suffixes of files that hold no dump and no config: a word with one of them is no sentence."""
-
-FOLDERS = ("/", "./", "../", "~/")
-"""What nobody begins a sentence of one word with."""
 
 SELECTION = r"\[[^]]*\]$"
 """Which trace of a file is meant: s.jsonl[3]."""
@@ -95,7 +91,8 @@ def sign_of(text: str) -> str:
         return ""
     if text.startswith(EXAMPLE):
         return EXAMPLE
-    is_path = text in {".", ".."} or text.startswith(FOLDERS) or text.lower().endswith(NO_DUMPS)
+    begun = text in {".", ".."} or text.startswith(("/", "./", "../", "~/"))  # as nobody begins a sentence
+    is_path = begun or text.lower().endswith(NO_DUMPS)
     return known or (FILE if is_path else "")
 
 

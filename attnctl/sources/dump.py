@@ -36,25 +36,26 @@ class Dump(Source):
         return str(self.text) if self.beside.trace is None else f"{self.text}[{self.beside.trace}]"
 
     def traces(self) -> Sequence[Trace]:
-        """Every trace, or the one that is meant, as recorded."""
         from attnctl.store import read
 
         return read(self.path, rename=self.beside.rename)
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings of the run that it records, flags laid over them."""
+        """Flags over the settings of the run that it records, but for sizes that follow from others."""
         trace = self.trace()
         if not trace.config.get("vocab"):
             raise AttnError(f"{self.text}: arrays, not the run of a sentence; attnctl attend reads those")
-        return settings_from(None, self.beside.flags, without_what_follows(settings_of(trace)))
+        said = settings_of(trace)
+        heads, width = said.heads or 1, said.d_model or 0
+        usual = {"kv_heads": heads, "d_k": width // heads, "d_v": width // heads}
+        base = said.with_(**{name: None for name, size in usual.items() if getattr(said, name) == size})
+        return settings_from(None, self.beside.flags, base)
 
     def meant(self, trace: Trace) -> Settings | None:
-        """What one of its traces was meant to be, where a config or flags say it."""
         return settings_over(trace, self.beside.config, self.beside.flags)
 
     def under_our_names(self, trace: Trace) -> Trace:
-        """One of its traces, read by the names of other programs as far as those are known."""
         return under_our_names(trace, self.meant(trace), self.beside.layer)
 
     @cached_property
@@ -66,7 +67,6 @@ class Dump(Source):
         return (self.path, *options, *layer)
 
     def words_of(self, number: int, count: int) -> tuple[str, ...]:
-        """Those of one of its traces."""
         path, *options = self.words
         return (path if count == 1 else f"{path}[{number}]", *options)
 
@@ -92,7 +92,7 @@ class Dump(Source):
             except (AttnError, LookupError, TypeError, ValueError) as error:
                 reasons.append(str(error).splitlines()[0] if str(error) else type(error).__name__)
                 continue
-            if same(trace, found):
+            if all(name in found and close(trace[name], found[name]) for name in trace):
                 return source
             reasons.append("carried out again, it comes to other numbers")
         raise AttnError(f"cannot be carried out again: {reasons[-1]}")
@@ -104,7 +104,6 @@ class Last(Dump):
     is_file = False
 
     def traces(self) -> Sequence[Trace]:
-        """Every trace of it, or the one that is meant."""
         from attnctl.sources.last import read_last
 
         return read_last(str(self.text), self.beside.trace)
@@ -122,11 +121,9 @@ class Recorded(Dump):
         self.words, self.said, self.recorded = tuple(words), meant, traces
 
     def meant(self, trace: Trace) -> Settings | None:
-        """What they were meant to be."""
         return self.said
 
     def traces(self) -> Sequence[Trace]:
-        """The traces as they are."""
         return self.recorded
 
 
@@ -150,7 +147,6 @@ class OfArrays(Source):
         self.layer, self.words = layer, words
 
     def plans(self, settings: Settings | None = None) -> Sequence[Plan]:
-        """The one plan of attention on them."""
         asked = settings or self.settings
         trace = under_our_names(self.arrays, asked, self.layer)
         return [operator.prepare(trace, asked, trace.header)]
@@ -163,13 +159,6 @@ def settings_over(trace: Trace, config: str | None, flags: Given) -> Settings | 
     return settings_from(config, flags, None if config else settings_of(trace))
 
 
-def without_what_follows(settings: Settings) -> Settings:
-    """The settings without sizes that follow from the others, so that those may be changed."""
-    heads, width = settings.heads or 1, settings.d_model or 0
-    usual = {"kv_heads": heads, "d_k": width // heads, "d_v": width // heads}
-    return settings.with_(**{name: None for name, size in usual.items() if getattr(settings, name) == size})
-
-
 def candidates(trace: Trace, words: tuple[str, ...]) -> Iterator[Source]:
     """The sources that a dump's config may describe: its sentence, or the arrays in it."""
     if KEY_LENGTHS in trace.config and KEY_LENGTHS not in trace:
@@ -180,11 +169,6 @@ def candidates(trace: Trace, words: tuple[str, ...]) -> Iterator[Source]:
     offset = settings.causal_offset if isinstance(settings.causal_offset, int) else None
     of_arrays = replace(settings, heads=None, kv_heads=None, causal_offset=offset)  # their axes say it
     yield OfArrays(trace, of_arrays, words=words)
-
-
-def same(recorded: Trace, found: Trace) -> bool:
-    """True if every recorded step came to the same numbers again, but for the last bits."""
-    return all(name in found and close(recorded[name], found[name]) for name in recorded)
 
 
 def close(a: Any, b: Any) -> bool:

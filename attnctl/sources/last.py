@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnctl.base import __version__
 from attnctl.base.errors import AttnError
@@ -53,30 +53,29 @@ def keep(traces: Sequence[Trace]) -> None:
         if not path.parent.is_dir():
             path.parent.mkdir(mode=0o700, parents=True)
         if not path.exists():
-            forget_oldest(path.parent)
-        temporary = path.with_suffix(f".{os.getpid()}")
+            kept = sorted(path.parent.glob("last-*"), key=lambda each: each.stat().st_mtime)
+            for oldest in kept[: max(0, len(kept) + 1 - MOST_TERMINALS)]:
+                oldest.unlink()
         text = text_of(traces)
-        with open(temporary, "w", encoding="utf-8", opener=private) as stream:
+        temporary = path.with_suffix(f".{os.getpid()}")
+        private = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(private, "w", encoding="utf-8") as stream:
             stream.write(text)
         temporary.replace(path)
 
 
-def private(path: str, flags: int) -> int:
-    """Open a new file that nobody else reads."""
-    return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-
-
-def forget_oldest(folder: Path) -> None:
-    kept = sorted(folder.glob("last-*"), key=lambda each: each.stat().st_mtime)
-    for each in kept[: max(0, len(kept) + 1 - MOST_TERMINALS)]:
-        each.unlink()
-
-
 def text_of(traces: Sequence[Trace]) -> str:
     """The runs as JSON: without their numbers where they can be carried out again."""
+    runs = []
+    for trace in traces:
+        patched = any("@" in str(edit) for edit in trace.config.get("edits", ()))
+        if trace.config.get("vocab") and "model" not in trace.header and not patched:
+            said = {name: trace.header[name] for name in AGAIN if name in trace.header}
+            here = {FOLDER: os.getcwd()}  # noqa: PTH109
+            runs.append({"schema": SCHEMA, "attnctl": __version__, **said, **here, "steps": {}})
     try:
-        if all(is_of_a_sentence(trace) for trace in traces):
-            return json.dumps([heading(trace) for trace in traces], allow_nan=False)
+        if len(runs) == len(traces):
+            return json.dumps(runs, allow_nan=False)
     except ValueError:  # a bias of −∞, which strict JSON has in other words
         pass
     if sum(trace[name].nbytes for trace in traces for name in trace) > MOST_BYTES:
@@ -90,22 +89,13 @@ def text_of(traces: Sequence[Trace]) -> str:
     return text.getvalue()
 
 
-def is_of_a_sentence(trace: Trace) -> bool:
-    """True where the dump's config has all that it takes to carry it out again."""
-    patched = any("@" in str(edit) for edit in trace.config.get("edits", ()))
-    return bool(trace.config.get("vocab")) and "model" not in trace.header and not patched
-
-
-def heading(trace: Trace) -> dict[str, object]:
-    said = {name: trace.header[name] for name in AGAIN if name in trace.header}
-    return {"schema": SCHEMA, "attnctl": __version__, **said, FOLDER: os.getcwd(), "steps": {}}  # noqa: PTH109
-
-
 def read_last(word: str, which: str | None = None) -> list[Trace]:
     """The traces of the last run, or the one that `last[1]` or `which` names.
 
     Raises AttnError where none is kept.
     """
+    from attnctl.inputs.config.schema import settings_of
+    from attnctl.sources.sentence import Sentence
     from attnctl.store.source import choose_trace, read
 
     path = path_of_last()
@@ -116,16 +106,13 @@ def read_last(word: str, which: str | None = None) -> list[Trace]:
     runs = found if isinstance(found, list) else [found]
     if not runs:
         raise AttnError("last: that run was too large to keep; write it with -o FILE")
-    kept = any(run["steps"] for run in runs)
-    traces = read(path) if kept else [carry_out_again(run) for run in runs]
+    if any(run["steps"] for run in runs):
+        traces = read(path)
+    else:
+        traces = []
+        for run in runs:
+            trace = Sentence(run["sentence"], settings=settings_of(run["config"], run[FOLDER])).trace()
+            said = {name: run[name] for name in AGAIN if name in run}  # ids may be those of a batch
+            traces.append(replace(trace, header={**trace.header, **said}))
     selected = word.removeprefix("last")[1:-1] if which is None else which
     return [choose_trace(traces, selected, "last")] if selected else traces
-
-
-def carry_out_again(run: dict[str, Any]) -> Trace:
-    from attnctl.inputs.config.schema import settings_of
-    from attnctl.sources.sentence import Sentence
-
-    trace = Sentence(run["sentence"], settings=settings_of(run["config"], run[FOLDER])).trace()
-    said = {name: run[name] for name in AGAIN if name in run}  # ids may be those of a batch
-    return replace(trace, header={**trace.header, **said})

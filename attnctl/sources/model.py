@@ -40,7 +40,6 @@ class Layers(Source):
         keep: Collection[str] | None = None,
         progress: Progress | None = None,
     ) -> list[Trace]:
-        """The trace of each layer, in order."""
         asked = settings or self.settings
         return run.run_model(self.model, self.input, self.layers, asked, keep, progress)
 
@@ -63,7 +62,6 @@ class Layers(Source):
         return self.run()
 
     def traces(self) -> Sequence[Trace]:
-        """The traces as they were asked for."""
         return self.whole
 
     @cached_property

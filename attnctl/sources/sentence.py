@@ -1,7 +1,4 @@
-"""A Source, and the runs of sentences: one, a config's own, several of a file.
-
-Every kind of source finds its settings in its own place, and gives plans to carry out, or traces.
-"""
+"""A Source, which gives plans or traces; the runs of sentences: one, a config's own, several of a file."""
 
 from __future__ import annotations
 
@@ -38,10 +35,7 @@ class Arguments(NamedTuple):
 
 
 class Source:
-    """Numbers as a person names them, and the settings that they come about with.
-
-    This is what all kinds share: a run of sentences, with settings that each kind finds in its own place.
-    """
+    """Numbers as a person names them, and their settings, which each kind finds in its own place."""
 
     kind: str = "run"
     """What messages call it, as its line in `attnctl.sources` has it."""
@@ -78,7 +72,6 @@ class Source:
 
     @property
     def config(self) -> str | None:
-        """The config that its settings are laid over."""
         return self.beside.config
 
     @property
@@ -133,7 +126,6 @@ class Source:
         return [plan.costs(keep) for plan in plans]
 
     def traces(self) -> Sequence[Trace]:
-        """Its traces, carried out or read."""
         return self.run()
 
     def trace(self) -> Trace:
@@ -172,7 +164,6 @@ class Config(Source):
 
     @cached_property
     def base(self) -> Settings:
-        """Those of the config alone."""
         return settings_from(self.config, {})
 
 
@@ -212,7 +203,7 @@ def gather_sentences(sentences: Sequence[str], file: str | None) -> list[str]:
 
 
 def lines(source: str) -> list[str]:
-    """The lines of a file (- is stdin) that hold more than space. Raises AttnError for none."""
+    """The lines of a file (- is stdin) that hold more than space."""
     with refuse_os_errors(source), open_input(source) as stream:
         data = stream.read()
     try:
