@@ -36,7 +36,6 @@ class MistakePage:
     report: Report
 
     def to_dict(self) -> dict[str, Any]:
-        """The page as JSON has it."""
         finding = self.report.findings[0]
         return {
             "name": self.mistake.name,
@@ -51,7 +50,6 @@ class MistakePage:
 
 
 def names() -> list[str]:
-    """Every mistake by name, in the order of the catalogue."""
     return list(dict.fromkeys(each.name for each in CATALOGUE))
 
 
@@ -74,21 +72,17 @@ def judge(example: PlantedRun) -> Report:
 
 
 def lines(page: MistakePage, screen: Screen) -> Iterator[Element]:
-    """The page for a terminal."""
     mistake, (finding, *_) = page.mistake, page.report.findings
     yield [(mistake.name, "name")]
     yield from screen.sentence(f"What you get when {finding.words}.")
-    yield from section("Why people make it", mistake.why, screen)
-    yield from section("Instead", f"{finding.fix[0].upper()}{finding.fix[1:]}.", screen)
+    fix = f"{finding.fix[0].upper()}{finding.fix[1:]}."
+    for title, text in (("Why people make it", mistake.why), ("Instead", fix)):
+        yield from [[], [(title, "aside")], *screen.sentence(text)]
     meant = ", ".join(facts(page.example.right))
     yield from [[], [(screen.ours(f"Example ({meant})"), "aside")]]
     yield from ([("  ", ""), (screen.ours(line), "")] for line in mistake.example.split("\n"))
     yield []
     yield from matrices(page, screen)
-
-
-def section(title: str, text: str, screen: Screen) -> list[Line]:
-    return [[], [(title, "aside")], *screen.sentence(text)]
 
 
 def matrices(page: MistakePage, screen: Screen) -> Iterator[Element]:
@@ -104,15 +98,12 @@ def matrices(page: MistakePage, screen: Screen) -> Iterator[Element]:
     titles = [["", "wrong", *blank, "right", *blank], ["", *across, *across]]
     body: list[Line] = []
     for at_row in rows:
-        places = [(*outer, at_row, k) for k in columns]
-        both = ((found, "bad"), (right, ""))
-        numbers = [(cell(array[at]), style) for array, style in both for at in places]
-        body.append([(str(at_row), "aside"), *numbers])
+        line = [(str(at_row), "aside")]
+        for array, style in ((found, "bad"), (right, "")):
+            numbers = array[tuple(outer)][at_row, columns]
+            line += [(f"{each:.3f}" if abs(each) < LARGE else f"{each:.2g}", style) for each in numbers]
+        body.append(line)
     yield from Listing(screen, titles, body, frozenset({0})).lines()
-
-
-def cell(value: Any) -> str:
-    return f"{value:.3f}" if abs(value) < LARGE else f"{value:.2g}"
 
 
 def window(at: int, size: int) -> list[int]:

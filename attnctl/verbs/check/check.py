@@ -38,7 +38,10 @@ ARRAYS_AT_ONCE = 8
 """Arrays of the size of the largest step that a check may hold, in float64."""
 
 KEPT_BYTES = 2**25 - 2**16
-"""The largest array whose memory glibc keeps when it is freed, and that it then sees as usual."""
+"""The largest array whose memory glibc keeps when it is freed, and that it then sees as usual.
+
+By itself it gives each array of a few MiB back, and the system clears its pages anew for the next.
+"""
 
 BY_ROUNDING = Strictness()
 WRITTEN_WRONG = "What follows was computed from the right numbers: only those written down here are wrong."
@@ -60,7 +63,7 @@ def check(
     conform), a plan does, and the trace is in our layout. Without `pairs`, which take most of the time, no
     two mistakes at once are tried. Raises AttnError where nothing can be compared.
     """
-    keep_what_is_freed()
+    np.empty(KEPT_BYTES, np.uint8)  # freed at once: malloc keeps what such arrays had for the next ones
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
     settings, plan = (None, meant) if isinstance(meant, DumpPlan) else (meant, None)
@@ -87,18 +90,9 @@ def check(
     )
 
 
-def keep_what_is_freed() -> None:
-    """Free one array of this size: from then on malloc keeps what such arrays had for the next ones.
-
-    By itself glibc gives each array of a few MiB back, and the system clears its pages anew for the next.
-    """
-    np.empty(KEPT_BYTES, np.uint8)
-
-
 def diagnose(
     seen: Walked, unfilled: Collection[str], *, pairs: bool
 ) -> tuple[Diagnosis, tuple[Finding, ...]]:
-    """Explain the wrong steps of a walk; with the findings of every one."""
     reading, walk = seen
     diagnosis = Diagnosis(walk, steps_to_report(walk.steps, walk.record.trace, unfilled), pairs)
     unasked = reading.unasked
@@ -131,7 +125,6 @@ def steps_to_report(
 
 
 def nothing_to_compare(trace: Trace, walk: Walk, unfilled: Collection[str]) -> list[str]:
-    """What there is and what would do, where nothing could be compared."""
     if not nothing_checked(walk.steps.values()):
         return []
     if blank := [name for name in walk.steps if name in unfilled]:
@@ -228,18 +221,13 @@ class Diagnosis:
             return None
         return replace(fit, walk=whole)
 
-    def explain(self, first: str, fit: Fit, *also: Fit) -> Iterator[Finding]:
+    def explain(self, first: str, fit: Fit, *as_good: Fit) -> Iterator[Finding]:
         """One finding for each mistake; from here on the derivation is the one that makes them."""
-        others = tuple(" and ".join(mistake.name for mistake, _ in each.mistakes) for each in also)
+        others = tuple(" and ".join(mistake.name for mistake, _ in each.mistakes) for each in as_good)
         for number, (mistake, detail) in enumerate(fit.mistakes):
             self.done.add((first, mistake.name))
-            yield Finding(
-                first,
-                self.walk.gap(first),
-                mistake.name,
-                *spoken(mistake, detail),
-                () if number else others,
-            )
+            also = () if number else others
+            yield Finding(first, self.walk.gap(first), mistake.name, *spoken(mistake, detail), also)
         self.walk = fit.walk
 
     def leave_unexplained(self, search: Search) -> Finding:
@@ -249,9 +237,8 @@ class Diagnosis:
         after = walk_without(search.walk, first) and walk_without(self.walk, first)
         if not after:
             return Finding(first, gap, hint=hint(search))
-        self.steps |= {
-            name: after.steps[name] for name in self.walk.wrong if name not in {first, *after.wrong}
-        }
+        righted = set(self.walk.wrong) - {first, *after.wrong}
+        self.steps |= {name: after.steps[name] for name in righted}
         self.walk = after
         return Finding(first, gap, hint=WRITTEN_WRONG)
 

@@ -19,8 +19,6 @@ from attnctl.store.header import assemble_trace
 from attnctl.store.load_json import read_json
 
 BLANK = "NaN"
-"""What a blank is read as."""
-
 
 LARGEST = 2**24
 """Bytes of an exercise: people fill it in by hand."""
@@ -56,10 +54,7 @@ def read_source(source: Source) -> Trace:
 
 
 def read(source: str, rename: Mapping[str, str]) -> Unfinished:
-    """A dump, anyone's arrays, or an exercise, from a path or ``-``.
-
-    Raises AttnError where it is none of these.
-    """
+    """A dump, anyone's arrays, or an exercise, from a path or ``-``. Raises AttnError for anything else."""
     data = read_pipe(source)
     try:
         trace = read_one(source, None if data is None else io.BytesIO(data), rename=rename)
@@ -88,7 +83,6 @@ def read_to_show(source: str) -> tuple[list[Trace], bool]:
 
 
 def read_pipe(source: str) -> bytes | None:
-    """Read standard input, if the source says so."""
     try:
         if source != "-":
             return None
@@ -103,16 +97,13 @@ def read_exercise(
 ) -> Unfinished | None:
     """The exercise in a file or in what was piped; None where there is none."""
     try:
-        value = json.loads(small(source) if data is None else data[: LARGEST + 1])
+        if data is None:
+            with open_found(source) as stream:
+                data = stream.read(LARGEST + 1)
+        value = json.loads(data[: LARGEST + 1])  # what is larger is cut off, and no JSON any more
         return with_blanks(value, rename, "standard input" if source == "-" else source, keep=keep)
     except (OSError, ValueError, RecursionError):
         return None
-
-
-def small(source: str) -> bytes:
-    """A file, cut off (and so no JSON any more) where it is larger than what people fill in."""
-    with open_found(source) as stream:
-        return stream.read(LARGEST + 1)
 
 
 def with_blanks(

@@ -38,10 +38,6 @@ NOT_ALL_TRIED = (
 def hint(search: Search) -> str:
     """One or two sentences on how found and expected numbers are related, and where they differ."""
     only = f" This is said of {search.part}; the rest was not searched." if search.part else ""
-    return relate(search) + only
-
-
-def relate(search: Search) -> str:
     case = search.case
     relation = (
         relate_by_factor(case)
@@ -54,9 +50,9 @@ def relate(search: Search) -> str:
     )
     where = locate_alone(case) or locate_band(case) or locate_some(case)
     if relation:
-        return f"{relation} {where}".strip()
+        return f"{relation} {where}".strip() + only
     tried = NOT_ALL_TRIED if case.effort.exceeded else ""
-    return f"{where or compare_spread(case)} {tried}".strip()
+    return f"{where or compare_spread(case)} {tried}".strip() + only
 
 
 def agrees_as_printed(walk: Walk) -> str:
@@ -78,7 +74,6 @@ def agrees_as_printed(walk: Walk) -> str:
 
 
 def relate_by_factor(case: WrongStep) -> str:
-    """Say so, if every number is the same multiple of the right one."""
     found, right, error = finite(case)
     large = np.abs(right) > 100 * error
     if large.sum() < 2 or not told_in_numbers(case):
@@ -117,7 +112,6 @@ def relate_by_offset(case: WrongStep) -> str:
 
 
 def find_other_array(case: WrongStep) -> str:
-    """Say so, if the numbers, or the differences, are those of another array or its transpose."""
     right = case.expected.value
     for what, numbers in (
         ("The difference equals", case.found - right),
@@ -159,14 +153,12 @@ def fits_into(array: Array, numbers: Array) -> Array | None:
 
 
 def explains(case: WrongStep, numbers: Array, others: Array) -> bool:
-    """True for numbers that are those of others, which is more than they are near what is right."""
     off = np.where(case.found == case.expected.value, 0.0, case.found - case.expected.value)
     left = np.square(numbers - others).sum()
     return same(numbers, others) and bool(left <= EXPLAINED**2 * np.square(off).sum())
 
 
 def same(numbers: Array, others: Array) -> bool:
-    """True for two arrays that are equal but for a small part."""
     size = float(np.square(numbers).sum())
     return bool(size > 0 and np.square(numbers - others).sum() < SAME**2 * size)
 
@@ -175,7 +167,6 @@ def same(numbers: Array, others: Array) -> bool:
 
 
 def find_other_places(case: WrongStep) -> str:
-    """Say so, if along an axis each slice is another one of the right numbers."""
     axes = case.record.trace.steps[case.first].axes
     if not np.isfinite(case.found).all():
         return ""
@@ -184,13 +175,8 @@ def find_other_places(case: WrongStep) -> str:
         if size > 1 and size * case.found.size <= MOST_COMPARED:
             found = np.moveaxis(case.found, at, 0).reshape(size, -1)
             right = np.moveaxis(case.expected.value, at, 0).reshape(size, -1)
-            places = nearest(found, right)
-            begin = begin_of(case, axis)
-            moved = [
-                f"{begin + here} is {begin + there}"
-                for here, there in enumerate(places or ())
-                if here != there
-            ]
+            places, begin = nearest(found, right) or (), begin_of(case, axis)
+            moved = [f"{begin + here} is {begin + at}" for here, at in enumerate(places) if here != at]
             if moved:
                 more = ", …" if len(moved) > MOST_LISTED else ""
                 shown = ", ".join(moved[:MOST_LISTED])
@@ -213,7 +199,6 @@ def nearest(found: Array, right: Array) -> list[int] | None:
 
 
 def relate_by_axis(case: WrongStep) -> str:
-    """Say so, if the factor, or the offset, is one number in each head or row."""
     axes = case.record.trace.steps[case.first].axes
     told = np.isfinite(case.found) & np.isfinite(case.expected.value)
     if not told_in_numbers(case):
@@ -254,7 +239,6 @@ def spell_span(values: Array) -> str:
 
 
 def tell_sums(case: WrongStep) -> str:
-    """The sums of the rows of attention weights, where they are not 1."""
     if case.first != "attention_weights" or not np.isfinite(case.found).all():
         return ""
     rows = case.found.sum(axis=-1)
@@ -269,7 +253,6 @@ def tell_sums(case: WrongStep) -> str:
 
 
 def locate_alone(case: WrongStep) -> str:
-    """Say so, if all of them are in one head, row or column."""
     axes = case.record.trace.steps[case.first].axes
     places = np.argwhere(case.differs)
     if len(places) < 2:
@@ -295,7 +278,10 @@ def locate_band(case: WrongStep) -> str:
     axes = case.record.trace.steps[case.first].axes
     if axes[-2:] != ("query", "key"):
         return ""
-    wrong, able = (over_heads(each) for each in (case.differs, telling_numbers(case)))
+    shape = (-1, *case.differs.shape[-2:])
+    wrong, able = (  # in any head
+        np.any(each.reshape(shape), axis=0) for each in (case.differs, telling_numbers(case))
+    )
     queries, keys = wrong.shape
     ahead = np.arange(keys)[None, :] - np.arange(queries)[:, None] - begin_of(case, "query")
     for said, distance in (("key − query", ahead), ("|query − key|", np.abs(ahead))):
@@ -309,11 +295,6 @@ def locate_band(case: WrongStep) -> str:
 def begin_of(case: WrongStep, axis: str) -> int:
     """The place along an axis at which the part that is searched begins."""
     return case.begin if axis == "query" else 0
-
-
-def over_heads(differs: Array) -> Array:
-    """True where any head has it, (query, key)."""
-    return np.asarray(differs.reshape(-1, *differs.shape[-2:]).any(axis=0))
 
 
 def telling_numbers(case: WrongStep) -> Array:
@@ -332,27 +313,21 @@ def spell_range(least: int, most: int, distance: Array) -> str:
 
 
 def locate_some(case: WrongStep) -> str:
-    """Which heads, rows or columns have any, if not all do."""
     axes = case.record.trace.steps[case.first].axes
     said = []
     for at, axis in enumerate(axes):
         others = tuple(other for other in range(len(axes)) if other != at)
         has = np.flatnonzero(case.differs.any(axis=others))
         if goes_on(case, axis):
-            said += [f"{axis} {places}"] if (places := list_wrong_rows(case)) else []
+            first, last = case.wrong_rows or (0, 0)
+            if last + 1 - first < (case.size("query") or 0):  # not all of them, of which there are more
+                said.append(f"{axis} {list_places(np.arange(first, last + 1))}")
             continue
         able = np.count_nonzero(telling_numbers(case).any(axis=others))
         whole = len(has) <= MOST_LISTED or (np.diff(has) == 1).all()
         if 0 < len(has) < able and (whole or len(has) <= able / 2):  # a few of most of them say little
             said.append(f"{axis} {list_places(begin_of(case, axis) + has)}")
     return f"They are at {', '.join(said)} only." if said else ""
-
-
-def list_wrong_rows(case: WrongStep) -> str:
-    """512 to 1023, of all queries; nothing where they begin and end with those that are wrong."""
-    first, last = case.wrong_rows or (0, 0)
-    queries = case.size("query") or 0
-    return list_places(np.arange(first, last + 1)) if last + 1 - first < queries else ""
 
 
 def list_places(places: Array) -> str:
@@ -366,7 +341,6 @@ def list_places(places: Array) -> str:
 
 
 def compare_spread(case: WrongStep) -> str:
-    """Compare the differences with the numbers, where nothing else is to be said."""
     told = np.isfinite(case.found) & np.isfinite(case.expected.value)
     found, right = case.found[told], case.expected.value[told]
     if found.size < 2 or not np.ptp(right) or not np.ptp(found):

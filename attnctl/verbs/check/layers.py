@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import allowed_error
-from attnctl.evidence.precision import coarser, own
+from attnctl.evidence.precision import own
 from attnctl.math import Array
 from attnctl.models.forward import attend_plainly, final_norm, through
 from attnctl.models.layer import Model
@@ -61,9 +61,8 @@ def read_states(arrays: Mapping[str, Array], width: int) -> list[Array]:
         index for index, each in enumerate(rows) if each.ndim != 2 or each.shape != (len(rows[0]), width)
     ]
     if wrong:
-        raise AttnError(
-            f"hidden_{wrong[0]}: {rows[wrong[0]].shape}, expected (token, {width}) as config.json says"
-        )
+        shape = rows[wrong[0]].shape
+        raise AttnError(f"hidden_{wrong[0]}: {shape}, expected (token, {width}) as config.json says")
     return [each.astype(np.float64) for each in rows]
 
 
@@ -71,10 +70,7 @@ def check_port(name: str, trace: Mapping[str, Array]) -> list[LayerCheck]:
     """Each layer of a model on what came into it, as a dump of a port has that."""
     model = open_model(name, dtype="float64")
     states = read_states(dict(trace), model.description["width"])
-    precision = own(states[0])
-    for state in states[1:]:
-        precision = coarser(precision, own(state))
-    return list(check_layers(model, states, precision.unit))
+    return list(check_layers(model, states, max(own(state).unit for state in states)))
 
 
 def check_layers(model: Model, states: list[Array], unit: float) -> Iterator[LayerCheck]:

@@ -35,9 +35,7 @@ FAR_OFF = 0.1
 
 IN_TF32 = "Its products of matrices are in TF32: each factor rounded to 11 bits, sums in float32."
 
-
 Walked = tuple[Reading, Walk]
-"""A reading of a dump, and the walk over it."""
 
 
 def walk_over(reading: Reading, strictness: Strictness, plan: DumpPlan | None = None) -> Walk:
@@ -97,7 +95,10 @@ def best_reading(first: Walked, strictness: Strictness) -> Walked:
         return first
 
     def look(other: Reading, until: str | None) -> Walk | None:
-        return look_at(other, strictness, until)
+        try:
+            return walk_over(other, strictness) if until is None else walk_until(other, strictness, until)
+        except AttnError:  # its arrays do not go together
+            return None
 
     found = agreeing(reading, walk, look)
     if found is None and walk.wrong:
@@ -107,25 +108,15 @@ def best_reading(first: Walked, strictness: Strictness) -> Walked:
     return found or first
 
 
-def look_at(reading: Reading, strictness: Strictness, until: str | None) -> Walk | None:
-    """The walk over a reading, all of it or until one step; None where its arrays do not go together."""
-    try:
-        if until is None:
-            return walk_over(reading, strictness)
-        record = with_precisions(Record(*plan_dump(reading.trace, reading.settings), strictness), FLOAT64)
-        shown = last_recorded(record, until)
-        if shown and is_wrong_in(some_rows(Walk(record, record.intended), slice(0, SCREENED)), shown):
-            return Walk(record, record.intended, {shown: Checked(shown, Verdict.WRONG)})
-        return Walk.over(record, record.intended, until=until)
-    except AttnError:
-        return None
-
-
-def last_recorded(record: Record, until: str) -> str | None:
-    """The last recorded one of the computed steps up to this one."""
+def walk_until(reading: Reading, strictness: Strictness, until: str) -> Walk:
+    """The walk until one step, where a few rows of the last recorded one do not show that it is wrong."""
+    record = with_precisions(Record(*plan_dump(reading.trace, reading.settings), strictness), FLOAT64)
     steps = [step.name for step in record.intended if not isinstance(step.op, (Given, Unstated))]
     upto = steps[: steps.index(until) + 1] if until in steps else steps
-    return next((name for name in reversed(upto) if name in record), None)
+    shown = next((name for name in reversed(upto) if name in record), None)
+    if shown and is_wrong_in(some_rows(Walk(record, record.intended), slice(0, SCREENED)), shown):
+        return Walk(record, record.intended, {shown: Checked(shown, Verdict.WRONG)})
+    return Walk.over(record, record.intended, until=until)
 
 
 def is_wrong_in(part: Part, name: str) -> bool:
@@ -146,16 +137,14 @@ def is_wrong_in(part: Part, name: str) -> bool:
 
 
 def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
-    """The notes on how someone's names and layouts were read, and on what was left out."""
     reading, record = seen[0], seen[1].record
     read = [f"{theirs} as {ours}" for ours, theirs in trace.header.get("read", {}).items()]
     if read:
         yield f"Read {', '.join(read)}."
     yield from trace.header.get("notes", []) if "read" in trace.header else []
     yield from record.plan.notes
-    for name, option in reading.left_out.items():
-        yield f"{name} is left out: nothing asks for it, as {option} would."
-    for name, option in reading.taken.items():
-        yield f"{name} is taken as it is: nothing asks for it, as {option} would."
+    for said, steps in (("left out", reading.left_out), ("taken as it is", reading.taken)):
+        for name, option in steps.items():
+            yield f"{name} is {said}: nothing asks for it, as {option} would."
     if record.factors.short:
         yield IN_TF32

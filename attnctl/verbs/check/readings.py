@@ -120,7 +120,9 @@ def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | N
         for reading in by_names(base, plain.derivation) if plain else ():
             if reading is first or (reading is base and plain and plain.wrong):
                 continue
-            until = last_of(reading, walk)
+            wrong = [reading.named.get(name, name) for name in walk.wrong[:1]]
+            # up to there it has to be walked to show that it is no better; all of it where None
+            until = max((*wrong, *reading.named.values()), key=list(TABLE).index) if wrong else None
             found = look(reading, until)
             whole = look(reading, None) if until and found and not found.wrong else found
             if whole and not whole.wrong and mends(walk, whole, reading):
@@ -134,12 +136,6 @@ def nearest(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk]:
     walks = [(each, walk if each is first else look(each, None)) for each in tried]
     found = [(reading, walked) for reading, walked in walks if walked]
     return min(found, key=lambda each: distance(each[0], first.trace, each[1]))
-
-
-def last_of(reading: Reading, walk: Walk) -> str | None:
-    """The step up to which a reading has to be walked to show that it is no better; None for all of it."""
-    wrong = [reading.named.get(name, name) for name in walk.wrong[:1]]
-    return max((*wrong, *reading.named.values()), key=list(TABLE).index) if wrong else None
 
 
 def mends(walk: Walk, whole: Walk, reading: Reading) -> bool:
@@ -227,13 +223,9 @@ def as_linear(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
     if any(name in trace.header.get("read", {}) for name in (" ".join(projections), *projections)):
         return  # their names tell
     for names in (projections, [*projections, W_O]):
-        if all(name in trace and square(trace[name]) for name in names):
+        shapes = [trace[name].shape if name in trace else () for name in names]
+        if all(len(shape) == 2 and shape[0] == shape[1] for shape in shapes):
             yield {name: trace[name].T for name in names}, f"{' '.join(names)} as (out, in)"
-
-
-def square(array: Array) -> bool:
-    """True for one matrix with as many rows as columns."""
-    return array.ndim == 2 and array.shape[0] == array.shape[1]
 
 
 def tokens_before_heads(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
@@ -319,7 +311,10 @@ def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
 def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
     """Read the same arrays with an option that was not given, or two."""
     trace = first.trace
-    masks = [(settings, ())] if hides(settings) else [(settings, ()), causal(settings)]
+    masks: list[tuple[Settings, tuple[Unasked, ...]]] = [(settings, ())]
+    if settings.mask is None and not any(isinstance(rule, VisibilityRule) for rule in settings.rules):
+        causal = settings.with_(rules=(Causal(), *settings.rules))
+        masks.append((causal, (Unasked("--causal", "mask-unasked"),)))
     turns = [(None, ()), *((turn, (said,)) for turn, said in rotations(settings, sizes))]
     for base, mask in masks:
         for turn, rotation in turns:
@@ -356,17 +351,7 @@ def with_names(first: Reading, settings: Settings) -> Iterator[Reading]:
             yield replace(first, trace=rename_array(trace, named), unasked=(Unasked(said, mistake),))
 
 
-def hides(settings: Settings) -> bool:
-    """True if a rule that hides keys was asked for."""
-    return settings.mask is not None or any(isinstance(rule, VisibilityRule) for rule in settings.rules)
-
-
-def causal(settings: Settings) -> tuple[Settings, tuple[Unasked, ...]]:
-    return settings.with_(rules=(Causal(), *settings.rules)), (Unasked("--causal", "mask-unasked"),)
-
-
 def rotations(settings: Settings, sizes: Mapping[str, int]) -> Iterator[tuple[Rotary, Unasked]]:
-    """Rotary positions of either kind, where none were asked for."""
     if settings.positions == NONE and sizes.get("d_k", 1) % 2 == 0:
         for turn in (Rotary(), Rotary(interleaved=True)):
             yield turn, Unasked(" ".join(flags_of("positions", turn)), "rotary-unasked")

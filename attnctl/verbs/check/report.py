@@ -25,9 +25,7 @@ from attnctl.verbs.check.readings import Reading
 OPTION = re.compile("(?:.*; or )?say (--.*) if it is meant")
 """What is to be written instead, where everything is right once an option says so."""
 
-
 FINDING_KEYS = ("step", "mistake", "largest_difference", "at", "cell", "words", "fix", "also", "hint")
-"""What JSON says of a wrong step."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,6 @@ class Unjudged:
     """What would help where no other step does."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
         return {
             "step": self.step,
             "words": self.words,
@@ -93,7 +90,6 @@ class Report(Displayed):
 
     @property
     def trace(self) -> Trace:
-        """The recorded steps, in our layout."""
         return self.walk.record.trace
 
     @property
@@ -151,7 +147,6 @@ class Report(Displayed):
         return spell_cell(self.trace, step, gap.at)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON has it."""
         largest = self.gap and plain(self.gap.largest)
         nothing = dict.fromkeys(FINDING_KEYS) | {"largest_difference": largest, "also": []}
         first, *then = [self.finding_dict(finding) for finding in self.findings] or [nothing]
@@ -170,14 +165,11 @@ class Report(Displayed):
         }
 
     def finding_dict(self, finding: Finding) -> dict[str, Any]:
-        """A wrong step."""
-        gap = finding.gap
-        where = plain(gap.largest), list(gap.at), self.cell(finding.step, gap)
+        where = plain(finding.gap.largest), list(finding.gap.at), self.cell(finding.step, finding.gap)
         words = finding.words or None, finding.fix or None, list(finding.also), finding.hint or None
         return dict(zip(FINDING_KEYS, (finding.step, finding.mistake, *where, *words), strict=True))
 
     def step_dict(self, step: Checked) -> dict[str, Any]:
-        """The findings of one step."""
         if step.gap is None:
             return {"verdict": step.verdict.value}
         gap = step.gap
@@ -200,7 +192,6 @@ def plain(value: float) -> float | str:
 
 
 def find_unjudged(walk: Walk, steps: Mapping[str, Checked], reading: Reading) -> Iterator[Unjudged]:
-    """Every recorded step that could not be judged."""
     for name, checked in steps.items():
         given = name not in walk.derivation or isinstance(walk.derivation[name].op, Given)
         if given or name in reading.taken:
@@ -231,7 +222,6 @@ def why_blurred(walk: Walk, name: str, checked: Checked) -> Unjudged:
 
 
 def why_unfounded(walk: Walk, name: str) -> Unjudged:
-    """A step that nothing recorded leads to."""
     step, record = walk.derivation[name], walk.record
     if isinstance(step.op, Unstated):
         why = "nothing says how it came about"

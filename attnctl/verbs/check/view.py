@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import isinf, isnan
 
 from attnctl.drawing.screen.listing import Listing
@@ -11,7 +11,7 @@ from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.walk import Checked, Verdict
-from attnctl.verbs.check.report import Finding, Report, Unjudged
+from attnctl.verbs.check.report import Finding, Report
 
 MARKS = {
     Verdict.AGREES: ("✓", "ok", "good"),
@@ -34,7 +34,6 @@ WHERE = TITLES.index("at")
 
 
 def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
-    """Findings in words, then step by step."""
     before = None
     if report.unasked:
         read = f", reading {report.reading}" * bool(report.reading)
@@ -51,7 +50,9 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
     if not report.findings:
         yield from flowing(conclusion(report), screen)
     for each in report.cannot_tell:
-        yield from flowing(remedy(each), screen, name=each.step)
+        wanted = f"Record {', '.join(each.record)} too" if each.record else each.otherwise
+        why = f"{each.step} cannot be judged: {each.words}. {wanted}."
+        yield from flowing(why, screen, name=each.step)
     for note in report.notes:
         yield from flowing(note, screen)
     if report.unknown:
@@ -113,20 +114,17 @@ def place(report: Report, step: str, gap: Gap, screen: Screen) -> str:
     trace, words = report.trace, []
     for axis, at in enumerate(gap.at):
         tokens = trace.tokens_along(step, axis)
-        name = trace.steps[step].axes[axis]
-        words.append(f"{name} {at}" if tokens is None else label_token(tokens, at, screen))
+        if tokens is None:
+            words.append(f"{trace.steps[step].axes[axis]} {at}")
+            continue
+        word = screen.token(tokens[at])
+        if tokens.count(tokens[at]) > 1:  # told apart from others like it: the#2
+            word += f"#{tokens[:at].count(tokens[at]) + 1}"
+        words.append(word)
     return f"[{', '.join(words)}]"
 
 
-def label_token(tokens: list[str], at: int, screen: Screen) -> str:
-    """A token, told apart from others like it: the#2."""
-    alike = [i for i, token in enumerate(tokens) if token == tokens[at]]
-    word = screen.token(tokens[at])
-    return f"{word}#{alike.index(at) + 1}" if len(alike) > 1 else word
-
-
 def conclusion(report: Report) -> str:
-    """The sentence where no step is wrong."""
     said = agreement(report)
     if report.not_filled:
         return f"not done yet: {', '.join(report.not_filled)} not filled in. What is filled in {said}."
@@ -153,12 +151,6 @@ def agreement(report: Report) -> str:
     return f"{agrees}: {count:,} numbers in {steps}, {most}"
 
 
-def remedy(untold: Unjudged) -> str:
-    """Say why a step could not be judged, and what would help."""
-    wanted = f"Record {', '.join(untold.record)} too" if untold.record else untold.otherwise
-    return f"{untold.step} cannot be judged: {untold.words}. {wanted}."
-
-
 def number(value: float, digits: int = 4) -> str:
     """A number in so many digits that count."""
     if isnan(value):
@@ -174,38 +166,28 @@ def steps_listing(report: Report, screen: Screen) -> Listing:
     """Every step in order; the numbers themselves where there are wrong ones."""
     rows = [step_row(report, step, screen) for step in report.steps.values()]
     count = max(WHERE, *(at + 1 for row in rows for at, (text, _) in enumerate(row) if text))
-    listing = columns(screen, rows, count)
+    listing = Listing(screen, [TITLES[:count]], [row[:count] for row in rows], left={0, 1, 2, WHERE})
     return listing.fit(WHERE) if count > WHERE else listing
-
-
-def columns(screen: Screen, rows: Sequence[Sequence[Span]], count: int) -> Listing:
-    """The first columns as a table."""
-    return Listing(screen, [TITLES[:count]], [row[:count] for row in rows], left={0, 1, 2, WHERE})
 
 
 def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
     """The row of one step: dim where nothing could be checked."""
     sign, ascii_sign, style = MARKS.get(step.verdict, ("–", "-", "aside"))
     wrong = step.verdict is Verdict.WRONG
-    texts = [verdict_words(step), "", "", "", "", ""]
-    if step.gap:
-        texts[1:3] = number(step.gap.largest), number(step.gap.allowed, digits=2)
-    if step.gap and (wrong or step.gap.largest):
-        texts[3] = place(report, step.name, step.gap, screen)
-    if step.gap and wrong:
-        texts[4:] = number(step.gap.found), number(step.gap.expected)
+    texts = [step.verdict.value, "", "", "", "", ""]
+    if gap := step.gap:
+        if gap.differing:
+            texts[0] = f"{gap.differing} of {gap.filled} differ"
+        if gap.filled < gap.of:
+            texts[0] += f" ({gap.filled} of {gap.of} filled)"
+        texts[1:3] = number(gap.largest), number(gap.allowed, digits=2)
+        if wrong or gap.largest:
+            texts[3] = place(report, step.name, gap, screen)
+        if wrong:
+            texts[4:] = number(gap.found), number(gap.expected)
     text_style = "" if wrong else "aside"
     return [
         (ascii_sign if screen.ascii_only else sign, style),
         (screen.ours(step.name), "name" if wrong else "" if step.gap else "aside"),
         *((screen.ours(text), text_style) for text in texts),
     ]
-
-
-def verdict_words(step: Checked) -> str:
-    """agrees, 3 of 9 differ, not recorded, …; and how much of it is filled in."""
-    if step.gap is None:
-        return step.verdict.value
-    gap = step.gap
-    said = f"{gap.differing} of {gap.filled} differ" if gap.differing else step.verdict.value
-    return said if gap.filled == gap.of else f"{said} ({gap.filled} of {gap.of} filled)"
