@@ -27,7 +27,6 @@ OF_QUERIES = tuple(where(lambda row: row.symbol == "dQ"))
 OF_KEYS = tuple(where(lambda row: row.symbol == "dK"))
 OF_VALUES = tuple(where(lambda row: row.symbol == "dV"))
 
-
 SOFTMAX_BACK = at(*OF_SCORES, SoftmaxBack)
 SQUEEZE_BACK = at(*OF_SCORES, SqueezeBack)
 
@@ -44,12 +43,9 @@ def lines(case: WrongStep, kind: type[Op], *read: str) -> list[Step]:
 def rounded_output(case: WrongStep) -> Iterator[Plant]:
     """δ of the output as it was stored: in float16, or in bfloat16."""
     if DELTA in case.derivation and HEAD_OUTPUTS in case.derivation[DELTA].inputs:
-        yield Plant(case.reading(DELTA, HEAD_OUTPUTS, wrong.By(to_float16)), "float16")
+        to_float16 = wrong.By(lambda x: x.astype(np.float16).astype(x.dtype))
+        yield Plant(case.reading(DELTA, HEAD_OUTPUTS, to_float16), "float16")
         yield Plant(case.reading(DELTA, HEAD_OUTPUTS, wrong.By(to_bfloat16)), "bfloat16")
-
-
-def to_float16(x: Array) -> Array:
-    return x.astype(np.float16).astype(x.dtype)
 
 
 def to_bfloat16(x: Array) -> Array:
@@ -64,16 +60,22 @@ def weights_again(make: Callable[[Array, Array], Array], detail: str = "") -> Pl
     def plants(case: WrongStep) -> Iterator[Plant]:
         if isinstance(case.op(WEIGHTS), Softmax) and SOFTMAX_BACK.right(case):
             read = case.derivation[WEIGHTS].inputs[0]
-            yield replace(made_again(case, make, read, read), detail=detail)
+            yield Plant(made_again(case, make, read, read), detail)
 
     return plants
 
 
-def made_again(case: WrongStep, make: Callable[[Array, Array], Array], *read: str) -> Plant:
+def made_again(case: WrongStep, make: Callable[[Array, Array], Array], *read: str) -> WrongStep:
     """The program whose backward pass reads other weights, made of these steps."""
-    axes = case.derivation[WEIGHTS].axes
-    again = Step(case.fresh("weights made again"), wrong.By(make), read, axes, "", "")
-    return Plant(backward_reads(case.derivation, WEIGHTS, again))
+    again = case.bare("weights made again", wrong.By(make), read, WEIGHTS)
+    steps: list[Step] = []
+    for step in case.derivation:
+        back = step.name.startswith("d_")
+        if back and again not in steps:
+            steps.append(again)
+        inputs = tuple(again.name if back and name == WEIGHTS else name for name in step.inputs)
+        steps.append(step if inputs == step.inputs else replace(step, inputs=inputs))
+    return replace(case, derivation=Derivation(tuple(steps)))
 
 
 def unmasked(case: WrongStep) -> Iterator[Plant]:
@@ -86,30 +88,12 @@ def unmasked(case: WrongStep) -> Iterator[Plant]:
         return
     bare = case.derivation[masked].inputs[0]
     for make in (lambda s, m: np.exp(s - sums(m)), lambda s, _: np.exp(s - sums(s))):
-        of_output = case.planted(made_again(case, make, bare, masked).derivation)
-        of_weights = next(iter(SOFTMAX_BACK.by(own_delta)(of_output)))
-        for plant in (Plant(of_output.derivation), of_weights):
-            yield plant
-            yield Plant(
-                case.planted(plant.derivation).put(gradient_of(bare), Copy(), (gradient_of(masked),))
-            )
-
-
-def own_delta(a: Array, d: Array, _: Array) -> Array:
-    """The gradient of softmax with a delta of the weights at hand."""
-    return np.asarray(a * (d - (a * d).sum(axis=-1, keepdims=True)))
-
-
-def backward_reads(derivation: Derivation, name: str, new: Step) -> Derivation:
-    """The derivation whose backward pass reads a new step instead of one of the forward pass."""
-    steps: list[Step] = []
-    for step in derivation:
-        back = step.name.startswith("d_")
-        if back and new not in steps:
-            steps.append(new)
-        inputs = tuple(new.name if back and each == name else each for each in step.inputs)
-        steps.append(step if inputs == step.inputs else replace(step, inputs=inputs))
-    return Derivation(tuple(steps))
+        of_output = made_again(case, make, bare, masked)
+        own_delta = SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-1, keepdims=True)))
+        of_weights = next(iter(own_delta(of_output))).case
+        for program in (of_output, of_weights):
+            yield Plant(program)
+            yield Plant(program.put(gradient_of(bare), Copy(), (gradient_of(masked),)))
 
 
 def sums(s: Array) -> Array:
@@ -127,22 +111,25 @@ def other_scale(make: Callable[[Op], Op]) -> Plants:
                 continue
             yield Plant(case.put(SCORES, make(step.op)))
             for reader in [each for each in case.derivation if SCORES in each.inputs]:
-                bare = Step(case.fresh("scaled otherwise"), make(step.op), step.inputs, step.axes, "", "")
+                bare = case.bare("scaled otherwise", make(step.op), step.inputs, SCORES)
                 yield Plant(case.through(reader.name, SCORES, bare))
 
     return plants
 
 
-def unsummed(times: int) -> dict[str, Callable[[Array], Array]]:
+def not_summed(op: SumGroups) -> dict[str, Op]:
+    """Heads of a group that are not added up, or those of another group."""
+    times = op.times
+
     def strided(x: Array) -> Array:
         kv = x.shape[-3] // times
         return sum((x[..., at * kv : (at + 1) * kv, :, :] for at in range(1, times)), x[..., :kv, :, :])
 
     return {
-        "the first head of a group is taken": lambda x: x[..., ::times, :, :],
-        "the last head of a group is taken": lambda x: x[..., times - 1 :: times, :, :],
-        "their mean is taken": lambda x: SumGroups(times).apply(x) / times,
-        "those of head h, h + kv_heads, … are added up": strided,
+        "the first head of a group is taken": wrong.By(lambda x: x[..., ::times, :, :]),
+        "the last head of a group is taken": wrong.By(lambda x: x[..., times - 1 :: times, :, :]),
+        "their mean is taken": wrong.By(lambda x: op.apply(x) / times),
+        "those of head h, h + kv_heads, … are added up": wrong.By(strided),
     }
 
 
@@ -151,11 +138,6 @@ def once_or_everywhere(*names: str) -> Iterator[tuple[str, ...]]:
     yield from ((name,) for name in names)
     if len(names) > 1:
         yield names
-
-
-def not_summed(op: SumGroups) -> dict[str, Op]:
-    """Heads of a group that are not added up, or those of another group."""
-    return {detail: wrong.By(function) for detail, function in unsummed(op.times).items()}
 
 
 def slope_before_cap(case: WrongStep) -> Iterator[Plant]:
@@ -167,15 +149,14 @@ def slope_before_cap(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.put(name, op, (d, before)), "taken of the score before the cap")
 
 
-BLOCKS = (4, 8, 16, 32, 64, 128, 256)
-
-
 def last_block(case: WrongStep) -> Iterator[Plant]:
     """The last block of what is summed over, whole or in part, is dropped."""
     of_keys, of_queries = lines(case, MatMul, SCORES), lines(case, TMatMul)
     for steps, axis in ((of_queries, "query"), (of_keys, "key")):
         size = case.size(axis) or 0
-        ends = {(size - 1) // block * block: block for block in BLOCKS if block < size}
+        ends = {
+            (size - 1) // block * block: block for block in (4, 8, 16, 32, 64, 128, 256) if block < size
+        }
         for several in dict.fromkeys([tuple(steps), *((step,) for step in steps)]):
             for stop, block in ends.items() if several else ():
                 ops = {step.name: wrong.By(up_to(step.op, stop)) for step in several}
@@ -188,10 +169,6 @@ def up_to(op: Op, stop: int) -> Callable[[Array, Array], Array]:
     return lambda a, b: op.apply(a[..., :stop, :], b[..., :stop, :])
 
 
-def in_batch(case: WrongStep) -> bool:
-    return (case.size("batch") or 1) > 1
-
-
 ONE_MEMBER: dict[str, Callable[[Array, Array], Array]] = {
     "only its first member's is kept": lambda d, b: SumLike().apply(d[0], b),
     "only its last member's is kept": lambda d, b: SumLike().apply(d[-1], b),
@@ -200,7 +177,6 @@ ONE_MEMBER: dict[str, Callable[[Array, Array], Array]] = {
 """What may become of the gradient by a bias that a batch shares."""
 
 LN2 = log(2)
-
 
 BACKWARD = (
     Mistake(
@@ -368,7 +344,7 @@ BACKWARD = (
         (gradient_of(BIAS),),
         "the gradient by a bias that the batch shares is not added up over it: {}",
         "sum over every axis along which the bias was broadcast",
-        at(gradient_of(BIAS), SumLike).where(in_batch).by(ONE_MEMBER),
+        at(gradient_of(BIAS), SumLike).where(lambda case: (case.size("batch") or 1) > 1).by(ONE_MEMBER),
         why="Broadcasting goes by itself on the way forward; on the way back it is a sum.",
         example="d_bias = d_biased_scores[0].sum(axis=0)",
         meant="backward bias",

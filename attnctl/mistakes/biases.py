@@ -24,7 +24,6 @@ def by_slopes(op: Slope, slopes: Array) -> wrong.By:
 
 
 def plant_other_slopes(case: WrongStep) -> Iterator[Plant]:
-    """Other slopes than the paper's."""
     heads = case.size("head") or 1
     right, head = alibi_slopes(heads), np.arange(heads)
     power = 2 ** int(np.ceil(np.log2(heads)))
@@ -78,12 +77,10 @@ DISTANCES: tuple[tuple[str, Callable[[Array, Array], Array]], ...] = (
 
 
 def by_distance(op: Slope, distance: Callable[[Array, Array], Array]) -> wrong.By:
-    """Scores less slope times that."""
     return wrong.By(lambda s: s - op.slopes(s.shape) * distance(*op.positions(s.shape)))
 
 
 def shifts(case: WrongStep) -> list[int]:
-    """Numbers of keys that queries may stand elsewhere by."""
     most = min(max(case.size("query") or 0, case.size("key") or 0), 64)
     return [by for by in range(-most, most + 1) if by]
 
@@ -96,7 +93,6 @@ OTHER_DISTANCES = either(
         lambda by: f"that from a query {abs(by)} keys {'later' if by > 0 else 'earlier'}",
     ),
 )
-"""Something else for the distance."""
 
 OTHER_BIAS = either(
     BIAS.by(
@@ -121,24 +117,22 @@ def plant_before_scale(case: WrongStep) -> Iterator[Plant]:
     scale = case.op("scaled_scores")
     if isinstance(case.op("scores"), MatMulT) and isinstance(scale, Scale):
         for name, op in at(*BIASED, Add, Slope).right(case).items():
-            yield Plant(case.put(name, wrong.By(scaled_after(op, scale))))
 
+            def both(s: Array, *bias: Array, op: Op = op) -> Array:
+                return s + scale.apply(op.apply(np.zeros_like(s), *bias))
 
-def scaled_after(op: Op, scale: Scale) -> Callable[..., Array]:
-    return lambda s, *bias: s + scale.apply(op.apply(np.zeros_like(s), *bias))
+            yield Plant(case.put(name, wrong.By(both)))
 
 
 def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
-    """The bias added to the weights."""
     if BIAS.right(case) and at(WEIGHTS, Softmax).right(case) and at(HEAD_OUTPUTS, MatMul).right(case):
         scores, bias = case.derivation["biased_scores"].inputs
         late = case.derivation[WEIGHTS].inputs[0]
-        inputs = {"biased_scores": (scores,), WEIGHTS: (late, bias)}
-        ops: dict[str, Op] = {
+        ops = {
             "biased_scores": wrong.By(np.copy),
             WEIGHTS: wrong.By(lambda s, b: wrong.softmax(s) + b),
         }
-        yield Plant(case.put_all(ops, inputs))
+        yield Plant(case.put_all(ops, {"biased_scores": (scores,), WEIGHTS: (late, bias)}))
 
 
 BIASES = (

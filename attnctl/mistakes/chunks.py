@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from math import log
 
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation, Step
 from attnctl.math.names import CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, SINK
 from attnctl.math.ops import ChunkLogSumExp, LogSumExp
 from attnctl.mistakes import wrong
@@ -16,8 +16,6 @@ from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
 
 Merge = Callable[..., tuple[Array, Array]]
 """From the log-sum-exp of chunks, chunks first, to that of the whole and the share of each chunk."""
-
-Move = Callable[[Array], Array]
 
 OF_SUMS = (CHUNK_LOGSUMEXP, LOGSUMEXP)
 OF_MERGE = (LOGSUMEXP, CHUNK_SHARES, HEAD_OUTPUTS)
@@ -38,24 +36,21 @@ def with_merge(case: WrongStep, merge: Merge, *read: str) -> WrongStep:
 
     inputs = (CHUNK_LOGSUMEXP, *read)
     if case.first not in {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, LOGSUMEXP, CHUNK_SHARES}:
-        axes = case.derivation[CHUNK_SHARES].axes
-        other = Step(case.fresh("other shares"), wrong.By(second), inputs, axes, "", "")
-        return case.planted(case.through(HEAD_OUTPUTS, CHUNK_SHARES, other))
+        other = case.bare("other shares", wrong.By(second), inputs, CHUNK_SHARES)
+        return case.through(HEAD_OUTPUTS, CHUNK_SHARES, other)
     ops = {CHUNK_SHARES: wrong.By(second)}
     if case.first != CHUNK_SHARES:
         ops[LOGSUMEXP] = wrong.By(first)
-    return case.planted(case.put_all(ops, dict.fromkeys(ops, inputs)))
+    return case.put_all(ops, dict.fromkeys(ops, inputs))
 
 
 def merged(name: str) -> Plants:
     """Plants the other merges of a mistake, each with what is done."""
-
-    def plants(case: WrongStep) -> Iterator[Plant]:
-        if has_chunks(case) and SINK not in case.derivation:
-            for detail, merge in WAYS[name]:
-                yield Plant(with_merge(case, merge).derivation, detail)
-
-    return plants
+    return lambda case: (
+        Plant(with_merge(case, merge), detail)
+        for detail, merge in WAYS[name]
+        if has_chunks(case) and SINK not in case.derivation
+    )
 
 
 def has_chunks(case: WrongStep) -> bool:
@@ -150,9 +145,8 @@ def empty_rows(case: WrongStep) -> Iterator[Plant]:
                 parts = np.where(p == number, -np.inf, p)
                 return whole(parts), shares(parts)
 
-            again = with_merge(case, right)
-            again = again.planted(again.then(CHUNK_LOGSUMEXP, filled))
-            yield Plant(again.derivation, f"{number:g}")
+            again = with_merge(case, right).then(CHUNK_LOGSUMEXP, filled)
+            yield Plant(again, f"{number:g}")
             yield Plant(again.then(LOGSUMEXP, filled), f"{number:g}")
 
 
@@ -173,9 +167,8 @@ def sink_in_sums(case: WrongStep) -> Iterator[Plant]:
         lambda p, _: (whole(p), shares(p)),
         lambda p, sink: (whole(p), grown(p, with_sink(whole(p), sink))),
     ):
-        again = with_merge(case, merge, SINK)
-        again = case.planted(again.then(CHUNK_LOGSUMEXP, wrong.By(with_sink), SINK))
-        yield Plant(again.derivation, "of each chunk")
+        again = with_merge(case, merge, SINK).then(CHUNK_LOGSUMEXP, wrong.By(with_sink), SINK)
+        yield Plant(again, "of each chunk")
         yield Plant(again.then(CHUNK_OUTPUTS, wrong.By(scaled), scores_of(case), SINK), "of each chunk")
 
 
@@ -183,7 +176,6 @@ def sink_in_sums(case: WrongStep) -> Iterator[Plant]:
 
 
 def base_2_as_e(case: WrongStep) -> Iterator[Plant]:
-    """Plant log-sum-exps that chunks wrote down in base 2, merged in base e; or the other way round."""
     if has_chunks(case):
         yield Plant(case.then(CHUNK_LOGSUMEXP, wrong.By(lambda p: p / LN2)), "base 2 is read as e")
     yield from merged(OTHER_BASE)(case)
@@ -194,35 +186,26 @@ def not_rescaled(case: WrongStep) -> Iterator[Plant]:
     if not has_chunks(case) or SINK in case.derivation:
         return
     tops = tops_of(case)
+    ways = {"outputs and sums are": (True, True), "outputs are": (True, False), "sums are": (False, True)}
+    for (detail, (output, total)), running in product(ways.items(), (False, True)):
 
-    def own(m: Array) -> Array:
-        return m
+        def merge(
+            p: Array, s: Array, output: bool = output, total: bool = total, running: bool = running
+        ) -> tuple[Array, Array]:
+            own = tops(s)
+            last, kept = own.max(axis=0), np.maximum.accumulate(own, axis=0) if running else own
+            sums = grown(p, kept if total else last).sum(axis=0)
+            shares = grown(p, kept if output else last) / np.where(sums == 0, 1, sums)
+            return last + np.log(sums), shares
 
-    def running(m: Array) -> Array:
-        return np.maximum.accumulate(m, axis=0)
-
-    def last(m: Array) -> Array:
-        return m.max(axis=0)
-
-    for detail, output, total in (
-        *(("outputs and sums are", each, each) for each in (own, running)),
-        *(("outputs are", each, last) for each in (own, running)),
-        *(("sums are", last, each) for each in (own, running)),
-    ):
-
-        def merge(p: Array, s: Array, output: Move = output, total: Move = total) -> tuple[Array, Array]:
-            m = tops(s)
-            sums = grown(p, total(m)).sum(axis=0)
-            return last(m) + np.log(sums), grown(p, output(m)) / np.where(sums == 0, 1, sums)
-
-        yield Plant(with_merge(case, merge, scores_of(case)).derivation, detail)
+        yield Plant(with_merge(case, merge, scores_of(case)), detail)
     yield from merged(NOT_RESCALED)(case)
 
 
 def sink_missing(case: WrongStep) -> Iterator[Plant]:
     """The chunks share the whole row."""
     if SINK in case.derivation and has_chunks(case):
-        yield Plant(with_merge(case, lambda p: (whole(p), shares(p))).derivation)
+        yield Plant(with_merge(case, lambda p: (whole(p), shares(p))))
 
 
 def sink_in_each(case: WrongStep) -> Iterator[Plant]:
@@ -233,7 +216,7 @@ def sink_in_each(case: WrongStep) -> Iterator[Plant]:
             def merge(p: Array, sink: Array, more: int = more) -> tuple[Array, Array]:
                 return whole(p), grown(p, with_sink(whole(p), sink + log(len(p) + more)))
 
-            yield Plant(with_merge(case, merge, SINK).derivation)
+            yield Plant(with_merge(case, merge, SINK))
 
 
 def nothing_as_nan(case: WrongStep) -> Iterator[Plant]:
@@ -249,10 +232,10 @@ def nothing_as_nan(case: WrongStep) -> Iterator[Plant]:
     ):
         for name in OF_MERGE:
             yield Plant(spoiled(case, name, rows))
-        yield Plant(spoiled(case.planted(spoiled(case, LOGSUMEXP, rows)), CHUNK_SHARES, rows))
+        yield Plant(spoiled(spoiled(case, LOGSUMEXP, rows), CHUNK_SHARES, rows))
 
 
-def spoiled(case: WrongStep, name: str, rows: Callable[[Array], Array]) -> Derivation:
+def spoiled(case: WrongStep, name: str, rows: Callable[[Array], Array]) -> WrongStep:
     """The program in which some rows of a step are NaN, by which chunks they see nothing of."""
     sums = case.derivation[CHUNK_LOGSUMEXP].op
     by_chunk, by_column = name in {CHUNK_OUTPUTS, CHUNK_SHARES}, name in {CHUNK_OUTPUTS, HEAD_OUTPUTS}
@@ -266,7 +249,6 @@ def spoiled(case: WrongStep, name: str, rows: Callable[[Array], Array]) -> Deriv
 
 
 def lost(rows: Callable[[Array], Array]) -> Merge:
-    """NaN in rows, by which chunks they see nothing of."""
 
     def merge(p: Array) -> tuple[Array, Array]:
         nan = rows(np.isneginf(p))
@@ -282,7 +264,7 @@ def bare(p: Array) -> tuple[Array, Array]:
 
 
 def bare_or_nothing(p: Array) -> tuple[Array, Array]:
-    """Return the bare quotient, with 0 for 0 / 0."""
+    """The same, with 0 for 0 / 0."""
     total, found = bare(p)
     return total, np.where(np.isneginf(total), 0.0, found)
 

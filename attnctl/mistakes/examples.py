@@ -106,7 +106,6 @@ KINDS = {
     "backward capped": kind(Softcap(3.0), loud=2, backward=True),
     "backward bias": kind(bias=(6, 6), X=BATCH, backward=True),
 }
-"""What the examples should have computed, by the word of `Mistake.meant`."""
 
 
 @dataclass(frozen=True)

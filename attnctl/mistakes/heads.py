@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.derivation import Step
 from attnctl.math.ops import Copy, Given, Merge, Op, Project, Repeat
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
@@ -36,18 +36,12 @@ def plant_split_late(case: WrongStep) -> Iterator[Plant]:
     """Given Q, K and V split into heads the wrong way, after they were written down."""
     given = GIVEN.right(case)
     for detail, move in SPLITS.items() if given else ():
-        yield Plant(case.put_all(reading(case, list(given), move)), detail)
-
-
-def reading(case: WrongStep, names: Sequence[str], move: wrong.Move) -> dict[str, Op]:
-    """Let the steps that read these arrays read them moved."""
-    return {
-        step.name: wrong.Arranged(
-            step.op, tuple(move if name in names else wrong.keep_positions for name in step.inputs)
-        )
-        for step in case.derivation
-        if set(step.inputs) & set(names)
-    }
+        ops: dict[str, Op] = {}
+        for step in case.derivation:
+            if set(step.inputs) & set(given):
+                before = tuple(move if name in given else wrong.keep_positions for name in step.inputs)
+                ops[step.name] = wrong.Arranged(step.op, before)
+        yield Plant(case.put_all(ops), detail)
 
 
 def plant_other_sharing(case: WrongStep) -> Iterator[Plant]:
@@ -59,16 +53,12 @@ def plant_other_sharing(case: WrongStep) -> Iterator[Plant]:
     ways |= {
         f"kv heads are read {by} off": [(head + by) % kv for head in right] for by in range(1, min(kv, 16))
     }
-    yield from SHARED.instead({said: take_heads(index) for said, index in ways.items()})(case)
-
-
-def take_heads(index: Sequence[int]) -> wrong.By:
-    """Query head h reads kv head index[h]."""
-    return wrong.By(lambda x: np.take(x, index, axis=-3))
+    yield from SHARED.by({said: partial(np.take, indices=index, axis=-3) for said, index in ways.items()})(
+        case
+    )
 
 
 def merged_after(move: wrong.Move) -> wrong.By:
-    """Heads side by side after a move."""
     return wrong.By(lambda z: wrong.side_by_side(np.broadcast_to(move(z), z.shape)))
 
 
@@ -93,27 +83,22 @@ def plant_packing(case: WrongStep) -> Iterator[Plant]:
         return
     weights = tuple(case.derivation[name].inputs[1] for name in names)
     for by_letter in (True, False):
-        planted = case
+        program = case
         for place, (name, own) in enumerate(zip(names, weights, strict=True)):
-            op = wrong.By(plant_unpacking(place, by_letter=by_letter))
-            new = Step(case.fresh(f"{own} unpacked"), op, weights, case.derivation[own].axes, "", "")
-            planted = planted.planted(planted.through(name, own, new))
-        yield Plant(planted.derivation)
+            op = wrong.By(partial(unpack, place, by_letter))
+            program = program.through(name, own, case.bare(f"{own} unpacked", op, weights, own))
+        yield Plant(program)
 
 
-def plant_unpacking(place: int, *, by_letter: bool) -> Callable[..., Array]:
+def unpack(place: int, by_letter: bool, *weights: Array) -> Array:
     """W_Q, W_K or W_V (0, 1, 2) of one packed matrix that is taken apart the wrong way."""
-
-    def part(*weights: Array) -> Array:
-        heads, rows, d = weights[0].shape
-        packed = np.stack(weights)  # (letter, head, d_model, d)
-        if by_letter:  # packed by letter, read by head
-            columns = packed.reshape(heads, 3, rows, d).swapaxes(0, 1)
-        else:
-            columns = packed.swapaxes(0, 1).reshape(3, heads, rows, d)
-        return np.asarray(columns[place])
-
-    return part
+    heads, rows, d = weights[0].shape
+    packed = np.stack(weights)  # (letter, head, d_model, d)
+    if by_letter:  # packed by letter, read by head
+        columns = packed.reshape(heads, 3, rows, d).swapaxes(0, 1)
+    else:
+        columns = packed.swapaxes(0, 1).reshape(3, heads, rows, d)
+    return np.asarray(columns[place])
 
 
 def plant_over_batch(case: WrongStep) -> Iterator[Plant]:
@@ -122,12 +107,11 @@ def plant_over_batch(case: WrongStep) -> Iterator[Plant]:
     concat = case.op("concat")
     if not case.size("batch") or concat is None or any(not isinstance(step.op, Project) for step in read):
         return
-    ops: dict[str, Op] = {step.name: wrong.Arranged(step.op, (tokens_for_batch,)) for step in read}
-    ops["concat"] = wrong.Arranged(concat, after=tokens_for_batch)
-    yield Plant(case.put_all(ops))
+    ops = {step.name: wrong.Arranged(step.op, (exchanged,)) for step in read}
+    yield Plant(case.put_all(ops | {"concat": wrong.Arranged(concat, after=exchanged)}))
 
 
-def tokens_for_batch(x: Array) -> Array:
+def exchanged(x: Array) -> Array:
     return x.swapaxes(0, 1)
 
 

@@ -30,7 +30,6 @@ FORMS: tuple[tuple[str, wrong.Kept | None, wrong.Kept | None], ...] = (
 )
 """What happens when the running maximum grows; None forgets all blocks but the last."""
 
-
 MIX, SOFTMAX = at(HEAD_OUTPUTS, MatMul), at(WEIGHTS, Softmax)
 
 
@@ -77,14 +76,8 @@ def plant_without_rows(case: WrongStep) -> Iterator[Plant]:
 
 
 def shifts(case: WrongStep) -> list[int]:
-    """Numbers of places that values may be moved by."""
     most = min((case.size("key") or 0) // 2, 64)
     return [by for by in range(-most, most + 1) if by]
-
-
-def count_places(by: int) -> str:
-    """One place before, 4 places after."""
-    return f"{abs(by)} place{'s' * (abs(by) > 1)} {'before' if by > 0 else 'after'}"
 
 
 def plant_other_values(case: WrongStep) -> Iterator[Plant]:
@@ -172,7 +165,7 @@ KERNELS = (
         MIX.best(
             lambda op, by: wrong.Arranged(op, (wrong.keep_positions, partial(np.roll, shift=by, axis=-2))),
             shifts,
-            count_places,
+            lambda by: f"{abs(by)} place{'s' * (abs(by) > 1)} {'before' if by > 0 else 'after'}",
         ),
         fitted=True,
         why="Keys and values are loaded with different offsets.",
@@ -182,9 +175,6 @@ KERNELS = (
 
 
 # --- too few digits ---
-
-FAR_BEYOND = 10.0
-"""How many times the most that fewer digits change half of the numbers may not be off by them."""
 
 
 def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
@@ -223,9 +213,7 @@ def too_far(case: WrongStep, value: Array | None) -> bool:
         return False
     told = np.isfinite(case.found) & np.isfinite(case.expected.value)
     off, by_rounding = (np.abs(each - case.expected.value)[told] for each in (case.found, value))
-    return bool(
-        off.size and np.isfinite(by_rounding).all() and np.median(off) > FAR_BEYOND * by_rounding.max()
-    )
+    return bool(off.size and np.isfinite(by_rounding).all() and np.median(off) > 10 * by_rounding.max())
 
 
 def shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:

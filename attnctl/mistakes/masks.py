@@ -9,7 +9,7 @@ import numpy as np
 
 from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Copy, Hide, Softmax
-from attnctl.math.rules import Causal, Padding, Window
+from attnctl.math.rules import Causal, Padding, VisibilityRule, Window
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 from attnctl.mistakes.plants import (
@@ -18,6 +18,7 @@ from attnctl.mistakes.plants import (
     either,
     find_mask,
     rule_instead,
+    rules_of,
     spoken,
     spoken_after,
     square,
@@ -27,24 +28,18 @@ from attnctl.mistakes.plants import (
 HIDE = at(MASKED, Hide)
 
 FILLS_NEAR = (-100.0, -30.0, -10.0, -3.0, -1.0, 1.0)
-"""Where a search for what stands for −∞ begins."""
-
 FILLS = (0.0, -1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min))
 
 
 def given_mask(case: WrongStep) -> bool:
-    """A mask was handed in."""
     return len(case.derivation[MASKED].inputs) > 1
 
 
 def more_than_padding(case: WrongStep) -> bool:
-    hide = find_mask(case)
-    rules = hide.rules if hide else ()
-    return given_mask(case) or any(not isinstance(rule, Padding) for rule in rules)
+    return given_mask(case) or any(not isinstance(rule, Padding) for rule in rules_of(case, VisibilityRule))
 
 
 def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
-    """Derivations that ignore one of several rules, or the given mask."""
     hide = find_mask(case)
     if hide is None or len(hide.rules) + given_mask(case) < 2:
         return
@@ -66,12 +61,10 @@ def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
 
 
 def finite(hide: Hide, fill: float) -> Hide:
-    """A number in place of −∞."""
     return replace(hide, hidden=fill)
 
 
 def added(hide: Hide, number: float) -> Hide:
-    """A number added in place of −∞."""
     return wrong.shown(hide, lambda s, seen: np.where(seen, s, s + number))
 
 

@@ -30,7 +30,6 @@ class Effort:
     """Whether there was more to try."""
 
     def allow(self, most: float) -> None:
-        """Begin anew, with so many numbers to compute."""
         self.most, self.numbers = most, 0
 
     def spent(self) -> bool:
@@ -61,14 +60,14 @@ class WrongStep:
     """The first and the last wrong query of all, where this is a part."""
     effort: Effort = field(default_factory=Effort)
 
-    def value(self, derivation: Derivation, *, anyway: bool = False) -> Array | None:
-        """Return a program's value of the step; None where it cannot be told, or is the same up to there.
+    def value(self, *, anyway: bool = False) -> Array | None:
+        """Return this program's value of the step; None where it cannot be told, or is the same.
 
         None, too, where the search has computed as much as it may, unless it is wanted `anyway`.
         """
         if self.effort.spent() and not anyway:
             return None
-        probe = Probe(self.walk, derivation)
+        probe = Probe(self.walk, self.derivation)
         if not probe.is_changed(self.first):
             return None
         try:
@@ -86,8 +85,7 @@ class WrongStep:
         """
         if value is None:
             return np.inf
-        told = ~np.isnan(self.found) & ~free(self.expected.error)
-        told = told & ~self.record.blank(self.first)
+        told = ~np.isnan(self.found) & ~free(self.expected.error) & ~self.record.blank(self.first)
         if self.first.endswith("scores") and np.isneginf(value).any():
             told = told & ~self.vanishing(value)
         found, other = self.found[told], value[told]
@@ -105,9 +103,6 @@ class WrongStep:
         nothing = hidden.all(axis=-1, keepdims=True) & (self.found < limit)
         return hidden & (nothing | vanishes(self.found, hidden, limit))
 
-    def planted(self, derivation: Derivation) -> WrongStep:
-        return replace(self, derivation=derivation)
-
     def op(self, name: str) -> Op | None:
         """The op of a step, None where the derivation has no such step."""
         return self.derivation[name].op if name in self.derivation else None
@@ -121,55 +116,58 @@ class WrongStep:
         """The size of an axis, as far as anything recorded shows it."""
         return self.record.plan.sizes.get(axis)
 
-    def put(self, name: str, op: Op, inputs: Sequence[str] | None = None) -> Derivation:
-        """The derivation with another op at one step (reading other steps, if given)."""
+    # --- the same with another derivation ---
+
+    def put(self, name: str, op: Op, inputs: Sequence[str] | None = None) -> WrongStep:
+        """Another op at one step (reading other steps, if given)."""
         return self.put_all({name: op}, {} if inputs is None else {name: inputs})
 
     def put_all(
         self, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str]] | None = None
-    ) -> Derivation:
+    ) -> WrongStep:
         read = inputs or {}
-        return Derivation(
-            tuple(
-                with_op(step, ops[step.name], read.get(step.name, step.inputs))
-                if step.name in ops
-                else step
-                for step in self.derivation
-            )
-        )
+        steps = [
+            with_op(step, ops[step.name], read.get(step.name, step.inputs)) if step.name in ops else step
+            for step in self.derivation
+        ]
+        return replace(self, derivation=Derivation(tuple(steps)))
 
-    def rewired(self, inputs: Mapping[str, Sequence[str]]) -> Derivation:
-        """The derivation in which some steps read others, their ops as they are."""
+    def rewired(self, inputs: Mapping[str, Sequence[str]]) -> WrongStep:
+        """Some steps read others, their ops as they are."""
         return self.put_all({name: self.derivation[name].op for name in inputs}, inputs)
 
-    def through(self, name: str, read: str, new: Step) -> Derivation:
-        """The derivation in which a step reads a new one instead of what it read."""
-        inputs = tuple(new.name if each == read else each for each in self.derivation[name].inputs)
-        return self.beside(name, [new], with_op(self.derivation[name], self.derivation[name].op, inputs))
-
-    def reading(self, name: str, read: str, op: Op) -> Derivation:
-        """The derivation in which a step reads what an op makes of its input."""
-        axes = self.derivation[read].axes
-        return self.through(name, read, Step(self.fresh(f"{read} for {name}"), op, (read,), axes, "", ""))
-
-    def then(self, name: str, op: Op, *more: str) -> Derivation:
-        """The derivation with another op on what a step was, which reads more steps too if given."""
+    def through(self, name: str, read: str, new: Step) -> WrongStep:
+        """A step reads a new one instead of what it read."""
         step = self.derivation[name]
-        bare = replace(step, name=self.fresh(f"{name} at first"))
-        return self.beside(name, [bare], with_op(step, op, (bare.name, *more)))
+        inputs = tuple(new.name if each == read else each for each in step.inputs)
+        return self.beside(name, [new], with_op(step, step.op, inputs))
+
+    def reading(self, name: str, read: str, op: Op) -> WrongStep:
+        """A step reads what an op makes of its input."""
+        return self.through(name, read, self.bare(f"{read} for {name}", op, (read,), read))
+
+    def then(self, name: str, op: Op, *more: str) -> WrongStep:
+        """Another op on what a step was, which reads more steps too if given."""
+        step = self.derivation[name]
+        first = replace(step, name=self.fresh(f"{name} at first"))
+        return self.beside(name, [first], with_op(step, op, (first.name, *more)))
+
+    def beside(self, name: str, new: Sequence[Step], step: Step) -> WrongStep:
+        """New steps before another one, which becomes this one."""
+        steps: list[Step] = []
+        for each in self.derivation:
+            steps += [*new, step] if each.name == name else [each]
+        return replace(self, derivation=Derivation(tuple(steps)))
+
+    def bare(self, name: str, op: Op, inputs: tuple[str, ...], like: str) -> Step:
+        """A new step, of a name near this one, with the axes of another."""
+        return Step(self.fresh(name), op, inputs, self.derivation[like].axes, "", "")
 
     def fresh(self, name: str) -> str:
         """A name that no step has yet: two mistakes may both need a new step at one place."""
         while name in self.derivation:
             name += "′"
         return name
-
-    def beside(self, name: str, new: Sequence[Step], step: Step) -> Derivation:
-        """The derivation with new steps before another one, which becomes this one."""
-        steps: list[Step] = []
-        for each in self.derivation:
-            steps += [*new, step] if each.name == name else [each]
-        return Derivation(tuple(steps))
 
 
 def with_op(step: Step, op: Op, inputs: Sequence[str]) -> Step:
@@ -178,14 +176,14 @@ def with_op(step: Step, op: Op, inputs: Sequence[str]) -> Step:
 
 @dataclass(frozen=True)
 class Plant:
-    """The derivation of a program that makes a mistake; `detail` is what was found of it in a search."""
+    """The wrong step by a program that makes a mistake; `detail` is what was found of it in a search."""
 
-    derivation: Derivation
+    case: WrongStep
     detail: str = ""
 
 
 Plants = Callable[[WrongStep], Iterable[Plant]]
-"""The derivations of programs that make a mistake, as many as there are ways to make it."""
+"""The programs that make a mistake, as many as there are ways to make it."""
 
 
 @dataclass(frozen=True)
@@ -205,13 +203,12 @@ class Mistake:
     exact: bool = True
     """Whether the mistake gives certain numbers, or only says how far off they may be."""
     fitted: bool = False
-    """Whether a number of it is fitted: what explains as much without is preferred."""
+    """A number of it is fitted: what explains as much without is preferred."""
     across: bool = False
     """True where the first queries do not show what it is: it mixes them up, or has a number for each."""
     subject: str = ""
     """Of mistakes about one subject only one is made: scores are not both unscaled and scaled twice."""
     why: str = ""
-    """Why people make it."""
     example: str = ""
     """Lines of NumPy that make it: they give steps by name (`mistakes.examples`)."""
     meant: str = "plain"

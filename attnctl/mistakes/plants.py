@@ -10,7 +10,7 @@ each `Plant`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from math import inf, isfinite, nan, sqrt
 from typing import Any, TypeVar
 
@@ -19,7 +19,6 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.precision import FLOAT64
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation
 from attnctl.math.names import MASKED, OUTPUT
 from attnctl.math.ops import Copy, Hide, Op
 from attnctl.math.rules import VisibilityRule
@@ -47,10 +46,6 @@ def all_at_once(*names: str) -> Iterator[tuple[str, ...]]:
         yield names
 
 
-def always(_: WrongStep) -> bool:
-    return True
-
-
 def square(case: WrongStep) -> bool:
     return case.size("query") == case.size("key")
 
@@ -61,7 +56,7 @@ class At:
 
     names: tuple[str, ...]
     kind: type[Op] | tuple[type[Op], ...]
-    condition: Callable[[WrongStep], bool] = always
+    condition: Callable[[WrongStep], bool] = field(default=lambda _: True)
     groups: Callable[..., Iterable[tuple[str, ...]]] = everywhere_or_once
     """Which of the steps go wrong together."""
 
@@ -140,13 +135,8 @@ class At:
         def plants(case: WrongStep) -> Iterator[Plant]:
             right = self.right(case)
             ways = candidates(case) if right else ()
-            yield from planted_best(
-                case,
-                (
-                    (say(way), case.put_all({name: make(op, way) for name, op in right.items()}))
-                    for way in ways
-                ),
-            )
+            made = ((way, {name: make(op, way) for name, op in right.items()}) for way in ways)
+            yield from planted_best(case, ((say(way), case.put_all(ops)) for way, ops in made))
 
         return plants
 
@@ -158,13 +148,11 @@ def at(*steps_and_kinds: str | type[Op]) -> At:
 
 
 def alternatives(way: Way, right: Op) -> Mapping[str, Op]:
-    """The ops of a way, by the detail that tells them apart."""
     made = way if isinstance(way, (Op, Mapping)) else way(right)
     return {"": made} if isinstance(made, Op) else made
 
 
 def either(*several: Plants) -> Plants:
-    """Plants a mistake that can be made in several places."""
     return lambda case: (plant for plants in several for plant in plants(case))
 
 
@@ -182,7 +170,7 @@ def rules_of(case: WrongStep, kind: type[R]) -> list[R]:
     return [rule for rule in (hide.rules if hide else ()) if isinstance(rule, kind)]
 
 
-def swap_rule(case: WrongStep, rule: VisibilityRule, *others: VisibilityRule) -> Derivation:
+def swap_rule(case: WrongStep, rule: VisibilityRule, *others: VisibilityRule) -> WrongStep:
     """Other rules (or none) in the place of one."""
     hide = find_mask(case)
     assert hide is not None  # it has this rule
@@ -203,42 +191,30 @@ def rule_instead(
 
 # --- numbers that are fitted ---
 
-STEPS = 12
-"""Steps of Gauss and Newton's method; from a start that is near, five are enough."""
-
-HOPEFUL = 2
-"""Starts that are followed: the best of those given."""
-
 AS_WELL = 1.02
 """A shorter number fits as well when it leaves at most so many times what the best one leaves."""
 
-MOST_UNDER_ROOT = 100_000
-"""Above this every number is near the root of a whole one."""
-
-MOST_DIGITS = 15
-"""Digits that a number in a sentence may have."""
+Program = Callable[[float], WrongStep]
 
 
-def fit_value(
-    case: WrongStep, make: Callable[[float], Derivation], starts: Sequence[float]
-) -> float | None:
+def fit_value(case: WrongStep, make: Program, starts: Sequence[float]) -> float | None:
     """The value with which a program best reproduces the step that disagrees; None where none does.
 
-    A few starts, the best of them refined by Gauss and Newton's method on all finite numbers.
+    The best two starts are refined by Gauss and Newton's method on all finite numbers.
     """
     far = case.misfit(case.expected.value)
-    tried = sorted((case.misfit(case.value(make(start))), start) for start in starts)
-    for misfit, start in tried[:HOPEFUL]:
+    tried = sorted((case.misfit(make(start).value()), start) for start in starts)
+    for misfit, start in tried[:2]:
         value = refine_value(case, make, start) if isfinite(misfit) else 0.0
-        if value and case.misfit(case.value(make(value))) < far:
+        if value and case.misfit(make(value).value()) < far:
             return value
     return None
 
 
-def refine_value(case: WrongStep, make: Callable[[float], Derivation], start: float) -> float:
+def refine_value(case: WrongStep, make: Program, start: float) -> float:
     """The value near this one at which the squares of what is left are least; 0 where none is near."""
     value, last = start, inf
-    for _ in range(STEPS):
+    for _ in range(12):  # from a start that is near, five are enough
         step = newton(case, make, value)
         if not isfinite(step) or abs(step) > 2 * last:
             return 0.0
@@ -248,10 +224,10 @@ def refine_value(case: WrongStep, make: Callable[[float], Derivation], start: fl
     return value
 
 
-def newton(case: WrongStep, make: Callable[[float], Derivation], value: float) -> float:
+def newton(case: WrongStep, make: Program, value: float) -> float:
     """The step of Gauss and Newton: ⟨slope, what is left⟩ / ⟨slope, slope⟩."""
     width = 1e-6 * abs(value)
-    here, beside = case.value(make(value)), case.value(make(value + width))
+    here, beside = make(value).value(), make(value + width).value()
     if here is None or beside is None:
         return nan
     slope = (beside - here) / width
@@ -260,47 +236,40 @@ def newton(case: WrongStep, make: Callable[[float], Derivation], value: float) -
     return float((slope * left).sum() / (slope * slope).sum()) if slope.any() else nan
 
 
-def closest(case: WrongStep, tried: Iterable[tuple[T, Derivation | None]]) -> tuple[T, Derivation] | None:
+def closest(case: WrongStep, tried: Iterable[tuple[T, WrongStep | None]]) -> tuple[T, WrongStep] | None:
     """Of programs the one that best gives the step that disagrees, if one is better than the right one."""
     least, found = case.misfit(case.expected.value), None
-    for detail, derivation in tried:
-        misfit = inf if derivation is None else case.misfit(case.value(derivation))
-        if derivation and misfit < least:
-            least, found = misfit, (detail, derivation)
+    for detail, program in tried:
+        misfit = inf if program is None else case.misfit(program.value())
+        if program and misfit < least:
+            least, found = misfit, (detail, program)
     return found
 
 
-def planted_best(case: WrongStep, tried: Iterable[tuple[str, Derivation | None]]) -> Iterator[Plant]:
+def planted_best(case: WrongStep, tried: Iterable[tuple[str, WrongStep | None]]) -> Iterator[Plant]:
     """The plant that fits best, of programs with what is said of each, if any does."""
     if best := closest(case, tried):
         yield Plant(best[1], best[0])
 
 
 def planted_fit(
-    case: WrongStep,
-    make: Callable[[float], Derivation],
-    starts: Sequence[float],
-    say: Callable[[float], str | None],
+    case: WrongStep, make: Program, starts: Sequence[float], say: Callable[[float], str | None]
 ) -> Iterator[Plant]:
     """The plant of the value that fits best, or of a number that people write if that fits as well.
 
     None where there are no words for it: another mistake has that number.
     """
     value = fit_value(case, make, starts)
-    if value:
-        value = nice(case, make, value)
-        detail = say(value)
-        if detail is not None:
-            yield Plant(make(value), detail)
-
-
-def nice(case: WrongStep, make: Callable[[float], Derivation], value: float) -> float:
-    """The shortest number near this one that fits as well: few digits, or the root of a whole number."""
-    most = AS_WELL * case.misfit(case.value(make(value))) + 64 * FLOAT64.unit * size_of(case.found)
+    if not value:
+        return
+    most = AS_WELL * case.misfit(make(value).value()) + 64 * FLOAT64.unit * size_of(case.found)
     for short in people_write(value):
-        if abs(short - value) <= abs(value) / 4 and case.misfit(case.value(make(short))) <= most:
-            return short
-    return value
+        if abs(short - value) <= abs(value) / 4 and case.misfit(make(short).value()) <= most:
+            value = short
+            break
+    detail = say(value)
+    if detail is not None:
+        yield Plant(make(value), detail)
 
 
 def people_write(value: float) -> Iterator[float]:
@@ -310,7 +279,7 @@ def people_write(value: float) -> Iterator[float]:
         yield float(f"{value:.{digits}g}")
     for power in (2, -2):
         whole = round(abs(value) ** power) if 1e-9 < abs(value) < 1e9 else 0
-        if 0 < whole < MOST_UNDER_ROOT:
+        if 0 < whole < 100_000:  # above this every number is near the root of a whole one
             yield float(sign * whole ** (1 / power))
     yield float(f"{value:.3g}")
 
@@ -337,17 +306,14 @@ def spoken_after(words: str) -> Callable[[float], str]:
 
 def in_digits(value: float, right: float = 1.0, fewest: int = 4) -> str:
     """As few digits as tell a number from the `right` one: 1.000001, not 1."""
-    texts = ((f"{value:.{digits}g}", f"{right:.{digits}g}") for digits in range(fewest, MOST_DIGITS + 1))
+    texts = ((f"{value:.{digits}g}", f"{right:.{digits}g}") for digits in range(fewest, 16))
     return next((text for text, other in texts if text != other), f"{value:.{fewest}g}")
 
 
 def ends(size: int) -> list[int]:
     """Distances to try on an axis of this size: all near ones, then powers of two and those beside them."""
     far = {2**power + by for power in range(6, size.bit_length() + 1) for by in (-1, 0, 1)}
-    return [at for at in range(size) if at <= NEAR_ENDS or at in far or size - at <= NEAR_ENDS // 2]
-
-
-NEAR_ENDS = 64
+    return [at for at in range(size) if at <= 64 or at in far or size - at <= 32]
 
 
 def blocks(size: int) -> list[int]:

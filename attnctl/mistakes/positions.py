@@ -9,7 +9,6 @@ from math import pi
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
 from attnctl.math.ops.vectors import sinusoids
@@ -42,7 +41,6 @@ def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
 
 
 def plant_other_theta(case: WrongStep) -> Iterator[Plant]:
-    """Turned by another base, and nothing that stretches its frequencies."""
     right = next((plain(op.theta) for op in ROTATIONS.right(case).values()), "")
     yield from BOTH.fitted(
         lambda op, theta: replace(op, theta=abs(theta), frequencies=(), factor=1.0),
@@ -52,7 +50,6 @@ def plant_other_theta(case: WrongStep) -> Iterator[Plant]:
 
 
 def other_dims(case: WrongStep) -> list[int]:
-    """Other numbers of columns that may be turned."""
     d = case.size("d_k") or 0
     right = {op.dims or d for op in ROTATIONS.right(case).values()}
     return [dims for dims in range(2, d + 1, 2) if right != {dims}]
@@ -68,13 +65,11 @@ def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
     groups = list(everywhere_or_once(*right))
     tied = case.first in right  # which looks the same whether the other one is moved too or not
 
-    def make(way: tuple[int, ...]) -> Derivation:
-        ops = {
-            name: replace(op, start=move_position(op.start, by))
-            for (name, op), by in zip(right.items(), way, strict=True)
-            if by
-        }
-        return case.put_all(dict(ops))
+    def make(way: tuple[int, ...]) -> WrongStep:
+        moved = zip(right.items(), way, strict=True)
+        return case.put_all(
+            {name: replace(op, start=move_position(op.start, by)) for (name, op), by in moved if by}
+        )
 
     def say(way: tuple[int, ...]) -> str:
         letters = {name[0]: by for name, by in zip(right, way, strict=True) if by}
@@ -93,9 +88,8 @@ def plant_from_zero(case: WrongStep) -> Iterator[Plant]:
     late = {name: op for name, op in ROTATIONS.right(case).items() if np.any(op.start)}
     for names in everywhere_or_once(*late):
         letters = " and ".join(name[0] for name in names)
-        yield Plant(
-            case.put_all({name: replace(late[name], start=0) for name in names}), f"{letters} from 0"
-        )
+        ops = {name: replace(late[name], start=0) for name in names}
+        yield Plant(case.put_all(ops), f"{letters} from 0")
 
 
 def two_turned(case: WrongStep) -> bool:
@@ -108,7 +102,6 @@ def move_position(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...
 
 
 def plant_on_values(case: WrongStep) -> Iterator[Plant]:
-    """V turned like K."""
     turn = case.op("K_rotated")
     if not isinstance(turn, Rotate):
         return
@@ -136,25 +129,22 @@ def whole(op: Rotate) -> Callable[[Array], Array]:
     wide = replace(op, dims=None)
 
     def turned(x: Array) -> Array:
-        heads = x.shape[-3]
-        return wrong.side_into_heads(
-            wide.apply(wrong.side_by_side(x)[..., None, :, :])[..., 0, :, :], heads
-        )
+        rows = wide.apply(wrong.side_by_side(x)[..., None, :, :])[..., 0, :, :]
+        return wrong.side_into_heads(rows, x.shape[-3])
 
     return turned
 
 
 def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
-    """Q and K turned where nothing asks for it."""
     scores = case.op("scores")
     if not isinstance(scores, MatMulT) or ROTATIONS.right(case) or (case.size("d_k") or 1) % 2:
         return
     for interleaved in (False, True):
 
-        def make(theta: float, interleaved: bool = interleaved) -> Derivation:
+        def make(theta: float, interleaved: bool = interleaved) -> WrongStep:
             turn = Rotate(theta=abs(theta), interleaved=interleaved)
             q, k = case.derivation["scores"].inputs
-            return case.planted(case.reading("scores", q, turn)).reading("scores", k, turn)
+            return case.reading("scores", q, turn).reading("scores", k, turn)
 
         def say(theta: float, interleaved: bool = interleaved) -> str:
             return f"--positions rope --theta {plain(theta)}{' --interleaved' * interleaved}"
@@ -163,19 +153,11 @@ def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
 
 
 SUMS = (-1.0, 0.3, 2.0, 8.0, 30.0)
+SAID = "positions are multiplied by ", "embeddings are multiplied by "
 OTHER_SUM = either(
-    ADDED.fitted(
-        lambda _, by: wrong.By(lambda e, p: e + by * p),
-        SUMS,
-        spoken_after("positions are multiplied by "),
-    ),
-    ADDED.fitted(
-        lambda _, by: wrong.By(lambda e, p: by * e + p),
-        SUMS,
-        spoken_after("embeddings are multiplied by "),
-    ),
+    ADDED.fitted(lambda _, by: wrong.By(lambda e, p: e + by * p), SUMS, spoken_after(SAID[0])),
+    ADDED.fitted(lambda _, by: wrong.By(lambda e, p: by * e + p), SUMS, spoken_after(SAID[1])),
 )
-"""Embeddings or positions multiplied by something before they are added."""
 
 
 def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
@@ -194,13 +176,11 @@ def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
     for start in (op.start - 1, op.start + 1):
         yield Plant(case.put("positions", replace(op, start=start)), f"positions begin at {start}")
 
-    def of_base(base: float) -> Derivation:
-        angle = np.arange(op.start, op.start + op.length)[:, None] / abs(base) ** (
-            2 * (columns // 2) / op.d_model
-        )
-        return case.put(
-            "positions", wrong.By(lambda: np.where(columns % 2 == 0, np.sin(angle), np.cos(angle)))
-        )
+    def of_base(base: float) -> WrongStep:
+        places = np.arange(op.start, op.start + op.length)[:, None]
+        angle = places / abs(base) ** (2 * (columns // 2) / op.d_model)
+        waves = wrong.By(lambda: np.where(columns % 2 == 0, np.sin(angle), np.cos(angle)))
+        return case.put("positions", waves)
 
     yield from planted_fit(case, of_base, THETAS, lambda base: f"the base is {plain(base)}, not 10000")
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import product
 
-from attnctl.math.derivation import Derivation, Step
+from attnctl.math.derivation import Step
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Merge, Project, Scale, Slope
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
 from attnctl.mistakes.plants import at, either, everywhere_or_once, planted_fit, spoken_after, square
 
 PROJECTED = ("Q", "K", "V")
-
-
 MADE, OUT = at(*PROJECTED, Project), at("output", MatMul)
 
 
@@ -44,15 +41,12 @@ def plant_transposes(case: WrongStep) -> Iterator[Plant]:
         if name_square(case, name)
     }
     for names in everywhere_or_once(*turned):
-        ops = {
-            name: wrong.Arranged(case.derivation[name].op, (wrong.keep_positions, turned[name]))
-            for name in names
-        }
+        moves = {name: (wrong.keep_positions, turned[name]) for name in names}
+        ops = {name: wrong.Arranged(case.derivation[name].op, before) for name, before in moves.items()}
         yield Plant(case.put_all(ops), list_names(f"W_{letter(name)}" for name in names))
 
 
 def letter(name: str) -> str:
-    """Q, K, V or O."""
     return "O" if name == "output" else name
 
 
@@ -78,12 +72,12 @@ def plant_swaps(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.rewired(crossed))
 
 
-def exchange_queries(case: WrongStep) -> Derivation:
+def exchange_queries(case: WrongStep) -> WrongStep:
     """K Qᵀ: keys in the place of queries, of which there may be some rows, and queries in theirs."""
     queries, keys = case.derivation["scores"].inputs
     q, k = (case.derivation[case.source(name)] for name in (queries, keys))
-    roles = (("K as queries", k.name, q.axes), ("Q as keys", q.name, k.axes))
-    new = [Step(case.fresh(name), Copy(), (read,), axes, "", "") for name, read, axes in roles]
+    roles = (("K as queries", k.name, q.name), ("Q as keys", q.name, k.name))
+    new = [case.bare(name, Copy(), (read,), place) for name, read, place in roles]
     first = new[0].name
     if queries != q.name:
         some = case.derivation[queries]
@@ -130,7 +124,11 @@ def plant_mixed_up(case: WrongStep) -> Iterator[Plant]:
         said = " and ".join(f"{name} with W_{letter}" for name, letter in others.items())
         biased = any(len(case.derivation[name].inputs) > 2 for name in able)
         for bias_too in (True, False)[: 1 + biased]:
-            crossed = {name: other_matrix(case, name, letter, bias_too) for name, letter in others.items()}
+            crossed = {}
+            for name, letter in others.items():
+                source, _, *own = case.derivation[name].inputs
+                _, weight, *other = case.derivation[letter].inputs
+                crossed[name] = (source, weight, *(other if bias_too else own))
             yield Plant(case.rewired(crossed), said)
 
 
@@ -143,21 +141,12 @@ def have_same_shapes(case: WrongStep, others: Mapping[str, str]) -> bool:
     )
 
 
-def other_matrix(case: WrongStep, name: str, letter: str, bias_too: bool) -> tuple[str, ...]:
-    """The inputs of a projection that reads another's matrix, with that one's bias or its own."""
-    source, _, *own = case.derivation[name].inputs
-    _, weight, *other = case.derivation[letter].inputs
-    return (source, weight, *(other if bias_too else own))
-
-
 def plant_twice_projected(case: WrongStep) -> Iterator[Plant]:
     """concat W_O W_O, the bias added once or twice."""
     for op in OUT.right(case).values():
         _, *weights = case.derivation["output"].inputs
         yield Plant(case.then("output", op, *weights))
-        first = Step(
-            case.fresh("projected"), MatMul(), ("concat", weights[0]), ("query", "d_model"), "", ""
-        )
+        first = case.bare("projected", MatMul(), ("concat", weights[0]), "output")
         yield Plant(case.through("output", "concat", first))
 
 
@@ -165,24 +154,20 @@ def plant_residual(case: WrongStep) -> Iterator[Plant]:
     for name in ("output", "concat"):
         for source in ("X", "embeddings", "memory"):
             if name in case.derivation and source in case.derivation:
-                yield Plant(
-                    case.then(name, wrong.AddRows(case.begin), source), f"{source} is added to {name}"
-                )
+                added = case.then(name, wrong.AddRows(case.begin), source)
+                yield Plant(added, f"{source} is added to {name}")
 
 
 def plant_exchanged_sources(case: WrongStep) -> Iterator[Plant]:
-    """Queries from memory, keys or values from X."""
     able = projections(case)
     if not all(source in case.derivation for source in ("X", "memory")):
         return
     right = tuple(case.derivation[name].inputs[0] for name in able)
     for sources in product(("X", "memory"), repeat=len(able)):
         if sources != right:
-            inputs = {
-                name: (source, *case.derivation[name].inputs[1:])
-                for name, source in zip(able, sources, strict=True)
-            }
-            said = ", ".join(f"{name} from {source}" for name, source in zip(able, sources, strict=True))
+            read = dict(zip(able, sources, strict=True))
+            inputs = {name: (source, *case.derivation[name].inputs[1:]) for name, source in read.items()}
+            said = ", ".join(f"{name} from {source}" for name, source in read.items())
             yield Plant(case.rewired(inputs), said)
 
 
@@ -199,17 +184,16 @@ def plant_norms(case: WrongStep) -> Iterator[Plant]:
     late = [name for name in ("concat", "output") if name in case.derivation]
     for said, norm in NORMS:
         if able:
-            planted = case
+            program = case
             for name in able:
-                source = case.derivation[name].inputs[0]
-                planted = planted.planted(planted.reading(name, source, wrong.By(norm)))
-            yield Plant(planted.derivation, f"X is normalized {said}")
+                program = program.reading(name, case.derivation[name].inputs[0], wrong.By(norm))
+            yield Plant(program, f"X is normalized {said}")
         for names in (*everywhere_or_once(*[name for name in able if name != "V"]), *((x,) for x in late)):
-            planted = case
+            program = case
             for name in names:
-                planted = planted.planted(planted.then(name, wrong.By(norm)))
+                program = program.then(name, wrong.By(norm))
             many = " are" if len(names) > 1 else " is"
-            yield Plant(planted.derivation, f"{' and '.join(names)}{many} normalized {said}")
+            yield Plant(program, f"{' and '.join(names)}{many} normalized {said}")
 
 
 def factor_at(name: str) -> Plants:
@@ -229,22 +213,17 @@ def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
     """A bias added some other number of times, or that of another projection."""
     biased = with_bias(case)
     for name, step in biased.items():
-        yield from planted_fit(
-            case,
-            partial(with_bias_times, case, name),
-            (-1.0, 0.5, 3.0),
-            spoken_after(f"b_{letter(name)} is multiplied by "),
-        )
+
+        def times(factor: float, name: str = name, bias: str = step.inputs[2]) -> WrongStep:
+            return case.reading(name, bias, Scale(factor=factor))
+
+        said = spoken_after(f"b_{letter(name)} is multiplied by ")
+        yield from planted_fit(case, times, (-1.0, 0.5, 3.0), said)
         for other in biased:
             if other != name:
                 inputs = (*step.inputs[:2], *biased[other].inputs[2:])
-                said = f"b_{letter(other)} is added to {name} for b_{letter(name)}"
-                yield Plant(case.put(name, step.op, inputs), said)
-
-
-def with_bias_times(case: WrongStep, name: str, factor: float) -> Derivation:
-    """A projection with its bias times a factor."""
-    return case.reading(name, case.derivation[name].inputs[2], Scale(factor=factor))
+                own = f"b_{letter(other)} is added to {name} for b_{letter(name)}"
+                yield Plant(case.put(name, step.op, inputs), own)
 
 
 PROJECTIONS = (

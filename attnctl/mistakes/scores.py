@@ -15,9 +15,7 @@ from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 from attnctl.mistakes.plants import at, either, planted_fit, spoken
 
-FACTORS = (1 / 16, 1 / 4, 1 / 2, 0.8, 1.25, 2.0, 4.0, 16.0, -1.0, -4.0)
-"""Where a search for another factor begins, as parts of the right one."""
-
+FACTORS = (1 / 16, 1 / 4, 1 / 2, 0.8, 1.25, 2.0, 4.0, 16.0, -1.0, -4.0)  # as parts of the right one
 SCALED, CAPPED = "scaled_scores", "softcapped_scores"
 SCALE, CAP, SOFTMAX = at(SCALED, Scale), at(CAPPED, Squeeze), at(WEIGHTS, Softmax)
 
@@ -38,14 +36,12 @@ def unscaled(scale: Scale) -> dict[str, Copy]:
 
 
 def plant_by_d_k(case: WrongStep) -> Iterator[Plant]:
-    """Scores divided by d_k."""
     for scale in SCALE.right(case).values():
         if d_k := case.size("d_k") or (scale.d_k if scale.factor is None else None):
             yield Plant(case.put(SCALED, Scale(factor=1 / d_k)))
 
 
 def plant_by_root_of_d_model(case: WrongStep) -> Iterator[Plant]:
-    """Scores divided by √d_model."""
     heads, d_k = case.size("head"), case.size("d_k")
     d_model = case.size("d_model") or (heads * d_k if heads and d_k else None)
     if d_model and SCALE.right(case):
@@ -72,7 +68,6 @@ def plant_already_scaled(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_other_factor(case: WrongStep) -> Iterator[Plant]:
-    """Plant another factor, at the scores or in softmax."""
     scale = case.op(SCALED)
     if isinstance(scale, Scale):
         right = factor_of(scale)
@@ -179,15 +174,9 @@ def plant_after_mask(case: WrongStep) -> Iterator[Plant]:
         return
     yield Plant(case.put(MASKED, replace(hide, hidden=-cap.cap)))
     scaled = (*case.derivation[CAPPED].inputs, *mask)
-    weights = case.derivation[WEIGHTS]
-    both = wrong.Then(hide, cap)
-    yield Plant(case.put_all({CAPPED: both, MASKED: Copy()}, {CAPPED: scaled}))
-    yield Plant(
-        case.put_all(
-            {CAPPED: both, MASKED: hide, WEIGHTS: weights.op},
-            {CAPPED: scaled, MASKED: scaled, WEIGHTS: (CAPPED,)},
-        )
-    )
+    ops = {CAPPED: wrong.Then(hide, cap), MASKED: hide, WEIGHTS: case.derivation[WEIGHTS].op}
+    yield Plant(case.put_all({**ops, MASKED: Copy()}, {CAPPED: scaled}))
+    yield Plant(case.put_all(ops, {CAPPED: scaled, MASKED: scaled, WEIGHTS: (CAPPED,)}))
 
 
 def plant_before_scale(case: WrongStep) -> Iterator[Plant]:

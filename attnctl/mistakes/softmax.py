@@ -17,7 +17,6 @@ from attnctl.mistakes.plants import at
 
 STEP = at(WEIGHTS, Softmax)
 
-
 CUT = 0.5
 """What is left of a weight that dropout took, and what is left of one that it kept: less, or more."""
 
@@ -106,11 +105,6 @@ def constant_in_sum(
 def small(constant: float) -> str | None:
     """A constant that is meant to keep a sum from being 0."""
     return f"{constant:.3g}" if 0 < constant < 1 else None
-
-
-def several_zeros(constant: float) -> str | None:
-    """As many keys of the score 0."""
-    return f"{constant:.0f} keys" if constant > 1 and constant == round(constant) else None
 
 
 def logit(constant: float) -> str | None:
@@ -332,7 +326,11 @@ SUMS = (
         (WEIGHTS,),
         "softmax counts {} of zeros, the padding of the last block",
         "hide keys from the sentence's length on before softmax",
-        constant_in_sum(wrong.with_logit, several_zeros, LARGE),
+        constant_in_sum(
+            wrong.with_logit,
+            lambda count: f"{count:.0f} keys" if count > 1 and count % 1 == 0 else None,
+            LARGE,
+        ),
         fitted=True,
         subject="softmax",
         why="The last block is filled up with zeros, whose scores are 0 and not −∞.",

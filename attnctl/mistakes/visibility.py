@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation, line
+from attnctl.math.derivation import line
 from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Hide, Softmax
 from attnctl.math.rules import Causal, Padding, VisibilityRule, Window, per_batch
@@ -19,14 +20,11 @@ from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
 from attnctl.mistakes.plants import blocks, closest, ends, find_mask, planted_best, rules_of, swap_rule
 from attnctl.mistakes.positions import move_position
 
-MOST_LENGTHS = 1024
-"""Lengths of members of a batch that are tried one by one."""
-
 Ends = tuple[int | None, int | None]
 
 
-def hiding(case: WrongStep, rule: VisibilityRule) -> Derivation | None:
-    """The derivation with this rule beside those that were asked for."""
+def hiding(case: WrongStep, rule: VisibilityRule) -> WrongStep | None:
+    """The program with this rule beside those that were asked for."""
     hide, softmax = find_mask(case), case.op(WEIGHTS)
     more = Hide(hide.offset if hide else case.begin, rules=(rule,))
     if hide and (case.first == MASKED or MASKED not in case.record):
@@ -85,15 +83,14 @@ def plant_other_window(case: WrongStep) -> Iterator[Plant]:
         return
     ways = [way for way in dict.fromkeys(other_windows(right, tried_ends(case, size))) if way != right]
     others = [rule for rule in rules_of(case, VisibilityRule) if not isinstance(rule, (Causal, Window))]
+
+    def say(way: Ends) -> str:
+        back, ahead = ("any number" if end is None else str(end) for end in way)
+        return f"keys up to {back} back and {ahead} ahead ({option(way)})"
+
     yield from HIDE.best(
-        lambda hide, way: replace(hide, rules=(*others, Window(*way))), lambda _: ways, ends_words
+        lambda hide, way: replace(hide, rules=(*others, Window(*way))), lambda _: ways, say
     )(case)
-
-
-def ends_words(way: Ends) -> str:
-    """Keys up to 7 back and 0 ahead: --window 7,0."""
-    back, ahead = ("any number" if end is None else str(end) for end in way)
-    return f"keys up to {back} back and {ahead} ahead ({option(way)})"
 
 
 def option(way: Ends) -> str:
@@ -117,7 +114,6 @@ OTHER_OFFSET = HIDE.best(
     other_offsets,
     lambda by: f"{abs(by)} key{'s' * (abs(by) > 1)} {'ahead' if by > 0 else 'short'} of",
 )
-"""The diagonal moved by any number of keys."""
 
 
 def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
@@ -136,21 +132,16 @@ def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_not_itself(case: WrongStep) -> Iterator[Plant]:
-    """Every key but the query's own."""
-    derivation = hiding(case, wrong.Seen(lambda query, key: query != key))
-    if derivation:
-        yield Plant(derivation)
+    if program := hiding(case, wrong.Seen(lambda query, key: query != key)):
+        yield Plant(program)
 
 
 def plant_dropped_keys(case: WrongStep) -> Iterator[Plant]:
-    """The first or the last keys seen by nobody."""
     keys = case.size("key") or 0
     ways: dict[str, VisibilityRule] = {}
     for count in filter(None, ends(keys)):
-        ways |= {
-            f"last {count}": seen_between(0, keys - count),
-            f"first {count}": seen_between(count, keys),
-        }
+        ways[f"last {count}"] = seen_between(0, keys - count)
+        ways[f"first {count}"] = seen_between(count, keys)
     yield from planted_best(case, ((said, hiding(case, rule)) for said, rule in ways.items()))
 
 
@@ -159,29 +150,25 @@ def seen_between(first: int | Array, stop: int) -> wrong.Seen:
     return wrong.Seen(lambda _, key: (key >= first) & (key < stop))
 
 
-SeenInBlock = Callable[[Array, Array, int], Array]
+SeenInBlock = Callable[[int, Array, Array], Array]
 
 BLOCKWISE: dict[str, SeenInBlock] = {
-    "whole blocks of {} keys are seen where they are cut by the diagonal": lambda q, k, b: k // b <= q // b,
-    "blocks of {} keys that are cut by the diagonal are skipped": lambda q, k, b: k // b < q // b,
-    "positions are counted within blocks of {}": lambda q, k, b: k % b <= q % b,
+    "whole blocks of {} keys are seen where they are cut by the diagonal": lambda b, q, k: k // b <= q // b,
+    "blocks of {} keys that are cut by the diagonal are skipped": lambda b, q, k: k // b < q // b,
+    "positions are counted within blocks of {}": lambda b, q, k: k % b <= q % b,
 }
-
-
-def seen_by_blocks(seen: SeenInBlock, block: int) -> wrong.Seen:
-    return wrong.Seen(lambda query, key: seen(query, key, block))
 
 
 def plant_by_blocks(case: WrongStep) -> Iterator[Plant]:
     sizes = blocks(case.size("key") or 0)
     for causal in rules_of(case, Causal):
+        rules = {
+            said.format(block): wrong.Seen(partial(seen, block))
+            for said, seen in BLOCKWISE.items()
+            for block in sizes
+        }
         yield from planted_best(
-            case,
-            (
-                (said.format(block), swap_rule(case, causal, seen_by_blocks(seen, block)))
-                for said, seen in BLOCKWISE.items()
-                for block in sizes
-            ),
+            case, ((said, swap_rule(case, causal, rule)) for said, rule in rules.items())
         )
 
 
@@ -219,7 +206,7 @@ def plant_other_lengths(case: WrongStep) -> Iterator[Plant]:
     keys = case.size("key") or 0
     for rule, lengths in paddings(case):
         found = lengths
-        for member in range(len(lengths)) if len(lengths) * keys <= MOST_LENGTHS else ():
+        for member in range(len(lengths)) if len(lengths) * keys <= 1024 else ():
             options = [(*found[:member], other, *found[member + 1 :]) for other in range(keys + 1)]
             best = closest(case, ((way, swap_rule(case, rule, Padding(way))) for way in options))
             found = best[0] if best else found
@@ -245,16 +232,15 @@ def plant_padded_left(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_padded_queries(case: WrongStep) -> Iterator[Plant]:
-    """Rows hidden rather than columns."""
     hide = find_mask(case)
     offset = per_batch(hide.offset) if hide else 0
     for rule, lengths in paddings(case):
-        yield Plant(swap_rule(case, rule, rows_until(np.array(lengths).reshape(-1, 1, 1, 1) + offset)))
+        stop = np.array(lengths).reshape(-1, 1, 1, 1) + offset
 
+        def before(query: Array, key: Array, stop: Array = stop) -> Array:
+            return (query < stop) & (key >= 0)
 
-def rows_until(stop: Array) -> wrong.Seen:
-    """Queries at positions before these see every key."""
-    return wrong.Seen(lambda query, key: (query < stop) & (key >= 0))
+        yield Plant(swap_rule(case, rule, wrong.Seen(before)))
 
 
 VISIBILITY = (

@@ -18,7 +18,6 @@ Move = Callable[[Array], Array]
 
 
 def keep_positions(array: Array) -> Array:
-    """The array as it is."""
     return array
 
 
@@ -30,11 +29,8 @@ class Arranged(Op):
     before: tuple[Move, ...] = ()
     after: Move = keep_positions
 
-    def moves(self, inputs: int) -> tuple[Move, ...]:
-        return (*self.before, *[keep_positions] * (inputs - len(self.before)))
-
     def apply(self, *inputs: Array) -> Array:
-        moves = self.moves(len(inputs))
+        moves = (*self.before, *[keep_positions] * (len(inputs) - len(self.before)))
         return self.after(self.op.apply(*(move(x) for move, x in zip(moves, inputs, strict=True))))
 
 
@@ -46,7 +42,6 @@ class Then(RowWise):
     then: Op
 
     def apply(self, *inputs: Array) -> Array:
-        """Both, one after the other."""
         return self.then.apply(self.op.apply(*inputs))
 
 
@@ -71,7 +66,6 @@ class By(Op):
     function: Callable[..., Array]
 
     def apply(self, *inputs: Array) -> Array:
-        """Whatever the function gives."""
         return self.function(*inputs)
 
 
@@ -132,7 +126,6 @@ class Shown(Hide):
 
 
 def shown(hide: Hide, show: Callable[[Array, Array], Array]) -> Shown:
-    """Something else in the place of hiding."""
     return Shown(hide.offset, hide.at, hide.rules, show=show)
 
 
@@ -187,7 +180,6 @@ class Dropped(RowWise):
     factor: float
 
     def from_query(self, query: int) -> Dropped:
-        """Return the same op for the scores of the queries from this one on."""
         return replace(self, kept=self.kept[..., query:, :])
 
     def reread(self, found: Array) -> Dropped:
@@ -201,7 +193,6 @@ class Dropped(RowWise):
 
 
 def total(e: Array) -> Array:
-    """Sums over keys."""
     return e.sum(axis=-1, keepdims=True)
 
 
@@ -247,28 +238,18 @@ BACKWARDS: Kept = lambda here, last: np.exp(last - here)  # noqa: E731
 BASE_TWO: Kept = lambda here, last: np.exp2(here - last)  # noqa: E731
 
 
-def last_block(here: Array, last: Array, block: int) -> Array:
-    """1 for the keys of the last block, 0 for the others."""
-    keys = here.shape[-1]
-    return np.broadcast_to(np.arange(keys) // block == (keys - 1) // block, here.shape).astype(float)
-
-
-def running_top(s: Array, block: int) -> Array:
-    """For each key the maximum of its row up to the end of its block."""
-    keys = s.shape[-1]
-    ends = np.minimum((np.arange(keys) // block + 1) * block, keys) - 1
-    return np.asarray(np.maximum.accumulate(s, axis=-1)[..., ends])
-
-
 def online(s: Array, block: int, output: Kept | None, total_: Kept | None) -> Array:
     """Weights of a softmax summed block by block, its output and its sum kept so; None forgets them."""
-    here, last = running_top(s, block), s.max(axis=-1, keepdims=True)
+    keys = s.shape[-1]
+    in_block = np.arange(keys) // block
+    ends = np.minimum((in_block + 1) * block, keys) - 1
+    here, last = np.maximum.accumulate(s, axis=-1)[..., ends], s.max(axis=-1, keepdims=True)
     safe = np.where(np.isinf(here), 0.0, here)
     e = np.exp(s - safe)
 
     def kept(keep: Kept | None) -> Array:
-        if keep is None:
-            return last_block(here, last, block)
+        if keep is None:  # the keys of the last block alone
+            return np.broadcast_to(in_block == (keys - 1) // block, here.shape).astype(float)
         return np.where(np.isinf(here), 0.0, keep(safe, np.where(np.isinf(last), 0.0, last)))
 
     return shared_out(e * kept(output), total(e * kept(total_)))
@@ -319,7 +300,6 @@ def merge_by_reshape(z: Array) -> Array:
 
 
 def transpose(w: Array) -> Array:
-    """A square matrix, transposed."""
     return w.swapaxes(-1, -2)
 
 

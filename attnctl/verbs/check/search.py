@@ -128,7 +128,7 @@ class Search:
         found = {fit.mistakes[0][0].name: fit for fit in others}
         self.case.effort.allow(MOST_FITTED * self.patience if fitted else inf)
         for mistake, plant in self.plants(self.case, [each for each in CATALOGUE if each.fitted is fitted]):
-            value = self.case.value(plant.derivation, anyway=True)
+            value = plant.case.value(anyway=True)
             fit = self.held(plant, ((mistake, plant.detail),), value)
             other = found.get(mistake.name)
             if fit and (other is None or (fit.rank, fit.misfit) < (other.rank, other.misfit)):
@@ -142,9 +142,9 @@ class Search:
         self.case.effort.allow(MOST_FITTED * self.patience)
         found = []
         for mistake, plant in self.plants(self.case, [each for each in CATALOGUE if each.across]):
-            value = self.case.value(plant.derivation, anyway=True)
+            value = plant.case.value(anyway=True)
             if value is not None and self.near(value, EXPLAINED):
-                planted, misfit = Walk(self.walk.record, plant.derivation), self.case.misfit(value)
+                planted, misfit = Walk(self.walk.record, plant.case.derivation), self.case.misfit(value)
                 found.append(Fit(((mistake, plant.detail),), planted, certain=True, misfit=misfit))
         return sorted(found, key=lambda fit: fit.misfit)
 
@@ -190,11 +190,11 @@ class Search:
                 and each not in before
                 and not each.contradicts(mistake)
             ]
-            for other, second in self.plants(self.case.planted(plant.derivation), others):
+            for other, second in self.plants(plant.case, others):
                 if self.case.effort.spent():
                     return
                 both = self.in_order((mistake, plant.detail), (other, second.detail))
-                fit = self.held(second, both, self.case.value(second.derivation))
+                fit = self.held(second, both, second.case.value())
                 if fit:
                     yield fit
                 if fit and fitted and self.exactly(fit):
@@ -221,7 +221,9 @@ class Search:
         first, differs = self.case.first, self.case.differs
         try:
             excused = frozenset(self.walk.wrong) - {first}
-            walk = Walk.over(self.walk.record, plant.derivation, self.walk, until=first, excused=excused)
+            walk = Walk.over(
+                self.walk.record, plant.case.derivation, self.walk, until=first, excused=excused
+            )
             if next(reversed(walk.steps)) == first and not excused.issuperset(walk.wrong):
                 return None
             expected = walk.expect(first)

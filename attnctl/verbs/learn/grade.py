@@ -164,10 +164,11 @@ def name_step(
         return ""
     for case in cases:
         for plant in mistake.at(case):
+            derivation = plant.case.derivation
             try:
-                made_of = {name: trace[name] for name in plant.derivation.given if name in trace}
-                values = carry_out(plant.derivation, made_of, "float64").values
-                steps = {each.name: each for each in plant.derivation if each.name in values}
+                made_of = {name: trace[name] for name in derivation.given if name in trace}
+                values = carry_out(derivation, made_of, "float64").values
+                steps = {each.name: each for each in derivation if each.name in values}
                 value = lesson.answer.value(Trace(steps, values, trace.header))
             except (AttnError, ValueError, IndexError, KeyError):
                 continue  # the mistake cannot be made with these shapes, or leaves out what is asked
