@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from attnctl.sources.model import Layers
     from attnctl.verbs.check.report import Report
     from attnctl.verbs.conform.report import Conformance
-    from attnctl.verbs.corpus import CorpusPart
+    from attnctl.verbs.corpus.part import CorpusPart
     from attnctl.verbs.diff import Difference
     from attnctl.verbs.explain import Explanation
     from attnctl.verbs.learn import AnswerVerdict, Lesson
-    from attnctl.verbs.stats import DumpStats
+    from attnctl.verbs.stats.report import DumpStats
     from attnctl.verbs.story import Story
 
 
@@ -197,7 +197,7 @@ def stats(trace: AnyTrace) -> DumpStats:
 
     Raises AttnError where the trace has no attention weights, or impossible ones.
     """
-    from attnctl.verbs.stats import measure_heads
+    from attnctl.verbs.stats.measure import measure_heads
 
     return measure_heads(trace)
 
@@ -223,8 +223,8 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     process left there is gone on from. Raises AttnError with every bad line, and for a file that holds a
     part of something else.
     """
-    from attnctl.verbs.corpus import Job, measure_into
     from attnctl.verbs.corpus.lines import SHARD, WHOLE
+    from attnctl.verbs.corpus.run import Job, measure_into
 
     if model is not None and (settings is not None or any(each is not None for each in options.values())):
         raise AttnError("model: it has its own attention; leave out settings and options")
@@ -248,8 +248,8 @@ def merge_corpus(parts: Iterable[CorpusPart | str | PathLike[str]]) -> CorpusPar
 
     Raises AttnError where lines are in two of them or in none, and where they are of different things.
     """
-    from attnctl.verbs.corpus import merge_parts, read_part
     from attnctl.verbs.corpus.part import CorpusPart as Part
+    from attnctl.verbs.corpus.part import merge_parts, read_part
 
     named, problems = [], list[str]()
     for number, part in enumerate(parts, 1):

@@ -47,8 +47,9 @@ from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
 
 if TYPE_CHECKING:
     from attnctl.record.trace import Trace
-    from attnctl.verbs.corpus import CorpusPart, Job
-    from attnctl.verbs.stats import DumpStats, StatsReport
+    from attnctl.verbs.corpus.part import CorpusPart
+    from attnctl.verbs.corpus.run import Job
+    from attnctl.verbs.stats.report import DumpStats, StatsReport
 
 app = make_app()
 
@@ -302,7 +303,8 @@ def stats(  # noqa: PLR0913  (a group of options each)
 
 def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, how: StatsOptions) -> None:
     """Every head of the traces of each of these, by name."""
-    from attnctl.verbs.stats import StatsReport, measure_heads, rollout
+    from attnctl.verbs.stats.measure import measure_heads, rollout
+    from attnctl.verbs.stats.report import StatsReport
 
     layers: list[Trace] = []
     found: list[DumpStats] = []
@@ -324,7 +326,8 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     from attnctl.sources.model import Layers
     from attnctl.verbs.models.heads import battery, battery_data
     from attnctl.verbs.models.view import battery_lines
-    from attnctl.verbs.stats import StatsReport, measure_heads
+    from attnctl.verbs.stats.measure import measure_heads
+    from attnctl.verbs.stats.report import StatsReport
 
     settings = Settings(dtype="float32")
     by_layer: dict[int, list[DumpStats]] = {}
@@ -406,7 +409,7 @@ def job_of(file: str, model: str | None, config: str | None, flags: Given, how: 
     """The corpus to measure, through a model or attention as a config and flags have it."""
     from attnctl.inputs.config.flags import settings_from
     from attnctl.inputs.config.settings import Settings
-    from attnctl.verbs.corpus import Job
+    from attnctl.verbs.corpus.run import Job
 
     settings = settings_from(config, flags) if config or flags else Settings()
     return Job(file, model, settings, how.shard or WHOLE, how.pairs, how.skip_bad)

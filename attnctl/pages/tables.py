@@ -19,8 +19,8 @@ from attnctl.pages.describe import model_name
 from attnctl.pages.write import MOST_PLAIN, MOST_TRACES, PLACE, asset, encode_page, image, policy
 from attnctl.verbs.models.about import About
 from attnctl.verbs.models.view import LAYER_HEADINGS, facts_of, layer_rows, size_lines, stack_name
-from attnctl.verbs.stats import DumpStats, HeadStats, StatsReport
 from attnctl.verbs.stats.picture import plots_of
+from attnctl.verbs.stats.report import DumpStats, HeadStats, StatsReport
 from attnctl.verbs.stats.view import HEADINGS, LEGEND, notes_on
 
 HEADING = "What each head does"

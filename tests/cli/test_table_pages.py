@@ -15,7 +15,8 @@ import pytest
 
 import attnctl
 from attnctl.pages.tables import file_name, write_stats
-from attnctl.verbs.stats import MEASURES, StatsReport, measure_heads
+from attnctl.verbs.stats.measure import MEASURES, measure_heads
+from attnctl.verbs.stats.report import StatsReport
 
 CHECKPOINTS = Path(__file__).parent.parent / "models" / "checkpoints"
 QWEN = str(CHECKPOINTS / "qwen2")

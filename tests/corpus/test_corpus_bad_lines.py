@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.verbs.corpus import Job, part_of
 from attnctl.verbs.corpus import run as room
 from attnctl.verbs.corpus.lines import Shard
+from attnctl.verbs.corpus.run import Job, part_of
 from attnctl.verbs.corpus.sources import DrawnAttention
 from attnctl.verbs.corpus.tally import SkippedLines
 from attnctl.verbs.stats.view import skipped_lines

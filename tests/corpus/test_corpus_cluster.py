@@ -14,7 +14,8 @@ from corpora import written
 from attnctl.base.errors import AttnError
 from attnctl.cli.app import with_values
 from attnctl.cli.program import program
-from attnctl.verbs.corpus import Job, part_of, read_part
+from attnctl.verbs.corpus.part import read_part
+from attnctl.verbs.corpus.run import Job, part_of
 
 
 @pytest.mark.parametrize(

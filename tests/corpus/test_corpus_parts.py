@@ -17,9 +17,9 @@ import attnctl
 from attnctl.base.errors import AttnError
 from attnctl.base.values import BadValueError
 from attnctl.inputs.config.settings import Random, Settings
-from attnctl.verbs.corpus import Job, merge_parts, part_of
 from attnctl.verbs.corpus.lines import Shard, read_shard
-from attnctl.verbs.corpus.part import part_of_bytes
+from attnctl.verbs.corpus.part import merge_parts, part_of_bytes
+from attnctl.verbs.corpus.run import Job, part_of
 from attnctl.verbs.corpus.tally import EXAMPLES, GRID, Example, GridSum, HeadTally, sum_rows
 
 

@@ -12,9 +12,8 @@ import time
 import pytest
 from corpora import written
 
-from attnctl.verbs.corpus import Job, measure_into, part_of
 from attnctl.verbs.corpus import run as room
-from attnctl.verbs.corpus.run import Work
+from attnctl.verbs.corpus.run import Job, Work, measure_into, part_of
 
 
 def test_a_complete_part_is_kept_and_any_other_made_again(run, tmp_path):

@@ -15,7 +15,8 @@ from attnctl.base.errors import AttnError
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
 from attnctl.record.trace import Trace
-from attnctl.verbs.stats import MEASURES, measure, measure_heads
+from attnctl.verbs.stats import measure
+from attnctl.verbs.stats.measure import MEASURES, measure_heads
 
 
 def a_trace(weights, **header):

@@ -86,7 +86,6 @@ class Corpus:
 
     @property
     def name(self) -> str:
-        """As messages call it."""
         return name_of(self.source)
 
 

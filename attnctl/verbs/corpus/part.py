@@ -9,7 +9,6 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
-from attnctl.base import __version__
 from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError, raise_all
@@ -28,7 +27,7 @@ from attnctl.verbs.corpus.tally import (
     LayerTally,
     SkippedLines,
 )
-from attnctl.verbs.stats import DumpStats, HeadStats, Largest, StatsReport, Tally
+from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, StatsReport, Tally
 
 SCHEMA = "attnctl/corpus/1"
 LONGEST = 2**28
@@ -64,7 +63,6 @@ class CorpusPart:
 
     @property
     def span(self) -> str:
-        """Its lines as people count them."""
         return spell(self.first, self.stop)
 
     @property
@@ -84,7 +82,6 @@ class CorpusPart:
             own.add(theirs)
 
     def skip(self, reason: str, count: int, first: Iterable[int]) -> None:
-        """Count lines that were left out."""
         self.skipped.setdefault(reason, SkippedLines()).add(count, first)
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,11 +110,6 @@ class CorpusPart:
 
 def content_hash(data: Mapping[str, Any]) -> str:
     return sha256(encode_json(json_text(data))).hexdigest()
-
-
-def about(identity: Mapping[str, Any], corpus: Mapping[str, Any], *, pairs: bool) -> dict[str, Any]:
-    """The source and the corpus of a part, by their hashes."""
-    return {"attnctl": __version__, **identity, "corpus": dict(corpus), "pairs": pairs}
 
 
 def layer_data(number: int, layer: LayerTally) -> dict[str, Any]:
@@ -226,21 +218,18 @@ def head_from(data: Mapping[str, Any]) -> HeadTally:
 
 
 def units(text: str) -> int:
-    """A sum on the grid."""
     if not DIGITS.fullmatch(text):
         raise ValueError
     return int(text)
 
 
 def read_count(value: Any) -> int:
-    """A count: a whole number from 0."""
     if type(value) is not int or value < 0:
         raise ValueError
     return value
 
 
 def write_part(part: CorpusPart, path: str) -> None:
-    """Write a part to a file, whole or not at all."""
     with open_output(path) as stream:
         stream.write(part.to_bytes())
 
@@ -277,25 +266,21 @@ def different(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
 
 
 def overlaps(ordered: Sequence[tuple[str, CorpusPart]]) -> list[str]:
-    found = []
     filled = [(name, part) for name, part in ordered if part.first < part.stop]
-    for (name, part), (other, later) in pairwise(filled):
-        if later.first < part.stop:
-            both = spell(later.first, min(part.stop, later.stop))
-            found.append(f"{both}: in {name} and in {other}; give each part once")
-    return found
+    return [
+        f"{spell(later.first, min(part.stop, later.stop))}: in {name} and in {other}; give each part once"
+        for (name, part), (other, later) in pairwise(filled)
+        if later.first < part.stop
+    ]
 
 
 def gaps(ordered: Sequence[tuple[str, CorpusPart]]) -> list[str]:
-    """The lines that no part has."""
-    found, reached = [], 0
-    for _, part in ordered:
-        if part.first > reached:
-            found.append(f"{spell(reached, part.first)}: in none of the parts; give the part that has them")
-        reached = max(reached, part.stop)
     lines = ordered[0][1].lines
-    if reached < lines:
-        found.append(f"{spell(reached, lines)}: in none of the parts; give the part that has them")
+    found, reached = [], 0
+    for first, stop in [*((part.first, part.stop) for _, part in ordered), (lines, lines)]:
+        if first > reached:
+            found.append(f"{spell(reached, first)}: in none of the parts; give the part that has them")
+        reached = max(reached, stop)
     return found
 
 
@@ -308,13 +293,11 @@ def spell(first: int, stop: int) -> str:
 
 
 def report_of(part: CorpusPart) -> StatsReport:
-    """A row for each head of each layer."""
-    return StatsReport(tuple(layer_stats(f"layer {at}", each) for at, each in enumerate(part.layers)))
-
-
-def layer_stats(name: str, layer: LayerTally) -> DumpStats:
-    pairs = {pair: tally(apart) for pair, apart in layer.pairs.items()}
-    return DumpStats(name, tuple(map(head_stats, layer.heads)), pairs)
+    dumps = []
+    for at, layer in enumerate(part.layers):
+        pairs = {pair: tally(apart) for pair, apart in layer.pairs.items()}
+        dumps.append(DumpStats(f"layer {at}", tuple(map(head_stats, layer.heads)), pairs))
+    return StatsReport(tuple(dumps))
 
 
 def head_stats(head: HeadTally) -> HeadStats:
@@ -326,5 +309,4 @@ def head_stats(head: HeadTally) -> HeadStats:
 
 
 def tally(found: GridSum) -> Tally:
-    """A sum as one of floats."""
     return Tally(found.sum, found.rows)

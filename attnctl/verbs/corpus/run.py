@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import field
+from importlib.util import find_spec
 from time import monotonic
 
+from attnctl.base import __version__
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import MAX_PROBLEMS
@@ -24,7 +26,7 @@ from attnctl.verbs.corpus.lines import (
     survey,
     text_of,
 )
-from attnctl.verbs.corpus.part import CorpusPart, about, different, read_part, spell, write_part
+from attnctl.verbs.corpus.part import CorpusPart, different, read_part, spell, write_part
 from attnctl.verbs.corpus.sources import DrawnAttention, Taken, TrainedModel, load_model
 from attnctl.verbs.corpus.tally import tally_of
 
@@ -64,8 +66,9 @@ class Job:
         corpus = survey(self.source)
         source = DrawnAttention(self.settings) if self.model is None else load_model(self.model)
         said = {"sha256": corpus.sha256, "lines": corpus.lines}
+        about = {"attnctl": __version__, **source.identity, "corpus": said, "pairs": self.pairs}
         span = self.shard.span(corpus.lines)
-        part = CorpusPart(about(source.identity, said, pairs=self.pairs), span.start, span.start)
+        part = CorpusPart(about, span.start, span.start)
         return Work(self, corpus, source, span, part)
 
 
@@ -142,7 +145,7 @@ class Work:
         """Measure every line that is left, and `save` what there is from time to time."""
         saved = monotonic()
         # A model's weights are read once; as one thread computes, so many processes can.
-        with single_thread if threads_can_be_held() else nullcontext():
+        with single_thread if find_spec("threadpoolctl") is not None else nullcontext():
             for number, data in lines_of(self.corpus, range(self.part.stop, self.span.stop)):
                 if moved:
                     moved(number - 1 - self.span.start, len(self.span))
@@ -175,7 +178,6 @@ class Work:
             self.measure(self.waiting.pop(max(self.waiting, key=lambda n: n * len(self.waiting[n]))))
 
     def leave_out(self, number: int, bad: BadLineError) -> None:
-        """Count a bad line, or note what is wrong with it."""
         problem = f"{self.corpus.name}:{number}: {'; '.join(bad.problems)}"
         if not self.job.skip_bad:
             self.problems.append(problem)
@@ -198,28 +200,18 @@ class Work:
             return
         try:
             with bad_for(UNMEASURED):
-                self.part.add(self.part_of_batch(batch))
+                layers = [
+                    tally_of(weights, sentences, pairs=self.job.pairs)
+                    for weights, sentences in self.source.layers(batch)
+                ]
+                tokens = sum(each.count for each in batch)
+                self.part.add(CorpusPart(self.part.about, 0, 0, len(batch), tokens, layers))
         except BadLineError as bad:
             if len(batch) == 1:
                 self.leave_out(batch[0].line, bad)
                 return
             for each in batch:
                 self.measure([each])
-
-    def part_of_batch(self, batch: Sequence[Taken]) -> CorpusPart:
-        """Raises AttnError where one of the sentences cannot be run, or has weights that are none."""
-        layers = [
-            tally_of(weights, sentences, pairs=self.job.pairs)
-            for weights, sentences in self.source.layers(batch)
-        ]
-        tokens = sum(each.count for each in batch)
-        return CorpusPart(self.part.about, 0, 0, len(batch), tokens, layers)
-
-
-def threads_can_be_held() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("threadpoolctl") is not None
 
 
 def bad_lines(problems: Sequence[str]) -> AttnError:

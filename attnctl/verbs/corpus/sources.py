@@ -39,7 +39,6 @@ class Taken:
 
 
 def file_hash(path: Path) -> str:
-    """The SHA-256 of a file."""
     digest = sha256()
     with refuse_os_errors(path), open_found(path) as stream:
         while chunk := stream.read(CHUNK):
@@ -139,7 +138,6 @@ class DrawnAttention:
         }
 
     def take(self, line: int, text: str) -> Taken:
-        """A sentence whose tokens the settings know."""
         from attnctl.inputs.plan.embed import tokens_of, vocabulary
 
         with bad_for("no tokens"):
@@ -161,19 +159,15 @@ class DrawnAttention:
         return max(1, MOST_ROWS // count) if known or by_token else 1
 
     def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
-        """The weights of the one layer there is."""
         from attnctl.inputs.plan.sentence import prepare_all
         from attnctl.verbs.stats.measure import places_of, weights_of
 
-        traces = [
-            plan.run([WEIGHTS]) for plan in prepare_all(self.settings, [each.content for each in batch])
-        ]
+        plans = prepare_all(self.settings, [each.content for each in batch])
+        traces = [plan.run([WEIGHTS]) for plan in plans]
         weights = np.concatenate(list(map(weights_of, traces)))
         places = places_of(traces[0], weights[:1].shape)
-        tokens, keys = (
-            [trace.tokens or [] for trace in traces],
-            [trace.key_tokens or [] for trace in traces],
-        )
+        tokens = [trace.tokens or [] for trace in traces]
+        keys = [trace.key_tokens or [] for trace in traces]
         start = None if places is None else places[0]
         yield weights, Sentences([each.line for each in batch], tokens, keys, start)
 
@@ -189,5 +183,4 @@ def files_in(said: Any) -> Iterator[str]:
 
 
 def text_hash(data: Any) -> str:
-    """The SHA-256 of plain data as JSON."""
     return sha256(json_text(data).encode("utf-8", "surrogatepass")).hexdigest()

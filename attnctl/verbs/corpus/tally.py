@@ -56,13 +56,10 @@ class Example(NamedTuple):
 
 @dataclass
 class GridSum:
-    """A sum on the grid over so many rows."""
-
     units: int = 0
     rows: int = 0
 
     def add(self, units: int, rows: int) -> None:
-        """Take in what a sentence, or another part, has."""
         self.units += units
         self.rows += rows
 
@@ -84,7 +81,6 @@ class SkippedLines:
     first: list[int] = field(default_factory=list)
 
     def add(self, count: int, first: Iterable[int]) -> None:
-        """Take in what another part left out."""
         self.count += count
         self.first = sorted([*self.first, *first])[:EXAMPLES]
 
@@ -110,7 +106,6 @@ class HeadTally:
         del self.examples[EXAMPLES:]
 
     def add(self, other: HeadTally) -> None:
-        """Take in what another part found of this head."""
         for name, own in self.sums.items():
             own.add(other.sums[name].units, other.sums[name].rows)
         self.entropies = [a + b for a, b in zip(self.entropies, other.entropies, strict=True)]
@@ -128,7 +123,6 @@ class LayerTally:
     pairs: dict[tuple[int, int], GridSum] = field(default_factory=dict)
 
     def add(self, other: LayerTally) -> None:
-        """Take in what another part found of this layer."""
         for head, theirs in zip(self.heads, other.heads, strict=True):
             head.add(theirs)
         for pair, theirs_apart in other.pairs.items():

@@ -37,7 +37,6 @@ from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, Tally
 
 MEASURES = ("entropy", "effective_keys", "distance", "previous", "first", "self", "same_token")
 
-
 BLOCK = 2**19
 """Weights that are worked on at a time: what is in memory beside the dump stays small."""
 

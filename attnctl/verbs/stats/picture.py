@@ -48,7 +48,6 @@ def figure_of(found: Sequence[StatsReport]) -> Figure:
 
 
 def plots_of(found: StatsReport) -> list[Plot]:
-    """A plot for each kind of measure, and for the rollout."""
     plots = measures(found) if found.dumps else []
     if found.rolled is not None:
         words = distinct(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
@@ -59,7 +58,6 @@ def plots_of(found: StatsReport) -> list[Plot]:
 
 
 def map_lines(found: StatsReport, screen: Screen) -> Iterator[Line]:
-    """Heat maps in characters."""
     for plot in plots_of(found):
         yield []
         words = [(plot.title, "name"), *((each, "aside") for each in plot.about)]

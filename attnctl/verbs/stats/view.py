@@ -19,7 +19,8 @@ from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
 from attnctl.record.trace import Trace
 from attnctl.store.long_csv import cell
-from attnctl.verbs.stats import MEASURES, DumpStats, HeadStats, StatsReport
+from attnctl.verbs.stats.measure import MEASURES
+from attnctl.verbs.stats.report import DumpStats, HeadStats, StatsReport
 
 if TYPE_CHECKING:
     from attnctl.verbs.corpus.part import CorpusPart
@@ -58,8 +59,6 @@ Cells = list[str]
 
 @dataclass(frozen=True)
 class StatsTable:
-    """Statistics laid out for one screen."""
-
     screen: Screen
     precision: int = 2
 
@@ -76,7 +75,8 @@ class StatsTable:
             yield self.title(group, "all together" if group is whole else group.name)
             for row in body:
                 yield self.line(row, widths, "")
-            yield from self.notes(group)
+            for words in notes_on(group):
+                yield from self.screen.flow([(self.screen.ours(f"      {words}"), "aside")], " ")
         if len(report.dumps) > 1 and whole is None:
             yield [(self.screen.ours("no aggregate: the dumps have different numbers of heads"), "aside")]
         yield []
@@ -119,7 +119,6 @@ class StatsTable:
         return self.screen.ours("–") if value is None else f"{value:.{self.precision}f}"
 
     def largest(self, head: HeadStats, most: int) -> str:
-        """`0.91 love→AI`."""
         if head.largest is None:
             return self.number(None)
         places = head.largest.tokens or tuple(map(str, head.largest.at[-2:]))
@@ -134,22 +133,15 @@ class StatsTable:
         texts += [pad_right(*each) for each in columns[numbers:-1]]
         return [(GAP.join([*texts, row[-1]]), style)]
 
-    def notes(self, group: DumpStats) -> Iterator[Line]:
-        for words in notes_on(group):
-            yield from self.screen.flow([(self.screen.ours(f"      {words}"), "aside")], " ")
-
 
 def notes_on(group: DumpStats) -> Iterator[str]:
     """Sentences on measures that mean nothing here, on rows that see nothing or do not sum to 1."""
     if all(head.tallies["distance"] is None for head in group.heads):
         yield "queries have no place among the keys: dist, prev and self mean nothing"
-    for words, counts in (
-        ("rows that see nothing", [head.empty_rows for head in group.heads]),
-        (
-            "rows that do not sum to 1, taken as shares of what they do",
-            [head.uneven_rows for head in group.heads],
-        ),
-    ):
+    empty = [head.empty_rows for head in group.heads]
+    uneven = [head.uneven_rows for head in group.heads]
+    off = "rows that do not sum to 1, taken as shares of what they do"
+    for words, counts in (("rows that see nothing", empty), (off, uneven)):
         if any(counts):
             told = ", ".join(f"{count} of head {at}" for at, count in enumerate(counts) if count)
             yield f"{words}: {told}"
@@ -185,7 +177,6 @@ def rollout_lines(found: StatsReport, screen: Screen, precision: int | None) -> 
 
 
 def part_lines(part: CorpusPart, screen: Screen) -> Iterator[Element]:
-    """The counts of a part of a corpus, and the table."""
     from attnctl.verbs.corpus.part import report_of
 
     yield from headline(part, screen)
@@ -229,14 +220,13 @@ def write_csv(report: StatsReport, stream: TextIO) -> None:
     stream.write(",".join(COLUMNS) + "\n")
     whole = report.aggregate if len(report.dumps) > 1 else None
     for group in [*report.dumps, *([whole] if whole else [])]:
-        stream.writelines(
-            ",".join([cell(group.name), str(number), *fields(head), *near(group, number)]) + "\n"
-            for number, head in enumerate(group.heads)
-        )
+        for number, head in enumerate(group.heads):
+            near = group.nearest(number)
+            nearest = (str(near[0]), text(near[1])) if near else ("", "")
+            stream.write(",".join([cell(group.name), str(number), *fields(head), *nearest]) + "\n")
 
 
 def write_found_csv(found: Sequence[StatsReport], stream: TextIO) -> None:
-    """The heads of what `attnctl stats` found."""
     for report in found:
         write_csv(report, stream)
 
@@ -248,12 +238,6 @@ def fields(head: HeadStats) -> Iterator[str]:
     yield from map(str, largest.at[-2:] if largest else ("", ""))
     yield from map(cell, largest.tokens if largest and largest.tokens else ("", ""))
     yield from (str(head.empty_rows), str(head.uneven_rows))
-
-
-def near(group: DumpStats, number: int) -> tuple[str, str]:
-    """The nearest head and how far from it."""
-    found = group.nearest(number)
-    return ("", "") if found is None else (str(found[0]), text(found[1]))
 
 
 def text(value: float | None) -> str:
