@@ -192,9 +192,9 @@ def test_a_case_that_rounding_hides_is_no_evidence(dtype):
     for name in "QK":
         problem.arrays[name] = problem.in_type(height + problem.arrays[name] / height)
     wanted = expect(problem)
-    assert not judge_answer(wanted, Answer((wanted.output,))).evidence
+    assert not judge_answer(wanted, Answer((wanted.output,))).shows
     plain = expect(make_problem(case, TargetProfile()))
-    assert judge_answer(plain, Answer((plain.output,))).evidence
+    assert judge_answer(plain, Answer((plain.output,))).shows
 
 
 @pytest.mark.parametrize(

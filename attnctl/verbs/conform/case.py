@@ -69,7 +69,6 @@ class Case:
 
     @property
     def sizes(self) -> Sizes:
-        """The sizes of the case by axis."""
         return {
             "batch": self.batch,
             "head": self.heads,
@@ -145,7 +144,6 @@ class Problem:
 
     @property
     def backward(self) -> bool:
-        """Gradients are asked for."""
         return self.outputs != FORWARD
 
     @property
@@ -202,7 +200,6 @@ class Problem:
 
 
 def draw_random(problem: Problem) -> dict[str, Array]:
-    """Normal numbers; Q and K times the magnitude."""
     case = problem.case
     q = problem.draw("Q", case.batch, case.heads, case.queries, case.d_k)
     k = problem.draw("K", case.batch, case.kv_heads, case.keys, case.d_k)

@@ -9,7 +9,7 @@ from typing import Any
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.config.settings import Settings
 from attnctl.verbs.conform.declared import Request, find_senseless, read_claims, read_xfail, unknown_names
-from attnctl.verbs.conform.features import MERGES_KEPT, NAMES
+from attnctl.verbs.conform.features import INPUTS_KEPT, MERGES, NAMES
 from attnctl.verbs.conform.judge import RETURNS
 from attnctl.verbs.conform.merge import RETURNS as OF_MERGE
 from attnctl.verbs.conform.merge import hold_merge
@@ -40,7 +40,7 @@ def make_request(
     `given` holds values of `ARRAYS`; `always` lays options over the attention that claims say is always on;
     `asked` are fields of the request.
     """
-    known = MERGES_KEPT if asked.get("merge") else NAMES
+    known = (*MERGES, INPUTS_KEPT) if asked.get("merge") else NAMES
     raise_all(
         [
             *unknown_names("like", [like] if like else (), list(LIBRARIES)),

@@ -15,11 +15,10 @@ from attnctl.base.words import all_of
 from attnctl.evidence.precision import FLOAT32, on_grid
 from attnctl.inputs.plan.plan import DumpPlan
 from attnctl.math import Array
-from attnctl.math.names import CONCAT, HEAD_OUTPUTS, PAST_VALUE, TABLE, WEIGHTS
+from attnctl.math.names import CONCAT, HEAD_OUTPUTS, PAST_VALUE, WEIGHTS
 from attnctl.math.ops import Given
 from attnctl.record.trace import Trace
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.report import Finding
 from attnctl.verbs.conform.call import OTHER, Answer, have_same_bits
 from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
 from attnctl.verbs.conform.judge import (
@@ -65,14 +64,11 @@ ENDINGS = {
 
 @dataclass(frozen=True)
 class Cause:
-    """The name of a mistake and what there is to say of it."""
-
     mistake: str | None
     explanation: str
 
 
 def diagnose(suite: Suite, wrong: Sequence[CaseResult]) -> Cause:
-    """Find the cause that explains the failing cases of a feature."""
     answered = [each for each in wrong if not each.answer.error]
     if not answered:
         return explain_end(wrong[0])
@@ -81,8 +77,7 @@ def diagnose(suite: Suite, wrong: Sequence[CaseResult]) -> Cause:
         return explain_extra(suite, min(answered, key=simplicity))
     if order := explain_order(suite, outputs[0]):
         return order
-    misshaped = [each for each in outputs if suite.output_of(each) is None]
-    if misshaped:
+    if misshaped := [each for each in outputs if suite.output_of(each) is None]:
         return Cause("wrong-shape", misshaped[0].judgement.words)
     return search_cause(suite, sorted(outputs, key=simplicity)[:MOST_CASES])
 
@@ -110,8 +105,8 @@ def explain_end(result: CaseResult) -> Cause:
     kind, message = result.answer.error, result.answer.message
     if kind in ENDINGS:
         return Cause(kind, f"{ENDINGS[kind]}: {message}")
-    where = f" ({result.answer.place})" if result.answer.place else ""
-    return Cause("exception", f"it raises {kind}: {message}{where}")
+    place = f" ({result.answer.place})" if result.answer.place else ""
+    return Cause("exception", f"it raises {kind}: {message}{place}")
 
 
 def explain_extra(suite: Suite, result: CaseResult) -> Cause:
@@ -272,8 +267,11 @@ def check_answer(problem: Problem, found: dict[str, Array], *, pairs: bool) -> C
         report = check(trace, plan, pairs=pairs)
     except AttnError:
         return None
-    named = [each for each in report.findings if each.mistake]
-    return join_findings(named) if named and len(named) == len(report.findings) else None
+    names = dict.fromkeys(each.mistake for each in report.findings if each.mistake)
+    if not names or not all(each.mistake for each in report.findings):
+        return None
+    sentences = [f"{each.words}: {each.fix}" if each.fix else each.words for each in report.findings]
+    return Cause(" and ".join(names), "; and ".join(dict.fromkeys(sentences)))
 
 
 def record_answer(suite: Suite, result: CaseResult, output: Array) -> Iterator[dict[str, Array]]:
@@ -295,20 +293,10 @@ def plan_answer(problem: Problem, found: dict[str, Array]) -> tuple[Trace, DumpP
     derivation, case = problem.plan.derivation, problem.case
     arrays = {**problem.arrays, **found}
     steps = {step.name: step for step in derivation if isinstance(step.op, Given) or step.name in found}
-    sizes = {
-        "batch": case.batch, "head": case.heads, "kv_head": case.kv_heads, "query": case.queries,
-        "key": case.keys, "new": case.keys - case.past, "past": case.past, "d_k": case.d_k, "d_v": case.d_v,
-    }  # fmt: skip
-    assert all(name in TABLE for name in steps)
+    sizes = {**case.sizes, "new": case.keys - case.past}
     header: dict[str, Any] = {"config": {"dtype": "float64" if case.dtype == "bfloat16" else case.dtype}}
     trace = Trace(steps, {name: np.asarray(arrays[name]) for name in steps}, header)
     return trace, DumpPlan(derivation, sizes)
-
-
-def join_findings(findings: Sequence[Finding]) -> Cause:
-    sentences = [f"{each.words}: {each.fix}" if each.fix else each.words for each in findings]
-    names = dict.fromkeys(each.mistake for each in findings if each.mistake)
-    return Cause(" and ".join(names), "; and ".join(dict.fromkeys(sentences)))
 
 
 def add_hint(suite: Suite, result: CaseResult, cause: Cause) -> Cause:
@@ -326,16 +314,16 @@ def add_hint(suite: Suite, result: CaseResult, cause: Cause) -> Cause:
 def explain_coarse_numbers(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain numbers all of a coarser type; first, as rounding looks like much else to `check`."""
     names = [name for name in TYPES if on_grid(output, TYPES[name].bits)]
-    return explain_coarse(suite, result, output, names)
+    return explain_coarse_inside(suite, result, output, names)
 
 
-def explain_coarse_inside(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    """Explain by a coarser type inside; tried last, as it would explain a small mistake too."""
-    return explain_coarse(suite, result, output, list(TYPES))
+def explain_coarse_inside(
+    suite: Suite, result: CaseResult, output: Array, names: Sequence[str] = tuple(TYPES)
+) -> Cause | None:
+    """Find the first of these types to whose digits the numbers are right, and no further.
 
-
-def explain_coarse(suite: Suite, result: CaseResult, output: Array, names: Sequence[str]) -> Cause | None:
-    """Find the first of these types to whose digits the numbers are right, and no further."""
+    With all types it is tried last, as it would explain a small mistake too.
+    """
     problem = suite.problem(result.case)
     for name in names:
         if TYPES[name].bits < TYPES[result.case.dtype].bits:
@@ -350,15 +338,15 @@ def explain_coarse(suite: Suite, result: CaseResult, output: Array, names: Seque
 def explain_rounding(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain what is off by little more than the rounding of a coarse type."""
     judged = result.judgement
-    found = describe_rounding(name_output(judged.output), judged.ratio, result.case.dtype)
-    return Cause(*found) if found else None
+    return describe_rounding(name_output(judged.output), judged.ratio, result.case.dtype)
 
 
-def describe_rounding(what: str, ratio: float, dtype: str) -> tuple[str, str] | None:
+def describe_rounding(what: str, ratio: float, dtype: str) -> Cause | None:
     """Name what may be rounding in more places, and say it; None for a fine type, and for far off."""
     if TYPES[dtype].bits >= FLOAT32.bits or ratio > NEARLY:
         return None
-    return "too-much-rounding", (
+    words = (
         f"no mistake is found, but {what} is off by {ratio:.2g} times what rounding to {dtype} explains: "
         "keep what is not stored in float32, as scores, log-sum-exp, delta and sums are"
     )
+    return Cause("too-much-rounding", words)

@@ -49,13 +49,8 @@ MERGE = "merge"
 MERGES = (MERGE, "peaked rows", "flat rows", "large scores", "nothing in one part", "nothing in both")
 """The features of a merge of two parts."""
 
-MERGES_KEPT = (*MERGES, INPUTS_KEPT)
-
 OPTIONAL = {HEAD_SIZES, LENGTHS, OTHER_D_V, GROUPED, LAYOUTS, PAIRS, RANDOM, "float_mask", "out"}
 """Features that a target may refuse by an exception."""
-
-NEVER_TOGETHER = {frozenset(("window", "sliding_window"))}
-"""Options that mean the same."""
 
 RANDOM_CASES, QUICK_RANDOM_CASES = 40, 8
 
@@ -68,11 +63,6 @@ class Feature:
     cases: tuple[Case, ...] = ()
     skipped: str = ""
     """The reason why it is not run."""
-
-    @property
-    def optional(self) -> bool:
-        """An exception says no more than that the target does not have it."""
-        return self.name in OPTIONAL
 
 
 def square_case(n: int, d: int = 8, **others: object) -> Case:
@@ -105,7 +95,12 @@ def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> Iterator[Fea
     )  # fmt: skip
     widths = ((8, 16), (16, 8), (64, 24), (256, 8), (8, 128))
     yield Feature(OTHER_D_V, tuple(replace(BASE, d_k=k, d_v=v, seed=k) for k, v in widths))
-    yield Feature(GROUPED, tuple(grouped_cases()))
+    shared = [
+        replace(BASE, heads=heads, kv_heads=kv, fill=fill, seed=seed)
+        for heads, kv in ((4, 2), (4, 1), (6, 3))
+        for fill, seed in (("heads", 0), ("random", heads))
+    ]
+    yield Feature(GROUPED, tuple(shared))
     large = replace(BASE, d_k=16, d_v=16, fill="large")
     yield Feature(
         LARGE, (large, replace(large, queries=33, keys=33), replace(large, queries=70, keys=70, batch=1))
@@ -114,13 +109,6 @@ def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> Iterator[Fea
         LAYOUTS,
         tuple(replace(BASE, memory=how) for how in ("fortran", "strided", "transposed", "broadcast")),
     )
-
-
-def grouped_cases() -> Iterator[Case]:
-    """List cases whose query heads share two, one and three kv heads."""
-    for heads, kv in ((4, 2), (4, 1), (6, 3)):
-        yield replace(BASE, heads=heads, kv_heads=kv, fill="heads")
-        yield replace(BASE, heads=heads, kv_heads=kv, seed=heads)
 
 
 def option_feature(name: str, claimed: Sequence[str], *, lengths: bool, quick: bool) -> Feature:
@@ -148,7 +136,7 @@ def option_feature(name: str, claimed: Sequence[str], *, lengths: bool, quick: b
 
 
 def may_go_together(names: Sequence[str]) -> bool:
-    return not any(pair <= set(names) for pair in NEVER_TOGETHER)
+    return not {"window", "sliding_window"} <= set(names)  # they mean the same
 
 
 def combine_options(case: Case, names: Sequence[str], pick: int = 0) -> Case:
@@ -159,20 +147,17 @@ def combine_options(case: Case, names: Sequence[str], pick: int = 0) -> Case:
 
 
 def pairs_feature(claimed: Sequence[str]) -> Feature:
-    """Every two options at once."""
     cases = [
         combine_options(replace(BASE, keys=14, queries=14, seed=at), names, at)
         for at, names in enumerate(combinations(claimed, 2))
         if may_go_together(names)
     ]
-    reason = "" if cases else "it has fewer than two options"
-    return Feature(PAIRS, tuple(cases), reason)
+    return Feature(PAIRS, tuple(cases), "" if cases else "it has fewer than two options")
 
 
 def random_feature(
     claimed: Sequence[str], *, lengths: bool, groups: bool, widths: bool, quick: bool
 ) -> Feature:
-    """Seeded random sizes and options, of what the target has."""
     cases: list[Case] = []
     for seed in range(QUICK_RANDOM_CASES if quick else RANDOM_CASES):
         draw = np.random.RandomState(seed)
@@ -199,7 +184,6 @@ def random_feature(
 
 
 def fit_case(case: Case, profile: TargetProfile) -> Case:
-    """Return the nearest case that the target takes."""
     for fit in (with_heads, with_columns, with_tokens, in_layout):
         case = fit(case, profile)
     return case
@@ -215,12 +199,8 @@ def list_lacking(profile: TargetProfile) -> dict[str, str]:
     elif is_merged(axes) and not profile.tells_kv_heads:
         lacking[GROUPED] = "heads stand side by side, and nothing tells it how many kv heads there are"
     if profile.packed:
-        together = (
-            [LENGTHS, OTHER_D_V]
-            if stands_in_columns(profile.packed, axes)
-            else [LENGTHS, OTHER_D_V, GROUPED]
-        )
-        lacking |= dict.fromkeys(together, "Q, K and V come in one array")
+        alike = [] if stands_in_columns(profile.packed, axes) else [GROUPED]
+        lacking |= dict.fromkeys([LENGTHS, OTHER_D_V, *alike], "Q, K and V come in one array")
     return lacking
 
 
@@ -228,8 +208,8 @@ def with_heads(case: Case, profile: TargetProfile) -> Case:
     """Take the fixed numbers of heads, and keep how many share a kv head as far as possible."""
     heads = profile.heads or case.heads
     share = case.heads // case.kv_heads
-    if profile.kv_heads:
-        return replace(case, heads=profile.heads or profile.kv_heads * share, kv_heads=profile.kv_heads)
+    if fixed := profile.always.kv_heads:
+        return replace(case, heads=profile.heads or fixed * share, kv_heads=fixed)
     fewer = max(kv for kv in range(1, max(heads // share, 1) + 1) if heads % kv == 0)
     return replace(case, heads=heads, kv_heads=fewer)
 

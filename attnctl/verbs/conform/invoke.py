@@ -58,16 +58,10 @@ def call_once(
     first = first_array(result)
     dtype = str(getattr(first, "dtype", "")).rpartition(".")[-1]
     if call.gives:
-        back = buffers or name_gradients(result, call.gives)
+        found = order_gradients(result, call.gives) if isinstance(result, Mapping) else result
+        back = buffers or (found if isinstance(found, (tuple, list)) else (found,))
         outputs = ()
     return Answer(outputs, tuple(map(to_numpy, back)), ready.find_changed(), dtype=dtype), result
-
-
-def name_gradients(result: Any, names: Sequence[str]) -> Sequence[Any]:
-    """Return the gradients that a backward pass returns, in the order of these names."""
-    if isinstance(result, Mapping):
-        return order_gradients(result, names)
-    return result if isinstance(result, (tuple, list)) else (result,)
 
 
 def order_gradients(found: Mapping[str, Any], names: Sequence[str]) -> Sequence[Any]:
@@ -169,7 +163,6 @@ def to_numpy(value: Any) -> Any:
 
 
 def lay_in_memory(array: Array, memory: str) -> Array:
-    """Lay the same numbers out in another way."""
     if memory == "fortran":
         return np.asfortranarray(array)
     if memory == "strided":
@@ -183,8 +176,6 @@ def lay_in_memory(array: Array, memory: str) -> Array:
 
 @dataclass(frozen=True)
 class PreparedCall:
-    """The arrays of a call in the framework's own types."""
-
     inputs: list[Any]
     keywords: dict[str, Any]
     given: dict[str, Any]
@@ -258,11 +249,8 @@ def copy_of_leaf(leaf: Any) -> Any:
     """A copy that a function may write to, as torch lets none write to a leaf, laid out in memory alike."""
     if 0 in leaf.stride():  # one number in several places cannot be written to
         return leaf
-    return (
-        import_module("torch")
-        .empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype, device=leaf.device)
-        .copy_(leaf)
-    )
+    empty = import_module("torch").empty_strided
+    return empty(leaf.size(), leaf.stride(), dtype=leaf.dtype, device=leaf.device).copy_(leaf)
 
 
 M_PERTURB = -6
@@ -287,9 +275,8 @@ def fill_memory(byte: int, numbers: int, give: Any) -> Iterator[None]:
     arrays, a device's. `numbers` is the size of the output, `give` makes arrays of the framework.
     """
     fill_malloc((byte ^ 0xFF) | ON)
-    blocks = [
-        give(np.full(numbers * size, byte, dtype=np.uint8)) for size in (2, 4, 8) for _ in range(BLOCKS)
-    ]
+    sizes = [size for size in (2, 4, 8) for _ in range(BLOCKS)]
+    blocks = [give(np.full(numbers * size, byte, dtype=np.uint8)) for size in sizes]
     del blocks
     try:
         yield
@@ -329,7 +316,10 @@ def repeat_call(
         if call.buffers:
             arrays = prepare_call(call, framework)
         if reused:
-            spoil(first_array(result))
+            output = first_array(result)
+            fill = getattr(output, "fill_", None) or getattr(output, "fill", None) or (lambda _: None)
+            with suppress(TypeError, ValueError, RuntimeError):
+                fill(np.nan)
         try:
             found, _ = call_once(function, call, framework, arrays)
         except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
@@ -339,11 +329,3 @@ def repeat_call(
         return found
 
     return replace(repeat(again, answer.compared, call.times, call.seconds), reused=reused)
-
-
-def spoil(output: Any) -> None:
-    """Fill an output with NaN, where it can be."""
-    fill = getattr(output, "fill_", None) or getattr(output, "fill", None)
-    if fill is not None:
-        with suppress(TypeError, ValueError, RuntimeError):
-            fill(np.nan)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf, log, sqrt
 
 import numpy as np
@@ -111,8 +111,6 @@ class Expected:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The error of an answer."""
-
     ratio: float
     """The worst difference, as a part of what is allowed; NaN and wrong shapes are ∞."""
     shows: tuple[str, ...] = ()
@@ -143,7 +141,9 @@ def expect(problem: Problem) -> Expected:
             continue
         read = {**steps, **again} if TABLE[step.name].gradient else steps
         inputs = [read[name] for name in step.inputs]
-        steps[step.name] = run_once(carry_rounding(step.op, inputs, unit, step.name))
+        known = carry_rounding(step.op, inputs, unit, step.name)
+        # Each run is carried out once for all that read it; only the latest is kept.
+        steps[step.name] = replace(known, run=lru_cache(maxsize=1)(known.run))
         if step.name in {WEIGHTS, DELTA} and LOGSUMEXP in steps:
             again[step.name] = make_again(steps[step.name], steps[LOGSUMEXP].value, sums, step.name)
     seen: Array = np.asarray(steps[WEIGHTS].value.any(axis=-1))
@@ -172,19 +172,6 @@ def make_again(known: Known, total: Array, unit: float, name: str) -> Known:
     return replace(known, run=run)
 
 
-def run_once(known: Known) -> Known:
-    """Carry a run out once for all that read it; only the latest is kept."""
-    kept: dict[int, Array] = {}
-
-    def run(number: int) -> Array:
-        if number not in kept:
-            kept.clear()
-            kept[number] = known.run(number)
-        return kept[number]
-
-    return replace(known, run=run)
-
-
 def scatter_together(steps: Mapping[str, Known]) -> dict[str, Array]:
     """Return the scatter of several steps, whose runs have most in common."""
     runs = RUNS if all(each.value.size < MANY for each in steps.values()) else FEWER_RUNS
@@ -209,7 +196,6 @@ def judge_answer(wanted: Expected, answer: Answer) -> Judgement:
 
 
 def judge_failure(answer: Answer) -> Judgement:
-    """Judge a call that was not answered."""
     named = answer.error not in {"not called", "hang", "crash", "exit"}
     words = f"{answer.error}: {answer.message}" if named else answer.message
     return Judgement(inf, words=words.rstrip(": "))
@@ -299,13 +285,8 @@ WORDS = {LSE: "log-sum-exp", LSE2: "log-sum-exp in base 2"}
 
 LN2 = log(2.0)
 
-DECLARE = "It is not judged; --returns output,logsumexp declares it."
-
 UNITS = 8
 """Units in the last place that an extra output may be off, of itself or of 1."""
-
-Forms = dict[str, tuple[Array, ...]]
-"""By name, the arrays of which an extra output may be any."""
 
 
 def judged_places(returns: Sequence[str]) -> dict[int, str]:
@@ -313,8 +294,8 @@ def judged_places(returns: Sequence[str]) -> dict[int, str]:
     return {place: name for place, name in enumerate(returns) if place and name != NOT_JUDGED}
 
 
-def expect_extras(wanted: Expected) -> Forms:
-    """Compute the forms of extra outputs: scores may be a later step's, a sum has its sink or not."""
+def expect_extras(wanted: Expected) -> dict[str, tuple[Array, ...]]:
+    """Compute the arrays that extra outputs may be: scores a later step's, a sum with its sink or not."""
     values = {name: each.value for name, each in wanted.steps.items()}
     scores = [name for name in values if name.endswith("scores")]
     last = values[scores[-1]]
@@ -362,7 +343,8 @@ def describe_extras(wanted: Expected, answer: Answer, known: Mapping[int, str]) 
             near = name_near_miss(wanted, LSE, array)
             yield (
                 f"Output {place} has a number for each query and is no log-sum-exp in base e or 2"
-                f"{f': {near[1]}' if near else ''}. {DECLARE}"
+                f"{f': {near[1]}' if near else ''}. "
+                "It is not judged; --returns output,logsumexp declares it."
             )
         elif array is not None:
             yield f"Output {place}, of shape {list(array.shape)}, is not known and not judged."
@@ -459,10 +441,8 @@ NO_MASK = ("lse-other-scores", "what is hidden is in it", "take it of what softm
 
 
 def name_near_miss(wanted: Expected, name: str, array: Array | None) -> NearMiss | None:
-    for said, forms in near_misses(wanted, name):
-        if measure_extra(wanted, LSE, forms, array) <= 1:
-            return said
-    return None
+    found = near_misses(wanted, name)
+    return next((said for said, forms in found if measure_extra(wanted, LSE, forms, array) <= 1), None)
 
 
 def near_misses(wanted: Expected, name: str) -> Iterator[tuple[NearMiss, tuple[Array, ...]]]:

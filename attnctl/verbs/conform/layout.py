@@ -72,8 +72,7 @@ def read_back(array: Array, axes: str, heads: int) -> Array | None:
 
 def drop_axes(array: Array, axes: str) -> Array:
     """(batch, head, query, key) without the axes that a target's arrays have not."""
-    lead = (slice(None) if letter in split_axes(axes) else 0 for letter in "bh")
-    return array[tuple(lead)]
+    return array[tuple(slice(None) if letter in split_axes(axes) else 0 for letter in "bh")]
 
 
 def shape_mask(array: Array, shape: str, axes: str) -> Array:
@@ -168,7 +167,7 @@ def read_gradients(problem: Problem, gradients: Sequence[Any]) -> dict[str, Arra
     if not gradients:
         return {}
     places = number_inputs(problem)
-    numbers = np.zeros(1 + max(int(place[-1, -1, -1, -1]) for place in places))
+    numbers = np.zeros(sum(place.size for place in places))
     there = np.zeros(numbers.shape, dtype=bool)
     for place, found in zip(lay_inputs(problem, places), gradients, strict=False):
         if found is not None and found.shape == place.shape and found.dtype.kind in "fiu":
@@ -179,12 +178,11 @@ def read_gradients(problem: Problem, gradients: Sequence[Any]) -> dict[str, Arra
 
 def number_inputs(problem: Problem) -> list[Array]:
     """Number the cells of Q, K and V, from Q on: arrays of their shapes."""
-    places: list[Array] = []
-    for name in INPUTS:
-        array = problem.arrays[name]
-        start = int(places[-1][-1, -1, -1, -1]) + 1 if places else 0
-        places.append(np.arange(start, start + array.size).reshape(array.shape))
-    return places
+    arrays = [problem.arrays[name] for name in INPUTS]
+    places = np.split(
+        np.arange(sum(array.size for array in arrays)), np.cumsum([a.size for a in arrays])[:-1]
+    )
+    return [place.reshape(array.shape) for place, array in zip(places, arrays, strict=True)]
 
 
 def shapes_beside(problem: Problem, answer: Answer, name: str) -> tuple[Array | None, tuple[int, ...]]:

@@ -81,11 +81,6 @@ OF_SUM = re.compile(r"lse|log|sum|^[lLsS](_|\d|$)")
 BUFFER = re.compile(r"(out(put)?|o|[vo]?_?merged)(_out)?|(lse|s|l)_(out|merged)|(out(put)?|merged)_(lse|s)")
 """Names of parameters that the merge is written to, where there are more than four."""
 
-TAKES = (
-    "a merge takes (o1, L1, o2, L2), or outputs and log-sum-exps with the parts on an axis of their own, "
-    "(o, L); wrap it in a function that does"
-)
-
 RETURNS = ((OUTPUT, LSE), (OUTPUT, LSE2))
 
 
@@ -223,7 +218,10 @@ def find_form(target: Target, name: str) -> MergeForm:
     sums = [each for each in first if OF_SUM.search(each)]
     paired = len(sums) * 2 == len(first)
     if len(first) not in {2, 4} or set(must) - {*first, *into} or (len(first) == 2 and not paired):
-        raise AttnError(f"{name}: it takes ({', '.join(names)}); {TAKES}")
+        raise AttnError(
+            f"{name}: it takes ({', '.join(names)}); a merge takes (o1, L1, o2, L2), or outputs and "
+            "log-sum-exps with the parts on an axis of their own, (o, L); wrap it in a function that does"
+        )
     if paired:
         outputs = [each for each in first if each not in sums]
         first = [each for two in zip(outputs, sums, strict=True) for each in two]
@@ -236,15 +234,12 @@ def find_form(target: Target, name: str) -> MergeForm:
 
 @dataclass
 class MergeSuite(Suite):
-    """Runs cases of a merge on a target."""
-
     form: MergeForm = MergeForm(())
 
     def fit(self, case: Case) -> Case:
         return replace(case, batch=self.form.members.get("b", case.batch))
 
     def run(self, case: Case, *, forward: bool = False, **made: Any) -> CaseResult:
-        """Call the target with a case and judge its answer."""
         answer = self.target.call(replace(self.form.call(case), **made))
         found = CaseResult(case, answer, self.judge(case, answer))
         if answer.changed:
@@ -278,8 +273,7 @@ class MergeSuite(Suite):
         else:
             cause = explain_output(wrong, np.float64 if first.case.dtype == "float64" else np.float32)
         worst = max(result.judgement.ratio for result in results)
-        named = describe_rounding("the output", worst, first.case.dtype) or (None, "")
-        return cause or Cause(*named)
+        return cause or describe_rounding("the output", worst, first.case.dtype) or Cause(None, "")
 
     def find_layout(self, case: Case) -> None:
         """Take the first axes in which what comes back is right, or else of the shapes of a part."""
@@ -368,19 +362,15 @@ def explain_output(wrong: Sequence[Wrong], kind: type[np.floating[Any]]) -> Caus
     for name, ways in WAYS.items():
         for detail, merge in ways:
             if all(gives(each, merge, kind) for each in wrong):
-                base_2 = name == OTHER_BASE and all(gives_sum(each, whole_of_base_2) for each in wrong)
+                base_2 = name == OTHER_BASE and all(
+                    gives_sum(each, lambda parts: whole(parts * LN2) / LN2) for each in wrong
+                )
                 also = f"; or say --returns {OUTPUT},{LSE2} if log-sum-exps are in base 2" if base_2 else ""
                 return Cause(name, f"{catalogue[name].words.format(detail)}; {catalogue[name].fix}{also}")
     return None
 
 
-def whole_of_base_2(parts: Array) -> Array:
-    return np.asarray(whole(parts * LN2) / LN2)
-
-
-def gives(
-    wrong: Wrong, merge: Callable[[Array], tuple[Array, Array]], kind: type[np.floating[Any]]
-) -> bool:
+def gives(wrong: Wrong, merge: Merge, kind: type[np.floating[Any]]) -> bool:
     """True for a merge whose output is the one that was found."""
     parts, *_ = wrong
     with np.errstate(all="ignore"):

@@ -17,7 +17,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.names import PAST_KEY, PAST_VALUE
-from attnctl.math.rules import RULES, Alibi, Causal, Padding, Softcap, Window, alibi_slopes
+from attnctl.math.rules import RULES, Alibi, Causal, Padding, Rule, Softcap, Window, alibi_slopes
 from attnctl.verbs.conform.case import FILLS, FORWARD, Case, Problem, keys_before
 from attnctl.verbs.conform.profile import AHEAD, MASK_KIND, MASK_SHAPE, MASKED, SLIDING, TRUE, TargetProfile
 
@@ -37,17 +37,14 @@ class KernelOption:
     """The value that changes nothing, for a function that must be given one."""
 
 
-def ask_causal(problem: Problem, value: bool) -> None:
-    """A query sees no later key."""
-    problem.passed["causal"] = value
-    if value:
-        problem.add_rule(Causal())
+def ask_rule(name: str, rule: Callable[[Any], Rule]) -> Ask:
+    """An option whose value is passed as it is, and that means the rule made of it."""
 
+    def ask(problem: Problem, value: Any) -> None:
+        problem.passed[name] = value
+        problem.add_rule(rule(value))
 
-def ask_window(problem: Problem, value: tuple[int, int]) -> None:
-    """A query sees so many keys back and ahead, ends included."""
-    problem.passed["window"] = value
-    problem.add_rule(Window(*value))
+    return ask
 
 
 def ask_sliding_window(problem: Problem, value: int) -> None:
@@ -70,13 +67,10 @@ def give_mask(problem: Problem, allowed: Array) -> None:
 
 
 def encode_mask(problem: Problem, allowed: Array) -> Array:
-    match problem.profile[MASK_KIND]:
-        case "added":
-            return np.where(allowed, 0.0, -np.inf)
-        case "1 and 0":
-            return allowed.astype(np.float64)
-        case _:
-            return allowed if problem.profile[TRUE] == "may attend" else ~allowed
+    kind = problem.profile[MASK_KIND]
+    if kind == "boolean":
+        return allowed if problem.profile[TRUE] == "may attend" else ~allowed
+    return np.where(allowed, 0.0, -np.inf) if kind == "added" else allowed.astype(np.float64)
 
 
 def mask_sizes(problem: Problem, value: str) -> list[int]:
@@ -118,12 +112,6 @@ def ask_bias(problem: Problem, value: str) -> None:
 def ask_scale(problem: Problem, value: float) -> None:
     problem.passed["scale"] = value
     problem.meant = replace(problem.meant, scale=value)
-
-
-def ask_softcap(problem: Problem, value: float) -> None:
-    """Scores are squeezed into (−cap, cap)."""
-    problem.passed["softcap"] = value
-    problem.add_rule(Softcap(value))
 
 
 def ask_alibi(problem: Problem, value: bool) -> None:
@@ -173,8 +161,9 @@ def shared_or_each(_: Case) -> Sequence[str]:
 
 
 LIBRARY_OPTIONS = (
-    KernelOption("causal", ("causal", "is_causal"), ask_causal, only_true),
-    KernelOption("window", ("window", "window_size", "local_window_size"), ask_window,
+    KernelOption("causal", ("causal", "is_causal"), ask_rule("causal", lambda _: Causal()), only_true),
+    KernelOption("window", ("window", "window_size", "local_window_size"),
+           ask_rule("window", lambda ends: Window(*ends)),
            lambda case: ((2, 1), (3, 0), (case.keys // 2, 2))),
     KernelOption("sliding_window", ("sliding_window",), ask_sliding_window,
            lambda case: (4, case.keys // 2 + 1)),
@@ -185,7 +174,7 @@ LIBRARY_OPTIONS = (
     KernelOption("scale", ("scale", "softmax_scale", "sm_scale", "scaling"), ask_scale,
            lambda _: (0.75, 0.0625),
            lambda problem: problem.case.d_k**-0.5 if problem.meant.scale is None else problem.meant.scale),
-    KernelOption("softcap", ("softcap", "logits_soft_cap", "logit_softcap"), ask_softcap,
+    KernelOption("softcap", ("softcap", "logits_soft_cap", "logit_softcap"), ask_rule("softcap", Softcap),
            lambda _: (1.5, 30.0)),
     KernelOption("alibi", ("alibi_slopes", "alibi"), ask_alibi, only_true,
            lambda problem: np.zeros(problem.case.heads)),
@@ -207,13 +196,10 @@ def list_rule_options() -> Iterable[KernelOption]:
         setting = rule.setting
         if setting is None or name in known or name in {"padding", "softcap", "alibi"}:
             continue
-
-        def ask(problem: Problem, value: Any, rule: Any = rule, name: str = name) -> None:
-            problem.passed[name] = value
-            problem.add_rule(rule.of(value))
-
         values = lambda _, example=setting.example: (example,)  # noqa: E731  (one value, as the config has it)
-        yield KernelOption(name, tuple(dict.fromkeys((name, setting.keyword))), ask, values)
+        yield KernelOption(
+            name, tuple(dict.fromkeys((name, setting.keyword))), ask_rule(name, rule.of), values
+        )
 
 
 OPTIONS: dict[str, KernelOption] = {
@@ -238,16 +224,11 @@ def make_problem(case: Case, profile: TargetProfile, outputs: Sequence[str] = FO
         }
     for name, value in case.options:
         OPTIONS[name].ask(problem, value)
-    if case.past:
-        split_cache(problem)
+    if past := case.past:
+        arrays = problem.arrays
+        for symbol, name in (("K", PAST_KEY), ("V", PAST_VALUE)):
+            arrays[name], arrays[symbol] = arrays[symbol][..., :past, :], arrays[symbol][..., past:, :]
+        problem.passed["cache"] = (arrays[PAST_KEY], arrays[PAST_VALUE])
     if problem.backward:
         problem.draw_cotangent()
     return problem
-
-
-def split_cache(problem: Problem) -> None:
-    """Take the keys and values of the cache apart from the new ones."""
-    past, arrays = problem.case.past, problem.arrays
-    for symbol, name in (("K", PAST_KEY), ("V", PAST_VALUE)):
-        arrays[name], arrays[symbol] = arrays[symbol][..., :past, :], arrays[symbol][..., past:, :]
-    problem.passed["cache"] = (arrays[PAST_KEY], arrays[PAST_VALUE])

@@ -426,12 +426,3 @@ def probe_padding(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     found = read_output(problem, suite.call(problem))
     if found is not None:
         yield PADDING, "spreads" if np.isnan(found).any() else "hidden"
-
-
-def list_broken(found: Mapping[str, str], declared: Mapping[str, str]) -> list[str]:
-    """List the declared conventions that do not hold, in words."""
-    return [
-        f"{name} is declared {value} and found {found[name]}"
-        for name, value in declared.items()
-        if name in found and found[name] != value
-    ]

@@ -135,29 +135,12 @@ class TargetProfile:
         return self.layout.partition(":")[2] or self.axes
 
     @property
-    def kv_heads(self) -> int | None:
-        return self.always.kv_heads
-
-    @property
     def rotary(self) -> Rotary | None:
         """Rotary positions, which turn pairs of columns, the first `dims` of them."""
         return self.always.positions if isinstance(self.always.positions, Rotary) else None
 
 
 # --- the ways of libraries ---
-
-
-def pass_as_integer(keyword: str, value: Any) -> dict[str, Any]:
-    return {keyword: int(value)}
-
-
-def pass_both_ends(keyword: str, value: tuple[int, int]) -> dict[str, Any]:
-    return {keyword: value[0], "right_window_size": value[1]}
-
-
-def say_grouped(heads: int, kv_heads: int) -> dict[str, Any]:
-    """Say that query heads share kv heads, where they do."""
-    return {"enable_gqa": True} if heads != kv_heads else {}
 
 
 def pass_module(heads: int, kv_heads: int) -> dict[str, Any]:
@@ -171,7 +154,7 @@ LIBRARIES = {
     "sdpa": TargetProfile(
         layout="bhnd",
         parameters=("query", "key", "value", "attn_mask", "is_causal", "scale", "enable_gqa"),
-        gives=say_grouped,
+        gives=lambda heads, kv_heads: {"enable_gqa": True} if heads != kv_heads else {},
         conventions={CORNER: "top-left"},
     ),
     "flash": TargetProfile(
@@ -184,7 +167,10 @@ LIBRARIES = {
         parameters=("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen",
                     "is_causal", "scale", "softcap", "left_window_size", "right_window_size"),
         keywords={"window": "left_window_size"},
-        passes={"causal": pass_as_integer, "window": pass_both_ends},
+        passes={
+            "causal": lambda keyword, value: {keyword: int(value)},
+            "window": lambda keyword, ends: {keyword: ends[0], "right_window_size": ends[1]},
+        },
         conventions={CORNER: "top-left"},
     ),
     "transformers": TargetProfile(

@@ -17,6 +17,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
+from attnctl.math.axes import rearrange
 from attnctl.verbs.conform.call import Answer, Target
 from attnctl.verbs.conform.case import INPUTS, Case, Problem
 from attnctl.verbs.conform.declared import Request
@@ -165,8 +166,7 @@ def as_heads(array: Array, heads: int | None) -> Array:
     """(batch, n, heads·d), or with fewer axes than four, as (batch, head, n, d)."""
     if array.ndim == 4 or heads is None:
         return array.reshape((1,) * (4 - array.ndim) + array.shape)
-    batch, n, width = array.shape
-    return array.reshape(batch, n, heads, width // heads).swapaxes(1, 2)
+    return rearrange(array, "b n (h d) -> b h n d", h=heads)
 
 
 IN_TORCH = {"query": "Q", "key": "K", "value": "V"}
@@ -175,7 +175,9 @@ IN_TORCH = {"query": "Q", "key": "K", "value": "V"}
 
 def read_torch_cases() -> Iterator[PublishedCase]:
     """Read the calls of PyTorch's attention that are shipped. Raises AttnError where they are not there."""
-    path = find_torch_file()
+    path = Path(__file__).parent / "sdpa.json"
+    if not path.is_file():  # in a checkout it is among the tests
+        path = Path(__file__).parents[3] / "tests" / "conformance" / "pytorch" / "sdpa.json"
     if not path.is_file():
         raise AttnError(f"--suite torch: {path} is not there; run it from an installed attnctl")
     for case in json.loads(path.read_text(encoding="utf-8"))["cases"]:
@@ -183,14 +185,6 @@ def read_torch_cases() -> Iterator[PublishedCase]:
         arrays = {IN_TORCH.get(name, name): each for name, each in arrays.items()}
         arrays |= {name: arrays[name].astype(np.float64) for name in "QKV"}
         yield read_case(case["name"], case["arguments"], arrays, np.array(case["outputs"]["output"]))
-
-
-def find_torch_file() -> Path:
-    """Find the cases in the installed package, or among the tests of a checkout."""
-    installed = Path(__file__).parent / "sdpa.json"
-    if installed.is_file():
-        return installed
-    return Path(__file__).parents[3] / "tests" / "conformance" / "pytorch" / "sdpa.json"
 
 
 def read_onnx_cases() -> Iterator[PublishedCase]:

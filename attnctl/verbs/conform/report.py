@@ -23,12 +23,7 @@ DIFFERS = "differs"
 
 
 def plain(ratio: float | None) -> float | str | None:
-    """A number as JSON has it."""
     return ratio if ratio is None or isfinite(ratio) else "Infinity"
-
-
-def describe_left_out(left: int, what: str, why: str) -> str:
-    return f"{left} of its cases {'is' if left == 1 else 'are'} {what}: {why}"
 
 
 @dataclass(frozen=True)
@@ -47,8 +42,6 @@ class Failure:
 
 @dataclass(frozen=True)
 class FeatureResult:
-    """The result of one feature in one type."""
-
     feature: str
     dtype: str
     status: str
@@ -68,14 +61,9 @@ class FeatureResult:
     ratios: Mapping[str, float] = field(default_factory=dict)
     """The same of each output, where gradients are judged too."""
 
-    @property
-    def is_backward(self) -> bool:
-        """Gradients were judged."""
-        return not set(self.ratios) <= {*FORWARD}
-
     def to_dict(self) -> dict[str, Any]:
         failure = self.failure
-        ratio = self.ratio
+        backward = not set(self.ratios) <= {*FORWARD}
         return {
             "feature": self.feature,
             "dtype": self.dtype,
@@ -83,18 +71,14 @@ class FeatureResult:
             "cases": self.cases,
             "of": self.of,
             "failed": self.failed,
-            "ratio": plain(ratio),
+            "ratio": plain(self.ratio),
             "mistake": failure.mistake if failure else None,
             "explanation": (failure.explanation or failure.words) if failure else self.reason or None,
             "replay": failure.replay or None if failure else None,
             **({"case": str(failure.case)} if failure else {}),
             **({"not_run": self.reason} if failure and self.reason else {}),
             **({"known": self.known} if self.known else {}),
-            **(
-                {"ratios": {name: plain(each) for name, each in self.ratios.items()}}
-                if self.is_backward
-                else {}
-            ),
+            **({"ratios": {k: plain(each) for k, each in self.ratios.items()}} if backward else {}),
             **({"calls": self.calls, "missed": chance_missed(self.calls)} if self.calls > self.of else {}),
         }
 
@@ -107,11 +91,6 @@ class Conformance:
     features: tuple[FeatureResult, ...]
     conventions: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-    @property
-    def run(self) -> bool:
-        """Something was run."""
-        return any(each.status != SKIPPED for each in self.features)
 
     @property
     def wrong(self) -> list[FeatureResult]:
@@ -127,7 +106,7 @@ class Conformance:
     @property
     def agrees(self) -> bool | None:
         """Everything that was run is right; None where nothing was."""
-        if not self.run:
+        if all(each.status == SKIPPED for each in self.features):
             return None
         return not self.wrong
 
@@ -161,20 +140,22 @@ SIGNS = {
 
 
 def list_lines(found: Conformance, screen: Screen) -> Iterator[Element]:
-    if found.run:
+    if found.agrees is not None:
         yield from make_table(found, screen).lines()
     yield from screen.sentence(summarise(found))
     for reason, names in list_skipped(found).items():
         yield from screen.sentence(f"Skipped: {', '.join(names)}: {reason}.", "aside")
-    for reason, names in list_refused(found).items():
-        yield from screen.sentence(f"In part: {', '.join(names)}: {reason}.", "aside")
+    in_part: dict[str, dict[str, None]] = {}
+    for each in found.features:
+        if each.status != SKIPPED and each.reason:
+            in_part.setdefault(each.reason, {})[each.feature] = None
+    for reason, features in in_part.items():
+        yield from screen.sentence(f"In part: {', '.join(features)}: {reason}.", "aside")
     for name, value in found.conventions.items():
         yield from screen.sentence(f"Convention: {name}: {value}.")
     for note in found.notes:
         yield from screen.sentence(note)
-    for results in group_failures(found):
-        yield []
-        yield from describe_failures(results, screen)
+    yield from describe_failures(found, screen)
 
 
 def make_table(found: Conformance, screen: Screen) -> Listing:
@@ -186,18 +167,12 @@ def make_table(found: Conformance, screen: Screen) -> Listing:
         if all(each.status == SKIPPED for each in mine.values()):
             continue
         cases = str(max(each.cases for each in mine.values()))
-        rows.append(
-            [
-                (screen.ours(name), ""),
-                (cases, "aside"),
-                *(make_cell(mine.get(dtype), screen) for dtype in dtypes),
-            ]
-        )
+        cells = [make_cell(mine.get(dtype), screen) for dtype in dtypes]
+        rows.append([(screen.ours(name), ""), (cases, "aside"), *cells])
     return Listing(screen, [("feature", "cases", *dtypes)], rows, left={0})
 
 
 def make_cell(result: FeatureResult | None, screen: Screen) -> Span:
-    """Show the status of a feature in one type, with the worst ratio; empty where there is none."""
     if result is None:
         return "", ""
     sign, ascii_sign, style = SIGNS[result.status]
@@ -212,10 +187,8 @@ def make_cell(result: FeatureResult | None, screen: Screen) -> Span:
 
 
 def format_ratio(ratio: float | None) -> str:
-    if ratio is None:
-        return ""
-    if isinf(ratio):
-        return "∞"
+    if ratio is None or isinf(ratio):
+        return "" if ratio is None else "∞"
     return f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0e}"
 
 
@@ -246,59 +219,38 @@ def list_skipped(found: Conformance) -> dict[str, list[str]]:
     return out
 
 
-def list_refused(found: Conformance) -> dict[str, list[str]]:
-    """List features of which some cases were refused, by reason."""
-    out: dict[str, list[str]] = {}
-    for each in found.features:
-        if each.status != SKIPPED and each.reason and each.feature not in out.setdefault(each.reason, []):
-            out[each.reason].append(each.feature)
-    return out
-
-
-def group_failures(found: Conformance) -> list[list[FeatureResult]]:
-    out: dict[tuple[str, str], list[FeatureResult]] = {}
+def describe_failures(found: Conformance, screen: Screen) -> Iterator[Line]:
+    """Describe what each mistake spoils: features and types, its sentence, a case, how to replay it."""
+    spoilt: dict[tuple[str, str], tuple[Failure, list[FeatureResult]]] = {}
     for each in found.features:
         if each.failure:
             alone = each.feature if each.failure.mistake is None else ""
-            out.setdefault((each.failure.mistake or "", alone), []).append(each)
-    return list(out.values())
-
-
-def describe_failures(results: list[FeatureResult], screen: Screen) -> Iterator[Line]:
-    """Describe what one mistake spoils: features and types, its sentence, a case, how to replay it."""
-    first = results[0]
-    failure = first.failure
-    assert failure is not None
-    names = ", ".join(dict.fromkeys(each.feature for each in results))
-    types = list(dict.fromkeys(each.dtype for each in results))
-    known = "".join(
-        f" (known: {why})" for why in dict.fromkeys(each.known for each in results if each.known)
-    )
-    name = failure.mistake or first.status
-    yield from screen.sentence(f"{name}: {names}, in {', '.join(types)}{known}", "name")
-    yield from screen.sentence(
-        make_sentence(failure.explanation) or "No known mistake gives these numbers."
-    )
-    words = "" if failure.words == failure.explanation else f": {failure.words}"
-    yield from screen.sentence(f"{failure.case}{words}", "aside")
-    if failure.replay:
-        yield [(screen.ours(failure.replay), "")]
-
-
-def make_sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+            spoilt.setdefault((each.failure.mistake or "", alone), (each.failure, []))[1].append(each)
+    for failure, results in spoilt.values():
+        yield []
+        names = ", ".join(dict.fromkeys(each.feature for each in results))
+        types = list(dict.fromkeys(each.dtype for each in results))
+        reasons = dict.fromkeys(each.known for each in results if each.known)
+        known = "".join(f" (known: {why})" for why in reasons)
+        name = failure.mistake or results[0].status
+        yield from screen.sentence(f"{name}: {names}, in {', '.join(types)}{known}", "name")
+        said = failure.explanation or "no known mistake gives these numbers"
+        yield from screen.sentence(f"{said[0].upper()}{said[1:]}.")
+        words = "" if failure.words == failure.explanation else f": {failure.words}"
+        yield from screen.sentence(f"{failure.case}{words}", "aside")
+        if failure.replay:
+            yield [(screen.ours(failure.replay), "")]
 
 
 def write_junit(found: Conformance) -> str:
     """Return JUnit XML, a case for each feature and type; a known failure is skipped with its reason."""
     from xml.etree import ElementTree as ET
 
-    skipped = sum(each.status in {SKIPPED, XFAIL} for each in found.features)
     suite = ET.Element("testsuite", name=f"attnctl conform {found.target}", errors="0")
     suite.attrib |= {
         "tests": str(len(found.features)),
         "failures": str(len(found.wrong)),
-        "skipped": str(skipped),
+        "skipped": str(sum(each.status in {SKIPPED, XFAIL} for each in found.features)),
     }
     for each in found.features:
         case = ET.SubElement(suite, "testcase", classname=f"{found.target}.{each.dtype}", name=each.feature)

@@ -41,7 +41,6 @@ from attnctl.verbs.conform.features import (
 )
 from attnctl.verbs.conform.judge import HIDDEN, compare_output
 from attnctl.verbs.conform.options import OPTIONS
-from attnctl.verbs.conform.probes import list_broken
 from attnctl.verbs.conform.profile import (
     AHEAD,
     CORNER,
@@ -61,7 +60,6 @@ from attnctl.verbs.conform.report import (
     SKIPPED,
     Failure,
     FeatureResult,
-    describe_left_out,
 )
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
@@ -104,7 +102,8 @@ class FeatureRun:
         left = self.of - self.cases
         what = "refused" if self.refused == left else "not run"
         hidden = [name for name in self.ratios if name not in self.shown and not self.wrong]
-        parts = [describe_left_out(left, what, self.skipped)] if left else []
+        are = "is" if left == 1 else "are"
+        parts = [f"{left} of its cases {are} {what}: {self.skipped}"] if left else []
         return "; ".join([*parts, *([f"rounding hides {all_of(hidden)}"] if hidden else [])])
 
     def add(self, found: CaseResult) -> None:
@@ -161,15 +160,13 @@ class SuiteResults:
         if not run.wrong:
             return run.result(DIFFERS if run.differs else PASSED)
         cause = self.add_way_out(run, self.explain(run))
-        saved = self.save_failure(run, cause)
-        failure = Failure(
-            run.wrong[0].case,
-            run.wrong[0].judgement.words or cause.explanation,
-            cause.mistake,
-            cause.explanation,
-            write_replay_line(self.suite.request.called, saved) if saved else "",
-            str(saved or ""),
-        )
+        saved, first = self.save_failure(run, cause), run.wrong[0]
+        words = first.judgement.words or cause.explanation
+        failure = Failure(first.case, words, cause.mistake, cause.explanation)
+        if saved:
+            before, after = self.suite.request.called
+            again = shell_line(["attnctl", "conform", *before, "--replay", str(saved), *after])
+            failure = replace(failure, replay=again, saved=str(saved))
         status = IGNORED if cause.mistake == IGNORED_OPTION else FAILED
         return run.result(status, failure)
 
@@ -257,7 +254,11 @@ def judge_conventions(request: Request, dtype: str, found: Mapping[str, str]) ->
     declared = {name: each for name, each in request.profile.conventions.items() if name in found}
     if not declared or (request.only and CONVENTIONS not in request.only):
         return []
-    wrong = list_broken(found, declared)
+    wrong = [
+        f"{name} is declared {value} and found {found[name]}"
+        for name, value in declared.items()
+        if found[name] != value
+    ]
     words = "; ".join(wrong)
     failure = Failure(replace(BASE, dtype=dtype), words, "convention", words) if wrong else None
     status = FAILED if wrong else PASSED
@@ -388,10 +389,18 @@ def save_case(suite: Suite, result: CaseResult, feature: str, target: str, said:
     except OSError as error:
         raise AttnError(f"{folder}: {error.strerror}; give another folder with --save") from None
     problem = suite.problem(result.case)
+    profile = problem.profile
     trace, _ = plan_answer(problem, suite.outputs_in(result))
+    conventions = {"layout": profile.layout, "packed": profile.packed}
     header = {
-        "conform": describe_case(problem, feature) | {"said": asdict(said)},
-        "config": make_config(suite, result),
+        "conform": {
+            "feature": feature,
+            "case": problem.case.to_dict(),
+            "conventions": conventions | {key: profile[name] for key, name in SAVED.items()},
+            "always": list_unusual(profile.always),
+            "said": asdict(said),
+        },
+        "config": make_config(problem, result.case),
     }
     path = folder / f"{slug(target)}-{slug(feature)}-{result.case.dtype}.npz"
     with open_output(path) as stream:
@@ -399,21 +408,8 @@ def save_case(suite: Suite, result: CaseResult, feature: str, target: str, said:
     return path
 
 
-def describe_case(problem: Problem, feature: str) -> dict[str, Any]:
-    profile = problem.profile
-    saved = {"layout": profile.layout, "packed": profile.packed}
-    return {
-        "feature": feature,
-        "case": problem.case.to_dict(),
-        "conventions": saved | {key: profile[name] for key, name in SAVED.items()},
-        "always": list_unusual(profile.always),
-    }
-
-
-def make_config(suite: Suite, result: CaseResult) -> dict[str, Any]:
+def make_config(problem: Problem, case: Case) -> dict[str, Any]:
     """Describe the attention that is meant as a config, which `attnctl check` reads of a dump."""
-    problem = suite.problem(result.case)
-    case = result.case
     rules = [rule.plain() for rule in problem.meant.rules if rule.name != "padding"]
     config = list_unusual(problem.meant) | {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
     if "key_lengths" in problem.passed:
@@ -453,16 +449,9 @@ def recall_cause(path: str, suite: Suite, wrong: Sequence[CaseResult]) -> Cause 
     if set(now) != set(wanted) or not set(now) <= set(dump):
         return None
     before = {name: np.asarray(dump[name], dtype=np.float64) for name in now}
-    same = (compare_output(replace(wanted[name], value=before[name]), now[name]).right for name in now)
-    if not all(same):
+    if not all(compare_output(replace(wanted[name], value=before[name]), now[name]).right for name in now):
         return None
     return Cause(said.get("mistake"), str(said.get("explanation", "")))
-
-
-def write_replay_line(called: tuple[Sequence[str], Sequence[str]], path: Path) -> str:
-    """Write the command that runs a saved case again; `called` are the words that name the target."""
-    before, after = called
-    return shell_line(["attnctl", "conform", *before, "--replay", str(path), *after])
 
 
 def slug(text: str) -> str:

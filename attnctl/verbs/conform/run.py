@@ -22,6 +22,7 @@ from attnctl.verbs.conform.features import (
     GROUPED,
     INPUTS_KEPT,
     LENGTHS,
+    OPTIONAL,
     REPEATABLE,
     REPEATABLE_GRADIENTS,
     SMALL,
@@ -38,16 +39,11 @@ from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, CaseResult, Suite, s
 
 Progress = Callable[[int, int], None]
 
-Work = tuple[Feature, str]
-"""A feature, and the type to run it in."""
-
 MOST_ENDED = 2
 """Calls of a feature in which the process of the target may end before no more of it are made."""
 
 LEARNT = ("bias", "sinks")
 """The options that are arrays of numbers to learn, whose gradients no case asks for."""
-
-BROADCAST = "one kv head is broadcast, and its gradients are not summed over the query heads"
 
 SINGLE = (
     "its numbers are right to the digits of float32 only: it keeps some in float32, whatever it is given"
@@ -99,8 +95,6 @@ def replay(
 
 @dataclass
 class Run:
-    """A run of the suite: what is found out first, then the features in every type."""
-
     suite: Suite
     name: str
     reused: bool = False
@@ -117,7 +111,6 @@ class Run:
         return self.suite.request
 
     def carry_out(self, progress: Progress) -> Conformance:
-        """Run every feature in every type that the target takes."""
         fitted = fit_suite(self.suite)
         self.refuse_types()
         taken = [dtype for dtype in self.request.dtypes if dtype not in self.refused]
@@ -131,12 +124,9 @@ class Run:
         found = {dtype: find_conventions(self.suite, dtype) for dtype in taken}
         said = self.find_extras(replace(BASE, dtype=taken[0]))
         runs = self.run_features(self.list_features(taken[0], found[taken[0]]), progress)
+        declared = self.request.profile.conventions.get(OUTPUT_TYPE)
         for dtype in taken:
-            seen, declared = (
-                self.suite.output_types[dtype],
-                self.request.profile.conventions.get(OUTPUT_TYPE),
-            )
-            found[dtype] |= describe_output_type(seen, dtype, declared)
+            found[dtype] |= describe_output_type(self.suite.output_types[dtype], dtype, declared)
             found[dtype] |= {HIDDEN_GRADIENTS: "NaN"} if dtype in self.suite.nan_gradients else {}
         results = list(map(SuiteResults(self.suite, self.name, runs).of, runs))
         results += [
@@ -204,7 +194,10 @@ class Run:
         widths = suite.takes(replace(base, d_v=16))
         skips = dict.fromkeys((name for name in OPTIONS if name not in claimed), suite.target.unclaimed)
         skips |= dict.fromkeys(request.profile.without, "its claims say that it does not have it")
-        if conventions.get(FLOAT_MASK) == TRUTHS and not self.takes_float_masks():
+        # Masks of numbers are said to be added by its claims, or as libraries name them.
+        added = "float_mask" in request.profile.features
+        added = added or suite.signature.keywords.get("float_mask") == "attn_mask"
+        if conventions.get(FLOAT_MASK) == TRUTHS and not added:
             skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
             claimed.remove("float_mask")
         skips |= {**lacking, **suite.target.cannot}
@@ -239,35 +232,24 @@ class Run:
         refused = {more: each for more, each in results.items() if self.suite.is_refusal(each.answer)}
         return {more: each.judgement.words for more, each in refused.items()}
 
-    def takes_float_masks(self) -> bool:
-        """Masks of numbers are said to be added: by its claims, or as libraries name them."""
-        keyword = self.suite.signature.keywords["float_mask"]
-        return "float_mask" in self.request.profile.features or keyword == "attn_mask"
-
     # --- features ---
 
     def run_features(self, to_run: Sequence[Feature], progress: Progress) -> list[FeatureRun]:
+        """Run each feature in each type, in order; an interrupt ends the target before its threads."""
         work = [(feature, dtype) for dtype in self.request.dtypes for feature in to_run]
         runs: list[FeatureRun] = []
-        for each in self.map_work(work):
-            runs.append(each)
-            progress(len(runs), len(work))
-        return runs
-
-    def map_work(self, work: Sequence[Work]) -> Iterator[FeatureRun]:
-        """Run each piece of work, in order; an interrupt ends the target before its threads."""
-        if self.request.jobs == 1:
-            yield from (self.run_feature(*each) for each in work)
-            return
         with ThreadPoolExecutor(self.request.jobs) as pool:
+            carry_out = map if self.request.jobs == 1 else pool.map
             try:
-                yield from pool.map(lambda each: self.run_feature(*each), work)
+                for run in carry_out(lambda each: self.run_feature(*each), work):
+                    runs.append(run)
+                    progress(len(runs), len(work))
             except BaseException:
                 self.suite.target.close()
                 raise
+        return runs
 
     def run_feature(self, feature: Feature, dtype: str) -> FeatureRun:
-        """Run every case of a feature in one type."""
         if feature.skipped:
             return FeatureRun(feature, dtype, skipped=feature.skipped)
         cases = list(dict.fromkeys(self.suite.fit(replace(case, dtype=dtype)) for case in feature.cases))
@@ -294,7 +276,7 @@ class Run:
             run.refuse(found.judgement.words)
             return True
         if run.refused and self.is_broadcast(run.feature, found):
-            run.refuse(BROADCAST)
+            run.refuse("one kv head is broadcast, and its gradients are not summed over the query heads")
             return True
         run.add(found)
         if found.answer.error == "hang" or run.ended == MOST_ENDED:
@@ -308,7 +290,7 @@ class Run:
             return True
         case, claimed = found.case, self.request.profile.features
         unequal = case.queries != case.keys - case.past and LENGTHS not in claimed
-        may_refuse = unequal or (feature.optional and feature.name not in claimed)
+        may_refuse = unequal or feature.name in OPTIONAL - {*claimed}
         return may_refuse and self.suite.is_refusal(found.answer)
 
     def is_broadcast(self, feature: Feature, found: CaseResult) -> bool:
@@ -359,7 +341,12 @@ class Run:
         if self.reused:
             out.append("Its output is in the same memory in every call: the next call overwrites it.")
         if calls := [each.calls for each in runs if each.feature.name in self.repeated and each.calls]:
-            out.append(describe_repeats(min(calls)))
+            least, few = min(calls), f" ({CALLS} would make that {MISSED:g}, but take too long)"
+            missed = f"would be missed with a chance of {chance_missed(least):.2g}"
+            out.append(
+                f"Repeated: {least} calls with the same inputs in each type: "
+                f"a fault in {RATE * 100:g} % of calls {missed}{few if least < CALLS else ''}."
+            )
         differing = dict.fromkeys(each.differs for each in runs if each.differs)
         allowed = "wrong only where --claims say deterministic: true"
         out += [f"Gradients: {each}; {allowed}." for each in differing]
@@ -383,11 +370,3 @@ def describe_gradients(runs: Sequence[FeatureRun], suite: Suite) -> Iterator[str
     back = suite.signature.claimed if suite.apart is None else suite.apart[1].claimed
     if alone := [name for name in suite.signature.claimed if name not in back or name == "out"]:
         yield f"Of its output alone, as its backward pass does not take it: {', '.join(alone)}."
-
-
-def describe_repeats(calls: int) -> str:
-    missed = (
-        f"a fault in {RATE * 100:g} % of calls would be missed with a chance of {chance_missed(calls):.2g}"
-    )
-    few = "" if calls >= CALLS else f" ({CALLS} would make that {MISSED:g}, but take too long)"
-    return f"Repeated: {calls} calls with the same inputs in each type: {missed}{few}."

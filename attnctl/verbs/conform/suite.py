@@ -33,21 +33,8 @@ MOST_HANGS = 2
 """Calls that may hang before no more are made."""
 
 
-BACKWARD_TAKES = (
-    "a backward pass takes by name what it needs of d_output, q, k, v, output, logsumexp and delta, "
-    "and returns dq, dk and dv"
-)
-
-NO_GRADIENTS = (
-    "--backward: nothing gives gradients; say --framework torch or jax, give the function that computes "
-    "them (--backward file.py:fn), or a target that takes d_output"
-)
-
-
 @dataclass(frozen=True)
 class CaseResult:
-    """One case with its answer and the judgement on it."""
-
     case: Case
     answer: Answer
     judgement: Judgement
@@ -75,9 +62,15 @@ def start_suite(target: Target, request: Request, apart: Target | None = None) -
         if apart is not None:
             back = apart, started.enter_context(start_target(apart, request))
             if not back[1].handed:
-                raise AttnError(f"--backward: it takes no d_output; {BACKWARD_TAKES}")
+                raise AttnError(
+                    "--backward: it takes no d_output; a backward pass takes by name what it needs of "
+                    "d_output, q, k, v, output, logsumexp and delta, and returns dq, dk and dv"
+                )
         elif request.backward and not (signature.handed or target.goes_back):
-            raise AttnError(NO_GRADIENTS)
+            raise AttnError(
+                "--backward: nothing gives gradients; say --framework torch or jax, give the function that "
+                "computes them (--backward file.py:fn), or a target that takes d_output"
+            )
         yield Suite(target, request, signature, make_profile(request.profile, signature), back)
 
 
@@ -155,8 +148,7 @@ class Suite:
         if forward:
             problem.outputs = FORWARD
         answer = self.call(problem, **made)
-        wanted = expect(problem)
-        wanted = self.without_hidden_rows(wanted, answer)
+        wanted = self.without_hidden_rows(expect(problem), answer)
         judgement = judge_answer(wanted, answer)
         if judgement.right and self.extras:
             judgement = judge_extras(wanted, answer, self.extras, judgement)
@@ -176,9 +168,8 @@ class Suite:
         if wanted.seen.all() or not broken or declared == "zeros":
             return wanted
         self.nan_gradients.add(wanted.problem.case.dtype)
-        return replace(
-            wanted, outputs={name: each for name, each in wanted.outputs.items() if name in FORWARD}
-        )
+        outputs = {name: each for name, each in wanted.outputs.items() if name in FORWARD}
+        return replace(wanted, outputs=outputs)
 
     def answer(self, case: Case) -> Answer:
         return self.call(self.problem(case))
@@ -205,7 +196,6 @@ class Suite:
         return read_answer(self.problem(result.case), result.answer)
 
     def is_refusal(self, answer: Answer) -> bool:
-        """The target says that it does not take this call."""
         return not self.target.refuses.isdisjoint({answer.error, answer.kind})
 
     def takes(self, case: Case) -> bool:

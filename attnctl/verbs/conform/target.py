@@ -30,8 +30,6 @@ from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.process import Worker, as_function, kill, quote_last_words, read_parameters
 from attnctl.verbs.conform.signature import HANDED, PARTS, THEIRS, Parameter
 
-FRAMEWORKS = ("numpy", "torch", "jax")
-
 SECONDS = 20.0
 """What one call may take."""
 
@@ -42,7 +40,7 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
     The file of a command holds the options that it is said to take, and what a backward pass takes.
     Raises AttnError for what is no target.
     """
-    raise_all(unknown_names("framework", [request.framework], FRAMEWORKS))
+    raise_all(unknown_names("framework", [request.framework], ("numpy", "torch", "jax")))
     framework = Framework(request.framework, request.device)
     limit, jobs = request.timeout or SECONDS, request.jobs
     if callable(target):
@@ -119,8 +117,6 @@ class Pool(Target):
 PLACE = re.compile(r"\{(in|out)(\.npz|\.safetensors)?\}")
 """{in} and {out}, or {in.safetensors} and {out.npz}; .npz where nothing is said."""
 
-IN_A_FILE = "its arrays come in a file"
-
 
 @dataclass
 class Program(Target):
@@ -134,7 +130,9 @@ class Program(Target):
     """It gives gradients: what it takes of the forward is in its file, too."""
     unclaimed = "its --claims do not name it"
     refuses = frozenset({"exit"})
-    cannot = MappingProxyType(dict.fromkeys(("memory layouts", "inputs kept", "out"), IN_A_FILE))
+    cannot = MappingProxyType(
+        dict.fromkeys(("memory layouts", "inputs kept", "out"), "its arrays come in a file")
+    )
 
     def start(self) -> None:
         """List what it takes. Raises AttnError where it has no place for its files."""
@@ -145,11 +143,8 @@ class Program(Target):
             )
         for word in filter(os.path.exists, self.words):
             note_input(word)
-        named = [
-            part
-            for name in self.options
-            for part in (PARTS if name == "cache" else OPTIONS[name].theirs[:1])
-        ]
+        theirs = [PARTS if name == "cache" else OPTIONS[name].theirs[:1] for name in self.options]
+        named = [name for names in theirs for name in names]
         self.parameters = [Parameter(name, required=True) for name in "QKV"]
         handed = [THEIRS[ours][0] for ours in HANDED] if self.backward else []
         self.parameters += [Parameter(name) for name in dict.fromkeys([*handed, *named])]
@@ -230,14 +225,12 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str, wide: Sequ
         for name in arrays
         if dtype == "bfloat16" and arrays[name].dtype.kind == "f" and name not in wide
     ]
-    halves = {name: bfloat16_bits(arrays[name]) for name in short}
+    halves = {  # of bfloat16, the upper ones of float32
+        name: (np.ascontiguousarray(arrays[name], np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        for name in short
+    }
     with path.open("wb") as stream:
         write_tensors({**arrays, **halves}, stream, {}, dict.fromkeys(short, "BF16"))
-
-
-def bfloat16_bits(array: Array) -> Array:
-    """The upper halves of float32 numbers."""
-    return (np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
 def read_answer(path: Path, gives: Sequence[str] = ()) -> Answer:
