@@ -15,13 +15,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, Strictness, root_mean_square, typical
-from attnctl.evidence.judge import (
-    Gap,
-    blur_of,
-    judge_step,
-    vanishes,
-    wrong_rows,
-)
+from attnctl.evidence.judge import Gap, blur_of, judge_step, vanishes, wrong_rows
 from attnctl.evidence.precision import Precision
 from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
 from attnctl.evidence.results import to_float64
@@ -171,17 +165,18 @@ class StepInBlocks:
         """Its largest difference, and what all its numbers may be off by as a part of their spread."""
         blocks, total = list(self.blocks()), self.found[..., 0].size
         drawn = {at: self.sample(blocks[at]) for at in sparsely(len(blocks))}
-        sampled = [(rows, between(drawn, at)) for at, rows in enumerate(blocks)]
-        parts = [self.part(rows, sample) for rows, sample in sampled]
+        parts = [self.clear(rows, between(drawn, at)) or self.judge(rows) for at, rows in enumerate(blocks)]
         beyond = root_mean_square(np.array([part.beyond for part in parts]))
         if not self.record.strictness.told and typical(total) < beyond < FACTOR:
             parts = [self.judge(rows, total) for rows in blocks]
         first = max(parts, key=lambda part: part.rank)
-        shown = first if first.judged else self.judge(self.around(first))
+        about = few_rows(first.rows, first.rows.start + first.gap.at[-2])
+        shown = first if first.judged else self.judge(about)
         if first.gap.differing and not shown.gap.differing:  # nothing is wrong that was not judged to be
             parts = [self.judge(rows) for rows in blocks]
             shown = max(parts, key=lambda part: part.rank)
         *lead, query, column = shown.gap.at
+        wrong = [part.rows.start + row for part in parts for row in part.gap.rows or ()]
         gap = replace(
             shown.gap,
             at=(*lead, shown.rows.start + query, column),
@@ -189,7 +184,7 @@ class StepInBlocks:
             nan=sum(part.gap.nan for part in parts),
             of=self.found.size,
             filled=self.found.size,
-            rows=join_rows(parts),
+            rows=(min(wrong), max(wrong)) if wrong else None,
         )
         if not any(part.compared for part in parts):
             return gap, np.inf
@@ -198,7 +193,6 @@ class StepInBlocks:
         return gap, blur_of(self.record.strictness, values, scatter, total)
 
     def blocks(self) -> Iterator[slice]:
-        """The queries of each block."""
         queries = self.found.shape[-2]
         row = self.numbers // queries
         rows = max(SPARSE * SAMPLED, BLOCK // max(row, 1))
@@ -213,7 +207,7 @@ class StepInBlocks:
         intended = Derivation(tuple(change_step(step, move) for step in self.record.intended))
         record = with_arrays(self.record, arrays, intended)
         values: Values = {
-            name: rows_of(known, axes, cuts) if per_query(axes) else known
+            name: cut_known(known, axes, cuts) if per_query(axes) else known
             for name, (axes, known) in self.outside.items()
         }
         for step in self.steps:
@@ -221,7 +215,6 @@ class StepInBlocks:
         return record, expected
 
     def recorded(self, name: str, cuts: Mapping[str, slice]) -> Array:
-        """The part of a recorded step, or input."""
         return cut(self.record.trace[name], axes_of(self.record, name), cuts)
 
     def compute(self, rows: slice) -> tuple[Array, Array]:
@@ -234,15 +227,6 @@ class StepInBlocks:
             inputs = (values[name] for name in step.inputs)
             values[step.name] = change_step(step, move).op.apply(*inputs)
         return to_float64(self.recorded(self.name, cuts)), values[self.name]
-
-    def part(self, rows: slice, sample: RowSample) -> BlockFindings:
-        """Judge a block, only as closely as it needs."""
-        return self.clear(rows, sample) or self.judge(rows)
-
-    @staticmethod
-    def around(part: BlockFindings) -> slice:
-        """A few rows of a block, that of the largest difference among them."""
-        return few_rows(part.rows, part.rows.start + part.gap.at[-2])
 
     def sample(self, rows: slice) -> RowSample:
         """The scatter of a few rows in the middle of a block."""
@@ -307,13 +291,6 @@ class StepInBlocks:
         return BlockFindings(rows, gap, judgement.beyond, compared=bool(np.isfinite(judgement.blurred)))
 
 
-def join_rows(parts: Sequence[BlockFindings]) -> tuple[int, int] | None:
-    """The first and the last query in which any number of these blocks differs."""
-    spans = [(part.rows.start, part.gap.rows) for part in parts if part.gap.rows]
-    first, last = ([start + rows[at] for start, rows in spans] for at in (0, 1))
-    return (min(first), max(last)) if spans else None
-
-
 def surely_wrong(found: Array, expected: Array, lost: Array, precision: Precision) -> bool:
     """True where each of these numbers is finite on one side alone, and neither is as good as the other.
 
@@ -355,6 +332,5 @@ def cuts_to(rows: slice) -> dict[str, slice]:
     return {"query": rows, "token": rows}
 
 
-def rows_of(known: Known, axes: Sequence[str], cuts: Mapping[str, slice]) -> Known:
-    """The rows of some queries of a value that has one for each."""
+def cut_known(known: Known, axes: Sequence[str], cuts: Mapping[str, slice]) -> Known:
     return Known(cut(known.value, axes, cuts), lambda run: cut(known.run(run), axes, cuts))

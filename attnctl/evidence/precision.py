@@ -89,12 +89,12 @@ def on_grid(array: Array, bits: int) -> bool:
     flat = array.reshape(-1)
     starts = [0, *range(64, flat.size, AT_ONCE)]  # most arrays say no at once
     stops = [*starts[1:], flat.size]
-    return all(_on_grid(flat[start:stop], bits) for start, stop in zip(starts, stops, strict=True))
-
-
-def _on_grid(numbers: Array, bits: int) -> bool:
-    significand = np.frexp(numbers[np.isfinite(numbers)])[0].astype(np.float64) * 2.0**bits
-    return bool((significand == np.rint(significand)).all())
+    for start, stop in zip(starts, stops, strict=True):
+        numbers = flat[start:stop]
+        significand = np.frexp(numbers[np.isfinite(numbers)])[0].astype(np.float64) * 2.0**bits
+        if not (significand == np.rint(significand)).all():
+            return False
+    return True
 
 
 def evident(array: Array, precision: Precision) -> bool:

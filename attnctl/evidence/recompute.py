@@ -78,15 +78,12 @@ class Probe:
         if self.before.record.tells(name):
             return self.before.record.value(name)
         if name not in self.values:
-            self.values[name] = self.recompute(name)
+            if self.is_changed(name):
+                self.values[name] = self.compute(name)
+            else:
+                known = self.before.values[name]
+                self.values[name] = None if known is None else known.value
         return self.values[name]
-
-    def recompute(self, name: str) -> Array | None:
-        """The value of a step that is not recorded, computed anew only where its like was not before."""
-        if not self.is_changed(name):
-            known = self.before.values[name]
-            return None if known is None else known.value
-        return self.compute(name)
 
     def is_changed(self, name: str) -> bool:
         """True for a step that is another one than before, or is computed from such as is not recorded."""
@@ -110,12 +107,8 @@ def recompute(
         if any(name not in values and not record.tells(name) for name in step.inputs):
             return None
         inputs = [values[name] if name in values else record.value(name) for name in step.inputs]
-        result = after(step)(
-            apply_op(
-                step.op, *(x if x.dtype == bool else before(step, at)(x) for at, x in enumerate(inputs))
-            )
-        )
-        values[step.name] = result
+        rounded = (x if x.dtype == bool else before(step, at)(x) for at, x in enumerate(inputs))
+        values[step.name] = result = after(step)(apply_op(step.op, *rounded))
     return result
 
 
@@ -197,11 +190,9 @@ def keep_digits(x: Array) -> Array:
 
 
 def to_tf32(x: Array) -> Array:
-    """The nearest numbers of TF32."""
     return nearest(x, TF32)
 
 
 def cut_to_tf32(x: Array) -> Array:
-    """Numbers cut off to the digits of TF32."""
     significand, exponent = np.frexp(x)
     return np.ldexp(np.trunc(significand * 2.0**TF32.bits) / 2.0**TF32.bits, exponent)

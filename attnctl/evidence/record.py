@@ -12,15 +12,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import Strictness
-from attnctl.evidence.precision import (
-    FLOAT64,
-    Precision,
-    coarser,
-    declared_precision,
-    of_run,
-    on_grid,
-    own,
-)
+from attnctl.evidence.precision import FLOAT64, Precision, coarser, declared_precision, of_run, on_grid, own
 from attnctl.evidence.results import widen
 from attnctl.evidence.rounding import (
     AS_THEY_ARE,
@@ -84,8 +76,7 @@ class Record:
 
     def forgetting(self, name: str) -> Record:
         """The record without a step, which is then recomputed."""
-        kept = [each for each in self.trace if each != name]
-        return replace(self, trace=self.trace.select(kept))
+        return replace(self, trace=self.trace.select([each for each in self.trace if each != name]))
 
     def blank(self, name: str) -> Array:
         return self.blanks.get(name, np.zeros((), dtype=bool))
@@ -133,19 +124,14 @@ def with_precisions(record: Record, at_least: Precision) -> Record:
     A recorded step is in it where its own numbers are.
     """
     arrays = {name: record.trace[name] for name in record.trace if name in record.intended}
-    leaf = {name: isinstance(record.intended[name].op, Given) for name in arrays}
-    run = of_run(
-        [array for name, array in arrays.items() if leaf[name]],
-        [array for name, array in arrays.items() if not leaf[name]],
-    )
-    found = {name: own(array) for name, array in arrays.items()}
-    for name, array in arrays.items():
-        if not leaf[name]:
-            kept = run if on_grid(array, run.bits) else FLOAT64
-            found[name] = coarser(coarser(found[name], kept), at_least)
-    unrecorded = coarser(run, at_least)
-    for name, array in arrays.items():
-        if not leaf[name] and declared_precision(array.dtype) is not FLOAT64:
+    leaves = {name: array for name, array in arrays.items() if isinstance(record.intended[name].op, Given)}
+    computed = {name: array for name, array in arrays.items() if name not in leaves}
+    run = of_run(leaves.values(), computed.values())
+    found, unrecorded = {name: own(array) for name, array in arrays.items()}, coarser(run, at_least)
+    for name, array in computed.items():
+        kept = run if on_grid(array, run.bits) else FLOAT64
+        found[name] = coarser(coarser(found[name], kept), at_least)
+        if declared_precision(array.dtype) is not FLOAT64:
             unrecorded = coarser(unrecorded, found[name])
     return replace(record, precisions=found, unrecorded=unrecorded)
 

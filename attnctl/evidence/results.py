@@ -27,7 +27,6 @@ KEPT: ContextVar[dict[Key, Made] | None] = ContextVar("KEPT", default=None)
 
 @contextmanager
 def keep_results() -> Iterator[None]:
-    """Results of projections are kept in this block."""
     before = KEPT.set({})
     try:
         yield

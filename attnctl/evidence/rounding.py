@@ -81,7 +81,6 @@ class Known:
 
     @property
     def numbers(self) -> int:
-        """The count of numbers that a run computes."""
         return self.before + self.value.size
 
     @property
@@ -163,9 +162,6 @@ class Later(Known):
         return self.known.before
 
 
-Inputs = Sequence[Known]
-
-
 @dataclass(frozen=True)
 class Factors:
     """The rounding that a program does to the factors of a product of matrices, for that alone."""
@@ -191,13 +187,11 @@ def drawn(name: str, run: int) -> Array:
 
 
 def noise(name: str, run: int, shape: tuple[int, ...]) -> Array:
-    """Numbers from [−1, 1] for one array in one run."""
     size, numbers = prod(shape), drawn(name, run)
     return numbers[:size].reshape(shape) if size <= NOISE.size else np.resize(numbers, shape)
 
 
 def round_at_random(value: Array, unit: float, name: str, run: int) -> Array:
-    """A value, rounded at random."""
     if value.dtype == bool or not unit:
         return value
     flat = value.reshape(-1)
@@ -211,7 +205,7 @@ def round_at_random(value: Array, unit: float, name: str, run: int) -> Array:
 
 
 def carry_rounding(
-    op: Op, inputs: Inputs, unit: float, name: str = "", factors: Factors = AS_THEY_ARE
+    op: Op, inputs: Sequence[Known], unit: float, name: str = "", factors: Factors = AS_THEY_ARE
 ) -> Known:
     """The result of an op on numbers that are known so well, as a step of this name.
 
@@ -275,16 +269,10 @@ def squared_distance(moved: Array, value: Array) -> Array:
 
 
 def pool_scatter(squares: Array, value: Array, runs: int) -> Array:
-    """The scatter of each number, from the mean squares of its row, its column and its matrix."""
-    told = np.isfinite(squares) & (squares > 0)  # hidden cells are exact and say nothing of others
+    """The scatter of each number (..., row, column), by the mean squares of its row, column and matrix."""
     if squares.ndim < 2:
-        squares, value, told = squares[None], value[None], told[None]
-        return pooled_matrices(squares, value, told, runs)[0]
-    return pooled_matrices(squares, value, told, runs)
-
-
-def pooled_matrices(squares: Array, value: Array, told: Array, runs: int) -> Array:
-    """The scatter of each number of matrices (..., row, column)."""
+        return pool_scatter(squares[None], value[None], runs)[0]
+    told = np.isfinite(squares) & (squares > 0)  # hidden cells are exact and say nothing of others
     known = np.where(told, squares, 0.0)
     count = told.sum(axis=-1, keepdims=True)
     row = known.sum(axis=-1, keepdims=True) / np.maximum(count, 1)
@@ -323,7 +311,6 @@ def anything(known: Known, where: Array) -> Known:
 
 
 def either(where: Array, one: Known, other: Known) -> Known:
-    """One where it is said so, the other elsewhere."""
     return Known(
         np.where(where, one.value, other.value),
         lambda number: np.where(where, one.run(number), other.run(number)),

@@ -25,8 +25,6 @@ CANCELLED = 4.0
 
 
 class Verdict(str, Enum):
-    """The verdict on a step."""
-
     AGREES = "agrees"
     WRONG = "wrong"
     CANNOT_TELL = "cannot tell"
@@ -95,10 +93,8 @@ class Walk:
         """The walk with rows that are meant to see nothing excused, where there may be any."""
         softmax = [step for step in self.derivation if isinstance(step.op, Softmax)]
         blind = [step.name for step in softmax if self.may_be_blind(step)]
-        lenient = replace(self.record, lenient=True)
-        if not blind:
-            return replace(self, record=lenient)
-        return Walk.over(lenient, self.derivation, self, anew=blind)
+        lenient = replace(self, record=replace(self.record, lenient=True))
+        return Walk.over(lenient.record, self.derivation, self, anew=blind) if blind else lenient
 
     def may_be_blind(self, softmax: Step) -> bool:
         """False where every row of the scores that softmax reads surely sees something."""
@@ -177,12 +173,12 @@ def value_of(record: Record, step: Step, values: Values) -> Known | None:
     """The value of a step that is not recorded; large scores, and what follows, only when asked for."""
     late = of_scores(step) and record.numbers(step.axes) >= MANY
     late |= any(isinstance(values.get(name), Later) for name in step.inputs)
+    late &= not isinstance(step.op, Unstated)
 
     def compute() -> Known:
         known = expect_surely(record, step, values)
         return known if of_scores(step) else known.with_runs_kept()  # runs of scores are too large to keep
 
-    late &= not isinstance(step.op, Unstated)
     if late and all(input_of(record, each, values) for each in step.inputs):
         return Later(compute)
     known = expect(record, step, values)

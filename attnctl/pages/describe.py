@@ -65,7 +65,6 @@ class Describer:
     known: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, array: Array) -> int:
-        """The number of an array."""
         from hashlib import sha256
 
         array = np.ascontiguousarray(array).reshape(array.shape)
@@ -94,7 +93,6 @@ class Describer:
         return self.heading(kept.trace, kept) | {"steps": steps, "spellings": spellings}
 
     def heading(self, trace: Trace, kept: Kept) -> dict[str, Any]:
-        """The words above a trace, and what its heads do."""
         layer = layer_of(trace)
         name = (trace.sentence or "") if layer is None else f"layer {layer}"
         notes = [each for each in trace.header.get("notes", ()) if each not in kept.said]
@@ -128,7 +126,11 @@ class Describer:
             "computed": step.name not in explainer.own,
             "cost": cost_of(explainer.trace, step),
             "words": words_of(explainer, step.name, spellings),
-            "edits": edits_of(explainer, step.name),
+            "edits": [
+                {"places": [i if isinstance(i, int) else None for i in index], "note": EDITED.format(text)}
+                for text, name, index in explainer.edits
+                if name == step.name
+            ],
         }
         return described | self.arithmetic(explainer, step)
 
@@ -143,7 +145,10 @@ class Describer:
         array = explainer.trace[step.name]
         source = explainer.trace.steps[step.inputs[0]] if isinstance(step.op, Softmax) else step
         hidden = find_hiding(explainer.trace, source)
-        hides = None if hidden is None else self.hides(source, hidden)
+        hides = None  # which rule hides each score, from 1; 0 is a score that is seen
+        if hidden is not None:
+            assert isinstance(source.op, Hide)
+            hides = {"block": self.add(hidden), "names": reasons(source.op)}
         if not fits(explainer, step, inputs):
             return {"hides": hides, "why": NO_FORM}
         tables: list[int] = []
@@ -154,11 +159,6 @@ class Describer:
 
         form = plain(data(form_of(step.op, array.ndim, inputs), number_of))
         return {"form": form, "tables": tables, "hides": hides}
-
-    def hides(self, step: Step, hidden: Array) -> dict[str, Any]:
-        """Which rule hides each score, from 1; 0 is a score that is seen."""
-        assert isinstance(step.op, Hide)
-        return {"block": self.add(hidden), "names": reasons(step.op)}
 
     def pictures(self, kept: Kept, spellings: dict[str, Any]) -> list[dict[str, Any]]:
         """The steps that are shown by blocks."""
@@ -208,9 +208,8 @@ class Describer:
 def name_layer(trace: Trace) -> str:
     """`MiniLM layer 3`; nothing where no model was run."""
     model, layer = trace.header.get("model"), layer_of(trace)
-    return " ".join(
-        [*([model_name(str(model))] if model else []), *([] if layer is None else [f"layer {layer}"])]
-    )
+    said = [model_name(str(model)) if model else "", "" if layer is None else f"layer {layer}"]
+    return " ".join(filter(None, said))
 
 
 def layer_of(trace: Trace) -> int | None:
@@ -237,10 +236,9 @@ def what_heads_do(trace: Trace) -> list[dict[str, Any]] | None:
         return None
     if layer_of(trace) != trace.header.get("layer") or not np.isfinite(weights).all():
         return None
-    found = heads_of(trace)
     return [
         {"name": each.name, "shares": {kind: round(share, 4) for kind, share in each.shares.items()}}
-        for each in found
+        for each in heads_of(trace)
     ]
 
 
@@ -294,15 +292,6 @@ def words_of(explainer: Explainer, name: str, spellings: dict[str, Any]) -> list
             spellings[key] = words
         out.append(None if words is None else key)
     return out
-
-
-def edits_of(explainer: Explainer, name: str) -> list[dict[str, Any]]:
-    """The edits of a step: where, and what is said of it."""
-    return [
-        {"places": [at if isinstance(at, int) else None for at in index], "note": EDITED.format(text)}
-        for text, step, index in explainer.edits
-        if step == name
-    ]
 
 
 def cost_of(trace: Trace, step: Step) -> str:

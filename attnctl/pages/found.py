@@ -38,12 +38,10 @@ VERDICTS = {True: "conforms", False: "does not conform", None: "was not held to 
 
 
 def write_check(found: Sequence[Report], stream: IO[bytes]) -> None:
-    """A page of what check found."""
     stream.writelines(check_pieces(found))
 
 
 def write_diff(found: Sequence[Difference], stream: IO[bytes]) -> None:
-    """A page of the two traces of each difference."""
     stream.writelines(diff_pieces(found))
 
 
@@ -55,7 +53,6 @@ def write_explain(found: Sequence[Question], stream: IO[bytes]) -> None:
 
 
 def write_conform(found: Sequence[Conformance], stream: IO[bytes]) -> None:
-    """A page of what conform found of a target."""
     stream.writelines(conform_pieces(found))
 
 

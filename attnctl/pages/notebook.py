@@ -39,7 +39,7 @@ def bundle(shown: Any) -> dict[str, str]:
 
     The frame lets the page run its own script and nothing else: no network, no cookies, no access
     to the notebook. Inside its tag stands a picture for where frames are taken out. An explanation is
-    typeset, statistics are draw_trace.
+    typeset, statistics are drawn.
     """
     if isinstance(shown, Explanation):
         return {"text/latex": latex_of(shown), "text/plain": str(shown)}

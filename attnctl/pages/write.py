@@ -49,7 +49,6 @@ PLACE = re.compile(r"{{(\w+)}}")
 MOST_PLAIN, MOST_DRAWN = 5_000, 200_000
 """Numbers that are also there as text and as a picture, for where no script is run."""
 
-
 MOST_TRACES = 200
 """Sentences or layers in one page."""
 
@@ -182,7 +181,6 @@ def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, descr
 
 
 def mark_entry(mark: CellMark, describer: Describer) -> dict[str, Any]:
-    """A mark as the page has it."""
     other = None if mark.other is None else describer.add(mark.other)
     return {"wrong": describer.add(mark.wrong.astype("uint8")), "other": other, "words": mark.words}
 
@@ -223,7 +221,6 @@ def image(svg: str, words: str = "") -> str:
 
 @cache
 def asset(name: str) -> str:
-    """A file of the package."""
     return (files("attnctl.pages") / "page" / name).read_text(encoding="utf-8")
 
 

@@ -240,20 +240,13 @@ def unknown_names(trace: Trace) -> tuple[str, ...]:
 def settings_of(trace: Trace) -> Settings:
     """The settings that a dump's config describes; the defaults where it has none."""
     config = {name: value for name, value in trace.config.items() if name not in NOT_MEANT}
-    offset = offset_of(trace.config.get("causal_offset"))
+    offset: Any = trace.config.get("causal_offset")  # a number, one for each member of a batch, or none
+    several = offset if isinstance(offset, list) else [offset]
+    if offset is not None and not all(type(each) is int and abs(each) < 2**31 for each in several):
+        raise AttnError(f"$.config.causal_offset: {offset!r} is not a number of keys")
+    offset = tuple(several) if isinstance(offset, list) else offset
     if not config:
         return Settings(causal_offset=offset)
     from attnctl.inputs.config.schema import validate
 
     return validate(config).with_(causal_offset=offset)
-
-
-def offset_of(value: Any) -> Any:
-    """The causal offset that a dump's config says: a number, one for each member of a batch, or none.
-
-    Raises AttnError where it is none of these.
-    """
-    several = value if isinstance(value, list) else [value]
-    if value is not None and not all(type(each) is int and abs(each) < 2**31 for each in several):
-        raise AttnError(f"$.config.causal_offset: {value!r} is not a number of keys")
-    return tuple(several) if isinstance(value, list) else value

@@ -214,9 +214,20 @@ def common(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def sides_of(alignment: Alignment, name: str) -> Sides:
-    """Lay one step of both side by side. Raises ApartError where that cannot be."""
-    other_heads = head_counts(alignment, name) is not None
-    return beside_other_heads(alignment, name) if other_heads else alignment.sides(name)
+    """Lay one step of both side by side, though they may have different numbers of heads.
+
+    What is made of columns (W_Q, Q, head_outputs, …) is the same tensor whatever the number of heads: it is
+    compared with the heads side by side. Scores and weights have a matrix for each head: where one trace
+    has a single head, that head is compared with every head of the other.
+
+    Raises ApartError where its numbers do not go together.
+    """
+    if head_counts(alignment, name) is None:
+        return alignment.sides(name)
+    axes = alignment.a.steps[name].axes
+    if alignment.b.steps[name].axes != axes:
+        raise ApartError("other axes in B")
+    return one_with_each(alignment, name) if axes[-1] == KEY else with_heads_merged(alignment, name)
 
 
 def head_counts(alignment: Alignment, name: str) -> tuple[int, int] | None:
@@ -230,39 +241,18 @@ def head_counts(alignment: Alignment, name: str) -> tuple[int, int] | None:
     return None if counts[0] == counts[1] else (counts[0], counts[1])
 
 
-def beside_other_heads(alignment: Alignment, name: str) -> Sides:
-    """A step of both though they have different numbers of heads.
-
-    What is made of columns (W_Q, Q, head_outputs, …) is the same tensor whatever the number of heads: it is
-    compared with the heads side by side. Scores and weights have a matrix for each head: where one trace
-    has a single head, that head is compared with every head of the other.
-
-    Raises ApartError where its numbers do not go together.
-    """
-    axes = alignment.a.steps[name].axes
-    if alignment.b.steps[name].axes != axes:
-        raise ApartError("other axes in B")
-    return one_with_each(alignment, name) if axes[-1] == KEY else with_heads_merged(alignment, name)
-
-
 def with_heads_merged(alignment: Alignment, name: str) -> Sides:
-    """The columns of all heads as one axis."""
+    """The columns of all heads as one axis: (…, head, …, column) -> (…, head · column)."""
     at = alignment.a.steps[name].axes.index(HEAD)
-    a, b = (merge_heads(trace[name], at) for trace in (alignment.a, alignment.b))
-    axes = [axis for axis in alignment.a.steps[name].axes if axis != HEAD][:-1]
-    sizes = zip(axes, a.shape[:-1], b.shape[:-1], strict=True)
+    moved = (np.moveaxis(trace[name], at, -2) for trace in (alignment.a, alignment.b))
+    a, b = (each.reshape(*each.shape[:-2], each.shape[-2] * each.shape[-1]) for each in moved)
+    axes = [axis for axis in alignment.a.steps[name].axes if axis != HEAD]
+    sizes = list(zip(axes, a.shape, b.shape, strict=True))[:-1]
     pairings = tuple(alignment.along(*each) for each in sizes)
     if a.shape[-1] != b.shape[-1]:
         raise ApartError(f"{a.shape[-1]} columns in all heads against {b.shape[-1]}")
     pairings = (*pairings, Pairing.same(a.shape[-1]))
     return Sides(name, *pick_common(a, b, pairings), pairings, alignment.a, merged=True)
-
-
-def merge_heads(array: Array, head_axis: int) -> Array:
-    """(…, head, …, column) -> (…, head · column)."""
-    moved = np.moveaxis(array, head_axis, -2)
-    *lead, heads, columns = moved.shape
-    return moved.reshape(*lead, heads * columns)
 
 
 def one_with_each(alignment: Alignment, name: str) -> Sides:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, field, replace
 from typing import Any
 
@@ -76,13 +76,15 @@ class Difference(Displayed):
         return next((name for name, step in self.steps.items() if not step.same), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as strict JSON data."""
         from attnctl.store.codec import plain
 
         out: dict[str, Any] = {
             "same": self.same,
             "first": self.first,
-            "steps": {name: step_dict(step) for name, step in self.steps.items()},
+            "steps": {
+                name: {**asdict(step.measure), "cell": step.cell, "a": step.a, "b": step.b}
+                for name, step in self.steps.items()
+            },
             "skipped": self.skipped,
             "only_in_a": self.only_in_a,
             "only_in_b": self.only_in_b,
@@ -95,11 +97,6 @@ class Difference(Displayed):
             "heads": self.heads,
         }
         return dict(plain(out))
-
-
-def step_dict(step: StepDifference) -> dict[str, Any]:
-    """A step as plain data: what there is to know of its numbers, then of the one that differs most."""
-    return {**asdict(step.measure), "cell": step.cell, "a": step.a, "b": step.b}
 
 
 def split_dict(changes: Sequence[Change]) -> dict[str, Any]:
@@ -157,7 +154,7 @@ def diff(
         only_in_a=[name for name in a if name not in b] if steps is None else [],
         only_in_b=[name for name in b if name not in a] if steps is None else [],
         left_out=alignment.left_out() if partial else ([], []),
-        configs=differences(a.config, b.config),
+        configs={dotted_path(path): values for path, values in walk(dict(a.config), dict(b.config), ())},
         split=changes,
         no_split=no_split,
         heads=heads,
@@ -206,8 +203,7 @@ def what_the_split_did(alignment: Alignment, tolerance: Tolerance) -> list[str]:
         if not isinstance(step.op, MatMulT) or counts is None or min(counts) != 1:
             continue
         one, many = (alignment.a, alignment.b) if counts[0] == 1 else (alignment.b, alignment.a)
-        sums = sum_over_heads(many, name)
-        whole = sum_over_heads(one, name)
+        sums, whole = sum_over_heads(many, name), sum_over_heads(one, name)
         if sums.shape == whole.shape and not measure(sums, whole, tolerance).differing:
             which = "BA" if one is alignment.a else "AB"
             said.append(
@@ -229,13 +225,8 @@ ABSENT: Any = object()
 """What a config has at a path that it does not have."""
 
 
-def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The values of A and of B at every path where they differ: {"heads": (1, 2)}."""
-    return {dotted_path(path): values for path, values in walk(dict(a), dict(b), ())}
-
-
 def walk(a: Any, b: Any, path: Path) -> Iterator[tuple[Path, tuple[Any, Any]]]:
-    """Go into mappings, and into lists of one length; everything else is a value."""
+    """The values of A and B where they differ; into mappings and lists of one length, nothing else."""
     match a, b:
         case dict(), dict():
             for key in {**a, **b}:

@@ -16,7 +16,6 @@ Index = tuple[int, ...]
 CHUNK = 1 << 14
 """Numbers that are compared at a time: few enough to stay in the processor's cache."""
 
-
 USUAL = Tolerance()
 """What follows from the types alone."""
 
@@ -63,10 +62,7 @@ def measure(a: Array, b: Array, tolerance: Tolerance) -> Measure:
     counts = np.zeros(4, dtype=np.int64)
     with np.errstate(all="ignore"):
         for start, x, y in chunks(a, b):
-            gap, size = (
-                distance(x, y, equal_nan=tolerance.equal_nan),
-                np.abs(y.astype(np.float64, copy=False)),
-            )
+            gap, size = distance(x, y, equal_nan=tolerance.equal_nan), np.abs(wide(y))
             largest.see(gap, start)
             differs = gap > size * rtol + atol
             finite = bool(np.isfinite(gap.sum()))
@@ -120,7 +116,6 @@ def distance(a: Array, b: Array, *, equal_nan: bool) -> Array:
 
 
 def wide(array: Array) -> Array:
-    """The array in float64."""
     return array.astype(np.float64, copy=False)
 
 

@@ -8,7 +8,6 @@ after A V, rounding, numbers that are not A V) is the rest, so that the parts al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -65,7 +64,8 @@ def split(alignment: Alignment) -> list[Change]:
     Raises ApartError where the traces do not hold what it takes, or in shapes that do not match.
     """
     with np.errstate(all="ignore"):
-        heads = by_head(alignment, HEAD_OUTPUTS)
+        heads = alignment.sides(HEAD_OUTPUTS)
+        heads = replace(heads, a=wide(with_heads(heads.a)), b=wide(with_heads(heads.b)))
         parts = with_rest(head_parts(alignment, heads), heads)
         out = [change(heads, parts, head) for head in range(heads.a.shape[-3])]
         with suppress(ApartError):
@@ -75,12 +75,6 @@ def split(alignment: Alignment) -> list[Change]:
             out = [replace(each, of_output=own) for each, own in zip(out, shares, strict=True)]
             out.append(whole)
     return out
-
-
-def by_head(alignment: Alignment, name: str) -> Sides:
-    """A step of both as float64, ([batch,] head, …)."""
-    sides = alignment.sides(name)
-    return replace(sides, a=wide(with_heads(sides.a)), b=wide(with_heads(sides.b)))
 
 
 def with_heads(array: Array) -> Array:
@@ -100,19 +94,15 @@ def head_parts(alignment: Alignment, heads: Sides) -> Parts:
         if (*a.shape[:-2], len(queries.a), v.shape[-1]) != heads.a.shape:
             raise ApartError("head_outputs are not of the shape of A V")
     parts = {name: np.empty(heads.a.shape) for name in (ELSEWHERE, SAID, BOTH)}
+    at_once = max(1, SCRATCH // max(1, a.shape[-1]))  # as many queries as keep their weights few
     for head in np.ndindex(*a.shape[:-2]):
         both_values = wide(v_a[head]), wide(v_b[head])
-        for rows in blocks(len(queries.a), a.shape[-1]):
+        for start in range(0, len(queries.a), at_once):
+            rows = slice(start, start + at_once)
             own = wide(a[head][queries.a[rows]]), wide(b[head][queries.b[rows]])
             for name, part in row_parts(*own, *both_values, keys).items():
                 parts[name][head][rows] = part
     return parts
-
-
-def blocks(queries: int, keys: int) -> Iterator[slice]:
-    """The queries, as many at a time as keep their weights few."""
-    step = max(1, SCRATCH // max(1, keys))
-    return (slice(start, start + step) for start in range(0, queries, step))
 
 
 def row_parts(a: Array, b: Array, v_a: Array, v_b: Array, keys: Pairing) -> Parts:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.grid import four_digits
@@ -43,13 +42,14 @@ def lines_of_pairs(found: Sequence[Difference], screen: Screen) -> Iterator[Elem
 
 
 def difference_lines(found: Difference, screen: Screen) -> Iterator[Element]:
-    """Differences and their reasons; a line or two where there are none."""
     yield from screen.flow([(screen.ours(verdict(found)), "name")], " ")
     yield from notes(found, screen)
     if found.first is None:
         return
     yield []
-    yield from steps_listing(found, screen).lines()
+    titles = ["step", "differ", "max abs", "max rel", "largest at", "A", "B"]
+    rows = [step_row(name, step, screen) for name, step in found.steps.items()]
+    yield from Listing(screen, [titles], rows, left={0, 4}).fit(4).lines()
     yield from oddities(found, screen)
     if found.no_split:
         yield from screen.flow(
@@ -64,7 +64,6 @@ def difference_lines(found: Difference, screen: Screen) -> Iterator[Element]:
 
 
 def verdict(found: Difference) -> str:
-    """Same or different, and since which step."""
     total = plural(len(found.steps), "step")
     if found.first is not None:
         differing = sum(not step.same for step in found.steps.values())
@@ -100,7 +99,6 @@ def notes(found: Difference, screen: Screen) -> Iterator[Line]:
 
 
 def fact(label: str, text: str, screen: Screen) -> list[Line]:
-    """A line of what else there is to know."""
     words = [(word, "") for word in screen.ours(text).split(" ")]
     return screen.flow([(f"{label}:", "aside"), *words], " ")
 
@@ -109,7 +107,9 @@ def configs(found: Difference, screen: Screen) -> Iterator[Line]:
     """The paths at which the configs differ, a line each; a terminal gets the first, with short values."""
     most = MOST_CONFIG_LINES if screen.fits else len(found.configs)
     for path, values in islice(found.configs.items(), most):
-        texts = [screen.ours(value_text(value)) for value in values]
+        dumped = [json.dumps(value, ensure_ascii=False, default=str) for value in values]
+        told = ("–" if value is ABSENT else text for value, text in zip(values, dumped, strict=True))
+        texts = [screen.ours(text) for text in told]
         if screen.fits:
             room = max(8, (screen.width - len(path) - 14) // 2)
             texts = [screen.short(text, room) for text in texts]
@@ -119,19 +119,7 @@ def configs(found: Difference, screen: Screen) -> Iterator[Line]:
         yield from fact("config", f"{rest} (--full shows them)", screen)
 
 
-def value_text(value: Any) -> str:
-    """A value of a config as a dump has it."""
-    return "–" if value is ABSENT else json.dumps(value, ensure_ascii=False, default=str)
-
-
 # --- the steps ---
-
-
-def steps_listing(found: Difference, screen: Screen) -> Listing:
-    """Every step that was compared, in order, and the numbers where it differs most."""
-    titles = ["step", "differ", "max abs", "max rel", "largest at", "A", "B"]
-    rows = [step_row(name, step, screen) for name, step in found.steps.items()]
-    return Listing(screen, [titles], rows, left={0, 4}).fit(4)
 
 
 def step_row(name: str, step: StepDifference, screen: Screen) -> list[Span]:
