@@ -173,7 +173,7 @@ def cost(
 
 def load(path: str | PathLike[str]) -> Trace:
     """A dump, or anyone's arrays, as a trace. Raises AttnError for what is neither."""
-    from attnctl.store import read_one
+    from attnctl.store.source import read_one
 
     return Trace.of(read_one(fspath(path)))
 

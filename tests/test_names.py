@@ -19,8 +19,8 @@ from attnctl.math.kind import KIND, HeadNorm
 from attnctl.math.ops import Copy, Given, Sinusoid
 from attnctl.math.rules import RULES
 from attnctl.record.trace import Trace
-from attnctl.store import read_one
 from attnctl.store.header import foreign_step
+from attnctl.store.source import read_one
 
 SIZES = {
     "query": 7,

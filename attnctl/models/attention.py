@@ -53,7 +53,16 @@ def prepare_attention(
     )
     keys = queries if memory is None else memory.shape[-2]
     sizes = {**d.sizes, "query": queries, "key": keys}
-    kind = variant(asked, sizes, named, layer=parts_of(tensors, cross=cross))
+    buckets = Buckets(furthest=d["furthest"], both_ways=not d["causal"])
+    parts = LayerParts(
+        norm=norm_op(d, d["eps"]) if norm_before(tensors, cross=cross) else None,
+        latent_norm=norm_op(d, d["latent_eps"]) if d["kv_rank"] else None,
+        buckets=buckets if d["buckets"] and not cross else None,
+        output_norm=norm_op(d, d["eps"]) if norm_after(tensors, cross=cross) else None,
+        residual=float(d["residual"]),
+        from_norm=bool(d["from_norm"]),
+    )
+    kind = variant(asked, sizes, named, layer=parts)
     model = tensors.model
     return Plan(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
 
@@ -103,19 +112,6 @@ def read_biases(tensors: LayerTensors, keys: int, *, cross: bool) -> Named:
         bias = rows[:, None, :] * np.float32(1 / sqrt(d["d_k"]))
         named["bias"] = bias.astype(tensors.model.dtype), "slope · key, in bfloat16"
     return named
-
-
-def parts_of(tensors: LayerTensors, *, cross: bool) -> LayerParts:
-    d = tensors.d
-    buckets = Buckets(furthest=d["furthest"], both_ways=not d["causal"])
-    return LayerParts(
-        norm=norm_op(d, d["eps"]) if norm_before(tensors, cross=cross) else None,
-        latent_norm=norm_op(d, d["latent_eps"]) if d["kv_rank"] else None,
-        buckets=buckets if d["buckets"] and not cross else None,
-        output_norm=norm_op(d, d["eps"]) if norm_after(tensors, cross=cross) else None,
-        residual=float(d["residual"]),
-        from_norm=bool(d["from_norm"]),
-    )
 
 
 def rules_of(d: Description, own: Layer) -> tuple[Rule, ...]:

@@ -100,19 +100,15 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
         if not isinstance(own, Mapping):
             raise AttnError(f"{place}: {stack.section}: expected an object")
     try:
-        return describe_family(kind, part, stack, own, place)
+        raise_all(f"{place}: {problem}" for problem in misread(kind, stack, own))
+        settings, inner = resolve_settings(stack, own)
+        raise_all(f"{place}: {problem}" for problem in impossible(settings, stack))
+        by_layer = {name: settings.pop(name) for name in BY_LAYER}
+        layers = tuple(layer_of(settings, by_layer, index, place) for index in range(settings["layers"]))
+        return Description(kind, part, stack, inner, settings, layers)
     except (AttributeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         text = f"{type(error).__name__}: {error}" if not isinstance(error, KeyError) else f"no {error}"
         raise AttnError(f"{place}: a setting is missing or of the wrong kind ({text})") from None
-
-
-def describe_family(kind: str, part: str, stack: Stack, config: Config, place: str) -> Description:
-    raise_all(f"{place}: {problem}" for problem in misread(kind, stack, config))
-    settings, inner = resolve_settings(stack, config)
-    raise_all(f"{place}: {problem}" for problem in impossible(settings, stack))
-    by_layer = {name: settings.pop(name) for name in BY_LAYER}
-    layers = tuple(layer_of(settings, by_layer, index, place) for index in range(settings["layers"]))
-    return Description(kind, part, stack, inner, settings, layers)
 
 
 BY_LAYER = ("types", "sliding", "expert_layer", "rotated", "rope", "rope_by_type")

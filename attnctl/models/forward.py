@@ -67,19 +67,14 @@ def position_ids(model: Model, ids: Sequence[int]) -> list[int]:
 
 
 def project_embeddings(model: Model, x: Array) -> Array:
-    """Embeddings of another width than the layers', brought to it."""
     width = model.description["width"]
     out = x @ model.outer("embed_project", ".weight", (width, x.shape[-1])).T
-    return (
-        out + model.outer("embed_project", ".bias", (width,)) if model.description["project_bias"] else out
-    )
+    biased = model.description["project_bias"]
+    return out + model.outer("embed_project", ".bias", (width,)) if biased else out
 
 
 def states(
-    model: Model,
-    hidden: Array,
-    memory: Array | None = None,
-    run: Run = attend_plainly,
+    model: Model, hidden: Array, memory: Array | None = None, run: Run = attend_plainly
 ) -> Iterator[tuple[int, Array]]:
     """The rows that come into each layer from 0 on, and into the end: (layer, hidden).
 

@@ -58,7 +58,6 @@ class Rope:
 
     @property
     def factor(self) -> float:
-        """By how much positions are stretched."""
         given = self.parameters.get("factor")
         return float(self.positions / self.original if given is None else given)
 

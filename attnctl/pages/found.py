@@ -13,7 +13,7 @@ from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
 from attnctl.pages.write import CellMark, Marks, PageFinding, pieces
 from attnctl.record.trace import Trace
-from attnctl.store import read_one
+from attnctl.store.source import read_one
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.conform.report import Conformance

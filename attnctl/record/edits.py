@@ -112,22 +112,17 @@ class WhatIf:
             for edit in self.edits
             if edit.step not in derivation
         )
-
         edited = (step for step in derivation if step.name in self.edited)
         return {step.name: partial(self.apply_edits, step=step, header=header) for step in edited}
 
     def apply_edits(self, array: Array, *, step: Step, header: Header) -> Array:
-        """A step's numbers after every edit of it."""
         out = array
         for edit in self.edits:
             if edit.step == step.name:
                 out = edit.apply(out, step, header)
-        if self.renormalize and step.name == WEIGHTS:
-            return renormalize(out, array)
-        return out
+        return renormalize(out, array) if self.renormalize and step.name == WEIGHTS else out
 
     def mark_edited(self, step: Step) -> Step:
-        """The step, saying so where it was edited."""
         if step.name not in self.edited:
             return step
         return Step(step.name, step.op, step.inputs, step.axes, f"{step.formula}, edited", step.symbol)

@@ -32,11 +32,11 @@ class Dump(Source):
 
     @property
     def path(self) -> str:
-        """The file and which of its traces is meant, as `attnctl.store.read` takes it: s.jsonl[3]."""
+        """The file and which of its traces is meant, as `store.source.read` takes it: s.jsonl[3]."""
         return str(self.text) if self.beside.trace is None else f"{self.text}[{self.beside.trace}]"
 
     def traces(self) -> Sequence[Trace]:
-        from attnctl.store import read
+        from attnctl.store.source import read
 
         return read(self.path, rename=self.beside.rename)
 

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from attnctl.store.files import write_text
-    from attnctl.store.source import arrays, read, read_one
-
-HOMES = {"arrays": "source", "read": "source", "read_one": "source", "write_text": "files"}
-
-__all__ = ["DUMPS", "DumpFormat", "arrays", "read", "read_one", "write_text"]
+from typing import NamedTuple
 
 
 class DumpFormat(NamedTuple):
@@ -69,12 +61,3 @@ DUMPS = (
     ),
 )
 """A line for each format that dumps are read from; suffixes, completion and messages follow."""
-
-
-def __getattr__(name: str) -> Any:
-    """Import what is asked for, and NumPy only then: the command line reads the table of formats."""
-    if name not in HOMES:
-        raise AttributeError(f"module 'attnctl.store' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"attnctl.store.{HOMES[name]}"), name)

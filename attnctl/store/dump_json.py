@@ -35,7 +35,6 @@ def write_json(traces: Sequence[Trace], stream: IO[Any]) -> None:
 
 
 def write_jsonl(traces: Iterable[Trace], stream: IO[Any]) -> None:
-    """Each dump as one line of JSON."""
     write = sink(stream)
     for trace in traces:
         for piece in chain(texts(trace, ""), [b"\n"]):
@@ -103,7 +102,6 @@ def pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
 
 
 def items_text(block: Array, comma: bytes) -> bytes:
-    """The numbers of a vector, or the rows of a matrix with this comma between them."""
     if orjson is not None and block.dtype.kind == "f" and block.size:
         return by_orjson(np.ascontiguousarray(block, dtype=np.float64), comma)
     return by_standard_library(block, comma)

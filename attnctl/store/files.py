@@ -68,7 +68,6 @@ def unwritable(paths: Sequence[str | Path], formats: Sequence[Format]) -> Iterat
 
 
 def function(name: str) -> Any:
-    """The function that ``module:function`` names, imported."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
 
@@ -214,7 +213,6 @@ def as_text(stream: IO[bytes]) -> Iterator[TextIO]:
 
 
 def data_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """The folder where this system keeps a user's data."""
     return own_folder("XDG_DATA_HOME", "share", environ, platform)
 
 
@@ -252,7 +250,6 @@ def print_bytes(data: bytes) -> None:
 
 
 def print_json(data: Any, indent: int | None = None) -> None:
-    """Write plain data to stdout as one JSON text and a line end."""
     print_bytes(encode_json(f"{json_text(data, indent)}\n"))
 
 

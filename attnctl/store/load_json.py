@@ -210,7 +210,9 @@ def check_numbers(rows: list[list[Any]], dtype: np.dtype[Any], shape: Shape) -> 
         if kinds <= allowed and (dtype.kind not in "iu" or fits(row, dtype)):
             continue
         for column, each in enumerate(row):
-            if not is_number(each, dtype):
+            said = type(each) is str and dtype.kind == "f" and each in NOT_FINITE
+            fine = type(each) in allowed and (dtype.kind not in "iu" or fits([each], dtype))
+            if not said and not fine:
                 at = np.unravel_index(number * len(row) + column, shape) if shape else ()
                 raise AttnError(f"{place(at)}: {show_value(each)} is not a number of type {dtype.name}")
 
@@ -218,12 +220,6 @@ def check_numbers(rows: list[list[Any]], dtype: np.dtype[Any], shape: Shape) -> 
 def fits(row: list[int], dtype: np.dtype[Any]) -> bool:
     info = np.iinfo(dtype)
     return not row or (min(row) >= info.min and max(row) <= info.max)
-
-
-def is_number(each: Any, dtype: np.dtype[Any]) -> bool:
-    if type(each) is str:
-        return dtype.kind == "f" and each in NOT_FINITE
-    return type(each) in ALLOWED[dtype.kind] and (dtype.kind not in "iu" or fits([each], dtype))
 
 
 def convert_rows(rows: list[list[Any]], dtype: np.dtype[Any]) -> Array:

@@ -72,7 +72,6 @@ def write_npz(trace: Trace, stream: IO[bytes]) -> None:
 
 
 def add(archive: ZipFile, name: str, array: Array) -> None:
-    """Store one array so that it can be mapped."""
     from zipfile import ZipInfo
 
     head = io.BytesIO()
@@ -133,7 +132,6 @@ def name_of(info: ZipInfo) -> str:
 
 
 def header_in(archive: ZipFile, info: ZipInfo | None, place: str) -> dict[str, Any] | None:
-    """The header of a dump of ours, if this is one."""
     if info is None:
         return None
     hold(info.file_size, f"{place}: its header", min(LONGEST_HEADER, available()))

@@ -135,7 +135,6 @@ def contents(file: File) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def tensor_of(name: str, data: Any, file: File, start: int) -> tuple[int, int, str, Tensor]:
-    """Read where an array begins and ends, its name, and itself."""
     path = under("$", name)
     if not isinstance(data, dict) or set(data) != {"dtype", "shape", "data_offsets"}:
         raise AttnError(f"{path}: expected dtype, shape and data_offsets, found {show_value(data)}")

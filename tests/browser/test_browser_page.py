@@ -15,7 +15,7 @@ from attnctl.drawing.show.sheet import View
 from attnctl.pages.found import check_pieces, diff_pieces
 from attnctl.pages.write import write_page
 from attnctl.record.trace import Trace
-from attnctl.store import read
+from attnctl.store.source import read
 
 pytestmark = pytest.mark.slow
 

@@ -142,7 +142,7 @@ def test_without_decimals_hand_rounded_numbers_are_wrong_and_it_says_so(tmp_path
 
 
 def test_the_worked_solution_agrees_and_is_the_one():
-    from attnctl.store import read_one
+    from attnctl.store.source import read_one
 
     solution = read_one(FOLDER / "solution.json")
     assert attnctl.check(solution).agrees

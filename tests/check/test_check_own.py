@@ -7,7 +7,7 @@ import pytest
 
 import attnctl
 from attnctl.math.derivation import Rotary
-from attnctl.store import read_one
+from attnctl.store.source import read_one
 
 SAMPLES = sorted(Path(__file__).parents[2].glob("samples/variants/*.json"))
 

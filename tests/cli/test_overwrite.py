@@ -13,7 +13,7 @@ from typer.models import OptionInfo
 
 import attnctl
 from attnctl.cli.program import program
-from attnctl.store import arrays
+from attnctl.store.source import arrays
 from attnctl.verbs.learn.lesson import lessons_folder
 
 MODELS = Path(__file__).parent.parent / "models" / "checkpoints"

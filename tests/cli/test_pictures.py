@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from attnctl.store import read
+from attnctl.store.source import read
 
 SVG = "{http://www.w3.org/2000/svg}"
 GPT2 = str(Path(__file__).parent.parent / "models" / "checkpoints" / "gpt2")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import attnctl
 from attnctl.record.cells import Address, Token
 from attnctl.record.edits import parse, what_if
-from attnctl.store import read_one
+from attnctl.store.source import read_one
 
 SPELLED = [
     ("scores[0,love,:]=0", Address("scores", (0, Token("love"), None)), "=", 0.0),

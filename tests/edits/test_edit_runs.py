@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import attnctl
 from attnctl.formats import write
-from attnctl.store import read_one
+from attnctl.store.source import read_one
 
 OPTIONS = {"heads": 2, "seed": 3}
 

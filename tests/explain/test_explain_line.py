@@ -14,7 +14,7 @@ from attnctl.inputs.config.load import load
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.derivation import Rotary
 from attnctl.math.rules import Causal
-from attnctl.store import read_one
+from attnctl.store.source import read_one
 from attnctl.verbs.explain import Explainer, explain
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))

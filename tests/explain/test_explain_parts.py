@@ -10,7 +10,7 @@ import pytest
 import attnctl
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.derivation import Rotary
-from attnctl.store import read_one
+from attnctl.store.source import read_one
 from attnctl.verbs.explain import Explainer, parts_of
 
 FOUR = ["token×token", "token×position", "position×token", "position×position"]

@@ -8,7 +8,7 @@ from attnctl.inputs.config.fields import FIELDS
 from attnctl.sources import open_source
 from attnctl.sources.dump import Recorded
 from attnctl.sources.sentence import Arguments
-from attnctl.store import read
+from attnctl.store.source import read
 from attnctl.verbs.explore import begin_walk
 
 VARIANTS = Path(__file__).parent.parent.parent / "samples" / "variants"

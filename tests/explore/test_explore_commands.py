@@ -167,7 +167,7 @@ def test_one_trace_of_several(tmp_path):
 
 def test_anyones_arrays(tmp_path):
     from attnctl.inputs.plan.intended import under_our_names
-    from attnctl.store import read_one
+    from attnctl.store.source import read_one
 
     path = str(tmp_path / "theirs.npz")
     rng = np.random.default_rng(0)

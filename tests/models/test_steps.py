@@ -17,7 +17,7 @@ from attnctl.models.attention import prepare_attention
 from attnctl.models.forward import embed_ids
 from attnctl.models.source import open_model
 from attnctl.record.trace import Trace
-from attnctl.store import read_one
+from attnctl.store.source import read_one
 
 NAMES = [
     "gpt-oss",

@@ -21,8 +21,8 @@ from attnctl.math.filling import filler, form_of
 from attnctl.math.notation import data as written_out
 from attnctl.math.ops import OPS, Op
 from attnctl.record.trace import Trace
-from attnctl.store import read
 from attnctl.store.codec import plain
+from attnctl.store.source import read
 from attnctl.verbs.explain.view import number_for_people
 
 VARIANTS = sorted((Path(__file__).parents[2] / "samples" / "variants").glob("*.json"))

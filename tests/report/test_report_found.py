@@ -10,7 +10,7 @@ import pytest
 import attnctl
 from attnctl.pages.found import beside, check_pieces, conform_pieces, diff_pieces, mark_wrong
 from attnctl.record.trace import Trace
-from attnctl.store import read
+from attnctl.store.source import read
 
 
 def text(pieces):

@@ -18,8 +18,8 @@ from attnctl.base.errors import AttnError
 from attnctl.pages.describe import model_name
 from attnctl.pages.kept import ROOM, by_blocks, keep, keep_within, value_norms
 from attnctl.pages.write import pieces
-from attnctl.store import read
 from attnctl.store.header import whole
+from attnctl.store.source import read
 from attnctl.verbs.models.heads import heads_of
 
 VARIANTS = sorted((Path(__file__).parents[2] / "samples" / "variants").glob("*.json"))

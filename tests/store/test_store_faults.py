@@ -15,8 +15,8 @@ from store_examples import carried_out, of_arrays, typed
 
 from attnctl.base.errors import AttnError
 from attnctl.formats import FORMATS, write
-from attnctl.store import read_one
 from attnctl.store.files import Format
+from attnctl.store.source import read_one
 
 SUFFIXES = ["json", "jsonl", "npz", "safetensors", "csv", "md"]
 OLD = b"what was there before"
@@ -89,7 +89,8 @@ def test_a_failure_of_the_system_after_the_writing(call, tmp_path, monkeypatch):
 SLOWLY = """
 import os, sys, time
 from attnctl import formats
-from attnctl.store import dump_json, read_one
+from attnctl.store import dump_json
+from attnctl.store.source import read_one
 trace = read_one(sys.argv[1])
 texts = dump_json.texts
 def slowly(*args):

@@ -14,8 +14,10 @@ from store_examples import carried_out, of_arrays, typed
 
 from attnctl.base.errors import AttnError
 from attnctl.formats import write, write_all
-from attnctl.store import files, read_one, write_text
+from attnctl.store import files
 from attnctl.store.dump_json import write_json
+from attnctl.store.files import write_text
+from attnctl.store.source import read_one
 
 SUFFIXES = ["json", "jsonl", "npz", "safetensors", "csv", "md"]
 OLD = b"what was there before"
@@ -154,7 +156,7 @@ def test_a_full_disk_is_one_clear_message(suffix, tmp_path):
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/stdout"])
 def test_a_device_is_written_to_directly(path, tmp_path):
-    imports = "from attnctl.formats import write; from attnctl.store import read_one"
+    imports = "from attnctl.formats import write; from attnctl.store.source import read_one"
     code = f"{imports}; write([read_one('-')], {path!r})"
     data = (Path(__file__).parent / "golden" / "typed.json").read_bytes()
     done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=True)

@@ -12,7 +12,8 @@ from store_examples import bits, carried_out, of_arrays, same, traces, typed
 from attnctl.base.errors import AttnError
 from attnctl.formats import write
 from attnctl.math.ops import Unstated
-from attnctl.store import arrays, dump_json, read, read_one
+from attnctl.store import dump_json
+from attnctl.store.source import arrays, read, read_one
 
 GOLDEN = Path(__file__).parent / "golden"
 UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attnctl.base.errors import AttnError
-from attnctl.store import read
+from attnctl.store.source import read
 
 GOLDEN = Path(__file__).parent / "golden"
 

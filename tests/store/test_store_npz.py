@@ -15,7 +15,8 @@ from store_examples import carried_out, of_arrays, same, typed
 
 from attnctl.base.errors import AttnError
 from attnctl.formats import write
-from attnctl.store import npz, read_one
+from attnctl.store import npz
+from attnctl.store.source import read_one
 
 GOLDEN = Path(__file__).parent / "golden" / "typed.npz"
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from attnctl.base.errors import AttnError
-from attnctl.store import load_json, read, read_one
+from attnctl.store import load_json
+from attnctl.store.source import read, read_one
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -179,7 +180,7 @@ def test_what_is_no_file_to_read(source, message):
 @pytest.mark.parametrize("suffix", ["json", "jsonl", "npz", "safetensors"])
 def test_a_process_substitution_and_a_named_pipe_are_read(suffix, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    code = "import sys; from attnctl.store import read_one; print(*read_one(sys.argv[1]))"
+    code = "import sys; from attnctl.store.source import read_one; print(*read_one(sys.argv[1]))"
     for script in ('"$0" -c "$1" <(cat "$2")', 'cat "$2" > pipe & "$0" -c "$1" pipe'):
         command = ["bash", "-c", script, sys.executable, code, str(GOLDEN / f"typed.{suffix}")]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)

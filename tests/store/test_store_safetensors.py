@@ -10,7 +10,7 @@ from store_examples import carried_out, of_arrays
 
 from attnctl.base.errors import AttnError
 from attnctl.formats import write
-from attnctl.store import read_one
+from attnctl.store.source import read_one
 
 package = pytest.importorskip("safetensors")
 package_numpy = pytest.importorskip("safetensors.numpy")

@@ -8,7 +8,7 @@ import pytest
 from fake_torch import FAKE, Tensor
 
 from attnctl.base.errors import AttnError
-from attnctl.store import read_one
+from attnctl.store.source import read_one
 
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 

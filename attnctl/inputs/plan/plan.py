@@ -129,7 +129,7 @@ def what_if_of(settings: Settings) -> WhatIf | None:
     if not (settings.edits or settings.renormalize):
         return None
     from attnctl.record.edits import what_if
-    from attnctl.store import read_one
+    from attnctl.store.source import read_one
 
     return what_if(settings.edits, read_one, renormalize=settings.renormalize)
 
@@ -302,7 +302,7 @@ def begin_gradient(settings: Settings, name: str, shape: Shape) -> tuple[Array, 
             return np.ones(shape), "ones"
         case path:
             from attnctl.inputs.arrays.reader import as_array
-            from attnctl.store import read_one
+            from attnctl.store.source import read_one
 
             trace, names = read_one(path), (name, gradient_of(OUTPUT))
             found = [each for each in names if each in trace] or list(trace)

@@ -35,7 +35,7 @@ PROJECTIONS = [matrix_of(name) for name in PROJECTED]
 
 def from_file(source: FromFile, place: str) -> Array:
     """The array a config points to. Raises AttnError where the file does not hold it."""
-    from attnctl.store import arrays as arrays_of
+    from attnctl.store.source import arrays as arrays_of
 
     found = arrays_of(source.path)
     if source.name is None and len(found) == 1:
@@ -54,7 +54,7 @@ def with_file(settings: Settings) -> Settings:
     weights = settings.weights
     if weights.file is None:
         return settings
-    from attnctl.store import arrays as arrays_of
+    from attnctl.store.source import arrays as arrays_of
 
     there = arrays_of(weights.file)
     named = [row.name for row in WEIGHTS if row.name in there]

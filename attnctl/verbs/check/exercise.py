@@ -13,10 +13,10 @@ from attnctl.base.files import open_found, open_input
 from attnctl.evidence.allowed import Strictness
 from attnctl.record.trace import Trace, Unfinished, is_unfinished
 from attnctl.sources.sentence import Source
-from attnctl.store import read as read_all
-from attnctl.store import read_one
 from attnctl.store.header import assemble_trace
 from attnctl.store.load_json import read_json
+from attnctl.store.source import read as read_all
+from attnctl.store.source import read_one
 
 BLANK = "NaN"
 

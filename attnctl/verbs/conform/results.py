@@ -421,7 +421,7 @@ def make_config(problem: Problem, case: Case) -> dict[str, Any]:
 def read_saved(path: str) -> Saved:
     """The case of a dump that `save_case` wrote. Raises AttnError for what is none."""
     from attnctl.inputs.config.schema import validate
-    from attnctl.store import read_one
+    from attnctl.store.source import read_one
 
     header = read_one(path).header.get("conform")
     if not isinstance(header, dict) or not isinstance(header.get("conventions"), dict):
@@ -439,7 +439,7 @@ def read_saved(path: str) -> Saved:
 
 def recall_cause(path: str, suite: Suite, wrong: Sequence[CaseResult]) -> Cause | None:
     """Recall the cause that was found when a case was saved, if its outputs are still the same."""
-    from attnctl.store import read_one
+    from attnctl.store.source import read_one
 
     dump = read_one(path)
     said = dump.header["conform"].get("said")

@@ -235,7 +235,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str, wide: Sequ
 
 def read_answer(path: Path, gives: Sequence[str] = ()) -> Answer:
     """Read the output of a file: head_outputs, output, or the first array; or gradients of these names."""
-    from attnctl.store import arrays
+    from attnctl.store.source import arrays
 
     if not path.is_file():
         return Answer(error="unreadable", message="it wrote no file")

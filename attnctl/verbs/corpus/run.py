@@ -161,7 +161,6 @@ class Work:
         return self.part
 
     def take(self, number: int, data: bytes) -> None:
-        """Cut a line into tokens; measure those of its length when there are enough."""
         try:
             text = text_of(data)
             if not text.strip():

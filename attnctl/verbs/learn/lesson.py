@@ -18,8 +18,7 @@ from attnctl.inputs.config import yaml
 from attnctl.inputs.config.load import list_problems, load, place_problems
 from attnctl.inputs.config.settings import EXAMPLE, Settings
 from attnctl.record.trace import Trace
-from attnctl.store import write_text
-from attnctl.store.files import data_folder, json_text
+from attnctl.store.files import data_folder, json_text, write_text
 from attnctl.verbs.learn.expression import Expression, Value, parse
 
 NUMBER, CELL, MATRIX, STEP, DUMP = KINDS = ("number", "cell", "matrix", "step", "dump")
@@ -71,7 +70,7 @@ class Lesson:
     def run(self) -> Trace:
         """The run that the question is about. Raises AttnError with the lesson's file and line."""
         from attnctl.inputs.plan.sentence import prepare
-        from attnctl.store import read_one
+        from attnctl.store.source import read_one
 
         key = "dump" if self.dump else "run"
         try:

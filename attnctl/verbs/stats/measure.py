@@ -192,8 +192,8 @@ def number_tokens(tokens: Sequence[str], key_tokens: Sequence[str]) -> tuple[Arr
 def places_of(trace: Trace, shape: tuple[int, ...]) -> list[int] | None:
     """The place of query 0 among the keys, for each member of the batch; None where there is none.
 
-    In cross-attention there is none. A dump says how many keys precede its queries; where none
-    does, queries and keys of one number are the same tokens.
+    In cross-attention there is none. A dump says how many keys precede its queries, or a rule of its run
+    where they stand; else queries and keys of one number are the same tokens.
     """
     members, _, queries, keys = shape
     if MEMORY in trace or "key_ids" in trace.header:
@@ -202,16 +202,11 @@ def places_of(trace: Trace, shape: tuple[int, ...]) -> list[int] | None:
     places = said if isinstance(said, list) else [said] * members
     if len(places) != members or not all(isinstance(place, int) for place in places):
         return None
-    return places if queries == keys or any(places) or has_relative_rule(trace) else None
-
-
-def has_relative_rule(trace: Trace) -> bool:
-    """True if a rule of the run says where queries stand among the keys."""
     rules = trace.config.get("rules")
-    if not isinstance(rules, list):
-        return False
-    named = [next(iter(rule), None) if isinstance(rule, dict) else rule for rule in rules]
-    return any(isinstance(name, str) and name in RULES and RULES[name].relative for name in named)
+    rules = rules if isinstance(rules, list) else []
+    names = [next(iter(rule), None) if isinstance(rule, dict) else rule for rule in rules]
+    relative = any(isinstance(name, str) and name in RULES and RULES[name].relative for name in names)
+    return places if queries == keys or any(places) or relative else None
 
 
 def rollout(layers: Sequence[Trace]) -> Array:

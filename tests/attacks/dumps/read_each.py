@@ -13,7 +13,7 @@ import time
 import zipfile  # noqa: F401  (imported before the forks, once)
 
 from attnctl.base.errors import AttnError
-from attnctl.store import read
+from attnctl.store.source import read
 
 MEMORY = 2**30
 SECONDS = 20
