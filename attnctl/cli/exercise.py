@@ -43,8 +43,6 @@ app = make_app(
 
 DECIMALS = whole(1, 12)
 GRADE_FORMATS = ("table", "json", "csv", "gradescope", "otter")
-
-
 NO_SEED = bars(["seed"], "the name of a student gives it; leave out --seed")
 A_NAME = only(lambda given: bool(given["seed_from"].strip()), "no name in it; write that of a student")
 TO_FILES = only(

@@ -138,9 +138,8 @@ def watch_own(known: list[Lesson], lesson: str | None, path: str, progress: Prog
     chosen = numbers_of(lesson, known) if lesson else programs[:1]
     if len(chosen) != 1 or chosen[0] not in programs:
         there = all_of(known[at].name for at in programs) or "none"
-        raise AttnError(
-            f"--watch: of lessons that ask for a program there is {there}; name it with --lesson"
-        )
+        asked = f"of lessons that ask for a program there is {there}"
+        raise AttnError(f"--watch: {asked}; name it with --lesson")
     return watch(known[chosen[0]], path, progress, name)
 
 
@@ -172,17 +171,18 @@ def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> E
             for each in known
         ]
         print_json(rows, indent=1)
-        return Exit.OK
-    print_view(lambda screen: list_lines(known, done, screen))
+    else:
+        print_view(lambda screen: list_lines(known, done, screen))
     return Exit.OK
 
 
 def print_lesson(known: list[Lesson], at: int) -> Exit:
     """Print one lesson, and how to answer without a terminal."""
-    from attnctl.verbs.learn.view import lesson_lines
+    from attnctl.verbs.learn.view import question_lines, text_lines
 
-    lesson = known[at]
-    print_view(lambda screen: lesson_lines(lesson, at + 1, len(known), lesson.run(), screen))
+    lesson, of = known[at], len(known)
+    trace = lesson.run()
+    print_view(lambda to: [*text_lines(lesson, at + 1, of, to), [], *question_lines(lesson, trace, to)])
     say("")
     print_text(
         f"To answer without a terminal, write a line like {lesson.name}: … to a file, "
@@ -192,7 +192,6 @@ def print_lesson(known: list[Lesson], at: int) -> Exit:
 
 
 def print_text(text: str) -> None:
-    """Print the paragraphs of a text."""
     from attnctl.verbs.learn.view import space_paragraphs
 
     print_view(partial(space_paragraphs, text))
@@ -251,9 +250,8 @@ def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
         try:
             answers[known[numbers_of(key, known)[0]].name] = answer
         except AttnError as error:
-            unknown += [
-                f"{name}:{lines[key,]} {each.removeprefix('--lesson: ')}" for each in error.problems
-            ]
+            place = f"{name}:{lines[key,]}"
+            unknown += [f"{place} {each.removeprefix('--lesson: ')}" for each in error.problems]
     raise_all(unknown)
     return answers
 
@@ -265,15 +263,8 @@ END, NEXT, DONE = "q", "skip", "done"
 
 HELP = "Type an answer; or hint, show (the answer), again (the lesson), skip (to the next) or q (to end)."
 
-PROMPT = 3
-"""Lines that are needed below and between the text and the question."""
-
-ROWS = 24
-"""Lines of a terminal that does not say how many it has."""
-
 
 def teach(lessons: list[Lesson], first: int, progress: Progress, name: str) -> Exit:
-    """Lesson after lesson, until the person ends."""
     for at in range(first, len(lessons)):
         ended = hold_lesson(lessons, at, progress, name)
         if ended == END:
@@ -312,8 +303,8 @@ def show_lesson(lesson: Lesson, number: int, of: int, trace: Trace) -> None:
     question = partial(question_lines, lesson, trace)
     print_view(text)
     screen = screen_of(output_for(sys.stdout, os.environ))
-    height = sum(1 for _ in plain_text([*text(screen), *question(screen)])) + PROMPT
-    if height > (get_terminal_size().lines or ROWS):
+    height = sum(1 for _ in plain_text([*text(screen), *question(screen)])) + 3  # between and below them
+    if height > (get_terminal_size().lines or 24):
         say("")
         ask_line("Enter: the numbers > ")
     say("")

@@ -31,18 +31,10 @@ RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
 COARSE = "too few decimals"
 """What a step may be marked."""
 
-NOT_MARKED = {Verdict.GIVEN, Verdict.EDITED, Verdict.NOT_RECORDED}
-"""What is said of steps that nobody fills in."""
-
-MOST_SLIPS = 3
-"""Wrong numbers of a step that are named one by one."""
-
 MOST_MEMORY = 2**28
 """Bytes that a hand-in, and a run of its own config, may take."""
 
-
 MOST_DECIMALS = 15
-"""Decimals that a number may be written to."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +110,6 @@ def grade(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
 
 
 def grade_sheet(file: str, trace: Unfinished, student: str | None, asked: Assignment) -> HandIn:
-    """The marks of a hand-in that could be read."""
     decimals = decimals_of(trace, asked)
     reference = as_handed_out(run_again(trace, student, asked.settings), trace.header, asked, decimals)
     fitted, unfit = fitting(trace, reference)
@@ -131,14 +122,12 @@ def grade_sheet(file: str, trace: Unfinished, student: str | None, asked: Assign
     if rounded and any(mark.verdict == WRONG for mark in marks):
         coarse = check_sheet(fitted, reference, replace(strictness, decimals=written))
         marks = [allow_for(mark, mark_of(mark.step, coarse), written, decimals) for mark in marks]
-    marks = [
-        Mark(mark.step, WRONG, words=unfit[mark.step]) if mark.step in unfit else mark for mark in marks
-    ]
+    other = {name: Mark(name, WRONG, words=said) for name, said in unfit.items()}
+    marks = [other.get(mark.step, mark) for mark in marks]
     notes = find_changes(trace, reference, blank)
     if asked.whole and trace.header.get("decimals", decimals) != decimals:
-        notes.append(
-            f"it says {trace.header['decimals']!r} decimals, and is held to {decimals} (--decimals)"
-        )
+        told = trace.header["decimals"]
+        notes.append(f"it says {told!r} decimals, and is held to {decimals} (--decimals)")
     return HandIn(file, student or Path(file).stem, tuple(marks), tuple(notes))
 
 
@@ -177,7 +166,8 @@ def blanks(
     named = [*asked] or exercise.header.get("blank")
     if named is None:
         steps = {} if report is None else report.steps
-        found = [name for name, step in steps.items() if step.verdict not in NOT_MARKED]
+        not_filled_in = {Verdict.GIVEN, Verdict.EDITED, Verdict.NOT_RECORDED}
+        found = [name for name, step in steps.items() if step.verdict not in not_filled_in]
         return found or [name for name in TABLE if name in exercise.unfilled | exercise.begun]
     known = () if reference is None else tuple(reference)
     require_steps(asked, known)
@@ -187,10 +177,7 @@ def blanks(
 
 
 def as_handed_out(
-    reference: Trace | None,
-    header: Mapping[str, Any],
-    asked: Assignment,
-    decimals: int | None,
+    reference: Trace | None, header: Mapping[str, Any], asked: Assignment, decimals: int | None
 ) -> Trace | None:
     """The run with the numbers that were handed out: rounded as the sheet says, to no less than asked."""
     rounded, blank = header.get("rounded"), asked.blank or header.get("blank")
@@ -253,11 +240,9 @@ def mark_of(name: str, report: Report | None) -> Mark:
     if step.verdict is Verdict.WRONG:
         found = next((each for each in report.findings if each.step == name), None)
         if found is None or found.mistake is None:
-            gap = report.steps[name].gap
+            gap = step.gap
             off = (
-                ""
-                if gap is None
-                else f"{gap.differing} of {gap.filled} numbers differ{'s' * (gap.differing == 1)}"
+                f"{gap.differing} of {gap.filled} numbers differ{'s' * (gap.differing == 1)}" if gap else ""
             )
             return Mark(name, WRONG, None, off, slips=tuple(find_slips(name, report)))
         words = f"it is what you get when {found.words}: {found.fix}"
@@ -270,7 +255,7 @@ def mark_of(name: str, report: Report | None) -> Mark:
 def find_slips(name: str, report: Report) -> Iterator[Slip]:
     """The wrong numbers of a step, the worst first, where they are few."""
     wrong, expected = report.wrong_cells().get(name, (np.zeros(0, bool), np.zeros(0)))
-    if not 0 < wrong.sum() <= MOST_SLIPS:
+    if not 0 < wrong.sum() <= 3:
         return
     found = np.asarray(report.trace[name])
     off = np.nan_to_num(np.abs(found - expected), nan=np.inf)
@@ -294,7 +279,6 @@ def allow_for(mark: Mark, coarse: Mark, written: int, decimals: int | None) -> M
 
 
 def find_changes(trace: Trace, reference: Trace | None, blank: Sequence[str]) -> list[str]:
-    """Find given numbers that are not those that were handed out."""
     if reference is None:
         return []
     given = [name for name in trace if name in reference and name not in blank]

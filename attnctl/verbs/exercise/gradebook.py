@@ -28,15 +28,8 @@ def write_csv(sheets: Sequence[HandIn], stream: IO[str]) -> None:
         mistakes = [f"{mark.step}: {wrong_at(mark)}" for mark in sheet.marks if mark.mistake or mark.slips]
         notes = [sheet.error] if sheet.error else list(sheet.notes)
         texts = [sheet.student, sheet.file, *(marks.get(step, "") for step in steps)]
-        rows.writerow(
-            [
-                *map(harmless, texts),
-                points(sheet),
-                len(marks),
-                harmless("; ".join(mistakes)),
-                harmless("; ".join(notes)),
-            ]
-        )
+        said = [harmless("; ".join(mistakes)), harmless("; ".join(notes))]
+        rows.writerow([*map(harmless, texts), points(sheet), len(marks), *said])
 
 
 def csv_text(sheets: Sequence[HandIn]) -> str:
@@ -68,6 +61,11 @@ def write_json(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
 
 
 def as_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
+    def mark_data(mark: Mark) -> dict[str, Any]:
+        cells = [slip.cell for slip in mark.slips]
+        said = {"verdict": mark.verdict, "mistake": mark.mistake, "also": list(mark.also)}
+        return {**said, "words": mark.words or None, "cells": cells}
+
     return {
         "hand_ins": [
             {
@@ -89,16 +87,6 @@ def as_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
             }
             for each in find_shared(sheets)
         ],
-    }
-
-
-def mark_data(mark: Mark) -> dict[str, Any]:
-    return {
-        "verdict": mark.verdict,
-        "mistake": mark.mistake,
-        "also": list(mark.also),
-        "words": mark.words or None,
-        "cells": [slip.cell for slip in mark.slips],
     }
 
 
@@ -153,18 +141,15 @@ def row_html(sheet: HandIn, steps: Sequence[str]) -> Iterator[str]:
     note = ' class="note" title="see its notes"' if sheet.notes or sheet.error else ""
     yield f'<th scope="row"{note}>{escape(visible(sheet.student))}</th>'
     marks = {mark.step: mark for mark in sheet.marks}
-    for step in steps:
-        yield cell_html(marks.get(step))
+    for mark in map(marks.get, steps):
+        if mark is None:
+            yield "<td></td>"
+            continue
+        kind = {RIGHT: "right", WRONG: "wrong"}.get(mark.verdict, "none")
+        small = wrong_at(mark) if mark.verdict == WRONG else ""
+        more = f"<small>{escape(visible(small))}</small>" if small else ""
+        yield f'<td class="{kind}">{escape(SIGNS.get(mark.verdict, mark.verdict))}{more}</td>'
     yield f"<td>{'–' if sheet.error else f'{points(sheet)} of {len(marks)}'}</td>"
-
-
-def cell_html(mark: Mark | None) -> str:
-    if mark is None:
-        return "<td></td>"
-    kind = {RIGHT: "right", WRONG: "wrong"}.get(mark.verdict, "none")
-    small = wrong_at(mark) if mark.verdict == WRONG else ""
-    more = f"<small>{escape(visible(small))}</small>" if small else ""
-    return f'<td class="{kind}">{escape(SIGNS.get(mark.verdict, mark.verdict))}{more}</td>'
 
 
 # --- autograders ---
@@ -204,24 +189,15 @@ def otter_result(sheet: HandIn) -> dict[str, Any]:
     """
     doubted = bool(sheet.error or sheet.notes)
     notes = [sheet.error] if sheet.error else list(sheet.notes)
-    files = [("the sheet", 0, not doubted, "\n".join(notes))]
-    files += [
-        (mark.step, 1, mark.verdict == RIGHT and not doubted, words_for(mark)) for mark in sheet.marks
-    ]
-    return {"test_file_results": [otter_file(*each) for each in files]}
-
-
-def otter_file(name: str, worth: int, passed: bool, says: str) -> dict[str, Any]:
-    case = {
-        "name": name,
-        "code": "",
-        "points": worth,
-        "hidden": False,
-        "success_message": None,
-        "failure_message": None,
-    }
-    results = [{"passed": passed, "error": None if passed else says or WRONG, "test_case": case}]
-    return {"filename": name, "points": worth, "test_case_results": results}
+    told = [("the sheet", 0, not doubted, "\n".join(notes))]
+    told += [(mark.step, 1, mark.verdict == RIGHT and not doubted, words_for(mark)) for mark in sheet.marks]
+    found = []
+    for name, worth, passed, says in told:
+        case = {"name": name, "code": "", "points": worth, "hidden": False}
+        case |= {"success_message": None, "failure_message": None}
+        results = [{"passed": passed, "error": None if passed else says or WRONG, "test_case": case}]
+        found.append({"filename": name, "points": worth, "test_case_results": results})
+    return {"test_file_results": found}
 
 
 def words_for(mark: Mark) -> str:

@@ -7,6 +7,7 @@ import hashlib
 import io
 import unicodedata
 from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,6 @@ from attnctl.math.ops import Given
 from attnctl.record.trace import Trace, require_steps
 
 SEEDS = 2**31
-"""How many seeds there are to be drawn from names."""
-
 DECIMALS = 4
 
 
@@ -119,7 +118,7 @@ def following(trace: Trace, blank: Sequence[str]) -> list[str]:
     """The steps that are computed from blank ones and are not blank themselves."""
     found: list[str] = []
     for name, step in trace.steps.items():
-        if name not in blank and any(each in blank or each in found for each in step.inputs):
+        if name not in blank and {*blank, *found} & {*step.inputs}:
             found.append(name)
     return found
 
@@ -132,9 +131,6 @@ WHOLE_NAME = ("name", "student", "student name", "full name", "participant")
 FIRST_NAME = ("first name", "firstname", "given name", "first")
 LAST_NAME = ("last name", "lastname", "surname", "family name", "last")
 """What the columns of names are called, in lower case: by Canvas, Gradescope, Moodle and people."""
-
-LONGEST = 80
-"""Characters of a file's name."""
 
 TAKEN = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 """Names that no file may have on Windows."""
@@ -190,18 +186,13 @@ def name_columns(titles: Sequence[str]) -> list[int]:
 
 
 def twice(names: Sequence[tuple[int, str]], path: str) -> list[str]:
-    """Students who would get the same numbers."""
-    first: dict[int, tuple[int, str]] = {}
-    problems = []
-    for line, name in names:
-        seed = seed_from(name)
-        if seed in first:
-            problems.append(
-                f"{path}:{line}: {name}, as in line {first[seed][0]}, would have the same numbers; "
-                f"tell them apart, like {name} 2"
-            )
-        first.setdefault(seed, (line, name))
-    return problems
+    first: dict[int, int] = {}
+    return [
+        f"{path}:{line}: {name}, as in line {before}, would have the same numbers; "
+        f"tell them apart, like {name} 2"
+        for line, name in names
+        if (before := first.setdefault(seed_from(name), line)) != line
+    ]
 
 
 def place_sheets(target: str, names: Sequence[str]) -> list[str]:
@@ -211,11 +202,9 @@ def place_sheets(target: str, names: Sequence[str]) -> list[str]:
     taken: set[str] = set()
     files = []
     for name in names:
-        stem = own_name = file_name(name)
-        number = 1
-        while stem.casefold() in taken:
-            number += 1
-            stem = f"{own_name}-{number}"
+        own_name = file_name(name)
+        stems = chain([own_name], (f"{own_name}-{number}" for number in count(2)))
+        stem = next(stem for stem in stems if stem.casefold() not in taken)
         taken.add(stem.casefold())
         files.append(target.replace("{name}", stem))
     return files
@@ -225,5 +214,5 @@ def file_name(name: str) -> str:
     """A name as one of a file: letters, digits, spaces, dots and dashes, on every system."""
     text = unicodedata.normalize("NFC", name)
     kept = "".join(char if char.isalnum() or char in " ._-'" else "_" for char in text)
-    kept = kept.strip(" .")[:LONGEST].strip(" .") or "student"
+    kept = kept.strip(" .")[:80].strip(" .") or "student"
     return f"{kept}_" if kept.partition(".")[0].casefold() in TAKEN else kept

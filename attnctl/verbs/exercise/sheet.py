@@ -20,7 +20,6 @@ from attnctl.drawing.show.sheet import BOX, formula_of, heads_of, load_sheet, sh
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Copy, Given, Hide
-from attnctl.record.trace import Trace
 from attnctl.store.dump_json import pieces
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import entry, heading
@@ -31,9 +30,6 @@ MOST_NUMBERS = 4000
 
 COLUMNS = 8
 """Columns of a table that fits on paper; wider matrices go on below."""
-
-TASK = "Fill in every blank, to {} decimals; the last may be off by one."
-HIDDEN = "A hidden score is −∞: write -inf."
 
 
 # --- JSON ---
@@ -47,19 +43,15 @@ def sheet_text(exercise: Exercise) -> str:
     """The exercise as a dump, null in its blanks, a row of a matrix to a line."""
     trace = exercise.trace
     lines = [f"{json_text(key)}: {json_text(value)}" for key, value in heading(trace).items()]
-    steps = [step_text(trace, name, blank=name in exercise.blank) for name in trace]
+    steps = []
+    for name, array in trace.items():
+        data = b"".join(pieces(array)).decode()
+        if name in exercise.blank:
+            data = data.replace('"NaN"', "null")
+        about = json_text(entry(trace.steps[name], array.shape, array.dtype))
+        steps.append(f'{json_text(name)}: {about[:-1]}, "data":\n{data}}}')
     text = "{\n" + ",\n".join([*lines, '"steps": {\n' + ",\n".join(steps) + "}"]) + "}\n"
     return encode_json(text).decode()
-
-
-def step_text(trace: Trace, name: str, *, blank: bool) -> str:
-    """A step as its line of JSON, its numbers below it."""
-    array = trace[name]
-    data = b"".join(pieces(array)).decode()
-    if blank:
-        data = data.replace('"NaN"', "null")
-    about = json_text(entry(trace.steps[name], array.shape, array.dtype))
-    return f'{json_text(name)}: {about[:-1]}, "data":\n{data}}}'
 
 
 # --- what a person sees ---
@@ -78,7 +70,6 @@ class SheetTable(NamedTuple):
 
 
 def require_few(exercise: Exercise) -> None:
-    """Raise AttnError where a sheet would hold more numbers than a person reads."""
     count = sum(exercise.trace[name].size for name in steps_with_tables(exercise))
     if count > MOST_NUMBERS:
         most = f"a sheet for people holds {MOST_NUMBERS:,}"
@@ -96,7 +87,6 @@ def steps_with_tables(exercise: Exercise) -> list[str]:
 
 
 def tables_of(exercise: Exercise, name: str) -> Iterator[SheetTable]:
-    """The matrices of a step."""
     trace = exercise.trace
     sheet = sheet_of(load_sheet(trace, name), name, heads_of(trace))
     number = writer(sheet.array, exercise, name)
@@ -129,7 +119,8 @@ def title_of(exercise: Exercise) -> str:
 
 def task_of(exercise: Exercise) -> str:
     hidden = any(isinstance(exercise.trace.steps[name].op, Hide) for name in exercise.blank)
-    return " ".join([TASK.format(exercise.decimals), *[HIDDEN] * hidden])
+    task = f"Fill in every blank, to {exercise.decimals} decimals; the last may be off by one."
+    return f"{task} A hidden score is −∞: write -inf." if hidden else task
 
 
 def formula_on(step: Step) -> str:
@@ -190,14 +181,14 @@ def write_page(exercises: Sequence[Exercise], stream: IO[bytes]) -> None:
     for exercise in exercises:
         require_few(exercise)
     if len(exercises) != 1:
-        sheets = "\n".join(article(exercise, typed=False) for exercise in exercises)
+        sheets = "\n".join(line for exercise in exercises for line in article(exercise, typed=False))
         stream.write(page(title_of(exercises[0]), f"<body>\n{sheets}\n</body>"))
         return
     (exercise,) = exercises
-    text = sheet_text(exercise)
+    text, sheet = sheet_text(exercise), "\n".join(article(exercise, typed=True))
     data = text.replace("<", "\\u003c")
     body = f"""<body data-sheet="{sha256(text.encode()).hexdigest()[:32]}">
-{article(exercise, typed=True)}
+{sheet}
 <noscript><p>Its script is not run here, so that nothing is saved: print this page.</p></noscript>
 <div class="bar">
 <output id="state"></output>
@@ -210,13 +201,10 @@ def write_page(exercises: Sequence[Exercise], stream: IO[bytes]) -> None:
     stream.write(page(title_of(exercise), body, "sheet.mjs"))
 
 
-def article(exercise: Exercise, *, typed: bool) -> str:
+def article(exercise: Exercise, *, typed: bool) -> Iterator[str]:
     """A sheet; its blanks are boxes to type in, or to write in on paper."""
-    return "\n".join(["<article>", *article_lines(exercise, typed=typed), "</article>"])
-
-
-def article_lines(exercise: Exercise, *, typed: bool) -> Iterator[str]:
     way, tables = steps_without_tables(exercise), set(steps_with_tables(exercise))
+    yield "<article>"
     yield f"<h1>{escape(title_of(exercise))}</h1>"
     yield f'<p class="facts">{escape(" · ".join(map(visible, facts(exercise.trace))))}</p>'
     yield f'<p class="who">Name {name_box(exercise, typed=typed)}</p>'
@@ -230,6 +218,7 @@ def article_lines(exercise: Exercise, *, typed: bool) -> Iterator[str]:
             yield f'<section{kind}>\n<h2>{escape(step.name)} {formula}</h2>\n<div class="matrices">'
             yield from (table_html(each, step.name, typed=typed) for each in tables_of(exercise, step.name))
             yield "</div>\n</section>"
+    yield "</article>"
 
 
 def name_box(exercise: Exercise, *, typed: bool) -> str:

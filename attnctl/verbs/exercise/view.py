@@ -8,7 +8,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import Screen, Span
+from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math.names import TABLE
 from attnctl.verbs.check.view import number as digits
@@ -61,7 +61,13 @@ def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
     """The table of names and steps, then what is to be said of each name."""
     steps = steps_of(sheets)
     titles = ["name", *(step.replace("_", "\n") for step in steps), "right"]
-    rows = [row_of(sheet, steps, screen) for sheet in sheets]
+    rows = []
+    for sheet in sheets:
+        marks = {mark.step: mark.verdict for mark in sheet.marks}
+        signs = [SIGNS.get(marks[step], marks[step]) if step in marks else "" for step in steps]
+        right = "–" if sheet.error else f"{sum(mark == RIGHT for mark in marks.values())}/{len(marks)}"
+        cells = [(screen.ours(sign), "bad" if sign == "wrong" else "") for sign in signs]
+        rows.append([(screen.ours(sheet.student), "name"), *cells, (screen.ours(right), "")])
     yield from Listing(screen, [titles], rows, left=frozenset(range(len(steps) + 1))).lines()
     width = screen.width if screen.fits else 10_000
     for sheet in sheets:
@@ -83,19 +89,6 @@ def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
     yield [(screen.ours(summary(sheets)), "")]
 
 
-def row_of(sheet: HandIn, steps: Sequence[str], screen: Screen) -> list[Span]:
-    """A name and its marks."""
-    marks = {mark.step: mark for mark in sheet.marks}
-    cells: list[Span] = [(screen.ours(sheet.student), "name")]
-    for step in steps:
-        mark = marks.get(step)
-        sign = "" if mark is None else SIGNS.get(mark.verdict, mark.verdict)
-        cells.append((screen.ours(sign), "bad" if sign == "wrong" else ""))
-    right = sum(mark.verdict == RIGHT for mark in sheet.marks)
-    cells.append((screen.ours("–") if sheet.error else f"{right}/{len(sheet.marks)}", ""))
-    return cells
-
-
 def remarks(sheet: HandIn, *, alone: bool = True) -> Iterator[str]:
     """Write the remarks on a hand-in; mistakes are explained once for all where it is not `alone`."""
     if sheet.error:
@@ -104,14 +97,9 @@ def remarks(sheet: HandIn, *, alone: bool = True) -> Iterator[str]:
     if coarse:
         yield f"{all_of(mark.step for mark in coarse)}: {coarse[0].words}."
     for mark in sheet.marks:
-        said = (
-            ""
-            if mark.verdict == COARSE
-            else remark(mark)
-            if alone or not mark.mistake
-            else f"{mark.step}: {name_mistake(mark)}."
-        )
-        if said:
+        shared = mark.mistake and not alone
+        said = f"{mark.step}: {name_mistake(mark)}." if shared else remark(mark)
+        if said and mark.verdict != COARSE:
             yield said
     for note in sheet.notes:
         yield f"Note: {note}."

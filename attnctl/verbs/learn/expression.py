@@ -22,10 +22,6 @@ from attnctl.record.trace import Trace
 
 NUMBER = re.compile(r"[0-9]+\.?[0-9]*(e[-+]?[0-9]+)?|\.[0-9]+(e[-+]?[0-9]+)?")
 NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-DEEPEST = 40
-"""Brackets within brackets that an expression may have."""
-
-LIKE = "write it like scores[0,love,AI] or sum(A[0,love,:])"
 
 
 @dataclass(frozen=True)
@@ -66,8 +62,8 @@ class ExpressionReader:
         self.read: list[Address] = []
 
     def refusal(self, what: str) -> AttnError:
-        """The error for what has no meaning."""
-        return AttnError(f"{quote(self.text)}: {what}; {LIKE}")
+        like = "write it like scores[0,love,AI] or sum(A[0,love,:])"
+        return AttnError(f"{quote(self.text)}: {what}; {like}")
 
     def space(self) -> None:
         self.rest = self.rest.lstrip()
@@ -80,14 +76,12 @@ class ExpressionReader:
         return found
 
     def sum(self) -> Expression:
-        """Terms, added or taken away."""
         left = self.product()
         while sign := self.take("+", "-"):
             left = calculate(sign, left, self.product())
         return left
 
     def product(self) -> Expression:
-        """Factors, multiplied or divided."""
         left = self.factor()
         while sign := self.take("*", "/"):
             left = calculate(sign, left, self.factor())
@@ -96,7 +90,7 @@ class ExpressionReader:
     def factor(self) -> Expression:
         """A number, a cell, a function, or what stands in brackets."""
         self.depth += 1
-        if self.depth > DEEPEST:
+        if self.depth > 40:
             raise self.refusal("too many brackets")
         if self.take("-"):
             found = calculate("-", constant(0.0), self.factor())
@@ -134,7 +128,6 @@ class ExpressionReader:
         return lambda trace: part_of(address, trace)
 
     def read_call(self, name: str) -> Expression:
-        """A function of what stands in its brackets."""
         if name == "first_wrong":
             self.close()
             return first_wrong
@@ -146,9 +139,9 @@ class ExpressionReader:
         inner = self.sum()
         self.close()
         if name in PLACES:
-            address = self.read[-1] if self.read else None
-            if address is None:
+            if not self.read:
                 raise self.refusal(f"{name}() asks for a part of a step")
+            address = self.read[-1]
             return lambda trace: place_in(name, address, trace)
         if name in FUNCTIONS:
             function = FUNCTIONS[name]
@@ -184,12 +177,10 @@ PLACES = {"largest": np.max, "smallest": np.min}
 
 
 def constant(value: float) -> Expression:
-    """A number that is written out."""
     return lambda _: value
 
 
 def calculate(sign: str, left: Expression, right: Expression) -> Expression:
-    """Two values put together."""
 
     def value(trace: Trace) -> Value:
         a, b = numbers(left(trace)), numbers(right(trace))

@@ -31,9 +31,6 @@ from attnctl.verbs.learn.typed import Typed, fit_shape, read_matrix, read_number
 STDIN = "-"
 """A file of this name is no pipe here: there may be answers in it."""
 
-FAR = 10.0
-"""How many times larger or smaller than the right number another is far off."""
-
 
 @dataclass(frozen=True)
 class AnswerVerdict:
@@ -80,18 +77,17 @@ def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: 
     typed = read_number(text_of(answer)) if lesson.kind == NUMBER else read_matrix(answer)
     typed = fit_shape(typed, wanted.shape)
     if typed.numbers.shape != wanted.shape:
-        return AnswerVerdict(
-            False, f"it is {dims(typed.numbers.shape)}, and should be {dims(wanted.shape)}", "shape"
-        )
+        says = f"it is {dims(typed.numbers.shape)}, and should be {dims(wanted.shape)}"
+        return AnswerVerdict(False, says, "shape")
     if typed.could_be(wanted):
         return AnswerVerdict(True, "right")
     if typed.too_short(wanted):
         return AnswerVerdict(None, "it cannot be told: write at least two digits that count, like 0.62")
     found = list(find_mistakes(lesson, typed, trace)) or list(neighbours(lesson, typed, trace))
     if found:
-        (name, says), *more = found
+        (name, said), *more = found
         also = tuple(dict.fromkeys(each for each, _ in more if each != name))
-        return AnswerVerdict(False, says, name, also)
+        return AnswerVerdict(False, said, name, also)
     return AnswerVerdict(False, distance(typed, wanted))
 
 
@@ -101,7 +97,11 @@ def distance(typed: Typed, right: Array) -> str:
     if not (np.isfinite(typed.numbers) == finite).all():
         return "no known mistake gives it; hidden scores are -inf, all others are numbers"
     if right.ndim == 0:
-        return f"no known mistake gives it: it {direction(float(typed.numbers), float(right))}"
+        found, wanted = float(typed.numbers), float(right)
+        smaller, larger = sorted((abs(found), abs(wanted)))
+        far = "far " if larger > 10 * smaller else ""
+        side = f"is {far}too {'large' if found > wanted else 'small'}"
+        return f"no known mistake gives it: it {'has the wrong sign' if found * wanted < 0 else side}"
     off = typed.off(right)
     wrong = off > typed.tolerance(right)
     count = int((wrong if wrong.any() else off > 0).sum())
@@ -111,23 +111,14 @@ def distance(typed: Typed, right: Array) -> str:
     )
 
 
-def direction(found: float, right: float) -> str:
-    """On which side of the right number another is, and roughly how far."""
-    if found * right < 0:
-        return "has the wrong sign"
-    larger, smaller = max(abs(found), abs(right)), min(abs(found), abs(right))
-    far = "far " if larger > FAR * smaller else ""
-    return f"is {far}too {'large' if found > right else 'small'}"
-
-
 # --- the mistakes that would give a wrong number ---
 
-Found = tuple[str, str]
-"""The name of a mistake, and what is said of it."""
 
+def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[str, str]]:
+    """The mistakes that give what was typed, each with what is said of it.
 
-def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]:
-    """The mistakes that give what was typed: those that the lesson names, or else all of the catalogue."""
+    Those that the lesson names, or else all of the catalogue.
+    """
     own = {wrong.mistake: wrong.says for wrong in lesson.wrong if wrong.answer is None}
     named = [
         (wrong.mistake or "see", wrong.says)
@@ -135,7 +126,9 @@ def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]
         if wrong.answer is not None and gives(typed, wrong.answer.value(trace))
     ]
     yield from named
-    cases = [case_of(trace, step) for step in steps_asked(lesson, trace)]
+    asked = (address.spell_out(trace).step for address in addresses(lesson.answer.text))
+    computed = {name for name, step in trace.steps.items() if not isinstance(step.op, Given)}
+    cases = [case_of(trace, name) for name in asked if name in computed]
     first = [each for each in CATALOGUE if each.name in own]
     rest = [each for each in CATALOGUE if each.name not in own]
     for mistakes in (first, rest):
@@ -149,7 +142,6 @@ def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]
 
 
 def gives(typed: Typed, value: Value) -> bool:
-    """True where the value is what was typed, to its digits."""
     if isinstance(value, Cells | str):
         return False
     right = numbers(value)
@@ -178,24 +170,17 @@ def name_step(
     return ""
 
 
-def steps_asked(lesson: Lesson, trace: Trace) -> list[str]:
-    """The computed steps that the answer is read from."""
-    names = (address.spell_out(trace).step for address in addresses(lesson.answer.text))
-    return [name for name in names if name in trace and not isinstance(trace.steps[name].op, Given)]
-
-
 def case_of(trace: Trace, step: str) -> WrongStep:
     """The step as check would look at it, were all of it wrong, with nothing recorded between."""
     leaves = [name for name, each in trace.steps.items() if isinstance(each.op, Given)]
     record = Record(trace.select([*leaves, step]), plan_as_stated(trace))
     walk = Walk.over(record, trace.derivation)
     found = record.value(step)
-    return WrongStep(
-        trace.derivation, record, step, found, exactly(found), np.ones(found.shape, bool), walk
-    )
+    everywhere = np.ones(found.shape, bool)
+    return WrongStep(trace.derivation, record, step, found, exactly(found), everywhere, walk)
 
 
-def neighbours(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]:
+def neighbours(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[str, str]]:
     """Cells beside the one that is asked for that hold what was typed: another row, column, head, step."""
     try:
         address = parse_address(lesson.answer.text).spell_out(trace)
@@ -241,9 +226,8 @@ def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
             return AnswerVerdict(False, wrong.says, wrong.mistake or None)
     spelled = Speller(trace)(address.step, cell)
     if address.step != right.step:
-        return AnswerVerdict(
-            False, f"{spelled} is a cell of {address.step}; look at {right.step}", "other-step"
-        )
+        says = f"{spelled} is a cell of {address.step}; look at {right.step}"
+        return AnswerVerdict(False, says, "other-step")
     value = float(trace[address.step][cell])
     return AnswerVerdict(False, f"{spelled} holds {value:.4g}, and is not the cell that is asked for")
 
@@ -262,9 +246,8 @@ def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
             return AnswerVerdict(False, wrong.says, wrong.mistake or None)
     order = list(trace)
     if order.index(name) > order.index(right):
-        return AnswerVerdict(
-            False, f"{name} comes after the first wrong step: a slip is made earlier", "later-step"
-        )
+        says = f"{name} comes after the first wrong step: a slip is made earlier"
+        return AnswerVerdict(False, says, "later-step")
     return AnswerVerdict(False, f"{name} is right: it follows from what stands before it", "right-step")
 
 
@@ -285,17 +268,17 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     exercise = read(str(Path(folder) / name) if name != STDIN else f"./{STDIN}", {})
     arrays = under_our_names(exercise, settings)
     wanted = lesson.answer.text.strip()
-    ahead = [
-        step for step in steps_to_write(lesson, trace) if step.name not in set(arrays) - exercise.begun
-    ]
-    if len(ahead) == len(steps_to_write(lesson, trace)):
+    to_write, written = steps_to_write(lesson, trace), set(arrays) - exercise.begun
+    ahead = [step for step in to_write if step.name not in written]
+    if len(ahead) == len(to_write):
         return AnswerVerdict(None, f"next is {ahead[0].name}: {formula_of(ahead[0])}")
     strange = [name for name in arrays if np.isnan(arrays[name]).any() and name not in exercise.begun]
     if strange:
         return AnswerVerdict(False, f"{', '.join(strange)} holds NaN", "not-finite")
     report = check(arrays, settings)
     given = [name for name, step in trace.steps.items() if isinstance(step.op, Given)]
-    other = [name for name in (*given, *("X",)) if not same(report.trace, trace, name)]
+    both = [name for name in (*given, "X") if name in report.trace and name in trace]
+    other = [name for name in both if not close(report.trace, trace, name)]
     if other:
         return AnswerVerdict(False, f"{', '.join(other)} is not what the lesson gives", "other-numbers")
     if report.findings:
@@ -305,11 +288,10 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
             return AnswerVerdict(False, f"{says}; no known mistake gives its numbers")
         words = f"{says}: it is what you get when {first.words}: {first.fix}"
         return AnswerVerdict(False, words, first.mistake, first.also)
-    if wanted not in arrays or wanted in exercise.begun:
-        there = all_of(step.name for step in steps_to_write(lesson, trace) if step not in ahead)
-        return AnswerVerdict(
-            None, f"right so far: {there}; next is {ahead[0].name}: {formula_of(ahead[0])}"
-        )
+    if wanted not in written:
+        there = all_of(step.name for step in to_write if step not in ahead)
+        says = f"right so far: {there}; next is {ahead[0].name}: {formula_of(ahead[0])}"
+        return AnswerVerdict(None, says)
     if not report.agrees:
         return AnswerVerdict(None, conclusion(report))
     if not close(report.trace, trace, wanted):
@@ -319,13 +301,6 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 
 
 GRADERS = {NUMBER: of_numbers, MATRIX: of_numbers, CELL: of_cell, STEP: of_step, DUMP: of_dump}
-
-
-def same(theirs: Trace, ours: Trace, name: str) -> bool:
-    """True where both traces agree on a step, or one of them does not have it."""
-    if name not in theirs or name not in ours:
-        return True
-    return close(theirs, ours, name)
 
 
 def close(theirs: Trace, ours: Trace, name: str) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path as FilePath
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import AttnError
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_found, open_own, refuse_os_errors
 from attnctl.base.setting import Form, Setting, list_of
 from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
@@ -98,7 +97,6 @@ class Lesson:
 
 
 def read_expression(value: Any) -> QuotedExpression:
-    """An expression, held to its grammar."""
     text = WORD(value)
     try:
         return QuotedExpression(text, parse(text))
@@ -119,9 +117,8 @@ def read_wrong(given: Json) -> Wrong:
         known = [each.name for each in CATALOGUE]
         if given["mistake"] not in known:
             near = did_you_mean(given["mistake"], known, "add an answer: … that shows it")
-            raise BadValueError(
-                (("mistake",), f"{given['mistake']!r} is no mistake of the catalogue; {near}")
-            )
+            problem = f"{given['mistake']!r} is no mistake of the catalogue; {near}"
+            raise BadValueError((("mistake",), problem))
     return Wrong(**given)
 
 
@@ -140,7 +137,6 @@ WRONG = Form(
 
 
 def lesson_form(folder: str) -> Form:
-    """The mapping that a lesson of this folder is."""
     keys = [
         Setting("title", WORD, "What it is about."),
         Setting("text", WORD, "What is to be read."),
@@ -159,7 +155,6 @@ def lesson_form(folder: str) -> Form:
 
 
 def require_keys(given: Json) -> Json:
-    """The keys of a lesson; those it needs must be there."""
     problems: list[Problem] = [
         ((), f"no {key}; a lesson needs it")
         for key in ("title", "text", "ask", "kind", "answer")
@@ -187,7 +182,7 @@ def read_run(value: Any, folder: str) -> Settings:
 
 
 def read_lesson(path: FilePath) -> Lesson:
-    """The lesson of a file. Raises AttnError with every problem, each with its line."""
+    """Raises AttnError with every problem, each with its line."""
     with refuse_os_errors(path, "; give a folder of lessons"), open_found(path) as stream:
         text = yaml.decode(stream.read(), str(path))
     data, problems = yaml.read(text, str(path))
@@ -226,27 +221,18 @@ def lessons(folder: str | FilePath | None = None) -> list[Lesson]:
             found.append(read_lesson(path))
         except AttnError as error:
             problems += error.problems
-    problems += twice(found)
-    if problems:
-        raise AttnError(problems)
-    return found
-
-
-def twice(found: Sequence[Lesson]) -> list[str]:
-    """Lessons that have the name of another."""
     first: dict[str, str] = {}
-    problems = []
     for lesson in found:
-        if lesson.name in first:
-            problems.append(f"{lesson.file}: called {lesson.name}, as is {first[lesson.name]}; rename one")
-        first.setdefault(lesson.name, lesson.file)
-    return problems
+        namesake = first.setdefault(lesson.name, lesson.file)
+        if namesake != lesson.file:
+            problems.append(f"{lesson.file}: called {lesson.name}, as is {namesake}; rename one")
+    raise_all(problems)
+    return found
 
 
 # --- which are done ---
 
 PROGRESS = "attnctl/progress/1"
-MOST_BYTES = 2**20
 OWN = "attnctl"
 """What the lessons that are shipped are called; others by their folder."""
 
@@ -289,7 +275,7 @@ def read_progress(path: FilePath | None = None) -> Progress:
     path = data_folder() / "progress.json" if path is None else path
     try:
         with open_own(path) as stream:
-            data = json.loads(stream.read(MOST_BYTES))
+            data = json.loads(stream.read(2**20))
         return Progress(path, done_in(data))
     except FileNotFoundError:
         return Progress(path)

@@ -22,12 +22,6 @@ from attnctl.verbs.learn.lesson import Lesson
 SECONDS = 20
 """What a program of a few lines may take."""
 
-PAUSE = 0.2
-"""Seconds between two looks at a file."""
-
-LINES = 20
-"""Lines of what a program prints that are shown."""
-
 RUNNER = """
 import runpy, sys
 import numpy
@@ -85,7 +79,7 @@ def run_program(path: str, into: Path) -> str:
     said = done.stderr.decode(errors="replace")
     if done.returncode:
         raise AttnError(last_words(said, path))
-    return "\n".join(done.stdout.decode(errors="replace").splitlines()[-LINES:])
+    return "\n".join(done.stdout.decode(errors="replace").splitlines()[-20:])
 
 
 def last_words(said: str, path: str) -> str:
@@ -101,20 +95,15 @@ def look_again(path: str) -> Iterator[None]:
     """Now, and whenever the file is saved."""
     before = None
     while True:
-        now = state_of(path)
+        try:
+            found = Path(path).stat()
+            now = found.st_mtime_ns, found.st_size
+        except OSError:
+            now = 0, 0
         if now != before:
             before = now
             yield
-        wait(PAUSE)
+        wait(0.2)
 
 
 wait = sleep
-"""What is done between two looks."""
-
-
-def state_of(path: str) -> tuple[int, int]:
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return (0, 0)
-    return found.st_mtime_ns, found.st_size

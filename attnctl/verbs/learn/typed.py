@@ -24,9 +24,6 @@ ENOUGH, EXACT = 0.1, 0.01
 """The last place that is typed must be at most so much of the number: two digits that count; from three on
 the last may be off by one."""
 
-NEARLY, NOTHING = 1e-9, 1e-12
-"""What is this near, relatively or at all, is the same."""
-
 
 @dataclass(frozen=True)
 class Typed:
@@ -41,7 +38,7 @@ class Typed:
             return False
         if (np.isneginf(right) != np.isneginf(self.numbers)).any():
             return False
-        slack = np.maximum(NOTHING, NEARLY * np.abs(np.where(np.isfinite(right), right, 0)))
+        slack = np.maximum(1e-12, 1e-9 * np.abs(np.where(np.isfinite(right), right, 0)))
         enough = self.unit <= ENOUGH * self.size(right)
         return bool((self.off(right) <= slack + enough * self.tolerance(right)).all())
 
@@ -91,9 +88,7 @@ def read_matrix(value: Any) -> Typed:
 
     Raises AttnError.
     """
-    data = value
-    if isinstance(value, str):
-        data = split_rows(value)
+    data = split_rows(value) if isinstance(value, str) else value
     cells: list[Typed] = []
 
     def to_lists(each: Any, depth: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from attnctl.base.errors import AttnError
@@ -21,9 +22,6 @@ from attnctl.verbs.learn.grade import AnswerVerdict, answers_for
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 
 WIDEST = 80
-
-LONGEST = 12
-"""Lines of arithmetic that are shown when an answer was right."""
 
 WANTED = {
     NUMBER: "a number, like 2 or 0.623; the last of three digits may be off by one",
@@ -65,26 +63,13 @@ def list_lines(lessons: Sequence[Lesson], done: Mapping[str, int], screen: Scree
     rows = []
     for number, lesson in enumerate(lessons, start=1):
         state = "done" if lesson.name in done else ""
-        rows.append(
-            [
-                (str(number), ""),
-                (state, ""),
-                (screen.ours(lesson.name), "name"),
-                (screen.ours(lesson.title), ""),
-            ]
-        )
+        name, title = screen.ours(lesson.name), screen.ours(lesson.title)
+        rows.append([(str(number), ""), (state, ""), (name, "name"), (title, "")])
     titles = [["", "", "lesson", "about"]]
     yield from Listing(screen, titles, rows, left=frozenset({1, 2, 3})).fit(3).lines()
     yield []
     finished = sum(lesson.name in done for lesson in lessons)
     yield [(f"{finished} of {plural(len(lessons), 'lesson')} done.", "")]
-
-
-def lesson_lines(lesson: Lesson, number: int, of: int, trace: Trace, screen: Screen) -> Iterator[Element]:
-    """A lesson: its text, what it shows of its run, its question."""
-    yield from text_lines(lesson, number, of, screen)
-    yield []
-    yield from question_lines(lesson, trace, screen)
 
 
 def text_lines(lesson: Lesson, number: int, of: int, screen: Screen) -> Iterator[Line]:
@@ -144,7 +129,7 @@ def arithmetic_lines(lesson: Lesson, trace: Trace, screen: Screen) -> list[Eleme
         lines = list(Page(explainer, screen).lines(root))
     except AttnError:  # not a cell
         return []
-    return [*lines] if len(lines) < LONGEST else []
+    return [*lines] if len(lines) < 12 else []
 
 
 def graded_lines(verdicts: Mapping[str, AnswerVerdict | None], screen: Screen) -> Iterator[Element]:
@@ -162,14 +147,4 @@ def graded_lines(verdicts: Mapping[str, AnswerVerdict | None], screen: Screen) -
 
 
 def as_data(verdicts: Mapping[str, AnswerVerdict | None]) -> dict[str, Any]:
-    return {
-        name: None
-        if verdict is None
-        else {
-            "right": verdict.right,
-            "says": verdict.says,
-            "mistake": verdict.mistake,
-            "also": list(verdict.also),
-        }
-        for name, verdict in verdicts.items()
-    }
+    return {name: asdict(verdict) if verdict else None for name, verdict in verdicts.items()}
