@@ -82,7 +82,6 @@ class ConformFile(pytest.File):
     """The ini file, where the tests of its targets are."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """A test for each target and feature."""
         import shlex
 
         for line in self.config.getini(CONFORM):
@@ -116,7 +115,6 @@ class ConformItem(pytest.Item):
 
 
 def features() -> Sequence[str]:
-    """Every feature by its name."""
     from attnctl.verbs.conform.features import NAMES
 
     return NAMES
@@ -163,11 +161,6 @@ def paragraphs(wrong: Results) -> Iterator[str]:
     for each in wrong:
         by_mistake.setdefault((each["mistake"] or each["status"], each["explanation"]), []).append(each)
     for (mistake, explanation), same in by_mistake.items():
-        types = ", ".join(each["dtype"] for each in same)
-        lines = [
-            f"{mistake}: {same[0]['feature']}, in {types}",
-            explanation,
-            same[0]["case"],
-            same[0]["replay"],
-        ]
+        first, types = same[0], ", ".join(each["dtype"] for each in same)
+        lines = [f"{mistake}: {first['feature']}, in {types}", explanation, first["case"], first["replay"]]
         yield "\n".join(filter(None, lines))

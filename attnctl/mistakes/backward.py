@@ -312,8 +312,7 @@ BACKWARD = (
         "the gradients by rotated rows are not turned back by the same angle: they are {}",
         "turn them by minus the angle: cos as it is, sin with the other sign",
         at(*OF_QUERIES, *OF_KEYS, Rotate).instead(
-            {"left as they are": Copy()},
-            lambda op: {"turned once more, forward": replace(op, back=False)},
+            {"left as they are": Copy()}, lambda op: {"turned once more, forward": replace(op, back=False)}
         ),
         why="The rotation is its own file, and a kernel gives gradients by what it was handed.",
         example="d_Q, d_K = d_Q_rotated.copy(), d_K_rotated.copy()",

@@ -128,10 +128,7 @@ def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
     if BIAS.right(case) and at(WEIGHTS, Softmax).right(case) and at(HEAD_OUTPUTS, MatMul).right(case):
         scores, bias = case.derivation["biased_scores"].inputs
         late = case.derivation[WEIGHTS].inputs[0]
-        ops = {
-            "biased_scores": wrong.By(np.copy),
-            WEIGHTS: wrong.By(lambda s, b: wrong.softmax(s) + b),
-        }
+        ops = {"biased_scores": wrong.By(np.copy), WEIGHTS: wrong.By(lambda s, b: wrong.softmax(s) + b)}
         yield Plant(case.put_all(ops, {"biased_scores": (scores,), WEIGHTS: (late, bias)}))
 
 

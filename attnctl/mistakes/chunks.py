@@ -58,7 +58,6 @@ def has_chunks(case: WrongStep) -> bool:
 
 
 def scores_of(case: WrongStep) -> str:
-    """The scores that the log-sum-exp is of."""
     return case.derivation[CHUNK_LOGSUMEXP if has_chunks(case) else LOGSUMEXP].inputs[0]
 
 
@@ -203,20 +202,18 @@ def not_rescaled(case: WrongStep) -> Iterator[Plant]:
 
 
 def sink_missing(case: WrongStep) -> Iterator[Plant]:
-    """The chunks share the whole row."""
     if SINK in case.derivation and has_chunks(case):
         yield Plant(with_merge(case, lambda p: (whole(p), shares(p))))
 
 
 def sink_in_each(case: WrongStep) -> Iterator[Plant]:
     """As many sinks as there are chunks, or one more."""
-    if SINK in case.derivation and has_chunks(case):
-        for more in (0, 1):
+    for more in (0, 1) if SINK in case.derivation and has_chunks(case) else ():
 
-            def merge(p: Array, sink: Array, more: int = more) -> tuple[Array, Array]:
-                return whole(p), grown(p, with_sink(whole(p), sink + log(len(p) + more)))
+        def merge(p: Array, sink: Array, more: int = more) -> tuple[Array, Array]:
+            return whole(p), grown(p, with_sink(whole(p), sink + log(len(p) + more)))
 
-            yield Plant(with_merge(case, merge, SINK))
+        yield Plant(with_merge(case, merge, SINK))
 
 
 def nothing_as_nan(case: WrongStep) -> Iterator[Plant]:

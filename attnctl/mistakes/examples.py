@@ -179,7 +179,7 @@ def with_lines(prepared: Plan, lines: str, names: dict[str, Any]) -> Trace:
 
 
 def list_assigned(statement: ast.stmt) -> set[str]:
-    """List the names to which a statement gives a value, whole or in part (x[1:] = …)."""
+    """The names to which a statement gives a value, whole or in part (x[1:] = …)."""
     targets = [node for node in ast.walk(statement) if isinstance(getattr(node, "ctx", None), ast.Store)]
     inside = [node.value if isinstance(node, ast.Subscript) else node for node in targets]
     return {node.id for node in inside if isinstance(node, ast.Name)}
@@ -189,7 +189,6 @@ def list_assigned(statement: ast.stmt) -> set[str]:
 
 
 def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
-    """Sizes, and the functions that every program has."""
     heads, n = meant.settings.heads or 1, given[X].shape[-2]
     keys = given.get(MEMORY, given[X]).shape[-2]
     return {

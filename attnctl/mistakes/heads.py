@@ -45,7 +45,6 @@ def plant_split_late(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_other_sharing(case: WrongStep) -> Iterator[Plant]:
-    """Each query head with another kv head than its own."""
     heads, kv = case.size("head") or 1, case.size("kv_head") or 1
     right = [head * kv // heads for head in range(heads)]
     ways = {f"all query heads read kv head {one}": [one] * heads for one in range(kv)}

@@ -57,7 +57,6 @@ NOT_RESCALED = either(
 
 
 def count_twice(count: int) -> wrong.By:
-    """Softmax in which so many keys, the last ones, count twice."""
 
     def softmax(s: Array) -> Array:
         late = np.arange(s.shape[-1]) >= s.shape[-1] - count
@@ -67,7 +66,6 @@ def count_twice(count: int) -> wrong.By:
 
 
 def plant_without_rows(case: WrongStep) -> Iterator[Plant]:
-    """Zeros for the last queries, from the first one that is wrong."""
     queries, axes = case.size("query") or 0, case.derivation[case.first].axes
     if MIX.right(case) and axes[-2] == "query" and case.differs.any():
         start = int(np.argwhere(case.differs)[:, -2].min())
@@ -81,7 +79,6 @@ def shifts(case: WrongStep) -> list[int]:
 
 
 def plant_other_values(case: WrongStep) -> Iterator[Plant]:
-    """Weights applied to K, or to Q."""
     for op in MIX.right(case).values():
         if "scores" in case.derivation:
             weights, _ = case.derivation[HEAD_OUTPUTS].inputs

@@ -52,7 +52,6 @@ def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
-    """Zeros put into weights that were shared out among all keys."""
     hide = find_mask(case)
     if hide and isinstance(case.op(WEIGHTS), Softmax):
         inputs = case.derivation[MASKED].inputs
@@ -74,7 +73,6 @@ def filled(way: Callable[[Hide, float], Hide], fill: float) -> Way:
 
 
 def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
-    """The diagonal drawn from the other corner."""
     hide = find_mask(case)
     queries, keys = case.size("query"), case.size("key")
     if hide and queries and keys and any(rule.relative for rule in hide.rules):
@@ -84,7 +82,6 @@ def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
 
 
 def off_by_one(rule: Window) -> Iterable[tuple[str, list[Window]]]:
-    """A key more or fewer at an end of the window."""
     for left, right in ((-1, -1), (1, 1), (-1, 0), (1, 0), (0, -1), (0, 1)):
         ends = [None if end is None else end + by for end, by in ((rule.left, left), (rule.right, right))]
         if all(end is None or end >= 0 for end in ends):

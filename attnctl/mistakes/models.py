@@ -29,7 +29,6 @@ HEAD_NORMS = at(*HEAD_NORMED, RMSNorm, LayerNorm).together(heads_or_once)
 
 
 def plant_plain_frequencies(case: WrongStep) -> Iterator[Plant]:
-    """The model's own base without what stretches its frequencies; or without the factor alone."""
     right = at(*ROTATED, "K_rope_rotated", Rotate).right(case)
     right = {name: op for name, op in right.items() if op.frequencies}
     for names in everywhere_or_once(*right):
@@ -41,7 +40,6 @@ def plant_plain_frequencies(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_other_order(case: WrongStep) -> Iterator[Plant]:
-    """The norm after the rotation for before it, or before for after."""
     pairs = {"Q": ("Q_normed", "Q_rotated"), "K": ("K_normed", "K_rotated")}
     able = [symbol for symbol, names in pairs.items() if all(name in case.derivation for name in names)]
     for symbols in everywhere_or_once(*able):
@@ -65,7 +63,6 @@ def turned(first: Op, then: Op, *, norm_first: bool) -> Callable[..., Array]:
 
 
 def plant_without_factors(case: WrongStep) -> Iterator[Plant]:
-    """A norm without its weight, or without its bias."""
     inputs = {name: case.derivation[name].inputs for name in NORMS.right(case)}
     for group in heads_or_once(*inputs):
         for count in range(1, min(len(inputs[name]) for name in group)):

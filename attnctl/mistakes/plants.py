@@ -142,7 +142,6 @@ class At:
 
 
 def at(*steps_and_kinds: str | type[Op]) -> At:
-    """The steps of these names, where their op is of one of these kinds."""
     names = tuple(each for each in steps_and_kinds if isinstance(each, str))
     return At(names, tuple(each for each in steps_and_kinds if not isinstance(each, str)) or (Op,))
 
@@ -160,7 +159,6 @@ def either(*several: Plants) -> Plants:
 
 
 def find_mask(case: WrongStep) -> Hide | None:
-    """The op that hides, if anything is meant to be hidden."""
     op = case.op(MASKED)
     return op if isinstance(op, Hide) else None
 

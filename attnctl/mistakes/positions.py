@@ -56,7 +56,6 @@ def other_dims(case: WrongStep) -> list[int]:
 
 
 def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
-    """Positions counted from elsewhere, for queries, keys or both."""
     right = ROTATIONS.right(case)
     starts = {name: op.start for name, op in right.items()}
     size = max(case.size("query") or 0, case.size("key") or 0)
@@ -331,13 +330,7 @@ FITTED_POSITIONS = (
         ),
     ),
     Mistake(
-        "rotary-start",
-        TURNED,
-        ELSEWHERE,
-        COUNT_FROM,
-        plant_other_starts,
-        fitted=True,
-        subject="rotary",
+        "rotary-start", TURNED, ELSEWHERE, COUNT_FROM, plant_other_starts, fitted=True, subject="rotary"
     ),
     Mistake(
         "rotary-stretched",

@@ -88,13 +88,11 @@ def exchange_queries(case: WrongStep) -> WrongStep:
 
 
 def with_bias(case: WrongStep) -> dict[str, Step]:
-    """The projections that have a b."""
     steps = [case.derivation[name] for name in (*projections(case), "output") if name in case.derivation]
     return {step.name: step for step in steps if len(step.inputs) > 2}
 
 
 def plant_without_bias(case: WrongStep) -> Iterator[Plant]:
-    """A projection without its b, scores without their bias."""
     biased = with_bias(case)
     for names in everywhere_or_once(*biased):
         inputs = {name: biased[name].inputs[:2] for name in names}
@@ -107,7 +105,6 @@ def plant_without_bias(case: WrongStep) -> Iterator[Plant]:
 
 
 def as_wide_as_concat(case: WrongStep) -> bool:
-    """What was found has heads · d_v columns."""
     weight = case.derivation["output"].inputs[1]
     return weight in case.record and case.found.shape[-1] == case.record.trace[weight].shape[0]
 
@@ -133,12 +130,10 @@ def plant_mixed_up(case: WrongStep) -> Iterator[Plant]:
 
 
 def have_same_shapes(case: WrongStep, others: Mapping[str, str]) -> bool:
-    """The matrices have the shapes of those whose places they take."""
     heads = {"Q": case.size("head"), "K": case.size("kv_head"), "V": case.size("kv_head")}
     columns = {"Q": case.size("d_k"), "K": case.size("d_k"), "V": case.size("d_v")}
-    return all(
-        heads[name] == heads[letter] and columns[name] == columns[letter] for name, letter in others.items()
-    )
+    sizes = {name: (heads[name], columns[name]) for name in heads}
+    return all(sizes[name] == sizes[letter] for name, letter in others.items())
 
 
 def plant_twice_projected(case: WrongStep) -> Iterator[Plant]:
@@ -210,7 +205,6 @@ def factor_at(name: str) -> Plants:
 
 
 def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
-    """A bias added some other number of times, or that of another projection."""
     biased = with_bias(case)
     for name, step in biased.items():
 

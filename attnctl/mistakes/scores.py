@@ -25,7 +25,6 @@ def factor_of(scale: Scale) -> float:
 
 
 def bend(change: Callable[[Array], Array]) -> wrong.By:
-    """Softmax of the scores that are seen, changed."""
     return wrong.By(lambda s: wrong.softmax(wrong.visible(s, change)))
 
 
@@ -59,7 +58,6 @@ def plant_twice(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_already_scaled(case: WrongStep) -> Iterator[Plant]:
-    """Scores that were scaled before they were written down."""
     for scale in SCALE.right(case).values():
         for name, kind in (("scores", MatMulT), ("Q", Project), ("K", Project)):
             op = case.op(name)
@@ -180,7 +178,6 @@ def plant_after_mask(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_before_scale(case: WrongStep) -> Iterator[Plant]:
-    """cap · tanh(scores / cap) / √d_k."""
     cap, scale = case.op(CAPPED), case.op(SCALED)
     if isinstance(cap, Squeeze) and isinstance(scale, Scale):
         yield Plant(case.put_all({SCALED: Copy(), CAPPED: wrong.Then(cap, scale)}))

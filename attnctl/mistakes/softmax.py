@@ -54,7 +54,6 @@ class Dropout(NamedTuple):
 
     @property
     def p(self) -> str:
-        """The share that was dropped."""
         return f"{1 - 1 / self.factor:.3g}"
 
 
@@ -103,12 +102,10 @@ def constant_in_sum(
 
 
 def small(constant: float) -> str | None:
-    """A constant that is meant to keep a sum from being 0."""
     return f"{constant:.3g}" if 0 < constant < 1 else None
 
 
 def logit(constant: float) -> str | None:
-    """The score of a key that is in the sum and nowhere else."""
     return f"{log(constant):.4g}" if constant > 0 else None
 
 
@@ -186,10 +183,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "exp is taken to another base than e: exp2 without the factor log2(e), or with it twice",
         "take np.exp2(s * np.log2(np.e)), or np.exp(s)",
-        STEP.by(
-            lambda s: wrong.softmax(s * np.log(2.0)),
-            lambda s: wrong.softmax(s / np.log(2.0)),
-        ),
+        STEP.by(lambda s: wrong.softmax(s * np.log(2.0)), lambda s: wrong.softmax(s / np.log(2.0))),
         subject="scale",
         why="Kernels use exp2 because it is quicker, and need the factor log2(e) in the scale.",
         example="e = np.exp2(scaled_scores)\nattention_weights = e / e.sum(axis=-1, keepdims=True)",

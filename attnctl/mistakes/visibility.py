@@ -77,7 +77,6 @@ def tried_ends(case: WrongStep, size: int) -> list[int]:
 
 
 def plant_other_window(case: WrongStep) -> Iterator[Plant]:
-    """Another window than was asked for, beside the rules that are neither causal nor windows."""
     right, size = window_of(case), max(case.size("query") or 0, case.size("key") or 0)
     if right in {(None, None), (None, 0)}:
         return
@@ -94,7 +93,6 @@ def plant_other_window(case: WrongStep) -> Iterator[Plant]:
 
 
 def option(way: Ends) -> str:
-    """A window as the command line asks for it."""
     back, ahead = way
     if ahead == 0:
         return " ".join([*Causal.setting.flags(value=True), *Window.setting.flags(back)])
@@ -117,7 +115,6 @@ OTHER_OFFSET = HIDE.best(
 
 
 def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
-    """A causal mask or a window that no option asks for."""
     size = max(case.size("query") or 0, case.size("key") or 0)
     if not (find_mask(case) or WEIGHTS in case.derivation) or rules_of(case, Window):
         return
@@ -146,7 +143,6 @@ def plant_dropped_keys(case: WrongStep) -> Iterator[Plant]:
 
 
 def seen_between(first: int | Array, stop: int) -> wrong.Seen:
-    """Keys from one position on, up to another."""
     return wrong.Seen(lambda _, key: (key >= first) & (key < stop))
 
 
@@ -195,7 +191,6 @@ def reaching_some(axis: str, at: int, name: str) -> Plants:
 
 
 def paddings(case: WrongStep) -> Iterator[tuple[Padding, tuple[int, ...]]]:
-    """The padding rule and its lengths, if there is one."""
     for rule in rules_of(case, Padding):
         if rule.lengths is not None:
             yield rule, (rule.lengths,) if isinstance(rule.lengths, int) else rule.lengths
