@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
 from attnctl.base.errors import AttnError
-from attnctl.base.setting import Given
 from attnctl.cli.app import make_app
 from attnctl.cli.model import NOT_BESIDE_MODEL, OF_OURS, SECTION, run_layers
 from attnctl.cli.options import (
@@ -31,10 +30,6 @@ from attnctl.cli.options import (
 )
 from attnctl.math.names import HIDDEN, MEMORY, OUTPUT
 from attnctl.sources import DUMP, OF_SIGN
-
-if TYPE_CHECKING:
-    from attnctl.record.trace import Trace
-    from attnctl.sources.model import Layers
 
 app = make_app()
 
@@ -111,23 +106,17 @@ def attend(  # noqa: PLR0913  (a group of options each)
     with progress("reading"):
         trace = Dump(file, Arguments(rename=renames(name or []))).trace()
     flags = {**arrays, **attention, **gradients, **edits, "max_memory": cost.max_memory}
-    if model.model is not None:
-        layer = layer_of_model(model.model, str(model.layer), trace, flags)
-        run_layers([layer], model.layer, cost, view, output)
+    if model.model is None:
+        source = OfArrays(trace, settings_from(config, flags), layer_number(model.layer))
+        carry_out([source], cost, view, output)
         return
-    source = OfArrays(trace, settings_from(config, flags), layer_number(model.layer))
-    carry_out([source], cost, view, output)
-
-
-def layer_of_model(model: str, layer: str, found: Trace, flags: Given) -> Layers:
-    """The layer of a model that attends to `hidden`."""
     from attnctl.inputs.arrays.foreign import variable_of
-    from attnctl.inputs.config.flags import settings_from
     from attnctl.models.run import ModelInput
     from attnctl.sources.model import Layers
 
-    if HIDDEN not in found:
-        raise AttnError(f"no {HIDDEN} in it: what came into the layer; it has {', '.join(found)}")
-    begun = next((found[name] for name in found if variable_of(name) in {"o", "out", OUTPUT}), None)
-    given = ModelInput(hidden=found[HIDDEN], memory=found.get(MEMORY), d_output=begun)
-    return Layers(model, given, layer, settings_from(None, {"dtype": "float32", **flags}))
+    if HIDDEN not in trace:
+        raise AttnError(f"no {HIDDEN} in it: what came into the layer; it has {', '.join(trace)}")
+    begun = next((trace[name] for name in trace if variable_of(name) in {"o", "out", OUTPUT}), None)
+    given = ModelInput(hidden=trace[HIDDEN], memory=trace.get(MEMORY), d_output=begun)
+    layer = Layers(model.model, given, model.layer, settings_from(None, {"dtype": "float32", **flags}))
+    run_layers([layer], model.layer, cost, view, output)

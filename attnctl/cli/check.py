@@ -30,14 +30,14 @@ from attnctl.cli.options import (
     renames,
     split_outputs,
 )
-from attnctl.drawing.screen.output import print_view
+from attnctl.drawing.screen.output import print_view, say
+from attnctl.formats import print_json, write_found
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
     from attnctl.record.trace import Trace
-    from attnctl.sources.model import Layers
 
 app = make_app()
 
@@ -148,12 +148,18 @@ def check(  # noqa: PLR0913  (a group of options each)
     in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
     from attnctl import api
-    from attnctl.formats import print_json, write_found
     from attnctl.sources.dump import settings_over
     from attnctl.verbs.check.exercise import read_source
 
     if how.about is not None:
-        return explain_mistake(how.about, as_json=how.json)
+        from attnctl.verbs.check import about
+
+        page = about.about(how.about)
+        if how.json:
+            print_json(page.to_dict(), indent=1)
+        else:
+            print_view(lambda screen: about.lines(page, screen))
+        return Exit.OK
     if source is None:
         raise AttnError("no SOURCE; give one, or --about MISTAKE")
     files, printed = split_outputs(output)
@@ -163,6 +169,13 @@ def check(  # noqa: PLR0913  (a group of options each)
     if model.model is not None and model.layer is None:
         raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)
         return layers_checked(model.model, found, how)
+    port = None
+    if model.model is not None:
+        from attnctl.inputs.config.settings import Settings
+        from attnctl.models.run import ModelInput
+        from attnctl.sources.model import Layers
+
+        port = Layers(model.model, ModelInput(ids=model.ids), model.layer, Settings())
     report = api.check(
         found,
         settings_over(found, config, {**layout, **attention}),
@@ -170,7 +183,7 @@ def check(  # noqa: PLR0913  (a group of options each)
         atol=how.atol,
         decimals=how.decimals,
         layer=layer_number(model.layer) if model.model is None else None,
-        model=layer_of(model),
+        model=port,
     )
     if files:
         write_found("check", [report], files)
@@ -183,42 +196,15 @@ def check(  # noqa: PLR0913  (a group of options each)
     return Exit.of(report.agrees)
 
 
-def layer_of(port: PortOptions) -> Layers | None:
-    """Return the layer of a model that says what was meant, if any."""
-    if port.model is None:
-        return None
-    from attnctl.inputs.config.settings import Settings
-    from attnctl.models.run import ModelInput
-    from attnctl.sources.model import Layers
-
-    return Layers(port.model, ModelInput(ids=port.ids), port.layer, Settings())
-
-
-def explain_mistake(name: str, *, as_json: bool) -> Exit:
-    """Print the page of a mistake."""
-    from attnctl.formats import print_json
-    from attnctl.verbs.check import about
-
-    page = about.about(name)
-    if as_json:
-        print_json(page.to_dict(), indent=1)
-    else:
-        print_view(lambda screen: about.lines(page, screen))
-    return Exit.OK
-
-
 def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
     """Each layer from what came into it; the first wrong one is named."""
-    from attnctl.drawing.screen.output import say
-    from attnctl.formats import print_json
     from attnctl.verbs.check.layers import check_port
 
     checked = check_port(name, trace)
     wrong = [each for each in checked if not each.agrees]
     if how.json:
         rows = [{**vars(each), "agrees": each.agrees} for each in checked]
-        told = {"agrees": not wrong, "first": wrong[0].layer if wrong else None, "layers": rows}
-        print_json(told)
+        print_json({"agrees": not wrong, "first": wrong[0].layer if wrong else None, "layers": rows})
     elif not how.quiet:
         for each in checked:
             verdict = "agrees" if each.agrees else "WRONG"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,12 +21,12 @@ from attnctl.cli.options import (
     option,
     output_option,
 )
+from attnctl.formats import is_special, json_text, print_json, write_text
 
 if TYPE_CHECKING:
     from attnctl.inputs.config.settings import Settings
 
-SCHEMA_FILE = "attnctl.schema.json"
-"""The schema that the first line of a config names."""
+SCHEMA_FILE = "attnctl.schema.json"  # which the first line of a config names
 
 ForceOption = Annotated[
     bool,
@@ -74,17 +74,15 @@ def init(
     if output is None or output == STDOUT:
         print_config(write_commented(settings))
     else:
-        write_config(write_commented(with_files(settings, beside(output))), output, force=force)
+        folder = os.path.dirname(output)  # noqa: PTH120  pathlib would rewrite ./x
 
+        def from_there(file: str) -> str:
+            return file if not folder or os.path.isabs(file) else os.path.relpath(file, folder)  # noqa: PTH117
 
-def beside(path: str) -> Callable[[str], str]:
-    """Return the function that names a file as a config in the folder of `path` has to name it."""
-    folder = os.path.dirname(path)  # noqa: PTH120  pathlib would rewrite ./x
-    return lambda file: file if not folder or os.path.isabs(file) else os.path.relpath(file, folder)  # noqa: PTH117
+        write_config(write_commented(with_files(settings, from_there)), output, force=force)
 
 
 def print_config(text: str) -> None:
-    """Write a config on stdout."""
     from attnctl.drawing.screen.output import say
 
     say(*text.removesuffix("\n").split("\n"))
@@ -96,7 +94,6 @@ def write_config(text: str, path: str, *, force: bool) -> None:
     Raises AttnError where there is a file already, unless it is to be written by `force`.
     """
     from attnctl.cli.program import complain
-    from attnctl.formats import is_special, json_text, write_text
     from attnctl.inputs.config.schema import json_schema
 
     if Path(path).is_file() and not force:
@@ -140,7 +137,6 @@ def known_token(settings: Settings) -> str:
 @command(app, "attnctl config schema > attnctl.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a config, for an editor's completion."""
-    from attnctl.formats import print_json
     from attnctl.inputs.config.schema import json_schema
 
     print_json(json_schema(), indent=2)

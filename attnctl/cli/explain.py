@@ -31,6 +31,7 @@ from attnctl.cli.options import (
     renames,
     split_outputs,
 )
+from attnctl.formats import write_found
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 
@@ -57,10 +58,7 @@ class ExplainOptions(NamedTuple):
         int | None,
         option(
             "Digits after the point, 0 to 17 (4); JSON has every digit.",
-            terms=[
-                excludes("json", "JSON has every digit anyway"),
-                PRINTED,
-            ],
+            terms=[excludes("json", "JSON has every digit anyway"), PRINTED],
         ),
         PRECISION,
     ] = None
@@ -107,7 +105,6 @@ def explain(  # noqa: PLR0913  (a group of options each)
     A dump of attnctl says itself how each number came about. For the arrays of another program
     the options for attention say what they were meant to be.
     """
-    from attnctl.formats import write_found
     from attnctl.inputs.config.flags import by_flag
     from attnctl.record.cells import parse
     from attnctl.verbs.explain import Explainer
@@ -133,7 +130,6 @@ def explain(  # noqa: PLR0913  (a group of options each)
 
 
 def why_no_cell(source: str | None) -> str:
-    """Say what is missing where there is one word or none."""
     from attnctl.drawing.screen.text import shell_word
 
     if source is not None and re.fullmatch(r"\w+\[.*\]", source):
@@ -142,7 +138,6 @@ def why_no_cell(source: str | None) -> str:
 
 
 def show(found: Sequence[Question], how: ExplainOptions) -> None:
-    """Print the explanations, an empty line between them."""
     from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.explain.view import Page
 

@@ -67,7 +67,8 @@ def explore(  # noqa: PLR0913  (a group of options each)
     """
     from attnctl.inputs.config.flags import by_flag
 
-    require_textual()
+    if find_spec("textual") is None:
+        raise AttnError(f"explore needs textual; pip install 'attnctl[tui]'. Without it: {INSTEAD}")
     require_terminal(source)
     given = {**more, **attention, **edits}
     if model.model is not None:
@@ -83,14 +84,7 @@ def explore(  # noqa: PLR0913  (a group of options each)
     explore_on_terminal(found, 4 if precision is None else precision, from_stdin=source == "-")
 
 
-def require_textual() -> None:
-    """Raise AttnError where Textual is not installed."""
-    if find_spec("textual") is None:
-        raise AttnError(f"explore needs textual; pip install 'attnctl[tui]'. Without it: {INSTEAD}")
-
-
 def require_terminal(source: str | None) -> None:
-    """Raise AttnError where there is no terminal to draw on or to read keys from."""
     streams = {"standard input": sys.stdin, "standard output": sys.stdout, "standard error": sys.stderr}
     if source == "-":
         del streams["standard input"]

@@ -23,9 +23,11 @@ from attnctl.cli.options import (
     findings_option,
     is_asked,
     needs,
+    only,
     option,
     split_outputs,
 )
+from attnctl.formats import is_picture, print_json, write_found
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.math.kind import GRADIENT_SETTINGS
 
@@ -51,16 +53,6 @@ def read_ids(text: str) -> tuple[int, ...]:
 IDS = Reader(read_ids, {}, "N,…")
 
 
-def seed_alone(given: Given) -> bool:
-    """True for a seed that no gradient begins with."""
-    return is_asked(given, "seed") and not given.get("backward")
-
-
-def layer_of_nothing(given: Given) -> bool:
-    """True where there is no model, and no file of arrays with layers: a command that renames arrays."""
-    return not is_asked(given, "model") and "name" not in given
-
-
 class ModelOptions(NamedTuple):
     """A trained model instead of drawn weights."""
 
@@ -72,7 +64,10 @@ class ModelOptions(NamedTuple):
             metavar="DIR",
             terms=[
                 bars([*OF_OURS, "padded", "trace", "name"], NOT_BESIDE_MODEL),
-                OptionTerm(lambda given: ("seed",) * seed_alone(given), NOT_BESIDE_MODEL),
+                OptionTerm(  # a gradient begins with it
+                    lambda given: ("seed",) * (is_asked(given, "seed") and not given.get("backward")),
+                    NOT_BESIDE_MODEL,
+                ),
             ],
         ),
     ] = None
@@ -81,7 +76,9 @@ class ModelOptions(NamedTuple):
         option(
             "The layers to trace: 3, 0,2, -1 or all; decoder.1 or cross.1 of a model that has a decoder.",
             metavar="N,…",
-            terms=[OptionTerm(lambda given: ("",) * layer_of_nothing(given), ONLY_A_MODEL.words)],
+            terms=[  # a command that renames arrays takes a file of them, with layers
+                only(lambda given: is_asked(given, "model") or "name" in given, ONLY_A_MODEL.words)
+            ],
         ),
     ] = None
     ids: Annotated[
@@ -150,7 +147,6 @@ def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOpti
     """Print the map of a model: a name for each head of each layer on this text."""
     from attnctl.cli.output import emit, progress
     from attnctl.cli.program import complain
-    from attnctl.formats import is_picture, print_json
     from attnctl.math.names import WEIGHTS
     from attnctl.verbs.models.heads import as_data, heads_of
 
@@ -208,7 +204,6 @@ def model(
     weights, a kind of rope that is not understood, pickles.
     """
     from attnctl.cli.output import progress
-    from attnctl.formats import print_json, write_found
     from attnctl.verbs.models.about import about
 
     files, printed = split_outputs(output)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -81,14 +80,11 @@ def run(  # noqa: PLR0913  (a group of options each)
         run_layers(layers, model.layer, cost, view, output)
     else:
         carry_out([asked], cost, view, output)
-    note_joined(asked.joined)
-
-
-def note_joined(words: Sequence[str]) -> None:
-    """Say on stderr that words were taken as one sentence, and how to ask for several."""
-    if words:
+    if asked.joined:
         from attnctl.cli.program import complain
         from attnctl.drawing.screen.text import shell_line
 
-        several = f"printf '%s\\n' {shell_line(words)} | attnctl run -"
-        complain(f"note: read as one sentence, {quote(' '.join(words))}; for a sentence each: {several}")
+        several = f"printf '%s\\n' {shell_line(asked.joined)} | attnctl run -"
+        complain(
+            f"note: read as one sentence, {quote(' '.join(asked.joined))}; for a sentence each: {several}"
+        )
