@@ -56,13 +56,10 @@ def run(
     window, softcap, …), each as a config has it. Raises AttnError with every problem found.
     """
     check_kept(keep)
-    check_words(*[] if sentence is None else [sentence])
     sentences = [] if sentence is None else [sentence]
-    return Trace.of(
-        Config(settings=choose_settings(settings, options), sentences=sentences).run(
-            keep=keep, progress=progress
-        )[0]
-    )
+    check_words(*sentences)
+    source = Config(settings=choose_settings(settings, options), sentences=sentences)
+    return Trace.of(source.run(keep=keep, progress=progress)[0])
 
 
 @spelled_out(Options)
@@ -232,14 +229,8 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     source = fspath(sentences) if isinstance(sentences, (str, PathLike)) else tuple(sentences)
     if not isinstance(source, str):
         check_words(*source)
-    job = Job(
-        source,
-        None if model is None else fspath(model),
-        choose_settings(settings, options),
-        given.get("shard", WHOLE),
-        pairs,
-        skip_bad,
-    )
+    asked, folder = choose_settings(settings, options), None if model is None else fspath(model)
+    job = Job(source, folder, asked, given.get("shard", WHOLE), pairs, skip_bad)
     return measure_into(job, [] if save is None else [fspath(save)], progress)
 
 
@@ -297,7 +288,7 @@ def grade(lesson: Lesson, answer: Any) -> AnswerVerdict:
     return grade_answer(lesson, answer)
 
 
-def diff(
+def diff(  # noqa: PLR0913  (what counts as a difference, and what is compared)
     a: AnyTrace,
     b: AnyTrace,
     *,
@@ -306,8 +297,9 @@ def diff(
     equal_nan: bool = False,
     steps: Sequence[str] | None = None,
     by_position: bool = False,
+    why: bool = True,
 ) -> Difference:
-    """Compare two traces step by step: where they part, by how much, and why.
+    """Compare two traces step by step: where they part, by how much, and, if asked, why.
 
     Numbers differ when |a − b| > atol + rtol·|b|; what is None follows from the coarser type of
     the two, as in `torch.testing.assert_close`. `steps` names the ones to compare. Sentences that
@@ -317,7 +309,7 @@ def diff(
     from attnctl.verbs import diff as compare
 
     tolerance = compare.Tolerance(rtol, atol, equal_nan)
-    return compare.diff(a, b, tolerance, steps=steps, by_position=by_position)
+    return compare.diff(a, b, tolerance, steps=steps, by_position=by_position, why=why)
 
 
 @spelled_out(ArrayOptions)
@@ -349,23 +341,20 @@ def check(
     trace = trace if isinstance(trace, AnyTrace) else trace_of_arrays(trace)
     strictness = strictness_of(trace, rtol, atol, decimals)
     if model is not None:
-        ours, plan = layer_of(model, layer, options or settings).plan_of(trace)
+        from attnctl.models.run import ModelInput
+        from attnctl.sources.model import Layers
+
+        if not isinstance(model, Layers):
+            if options or settings:
+                raise AttnError("model: it says what was meant; leave out settings and options")
+            named = None if layer is None else str(layer)
+            model = Layers(fspath(model), ModelInput(), named, Settings())
+        ours, plan = model.plan_of(trace)
         return check_steps(ours, plan, strictness)
     if options:
         settings = choose_settings(settings or settings_of(trace), options, OF_ARRAYS)
     ours = under_our_names(trace, settings, None if layer is None else int(layer))
     return check_steps(ours, settings, strictness)
-
-
-def layer_of(model: str | PathLike[str] | Layers, layer: int | str | None, said: object) -> Layers:
-    """The layer of a model that says what was meant. Raises AttnError where settings say it, too."""
-    from attnctl.models.run import ModelInput
-    from attnctl.sources.model import Layers
-
-    if isinstance(model, Layers):
-        return model
-    raise_all(["model: it says what was meant; leave out settings and options"] if said else [])
-    return Layers(fspath(model), ModelInput(), None if layer is None else str(layer), Settings())
 
 
 def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
@@ -408,12 +397,8 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     from attnctl.verbs.conform.conform import hold, make_request
     from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS
 
-    said: dict[str, Any] = {
-        "layout": layout,
-        "head_sizes": head_sizes,
-        "multiple_of": multiple_of,
-        "mask_shape": mask_shape,
-    }
+    said: dict[str, Any] = {"layout": layout, "mask_shape": mask_shape}
+    said |= {"head_sizes": head_sizes, "multiple_of": multiple_of}
     if merge:
         more = said | {"always": always, "like": like, "names": names, "claims": claims, "xfail": xfail}
         more |= {"save": save, "backward": backward}

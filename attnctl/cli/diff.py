@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -22,6 +23,7 @@ from attnctl.cli.options import (
     option,
     split_outputs,
 )
+from attnctl.formats import print_json, write_found
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 
@@ -84,25 +86,24 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
 
     Exit codes: 0 same, 1 differ, 2 not comparable (nothing compared is 2, never 0).
     """
+    from attnctl import api
     from attnctl.cli.output import wanted_steps
-    from attnctl.formats import write_found
-    from attnctl.verbs.diff import Tolerance
-    from attnctl.verbs.diff import diff as compare
 
     if a == b == "-":
         raise AttnError("both dumps cannot come from stdin; name a file for one")
     files, printed = split_outputs(output)
     names = wanted_steps(how.step)
-    tolerance = Tolerance(how.rtol, how.atol, how.equal_nan)
-    found = [
-        compare(first, second, tolerance, steps=names, by_position=how.by_position, why=not quiet)
-        for first, second in pairs(a, b, trace)
-    ]
+    first, second = traces_of(a, trace), traces_of(b, trace)
+    if len(first) != len(second):
+        raise AttnError(
+            f"{a} holds {plural(len(first), 'trace')}, {b} {plural(len(second), 'trace')}; "
+            "pick one of each by number from 0 or by sentence, like FILE[0]"
+        )
+    compare = partial(api.diff, rtol=how.rtol, atol=how.atol, equal_nan=how.equal_nan, steps=names)
+    found = list(map(partial(compare, by_position=how.by_position, why=not quiet), first, second))
     if files:
         write_found("diff", found, files)
     if printed and json:
-        from attnctl.formats import print_json
-
         data = [each.to_dict() for each in found]
         print_json(data[0] if len(data) == 1 else data, indent=2)
     elif printed and not quiet:
@@ -111,17 +112,6 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
 
         print_view(lambda screen: lines_of_pairs(found, screen), full=full)
     return Exit.of(all(each.same for each in found))
-
-
-def pairs(a: str, b: str, trace: str | None) -> list[tuple[Trace, Trace]]:
-    """The traces of both sides, each with its counterpart. Raises AttnError where the numbers differ."""
-    first, second = traces_of(a, trace), traces_of(b, trace)
-    if len(first) != len(second):
-        raise AttnError(
-            f"{a} holds {plural(len(first), 'trace')}, {b} {plural(len(second), 'trace')}; "
-            "pick one of each by number from 0 or by sentence, like FILE[0]"
-        )
-    return list(zip(first, second, strict=True))
 
 
 def traces_of(text: str, trace: str | None) -> Sequence[Trace]:

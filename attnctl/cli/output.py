@@ -20,7 +20,7 @@ from attnctl.cli.options import (
     split_outputs,
 )
 from attnctl.drawing.screen.text import shorten
-from attnctl.formats import FORMATS, is_picture, write_all
+from attnctl.formats import FORMATS, is_picture, print_json, write_all
 from attnctl.math.names import WEIGHTS, result_in
 from attnctl.record.trace import Trace
 
@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
 
 def emit(
-    traces: Sequence[Trace],
-    output: OutputOptions,
-    view: ViewOptions,
-    *,
-    settable: bool = False,
+    traces: Sequence[Trace], output: OutputOptions, view: ViewOptions, *, settable: bool = False
 ) -> None:
     """Write traces as asked; `settable` says that --heads is an option of this command, too."""
     wanted = chosen_format(output.format, json=output.json)
@@ -73,7 +69,8 @@ def carry_out(
     if cost.cost:
         print_costs(sources, output, view)
         return
-    keep = kept_steps(view) if keep is None else keep
+    if keep is None and not view.story:  # which rests on steps that it does not name, too
+        keep = wanted_steps(view.step)
     with progress("layers" if of_model else "attending") as moved:
         traces = [trace for source in sources for trace in source.run(keep=keep, progress=moved)]
     last.keep(traces)
@@ -90,7 +87,6 @@ def of_heads(traces: Sequence[Trace], view: ViewOptions) -> Sequence[Trace]:
 
 
 def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> None:
-    """Write traces on stdout in this format."""
     if wanted == "table":
         from attnctl.drawing.screen.output import print_view
         from attnctl.drawing.show.tables import lines_of_all
@@ -108,13 +104,10 @@ def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
     from attnctl.cli.program import complain
     from attnctl.drawing.pictures.png import lacking
 
-    boxes = lacking(
-        "".join(word for trace in traces for word in (trace.tokens or []) + (trace.key_tokens or []))
-    )
+    words = [word for trace in traces for word in (trace.tokens or []) + (trace.key_tokens or [])]
+    boxes = shorten(lacking("".join(words)), 24)
     if boxes:
-        complain(
-            f"note: {drawn[0]}: its font lacks {shorten(boxes, 24)}, drawn as boxes; .svg has every letter"
-        )
+        complain(f"note: {drawn[0]}: its font lacks {boxes}, drawn as boxes; .svg has every letter")
 
 
 def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:
@@ -138,13 +131,7 @@ def select_steps(trace: Trace, view: ViewOptions) -> Trace:
     return trace
 
 
-def kept_steps(view: ViewOptions) -> list[str] | None:
-    """The steps that must be kept of a run, None where all must: a story rests on other steps, too."""
-    return None if view.story else wanted_steps(view.step)
-
-
 def wanted_steps(step: str | None) -> list[str] | None:
-    """The steps that --step names, None where it is not given."""
     if step is None:
         return None
     names = [name.strip() for name in step.split(",") if name.strip()]
@@ -190,8 +177,6 @@ def view_of(view: ViewOptions, decimals: int) -> View:
 
 def print_costs(sources: Sequence[Source], output: OutputOptions, view: ViewOptions) -> None:
     """Print what each step of each run would take; nothing is computed."""
-    from attnctl.formats import print_json
-
     wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
     if set(output.output or ()) - {STDOUT} or wanted not in {"table", "json"}:
         raise AttnError("--cost: prints a table, or JSON with --json; leave out -o and other formats")
@@ -200,20 +185,19 @@ def print_costs(sources: Sequence[Source], output: OutputOptions, view: ViewOpti
     keep = wanted_steps(view.step)
     for costs in [each for source in sources for each in source.costs(keep)]:
         if wanted == "json":
-            print_json({"steps": {each.name: cost_as_data(each) for each in costs}})
+            steps = {
+                each.name: {
+                    "shape": list(each.shape),
+                    "bytes": each.bytes,
+                    "flops": each.flops,
+                    "grows": each.growth,
+                    "kept": each.kept,
+                }
+                for each in costs
+            }
+            print_json({"steps": steps})
         else:
             print_cost_table(costs)
-
-
-def cost_as_data(each: Cost) -> dict[str, object]:
-    """One step's cost as JSON data."""
-    return {
-        "shape": list(each.shape),
-        "bytes": each.bytes,
-        "flops": each.flops,
-        "grows": each.growth,
-        "kept": each.kept,
-    }
 
 
 def print_cost_table(costs: Sequence[Cost]) -> None:
@@ -233,17 +217,13 @@ def print_cost_table(costs: Sequence[Cost]) -> None:
         for each in costs
     ]
     kept = size_text(sum(each.bytes for each in costs if each.kept))
-    rows.append(
-        [("in all", ""), ("", ""), ("", ""), (kept, ""), (f"{sum(each.flops for each in costs):,}", "")]
-    )
+    flops = f"{sum(each.flops for each in costs):,}"
+    rows.append([("in all", ""), ("", ""), ("", ""), (kept, ""), (flops, "")])
     titles = [["step", "shape", "grows with", "bytes", "FLOPs"]]
     print_view(lambda screen: Listing(screen, titles, rows, frozenset({0, 1, 2})).fit(2).lines())
 
 
 # --- stories ---
-
-ENDS = {"q", "Q", "\x1b", "\x04", ""}
-"""The keys that end a story: q, Escape, and the end of the input."""
 
 
 def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str] | None]) -> None:
@@ -260,13 +240,12 @@ def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str] | None]) -> None
         print_lines([[]] * bool(number), output)
         print_lines(opening(told, screen), output)
         for at in range(len(told.chapters)):
-            if stepwise and at and ask_key("Enter: next step, q: end") in ENDS:
+            if stepwise and at and ask_key("Enter: next step, q: end") in {"q", "Q", "\x1b", "\x04", ""}:
                 return
             print_lines([[], *chapter_lines(told, at, screen)], output)
 
 
 def ask_key(prompt: str) -> str:
-    """The key that a person presses after this prompt, which is gone then; "" at the end of the input."""
     from attnctl.drawing.screen.output import say
 
     say("", prompt, end=" ")
@@ -296,9 +275,6 @@ def read_key() -> str:
 
 # --- progress of work that takes longer than half a second: on stderr, and only on a terminal ---
 
-PATIENCE = 0.5
-"""Seconds before a person wonders."""
-
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[int, int], None]]:
@@ -310,7 +286,7 @@ def progress(label: str) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield bar.move
         return
-    timer = Timer(PATIENCE, bar.show)
+    timer = Timer(0.5, bar.show)  # seconds before a person wonders
     timer.daemon = True
     timer.start()
     try:
@@ -330,7 +306,6 @@ class Bar:
         self.shown: Any = None
 
     def show(self) -> None:
-        """Draw it, unless the work is over by now."""
         from rich.console import Console
         from rich.progress import Progress
 
@@ -342,12 +317,10 @@ class Bar:
                 self.shown.start()
 
     def move(self, done: int, total: int) -> None:
-        """So much of so much is done."""
         if self.shown is not None:
             self.shown.update(self.task, completed=done, total=total)
 
     def hide(self) -> None:
-        """Take it away."""
         with self.lock:
             self.over = True
             if self.shown is not None:

@@ -40,7 +40,9 @@ from attnctl.cli.options import (
     split_outputs,
 )
 from attnctl.drawing.screen.output import print_view
+from attnctl.formats import FINDINGS, format_for, print_bytes, print_json, write_found
 from attnctl.inputs.config.fields import settings_with_flags
+from attnctl.inputs.config.settings import Settings
 from attnctl.sources import HELP_OF_SEVERAL, open_source
 from attnctl.sources.sentence import Arguments
 from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
@@ -66,8 +68,6 @@ def read_cluster(text: str) -> str:
 
 
 DASK = Reader(read_cluster, {}, "[N|ADDRESS]")
-
-
 ONLY_A_CORPUS = needs("file", "only a corpus has that; add --file")
 
 
@@ -86,8 +86,7 @@ class CorpusOptions(NamedTuple):
         SHARD,
     ] = None
     pairs: Annotated[
-        bool,
-        option("Also how far each two heads of a layer are apart.", "--pairs", terms=[ONLY_A_CORPUS]),
+        bool, option("Also how far each two heads of a layer are apart.", "--pairs", terms=[ONLY_A_CORPUS])
     ] = False
     skip_bad: Annotated[
         bool,
@@ -111,7 +110,6 @@ class CorpusOptions(NamedTuple):
 
 SECTIONS[CorpusOptions] = "A corpus (--file)"
 
-
 WRITTEN = ("table", "json", "csv")
 """How statistics are written."""
 
@@ -122,7 +120,6 @@ THREE_FORMATS = only(
 
 
 def is_table(given: Given) -> bool:
-    """True where a table is printed."""
     wanted = chosen_format(given["format"], json=given["json"], possible=WRITTEN)
     return split_outputs(given["output"])[1] and wanted == "table"
 
@@ -197,8 +194,7 @@ FileOption = Annotated[
         terms=[
             bars([*OF_DUMPS, "source"], "means nothing for a corpus; leave it out"),
             only(
-                lambda given: given["file"] != "-",
-                "--file -: a corpus is read more than once; give a file",
+                lambda given: given["file"] != "-", "--file -: a corpus is read more than once; give a file"
             ),
         ],
     ),
@@ -206,15 +202,14 @@ FileOption = Annotated[
 SOURCES = typer.Argument(help=HELP_OF_SEVERAL, metavar="SOURCE")
 SOURCES.terms = [
     OptionTerm(
-        lambda given: asked_of(given, (*OF_DUMPS, *OF_RUNS, *OF_CORPUS)) if is_merge(given) else (),
+        lambda given: (
+            asked_of(given, (*OF_DUMPS, *OF_RUNS, *OF_CORPUS))
+            if given["source"][0] == MERGE and not (is_asked(given, "file") or is_asked(given, "model"))
+            else ()
+        ),
         "merge takes parts as they are; leave it out",
     )
 ]
-
-
-def is_merge(given: Given) -> bool:
-    """True where the arguments are parts to be merged."""
-    return given["source"][0] == MERGE and not (is_asked(given, "file") or is_asked(given, "model"))
 
 
 @command(
@@ -273,15 +268,16 @@ def stats(  # noqa: PLR0913  (a group of options each)
     one process gives.
     """
     from attnctl.api import merge_corpus
-    from attnctl.inputs.config.flags import by_flag
+    from attnctl.inputs.config.flags import by_flag, settings_from
     from attnctl.sources.sentence import gather_sentences
+    from attnctl.verbs.corpus.run import Job
 
     arguments, flags = source or [], {**more, **attention}
-    wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
     files, printed = split_outputs(output)
-    out = Output(wanted, files, printed)
+    out = Output(chosen_format(how.format, json=how.json, possible=WRITTEN), files, printed)
     if file is not None:
-        job = job_of(file, model, config, flags, corpus)
+        settings = settings_from(config, flags) if config or flags else Settings()
+        job = Job(file, model, settings, corpus.shard or WHOLE, corpus.pairs, corpus.skip_bad)
         emit(measure(job, corpus.dask, files, printed=printed), out, how)
     elif model is not None:
         stats_of_texts(model, gather_sentences(arguments, None), out, how)
@@ -303,23 +299,23 @@ def stats(  # noqa: PLR0913  (a group of options each)
 
 def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, how: StatsOptions) -> None:
     """Every head of the traces of each of these, by name."""
-    from attnctl.verbs.stats.measure import measure_heads, rollout
+    from attnctl import api
+    from attnctl.verbs.stats.measure import rollout
     from attnctl.verbs.stats.report import StatsReport
 
     layers: list[Trace] = []
     found: list[DumpStats] = []
     for source, traces in dumps:
-        for number, each in enumerate(traces):
-            found.append(measure_heads(each, source if len(traces) == 1 else f"{source}[{number}]"))
-            layers += [each] if how.rollout else []
+        for number, trace in enumerate(traces):
+            name = source if len(traces) == 1 else f"{source}[{number}]"
+            found.append(replace(api.stats(trace), name=name))
+            layers += [trace] if how.rollout else []
     rolled = rollout(layers) if layers else None
     give(StatsReport(tuple(found), rolled, layers[0].tokens if layers else None), out, how)
 
 
 def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) -> None:
-    """Every head of a model over these texts, and the battery."""
     from attnctl.cli.output import progress
-    from attnctl.inputs.config.settings import Settings
     from attnctl.math.names import WEIGHTS
     from attnctl.models.run import ModelInput
     from attnctl.models.source import open_model
@@ -353,9 +349,7 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
 
 
 def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
-    """Write the statistics of a corpus, or of a part of it; None is a part that its file has already."""
     from attnctl.cli.program import complain
-    from attnctl.formats import print_bytes
     from attnctl.verbs.corpus.part import report_of, write_part
     from attnctl.verbs.stats.view import headline, skipped_lines
 
@@ -375,9 +369,6 @@ def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
 
 
 def give(found: StatsReport, out: Output, how: StatsOptions) -> None:
-    """Write what was found to the files, and on stdout in the format that is wanted."""
-    from attnctl.formats import write_found
-
     write_found("stats", [found], out.files)
     if not out.printed:
         return
@@ -386,8 +377,6 @@ def give(found: StatsReport, out: Output, how: StatsOptions) -> None:
 
         write_csv(found, sys.stdout)
     elif out.wanted == "json":
-        from attnctl.formats import print_json
-
         print_json(found.to_dict())
     else:
         from attnctl.verbs.stats.view import result_lines
@@ -400,19 +389,7 @@ def give(found: StatsReport, out: Output, how: StatsOptions) -> None:
 
 def is_part(path: str) -> bool:
     """True for a file that has all digits of a corpus's statistics, not for a table or picture of them."""
-    from attnctl.formats import FINDINGS, format_for
-
     return format_for(path, 1, FINDINGS["stats"]).name == "json"
-
-
-def job_of(file: str, model: str | None, config: str | None, flags: Given, how: CorpusOptions) -> Job:
-    """The corpus to measure, through a model or attention as a config and flags have it."""
-    from attnctl.inputs.config.flags import settings_from
-    from attnctl.inputs.config.settings import Settings
-    from attnctl.verbs.corpus.run import Job
-
-    settings = settings_from(config, flags) if config or flags else Settings()
-    return Job(file, model, settings, how.shard or WHOLE, how.pairs, how.skip_bad)
 
 
 def measure(job: Job, cluster: str | None, files: Sequence[str], *, printed: bool) -> CorpusPart | None:
