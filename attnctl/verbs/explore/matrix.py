@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -46,22 +46,10 @@ class Matrix:
         self.trace, self.step, self.lead, self.screen = trace, step, lead, screen
         self.precision, self.corner = precision, corner
         self.format = lru_cache(maxsize=None)(self.format_of)
-        array = trace[step]
-        self.ndim = array.ndim
-        self.values = two_axes(array[lead] if array.ndim > 2 else array)
-        self.difference = None
-        if difference is not None:
-            self.difference = two_axes(difference[lead] if array.ndim > 2 else difference)
-
-    # --- labels ---
-
-    @property
-    def rows(self) -> int:
-        return int(self.values.shape[0])
-
-    @property
-    def columns(self) -> int:
-        return int(self.values.shape[1])
+        self.ndim = trace[step].ndim
+        self.values = matrix_at(trace[step], lead)
+        self.rows, self.columns = self.values.shape
+        self.difference = None if difference is None else matrix_at(difference, lead)
 
     def labels(self, axis: int, width: int) -> list[str]:
         """The label of each place along an axis: tokens, told apart and visible, or numbers."""
@@ -88,8 +76,6 @@ class Matrix:
     @cached_property
     def widest_label(self) -> int:
         return max(map(cells, self.column_labels), default=0)
-
-    # --- what stands in the cells ---
 
     @cached_property
     def marks(self) -> Marks:
@@ -129,28 +115,19 @@ class Matrix:
             return self.heat_row(row, columns, cell)
         width = cell - 2
         values = self.shown(mode)[row, columns.start : columns.stop].tolist()
-        form, kinds = self.format(mode), self.kinds_of(mode, row, columns)
-        changed = self.mark_changed(row, columns)
+        form = self.format(mode)
+        kinds, changed = [CellStyle()] * len(columns), [False] * len(columns)
+        codes = self.codes(range(row, row + 1), columns) if mode == NUMBERS else None
+        if codes is not None:
+            kinds = [self.marks.kinds[code] for code in codes[0].tolist()]
+        if self.difference is not None:
+            changed = (self.difference[row, columns.start : columns.stop] != 0).tolist()
         out: list[Line] = []
         for value, kind, moved in zip(values, kinds, changed, strict=True):
             text = form(value) if kind.word is None else kind.word
             style = f"{kind.style}+changed" if moved else kind.style
             out.append([(f" {pad_left(text, width)} ", style)])
         return out
-
-    def mark_changed(self, row: int, columns: range) -> list[bool]:
-        """True for each of these cells that the edits changed."""
-        if self.difference is None:
-            return [False] * len(columns)
-        return [bool(each) for each in self.difference[row, columns.start : columns.stop].tolist()]
-
-    def kinds_of(self, mode: str, row: int, columns: range) -> Sequence[CellStyle]:
-        codes = self.codes(range(row, row + 1), columns) if mode == NUMBERS else None
-        if codes is None:
-            return [CellStyle()] * len(columns)
-        return [self.marks.kinds[code] for code in codes[0].tolist()]
-
-    # --- heat ---
 
     @cached_property
     def top(self) -> float:
@@ -165,7 +142,6 @@ class Matrix:
         return [self.shade(level, value, cell) for level, value in found]
 
     def shade(self, level: int, value: float, cell: int) -> Line:
-        """The characters of one cell."""
         if not np.isfinite(value):
             sign = "NaN" if np.isnan(value) else f"{'-' if value < 0 else ''}{self.screen.ours('∞')}"
             return [(pad_right(sign[:cell], cell), "aside")]
@@ -177,9 +153,9 @@ class Matrix:
         return [(sign + filled[1:] if level < 0 else filled, "")]
 
 
-def two_axes(array: Array) -> Array:
-    """The array as a matrix: a vector is a row, a number a matrix of one cell."""
-    return array.reshape(1, -1) if array.ndim < 2 else array
+def matrix_at(array: Array, lead: Cell) -> Array:
+    """The matrix of a head (and member of a batch); a vector is a row, a number a matrix of one cell."""
+    return array.reshape(1, -1) if array.ndim < 2 else array[lead] if array.ndim > 2 else array
 
 
 def levels(values: Array, top: float) -> Array:
@@ -187,23 +163,7 @@ def levels(values: Array, top: float) -> Array:
     return levels_of(np.nan_to_num(values / top, nan=0.0))
 
 
-def thumbnail(values: Array, rows: int, columns: int) -> Array:
-    """The largest magnitudes of a matrix in so many blocks, as levels; large ones are sampled."""
-    matrix = two_axes(values)
-    if not matrix.size:
-        return np.zeros((0, 0), dtype=int)
-    steps = [max(1, size // SAMPLED) for size in matrix.shape]
-    sizes = np.abs(matrix[:: steps[0], :: steps[1]].astype(np.float64))
-    sizes[~np.isfinite(sizes)] = 0.0
-    for axis, most in enumerate((rows, columns)):
-        size = sizes.shape[axis]
-        starts = np.arange(min(size, most)) * size // min(size, most)
-        sizes = np.maximum.reduceat(sizes, starts, axis=axis)
-    return levels(sizes, float(sizes.max()) or 1.0)
-
-
 # --- the list of steps ---
-
 
 WIDE = 6
 """Columns of a picture."""
@@ -242,38 +202,42 @@ class Entry:
 
 
 def entries(walk: ExplorerState, screen: Screen, rows: int) -> list[Entry]:
-    """An entry for each step, its picture of so many rows."""
-    lit = lit_cells(walk)
+    """An entry for each step, its picture of so many rows: the cells that were read are lit in it."""
+    read: dict[str, list[Cell]] = {}
+    for step, cell in walk.operands:
+        read.setdefault(step, []).append(cell)
     found = walk.node.explanation if walk.node else None
     unlisted = found is not None and found.unlisted > 0
     out = []
     for step in walk.layer.steps:
-        cells = lit.get(step, [])
+        cells = read.get(step, [])
         cell = cells[0] if cells else carry_place(walk, walk.trace, step)
         lead = walk.lead if step == walk.step else cell[:-2]
         pixels = pixels_of(cells, walk.trace[step].shape, rows)
         if unlisted:
             pixels = fill_bars(pixels)
-        shape = " x ".join(map(str, walk.trace[step].shape))
-        note, changed = change(walk.layer, step)
-        out.append(
-            Entry(screen.ours(step), picture(walk.layer, step, lead, rows), pixels, note, changed or shape)
-        )
-    return out
-
-
-def lit_cells(walk: ExplorerState) -> dict[str, list[Cell]]:
-    """The cells that were read for the one that is looked at, by step."""
-    out: dict[str, list[Cell]] = {}
-    for step, cell in walk.operands:
-        out.setdefault(step, []).append(cell)
+        note, more = "", " x ".join(map(str, walk.trace[step].shape))
+        changed = walk.layer.changed(step)
+        if changed is not None and changed.cells:
+            note, more = changed.percent, f"{changed.percent}, most by {changed.greatest:.3g}"
+        out.append(Entry(screen.ours(step), picture(walk.layer, step, lead, rows), pixels, note, more))
     return out
 
 
 @lru_cache(maxsize=4096)
 def picture(layer: TracedLayer, step: str, lead: Cell, rows: int) -> Array:
-    array = layer.trace[step]
-    return thumbnail(array[lead] if array.ndim > 2 else array, rows, WIDE)
+    """The largest magnitudes of a matrix in so many blocks, as levels; large ones are sampled."""
+    matrix = matrix_at(layer.trace[step], lead)
+    if not matrix.size:
+        return np.zeros((0, 0), dtype=int)
+    steps = [max(1, size // SAMPLED) for size in matrix.shape]
+    sizes = np.abs(matrix[:: steps[0], :: steps[1]].astype(np.float64))
+    sizes[~np.isfinite(sizes)] = 0.0
+    for axis, most in enumerate((rows, WIDE)):
+        size = sizes.shape[axis]
+        starts = np.arange(min(size, most)) * size // min(size, most)
+        sizes = np.maximum.reduceat(sizes, starts, axis=axis)
+    return levels(sizes, float(sizes.max()) or 1.0)
 
 
 def pixels_of(cells: Iterable[Cell], shape: Shape, rows: int) -> Pixels:
@@ -298,11 +262,3 @@ def pixel(at: int, size: int, pixels: int) -> int:
     """Which of so many blocks a place along an axis falls into."""
     blocks = min(size, pixels)
     return ((at + 1) * blocks - 1) // size
-
-
-def change(layer: TracedLayer, step: str) -> tuple[str, str]:
-    """The share of a step that edits changed, shortest and short: ("6%", "6% changed, 0.68")."""
-    changed = layer.changed(step)
-    if changed is None or not changed.cells:
-        return "", ""
-    return changed.percent, f"{changed.percent}, most by {changed.greatest:.3g}"

@@ -113,26 +113,21 @@ def keep_place(walk: ExplorerState, before: ExplorerState) -> ExplorerState:
     return replace(walk, place=restore(walk.place), history=history, mode=mode, operand=0)
 
 
-# --- edits ---
-
-
 def add_edit(walk: ExplorerState, text: str) -> ExplorerState:
     """With one more edit: a number for this cell, `+=…` or `*=…` of it, or a whole CELL=VALUE.
 
     Raises AttnError where the text spells none, or it does not fit.
     """
-    how = origin_of(walk.layer)
-    return run_again(walk, edits=(*how.settings.edits, edit_of(walk, text.strip())))
-
-
-def edit_of(walk: ExplorerState, text: str) -> str:
-    if not text:
+    edits, edit = origin_of(walk.layer).settings.edits, text.strip()
+    if not edit:
         raise AttnError("no number; write one, like 0.5, or += or *= before it")
     if walk.empty:
         raise AttnError(f"{walk.step} has no cells")
-    if text.startswith(("=", "+=", "*=")):
-        return here(walk) + text
-    return text if "=" in text else f"{here(walk)}={text}"
+    if edit.startswith(("=", "+=", "*=")):
+        edit = here(walk) + edit
+    elif "=" not in edit:
+        edit = f"{here(walk)}={edit}"
+    return run_again(walk, edits=(*edits, edit))
 
 
 def here(walk: ExplorerState) -> str:
@@ -148,9 +143,6 @@ def undo_edit(walk: ExplorerState) -> ExplorerState:
     return run_again(walk, edits=edits[:-1])
 
 
-# --- seed ---
-
-
 def seed_of(walk: ExplorerState) -> int:
     """The seed. Raises AttnError where nothing was drawn."""
     how = origin_of(walk.layer)
@@ -160,7 +152,7 @@ def seed_of(walk: ExplorerState) -> int:
 
 
 def with_seed(walk: ExplorerState, text: str) -> ExplorerState:
-    """Drawn from another seed. Raises AttnError where this is none, or nothing is drawn."""
+    """Raises AttnError where this is no seed, or nothing is drawn."""
     from attnctl.base.values import BadValueError, Plain
     from attnctl.inputs.config.fields import FIELDS
 
@@ -170,9 +162,6 @@ def with_seed(walk: ExplorerState, text: str) -> ExplorerState:
     except BadValueError as wrong:
         raise AttnError(f"seed: {what}" for _, what in wrong.problems) from None
     return run_again(walk, seed=seed)
-
-
-# --- rules ---
 
 
 def rules_of(walk: ExplorerState) -> dict[Rule, bool]:
@@ -190,16 +179,13 @@ def rules_of(walk: ExplorerState) -> dict[Rule, bool]:
 
 
 def in_words(rule: Rule) -> str:
-    """A rule as a person reads it: causal, window 3,0."""
+    """Like window 3,0."""
     value = value_of(rule)
     return rule.name if value is True else f"{rule.name} {flag_text(value)}"
 
 
 def switch_rule(walk: ExplorerState, name: str) -> ExplorerState:
-    """With the rule of this name on where it was off, and off where it was on.
-
-    Raises AttnError where there is no such rule, or the run cannot be made again.
-    """
+    """Raises AttnError where there is no such rule, or the run cannot be made again."""
     choices = {rule.name: rule for rule in rules_of(walk)}
     if name not in choices:
         raise AttnError(f"no rule {quote(name)}; there are {', '.join(choices)}")
@@ -214,8 +200,13 @@ def switch_rule(walk: ExplorerState, name: str) -> ExplorerState:
 def commands(walk: ExplorerState) -> list[str]:
     """The commands to type for the matrix that is shown, and for the arithmetic of the cell."""
     made = walk.layer.made
-    if made is None:
-        return of_file(walk)
+    if made is None:  # a trace that was read and not changed
+        path, *options = walk.layer.words
+        meant = [] if walk.layer.meant is None else flags(walk.layer.meant, Settings()) or []
+        out = [] if walk.empty else [line(["attnctl", "explain", path, here(walk), *options, *meant])]
+        if not options and not meant and walk.step in walk.layer.recorded:
+            out.insert(0, line(["attnctl", "show", path, "--step", walk.step, *head_words(walk)]))
+        return out
     words, config = run_words(walk, made)
     again = [*words, "--step", walk.step, *head_words(walk)]
     out = [line(again, config=config)]
@@ -223,17 +214,6 @@ def commands(walk: ExplorerState) -> list[str]:
         second = made.settings.edits and walk.place.layer != made.edited_in
         explain = line(["attnctl", "explain", "-", here(walk), *["--trace", "1"] * bool(second)])
         out.append(line([*words, "--json"], f" | {explain}", config))
-    return out
-
-
-def of_file(walk: ExplorerState) -> list[str]:
-    """The commands for a trace that was read and not changed."""
-    path, *options = walk.layer.words
-    meant = [] if walk.layer.meant is None else flags(walk.layer.meant, Settings()) or []
-    explain = ["attnctl", "explain", path, here(walk), *options, *meant]
-    out = [] if walk.empty else [line(explain)]
-    if not options and not meant and walk.step in walk.layer.recorded:
-        out.insert(0, line(["attnctl", "show", path, "--step", walk.step, *head_words(walk)]))
     return out
 
 
@@ -267,7 +247,6 @@ def run_words(walk: ExplorerState, made: Made) -> tuple[list[str], str]:
 
 
 def document(settings: Settings) -> str:
-    """The settings as a config of one line."""
     return encode_json(json.dumps(settings.to_dict(), ensure_ascii=False)).decode()
 
 
@@ -286,21 +265,10 @@ def model_words(walk: ExplorerState, source: Layers, made: Made) -> list[str]:
     return words + (flags(made.settings, Settings(dtype="float32")) or [])
 
 
-# --- words as a shell reads them ---
-
-
 def line(words: list[str], pipe: str = "", config: str = "") -> str:
     """The words as a line of shell and what it is piped to; a config that it reads stands below."""
     start, below = (" <<'CONFIG'", f"\n{config}\nCONFIG") if config else ("", "")
-    return shell_line(guard_dash(words)) + start + pipe + below
-
-
-def guard_dash(words: list[str]) -> list[str]:
-    sentence = words[2:3]
-    if words[1:2] == ["run"] and sentence and sentence[0].startswith("-") and sentence[0] not in KNOWN:
-        return [*words[:2], *words[3:], "--", *sentence]
-    return words
-
-
-KNOWN = {"-c", "--model"}
-"""What may follow `run` where there is no sentence."""
+    _, verb, first, *others = words
+    if verb == "run" and first.startswith("-") and first not in {"-c", "--model"}:  # it is the sentence
+        words = ["attnctl", "run", *others, "--", first]
+    return shell_line(words) + start + pipe + below

@@ -15,7 +15,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import quote
 from attnctl.inputs.config.settings import Settings
-from attnctl.math import Array, Cell, Shape
+from attnctl.math import Array, Cell
 from attnctl.math.arithmetic import abridge
 from attnctl.math.names import WEIGHTS
 from attnctl.record.cells import parse
@@ -23,8 +23,6 @@ from attnctl.record.trace import Trace
 from attnctl.sources.sentence import Source
 from attnctl.verbs.explain import Explainer, Node
 from attnctl.verbs.explain.line import SHOWN, Reference, read_by
-
-# --- a trace, and what edits changed in it ---
 
 
 class Changed(NamedTuple):
@@ -35,13 +33,10 @@ class Changed(NamedTuple):
     greatest: float
 
     @property
-    def share(self) -> float:
-        return self.cells / self.total if self.total else 0.0
-
-    @property
     def percent(self) -> str:
-        """The share as a person reads it: never 0 % where a cell differs."""
-        return f"{self.share:.0%}" if self.share >= 0.01 else "<1%"
+        """The share of the cells as a person reads it: never 0 % where one differs."""
+        share = self.cells / self.total
+        return f"{share:.0%}" if share >= 0.01 else "<1%"
 
 
 class Made(NamedTuple):
@@ -72,17 +67,12 @@ class TracedLayer:
         self.trace = self.explainer.trace
         self.made, self.before = made, before
         self.steps = tuple(self.trace)
-        self.node = lru_cache(maxsize=256)(self.explain)
+        self.node = lru_cache(maxsize=256)(lambda step, cell: self.explainer.tree(step, cell, 1))
         self.changed = lru_cache(maxsize=None)(self.compare)
 
     @property
     def edits(self) -> tuple[str, ...]:
-        """The edits that this trace was made with."""
         return self.made.settings.edits if self.made else ()
-
-    def explain(self, step: str, cell: Cell) -> Node:
-        """Explain a cell; a node without an explanation says why not."""
-        return self.explainer.tree(step, cell, 1)
 
     def old(self, step: str) -> Array | None:
         """The numbers of a step before the edits, None where there are none to compare."""
@@ -92,24 +82,23 @@ class TracedLayer:
         return array if array.shape == self.trace[step].shape else None
 
     def difference(self, step: str) -> Array | None:
-        """The amount that edits added to each number of a step; None where nothing was edited."""
+        """The amount that edits added to each number of a step; None where nothing was edited.
+
+        It is 0 where both are the same number, the same infinity or both NaN.
+        """
         old = self.old(step)
-        return None if old is None else subtract(self.trace[step], old)
+        if old is None:
+            return None
+        a, b = self.trace[step].astype(np.float64), old.astype(np.float64)
+        with np.errstate(all="ignore"):
+            return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, a - b)
 
     def compare(self, step: str) -> Changed | None:
-        """The change that edits made to a step; None where nothing was edited."""
         difference = self.difference(step)
         if difference is None:
             return None
         sizes = np.abs(difference[~np.isnan(difference)])
         return Changed(int(np.count_nonzero(difference)), difference.size, float(sizes.max(initial=0.0)))
-
-
-def subtract(now: Array, old: Array) -> Array:
-    """now − old; 0 where both are the same number, the same infinity or both NaN."""
-    a, b = now.astype(np.float64), old.astype(np.float64)
-    with np.errstate(all="ignore"):
-        return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, a - b)
 
 
 # --- the place in it ---
@@ -126,8 +115,6 @@ MOST_KEPT = 1000
 
 @dataclass(frozen=True)
 class Place:
-    """A cell of a step of one of the traces."""
-
     layer: int
     step: str
     cell: Cell
@@ -168,7 +155,6 @@ class ExplorerState:
 
     @property
     def empty(self) -> bool:
-        """True if the step has no cells."""
         return self.array.size == 0
 
     @property
@@ -203,11 +189,7 @@ def begin(layers: tuple[TracedLayer, ...]) -> ExplorerState:
     """A walk that begins at the attention weights, or at the last step where there are none."""
     steps = layers[0].steps
     step = WEIGHTS if WEIGHTS in steps else steps[-1]
-    return ExplorerState(layers, Place(0, step, origin(layers[0].trace[step].shape)))
-
-
-def origin(shape: Shape) -> Cell:
-    return (0,) * len(shape)
+    return ExplorerState(layers, Place(0, step, (0,) * layers[0].trace[step].ndim))
 
 
 # --- within a matrix ---
@@ -221,12 +203,10 @@ def place_at(walk: ExplorerState, cell: Cell) -> ExplorerState:
 
 
 def move(walk: ExplorerState, rows: int, columns: int) -> ExplorerState:
-    """So many rows down and columns to the right, as far as there are any."""
     return at_cell(walk, walk.row + rows, walk.column + columns)
 
 
 def at_cell(walk: ExplorerState, row: int, column: int) -> ExplorerState:
-    """At this row and column of the matrix that is shown."""
     return place_at(walk, (*walk.lead, row, column)[-walk.array.ndim :] if walk.array.ndim else ())
 
 
@@ -296,35 +276,19 @@ def to_layer(walk: ExplorerState, by: int) -> ExplorerState:
     return jump(walk, Place(at, step, carry_place(walk, other.trace, step)))
 
 
-# --- operands ---
-
-
 def choose_operand(walk: ExplorerState, number: int) -> ExplorerState:
-    """With another operand chosen, by its number from 0; they go round.
-
-    Raises AttnError where there are none.
-    """
-    if not walk.operands:
-        raise AttnError(no_operand(walk))
-    return replace(walk, operand=number % len(walk.operands))
+    """With another operand chosen, by its number from 0; they go round. Raises AttnError for none."""
+    if walk.operands:
+        return replace(walk, operand=number % len(walk.operands))
+    why_not = walk.node.why_not if walk.node is not None else ""
+    raise AttnError(why_not or "nothing was read for this cell: it was given, or it is what it is")
 
 
 def follow(walk: ExplorerState) -> ExplorerState:
-    """At the cell of the chosen operand. Raises AttnError where there is none, or it has no step."""
-    if not walk.operands:
-        raise AttnError(no_operand(walk))
-    step, cell = walk.operands[walk.operand]
+    """At the cell of the chosen operand. Raises AttnError where there is none."""
+    chosen = choose_operand(walk, walk.operand)
+    step, cell = chosen.operands[chosen.operand]
     return jump(walk, Place(walk.place.layer, step, cell))
-
-
-def no_operand(walk: ExplorerState) -> str:
-    """The reason why there is nothing to follow from a cell."""
-    if walk.node is not None and walk.node.why_not:
-        return walk.node.why_not
-    return "nothing was read for this cell: it was given, or it is what it is"
-
-
-# --- finding ---
 
 
 def find_token(walk: ExplorerState, text: str) -> ExplorerState:
@@ -346,7 +310,6 @@ def find_token(walk: ExplorerState, text: str) -> ExplorerState:
 
 
 def search_label(walk: ExplorerState, text: str, axis: int) -> ExplorerState:
-    """The next place along an axis, round the end, whose label holds the text."""
     if not text:
         raise AttnError("nothing to look for; write a token, like love or love,AI")
     ndim = walk.array.ndim
@@ -362,9 +325,6 @@ def search_label(walk: ExplorerState, text: str, axis: int) -> ExplorerState:
     cell = list(walk.place.cell)
     cell[axis] = within[0]
     return place_at(walk, tuple(cell))
-
-
-# --- what is shown ---
 
 
 def show_mode(walk: ExplorerState, mode: str) -> ExplorerState:
@@ -384,5 +344,5 @@ def summary(walk: ExplorerState) -> str:
         return ""
     if not changed.cells:
         return "unchanged by the edits"
-    count = f"{changed.cells:,} of {changed.total:,} changed ({changed.percent})"
-    return f"{count}, most by {changed.greatest:.4g}"
+    cells, total, greatest = changed
+    return f"{cells:,} of {total:,} changed ({changed.percent}), most by {greatest:.4g}"
