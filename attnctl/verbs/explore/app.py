@@ -24,7 +24,6 @@ from attnctl.math import Cell
 from attnctl.verbs.explore import remake, view
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.matrix import Matrix
-from attnctl.verbs.explore.remake import commands
 from attnctl.verbs.explore.view import KEYS, Arithmetic, Parts, TextSpan
 from attnctl.verbs.explore.walk import ExplorerState, TracedLayer
 from attnctl.verbs.explore.widgets import Lines, MatrixGrid, Steps, TextDialog
@@ -47,29 +46,13 @@ MOST_BESIDE, BETWEEN = 3, 3
 """Heads beside the one that is looked at, and the blanks between two."""
 
 
-def next_heads(walk: ExplorerState) -> list[Cell]:
-    """The heads that come after the one where one stands, round the end."""
-    if "head" not in walk.axes[:-2]:
-        return []
-    axis = walk.axes.index("head")
-    size, at = walk.array.shape[axis], walk.lead[axis]
-    return [
-        (*walk.lead[:axis], (at + by) % size, *walk.lead[axis + 1 :])
-        for by in range(1, min(size, MOST_BESIDE + 1))
-    ]
-
-
 Step = Callable[[ExplorerState], ExplorerState]
-"""From a walk to the next one."""
-
 
 NARROWEST = 30
 """Columns that the arithmetic is laid out for at least."""
 
 MOST_SAID = 4
 """Lines of what is said above the keys."""
-
-NO_ACTIONS: Mapping[str, str] = {}
 
 
 class Explorer(App[None]):
@@ -100,9 +83,9 @@ class Explorer(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(each, f"nth({each})" if key.action == "nth" else key.action, show=False)
+            Binding(name, f"nth({name})" if key.action == "nth" else key.action, show=False)
             for key in KEYS
-            for each in key.keys.split(",")
+            for name in key.keys.split(",")
         ),
         Binding("ctrl+c", "interrupt", show=False, priority=True),
         Binding("ctrl+q", "leave", show=False, priority=True),
@@ -173,7 +156,6 @@ class Explorer(App[None]):
                 break
 
     def on_resize(self) -> None:
-        """Draw for the size that the terminal has now."""
         self.call_after_refresh(self.draw)
 
     def draw(self) -> None:
@@ -198,20 +180,24 @@ class Explorer(App[None]):
 
     def draw_heads(self) -> None:
         """Draw the matrix, and on a wide terminal those of the next heads beside it."""
-        walk, grids = self.walk, list(self.query(MatrixGrid))
-        leads = [walk.lead, *next_heads(walk)]
-        names = [f"head {lead[walk.axes.index('head')]}" for lead in leads] if len(leads) > 1 else [""]
-        matrices = [
-            self.matrix(walk.layer, walk.step, lead, name) for lead, name in zip(leads, names, strict=True)
-        ]
+        walk = self.walk
+        alone = self.matrix(walk.layer, walk.step, walk.lead)
+        matrices = [alone]
+        axis = walk.axes.index("head") if "head" in walk.axes[:-2] else None
+        if axis is not None and (size := walk.array.shape[axis]) > 1:
+            heads = [(walk.lead[axis] + by) % size for by in range(min(size, MOST_BESIDE + 1))]
+            leads = [(*walk.lead[:axis], head, *walk.lead[axis + 1 :]) for head in heads]
+            matrices = [
+                self.matrix(walk.layer, walk.step, lead, f"head {head}")
+                for head, lead in zip(heads, leads, strict=True)
+            ]
         needed = matrices[0].label_width + matrices[0].columns * matrices[0].cell_width(walk.mode) + BETWEEN
         room = self.size.width - self.query_one(Steps).outer_size.width
-        shown = min(len(leads), room // needed) if self.size.width >= WIDE else 1
-        for number, grid in enumerate(grids):
+        shown = min(len(matrices), room // needed) if self.size.width >= WIDE else 1
+        for number, grid in enumerate(self.query(MatrixGrid)):
             grid.display = number < max(1, shown)
             grid.styles.width = needed if shown > 1 else "1fr"
             if grid.display:
-                alone = self.matrix(walk.layer, walk.step, walk.lead)
                 grid.show(matrices[number] if shown > 1 else alone, walk.mode, walk.row, walk.column)
 
     def draw_arithmetic(self) -> None:
@@ -223,7 +209,6 @@ class Explorer(App[None]):
         return self.query_one(f"#{name}", Lines)
 
     def say(self, text: str, style: str = "aside") -> None:
-        """Say it in the line above the keys."""
         self.message = text
         line = self.marks.ours(text.replace("\n", "; "))
         shown = fold_text(line, max(1, self.size.width))[:MOST_SAID]
@@ -233,23 +218,19 @@ class Explorer(App[None]):
 
     # --- going on ---
 
-    def attempt(self, step: Step, said: str = "") -> bool:
+    def attempt(self, step: Step) -> None:
         """Take a step and draw it, or say why it cannot be taken."""
         try:
             self.walk = step(self.walk)
         except AttnError as error:
             self.say("; ".join(error.problems), "name")
-            return False
-        self.draw()
-        self.say(said)
-        return True
+        else:
+            self.draw()
 
     def action_move(self, rows: int, columns: int) -> None:
-        """To a neighbouring cell."""
         self.attempt(lambda walk: go.move(walk, rows, columns))
 
     def action_page(self, by: int) -> None:
-        """A page of rows up or down."""
         page = self.query_one(MatrixGrid).page
         self.attempt(lambda walk: go.move(walk, by * page, 0))
 
@@ -264,23 +245,16 @@ class Explorer(App[None]):
         self.attempt(lambda walk: go.at_cell(walk, end * (matrix.rows - 1), end * (matrix.columns - 1)))
 
     def action_cell(self, row: int, column: int) -> None:
-        """To the cell that was clicked."""
         self.attempt(lambda walk: go.at_cell(walk, row, column))
 
     def action_follow(self, number: int | None = None) -> None:
         """To the cell of the chosen operand, or of the one that was clicked."""
-
-        def follow(walk: ExplorerState) -> ExplorerState:
-            return go.follow(walk if number is None else go.choose_operand(walk, number))
-
-        self.attempt(follow)
+        self.attempt(lambda walk: go.follow(walk if number is None else go.choose_operand(walk, number)))
 
     def action_return(self) -> None:
-        """Go back to the place before."""
         self.attempt(go.back)
 
     def action_operand(self, by: int) -> None:
-        """Choose the next operand."""
         self.attempt(lambda walk: go.choose_operand(walk, walk.operand + by))
 
     def action_focus_next(self) -> None:
@@ -288,7 +262,6 @@ class Explorer(App[None]):
         self.action_operand(1)
 
     def action_focus_previous(self) -> None:
-        """Shift-Tab."""
         self.action_operand(-1)
 
     def action_nth(self, number: int) -> None:
@@ -302,7 +275,6 @@ class Explorer(App[None]):
         self.attempt(lambda walk: go.go_step(walk, by))
 
     def action_to_step(self, number: int) -> None:
-        """To the step that was clicked."""
         self.attempt(lambda walk: go.to_step(walk, walk.layer.steps[number]))
 
     def action_head(self, by: int) -> None:
@@ -315,11 +287,9 @@ class Explorer(App[None]):
         self.attempt(lambda walk: go.to_layer(walk, by))
 
     def action_mode(self, mode: str) -> None:
-        """Numbers, shades or differences."""
         self.attempt(lambda walk: go.show_mode(walk, mode))
 
     def action_undo(self) -> None:
-        """Take the last edit back."""
         self.attempt(remake.undo_edit)
 
     def action_scroll(self, by: int) -> None:
@@ -351,7 +321,6 @@ class Explorer(App[None]):
         entry.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Do what was asked for."""
         text, asked = event.value, self.asked
         self.action_dismiss()
         answer: dict[str, Step] = {
@@ -363,7 +332,6 @@ class Explorer(App[None]):
             self.attempt(answer[asked])
 
     def action_dismiss(self) -> None:
-        """Ask no more."""
         self.asked = ""
         self.query_one("#ask").display = False
         self.query_one("#message").display = True
@@ -373,10 +341,10 @@ class Explorer(App[None]):
     # --- what lies over it ---
 
     def lay_over(
-        self, title: str, lines: Callable[[int], Iterable[Parts]], actions: Mapping[str, str] = NO_ACTIONS
+        self, title: str, lines: Callable[[int], Iterable[Parts]], actions: Mapping[str, str] | None = None
     ) -> None:
         """Show these lines until a key closes them that has no action of its own."""
-        self.push_screen(TextDialog(title, lines, actions, ascii_only=self.marks.ascii_only))
+        self.push_screen(TextDialog(title, lines, actions or {}, ascii_only=self.marks.ascii_only))
 
     def action_help(self) -> None:
         self.lay_over("attnctl explore", view.help_lines)
@@ -405,7 +373,7 @@ class Explorer(App[None]):
 
     def action_write(self) -> None:
         """Show the shell commands, and keep them for the end."""
-        found = commands(self.walk)
+        found = remake.commands(self.walk)
         self.written += [each for each in found if each not in self.written]
 
         def lines(width: int) -> Iterator[Parts]:
@@ -423,11 +391,9 @@ class Explorer(App[None]):
         self.exit()
 
     def action_interrupt(self) -> None:
-        """Leave as an interrupted program does."""
         self.stop_at_signal(signal.SIGINT)
 
     def stop_at_signal(self, number: int) -> None:
-        """Leave because of a signal."""
         self.signal = number
         self.exit()
 

@@ -13,7 +13,6 @@ from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, fold_text, take
 from attnctl.drawing.show.sheet import heads_of, place_word
-from attnctl.math import Cell
 from attnctl.verbs.explain.view import Page, number_for_people
 from attnctl.verbs.explore.walk import NUMBERS, ExplorerState, summary
 
@@ -71,9 +70,6 @@ def heading(walk: ExplorerState, screen: Screen) -> list[Parts]:
     return [[TextSpan(screen.ours(walk.step), "name"), TextSpan(screen.ours(f" = {line.formula}"))], second]
 
 
-# --- the arithmetic ---
-
-
 @dataclass(frozen=True)
 class Arithmetic:
     """The explanation of the cell, as `explain` has it, and the operand that Enter follows."""
@@ -111,7 +107,6 @@ class Arithmetic:
         return self.screen.ours(number_for_people(value, self.precision))
 
     def chosen(self) -> Parts:
-        """The operand that Enter follows."""
         walk = self.walk
         back = [TextSpan("  Backspace goes back", "aside", "return")] if walk.history else []
         if not walk.operands:
@@ -133,7 +128,10 @@ class Arithmetic:
         parts: Parts = []
         for text, style in line:
             at = 0
-            for found in self.pattern(text).finditer(text):
+            # the longest names first; of a long sum few are shown
+            names = sorted((name for name in self.numbers if name in text), key=len, reverse=True)
+            any_name = r"(?<![\w])(?:" + "|".join(map(re.escape, names)) + ")" if names else r"(?!)"
+            for found in re.finditer(any_name, text):
                 number = self.numbers[found[0]]
                 parts += [TextSpan(text[at : found.start()], style)] if found.start() > at else []
                 look = CHOSEN if number == self.walk.operand else OPERAND
@@ -146,24 +144,14 @@ class Arithmetic:
     def numbers(self) -> dict[str, int]:
         """The number of each operand, by how the arithmetic spells it."""
         spell = self.walk.layer.explainer.spell
-        steps = {step for step, _ in self.walk.operands}
-        words = {
-            step: [spell.words(step, axis) for axis in range(self.walk.trace[step].ndim)] for step in steps
-        }
-        return {
-            self.screen.ours(cell_speller(step, cell, words[step])): number
-            for number, (step, cell) in enumerate(self.walk.operands)
-        }
-
-    def pattern(self, text: str) -> re.Pattern[str]:
-        """A pattern that finds every operand in a text, the longest first: of a long sum few are shown."""
-        names = sorted((name for name in self.numbers if name in text), key=len, reverse=True)
-        return re.compile(r"(?<![\w])(?:" + "|".join(map(re.escape, names)) + ")" if names else r"(?!)")
-
-
-def cell_speller(step: str, cell: Cell, words: Sequence[Sequence[str] | None]) -> str:
-    """A function that spells a cell of the arithmetic; of a long sum there are thousands."""
-    return f"{step}[{','.join([str(at) if own is None else own[at] for own, at in zip(words, cell)])}]"  # noqa: B905
+        words: dict[str, list[Sequence[str] | None]] = {}  # by step: of a long sum there are thousands
+        out = {}
+        for number, (step, cell) in enumerate(self.walk.operands):
+            if step not in words:
+                words[step] = [spell.words(step, axis) for axis in range(len(cell))]
+            places = [str(at) if own is None else own[at] for own, at in zip(words[step], cell)]  # noqa: B905
+            out[self.screen.ours(f"{step}[{','.join(places)}]")] = number
+        return out
 
 
 def wrap_parts(parts: Parts, width: int) -> Iterator[Parts]:
@@ -186,88 +174,78 @@ def wrap_parts(parts: Parts, width: int) -> Iterator[Parts]:
 # --- the keys: for the program, for the line at its foot and for its help ---
 
 
-class KeyBinding(NamedTuple):
-    """A key's names, its action, and its words in the foot and in the help."""
+class Hotkey(NamedTuple):
+    """A key's names, its action, and its words in the help and in the foot."""
 
     keys: str
     action: str
     sign: str = ""
-    foot: str = ""
     help: str = ""
+    foot: str = ""
 
 
 KEYS = (
-    KeyBinding("up", "move(-1,0)", "arrows", "", "move from cell to cell"),
-    KeyBinding("down", "move(1,0)"),
-    KeyBinding("left", "move(0,-1)"),
-    KeyBinding("right", "move(0,1)"),
-    KeyBinding("pageup", "page(-1)", "PgUp PgDn", "", "a page of rows up or down"),
-    KeyBinding("pagedown", "page(1)"),
-    KeyBinding("home", "edge(0)", "Home End", "", "the first or the last column of the row"),
-    KeyBinding("end", "edge(1)"),
-    KeyBinding(
-        "ctrl+home", "corner(0)", "Ctrl-Home Ctrl-End", "", "the first or the last cell of the matrix"
-    ),
-    KeyBinding("ctrl+end", "corner(1)"),
-    KeyBinding(
+    Hotkey("up", "move(-1,0)", "arrows", "move from cell to cell"),
+    Hotkey("down", "move(1,0)"),
+    Hotkey("left", "move(0,-1)"),
+    Hotkey("right", "move(0,1)"),
+    Hotkey("pageup", "page(-1)", "PgUp PgDn", "a page of rows up or down"),
+    Hotkey("pagedown", "page(1)"),
+    Hotkey("home", "edge(0)", "Home End", "the first or the last column of the row"),
+    Hotkey("end", "edge(1)"),
+    Hotkey("ctrl+home", "corner(0)", "Ctrl-Home Ctrl-End", "the first or the last cell of the matrix"),
+    Hotkey("ctrl+end", "corner(1)"),
+    Hotkey(
         "enter",
         "follow",
         "Enter",
-        "follow",
         "go to the cell of the chosen operand: where its number came from",
+        "follow",
     ),
-    KeyBinding("backspace", "return", "Backspace", "back", "go back to where you were"),
-    KeyBinding(
-        "tab", "operand(1)", "Tab", "operand", "choose the next operand (Shift-Tab: the one before)"
-    ),
-    KeyBinding("shift+tab", "operand(-1)"),
-    KeyBinding("1,2,3,4,5,6,7,8,9", "nth", "1-9", "", "choose an operand by its number"),
-    KeyBinding("left_square_bracket", "step(-1)", "[", "", "the step before"),
-    KeyBinding("right_square_bracket", "step(1)", "[ ]", "step", "the step before, the next step"),
-    KeyBinding("h", "head(1)", "h", "head", "the next head (H: the one before)"),
-    KeyBinding("H", "head(-1)"),
-    KeyBinding("b", "member(1)", "b", "", "the next member of a batch (B: the one before)"),
-    KeyBinding("B", "member(-1)"),
-    KeyBinding(
-        "l", "layer(1)", "l", "", "the next layer or trace, where there are several (L: the one before)"
-    ),
-    KeyBinding("L", "layer(-1)"),
-    KeyBinding(
+    Hotkey("backspace", "return", "Backspace", "go back to where you were", "back"),
+    Hotkey("tab", "operand(1)", "Tab", "choose the next operand (Shift-Tab: the one before)", "operand"),
+    Hotkey("shift+tab", "operand(-1)"),
+    Hotkey("1,2,3,4,5,6,7,8,9", "nth", "1-9", "choose an operand by its number"),
+    Hotkey("left_square_bracket", "step(-1)", "[", "the step before"),
+    Hotkey("right_square_bracket", "step(1)", "[ ]", "the step before, the next step", "step"),
+    Hotkey("h", "head(1)", "h", "the next head (H: the one before)", "head"),
+    Hotkey("H", "head(-1)"),
+    Hotkey("b", "member(1)", "b", "the next member of a batch (B: the one before)"),
+    Hotkey("B", "member(-1)"),
+    Hotkey("l", "layer(1)", "l", "the next layer or trace, where there are several (L: the one before)"),
+    Hotkey("L", "layer(-1)"),
+    Hotkey(
         "slash",
         "ask('find')",
         "/",
-        "find",
         "find a token: love, or love,AI for row and column, or a whole cell",
+        "find",
     ),
-    KeyBinding(
+    Hotkey(
         "e",
         "ask('edit')",
         "e",
-        "edit",
         "edit the number: 0.5, +=1, *=2; every later step shows what changed",
+        "edit",
     ),
-    KeyBinding("u", "undo", "u", "", "take the last edit back"),
-    KeyBinding(
-        "d",
-        "mode('difference')",
-        "d",
-        "",
-        "show what the edits added to each number, and the numbers again",
+    Hotkey("u", "undo", "u", "take the last edit back"),
+    Hotkey(
+        "d", "mode('difference')", "d", "show what the edits added to each number, and the numbers again"
     ),
-    KeyBinding("m", "rules", "m", "rules", "switch rules on and off: causal, window, ..."),
-    KeyBinding("s", "ask('seed')", "s", "seed", "draw everything from another seed"),
-    KeyBinding("t", "mode('heat')", "t", "heat", "a heat map, and the numbers again"),
-    KeyBinding(
+    Hotkey("m", "rules", "m", "switch rules on and off: causal, window, ...", "rules"),
+    Hotkey("s", "ask('seed')", "s", "draw everything from another seed", "seed"),
+    Hotkey("t", "mode('heat')", "t", "a heat map, and the numbers again", "heat"),
+    Hotkey(
         "w",
         "write",
         "w",
-        "shell",
         "write the shell commands that give what is seen; they are printed at the end, too",
+        "shell",
     ),
-    KeyBinding("shift+up", "scroll(-1)", "Shift-Up Shift-Down", "", "scroll the arithmetic"),
-    KeyBinding("shift+down", "scroll(1)"),
-    KeyBinding("question_mark", "help", "?", "help", "this help"),
-    KeyBinding("q", "leave", "q", "quit", "leave"),
+    Hotkey("shift+up", "scroll(-1)", "Shift-Up Shift-Down", "scroll the arithmetic"),
+    Hotkey("shift+down", "scroll(1)"),
+    Hotkey("question_mark", "help", "?", "this help", "help"),
+    Hotkey("q", "leave", "q", "leave", "quit"),
 )
 """Every key, in the order of the help."""
 
@@ -285,17 +263,14 @@ def foot(width: int) -> Parts:
 
 
 def help_lines(width: int) -> Iterator[Parts]:
-    """Every key and what it does."""
     signs = [key for key in KEYS if key.help and key.sign != "["]
     widest = max(cells(key.sign) for key in signs)
     for key in signs:
         first, *rest = fold_text(key.help, max(12, width - widest - 3))
         yield [TextSpan(f" {key.sign.ljust(widest)}  ", "key"), TextSpan(first)]
-        for text in rest:
-            yield [TextSpan(" " * (widest + 3) + text)]
+        yield from ([TextSpan(" " * (widest + 3) + text)] for text in rest)
     yield []
-    for text in fold_text(
-        "The mouse does it too: click a cell, a step, an operand in the arithmetic, or a key at the foot.",
-        max(12, width - 2),
-    ):
-        yield [TextSpan(f" {text}")]
+    mouse = (
+        "The mouse does it too: click a cell, a step, an operand in the arithmetic, or a key at the foot."
+    )
+    yield from ([TextSpan(f" {text}")] for text in fold_text(mouse, max(12, width - 2)))

@@ -38,7 +38,6 @@ def style_of(name: str, system: str) -> Style:
 
 
 def strip_of(parts: Parts, system: str) -> Strip:
-    """The spans as a line of the screen."""
     return Strip([Segment(part.text, style_of(part.style, system)) for part in parts])
 
 
@@ -54,7 +53,6 @@ class LineView(ScrollView, can_focus=False):
         """Scroll as little as brings what one looks at into view; lines stay where they are."""
 
     def on_resize(self) -> None:
-        """Keep what one looks at in view."""
         self.into_view()
 
 
@@ -83,7 +81,6 @@ class Lines(LineView, can_focus=False):
         return strip_of(self.parts[at], self.system).crop_extend(x, x + width, Style())
 
     async def on_click(self, event: events.Click) -> None:
-        """Do what stands where the mouse is."""
         inside = event.get_content_offset(self)
         if inside is None:
             return
@@ -100,9 +97,6 @@ class Lines(LineView, can_focus=False):
                 return
 
 
-# --- the matrix ---
-
-
 class MatrixGrid(LineView, can_focus=False):
     """A matrix that scrolls under its labels; a click on a cell goes there.
 
@@ -116,7 +110,6 @@ class MatrixGrid(LineView, can_focus=False):
         self.mode, self.row, self.column = NUMBERS, 0, 0
 
     def show(self, matrix: Matrix, mode: str, row: int, column: int) -> None:
-        """Show this matrix, its cursor in view."""
         self.matrix, self.mode, self.row, self.column = matrix, mode, row, column
         width = matrix.label_width + matrix.columns * self.cell
         self.virtual_size = Size(width, matrix.rows + 1)
@@ -133,7 +126,6 @@ class MatrixGrid(LineView, can_focus=False):
         return max(1, self.scrollable_content_region.height - 1)
 
     def into_view(self) -> None:
-        """Scroll as little as brings the cursor into view."""
         if self.matrix is None:
             return
         cell, region = self.cell, self.scrollable_content_region
@@ -145,7 +137,6 @@ class MatrixGrid(LineView, can_focus=False):
         self.scroll_to(x, y, animate=False)
 
     def render_line(self, y: int) -> Strip:
-        """The labels of the columns, or a row of the matrix."""
         width = self.scrollable_content_region.width
         matrix = self.matrix
         x, top = self.scroll_offset
@@ -161,10 +152,8 @@ class MatrixGrid(LineView, can_focus=False):
             body = self.heading(columns, cell)
         else:
             style = "label+cursor" if row == self.row else "label"
-            label = [
-                TextSpan(pad_right(matrix.row_labels[row], matrix.label_width - 1), style),
-                TextSpan(" "),
-            ]
+            text = pad_right(matrix.row_labels[row], matrix.label_width - 1)
+            label = [TextSpan(text, style), TextSpan(" ")]
             body = self.cells(row, columns, cell)
         shown = strip_of(body, self.system).crop_extend(shift, shift + max(0, room), None)
         return Strip.join([strip_of(label, self.system), shown]).crop_extend(0, width, None)
@@ -174,12 +163,9 @@ class MatrixGrid(LineView, can_focus=False):
         assert self.matrix is not None
         labels = self.matrix.column_labels
         if cell > HEAT_CELL:
-            return [
-                TextSpan(
-                    f" {pad_left(labels[at], cell - 2)} ", "label+cursor" if at == self.column else "label"
-                )
-                for at in columns
-            ]
+            texts = [f" {pad_left(labels[at], cell - 2)} " for at in columns]
+            styles = ["label+cursor" if at == self.column else "label" for at in columns]
+            return list(map(TextSpan, texts, styles))
         if self.column not in columns:
             return []
         before = (self.column - columns.start) * cell
@@ -197,7 +183,6 @@ class MatrixGrid(LineView, can_focus=False):
         return out
 
     async def on_click(self, event: events.Click) -> None:
-        """Go to the cell under the mouse."""
         matrix = self.matrix
         if matrix is None or not matrix.values.size:
             return
@@ -210,9 +195,6 @@ class MatrixGrid(LineView, can_focus=False):
             if self.heads_on:
                 await self.app.run_action(f"head({self.heads_on})")
             await self.app.run_action(f"cell({row},{column})")
-
-
-# --- the list of steps ---
 
 
 LIT = Color.parse("bright_yellow")
@@ -278,17 +260,11 @@ class Steps(LineView, can_focus=False):
 
     def colours(self, entry: Entry, row: int) -> list[Color | None]:
         """The colours of one row of the picture, None for nothing."""
-        out: list[Color | None] = []
-        for column in range(WIDE):
-            level = entry.level(row, column)
-            if (row, column) in entry.lit:
-                out.append(LIT)
-            else:
-                out.append(style_of(f"shade {level}", self.system).bgcolor if level else None)
-        return out
+        levels = [entry.level(row, column) for column in range(WIDE)]
+        shades = [style_of(f"shade {level}", self.system).bgcolor if level else None for level in levels]
+        return [LIT if (row, column) in entry.lit else shade for column, shade in enumerate(shades)]
 
     async def on_click(self, event: events.Click) -> None:
-        """Go to the step under the mouse."""
         number = (event.y + self.scroll_offset.y) // self.height
         if number < len(self.entries):
             event.stop()
@@ -325,11 +301,9 @@ class TextDialog(ModalScreen[None]):
         yield Lines(classes="ascii" if self.ascii_only else None)
 
     def on_resize(self) -> None:
-        """Lay the lines out for this width."""
         self.fill()
 
     def on_mount(self) -> None:
-        """Show the lines."""
         self.fill()
 
     def fill(self) -> None:
@@ -342,7 +316,6 @@ class TextDialog(ModalScreen[None]):
         lines.styles.height = min(len(shown) + 2, self.app.size.height * 9 // 10)
 
     async def on_key(self, event: events.Key) -> None:
-        """Scroll, act or close."""
         event.stop()
         if event.key in self.actions:
             event.prevent_default()
