@@ -65,11 +65,8 @@ def open_streams() -> None:
     Left closed, the next file to be opened would take its number. Each opens the wrong way round,
     so that reading and writing fail; only stderr swallows what it gets.
     """
-    for name, flag, mode in (
-        ("stdin", os.O_WRONLY, "r"),
-        ("stdout", os.O_RDONLY, "w"),
-        ("stderr", os.O_WRONLY, "w"),
-    ):
+    opened = (("stdin", os.O_WRONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_WRONLY, "w"))
+    for name, flag, mode in opened:
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, flag), mode, encoding="utf-8"))
     if isinstance(sys.stdout, io.TextIOWrapper):

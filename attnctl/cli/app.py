@@ -37,11 +37,6 @@ EXAMPLES = """attnctl run "I love AI" --heads 2
 attnctl explain last 'attention_weights[love,AI]'
 """
 
-
-ANY_WIDTH = {"max_content_width": 10_000}
-"""Typer's setting for help as wide as the terminal: without it, help ends at 80 columns."""
-
-
 DAILY = {
     "run": "heads causal window positions d_model seed config file model layer backward edits "
     "step head brief story json output",
@@ -83,7 +78,6 @@ class Documented:
     """A command that takes its words as they are, and whose help is a page with examples at its end."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Every parameter, the help option among them; none is converted."""
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the command's other base
         for parameter in parameters:
             if "process_value" not in vars(parameter):
@@ -97,12 +91,10 @@ class Documented:
         return [] if EVERYTHING in ctx.meta else DAILY.get(path, "").split()
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """[OPTIONS] SENTENCE…, or [OPTIONS] COMMAND [ARGS]…"""
         words = [usage_word(each) for each in self.get_params(ctx) if each.param_type_name == "argument"]
         return ["[OPTIONS]", *words, *["COMMAND [ARGS]…"] * isinstance(self, TyperGroup)]
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """The first paragraph, or all."""
         text = cleandoc(self.help or "")  # type: ignore[attr-defined]
         formatter.write_paragraph()
         with formatter.indentation():
@@ -134,10 +126,7 @@ LEFT_OUT = {"--dask": "local", "--backward": "its own"}
 
 
 def with_values(args: list[str], taking: Collection[str]) -> list[str]:
-    """The arguments, with a value after each option that stands without the one it may have.
-
-    `taking` are the options that take one at all.
-    """
+    """The arguments, with a value after each option that stands without the one it may have (`taking`)."""
     out = []
     for number, arg in enumerate(args):
         out.append(arg)
@@ -169,26 +158,21 @@ class Command(Documented, TyperCommand):
             "Arguments": [(usage_word(each).strip("[]"), each.help or "") for each in arguments],
             "Options": [],
         }
+        options = [each for each in parameters if each.param_type_name == "option"]
         if daily:
-            sections["Options"] = daily_records(parameters, daily, ctx)
+            by_name = {each.name: each.get_help_record(ctx) for each in options}
+            shown = [(flags, first_sentence(text)) for flags, text in map(by_name.__getitem__, daily)]
+            left_out = len(options) - len(daily) - 1  # --help
+            more = (EVERYTHING, f"All options: {left_out} more, and what they do.")
+            sections["Options"] = [*shown, more]
         else:
-            for each in parameters:
-                if each not in arguments:
-                    panel = each.rich_help_panel or "Options"
-                    sections.setdefault(panel, []).append(each.get_help_record(ctx))
+            for each in options:
+                panel = each.rich_help_panel or "Options"
+                sections.setdefault(panel, []).append(each.get_help_record(ctx))
         for title, records in sections.items():
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records, col_max=26 if daily else 30)
-
-
-def daily_records(parameters: list[Any], daily: list[str], ctx: Any) -> list[tuple[str, str]]:
-    """The options that are used daily, in that order, and how to see the rest."""
-    by_name = {each.name: each for each in parameters if each.param_type_name == "option"}
-    records = [by_name[name].get_help_record(ctx) for name in daily]
-    left_out = len(by_name) - len(daily) - 1  # --help
-    more = (EVERYTHING, f"All options: {left_out} more, and what they do.")
-    return [*((flags, first_sentence(text)) for flags, text in records), more]
 
 
 class Group(Documented, TyperGroup):
@@ -216,7 +200,6 @@ class Group(Documented, TyperGroup):
         return f"there are {one_of(known, 'and', most=len(known))}"
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The sections of commands."""
         for title, lines in self.sections(ctx).items():
             with formatter.section(title):
                 formatter.write_dl(lines)
@@ -244,7 +227,6 @@ class Lazy(Group):
     """A group that knows its commands by name and imports only the one that is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Every name, in the order a newcomer meets them."""
         return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -271,13 +253,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=False,
-    context_settings={"help_option_names": ["-h", "--help"], **ANY_WIDTH},
+    # as wide as the terminal: without it, help ends at 80 columns
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 10_000},
     epilog=EXAMPLES,
 )
 
 
 def show_version(value: bool) -> None:
-    """Print the version and end."""
     from attnctl.drawing.screen.output import say
 
     if value:

@@ -27,7 +27,10 @@ def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: 
     """
     match name:
         case "step" | "blank":
-            return one_more(step_names(given), incomplete)
+            from attnctl.math.names import TABLE
+
+            trace = trace_in(given)
+            return one_more(TABLE if trace is None else trace, incomplete)
         case "config":
             return complete_word([*example_names(), *files(incomplete, CONFIG)], incomplete)
         case "source" | "a" | "b":
@@ -37,24 +40,16 @@ def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: 
         case "cell":
             return cells(given, incomplete)
         case "lesson":
-            return one_more(lesson_names(), incomplete)
+            from attnctl.verbs.learn import lessons
+
+            return one_more((lesson.name for lesson in lessons()), incomplete)
         case "about":
-            return complete_word(mistake_names(), incomplete)
+            from attnctl.mistakes import CATALOGUE
+
+            return complete_word((mistake.name for mistake in CATALOGUE), incomplete)
     if metavar and metavar.startswith("<"):
         return complete_word(metavar[1:-1].split("|"), incomplete)
     return []
-
-
-def lesson_names() -> list[str]:
-    from attnctl.verbs.learn import lessons
-
-    return [each.name for each in lessons()]
-
-
-def mistake_names() -> list[str]:
-    from attnctl.mistakes import CATALOGUE
-
-    return [each.name for each in CATALOGUE]
 
 
 def join_at_colons(environ: MutableMapping[str, str]) -> None:
@@ -84,13 +79,6 @@ def one_more(names: Iterable[str], incomplete: str) -> list[str]:
     return complete_word([f"{before}{name}" for name in names if name not in before.split(",")], incomplete)
 
 
-def step_names(given: Mapping[str, Any]) -> list[str]:
-    from attnctl.math.names import TABLE
-
-    trace = trace_in(given)
-    return list(TABLE if trace is None else trace)
-
-
 def example_names() -> list[str]:
     """The examples as --config takes them."""
     from attnctl.inputs.config.load import names
@@ -112,18 +100,14 @@ def trace_in(given: Mapping[str, Any]) -> Any:
     text = " ".join(named) if isinstance(named, (list, tuple)) else named
     if text == "-" or (text is None and given.get("config") is None):
         return None
-    try:
-        return open_source(text, Arguments(given.get("config"), settings_given(given))).traces()[0]
-    except AttnError:
-        return None
-
-
-def settings_given(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are written on the command line, read."""
     from attnctl.inputs.config.fields import KEYWORDS, is_given
 
-    known = {name: KEYWORDS[name] for name in given if name in KEYWORDS and is_given(given[name])}
-    return {name: setting.read_flag(given[name]) for name, setting in known.items() if setting.flag}
+    try:
+        known = {name: KEYWORDS[name] for name in given if name in KEYWORDS and is_given(given[name])}
+        flags = {name: setting.read_flag(given[name]) for name, setting in known.items() if setting.flag}
+        return open_source(text, Arguments(given.get("config"), flags)).traces()[0]
+    except AttnError:
+        return None
 
 
 def cells(given: Mapping[str, Any], incomplete: str) -> list[str]:

@@ -114,24 +114,21 @@ def check(
     from attnctl.inputs.config.load import load
     from attnctl.sources.sentence import Config
 
-    def problems(path: str) -> tuple[str, ...]:
+    problems: list[str] = []
+    for path in file:
         try:
             settings = load(path)
             Config(settings=settings, sentences=[settings.sentence or known_token(settings)]).plans()
         except AttnError as error:
-            return error.problems
-        return ()
-
-    raise_all(problem for path in file for problem in problems(path))
+            problems += error.problems
+    raise_all(problems)
     say(*(f"{path}: fine" for path in file))
 
 
 def known_token(settings: Settings) -> str:
     """A sentence for a config that has none: a token it knows, or what the README runs."""
-    known = settings.vocab or (
-        tuple(settings.embeddings) if isinstance(settings.embeddings, Mapping) else ()
-    )
-    return known[0] if known else "I love AI"
+    rows = settings.embeddings if isinstance(settings.embeddings, Mapping) else ()
+    return next(iter(settings.vocab or rows), "I love AI")
 
 
 @command(app, "attnctl config schema > attnctl.schema.json")

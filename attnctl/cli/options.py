@@ -8,7 +8,7 @@ settings: a command takes such a group whole, as one parameter.
 # Typer reads these annotations as types: written as text, each would be compiled again.
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, NamedTuple, get_type_hints
@@ -45,14 +45,14 @@ class OptionTerm(NamedTuple):
     """What stands behind `--flag: `, or a whole message, which begins with a flag; {name} is a value."""
 
 
-def only(holds: Callable[[Given], bool], words: str) -> OptionTerm:
+def only(holds: Callable[[Given], object], words: str) -> OptionTerm:
     """The term of an option that means something only where this holds."""
     return OptionTerm(lambda given: () if holds(given) else ("",), words)
 
 
 def needs(others: str, words: str) -> OptionTerm:
     """The term of an option that means something only beside one of these, by their names."""
-    return only(lambda given: bool(asked_of(given, others.split())), words)
+    return only(lambda given: asked_of(given, others.split()), words)
 
 
 def excludes(others: str, words: str) -> OptionTerm:
@@ -66,7 +66,6 @@ def bars(others: Iterable[str], words: str) -> OptionTerm:
 
 
 def asked_of(given: Given, names: Iterable[str]) -> list[str]:
-    """Those of these options, or arguments, that are given."""
     return [name for name in names if is_asked(given, name)]
 
 
@@ -95,7 +94,6 @@ def output_option(
     writes: Sequence[Format] | bool = True,
     terms: Sequence[OptionTerm] = (),
 ) -> Any:
-    """The option -o: files to be written."""
     return option(help, "--output", "-o", metavar="FILE", writes=writes, terms=terms)
 
 
@@ -330,13 +328,6 @@ class Option(NamedTuple):
     read: Callable[[Any], Any]
 
     @property
-    def parameter(self) -> Parameter:
-        """The parameter that Typer sees."""
-        return Parameter(
-            self.name, Parameter.KEYWORD_ONLY, default=self.default, annotation=self.annotation
-        )
-
-    @property
     def flag(self) -> str:
         """The flag that messages use: --d-model, or its shortest name: -o; of an argument what help has."""
         if isinstance(self.info, ArgumentInfo):
@@ -348,12 +339,10 @@ class Option(NamedTuple):
     def announce(self, value: str | list[str]) -> Iterator[str]:
         """Say which files are to be written, where it names such; a problem for each that cannot be."""
         formats = getattr(self.info, "writes", False)
-        if not formats:
-            return
-        files = [path for path in ([value] if isinstance(value, str) else value) if path != STDOUT]
+        files = split_outputs([value] if isinstance(value, str) else value)[0] if formats else []
         for path in files:
             announce_output(path, self.flag)
-        yield from () if formats is True else unwritable(files, formats)
+        yield from () if isinstance(formats, bool) else unwritable(files, formats)
 
     def wrong_beside(self, given: Given, flags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """The options that do not go with it, by name, and what is said of each."""
@@ -362,10 +351,6 @@ class Option(NamedTuple):
             for name in term.wrong(given):
                 wrong = name or self.name
                 yield wrong, words if words.startswith("-") else f"{flags[wrong]}: {words}"
-
-
-OptionGroup = tuple[list[Option], Callable[[Given], Any]]
-"""The options that one parameter of a command stands for, and what makes its argument of their values."""
 
 
 def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:
@@ -388,30 +373,32 @@ def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | 
                 for name, (group, gather) in groups.items()
             }
             try:
-                with memory_held_to(values.get("max_memory")):
+                with ExitStack() as stack:
+                    if (limit := values.get("max_memory")) is not None:
+                        from attnctl.math.engine.cost import limit_memory
+
+                        stack.enter_context(limit_memory(limit))
                     return int(function(**given) or Exit.OK)
             except BrokenPipeError as error:
                 raise PipeClosed from error
 
-        parameters = [option.parameter for option in options]
+        parameters = [
+            Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=each.annotation)
+            for each in options
+        ]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__annotations__ = {each.name: each.annotation for each in options}
         app.command(cls=Command, epilog="\n".join(examples))(run)
         return run
 
     return register
 
 
-def memory_held_to(limit: int | None) -> AbstractContextManager[None]:
-    if limit is None:
-        return nullcontext()
-    from attnctl.math.engine.cost import limit_memory
+def group_of(parameter: Parameter) -> tuple[list[Option], Callable[[Given], Any]]:
+    """The options that a parameter of a command stands for, and what makes its argument of their values.
 
-    return limit_memory(limit)
-
-
-def group_of(parameter: Parameter) -> OptionGroup:
-    """A named tuple of options, the settings of a section, or one option by itself."""
+    It is a named tuple of options, the settings of a section, or one option by itself.
+    """
     name, kind = parameter.name, parameter.annotation
     if isinstance(kind, type):
         hints, fields = get_type_hints(kind, include_extras=True), kind._field_defaults  # type: ignore[attr-defined]
@@ -436,7 +423,6 @@ def typed_option(name: str, annotation: Any, default: Any, section: str | None =
 
 
 def setting_option(name: str, setting: Setting) -> Option:
-    """The option of a setting."""
     flag = setting.flag
     assert flag is not None
     kind: Any = bool if setting.switch else list[str] | None if flag.repeated else str | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from typing import TYPE_CHECKING, TextIO
 
@@ -77,13 +77,16 @@ def run_guarded(args: list[str]) -> Exit:
 
 
 def command(args: list[str]) -> Exit:
-    """Parse and dispatch."""
     if args == ["--version"]:  # without the weight of a parser
         from attnctl.drawing.screen.output import say
 
         say(f"attnctl {__version__}")
         return Exit.OK
-    raise_all(not_utf_8(args))
+    raise_all(
+        f"argument {number}: {arg[:80]!r} is not UTF-8; write it in the terminal's encoding"
+        for number, arg in enumerate(args, start=1)
+        if any("\ud800" <= char <= "\udfff" for char in arg)  # bytes that are no characters
+    )
     from typer import TyperException
 
     from attnctl.cli.app import app
@@ -102,23 +105,15 @@ def command(args: list[str]) -> Exit:
     return code
 
 
-def not_utf_8(args: list[str]) -> Iterator[str]:
-    """Arguments that the shell handed over with bytes which are no characters."""
-    for number, arg in enumerate(args, start=1):
-        if any("\ud800" <= char <= "\udfff" for char in arg):
-            yield f"argument {number}: {arg[:80]!r} is not UTF-8; write it in the terminal's encoding"
-
-
 def usage(error: TyperException, args: list[str]) -> str:
-    """Report a usage error on stderr, and the command whose help explains it."""
+    """A usage error, with the command whose help explains it."""
     from attnctl import VERBS
 
     context = getattr(error, "ctx", None)
     told = ["attnctl", *(arg for arg in args[:1] if arg in VERBS)]
     path = context.command_path if context is not None else " ".join(told)
-    hint = ""
-    if any(arg.startswith("-") and " " in arg for arg in args):
-        hint = '; put "--" before a sentence that starts with "-"'
+    dashed = any(arg.startswith("-") and " " in arg for arg in args)
+    hint = '; put "--" before a sentence that starts with "-"' if dashed else ""
     place = path.removeprefix("attnctl").lstrip()
     message = what_is_wrong(error).rstrip(".")
     return f"{place}{': ' if place else ''}{message}{hint} (see {path} --help)"
