@@ -52,14 +52,12 @@ class Guard:
 GUARDS: list[Guard] = []
 """Those of the commands that are running, the innermost last; none where Python calls the library."""
 
-
 UNFINISHED: set[AnyPath] = set()
 """Temporary files that are being written; who ends the process leaves none behind."""
 
 
 @contextmanager
 def one_command() -> Iterator[None]:
-    """Guard the files of a command."""
     GUARDS.append(Guard())
     try:
         yield

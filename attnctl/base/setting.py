@@ -38,17 +38,13 @@ class Flag:
 
     name: str
     """With its dashes: --d-model."""
-
     group: str = ATTENTION
     metavar: str = ""
     """What the help calls its value; left out, what the reader calls it."""
-
     more: str = ""
     """Help that only the shell needs, behind that of the setting."""
-
     parts: Callable[[str], Any] = Plain
     """From the flag's text to what the reader takes."""
-
     repeated: bool = False
     """Whether it may be given more than once, for a list."""
 
@@ -61,7 +57,6 @@ class Setting:
     reader: Reader
     help: str
     """One line for the config's comment, the schema and the flag."""
-
     example: Any = None
     flag: Flag | None = None
     words: Callable[[Any], str] | None = None
@@ -191,7 +186,6 @@ class Form(Reader):
 
     @property
     def definition(self) -> Json:
-        """The JSON Schema of the mapping."""
         counts = {"minProperties": 1, "maxProperties": 1} if self.just_one else {}
         required = {"required": list(self.required)} if self.required else {}
         return {
@@ -225,7 +219,6 @@ class Choice(Reader):
 
 
 def word_or_mapping(known: Sequence[str], word: Reader, mapping: Reader) -> Callable[[Any], Reader | None]:
-    """Picks between one of the known words and a mapping."""
 
     def pick(value: Any) -> Reader | None:
         if isinstance(value, dict):

@@ -14,7 +14,7 @@ from math import inf, isfinite, isinf
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.words import one_of
+from attnctl.base.words import escape, one_of
 
 Json = dict[str, Any]
 Path = tuple[str | int, ...]
@@ -68,7 +68,6 @@ class Reader:
 
 
 def short(text: str, most: int = 40) -> str:
-    """The text, its end left out where it is long."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -102,17 +101,8 @@ def show(value: Any) -> str:
 
 def quote(text: str) -> str:
     """The text in double quotes, with escapes for quotes, backslashes and what cannot be printed."""
-    return '"' + "".join(c if c.isprintable() and c not in '"\\' else escape_yaml(c) for c in text) + '"'
-
-
-def escape_yaml(character: str) -> str:
-    r"""A character as a double-quoted YAML scalar writes it: \n, \", \x1b, \u202e."""
     named = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    code = ord(character)
-    numbered = (
-        f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-    )
-    return named.get(character, numbered)
+    return '"' + "".join(named.get(c) or (c if c.isprintable() else escape(c)) for c in text) + '"'
 
 
 def read_word(value: Any) -> str:
@@ -127,7 +117,6 @@ def read_word(value: Any) -> str:
 
 
 def read_file_name(value: Any) -> str:
-    """A path as text."""
     text = read_word(value)
     if not text or "\0" in text:
         raise BadValueError(f"{show(text)} is not the name of a file; write one like weights.npz")
@@ -144,7 +133,6 @@ def read_switch(value: Any) -> bool:
 
 
 def read_real(value: Any) -> float:
-    """A finite number."""
     number = value
     if isinstance(value, Plain) and re.fullmatch(NUMBER, value):
         number = float(value)
@@ -162,7 +150,6 @@ def read_real(value: Any) -> float:
 
 
 def read_positive(value: Any) -> float:
-    """A finite number greater than 0."""
     number = read_real(value)
     if number <= 0:
         raise BadValueError(f"{show(value)} is not above 0; write a number like 1.5")
@@ -170,7 +157,6 @@ def read_positive(value: Any) -> float:
 
 
 def read_tolerance(value: Any) -> float:
-    """A finite number, 0 or more."""
     number = read_real(value)
     if number < 0:
         raise BadValueError(f"{show(value)} is not a tolerance; write a number from 0, like 1e-6")
@@ -193,7 +179,6 @@ def why(value: Any) -> str:
 
 
 def whole(least: int, most: int = MOST) -> Reader:
-    """A whole number within these bounds."""
 
     def read(value: Any) -> int:
         number = value

@@ -55,6 +55,12 @@ def quote(text: str) -> str:
     return repr(text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 1] + "…")
 
 
+def escape(char: str) -> str:
+    r"""One character as Python would write it: \x1b, \u202e, \U000e0001."""
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
 def plural(count: int, noun: str) -> str:
     """1, 'step' -> '1 step'; 3, 'step' -> '3 steps'."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -128,7 +128,6 @@ def element(tag: str, content: str = "", **given: object) -> str:
 
 
 def text_width(text: str, size: float) -> float:
-    """About how wide a text is."""
     return size * sum(WIDE if east_asian_width(char) in "WF" else NARROW for char in text)
 
 

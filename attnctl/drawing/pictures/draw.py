@@ -179,7 +179,6 @@ def draw_row(
     left: float,
     texts: Sequence[Sequence[Sequence[str]]],
 ) -> None:
-    """Panels side by side, with what stands above and beside them."""
     down, across = axes
     slanted = 0.0 if across.flat else across.widest * SLANT + LABEL * SLANT
     head = LINE if any(each.caption for each in panels) else 0.0

@@ -29,14 +29,10 @@ class ColourScale:
     low: float
     high: float
     log: bool = False
-    hidden: bool = False
-    """Some number is −∞."""
-    zero: bool = False
-    """Some number is 0, which has no logarithm."""
-    strange: bool = False
-    """Some number is NaN or ∞."""
-    clipped: bool = False
-    """Some number is below the low end of a logarithmic scale."""
+    hidden: bool = False  # some number is −∞,
+    zero: bool = False  # 0, which has no logarithm,
+    strange: bool = False  # NaN or ∞,
+    clipped: bool = False  # below the low end of a logarithmic scale
 
     @property
     def signed(self) -> bool:
@@ -207,10 +203,8 @@ class Plot:
     beside: tuple[str, ...] = ()
     log: bool = False
     precision: int = 2
-    signed: bool = False
-    """Two hues, even where nothing is below 0."""
-    hidden: str = "hidden (−∞)"
-    """What −∞ means here."""
+    signed: bool = False  # two hues, even where nothing is below 0
+    hidden: str = "hidden (−∞)"  # what −∞ means here
 
     def merge_cells(self, rows: int = 0, columns: int = 0) -> Plot:
         """The plot, cells merged into blocks where there are more than so many (0: a picture holds)."""

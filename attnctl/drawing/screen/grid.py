@@ -338,7 +338,8 @@ def matrix_format(array: Array, precision: int = 4, *, ascii_only: bool = False)
     conversion = conversion_for(finite, precision)
     texts = [f"%{conversion}" % value for value in extremes(finite, conversion)]
     if finite.size < array.size:
-        texts += [str(float(value)) for value in (-np.inf, np.nan, np.inf) if has(array, value)]
+        kinds = ((np.isneginf, "-inf"), (np.isnan, "nan"), (np.isposinf, "inf"))
+        texts += [text for is_one, text in kinds if is_one(array).any()]
     width = max(map(len, texts), default=1)
     return NumberFormat(conversion, width, "inf" if ascii_only else "∞")
 
@@ -362,8 +363,3 @@ def extremes(finite: Array, conversion: str) -> list[float]:
         smallest = np.abs(finite[finite != 0]).min().item()
         ends += [smallest, -smallest] if ends[1] < 0 else [smallest]
     return [*ends, -0.0] if finite.dtype.kind == "f" and np.signbit(finite).any() else ends
-
-
-def has(array: Array, value: float) -> bool:
-    """True where the value (NaN too) is anywhere in the array."""
-    return bool((np.isnan(array) if np.isnan(value) else array == value).any())

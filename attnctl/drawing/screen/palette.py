@@ -112,7 +112,6 @@ def background(environ: Mapping[str, str], *, ask: bool) -> str:
 
 @lru_cache(maxsize=1)
 def background_of_terminal() -> str:
-    """Ask the terminal for its background colour."""
     found = re.search(ANSWER, ask_terminal())
     if found is None:
         return DARK

@@ -59,7 +59,6 @@ class Screen(NamedTuple):
         return encodable(visible(text), self.encoding)
 
     def token(self, token: str) -> str:
-        """A token, nothing in it invisible."""
         return token_text(token, self.encoding)
 
     def short(self, text: str, width: int) -> str:

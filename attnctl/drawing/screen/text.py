@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from attnctl.base.words import escape
+
 EMPTY = '""'
 SPACE = "␣"
 
@@ -44,12 +46,6 @@ PLAINER = {
 
 NARROW = str.maketrans(dict.fromkeys("ᵀ√·−∞×…–→θΔ␣Σ∘σδ²αεβγ✓✗─│╭╮╰╯├┤┬┴┼└░▒▓█▀▄", "x"))
 """Our own symbols are a cell each: text of these and ASCII needs no table of widths."""
-
-
-def escape(char: str) -> str:
-    r"""One character as Python would write it: \x1b, \u202e, \U000e0001."""
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def visible(text: str) -> str:

@@ -125,7 +125,6 @@ def headline(trace: Trace, screen: Screen, *, full: bool = False) -> Iterator[Li
 
 
 def sentence_lines(text: str, screen: Screen, *, full: bool) -> Iterator[Line]:
-    """A sentence, folded on a terminal, and how much of it is left out."""
     shown, rest = (text, 0) if full else beginning(text)
     words = screen.ours(shown)
     for line in fold_text(words, screen.width) if screen.fits else [words]:

@@ -52,9 +52,8 @@ def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, A
         if name not in made and (own := rows_of(name))
     }
     wide = np.result_type(forward.dtype, np.float32)
-    columns = {step.name: values_size(step, values, forward) for step in back if not is_n_by_n(step)}
     out = {
-        step.name: np.zeros((*lead, sizes[after_head(step)[0]], columns[step.name]), wide)
+        step.name: np.zeros((*lead, sizes[after_head(step)[0]], values_size(step, values, forward)), wide)
         for step in back
         if not is_n_by_n(step)
     }

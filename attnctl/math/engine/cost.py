@@ -112,17 +112,12 @@ def limit_memory(limit: int) -> Iterator[None]:
 def available() -> int:
     """The memory that may be taken by default, in bytes: most of what is free, and within every limit."""
     left = [ceiling - INFLATED.bytes for ceiling in INFLATED.ceilings]
-    return max(0, min([free_memory(), *left]))
-
-
-def free_memory() -> int:
-    """Most of what the machine has free."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration, ValueError):
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(free * SHARE)
+    return max(0, min([int(free * SHARE), *left]))
 
 
 def require(needed: int, what: str, limit: int | None = None) -> None:

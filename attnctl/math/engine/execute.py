@@ -115,15 +115,21 @@ class Execution:
         self.safe = not self.edits and in_range(self.stretch, self.values)
         if self.keep is None or self.edits or not large(self.values, self.stretch[0], self.tile):
             return
-        forward = [step for step in self.steps if step not in self.back]
-        read = {*self.keep, *read_outside(forward, self.stretch)}
-        self.tiled = lay_out(self.steps, self.stretch, self.values, read, self.safe)
+        inside = names(self.stretch)
+        others = [step for step in self.steps if step.name not in inside and step not in self.back]
+        left = {*self.keep, *(inside & {name for step in others for name in step.inputs})}
+        self.tiled = lay_out(self.steps, self.stretch, self.values, left, self.safe)
         self.empty = blockwise(self.tiled, self.tile, self.progress)
         self.values.update(self.tiled.made())
 
     def compute(self, step: Step) -> Array:
         """Compute a step whole and edit it; returns what the next steps read."""
-        value = value_of(step, self.values, self.given, self.dtype)
+        if isinstance(step.op, Given):
+            value = self.given[step.name]
+        else:
+            value = step.op.apply(*(self.values[name] for name in step.inputs))
+        if value.dtype != bool:  # masks stay true and false
+            value = value.astype(self.dtype, copy=False)
         if step.name == WEIGHTS:  # before edits: a row that an edit clears is not blind
             self.empty = empty_rows(value)
         elif step.name == LOGSUMEXP and WEIGHTS not in names(self.steps):
@@ -152,15 +158,6 @@ def own(value: Array, handed_in: Array | None) -> Array:
     return value.copy() if value is handed_in and value.flags.writeable else value
 
 
-def value_of(step: Step, values: Mapping[str, Array], given: Mapping[str, Array], dtype: str) -> Array:
-    """A step's value in this type of number (masks stay true and false)."""
-    if isinstance(step.op, Given):
-        value = given[step.name]
-    else:
-        value = step.op.apply(*(values[name] for name in step.inputs))
-    return value if value.dtype == bool else value.astype(dtype, copy=False)
-
-
 def names(steps: Iterable[Step]) -> set[str]:
     """Their names."""
     return {step.name for step in steps}
@@ -181,12 +178,6 @@ def large(values: Mapping[str, Array], scores: Step, tile: tuple[int, int] | Non
     """True if there are so many scores that tiles pay (they are forced where a size is given)."""
     q, k = (values[name] for name in scores.inputs)
     return tile is not None or prod(q.shape[:-1]) * k.shape[-2] > FEWEST_FOR_TILES
-
-
-def read_outside(steps: Iterable[Step], stretch: Sequence[Step]) -> set[str]:
-    """The steps of a stretch that others read."""
-    inside = names(stretch)
-    return {name for step in steps if step.name not in inside for name in step.inputs} & inside
 
 
 def lay_out(

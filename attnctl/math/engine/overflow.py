@@ -37,7 +37,12 @@ def overflow(
     stretch that have no value are computed again.
     """
     steps = [step for step in steps if not isinstance(step.op, ops.Given)]
-    hiding = may_be_hidden(steps, edited)
+    hiding: set[str] = set()  # steps in which −∞ may be meant
+    hidden = False
+    for step in steps:
+        hidden |= step.name in edited or (is_n_by_n(step) and isinstance(step.op, (ops.Add, ops.Hide)))
+        if hidden or isinstance(step.op, SUMS):
+            hiding.add(step.name)
     again = find_in_tiles(tiled, hiding) if tiled else {}
     for step in steps:
         hides = step.name in hiding
@@ -45,17 +50,6 @@ def overflow(
         if cell is not None:
             return step.name, cell
     return None
-
-
-def may_be_hidden(steps: Iterable[Step], edited: Collection[str]) -> set[str]:
-    """The steps in which −∞ may be meant."""
-    found = set()
-    hidden = False
-    for step in steps:
-        hidden |= step.name in edited or (is_n_by_n(step) and isinstance(step.op, (ops.Add, ops.Hide)))
-        if hidden or isinstance(step.op, SUMS):
-            found.add(step.name)
-    return found
 
 
 def first_cell(array: Array, *, hides: bool) -> list[int] | None:
@@ -109,10 +103,7 @@ def in_range(stretch: Sequence[Step], values: Mapping[str, Array]) -> bool:
 
 
 def largest_after(step: Step, size: float, reach: int, values: Mapping[str, Array]) -> float:
-    """The largest that a step can make of scores up to this size.
-
-    `reach` is the number of all queries and keys.
-    """
+    """The largest that a step can make of scores up to this size, of `reach` queries and keys in all."""
     match step.op:
         case ops.Scale():
             return size / sqrt(step.op.d_k) if step.op.factor is None else size * abs(step.op.factor)

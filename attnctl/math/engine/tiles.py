@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from math import prod
@@ -31,7 +31,6 @@ from attnctl.math.ops.chunks import ByChunk
 if TYPE_CHECKING:
     from attnctl.math.engine.compiled import Exp
     from attnctl.math.engine.online import Tile
-from contextlib import contextmanager
 
 Lead = tuple[int, ...]
 Progress = Callable[[int, int], None]
@@ -142,7 +141,8 @@ class Stretch:
     def fill_whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
         """Compute every step for these queries of one head; returns the queries that see nothing."""
         values = self.compute_tile(self.steps, lead, rows, self.visible_keys(lead, rows), lambda _: scratch)
-        if WEIGHTS not in values or (self.in_range and not self.may_hide):
+        may_hide = any(isinstance(step.op, (Hide, Add)) for step in self.steps)
+        if WEIGHTS not in values or (self.in_range and not may_hide):
             return np.empty(0, int)
         return np.flatnonzero(~values[WEIGHTS].any(axis=-1))
 
@@ -215,11 +215,6 @@ class Stretch:
         """The part of an array that belongs to a tile: one head's, and its queries, keys or both."""
         return array[lead][tuple(cuts.get(axis, slice(None)) for axis in axes)]
 
-    @property
-    def may_hide(self) -> bool:
-        """True if a row could see nothing."""
-        return any(isinstance(step.op, (Hide, Add)) for step in self.steps)
-
     def visible_keys(self, lead: Lead, rows: slice) -> slice:
         """The keys to compute for these queries: those they can see, or all where a kept step has all."""
         n_by_n = {step.name for step in self.steps if step.axes[-1] == "key"}
@@ -269,9 +264,7 @@ def after_head(step: Step) -> tuple[str, ...]:
 
 
 def blockwise(
-    stretch: Stretch,
-    tile: tuple[int, int] | None = None,
-    progress: Progress | None = None,
+    stretch: Stretch, tile: tuple[int, int] | None = None, progress: Progress | None = None
 ) -> list[list[int]]:
     """Fill what is kept of a stretch, heads and blocks of queries over the machine's cores.
 

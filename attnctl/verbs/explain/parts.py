@@ -80,7 +80,10 @@ def sides(trace: Trace, name: str, at: Cell) -> Sides:
         case Project():
             x, w, *bias = line.inputs
             columns = trace[w][head].astype(float)
-            out = {part: each @ columns for part, each in rows_of_x(trace, x, (*batch, row)).items()}
+            ours = trace.steps[x].inputs == (EMBEDDINGS, POSITIONS) and {EMBEDDINGS, POSITIONS} <= {*trace}
+            names = {TOKEN: EMBEDDINGS, POSITION: POSITIONS} if ours else {TOKEN: x}
+            rows = {part: vector(trace[own], (*batch, row)) for part, own in names.items()}
+            out = {part: own @ columns for part, own in rows.items()}
             return out | {BIAS: vector(trace[bias[0]], (head,))} if bias else out
         case Rotate() as op:
             start = of_member(op.start, batch[0] if batch else 0)
@@ -93,14 +96,6 @@ def sides(trace: Trace, name: str, at: Cell) -> Sides:
             past = trace[line.inputs[0]].shape[-2]
             if row >= past:
                 return sides(trace, line.inputs[1], (*batch, head, row - past))
-    return {TOKEN: vector(trace[name], at)}
-
-
-def rows_of_x(trace: Trace, name: str, at: Cell) -> Sides:
-    """The row of X (or of memory) at ([batch,] row), in parts."""
-    inputs = trace.steps[name].inputs
-    if inputs == (EMBEDDINGS, POSITIONS) and all(each in trace for each in inputs):
-        return {TOKEN: vector(trace[EMBEDDINGS], at), POSITION: vector(trace[POSITIONS], at)}
     return {TOKEN: vector(trace[name], at)}
 
 

@@ -373,12 +373,16 @@ def is_mixture(trace: Trace, step: Step) -> bool:
 
 
 def mixes(trace: Trace, step: Step) -> Iterator[Mix | OddRows]:
-    rows = mixed_rows(trace, step)
-    unmixed = tuple(row for row in rows if not is_mixed(trace, step, row))
+    rows, array, weights = mixed_rows(trace, step), trace[step.name], trace[WEIGHTS]
+    values = trace.arrays.get(step.inputs[1])
+    if values is None:
+        unmixed = tuple(rows) if step.name in trace.edited else ()
+    else:
+        made = (row for row in rows if not same_mixture(array[row], weights[row], values[row[:-1]]))
+        unmixed = tuple(made)
     if unmixed:
         yield OddRows(step.name, UNMIXED, unmixed)
     told = [row for row in rows if row not in unmixed]
-    weights = trace[WEIGHTS]
     yield from (mix(step.name, row, weights[row], MOST_PARTS) for row in told[:MOST_ROWS])
 
 
@@ -392,20 +396,8 @@ def mixed_rows(trace: Trace, step: Step) -> list[Cell]:
     ]
 
 
-def is_mixed(trace: Trace, step: Step, row: Cell) -> bool:
-    """True where a row is what its weights make of the values, but for rounding."""
-    values = trace.arrays.get(step.inputs[1])
-    if values is None:
-        return step.name not in trace.edited
-    return same_mixture(trace[step.name][row], trace[WEIGHTS][row], values[row[:-1]])
-
-
 def rows_of(where: Array) -> tuple[Cell, ...]:
     return tuple(tuple(map(int, row)) for row in np.argwhere(where))
-
-
-EDIT, OVERFLOW = "an edit", "overflow"
-"""What hides a key that no rule, mask or bias hides."""
 
 
 def source_of_weights(trace: Trace) -> str:
@@ -449,7 +441,7 @@ def hidden_causes(trace: Trace, step: Step) -> Iterator[tuple[str, Array]]:
         yield from ((word, by == at) for at, word in enumerate(names))
     if isinstance(step.op, ops.Add) and others:
         yield step.inputs[1], np.broadcast_to(np.isneginf(others[0]), shape)
-    yield EDIT if step.name in trace.edited else OVERFLOW, np.ones(shape, bool)
+    yield "an edit" if step.name in trace.edited else "overflow", np.ones(shape, bool)
 
 
 # --- claims on numbers alone ---

@@ -181,7 +181,6 @@ class Writer(Namer):
         return f"{reach}, the smallest {number(claim.least)} at {low}."
 
     def slopes(self, claim: chapters.Extremes) -> str:
-        """A sentence on the numbers that raise the loss most, and lower it most."""
         name, _, through = claim.step.removeprefix("d_").partition("_through_")
         ends = ((claim.largest, claim.most), (claim.smallest, claim.least))
         said = [
@@ -204,7 +203,6 @@ class Writer(Namer):
 
 
 def moves(slope: float) -> str:
-    """Say how a loss follows a number with this gradient."""
     if not slope:
         return "leaves the loss as it is"
     return f"{'raises' if slope > 0 else 'lowers'} the loss by {number(abs(slope))} times as much"
