@@ -168,14 +168,8 @@ def ink_on(colour: RGB) -> str:
 
 # --- plots ---
 
-MOST_SIDE = 1024
-"""Rows or columns of a panel; where there are more, cells are merged into blocks."""
-
-MOST_CELLS = 1 << 22
-"""Cells of a plot: many large panels are merged further."""
-
-THUMBNAIL_SIDE = 72
-"""Rows or columns of a thumbnail."""
+MOST_SIDE, MOST_CELLS, THUMBNAIL_SIDE = 1024, 1 << 22, 72
+"""Rows or columns of a panel, cells of a plot, rows of a thumbnail: more are merged into blocks."""
 
 
 class Panel(NamedTuple):

@@ -286,11 +286,8 @@ def columns_shown(size: int, width_of: Callable[[int], int], room: int, left_out
 
 # --- one format a matrix: the same decimals and the same width for every cell ---
 
-TINY = 1e-3
-"""Below this, four decimals say too little."""
-
-HUGE = 1e6
-"""From here on, a fixed point says too much."""
+TINY, HUGE = 1e-3, 1e6
+"""Below the one, four decimals say too little; from the other on, a fixed point says too much."""
 
 
 class NumberFormat(NamedTuple):

@@ -107,17 +107,11 @@ def print_lines(elements: Iterable[Element], output: Console | PlainOutput) -> N
     styles = styles_of(output)
     if not output.is_terminal:
         elements = ([(line, "")] for line in plain_text(elements))
-    for chunk in chunks(elements):
-        output.print(Group(*[renderable(each, styles) for each in chunk]), crop=False)
-
-
-def chunks(elements: Iterable[Element]) -> Iterator[list[Element]]:
-    """So many lines at a time, and never more than one table."""
-    chunk: list[Element] = []
-    for each in elements:
-        chunk.append(each)
-        if isinstance(each, Frame | Shelf) or len(chunk) == CHUNK:
-            yield chunk
+    chunk = []
+    for element in elements:
+        chunk.append(renderable(element, styles))
+        if isinstance(element, Frame | Shelf) or len(chunk) == CHUNK:  # never more than one table
+            output.print(Group(*chunk), crop=False)
             chunk = []
     if chunk:
-        yield chunk
+        output.print(Group(*chunk), crop=False)

@@ -109,15 +109,9 @@ def encodable(text: str, encoding: str) -> str:
     """The text with what this encoding lacks spelled out: our symbols in words, others as escapes."""
     if text.isascii() or encoding.lower().startswith("utf"):
         return text
-    return "".join(char if fits(char, encoding) else PLAINER.get(char) or escape(char) for char in text)
-
-
-def fits(char: str, encoding: str) -> bool:
-    try:
-        char.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
+    return "".join(
+        char if char.encode(encoding, "ignore") else PLAINER.get(char) or escape(char) for char in text
+    )
 
 
 def token_text(token: str, encoding: str = "utf-8") -> str:

@@ -112,25 +112,19 @@ def rule_words(rule: Any) -> str:
 
 
 def headline(trace: Trace, screen: Screen, *, full: bool = False) -> Iterator[Line]:
-    """The sentence, what it attends to if that is another one, and the facts.
-
-    Of a long sentence only the beginning, unless `full`.
-    """
-    for label, text in (("", trace.sentence), ("context", trace.header.get("context"))):
-        if text is not None:
-            yield from sentence_lines(f"{label}  {text}" if label else str(text), screen, full=full)
+    """The sentence (unless `full` its beginning), what it attends to if that is another, and the facts."""
+    for label, text in (("", trace.sentence), ("context  ", trace.header.get("context"))):
+        if text is None:
+            continue
+        shown, rest = (f"{label}{text}", 0) if full else beginning(f"{label}{text}")
+        words = screen.ours(shown)
+        for line in fold_text(words, screen.width) if screen.fits else [words]:
+            yield [(line, "sentence")]
+        if rest:
+            yield [(f"{screen.left_out(rest)} characters (--full shows them)", "aside")]
     said = facts(trace)
     if said:
         yield from screen.flow([(screen.ours(fact), "aside") for fact in said], screen.dot)
-
-
-def sentence_lines(text: str, screen: Screen, *, full: bool) -> Iterator[Line]:
-    shown, rest = (text, 0) if full else beginning(text)
-    words = screen.ours(shown)
-    for line in fold_text(words, screen.width) if screen.fits else [words]:
-        yield [(line, "sentence")]
-    if rest:
-        yield [(f"{screen.left_out(rest)} characters (--full shows them)", "aside")]
 
 
 def beginning(sentence: str) -> tuple[str, int]:

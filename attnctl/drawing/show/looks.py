@@ -14,11 +14,8 @@ from attnctl.math.names import WEIGHTS
 from attnctl.record.cells import number_repeats
 from attnctl.record.trace import Trace
 
-MOST_KEYS = 4
-"""Keys that are named one by one."""
-
-MOST_HEADS = 8
-"""Heads that have a sentence each."""
+MOST_KEYS, MOST_HEADS = 4, 8
+"""Keys that are named one by one, heads that have a sentence each."""
 
 ULPS = 8
 """Numbers that differ by no more than so many units in the last place are the same for a person."""
@@ -63,9 +60,13 @@ def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Ite
     if heads is not None and trace.steps[WEIGHTS].axes[:-2] == ("head",):
         leads = [(head,) for head in heads]
     for lead in leads[:MOST_HEADS]:
-        row = hardest_row(weights[lead])
-        if row is None:
+        sure = np.isfinite(weights[lead]).all(axis=-1)
+        known = np.where(sure, weights[lead].max(axis=-1, initial=0), 0)
+        free = np.where((weights[lead] > 0).sum(axis=-1) > 1, known, 0)
+        most = free if free.any() else known  # of rows that see several keys, if any does
+        if not most.size or not most.max() > 0:
             continue
+        row = int(most.argmax())
         own = weights[lead][row]
         said = f"{name.row(WEIGHTS, (*lead, row))} looks most at {name.keys(find_ties(own))}"
         share = percent(float(own.max())).replace(" ", UNBROKEN)
@@ -73,14 +74,6 @@ def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Ite
             yield [(text.replace(UNBROKEN, " "), style) for text, style in line]
     if len(leads) > MOST_HEADS:
         yield [(screen.ours(f"… and {plural(len(leads) - MOST_HEADS, 'head')} more"), "aside")]
-
-
-def hardest_row(weights: Array) -> int | None:
-    """The row with the largest weight, of those that see several keys if any does; None without weights."""
-    known = np.where(np.isfinite(weights).all(axis=-1), weights.max(axis=-1, initial=0), 0)
-    free = np.where((weights > 0).sum(axis=-1) > 1, known, 0)
-    most = free if free.any() else known
-    return int(most.argmax()) if most.size and most.max() > 0 else None
 
 
 def find_ties(row: Array) -> tuple[int, ...]:

@@ -18,11 +18,8 @@ from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS, result_in
 from attnctl.record.trace import Trace
 
-MOST_PANELS = 144
-"""Panels of one plot; of more heads the rest is named."""
-
-MOST_TRACES = 64
-"""Sentences in one picture."""
+MOST_PANELS, MOST_TRACES = 144, 64
+"""Panels of one plot (of more heads the rest is named), sentences in one picture."""
 
 USUAL = View(precision=2)
 """Attention weights, or what there is instead; `brief` adds the result."""

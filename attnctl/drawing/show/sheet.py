@@ -156,10 +156,7 @@ class View:
 
 
 def steps_of(trace: Trace, view: View) -> list[Step]:
-    """The steps to show, in order.
-
-    Raises AttnError naming each that is not there.
-    """
+    """The steps to show, in order. Raises AttnError naming each that is not there."""
     if view.steps is not None:
         return list(trace.select(view.steps).steps.values())
     if view.brief:

@@ -128,23 +128,14 @@ class Small(NamedTuple):
     labels: Sequence[str]
     notes: Sequence[str]
 
-    @property
-    def title(self) -> str:
-        """The title of a step's table: `Q_rotated Q`, or its name alone where the symbol is the name."""
-        unlike = self.step.inputs and self.step.symbol != self.step.name
-        return f"{self.step.name} {self.step.symbol}" if unlike else self.step.name
-
-    def belongs_beside(self, other: Small) -> bool:
-        """True where the rows are the same tokens, or count along the same axis, for as many heads."""
-        alike = any(self.labels) or self.step.axes[-2:-1] == other.step.axes[-2:-1]
-        bands = {len(self.frame.bands), len(other.frame.bands)}
-        return alike and self.labels == other.labels and (len(bands) == 1 or max(bands) <= FEW_BANDS)
-
 
 def opening(trace: Trace, screen: Screen) -> Generator[Element, None, bool]:
     """The headline, the ids beside the sentence where they fit; returns whether all is shown."""
     lines = list(headline(trace, screen))
-    ids = ids_of(trace, screen)
+    tokens, numbers, ids = trace.tokens or [], trace.ids or [], ""
+    if tokens and len(numbers) == len(tokens) and not trace.header.get("key_ids"):
+        pairs = (f"{screen.token(each)} {at}" for each, at in zip(tokens, numbers, strict=True))
+        ids = f"ids: {screen.dot.join(pairs)}"
     if cells(ids) > screen.width:
         yield from lines
         return (yield from id_frames(trace, screen, full=False))
@@ -154,15 +145,6 @@ def opening(trace: Trace, screen: Screen) -> Generator[Element, None, bool]:
         lines.append([(ids, "aside")])
     yield from lines
     return True
-
-
-def ids_of(trace: Trace, screen: Screen) -> str:
-    """`ids: I 0 · love 1 · AI 2`; "" where there are none."""
-    tokens, ids = trace.tokens or [], trace.ids or []
-    if not tokens or len(ids) != len(tokens) or trace.header.get("key_ids"):
-        return ""
-    pairs = (f"{screen.token(each)} {at}" for each, at in zip(tokens, ids, strict=True))
-    return f"ids: {screen.dot.join(pairs)}"
 
 
 def glance(
@@ -232,8 +214,12 @@ def runs_of(
 
 
 def fits_beside(run: Sequence[Small], each: Small, screen: Screen) -> bool:
-    width = run[0].frame.width + sum(other.frame.widths[-1] + 1 for other in [*run[1:], each])
-    return each.belongs_beside(run[0]) and width <= screen.width
+    """True where rows are the same tokens, or count along the same axis, for as many heads, and all fit."""
+    first, bands = run[0], {len(run[0].frame.bands), len(each.frame.bands)}
+    alike = any(each.labels) or each.step.axes[-2:-1] == first.step.axes[-2:-1]
+    level = len(bands) == 1 or max(bands) <= FEW_BANDS
+    width = first.frame.width + sum(other.frame.widths[-1] + 1 for other in [*run[1:], each])
+    return alike and each.labels == first.labels and level and width <= screen.width
 
 
 def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> Small | None:
@@ -281,7 +267,9 @@ def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> GlanceBloc
     frame = table_of(run)
     titles: dict[str, list[str]] = {}
     for each in run:
-        titles.setdefault(each.step.formula, []).append(each.title)
+        name, symbol = each.step.name, each.step.symbol
+        title = f"{name} {symbol}" if each.step.inputs and symbol != name else name  # `Q_rotated Q`
+        titles.setdefault(each.step.formula, []).append(title)
     said = [(f"{', '.join(names)} = {formula}", "name") for formula, names in titles.items() if formula]
     said += [(note, "aside") for each in run for note in each.notes]
     above = flow(said, screen)

@@ -20,7 +20,7 @@ from attnctl.math.ops import Given
 Edit = Callable[[Array], Array]
 
 FEWEST_FOR_TILES = 2**20
-"""Fewer scores than this are computed whole: tiles would save nothing."""
+"""Fewer scores than this are computed whole, unless tiles are asked for: they would save nothing."""
 
 
 class Outcome(NamedTuple):
@@ -113,7 +113,10 @@ class Execution:
     def begin_stretch(self) -> None:
         """Compute the stretch in tiles, where it is large and not all of it is kept."""
         self.safe = not self.edits and in_range(self.stretch, self.values)
-        if self.keep is None or self.edits or not large(self.values, self.stretch[0], self.tile):
+        if self.keep is None or self.edits:
+            return
+        q, k = (self.values[name] for name in self.stretch[0].inputs)
+        if self.tile is None and prod(q.shape[:-1]) * k.shape[-2] <= FEWEST_FOR_TILES:
             return
         inside = names(self.stretch)
         others = [step for step in self.steps if step.name not in inside and step not in self.back]
@@ -172,12 +175,6 @@ def steps_needed(derivation: Derivation, keep: Collection[str] | None) -> list[S
         if step.name in wanted:
             wanted |= set(step.inputs)
     return [step for step in derivation if step.name in wanted]
-
-
-def large(values: Mapping[str, Array], scores: Step, tile: tuple[int, int] | None) -> bool:
-    """True if there are so many scores that tiles pay (they are forced where a size is given)."""
-    q, k = (values[name] for name in scores.inputs)
-    return tile is not None or prod(q.shape[:-1]) * k.shape[-2] > FEWEST_FOR_TILES
 
 
 def lay_out(

@@ -87,16 +87,12 @@ class Stretch:
         return scale_queries(cells) if self.exp is not np.exp and cells[0].name not in self.kept else cells
 
     @cached_property
-    def values(self) -> Array:
-        """The values that A V mixes, (*lead, key, d_v)."""
-        return self.outside[self.steps[-1].inputs[1]]
-
-    @cached_property
     def way_to_sum(self) -> tuple[bool, int]:
         """True if scores may be summed without their maximum; what values are divided by where not."""
         from attnctl.math.engine.online import divisor_of, values_fit
 
-        return values_fit(self.values), divisor_of(self.values)
+        mixed = self.outside[self.steps[-1].inputs[1]]
+        return values_fit(mixed), divisor_of(mixed)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -36,11 +36,8 @@ READS_BOTH = "of the forward pass this reads {}; the gradients that it reads nee
 FEWER = (SHOWN, 6, 4, 3, 2)
 """Terms of a sum in the tree, where more do not fit on a line."""
 
-CHILDREN = 8
-"""Of a node of the tree on a terminal."""
-
-NARROWEST = 24
-"""Cells that an equation has at least to the right of its sign."""
+CHILDREN, NARROWEST = 8, 24
+"""Of a node of the tree on a terminal; cells that an equation has at least to the right of its sign."""
 
 GUIDES, PLAIN_GUIDES = ("├── ", "└── ", "│   ", "    "), ("|-- ", "`-- ", "|   ", "    ")
 

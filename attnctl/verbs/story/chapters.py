@@ -31,11 +31,8 @@ from attnctl.math.names import (
 from attnctl.math.ops.scores import SoftmaxBack
 from attnctl.record.trace import Trace
 
-MOST_ROWS = 12
-"""Rows of a step that are told one by one."""
-
-MOST_PARTS = 3
-"""Values that a row of outputs is said to be made of."""
+MOST_ROWS, MOST_PARTS = 12, 3
+"""Rows of a step that are told one by one, values that a row of outputs is said to be made of."""
 
 OPTIONAL = re.compile(r"\[([^\]]*{(\d)}[^\]]*)\]")
 """A part of a sentence that is about an input which may not be there."""
@@ -383,7 +380,12 @@ def mixes(trace: Trace, step: Step) -> Iterator[Mix | OddRows]:
     if unmixed:
         yield OddRows(step.name, UNMIXED, unmixed)
     told = [row for row in rows if row not in unmixed]
-    yield from (mix(step.name, row, weights[row], MOST_PARTS) for row in told[:MOST_ROWS])
+    for row in told[:MOST_ROWS]:
+        own = weights[row]
+        keys = np.argsort(-own, kind="stable")[:MOST_PARTS]
+        parts = tuple((int(key), float(own[key])) for key in keys if own[key] > 0)
+        rest = float(own.sum(dtype=np.float64)) - sum(share for _, share in parts)
+        yield Mix(step.name, row, parts, max(rest, 0.0))
 
 
 def mixed_rows(trace: Trace, step: Step) -> list[Cell]:
@@ -475,13 +477,6 @@ def largest_change(step: str, source: str, array: Array, before: Array) -> Moved
         return Unchanged(step, source) if np.array_equal(array, before, equal_nan=True) else None
     cell = index_of(gap.argmax(), array)
     return Moved(step, source, cell, float(before[cell]), float(array[cell]), bool(both.all()))
-
-
-def mix(step: str, row: Cell, weights: Array, most: int) -> Mix:
-    order = np.argsort(-weights, kind="stable")[:most]
-    parts = tuple((int(key), float(weights[key])) for key in order if weights[key] > 0)
-    rest = float(weights.sum(dtype=np.float64)) - sum(share for _, share in parts)
-    return Mix(step, row, parts, max(rest, 0.0))
 
 
 def same_mixture(output: Array, weights: Array, values: Array) -> bool:

@@ -14,13 +14,10 @@ from attnctl.drawing.show.sheet import formula_of, heads_of, shape_of
 from attnctl.drawing.show.tables import one_table
 from attnctl.record.cells import Speller
 from attnctl.verbs.story import chapters
-from attnctl.verbs.story.chapters import Chapter, Story, is_slope, plainly
+from attnctl.verbs.story.chapters import Story, is_slope, plainly
 
-WIDEST = 80
-"""Columns of a story: longer lines are hard to read."""
-
-NARROWEST = 36
-"""Cells of the words beside a table, at least."""
+WIDEST, NARROWEST = 80, 36
+"""Columns of a story, as longer lines are hard to read; of the words beside a table, at least."""
 
 OF_ROWS = {
     chapters.BLIND: "{} may look at nothing, and all weights are 0",
@@ -67,7 +64,8 @@ def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element
     table = one_table(story.trace, chapter.steps, screen, heads_of(story.trace)) if screen.fits else None
     beside = table is not None and table.width + GAP + NARROWEST <= screen.width
     room = screen._replace(width=screen.width - table.width - GAP) if table and beside else screen
-    told = (chapter.happens, *writer.sentences(chapter))
+    more = [f"… and {plural(chapter.left_out, 'row')} more."] * bool(chapter.left_out)
+    told = (chapter.happens, *map(writer.sentence, chapter.claims), *more)
     words = [line for sentence in told for line in wrap_sentence(sentence, room, "" if beside else "  ")]
     if table is not None and beside:
         yield Shelf([[table], words], [table.width, max(cells(text) for ((text, _),) in words)])
@@ -88,12 +86,6 @@ class Writer(Namer):
     def __init__(self, story: Story, screen: Screen) -> None:
         super().__init__(story.trace, screen)
         self.spell = Speller(story.trace)
-
-    def sentences(self, chapter: Chapter) -> Iterator[str]:
-        for claim in chapter.claims:
-            yield self.sentence(claim)
-        if chapter.left_out:
-            yield f"… and {plural(chapter.left_out, 'row')} more."
 
     def sentence(self, claim: chapters.Claim) -> str:
         match claim:
