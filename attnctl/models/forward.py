@@ -40,7 +40,12 @@ def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None =
     if d["project"] and d["project_first"]:
         x, width = project_embeddings(model, x), d["width"]
     if d["positions"]:
-        x = x + rows(model, "position", "position", position_ids(model, ids), width)
+        places = [index + d["position_start"] for index in range(len(ids))]
+        if d["positions"] == "after_pad":  # those of padding are not counted
+            padding = d["position_start"] - 1
+            seen = np.cumsum([each != padding for each in ids]).tolist()
+            places = [padding + n * (each != padding) for each, n in zip(ids, seen, strict=True)]
+        x = x + rows(model, "position", "position", places, width)
     if "segment" in d.shared:
         x = x + rows(model, "segment", "segment", segments or [0] * len(ids), width)
     if "embed_norm" in d.shared:
@@ -55,15 +60,6 @@ def rows(model: Model, use: str, noun: str, numbers: Sequence[int], width: int) 
     if wrong:
         raise AttnError(f"{model.name}: no {noun} {wrong[0]}; there are {count}, from 0")
     return model.outer(use, ".weight", (count, width), np.asarray(numbers, int))
-
-
-def position_ids(model: Model, ids: Sequence[int]) -> list[int]:
-    d = model.description
-    if d["positions"] == "plain":
-        return [index + d["position_start"] for index in range(len(ids))]
-    padding = d["position_start"] - 1
-    seen = np.cumsum([each != padding for each in ids]).tolist()
-    return [padding + (count if each != padding else 0) for each, count in zip(ids, seen, strict=True)]
 
 
 def project_embeddings(model: Model, x: Array) -> Array:
@@ -88,7 +84,6 @@ def states(
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run) -> Array:
-    """The rows that come out of a layer."""
     d = tensors.d
     trace = run(tensors, hidden, memory, False)
     x, after = trace[X], trace[RESIDUAL]
@@ -110,7 +105,6 @@ def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def final_norm(model: Model, hidden: Array) -> Array:
-    """The rows of the last layer through the final norm, where there is one."""
     return model.norm("final_norm", hidden) if model.description["final_norm"] else hidden
 
 

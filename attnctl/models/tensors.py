@@ -23,7 +23,7 @@ from attnctl.math.engine.tiles import blas_alone, cores, in_order
 from attnctl.models.family import Names
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File
-from attnctl.store.safetensors import Tensor, tensors_of
+from attnctl.store.safetensors import Tensor, contents
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 LONGEST_CONFIG, LONGEST_INDEX = 2**22, 2**27
@@ -73,7 +73,7 @@ class Checkpoint:
         for name in shards(folder):
             path = inside(folder, name)
             with refuse_os_errors(f"{path}: cannot be read"), open_found(path) as stream:
-                self.tensors.update(tensors_of(File(stream.fileno(), str(path))))
+                self.tensors.update(contents(File(stream.fileno(), str(path)))[1])
         self.names = sorted(self.tensors)
         self.used: set[str] = set()
         self.finite: set[str] = set()

@@ -88,7 +88,6 @@ def heading(trace: Trace) -> dict[str, Any]:
 
 
 def entry(step: Step, shape: Shape, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """A step without its numbers."""
     if dtype.newbyteorder("=") not in DTYPES:
         raise AttnError(f"step {step.name}: a dump cannot hold numbers of type {dtype}")
     op = {} if isinstance(step.op, Unstated) else {"op": plain(step.op)}
@@ -230,7 +229,6 @@ def check_schema(header: dict[str, Any], place: str) -> None:
 
 @contextmanager
 def collect_problems(problems: list[str]) -> Iterator[None]:
-    """Add the problems of an AttnError to those found so far, and go on."""
     try:
         yield
     except AttnError as error:

@@ -36,7 +36,6 @@ SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def read_json(data: bytes | bytearray, place: str) -> Iterator[Contents]:
-    """What stands for each trace in a JSON text."""
     values = list(parse(text_of(data, place), place))
     if len(values) == 1 and isinstance(values[0], list):
         values = values[0]
@@ -120,7 +119,6 @@ def pack(entry: Mapping[str, Any]) -> Array | AttnError:
 
 
 def contents_of(value: Any, place: str) -> Contents:
-    """A dump, or arrays by name."""
     if not isinstance(value, dict):
         raise AttnError(f"{place}: not a dump: expected an object, found {show_value(value)}")
     told = "schema" in value or "steps" in value

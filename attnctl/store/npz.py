@@ -57,7 +57,6 @@ PADDING_FIELD = 0xD935
 
 
 def write_npz(trace: Trace, stream: IO[bytes]) -> None:
-    """Write one dump, straight from its arrays."""
     from zipfile import ZipFile
 
     for name in trace:  # none that a zip file would change, or that stands for the header

@@ -130,7 +130,6 @@ class Npy:
 
 
 def npy_file(file: File) -> Stored:
-    """The array of a .npy file, still in it."""
     with file.stream() as stream:
         npy = npy_header(stream, file.place)
     check_bytes(npy, file.length, file.place)

@@ -109,12 +109,8 @@ def read_safetensors(file: File) -> Contents:
     return Contents(told, members, file.place)
 
 
-def tensors_of(file: File) -> dict[str, Tensor]:
-    """The arrays of a file, still in it. Raises AttnError for a header that does not fit the file."""
-    return contents(file)[1]
-
-
 def contents(file: File) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The metadata, and the arrays, still in the file. Raises AttnError for a header that does not fit."""
     length = int.from_bytes(file.read(0, 8), "little")
     if length > LONGEST_HEADER or 8 + length > file.length:
         raise AttnError(

@@ -127,7 +127,6 @@ def stream_of(source: str, stdin: BinaryIO | None, *, named: bool) -> Iterator[B
 
 
 def traces_in(stream: BinaryIO, place: str, rename: Mapping[str, str] | None) -> list[Trace]:
-    """The traces of a stream, by the format that its first bytes show."""
     head = stream.read(HEAD)
     if not head:
         raise AttnError(f"{place}: empty; expected a dump")

@@ -87,8 +87,6 @@ class SkippedLines:
 
 @dataclass
 class HeadTally:
-    """The sums of one head so far."""
-
     sums: dict[str, GridSum] = field(default_factory=lambda: {name: GridSum() for name in MEASURES})
     entropies: list[int] = field(default_factory=lambda: [0] * BINS)
     examples: list[Example] = field(default_factory=list)
@@ -101,7 +99,6 @@ class HeadTally:
         return {name: each.mean for name, each in self.sums.items()}
 
     def note(self, example: Example) -> None:
-        """Keep an example where it is one of the largest."""
         insort(self.examples, example, key=lambda each: each.rank)
         del self.examples[EXAMPLES:]
 

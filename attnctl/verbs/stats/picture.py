@@ -40,7 +40,6 @@ def write_png(found: Sequence[StatsReport], stream: IO[bytes]) -> None:
 
 
 def figure_of(found: Sequence[StatsReport]) -> Figure:
-    """The measures of every head, then what rolled out of the layers."""
     plots = [plot for each in found for plot in plots_of(each)]
     if not plots:
         raise AttnError("nothing to draw: no text; give some")

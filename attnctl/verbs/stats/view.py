@@ -97,7 +97,6 @@ class StatsTable:
         return bodies, widths
 
     def title(self, group: DumpStats, name: str) -> Line:
-        """The dump and its sentence, which is shortened to a line."""
         name = self.screen.ours(name)
         line: Line = [(name, "name")]
         if group.sentence and group.sentence != group.name:
@@ -162,7 +161,6 @@ def result_lines(
 
 
 def rollout_lines(found: StatsReport, screen: Screen, precision: int | None) -> Iterator[Element]:
-    """The rollout as a matrix of tokens; each dump is a layer."""
     assert found.rolled is not None
     formula = "Ã_L … Ã_2 Ã_1, Ã = (A + I) / 2"
     step = Step("rollout", Unstated(), (), ("query", "key"), formula, "R")
@@ -184,7 +182,6 @@ def part_lines(part: CorpusPart, screen: Screen) -> Iterator[Element]:
 
 
 def headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
-    """The number of sentences and tokens that were measured, and of which lines."""
     count = "sentence" if part.sentences == 1 else "sentences"
     said = f"{part.sentences:,} {count}, {part.tokens:,} tokens"
     if (part.first, part.stop) != (0, part.lines):
@@ -196,7 +193,6 @@ def headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
 
 
 def skipped_lines(part: CorpusPart) -> Iterator[str]:
-    """Say how many lines were left out for each reason, and the first of them."""
     for reason, lines in sorted(part.skipped.items()):
         first = ", ".join(f"{line:,}" for line in lines.first)
         more = ", …" if lines.count > len(lines.first) else ""
