@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -189,6 +188,7 @@ def conform(
     could be run.
     """
     from attnctl.cli.output import progress
+    from attnctl.formats import write_found
     from attnctl.verbs.conform.conform import hold
 
     target, how = take_backward(target, how)
@@ -204,13 +204,6 @@ def conform(
     with progress("cases") as moved:
         back = None if alone else target_words([str(how.backward)])
         found = hold(target_words(target), request, back, moved)
-    return conclude(found, report, files, printed=printed)
-
-
-def conclude(found: Conformance, report: ReportOptions, files: Sequence[str], *, printed: bool) -> Exit:
-    """Write and show what was found."""
-    from attnctl.formats import write_found
-
     write_found("conform", [found], files)
     show(found, report, printed=printed)
     return Exit.of(found.agrees)

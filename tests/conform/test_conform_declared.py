@@ -8,7 +8,7 @@ import pytest
 from setting_values import value_of
 
 import attnctl
-from attnctl.verbs.conform import results
+from attnctl.verbs.conform import run
 from attnctl.verbs.conform.declared import ALWAYS_FORM
 from attnctl.verbs.conform.diagnosis import Cause
 from attnctl.verbs.conform.layout import lay_out, read_back
@@ -22,7 +22,7 @@ def conform(function, *only, dtypes=("float32",), **more):
 @pytest.fixture
 def _unexplained(monkeypatch):
     """The search for a name takes longest where there is none."""
-    monkeypatch.setattr(results, "diagnose", lambda *_: Cause(None, ""))
+    monkeypatch.setattr(run, "diagnose", lambda *_: Cause(None, ""))
 
 
 def of(found, feature):

@@ -6,7 +6,7 @@ import pytest
 from conform_table import KERNELS, RIGHT, WRONG
 
 import attnctl
-from attnctl.verbs.conform import results
+from attnctl.verbs.conform import run
 from attnctl.verbs.conform.diagnosis import Cause
 
 TYPES = ("float64", "float32", "float16", "bfloat16")
@@ -90,7 +90,7 @@ def test_a_mistake_with_a_name_is_found_by_name(kernel):
 @pytest.fixture
 def _unexplained(monkeypatch):
     """The search for a name takes longest where there is none."""
-    monkeypatch.setattr(results, "diagnose", lambda *_: Cause(None, ""))
+    monkeypatch.setattr(run, "diagnose", lambda *_: Cause(None, ""))
 
 
 @pytest.mark.usefixtures("_unexplained")

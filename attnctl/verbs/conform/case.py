@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 from zlib import crc32
 
@@ -92,13 +92,9 @@ class Case:
     def without(self, *names: str) -> Case:
         return replace(self, options=tuple(each for each in self.options if each[0] not in names))
 
-    def to_dict(self) -> dict[str, Any]:
-        """As a dump's header holds it."""
-        return {**asdict(self), "options": [[name, to_lists(value)] for name, value in self.options]}
-
     @classmethod
     def of(cls, data: Any) -> Case:
-        """The case that `to_dict` wrote. Raises AttnError for what is none."""
+        """The case that a dump's header holds. Raises AttnError for what is none."""
         try:
             known = {each.name: data[each.name] for each in fields(cls)}
             known["options"] = tuple((name, to_tuples(value)) for name, value in data["options"])
@@ -116,10 +112,6 @@ def keys_before(case: Case, profile: TargetProfile) -> PerBatch:
     if ends == LENGTHS and "key_lengths" in case.option_values:
         return tuple(length - case.queries for length in case.lengths)
     return case.past if case.past or profile[CORNER] == "top-left" else case.keys - case.queries
-
-
-def to_lists(value: Any) -> Any:
-    return [to_lists(each) for each in value] if isinstance(value, tuple) else value
 
 
 def to_tuples(value: Any) -> Any:

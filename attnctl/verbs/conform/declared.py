@@ -135,7 +135,11 @@ ALWAYS_FORM = Form(
 FORM = Form(
     "DeclaredForm",
     TARGET,
-    [*ARRAYS.values(), Setting("always", ALWAYS_FORM, "Attention that is always on.")],
+    [
+        Setting("deterministic", SWITCH, "Gradients have the same bits in every call."),
+        *ARRAYS.values(),
+        Setting("always", ALWAYS_FORM, "Attention that is always on."),
+    ],
 )
 
 
@@ -164,7 +168,7 @@ def read_claims(path: str) -> dict[str, Any]:
     given |= {key: tuple(map(str, data[key])) for key in LISTS if key in data}
     said = data.get("conventions", {})
     given["conventions"] = {str(name): str(value) for name, value in said.items()}
-    return given | ({"deterministic": SWITCH(data["deterministic"])} if "deterministic" in data else {})
+    return given
 
 
 def pick_declared(data: Mapping[Any, Any]) -> dict[str, Any]:
@@ -206,7 +210,7 @@ LISTS = {
 }
 """The keys of claims that hold lists: the names there are, and what is expected."""
 
-CLAIM_KEYS = ("features", "without", "conventions", "returns", "deterministic", *FORM.keys)
+CLAIM_KEYS = ("features", "without", "conventions", "returns", *FORM.keys)
 
 
 def claims_problems(data: Any) -> Problems:
@@ -222,11 +226,6 @@ def claims_problems(data: Any) -> Problems:
             yield from list_problems(key, value)
         elif key == "conventions":
             yield from conventions_problems(key, value)
-        elif key == "deterministic":
-            try:
-                SWITCH(value)
-            except BadValueError as wrong:
-                yield from (((key, *place), words) for place, words in wrong.problems)
         else:
             yield from unknown_claim((key,), key, CLAIM_KEYS)
 

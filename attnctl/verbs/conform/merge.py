@@ -45,7 +45,6 @@ from attnctl.verbs.conform.judge import (
 )
 from attnctl.verbs.conform.profile import TYPES
 from attnctl.verbs.conform.report import Conformance
-from attnctl.verbs.conform.results import SuiteResults
 from attnctl.verbs.conform.run import SINGLE, Progress, Run
 from attnctl.verbs.conform.signature import CallSignature
 from attnctl.verbs.conform.suite import CaseResult, Suite
@@ -303,15 +302,15 @@ def hold_merge(target: Target, name: str, request: Request, progress: Progress) 
         form = replace(find_form(target, name), unit=unit)
         suite = MergeSuite(target, request, CallSignature(request.profile), request.profile, form=form)
         suite.find_layout(replace(features[0].cases[0], dtype=request.dtypes[0]))
-        run = Run(suite, name)
+        run = Run(suite, name, search=suite.explain)
         if "float64" in request.dtypes and all(map(suite.is_single, features[0].cases)):
             run.refused["float64"] = SINGLE
-        runs = run.run_features(wanted, progress)
-        results = tuple(map(SuiteResults(suite, name, runs, search=suite.explain).of, runs))
+        run.run_features(wanted, progress)
+        results = tuple(map(run.make_result, run.runs))
     finally:
         target.close()
     axes = " and ".join(f"({', '.join(AXES[axis] for axis in each)})" for each in suite.form.layout)
-    alone = any(run.ratios and LOGSUMEXP not in run.ratios for run in runs)
+    alone = any(each.ratios and LOGSUMEXP not in each.ratios for each in run.runs)
     said = ("It returns no log-sum-exp: the output alone is judged.",) if alone else ()
     return Conformance(name, results, {"outputs and log-sum-exps": axes}, said)
 

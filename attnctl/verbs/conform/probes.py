@@ -53,8 +53,7 @@ from attnctl.verbs.conform.suite import NOT_CALLED, Suite
 HEAD_SIZES = (16, 32, 64, 128, 256)
 HEAD_SIZES_TRIED = (64, 128, 32, 16, 256)
 MULTIPLES = (1, 16, 32, 64, 128)
-TOKENS = (64, 128, 32, 16, 256)
-"""Sizes that kernels usually have, and numbers of tokens that some are fixed to."""
+"""Sizes that kernels usually have; the numbers of tokens that some are fixed to are the same."""
 
 SEVERAL = [axes for axes in AXES if "h" in split_axes(axes) and "b" in axes]
 """Layouts with several members and heads."""
@@ -148,7 +147,7 @@ def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
         fixed |= {} if declared.multiple_of > 1 else {"multiple_of": MULTIPLES[-1]}
         if fixed:
             yield fixed
-    for n in TOKENS if declared.multiple_of == 1 else ():
+    for n in HEAD_SIZES_TRIED if declared.multiple_of == 1 else ():
         yield {"tokens": n}
         if not declared.head_sizes and n != HEAD_SIZES_TRIED[0]:  # or one axis is taken for the other
             yield {"tokens": n, "head_sizes": HEAD_SIZES_TRIED[:1]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,33 +14,20 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.values import json_path
 from attnctl.base.words import all_of
-from attnctl.drawing.screen.text import shell_line
 from attnctl.record.trace import Trace
 from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
 from attnctl.verbs.conform.declared import Request, list_unusual
 from attnctl.verbs.conform.diagnosis import (
     ENDINGS,
-    LOW_PRECISION,
     Cause,
-    diagnose,
-    explain_coarse_inside,
-    explain_repeats,
     plan_answer,
 )
 from attnctl.verbs.conform.features import (
-    ATTENTION,
     BASE,
     CONVENTIONS,
-    GROUPED,
-    INPUTS_KEPT,
-    LENGTHS,
-    OTHER_D_V,
-    REPEATABLE,
-    REPEATABLE_GRADIENTS,
     Feature,
 )
 from attnctl.verbs.conform.judge import HIDDEN, compare_output
-from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.profile import (
     AHEAD,
     CORNER,
@@ -53,22 +40,13 @@ from attnctl.verbs.conform.profile import (
     TargetProfile,
 )
 from attnctl.verbs.conform.report import (
-    DIFFERS,
     FAILED,
-    IGNORED,
     PASSED,
     SKIPPED,
     Failure,
     FeatureResult,
 )
 from attnctl.verbs.conform.suite import CaseResult, Suite
-
-MAY_LACK = {LENGTHS: "unequal numbers of queries and keys", OTHER_D_V: "values of another width"}
-"""Features that kernels need not have, and often answer wrongly rather than refuse."""
-
-IGNORED_OPTION = "option-ignored"
-NOT_SHARED = {LOW_PRECISION, IGNORED_OPTION}
-"""Mistakes that explain a failure in one type and say nothing of another."""
 
 
 @dataclass
@@ -139,116 +117,6 @@ class FeatureRun:
         )
 
 
-@dataclass
-class SuiteResults:
-    """Makes results of the runs of features; causes and small cases of a feature hold for all types."""
-
-    suite: Suite
-    name: str
-    runs: Sequence[FeatureRun]
-    """The runs of all features, among which a cause is looked for."""
-    recalled: Cause | None = None
-    """The cause that was found before, of a case that is run again."""
-    search: Callable[[Sequence[CaseResult]], Cause] | None = None
-    """What finds the cause of wrong cases, where it is not `diagnose`."""
-    causes: dict[str, Cause] = field(default_factory=dict)
-    small: dict[str, CaseResult] = field(default_factory=dict)
-
-    def of(self, run: FeatureRun) -> FeatureResult:
-        if run.feature.name == INPUTS_KEPT and not run.skipped:
-            self.count_all_calls(run)
-        if not run.wrong:
-            return run.result(DIFFERS if run.differs else PASSED)
-        cause = self.add_way_out(run, self.explain(run))
-        saved, first = self.save_failure(run, cause), run.wrong[0]
-        words = first.judgement.words or cause.explanation
-        failure = Failure(first.case, words, cause.mistake, cause.explanation)
-        if saved:
-            before, after = self.suite.request.called
-            again = shell_line(["attnctl", "conform", *before, "--replay", str(saved), *after])
-            failure = replace(failure, replay=again, saved=str(saved))
-        status = IGNORED if cause.mistake == IGNORED_OPTION else FAILED
-        return run.result(status, failure)
-
-    def add_way_out(self, run: FeatureRun, cause: Cause) -> Cause:
-        """Say how to declare that a kernel is not meant for what fails, where plain attention is right."""
-        name = run.feature.name
-        claimed = name in self.suite.request.profile.features
-        if name not in MAY_LACK or claimed or self.recalled or self.find_failing(ATTENTION, run.dtype):
-            return cause
-        way_out = f"if it is not meant for {MAY_LACK[name]}, say without: [{name}] in --claims"
-        return replace(cause, explanation=f"{cause.explanation}; {way_out}".removeprefix("; "))
-
-    def count_all_calls(self, run: FeatureRun) -> None:
-        """Count every call in the type: each is held to keeping its inputs."""
-        calls = sum(each.cases for each in self.runs if each.dtype == run.dtype and each is not run)
-        run.cases, run.of = run.cases + calls, run.of + calls
-        run.wrong = [self.suite.changed[run.dtype]] if run.dtype in self.suite.changed else []
-
-    def explain(self, run: FeatureRun) -> Cause:
-        """Find the cause of the failing cases of a feature."""
-        name, wrong = run.feature.name, run.wrong
-        if self.recalled:
-            return self.recalled
-        if name in {REPEATABLE, REPEATABLE_GRADIENTS}:
-            return explain_repeats(wrong[0].answer)
-        if name == INPUTS_KEPT:
-            what = ", ".join(wrong[0].answer.changed)
-            return Cause("inputs-changed", f"it changes its inputs: {what} is not what it was before")
-        if name in OPTIONS and name not in {"cache", "out"} and self.suite.ignores(name, wrong):
-            keyword = self.suite.signature.keywords[name]
-            return Cause(IGNORED_OPTION, f"{keyword} is taken and changes nothing")
-        if cause := self.explain_by_attention(run):
-            return cause
-        before = self.causes.get(name)
-        if before is None or before.mistake in NOT_SHARED:
-            self.causes[name] = self.search(wrong) if self.search else diagnose(self.suite, wrong)
-        cause = self.causes[name]
-        return self.explain_by_groups(run) if cause.mistake is None else cause
-
-    def explain_by_attention(self, run: FeatureRun) -> Cause | None:
-        """Take the cause of plain attention, which spoils everything; it is not searched again."""
-        if any(each.answer.error for each in run.wrong) or run.feature.name in {ATTENTION, GROUPED}:
-            return None
-        plain = self.find_failing(ATTENTION, run.dtype)
-        if plain is None or any(each.answer.error for each in plain.wrong):
-            return None
-        cause = self.explain(plain)
-        if cause.mistake != LOW_PRECISION:
-            return cause
-        worst = max(run.wrong, key=lambda each: each.judgement.ratio)
-        output = self.suite.output_of(worst)
-        assert output is not None
-        return cause if explain_coarse_inside(self.suite, worst, output) else None
-
-    def explain_by_groups(self, run: FeatureRun) -> Cause:
-        """Take the cause of grouped heads where every failing case has them."""
-        nothing = self.causes[run.feature.name]
-        grouped = self.find_failing(GROUPED, run.dtype)
-        shared = all(each.case.heads != each.case.kv_heads for each in run.wrong)
-        if run.feature.name == GROUPED or grouped is None or not shared:
-            return nothing
-        cause = self.explain(grouped)
-        return cause if str(cause.mistake).startswith("kv-heads") else nothing
-
-    def find_failing(self, name: str, dtype: str) -> FeatureRun | None:
-        same = [each for each in self.runs if each.feature.name == name and each.dtype == dtype]
-        return same[0] if same and same[0].wrong else None
-
-    def save_failure(self, run: FeatureRun, cause: Cause) -> Path | None:
-        """Save a small failing case, where such files are wanted."""
-        name, result = run.feature.name, run.wrong[0]
-        if self.suite.request.save is None:
-            return None
-        if name not in {REPEATABLE, REPEATABLE_GRADIENTS, INPUTS_KEPT}:
-            before = self.small.get(name)
-            again = None if before is None else self.suite.run(replace(before.case, dtype=run.dtype))
-            if again is None or again.judgement.right:
-                again = self.small[name] = shrink(result, self.suite)
-            result = again
-        return save_case(self.suite, result, name, self.name, cause)
-
-
 def judge_conventions(request: Request, dtype: str, found: Mapping[str, str]) -> list[FeatureResult]:
     """Judge the conventions that are declared by those that were found."""
     declared = {name: each for name, each in request.profile.conventions.items() if name in found}
@@ -278,20 +146,15 @@ MOST_OF_ERRORS = {"hang": 0, "crash": 10, "exit": 10}
 def shrink(first: CaseResult, suite: Suite) -> CaseResult:
     """Find a small case that fails as this one does; a hang is not tried again."""
     left = MOST_OF_ERRORS.get(first.answer.error, MOST_CALLS)
-    best = first
-    again = True
-    while again and left:
-        again = False
-        for case in map(suite.fit, list_smaller(best.case)):
-            if case == best.case:
-                continue
-            left -= 1
-            found = suite.run(case)
-            if fails_alike(found, first, suite):
-                best, again = found, True
-                break
-            if not left:
-                break
+    best, smaller = first, list_smaller(first.case)
+    while left and (case := next(smaller, None)):
+        case = suite.fit(case)
+        if case == best.case:
+            continue
+        left -= 1
+        found = suite.run(case)
+        if fails_alike(found, first, suite):
+            best, smaller = found, list_smaller(found.case)
     return best
 
 
@@ -395,7 +258,7 @@ def save_case(suite: Suite, result: CaseResult, feature: str, target: str, said:
     header = {
         "conform": {
             "feature": feature,
-            "case": problem.case.to_dict(),
+            "case": asdict(problem.case),
             "conventions": conventions | {key: profile[name] for key, name in SAVED.items()},
             "always": list_unusual(profile.always),
             "said": asdict(said),

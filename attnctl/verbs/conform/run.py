@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
+from pathlib import Path
 from types import MappingProxyType
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import all_of
+from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.headline import kind_words, positions
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import CALLS, MISSED, RATE, Target, chance_missed
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.declared import Request, list_unusual
-from attnctl.verbs.conform.diagnosis import ENDINGS, LOW_PRECISION, diagnose, explain_repeats
+from attnctl.verbs.conform.diagnosis import (
+    ENDINGS,
+    LOW_PRECISION,
+    Cause,
+    diagnose,
+    explain_coarse_inside,
+    explain_repeats,
+)
 from attnctl.verbs.conform.features import (
     ATTENTION,
     BASE,
@@ -23,6 +32,7 @@ from attnctl.verbs.conform.features import (
     INPUTS_KEPT,
     LENGTHS,
     OPTIONAL,
+    OTHER_D_V,
     REPEATABLE,
     REPEATABLE_GRADIENTS,
     SMALL,
@@ -32,9 +42,26 @@ from attnctl.verbs.conform.features import (
 from attnctl.verbs.conform.judge import describe_extras, judge_answer, judged_places, recognise_extras
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
-from attnctl.verbs.conform.profile import FLOAT_MASK, HIDDEN_GRADIENTS, OUTPUT_TYPE, TRUTHS
-from attnctl.verbs.conform.report import FAILED, IGNORED, SKIPPED, XFAIL, Conformance, FeatureResult
-from attnctl.verbs.conform.results import FeatureRun, Saved, SuiteResults, judge_conventions, recall_cause
+from attnctl.verbs.conform.profile import FLOAT_MASK, HIDDEN_GRADIENTS, OUTPUT_TYPE, TRUTHS, TYPES
+from attnctl.verbs.conform.report import (
+    DIFFERS,
+    FAILED,
+    IGNORED,
+    PASSED,
+    SKIPPED,
+    XFAIL,
+    Conformance,
+    Failure,
+    FeatureResult,
+)
+from attnctl.verbs.conform.results import (
+    FeatureRun,
+    Saved,
+    judge_conventions,
+    recall_cause,
+    save_case,
+    shrink,
+)
 from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, CaseResult, Suite, start_suite
 
 Progress = Callable[[int, int], None]
@@ -42,27 +69,24 @@ Progress = Callable[[int, int], None]
 MOST_ENDED = 2
 """Calls of a feature in which the process of the target may end before no more of it are made."""
 
-LEARNT = ("bias", "sinks")
-"""The options that are arrays of numbers to learn, whose gradients no case asks for."""
-
 SINGLE = (
     "its numbers are right to the digits of float32 only: it keeps some in float32, whatever it is given"
 )
 """The reason why float64 is skipped where plain attention is right in float32."""
 
+MAY_LACK = {LENGTHS: "unequal numbers of queries and keys", OTHER_D_V: "values of another width"}
+"""Features that kernels need not have, and often answer wrongly rather than refuse."""
+
+IGNORED_OPTION = "option-ignored"
+NOT_SHARED = {LOW_PRECISION, IGNORED_OPTION}
+"""Mistakes that explain a failure in one type and say nothing of another."""
+
 QUICK_SECONDS, SECONDS = 2.0, 20.0
 """The time that making one call again and again may take."""
 
-COARSER = {"float32", "float16", "bfloat16"}
-"""The types of answers of a target that does not have float64."""
-
 
 def run(
-    target: Target,
-    name: str,
-    request: Request,
-    progress: Progress,
-    apart: Target | None = None,
+    target: Target, name: str, request: Request, progress: Progress, apart: Target | None = None
 ) -> Conformance:
     """Hold a target to every feature; `apart` is what gives its gradients, where it does not.
 
@@ -88,9 +112,10 @@ def replay(
         lacking = [option for option, _ in case.options if option not in suite.signature.keywords]
         if lacking:
             raise AttnError(f"{name}: nothing in its signature asks for {', '.join(lacking)}")
-        again = Run(suite, name).run_feature(Feature(feature, (case,)), case.dtype)
-        results = SuiteResults(suite, name, [again], recall_cause(path, suite, again.wrong))
-        return Conformance(name, (results.of(again),))
+        run = Run(suite, name)
+        again = run.run_feature(Feature(feature, (case,)), case.dtype)
+        run.runs, run.recalled = [again], recall_cause(path, suite, again.wrong)
+        return Conformance(name, (run.make_result(again),))
 
 
 @dataclass
@@ -105,6 +130,15 @@ class Run:
     """Plain attention in each type in which it never came back."""
     unequal: dict[bool, str] = field(default_factory=dict)
     """More queries than keys (True) or fewer, where the target refuses that, with why."""
+    runs: list[FeatureRun] = field(default_factory=list)
+    """The runs of all features, among which a cause is looked for."""
+    recalled: Cause | None = None
+    """The cause that was found before, of a case that is run again."""
+    search: Callable[[Sequence[CaseResult]], Cause] | None = None
+    """What finds the cause of wrong cases, where it is not `diagnose`."""
+    causes: dict[str, Cause] = field(default_factory=dict)
+    """By feature, for all types; so are `small` cases."""
+    small: dict[str, CaseResult] = field(default_factory=dict)
 
     @property
     def request(self) -> Request:
@@ -120,19 +154,19 @@ class Run:
                 for dtype, why in self.refused.items()
             )
         if len(self.hung) == len(taken) or (self.hung and self.suite.is_let_be):
-            return self.conclude(map(SuiteResults(self.suite, self.name, []).of, self.hung))
+            return self.conclude(map(self.make_result, self.hung))
         found = {dtype: find_conventions(self.suite, dtype) for dtype in taken}
         said = self.find_extras(replace(BASE, dtype=taken[0]))
-        runs = self.run_features(self.list_features(taken[0], found[taken[0]]), progress)
+        self.run_features(self.list_features(taken[0], found[taken[0]]), progress)
         declared = self.request.profile.conventions.get(OUTPUT_TYPE)
         for dtype in taken:
             found[dtype] |= describe_output_type(self.suite.output_types[dtype], dtype, declared)
             found[dtype] |= {HIDDEN_GRADIENTS: "NaN"} if dtype in self.suite.nan_gradients else {}
-        results = list(map(SuiteResults(self.suite, self.name, runs).of, runs))
+        results = list(map(self.make_result, self.runs))
         results += [
             each for dtype in taken for each in judge_conventions(self.request, dtype, found[dtype])
         ]
-        return self.conclude(results, {**fitted, **join_types(found)}, (*said, *self.list_notes(runs)))
+        return self.conclude(results, {**fitted, **join_types(found)}, (*said, *self.list_notes()))
 
     def conclude(
         self,
@@ -141,15 +175,12 @@ class Run:
         notes: tuple[str, ...] = (),
     ) -> Conformance:
         """Put the results together; those that someone expects to fail are marked."""
-        return Conformance(
-            self.name, tuple(self.mark_known(each) for each in results), dict(conventions), notes
-        )
-
-    def mark_known(self, result: FeatureResult) -> FeatureResult:
-        why, types = self.request.xfail.get(result.feature, ("", ()))
-        if result.dtype not in types or result.status not in {FAILED, IGNORED}:
-            return result
-        return replace(result, status=XFAIL, known=why)
+        marked = []
+        for result in results:
+            why, types = self.request.xfail.get(result.feature, ("", ()))
+            expected = result.dtype in types and result.status in {FAILED, IGNORED}
+            marked.append(replace(result, status=XFAIL, known=why) if expected else result)
+        return Conformance(self.name, tuple(marked), dict(conventions), notes)
 
     # --- what is found out first ---
 
@@ -162,7 +193,7 @@ class Run:
             elif each.answer.error == "hang":
                 once = Feature(ATTENTION, (BASE,))
                 self.hung.append(FeatureRun(once, dtype, 1, 1, each.judgement.ratio, [each]))
-            elif dtype == "float64" and each.answer.dtype in COARSER:
+            elif dtype == "float64" and each.answer.dtype in {*TYPES} - {dtype}:
                 self.refused[dtype] = f"it answers in {each.answer.dtype}"
             elif dtype == "float64" and "float32" in plain and plain["float32"].judgement.right:
                 self.refused |= {dtype: SINGLE} if self.is_single(each) else {}
@@ -234,20 +265,18 @@ class Run:
 
     # --- features ---
 
-    def run_features(self, to_run: Sequence[Feature], progress: Progress) -> list[FeatureRun]:
+    def run_features(self, to_run: Sequence[Feature], progress: Progress) -> None:
         """Run each feature in each type, in order; an interrupt ends the target before its threads."""
         work = [(feature, dtype) for dtype in self.request.dtypes for feature in to_run]
-        runs: list[FeatureRun] = []
         with ThreadPoolExecutor(self.request.jobs) as pool:
             carry_out = map if self.request.jobs == 1 else pool.map
             try:
                 for run in carry_out(lambda each: self.run_feature(*each), work):
-                    runs.append(run)
-                    progress(len(runs), len(work))
+                    self.runs.append(run)
+                    progress(len(self.runs), len(work))
             except BaseException:
                 self.suite.target.close()
                 raise
-        return runs
 
     def run_feature(self, feature: Feature, dtype: str) -> FeatureRun:
         if feature.skipped:
@@ -331,7 +360,103 @@ class Run:
         again = replace(found.answer, gradients=repeats.farthest)
         return judge_answer(self.suite.expect(found.case), again).right
 
-    def list_notes(self, runs: Sequence[FeatureRun]) -> tuple[str, ...]:
+    # --- results ---
+
+    def make_result(self, run: FeatureRun) -> FeatureResult:
+        if run.feature.name == INPUTS_KEPT and not run.skipped:
+            self.count_all_calls(run)
+        if not run.wrong:
+            return run.result(DIFFERS if run.differs else PASSED)
+        cause = self.add_way_out(run, self.explain(run))
+        saved, first = self.save_failure(run, cause), run.wrong[0]
+        words = first.judgement.words or cause.explanation
+        failure = Failure(first.case, words, cause.mistake, cause.explanation)
+        if saved:
+            before, after = self.request.called
+            again = shell_line(["attnctl", "conform", *before, "--replay", str(saved), *after])
+            failure = replace(failure, replay=again, saved=str(saved))
+        status = IGNORED if cause.mistake == IGNORED_OPTION else FAILED
+        return run.result(status, failure)
+
+    def add_way_out(self, run: FeatureRun, cause: Cause) -> Cause:
+        """Say how to declare that a kernel is not meant for what fails, where plain attention is right."""
+        name = run.feature.name
+        claimed = name in self.request.profile.features
+        if name not in MAY_LACK or claimed or self.recalled or self.find_failing(ATTENTION, run.dtype):
+            return cause
+        way_out = f"if it is not meant for {MAY_LACK[name]}, say without: [{name}] in --claims"
+        return replace(cause, explanation=f"{cause.explanation}; {way_out}".removeprefix("; "))
+
+    def count_all_calls(self, run: FeatureRun) -> None:
+        """Count every call in the type: each is held to keeping its inputs."""
+        calls = sum(each.cases for each in self.runs if each.dtype == run.dtype and each is not run)
+        run.cases, run.of = run.cases + calls, run.of + calls
+        run.wrong = [self.suite.changed[run.dtype]] if run.dtype in self.suite.changed else []
+
+    def explain(self, run: FeatureRun) -> Cause:
+        """Find the cause of the failing cases of a feature."""
+        name, wrong = run.feature.name, run.wrong
+        if self.recalled:
+            return self.recalled
+        if name in {REPEATABLE, REPEATABLE_GRADIENTS}:
+            return explain_repeats(wrong[0].answer)
+        if name == INPUTS_KEPT:
+            what = ", ".join(wrong[0].answer.changed)
+            return Cause("inputs-changed", f"it changes its inputs: {what} is not what it was before")
+        if name in OPTIONS and name not in {"cache", "out"} and self.suite.ignores(name, wrong):
+            keyword = self.suite.signature.keywords[name]
+            return Cause(IGNORED_OPTION, f"{keyword} is taken and changes nothing")
+        if cause := self.explain_by_attention(run):
+            return cause
+        before = self.causes.get(name)
+        if before is None or before.mistake in NOT_SHARED:
+            self.causes[name] = self.search(wrong) if self.search else diagnose(self.suite, wrong)
+        cause = self.causes[name]
+        return self.explain_by_groups(run) if cause.mistake is None else cause
+
+    def explain_by_attention(self, run: FeatureRun) -> Cause | None:
+        """Take the cause of plain attention, which spoils everything; it is not searched again."""
+        if any(each.answer.error for each in run.wrong) or run.feature.name in {ATTENTION, GROUPED}:
+            return None
+        plain = self.find_failing(ATTENTION, run.dtype)
+        if plain is None or any(each.answer.error for each in plain.wrong):
+            return None
+        cause = self.explain(plain)
+        if cause.mistake != LOW_PRECISION:
+            return cause
+        worst = max(run.wrong, key=lambda each: each.judgement.ratio)
+        output = self.suite.output_of(worst)
+        assert output is not None
+        return cause if explain_coarse_inside(self.suite, worst, output) else None
+
+    def explain_by_groups(self, run: FeatureRun) -> Cause:
+        """Take the cause of grouped heads where every failing case has them."""
+        nothing = self.causes[run.feature.name]
+        grouped = self.find_failing(GROUPED, run.dtype)
+        shared = all(each.case.heads != each.case.kv_heads for each in run.wrong)
+        if run.feature.name == GROUPED or grouped is None or not shared:
+            return nothing
+        cause = self.explain(grouped)
+        return cause if str(cause.mistake).startswith("kv-heads") else nothing
+
+    def find_failing(self, name: str, dtype: str) -> FeatureRun | None:
+        same = [each for each in self.runs if each.feature.name == name and each.dtype == dtype]
+        return same[0] if same and same[0].wrong else None
+
+    def save_failure(self, run: FeatureRun, cause: Cause) -> Path | None:
+        """Save a small failing case, where such files are wanted."""
+        name, result = run.feature.name, run.wrong[0]
+        if self.request.save is None:
+            return None
+        if name not in {REPEATABLE, REPEATABLE_GRADIENTS, INPUTS_KEPT}:
+            before = self.small.get(name)
+            again = None if before is None else self.suite.run(replace(before.case, dtype=run.dtype))
+            if again is None or again.judgement.right:
+                again = self.small[name] = shrink(result, self.suite)
+            result = again
+        return save_case(self.suite, result, name, self.name, cause)
+
+    def list_notes(self) -> tuple[str, ...]:
         config = list_unusual(self.request.profile.always)
         on = [*positions(config.get("positions")), *kind_words(config)]
         out = [f"Always on: {', '.join(on)}."] if on else []
@@ -340,18 +465,18 @@ class Run:
             out.append(f"Not tried: {', '.join(untried)}: left at the default in every call ({named}).")
         if self.reused:
             out.append("Its output is in the same memory in every call: the next call overwrites it.")
-        if calls := [each.calls for each in runs if each.feature.name in self.repeated and each.calls]:
+        if calls := [each.calls for each in self.runs if each.feature.name in self.repeated and each.calls]:
             least, few = min(calls), f" ({CALLS} would make that {MISSED:g}, but take too long)"
             missed = f"would be missed with a chance of {chance_missed(least):.2g}"
             out.append(
                 f"Repeated: {least} calls with the same inputs in each type: "
                 f"a fault in {RATE * 100:g} % of calls {missed}{few if least < CALLS else ''}."
             )
-        differing = dict.fromkeys(each.differs for each in runs if each.differs)
+        differing = dict.fromkeys(each.differs for each in self.runs if each.differs)
         allowed = "wrong only where --claims say deterministic: true"
         out += [f"Gradients: {each}; {allowed}." for each in differing]
         if self.request.backward:
-            out += describe_gradients(runs, self.suite)
+            out += describe_gradients(self.runs, self.suite)
         return tuple(out)
 
 
@@ -362,7 +487,8 @@ def describe_gradients(runs: Sequence[FeatureRun], suite: Suite) -> Iterator[str
         worst[name] = max(ratio, worst.get(name, 0.0))
     if worst:
         yield f"Largest by output: {', '.join(f'{name} {ratio:.3g}' for name, ratio in worst.items())}."
-    others = [f"by {name}" for name in LEARNT if name in suite.signature.claimed]
+    # Numbers to learn, whose gradients no case asks for.
+    others = [f"by {name}" for name in ("bias", "sinks") if name in suite.signature.claimed]
     others += [f"{suite.more_gradients} more that it returns"] if suite.more_gradients else []
     if others:
         held = "attnctl check holds them in a dump that has d_output"

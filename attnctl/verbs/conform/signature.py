@@ -145,13 +145,14 @@ def read_signature(
     names = [parameter.name for parameter in own]
     must = [parameter.name for parameter in own if parameter.required]
     keywords = find_keywords(names, profile, renames)
-    sizes = find_sizes(names, must, renames)
+    # One letter may mean something else where it has a default.
+    clear = [name for name in names if len(name) > 2 or name in must]
+    sizes = find_names({ours: THEIRS[ours] for ours in SIZES}, clear, renames)
     off = {name: OFF[name] for name in must if name in OFF}
     packed = find_packed(names, renames)
     first = inputs or ([packed] if packed else names[:3])
     taken = {*first, *keywords.values(), *sizes.values(), *off, *renames, *profile.gives(2, 1)}
-    unknown = [name for name in must if name not in taken]
-    if unknown:
+    if unknown := [name for name in must if name not in taken]:
         ours = f"OURS, like {D_OUTPUT}" if backward and not handed else "OURS"
         raise AttnError(
             f"it must be given {', '.join(unknown)}, which attnctl does not know; --map {unknown[0]}={ours}"
@@ -164,19 +165,14 @@ def read_signature(
     )
 
 
-def named_by(ours: str, renames: Mapping[str, str]) -> list[str]:
-    """List the names that are said to mean ours."""
-    return [theirs for theirs, name in renames.items() if name == ours]
-
-
 def find_names(
     wanted: Mapping[str, Sequence[str]], names: Sequence[str], renames: Mapping[str, str]
 ) -> dict[str, str]:
     """Find the keyword of each wanted thing: as it is said, or else the first of its usual names."""
     found: dict[str, str] = {}
     for ours, usual in wanted.items():
-        mine = [*named_by(ours, renames), *(name for name in usual if name in names)]
-        if mine:
+        said = [theirs for theirs, name in renames.items() if name == ours]
+        if mine := [*said, *(name for name in usual if name in names)]:
             found[ours] = mine[0]
     return found
 
@@ -208,12 +204,6 @@ def find_packed(names: Sequence[str], renames: Mapping[str, str]) -> str:
     return next((name for name in names if renames.get(name, name.upper()) == PACKED), "")
 
 
-def find_sizes(names: Sequence[str], must: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
-    """Find the keyword of each size; one letter may mean something else where it has a default."""
-    clear = [name for name in names if len(name) > 2 or name in must]
-    return find_names({ours: THEIRS[ours] for ours in SIZES}, clear, renames)
-
-
 def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> tuple[str, ...]:
     """Find the keywords of Q, K and V; empty where the first parameters are taken by place."""
     names = [each.name for each in parameters]
@@ -221,8 +211,9 @@ def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> 
         return () if names[0] == packed and parameters[0].positional else (packed,)
     found = []
     for symbol in INPUTS:
-        said = named_by(symbol, renames)
-        found += [name for name in names if name in said or name.lower() in THEIRS[symbol]][:1]
+        found += [name for name in names if renames.get(name) == symbol or name.lower() in THEIRS[symbol]][
+            :1
+        ]
     by_name = [each.name for each in parameters if each.name in found and not each.positional]
     if len(found) == 3 and (by_name or names[:3] != found):
         return tuple(found)
