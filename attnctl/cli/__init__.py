@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command line of this process and exit with its code."""
     try:
         import signal
 

@@ -42,8 +42,6 @@ WHICH_LAYER = OptionTerm(
 
 
 class LayerOptions(NamedTuple):
-    """A layer of a trained model instead of given weights."""
-
     model: Annotated[
         str | None,
         option(

@@ -43,8 +43,6 @@ app = make_app()
 
 
 class CheckOptions(NamedTuple):
-    """The tolerance of a check, and the form of its answer."""
-
     decimals: Annotated[
         int | None,
         option(
@@ -83,8 +81,6 @@ OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_
 
 
 class PortOptions(NamedTuple):
-    """A model that says what was meant."""
-
     model: Annotated[
         str | None,
         option(
@@ -197,7 +193,6 @@ def check(  # noqa: PLR0913  (a group of options each)
 
 
 def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
-    """Each layer from what came into it; the first wrong one is named."""
     from attnctl.verbs.check.layers import check_port
 
     checked = check_port(name, trace)

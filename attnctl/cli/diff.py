@@ -34,8 +34,6 @@ app = make_app()
 
 
 class ComparisonOptions(NamedTuple):
-    """The steps to compare, and the difference that counts."""
-
     step: Annotated[
         str | None, option("Only these steps, by name, separated by commas.", metavar="NAME,…")
     ] = None

@@ -49,8 +49,6 @@ PRINTED = only(lambda given: split_outputs(given["output"])[1], "files have ever
 
 
 class ExplainOptions(NamedTuple):
-    """The depth and length of an explanation."""
-
     depth: Annotated[int | None, option("Lines of the derivation to go back, as a tree (1)."), whole(1)] = (
         None
     )

@@ -97,7 +97,6 @@ def require_terminal(source: str | None) -> None:
 
 
 def explore_on_terminal(source: Source, precision: int, *, from_stdin: bool) -> None:
-    """Explore on the terminal; then print the commands that were asked for."""
     from attnctl.drawing.screen.output import say
     from attnctl.verbs.explore import begin_walk
     from attnctl.verbs.explore.app import explore as walk_on

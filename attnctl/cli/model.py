@@ -54,8 +54,6 @@ IDS = Reader(read_ids, {}, "N,…")
 
 
 class ModelOptions(NamedTuple):
-    """A trained model instead of drawn weights."""
-
     model: Annotated[
         str | None,
         option(
@@ -144,7 +142,6 @@ def run_layers(
 
 
 def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOptions) -> None:
-    """Print the map of a model: a name for each head of each layer on this text."""
     from attnctl.cli.output import emit, progress
     from attnctl.cli.program import complain
     from attnctl.math.names import WEIGHTS

@@ -201,7 +201,6 @@ def print_costs(sources: Sequence[Source], output: OutputOptions, view: ViewOpti
 
 
 def print_cost_table(costs: Sequence[Cost]) -> None:
-    """A row a step, and what is kept in all."""
     from attnctl.drawing.screen.listing import Listing
     from attnctl.drawing.screen.output import print_view
     from attnctl.math.engine.cost import size_text

@@ -61,7 +61,6 @@ MERGE = "merge"
 
 
 def read_cluster(text: str) -> str:
-    """'local', '3' or an address -> the same, where it is one of them."""
     if text != "local" and ":" not in text and not (text.isdecimal() and 0 < int(text[:9]) < MOST_WORKERS):
         raise BadValueError(f"{text!r} is no cluster; write tcp://host:8786, or how many local workers")
     return text
@@ -72,8 +71,6 @@ ONLY_A_CORPUS = needs("file", "only a corpus has that; add --file")
 
 
 class CorpusOptions(NamedTuple):
-    """Statistics of a corpus in parts."""
-
     shard: Annotated[
         Shard | None,
         option(
@@ -125,8 +122,6 @@ def is_table(given: Given) -> bool:
 
 
 class StatsOptions(NamedTuple):
-    """The measures to take, and the form they are written in."""
-
     rollout: Annotated[
         bool, option("Take the dumps as layers of one sentence and roll attention out.", "--rollout")
     ] = False
@@ -298,7 +293,6 @@ def stats(  # noqa: PLR0913  (a group of options each)
 
 
 def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, how: StatsOptions) -> None:
-    """Every head of the traces of each of these, by name."""
     from attnctl import api
     from attnctl.verbs.stats.measure import rollout
     from attnctl.verbs.stats.report import StatsReport
