@@ -133,7 +133,6 @@ class Strictness:
 
     @property
     def last_place(self) -> float:
-        """A unit of the last decimal."""
         return 0.0 if self.decimals is None else 10.0**-self.decimals
 
     def rounded(self, given: Array) -> bool:
@@ -152,7 +151,6 @@ class Strictness:
         return "rounding" if self.decimals is None else f"rounding to {self.decimals} decimals"
 
     def allowed(self, expected: Array, rounding: Array) -> Array:
-        """The error that is allowed of each expected number."""
         if not self.told:
             return rounding
         size = np.where(np.isfinite(expected), np.abs(expected), 0.0)

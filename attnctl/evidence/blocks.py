@@ -85,8 +85,6 @@ class RowSample:
 
 @dataclass(frozen=True)
 class BlockFindings:
-    """The findings of one block."""
-
     rows: slice
     gap: Gap
     beyond: float

@@ -10,8 +10,6 @@ from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import Known, free
 from attnctl.math import Array
 
-Index = tuple[int, ...]
-
 CLOSE, FAR = 0.4, 100.0
 """How many times its scatter a step is off when a few runs are enough to say that it is right, or wrong."""
 
@@ -26,7 +24,7 @@ class Gap:
     largest: float
     allowed: float
     """What that number may be off by."""
-    at: Index
+    at: tuple[int, ...]
     found: float
     expected: float
     differing: int
@@ -56,7 +54,6 @@ class Judged:
     """How many times their scatter all numbers are off, as a root mean square."""
 
     def summarize(self, blank: Array | None = None) -> Gap:
-        """The largest difference, and how many there are."""
         gap, wrong = self.gap, self.wrong
         if blank is not None:
             wrong, gap = wrong & ~blank, np.where(blank, 0.0, gap)

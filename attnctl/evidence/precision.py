@@ -14,8 +14,6 @@ from attnctl.math import Array
 
 @dataclass(frozen=True)
 class Precision:
-    """A type of floating-point number."""
-
     name: str
     bits: int
     """Of the significand, the leading one among them."""

@@ -152,7 +152,6 @@ Values = dict[str, Known | None]
 
 
 def expect_surely(record: Record, step: Step, values: Values) -> Known:
-    """The right value of a step all of whose inputs are known."""
     expected = expect(record, step, values)
     assert expected is not None
     return expected

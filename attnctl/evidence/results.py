@@ -66,5 +66,4 @@ def place_of(array: Array) -> tuple[object, ...]:
 
 
 def to_float64(array: Array) -> Array:
-    """The array in float64; booleans as they are."""
     return array if array.dtype == bool else array.astype(np.float64, copy=False)

@@ -97,7 +97,6 @@ def cut(array: Array, axes: Sequence[str], cuts: Mapping[str, slice]) -> Array:
 
 
 def with_arrays(record: Record, arrays: Mapping[str, Array], intended: Derivation) -> Record:
-    """The record of these arrays alone."""
     steps = {name: record.trace.steps[name] for name in arrays}
     plan = replace(record.plan, derivation=intended)
     return replace(record, trace=Trace(steps, dict(arrays), record.trace.header), plan=plan)
@@ -109,13 +108,11 @@ def is_by_row(op: Op) -> bool:
 
 
 def within(op: Any) -> dict[str, Op]:
-    """The ops that an op is made of."""
     found = {each.name: getattr(op, each.name) for each in fields(op)}
     return {name: each for name, each in found.items() if isinstance(each, Op)}
 
 
 def change_ops(op: Any, change: Callable[[Op], Op]) -> Any:
-    """The op, and those within it, changed."""
     inner = within(op)
     changed = {name: new for name, old in inner.items() if (new := change_ops(old, change)) is not old}
     return change(replace(op, **changed) if changed else op)

@@ -37,8 +37,6 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Checked:
-    """One step, and what was found."""
-
     name: str
     verdict: Verdict
     gap: Gap | None = None
@@ -109,7 +107,6 @@ class Walk:
         return [name for name, step in self.steps.items() if step.verdict is Verdict.WRONG]
 
     def gap(self, name: str) -> Gap:
-        """The gap of a step that was compared."""
         gap = self.steps[name].gap
         assert gap is not None
         return gap

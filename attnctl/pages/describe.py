@@ -213,7 +213,6 @@ def name_layer(trace: Trace) -> str:
 
 
 def layer_of(trace: Trace) -> int | None:
-    """The number of the layer of a model that a trace is of."""
     layer = trace.header.get("layer")
     return layer if isinstance(layer, int) else None
 

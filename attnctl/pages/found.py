@@ -91,7 +91,6 @@ def failing_case(path: str) -> tuple[Trace, Marks]:
 
 
 def check_pieces(found: Sequence[Report]) -> Iterator[bytes]:
-    """The page of reports: each trace with its wrong numbers marked."""
     marks = [mark_wrong(report) for report in found]
     text = "\n\n".join(map(str, found))
     first, *cause = text.partition("\n\n")[0].split("\n")

@@ -78,7 +78,6 @@ MOST_TERMS = 12
 
 
 def latex_of(found: Explanation) -> str:
-    """The cell, its arithmetic and its value, in lines that are aligned."""
     value = found.value if found.gives is None else found.gives
     lines = [rf"\text{{{found.name.translate(ESCAPED)}}} &= {set_expr(abridge(found.expr, MOST_TERMS))}"]
     if not isinstance(found.expr, Number):

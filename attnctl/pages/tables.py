@@ -109,7 +109,6 @@ def legend(*, compared: bool) -> str:
 
 
 def group_table(group: DumpStats) -> str:
-    """The heads of a dump, or of all."""
     names = ["head", *HEADINGS.values(), "largest", *(["nearest"] if group.pairs else [])]
     rows = []
     for at, head in enumerate(group.heads):
@@ -144,7 +143,6 @@ def battery_table(found: dict[str, Any]) -> str:
 
 
 def without_folders(found: StatsReport) -> StatsReport:
-    """Statistics whose dumps are named without the folders of this machine."""
     names = [each.name if each.name == each.sentence else file_name(each.name) for each in found.dumps]
     pairs = zip(found.dumps, distinct(names), strict=True)
     return replace(found, dumps=tuple(replace(each, name=name) for each, name in pairs))

@@ -168,7 +168,6 @@ def encode_page(text: str) -> bytes:
 
 
 def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, describer: Describer) -> None:
-    """Marks of steps that the page has whole, and the names of the traces."""
     for entry, marks in zip(described, finding.marks, strict=True):
         entry["marks"] = {
             name: mark_entry(mark, describer) for name, mark in marks.items() if name in entry["blocks"]
@@ -226,7 +225,6 @@ def asset(name: str) -> str:
 
 @cache
 def script() -> str:
-    """The modules of the page as one script."""
     return '"use strict";\n{\n' + "\n".join(map(module, SCRIPTS)) + "}\n"
 
 

@@ -56,7 +56,10 @@ def plan_dump(trace: Trace, settings: Settings | None = None) -> tuple[Trace, Du
 
     Returns the arrays in our layout beside it.
     """
-    if settings is None and is_stated(trace):
+    if settings is None and all(
+        not isinstance(step.op, Unstated) and all(name in trace for name in step.inputs)
+        for step in trace.steps.values()
+    ):  # every step says how it came about, from steps that are all there
         return trace, plan_as_stated(trace)
     lengths = trace.config.get(KEY_LENGTHS)
     if settings is None:
@@ -99,14 +102,6 @@ def under_our_names(trace: Trace, settings: Settings | None = None, layer: int |
     steps = {name: foreign_step(name, found.arrays[name]) for name in names}
     header = {"read": found.read, "notes": found.notes} if found.read or found.notes else {}
     return replace(trace, steps=steps, arrays=found.arrays, header={**trace.header, **header})
-
-
-def is_stated(trace: Trace) -> bool:
-    """True if every step says how it came about, from steps that are all there."""
-    return all(
-        not isinstance(step.op, Unstated) and all(name in trace for name in step.inputs)
-        for step in trace.steps.values()
-    )
 
 
 def derive_plan(

@@ -64,7 +64,6 @@ def about(name: str) -> MistakePage:
 
 
 def judge(example: PlantedRun) -> Report:
-    """Check an example, its arrays read as those of any program."""
     if not example.by_arrays:
         return check(example.wrong)
     beside = {name: each for name, each in example.given.items() if name == "key_lengths"}

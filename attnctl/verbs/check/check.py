@@ -32,7 +32,7 @@ from attnctl.verbs.check.read import (
 from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
 from attnctl.verbs.check.report import Finding, Report, find_unjudged
 from attnctl.verbs.check.sample import Part, one_head_of, samples, whole_of
-from attnctl.verbs.check.search import Fit, Search, best
+from attnctl.verbs.check.search import Fit, Search
 
 ARRAYS_AT_ONCE = 8
 """Arrays of the size of the largest step that a check may hold, in float64."""
@@ -196,8 +196,8 @@ class Diagnosis:
         return list(islice(filter(None, verified), 1))
 
     def verify_best(self, first: str, fits: list[Fit], part: Part) -> list[Fit]:
-        """Those of the best fits in a part that explain all of it."""
-        return [wide for fit in best(fits) if (wide := self.verify(first, fit, part))]
+        best = [fit for fit in fits if fit.rank == fits[0].rank]
+        return [wide for fit in best if (wide := self.verify(first, fit, part))]
 
     def begin(self, part: Part, first: str, *, plainly: bool = False) -> Search:
         """A search half as patient after each step that nothing explained: numbers may just be noise."""
@@ -251,5 +251,4 @@ def walk_without(walk: Walk, first: str) -> Walk | None:
 
 
 def spoken(mistake: Mistake, detail: str) -> tuple[str, str]:
-    """The words of a mistake and of its fix, with the detail that was found of it."""
     return mistake.words.replace("{}", detail), mistake.fix.replace("{}", detail)

@@ -221,7 +221,6 @@ def relate_by_axis(case: WrongStep) -> str:
 
 
 def find_dropout(case: WrongStep) -> str:
-    """Say so, if the rows that see few keys are made of weights with dropout; the others do not tell."""
     if found := dropped_later(case):
         return (
             f"Where few keys are seen, dropout (p = {found.p}) after the weights were written down gives "
@@ -231,7 +230,6 @@ def find_dropout(case: WrongStep) -> str:
 
 
 def spell_span(values: Array) -> str:
-    """All of a few numbers, or the least and the greatest."""
     flat = values.reshape(-1)
     if flat.size <= 8:
         return ", ".join(f"{value:.4g}" for value in flat)
@@ -293,7 +291,6 @@ def locate_band(case: WrongStep) -> str:
 
 
 def begin_of(case: WrongStep, axis: str) -> int:
-    """The place along an axis at which the part that is searched begins."""
     return case.begin if axis == "query" else 0
 
 

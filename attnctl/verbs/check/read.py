@@ -89,7 +89,6 @@ def judged_steps(walk: Walk) -> set[str]:
 
 
 def best_reading(first: Walked, strictness: Strictness) -> Walked:
-    """The reading that agrees, where something is wrong or cannot be judged; or else the nearest."""
     reading, walk = first
     if not walk.wrong and all(step.verdict is not Verdict.NOT_CHECKABLE for step in walk.steps.values()):
         return first

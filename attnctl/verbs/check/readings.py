@@ -196,7 +196,6 @@ def distance(reading: Reading, trace: Trace, walk: Walk) -> tuple[float, ...]:
 
 
 def rename_array(trace: Trace, named: Mapping[str, str]) -> Trace:
-    """The trace with arrays under other names, and the gradients by them."""
     named = {**named, **{gradient_of(name): gradient_of(other) for name, other in named.items()}}
     found = {named.get(name, name): trace[name] for name in trace}
     names = [*(name for name in TABLE if name in found), *(name for name in found if name not in TABLE)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import asdict, field
 from math import isfinite
 from typing import Any
 
@@ -59,14 +59,6 @@ class Unjudged:
     record: tuple[str, ...]
     otherwise: str = ""
     """What would help where no other step does."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "step": self.step,
-            "words": self.words,
-            "record": list(self.record),
-            "otherwise": self.otherwise or None,
-        }
 
 
 @dataclass(frozen=True)
@@ -157,7 +149,10 @@ class Report(Displayed):
             "then": then,
             "steps": {name: self.step_dict(step) for name, step in self.steps.items()},
             "unknown": list(self.unknown),
-            "cannot_tell": [each.to_dict() for each in self.cannot_tell],
+            "cannot_tell": [
+                asdict(each) | {"record": list(each.record), "otherwise": each.otherwise or None}
+                for each in self.cannot_tell
+            ],
             "not_filled": self.not_filled,
             "notes": list(self.notes),
             "reading": self.reading or None,
@@ -206,7 +201,6 @@ def find_unjudged(walk: Walk, steps: Mapping[str, Checked], reading: Reading) ->
 
 
 def why_blurred(walk: Walk, name: str, checked: Checked) -> Unjudged:
-    """A step that rounding may put too far off; unrecorded steps next to recorded ones would help."""
     record = walk.record
     if np.isinf(checked.blurred):
         why = "what it is computed from is NaN or has overflowed, so its numbers could be anything"

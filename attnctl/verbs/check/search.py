@@ -48,7 +48,6 @@ SLIGHT = 1e-3
 AS_GOOD = 1.5
 """Of two mistakes one explains as much as the other if it leaves at most so many times what that leaves."""
 
-
 ROUNDING = 16.0
 """What leaves at most so many times what rounding one number does needs no better explanation."""
 
@@ -179,7 +178,6 @@ class Search:
         return rank_fits(found, self.floor)
 
     def beside(self, halves: Sequence[tuple[Mistake, Plant]], *, fitted: bool) -> Iterator[Fit]:
-        """Each of these mistakes with every other one that comes later in the catalogue."""
         for mistake, plant in halves:
             before = () if fitted else CATALOGUE[: CATALOGUE.index(mistake) + 1]
             others = [
@@ -201,7 +199,6 @@ class Search:
                     return
 
     def in_order(self, *mistakes: Detailed) -> tuple[Detailed, ...]:
-        """Mistakes in the order of the steps where they are made."""
         order = {step.name: at for at, step in enumerate(self.walk.derivation)}
         return tuple(
             sorted(mistakes, key=lambda each: min(order.get(name, len(order)) for name in each[0].steps))
@@ -265,8 +262,3 @@ def rank_fits(fits: Sequence[Fit], floor: float) -> list[Fit]:
     most = AS_GOOD * min((fit.misfit for fit in first), default=0.0) + floor
     kept = [fit for fit in fits if fit.tier != tier or fit.misfit <= most or not fit.certain]
     return sorted(kept, key=lambda fit: fit.rank)
-
-
-def best(fits: Sequence[Fit]) -> list[Fit]:
-    """The fit to name, and the others that explain as much."""
-    return [fit for fit in fits if fit.rank == fits[0].rank]

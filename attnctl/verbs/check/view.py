@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from math import isinf, isnan
 
+from attnctl.base.words import plural
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen, Span
@@ -64,7 +65,6 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
 
 
 def name_pages(report: Report, screen: Screen) -> Iterator[Line]:
-    """The command that says more of the mistakes."""
     named = dict.fromkeys(finding.mistake for finding in report.findings if finding.mistake)
     if named:
         yield from flowing(f"More: attnctl check --about {' or '.join(named)}", screen, "aside")
@@ -125,7 +125,17 @@ def place(report: Report, step: str, gap: Gap, screen: Screen) -> str:
 
 
 def conclusion(report: Report) -> str:
-    said = agreement(report)
+    gaps = [step.gap for step in report.steps.values() if step.gap and step.verdict is Verdict.AGREES]
+    said = ""  # where nothing could be judged
+    if gaps:
+        count, largest = sum(gap.filled for gap in gaps), max(gap.largest for gap in gaps)
+        most = "equal to the bit"
+        if largest:
+            most = f"largest difference {number(largest)}, within {report.allowance}"
+        elif "decimals" in report.allowance:
+            most = f"equal after {report.allowance}"
+        agrees = f"agrees, reading {report.reading}" if report.reading else "agrees"
+        said = f"{agrees}: {count:,} numbers in {plural(len(gaps), 'step')}, {most}"
     if report.not_filled:
         return f"not done yet: {', '.join(report.not_filled)} not filled in. What is filled in {said}."
     if report.cannot_tell:
@@ -133,26 +143,7 @@ def conclusion(report: Report) -> str:
     return said
 
 
-def agreement(report: Report) -> str:
-    """The sentence on what agrees, and how much that is; empty where nothing could be judged."""
-    gaps = [step.gap for step in report.steps.values() if step.gap and step.verdict is Verdict.AGREES]
-    if not gaps:
-        return ""
-    count, largest = sum(gap.filled for gap in gaps), max(gap.largest for gap in gaps)
-    steps = f"{len(gaps)} step{'s' * (len(gaps) != 1)}"
-    most = (
-        f"largest difference {number(largest)}, within {report.allowance}"
-        if largest
-        else f"equal after {report.allowance}"
-        if "decimals" in report.allowance
-        else "equal to the bit"
-    )
-    agrees = f"agrees, reading {report.reading}" if report.reading else "agrees"
-    return f"{agrees}: {count:,} numbers in {steps}, {most}"
-
-
 def number(value: float, digits: int = 4) -> str:
-    """A number in so many digits that count."""
     if isnan(value):
         return "NaN"
     text = "∞" if isinf(value) else f"{abs(value):.{digits}g}"
@@ -171,7 +162,6 @@ def steps_listing(report: Report, screen: Screen) -> Listing:
 
 
 def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
-    """The row of one step: dim where nothing could be checked."""
     sign, ascii_sign, style = MARKS.get(step.verdict, ("–", "-", "aside"))
     wrong = step.verdict is Verdict.WRONG
     texts = [step.verdict.value, "", "", "", "", ""]

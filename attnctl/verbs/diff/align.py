@@ -36,11 +36,6 @@ class Pairing:
         every = np.arange(size)
         return cls(every, every, size, size)
 
-    @classmethod
-    def by_token(cls, a: Sequence[str], b: Sequence[str]) -> Pairing:
-        pairs = np.array(common(a, b), dtype=np.intp).reshape(-1, 2)
-        return cls(pairs[:, 0], pairs[:, 1], len(a), len(b))
-
     @property
     def whole(self) -> bool:
         return len(self.a) == self.size_a == self.size_b
@@ -72,10 +67,10 @@ class Alignment:
         return self.pair_sentences(self.a.key_tokens, self.b.key_tokens)
 
     def pair_sentences(self, a: Sequence[str] | None, b: Sequence[str] | None) -> Pairing | None:
-        """Two sentences side by side, where they are known and differ."""
         if self.by_position or a is None or b is None or list(a) == list(b):
             return None
-        return Pairing.by_token(a, b)
+        pairs = np.array(common(a, b), dtype=np.intp).reshape(-1, 2)
+        return Pairing(pairs[:, 0], pairs[:, 1], len(a), len(b))
 
     def along(self, axis: str, a: int, b: int) -> Pairing:
         """Pair up an axis of these sizes. Raises ApartError where that cannot be."""
@@ -177,7 +172,6 @@ def pick_places(array: Array, places: Sequence[Places | None]) -> Array:
 
 
 def pick_common(a: Array, b: Array, pairings: Sequence[Pairing]) -> tuple[Array, Array]:
-    """The places of two arrays that stand beside each other."""
     a = pick_places(a, [None if each.whole else each.a for each in pairings])
     return a, pick_places(b, [None if each.whole else each.b for each in pairings])
 

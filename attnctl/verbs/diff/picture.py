@@ -36,7 +36,6 @@ def write_png(found: Sequence[Difference], stream: IO[bytes]) -> None:
 
 
 def figure_of(found: Sequence[Difference]) -> Figure:
-    """A plot for each difference."""
     if len(found) > MOST_PAIRS:
         raise AttnError(f"{len(found)} pairs: a picture holds {MOST_PAIRS}; pick one with --trace")
     plots = []
@@ -56,8 +55,7 @@ def plot_of_difference(found: Difference) -> Plot:
     assert alignment is not None
     name = found.first or (WEIGHTS if WEIGHTS in found.steps else list(found.steps)[-1])
     step = found.steps[name]
-    sides = sides_of(alignment, name)
-    trace = difference_trace(alignment, sides)
+    trace = difference_trace(alignment, sides_of(alignment, name))
     if found.first is None:
         said = ["No number differs"]
     else:

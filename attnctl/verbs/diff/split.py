@@ -156,7 +156,6 @@ def last_step(alignment: Alignment, heads: Sides, parts: Parts) -> tuple[Sides, 
 
 
 def bias(trace: Trace, last: Sides) -> Array:
-    """b_O, or nothing."""
     found = wide(trace[B_O]) if B_O in trace else np.zeros(last.a.shape[-1:])
     if found.shape != last.a.shape[-1:]:
         raise ApartError("b_O does not go with output")

@@ -123,7 +123,6 @@ def configs(found: Difference, screen: Screen) -> Iterator[Line]:
 
 
 def step_row(name: str, step: StepDifference, screen: Screen) -> list[Span]:
-    """The row of one step, dim where it is the same."""
     m = step.measure
     style = "aside" if step.same else ""
     if step.cell is None:
@@ -160,7 +159,12 @@ def split_lines(found: Difference, screen: Screen) -> Iterator[Element]:
     title = [("why the outputs differ", "name"), ("shares of the change, adding up to 100 %", "aside")]
     yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")
     titles = ["", "change", *("\n".join(PARTS[name]) for name in shown)]
-    rows = [split_row(change, shown) for change in found.split]
+    rows = []
+    for change in found.split:
+        label = change.step if change.head is None else f"head {change.head}"
+        parts = (change.parts.get(name) if change.norm else None for name in shown)
+        shares = (percent(part.share) if part else "" for part in parts)
+        rows.append([label, four_digits(change.norm), *shares])
     if last.head is None:
         titles.append(f"share of\nthe change\nof {last.step}")
         rows = [[*row, percent(change.of_output)] for row, change in zip(rows, found.split, strict=True)]
@@ -176,13 +180,6 @@ def split_lines(found: Difference, screen: Screen) -> Iterator[Element]:
     )
     if last.norm:
         yield from screen.flow([(screen.ours(word), "") for word in sum_words(last)], " ")
-
-
-def split_row(change: Change, shown: Sequence[str]) -> list[str]:
-    """A head, or all of them: how much changed, and the share of each part."""
-    label = change.step if change.head is None else f"head {change.head}"
-    shares = (change.parts[name].share if name in change.parts and change.norm else None for name in shown)
-    return [label, four_digits(change.norm), *map(percent, shares)]
 
 
 def matters(change: Change, name: str) -> bool:
