@@ -97,8 +97,6 @@ class Key:
 
 @dataclass(frozen=True)
 class Derived:
-    """A setting that follows from what keys say."""
-
     rule: Callable[..., Any]
     keys: tuple[Key, ...]
 

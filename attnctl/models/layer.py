@@ -92,8 +92,6 @@ def norm_op(d: Description, eps: float) -> LayerNorm | RMSNorm:
 
 @dataclass
 class LayerTensors:
-    """The tensors of one layer, read when they are asked for."""
-
     model: Model
     index: int
     names: dict[str, str] = field(default_factory=dict)

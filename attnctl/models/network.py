@@ -12,7 +12,6 @@ from attnctl.models.layer import LayerTensors
 
 
 def feed_forward(tensors: LayerTensors, x: Array) -> Array:
-    """The layer's network: rows (…, token, width) -> rows."""
     if not tensors.own.experts:
         return network(tensors, x, "", tensors.d["intermediate"])
     return experts(tensors, x.reshape(-1, x.shape[-1])).reshape(x.shape)

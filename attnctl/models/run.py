@@ -202,7 +202,6 @@ class Runner:
         return rows.astype(self.model.dtype, copy=False)
 
     def traces(self, hidden: Array, memory: Array | None) -> Iterator[Trace]:
-        """Layer after layer up to the last that is asked for."""
         last = max(self.wanted.layers)
         kept: list[Trace] = []
 

@@ -153,7 +153,6 @@ def parse_part(text: str, at: int) -> tuple[Part, int]:
 
 
 def part_of(word: str, text: str) -> Part:
-    """Read a word without quotes: a number, a range, a token."""
     if word == ":":
         return None
     if WHOLE_NUMBER.fullmatch(word):
@@ -256,7 +255,6 @@ class Speller:
 
 
 def spell_cell(trace: Trace, step: str, cell: Cell) -> str:
-    """The address of a cell, by token where its axes have tokens."""
     return Speller(trace)(step, cell)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -73,7 +74,6 @@ class Edit:
         return np.asarray(other[self.step][self.address.resolve(other)])
 
     def check(self, own: Array, value: float | Array) -> None:
-        """Refuse what cannot be put into these cells."""
         if np.shape(value) != np.shape(own) and not isinstance(value, float):
             where = "in the other dump" if isinstance(self.value, Trace) else "in the brackets"
             raise AttnError(f"{dims(np.shape(own))} here, but {dims(np.shape(value))} {where}")
@@ -123,9 +123,7 @@ class WhatIf:
         return renormalize(out, array) if self.renormalize and step.name == WEIGHTS else out
 
     def mark_edited(self, step: Step) -> Step:
-        if step.name not in self.edited:
-            return step
-        return Step(step.name, step.op, step.inputs, step.axes, f"{step.formula}, edited", step.symbol)
+        return replace(step, formula=f"{step.formula}, edited") if step.name in self.edited else step
 
     def record(self) -> list[dict[str, str]]:
         return [{"step": edit.step, "edit": edit.text} for edit in self.edits]

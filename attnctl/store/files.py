@@ -59,7 +59,6 @@ def format_for(path: str | Path, count: int, formats: Sequence[Format]) -> Forma
 
 
 def unwritable(paths: Sequence[str | Path], formats: Sequence[Format]) -> Iterator[str]:
-    """A problem for each path that none of these formats can be written to."""
     for path in paths:
         try:
             format_for(path, 1, formats)

@@ -71,8 +71,6 @@ def open_model(name: str, files: tuple[tuple[str, int, int], ...]) -> TrainedMod
 
 
 class TrainedModel:
-    """A trained model; sentences of one length go through it together."""
-
     def __init__(self, name: str, files: Sequence[str]) -> None:
         from attnctl.models.source import Words, folder_of, open_model
 

@@ -18,8 +18,6 @@ LENGTHS = (128, 1024)
 
 @dataclass(frozen=True)
 class About:
-    """A checkpoint: its stacks, its size and the types of its numbers."""
-
     name: str
     parts: tuple[Description, ...]
     parameters: int

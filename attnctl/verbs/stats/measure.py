@@ -79,8 +79,6 @@ def measure_heads(trace: Trace, name: str = "") -> DumpStats:
 
 @dataclass
 class HeadRows:
-    """The rows of one head so far, a list for each measure."""
-
     rows: dict[str, list[float]] = field(default_factory=dict)
     largest: float = 0.0
     largest_at: tuple[int, int, int] = (0, 0, 0)
