@@ -139,8 +139,6 @@ def with_values(args: list[str], taking: Collection[str]) -> list[str]:
 
 
 class Command(Documented, TyperCommand):
-    """A command whose options stand in the sections that their panels name."""
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Some options may stand without their value; --help-all is --help with every option."""
         if EVERYTHING in (args[: args.index("--")] if "--" in args else args):
@@ -205,7 +203,6 @@ class Group(Documented, TyperGroup):
                 formatter.write_dl(lines)
 
     def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
-        """The commands, each with the first paragraph of its help."""
         commands: list[Any] = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
         return {"Commands": [(each.name, cleandoc(each.help).partition("\n\n")[0]) for each in commands]}
 

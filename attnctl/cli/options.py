@@ -98,7 +98,6 @@ def output_option(
 
 
 def read_size(text: str) -> int:
-    """Bytes, from a text like 512M."""
     from attnctl.math.engine.cost import parse_size
 
     return parse_size(text)

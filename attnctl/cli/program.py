@@ -120,7 +120,6 @@ def usage(error: TyperException, args: list[str]) -> str:
 
 
 def what_is_wrong(error: TyperException) -> str:
-    """Say what is wrong with the command line, with the options most like an unknown one."""
     option = getattr(error, "option_name", None)
     context = getattr(error, "ctx", None)
     if not hasattr(error, "possibilities") or option is None or context is None:

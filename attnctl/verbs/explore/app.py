@@ -235,12 +235,10 @@ class Explorer(App[None]):
         self.attempt(lambda walk: go.move(walk, by * page, 0))
 
     def action_edge(self, end: int) -> None:
-        """To the first or the last column."""
         column = end * max(0, self.matrix(self.walk.layer, self.walk.step, self.walk.lead).columns - 1)
         self.attempt(lambda walk: go.at_cell(walk, walk.row, column))
 
     def action_corner(self, end: int) -> None:
-        """To the first or the last cell."""
         matrix = self.matrix(self.walk.layer, self.walk.step, self.walk.lead)
         self.attempt(lambda walk: go.at_cell(walk, end * (matrix.rows - 1), end * (matrix.columns - 1)))
 
@@ -248,7 +246,6 @@ class Explorer(App[None]):
         self.attempt(lambda walk: go.at_cell(walk, row, column))
 
     def action_follow(self, number: int | None = None) -> None:
-        """To the cell of the chosen operand, or of the one that was clicked."""
         self.attempt(lambda walk: go.follow(walk if number is None else go.choose_operand(walk, number)))
 
     def action_return(self) -> None:
@@ -265,7 +262,6 @@ class Explorer(App[None]):
         self.action_operand(-1)
 
     def action_nth(self, number: int) -> None:
-        """Choose an operand by its number from 1."""
         if number > len(self.walk.operands) > 0:
             self.say(f"there are {len(self.walk.operands)} operands")
         else:
@@ -298,7 +294,6 @@ class Explorer(App[None]):
     # --- asking ---
 
     def action_ask(self, what: str) -> None:
-        """Ask for a token, a number or a seed in the line above the keys."""
         walk = self.walk
         value = ""
         try:

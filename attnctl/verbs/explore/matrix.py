@@ -99,10 +99,7 @@ class Matrix:
         return matrix_format(shown, self.precision, ascii_only=self.screen.ascii_only)
 
     def cell_width(self, mode: str, room: int = 0) -> int:
-        """The cells that a column takes, a space on either side among them.
-
-        A column of a heat map is narrow, unless there is `room` for all with their labels.
-        """
+        """In cells, a blank on either side; narrow in a heat map, unless there is `room` for all labels."""
         if mode == HEAT:
             wide = self.widest_label + 2
             return wide if wide * self.columns <= room else HEAT_CELL
@@ -110,7 +107,6 @@ class Matrix:
         return max([self.format(mode).width, self.widest_label, *words]) + 2
 
     def row(self, mode: str, row: int, columns: range, cell: int) -> list[Line]:
-        """The text and style of these cells of a row, each as wide as a column."""
         if mode == HEAT:
             return self.heat_row(row, columns, cell)
         width = cell - 2

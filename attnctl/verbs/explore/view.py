@@ -26,14 +26,12 @@ class TextSpan(NamedTuple):
 
 
 Parts = list[TextSpan]
-"""A line of the explorer."""
 
 OPERAND, CHOSEN = "operand", "chosen"
 """The styles of what can be followed, and of what Enter follows."""
 
 
 def title(walk: ExplorerState, screen: Screen) -> Parts:
-    """The sentence, or the file, and the number of its traces."""
     header = walk.trace.header
     made = walk.layer.made
     words = made.source.words if made else walk.layer.words
@@ -124,7 +122,6 @@ class Arithmetic:
         ]
 
     def link_operands(self, line: Line) -> Parts:
-        """The line, the operands in it apart."""
         parts: Parts = []
         for text, style in line:
             at = 0

@@ -42,8 +42,6 @@ def strip_of(parts: Parts, system: str) -> Strip:
 
 
 class LineView(ScrollView, can_focus=False):
-    """A part of the screen that is drawn a line at a time."""
-
     @property
     def system(self) -> str:
         """Rich's name for the colours there are; "" for none."""
@@ -201,8 +199,6 @@ LIT = Color.parse("bright_yellow")
 
 
 class Steps(LineView, can_focus=False):
-    """The steps from top to bottom; a click goes to one."""
-
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own word)
         super().__init__(id=id)
         self.entries: list[Entry] = []
@@ -211,7 +207,6 @@ class Steps(LineView, can_focus=False):
         self.marks = Screen()
 
     def show(self, walk: ExplorerState, screen: Screen, height: int) -> None:
-        """Show the steps of this walk, so many lines each."""
         self.height, self.marks = height, screen
         self.entries = entries(walk, screen, 2 * height)
         self.at = walk.layer.steps.index(walk.step)
@@ -259,7 +254,6 @@ class Steps(LineView, can_focus=False):
         return [half_block(a, b) for a, b in zip(upper, lower, strict=True)]
 
     def colours(self, entry: Entry, row: int) -> list[Color | None]:
-        """The colours of one row of the picture, None for nothing."""
         levels = [entry.level(row, column) for column in range(WIDE)]
         shades = [style_of(f"shade {level}", self.system).bgcolor if level else None for level in levels]
         return [LIT if (row, column) in entry.lit else shade for column, shade in enumerate(shades)]
@@ -307,7 +301,6 @@ class TextDialog(ModalScreen[None]):
         self.fill()
 
     def fill(self) -> None:
-        """Show the lines at the width there is."""
         lines = self.query_one(Lines)
         lines.border_title = None
         width = min(100, self.app.size.width * 9 // 10) - 3
