@@ -47,14 +47,11 @@ from attnctl.drawing.pictures.png import palette_png, png
 from attnctl.math import Array
 from attnctl.store.files import open_output
 
-WIDTH = 1150
-"""What panels side by side take at most, where more than one fits."""
+WIDTH, DESCRIBED = 1150, 24
+"""What panels side by side take at most, where more than one fits; panels that the description tells of."""
 
 GAP, TITLE, HEADING = 14.0, 15.0, 13.0
 BAR, BAR_HEIGHT = 180.0, 10.0
-
-DESCRIBED = 24
-"""Panels whose largest number is told in the description."""
 
 SLANT = 0.7071
 """cos 45°, at which labels of columns stand that do not fit side by side."""

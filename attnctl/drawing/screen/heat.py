@@ -186,11 +186,7 @@ class Map:
         """The colours from the least to the largest, then what marks mean."""
         levels = range(-STEPS if self.signed else 0, STEPS + 1)
         bar = replace(self, size=1)
-        spans: Line = [
-            (f"  {low} ", "aside"),
-            *(bar.whole(level) for level in levels),
-            (f" {high}", "aside"),
-        ]
+        spans: Line = [(f"  {low} ", "aside"), *map(bar.whole, levels), (f" {high}", "aside")]
         for level, words in marked:
             spans += [("   ", ""), bar.whole(level), (self.screen.ours(f" {words}"), "aside")]
         return spans

@@ -30,10 +30,7 @@ def list_meanings(meanings: Mapping[str, str], screen: Screen) -> Iterator[Line]
 
 @dataclass(frozen=True)
 class Listing:
-    """Rows under one or more lines of titles; columns are flush right but for those in `left`.
-
-    A text may have several lines.
-    """
+    """Rows of texts, of a line or more, under titles; columns are flush right but for those in `left`."""
 
     screen: Screen
     titles: Sequence[Sequence[str]]

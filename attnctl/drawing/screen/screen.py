@@ -108,10 +108,7 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True)
 class Frame:
-    """A table: rows of headings, then bands of rows with a border above each.
-
-    `text` draws it as plain text, `attnctl.drawing.screen.terminal.rich_table` as a rich.table.Table.
-    """
+    """A table: rows of headings, then bands of rows with a border above each."""
 
     box: Box
     widths: Sequence[int]

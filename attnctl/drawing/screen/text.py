@@ -10,9 +10,6 @@ from collections.abc import Iterable
 
 from attnctl.base.words import escape
 
-EMPTY = '""'
-SPACE = "␣"
-
 NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 UNSEEN = frozenset((0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0)).union(
@@ -116,9 +113,7 @@ def encodable(text: str, encoding: str) -> str:
 
 def token_text(token: str, encoding: str = "utf-8") -> str:
     """A token as a label: nothing in it invisible, not even a space or its being empty."""
-    if not token:
-        return EMPTY
-    return encodable(visible(token).replace(" ", SPACE), encoding)
+    return encodable(visible(token).replace(" ", "␣"), encoding) if token else '""'
 
 
 def cells(text: str) -> int:

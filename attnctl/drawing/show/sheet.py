@@ -272,9 +272,8 @@ def spreads(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
 def mask_of_matrix(mask: Array, index: Index, scores: tuple[int, ...]) -> Array:
     """The mask of one head of one member, (query, key), whatever axes it lacks or has once."""
     lead = mask.shape[:-2]
-    own = tuple(
-        0 if size == 1 else i for size, i in zip(lead, index[len(index) - len(lead) :], strict=True)
-    )
+    places = zip(lead, index[len(index) - len(lead) :], strict=True)
+    own = tuple(0 if size == 1 else place for size, place in places)
     return np.broadcast_to(mask[own], scores[-2:])
 
 

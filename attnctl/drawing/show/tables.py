@@ -29,10 +29,6 @@ from attnctl.record.trace import Trace
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["View", "lines_of_all", "show"]
-
-SHORTENED = "Fitted to this terminal: --full leaves nothing out, nor does a pipe or a file."
-
 
 def show(trace: Trace, output: Console | PlainOutput, view: View | None = None) -> None:
     """Print the trace as tables.
@@ -59,7 +55,8 @@ def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Element]:
     whole = yield from draw(trace, chosen, screen, view, heads)
     if not whole:
         yield []
-        yield from screen.flow([(SHORTENED, "aside")], " ")
+        words = "Fitted to this terminal: --full leaves nothing out, nor does a pipe or a file."
+        yield from screen.flow([(words, "aside")], " ")
 
 
 def first_screen(

@@ -237,10 +237,8 @@ def stretch_of(steps: Iterable[Step]) -> list[Step]:
     mixing = [step for step in forward if WEIGHTS in step.inputs and isinstance(step.op, RowWise)]
     scores = [step for step in forward if is_n_by_n(step)]
     rows = [step for step in forward if isinstance(step.op, (ByChunk, LogSumExp))]
-    before, weights = (
-        [step for step in scores if (step.name == WEIGHTS) == last] for last in (False, True)
-    )
-    return [*before, *rows, *weights, *mixing]
+    before = [step for step in scores if step.name != WEIGHTS]
+    return [*before, *rows, *(step for step in scores if step.name == WEIGHTS), *mixing]
 
 
 def scale_queries(cells: list[Step]) -> list[Step]:

@@ -146,7 +146,6 @@ class Explainer:
         return found
 
     def explain_edit(self, step: str, cell: Cell, note: str) -> Explanation:
-        """The explanation of a cell whose number was put there by hand."""
         own = self.trace.steps[step]
         line = Step(step, Given(), (), own.axes, BY_HAND, own.symbol)
         value = float(self.trace[step][cell])

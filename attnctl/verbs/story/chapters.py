@@ -199,16 +199,15 @@ def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
     return Story(loaded, tuple(chapters))
 
 
-def group_steps(steps: list[Step]) -> Iterator[list[Step]]:
+def group_steps(steps: list[Step]) -> list[list[Step]]:
     """The steps one by one; those given, or projected, one after the other in the same way together."""
-    group: list[Step] = []
+    groups: list[list[Step]] = []
     for step in steps:
-        if group and not are_made_alike(group[-1], step):
-            yield group
-            group = []
-        group.append(step)
-    if group:
-        yield group
+        if groups and are_made_alike(groups[-1][-1], step):
+            groups[-1].append(step)
+        else:
+            groups.append([step])
+    return groups
 
 
 def are_made_alike(one: Step, other: Step) -> bool:

@@ -182,8 +182,6 @@ class Writer(Namer):
         text = f"{start}{'; '.join(said)}."
         return text[0].upper() + text[1:]
 
-    # --- names ---
-
     def cell(self, step: str, cell: tuple[int, ...]) -> str:
         """scores[0,love,AI], as `explain` takes it."""
         return self.screen.ours(self.spell(step, cell))
