@@ -205,8 +205,9 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
         return value, error + ROUNDINGS * eps * abs(value) + tiny
 
     match expr:
-        case Number(value) | Rest(value):
-            return value, uncertainty(expr, eps, tiny)
+        case Number(value) | Rest(value):  # what was read is off by nothing before anything is done with it
+            read, spread = (expr.source, expr.spread) if isinstance(expr, Number) else (None, 0.0)
+            return value, 0.0 if read else eps * (abs(value) + spread) + tiny
         case Sum(parts):
             found = [evaluate(part, eps, tiny) for part in parts]
             size = sum(abs(value) for value, _ in found)
@@ -230,13 +231,6 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
         case Call(name, inside):
             value, error = evaluate(inside, eps, tiny)
             return call_with_error(name, value, error, eps)
-
-
-def uncertainty(number: Number | Rest, eps: float, tiny: float) -> float:
-    """Return the error a number has before anything is done with it; one that was read has none."""
-    if isinstance(number, Rest):
-        return eps * abs(number.value) + tiny
-    return 0.0 if number.source else eps * (abs(number.value) + number.spread) + tiny
 
 
 def add_up(values: list[float]) -> float:

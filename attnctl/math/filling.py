@@ -42,7 +42,6 @@ EPS = 2.0**-52
 
 
 def filler(form: Term, inputs: Sequence[Array]) -> Callable[[Cell], Expr]:
-    """Return the function that makes the arithmetic of any cell from its form."""
     make = Filling(inputs).expression(form)
     return lambda cell: make(dict(enumerate(cell)))
 
@@ -67,7 +66,6 @@ class Filling:
         return lambda at: found.value if isinstance(found := make(at), Number) else evaluate(found, 0.0)[0]
 
     def place(self, place: Place) -> Callable[[At], int]:
-        """Return the function that finds the whole number that a place is."""
         if not isinstance(place, Term):
             return lambda _: place
         match place.kind, place.parts:
@@ -89,7 +87,6 @@ class Filling:
         return lambda at: tuple([each(at) for each in found])
 
     def condition(self, term: Term) -> Callable[[At], bool]:
-        """Return the function that tells whether a condition holds."""
         match term.kind, term.parts:
             case "<", (left, right):
                 a, b = self.place(left), self.place(right)
@@ -117,7 +114,6 @@ class Filling:
         return lambda at: Number(float(numbers.one(own(at))))
 
     def count(self, place: Place) -> Expression:
-        """A place as a number."""
         found = self.place(place)
         return lambda at: Number(float(found(at)))
 
@@ -127,12 +123,10 @@ class Filling:
         return lambda at: kind(a(at), b(at))
 
     def add_up(self, name: str, size: int, body: Operand, *seen: Term) -> Expression:
-        """A sum over an index."""
         part, holds = self.expression(body), [self.condition(each) for each in seen]
         return lambda at: one_sum(part(at) for _ in over(at, name, size) if all(each(at) for each in holds))
 
     def apply(self, name: str, inside: Operand) -> Expression:
-        """A function of an expression."""
         made = self.expression(inside)
         return lambda at: Call(name, made(at))
 

@@ -47,9 +47,8 @@ class HeadNorm:
 
     def plain(self) -> Any:
         """As a config writes it: rms, or {kind: rms, eps: 1e-05}."""
-        said = {
-            name: value for name, value in vars(self).items() if value is not None and value is not False
-        }
+        values = vars(self).items()
+        said = {name: value for name, value in values if value is not None and value is not False}
         return self.kind if len(said) == 1 else said
 
 
@@ -119,8 +118,6 @@ CACHE_UNROTATED = Setting(
     True,
     Flag("--cache-unrotated"),
 )
-
-
 BACKWARD = Setting(
     "backward",
     SWITCH,

@@ -277,18 +277,8 @@ ROWS = (
 DELTA = "delta"
 """Σ A ∘ d_A of each row of weights: what softmax takes off all of its gradients."""
 
-NO_GRADIENT = {
-    MASK,
-    KEY_LENGTHS,
-    SINK_WEIGHTS,
-    RESIDUAL,
-    "output_normed",
-    "output_norm_weight",
-    "output_norm_bias",
-    CHUNK_LOGSUMEXP,
-    CHUNK_OUTPUTS,
-    CHUNK_SHARES,
-}
+NO_GRADIENT = {MASK, KEY_LENGTHS, SINK_WEIGHTS, CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}
+NO_GRADIENT |= {RESIDUAL, "output_normed", "output_norm_weight", "output_norm_bias"}
 """What no gradient is by: truth values and lengths, what stands beside or after the output, and chunks,
 which come to the whole: gradients go through that."""
 

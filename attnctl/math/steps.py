@@ -42,7 +42,6 @@ class Derivation:
 
     @cached_property
     def by_name(self) -> dict[str, Step]:
-        """The lines by name."""
         return {step.name: step for step in self.steps}
 
     @property
@@ -77,11 +76,12 @@ def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
     for step in reversed(reached):
         for line in gradients(step, by_name, readers):
             if line.by not in step.inputs:
-                yield of_rows(step, line)
+                rows = step.axes[:-1]  # a number for each row of the weights
+                yield Step(line.by, line.op, line.inputs, rows, line.formula, "δ")
                 continue
-            source = by_name.get(line.by)
-            if source is None:  # nobody recorded it
+            if line.by not in by_name:  # nobody recorded it
                 continue
+            source = by_name[line.by]
             several = len(readers[source.name]) > 1
             name = way(source.name, step.name) if several else gradient_of(source.name)
             yield like(source, name, line.op, line.inputs, line.formula)
@@ -97,7 +97,6 @@ def root_of(steps: Container[str]) -> str:
 
 
 def ancestors(steps: Iterable[Step], wanted: Iterable[str]) -> set[str]:
-    """These steps and all that they follow from."""
     found = set(wanted)
     for step in reversed(list(steps)):
         if step.name in found:
@@ -113,7 +112,8 @@ def gradients(
     Σ over keys of A ∘ d_A, which softmax needs, is Σ over d_v of Z ∘ d_Z where Z = A V: a sum over fewer
     numbers, of what is kept anyway (Dao et al. 2022, appendix B.2).
     """
-    line = Line(step.name, step.inputs, tuple(axes_of(name, steps) for name in step.inputs))
+    axes = tuple(steps[name].axes if name in steps else TABLE[name].axes for name in step.inputs)
+    line = Line(step.name, step.inputs, axes)
     for each in step.op.adjoint(line, gradient_of(step.name)):
         if each.by != DELTA:
             yield each
@@ -123,15 +123,6 @@ def gradients(
         yield each._replace(inputs=(gradient_of(mixed), mixed), formula=formula)
 
 
-def axes_of(name: str, steps: Mapping[str, Step]) -> Axes:
-    return steps[name].axes if name in steps else TABLE[name].axes
-
-
 def like(step: Step, name: str, op: Op, inputs: tuple[str, ...], formula: str) -> Step:
     """The gradient by a step: a line with its axes."""
     return Step(name, op, inputs, step.axes, formula, f"d{step.symbol}")
-
-
-def of_rows(weights: Step, line: Gradient) -> Step:
-    """A number for each row of the weights."""
-    return Step(line.by, line.op, line.inputs, weights.axes[:-1], line.formula, "δ")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.math.derivation import Rotary
+from attnctl.inputs.plan.plan import Plan
+from attnctl.math.derivation import Rotary, Variant
 
 QKV = {"Q": np.ones((2, 3, 4)), "K": np.ones((2, 5, 4)), "V": np.ones((2, 5, 4))}
 FROM_X = {"X": np.ones((3, 4)), **{f"W_{name}": np.ones((4, 4)) for name in "QKV"}}
@@ -165,3 +166,28 @@ def test_every_problem_at_once():
     with pytest.raises(attnctl.AttnError) as caught:
         attnctl.attend(arrays)
     assert len(caught.value.problems) == 2
+
+
+def test_what_several_lines_lack_is_said_once():
+    given = {name: QKV[name] for name in "QK"}
+    plan = Plan(Variant(dict.fromkeys(given, "given"), d_k=4, backward=True), given, {}, "float64")
+    with pytest.raises(attnctl.AttnError) as refused:
+        plan.run()
+    assert [problem.partition(",")[0] for problem in refused.value.problems] == ["head_outputs reads V"]
+
+
+def test_without_keys_there_are_as_many_as_queries():
+    q = {"Q": QKV["Q"], "Q_rotated": QKV["Q"]}
+    assert not attnctl.check(q | {"key_lengths": np.array([3])}, positions="rope").agrees
+    with pytest.raises(attnctl.AttnError, match=r"key_lengths: \[4\], .* from 0 to 3"):
+        attnctl.check(q | {"key_lengths": np.array([4])}, positions="rope")
+
+
+@pytest.mark.parametrize("norm", [None, {"kind": "rms", "after_rotation": True}])
+def test_steps_of_past_keys_and_new_ones_are_read(norm):
+    past = {f"past_{name}": np.ones((2, 3, 4)) for name in ("key", "value")}
+    options = {"positions": "rope", "cache_unrotated": True, "qk_norm": norm}
+    trace = attnctl.attend(QKV | past, **options)
+    found = {name: np.array(trace[name]) for name in trace}
+    assert found["K_normed" if norm else "K_rotated"].shape == (2, 8, 4)
+    assert attnctl.check(found, **options).agrees

@@ -130,6 +130,5 @@ def about(name: str) -> str:
 
 
 def text_of(name: str) -> str:
-    """The text of an example. Raises AttnError where there is none of this name."""
     with files.open_found(example(name)) as stream:
         return stream.read().decode("utf-8")

@@ -35,7 +35,6 @@ def keys_of(sizes: Sizes) -> int:
 
 
 def divisors(n: int) -> list[int]:
-    """1, …, n: what divides n."""
     return [i for i in range(1, min(n, 4096) + 1) if n % i == 0]
 
 
@@ -98,7 +97,6 @@ def columns_shown(shapes: Shapes, sizes: Sizes) -> dict[str, int]:
 
 
 def rotary(settings: Settings) -> Rotary | None:
-    """The rotary positions, if these are the ones that were asked for."""
     return settings.positions if isinstance(settings.positions, Rotary) else None
 
 

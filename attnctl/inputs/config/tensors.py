@@ -87,7 +87,6 @@ def same_length(rows: dict[Any, Row]) -> None:
 
 
 def read_by_token(value: dict[Any, Any]) -> dict[str, Row]:
-    """A row for each token, all as long as the first."""
     tokens = every(((key, key) for key in value), read_token)
     rows = dict(zip(tokens, every(value.items(), read_vector), strict=True))
     same_length(rows)
@@ -95,8 +94,6 @@ def read_by_token(value: dict[Any, Any]) -> dict[str, Row]:
 
 
 def row_of(read_cell: Callable[[Any], float]) -> Callable[[Any], Row]:
-    """A reader of rows of such cells."""
-
     def read(value: Any) -> Row:
         if not isinstance(value, list):
             raise BadValueError(f"{show(value)} is not a list of numbers; write one like [1, 0]")

@@ -148,7 +148,6 @@ class YamlBuilder:
         return made
 
     def sequence(self, path: Path) -> list[Any]:
-        """The items up to the end of this sequence."""
         items: list[Any] = []
         lines = self.lines[id(items)] = array("L")
         for event in iter(self.next_event, None):

@@ -17,17 +17,10 @@ from attnctl.inputs.config.settings import LENGTHS, NONE, Settings
 from attnctl.inputs.config.sizes import OPTIONS, resolve, unmeant_cache, written_masks
 from attnctl.inputs.plan import embed, tensors
 from attnctl.inputs.plan.embed import PAD, Vocabulary, tokens_of
-from attnctl.inputs.plan.plan import (
-    Plan,
-    asks_for_padding,
-    plan_of,
-    variant,
-    what_if_of,
-    with_padding,
-)
+from attnctl.inputs.plan.plan import Plan, asks_for_padding, plan_of, variant, what_if_of, with_padding
 from attnctl.inputs.plan.tensors import Named
 from attnctl.math import Array, Sizes
-from attnctl.math.derivation import Step, Variant
+from attnctl.math.derivation import Variant
 from attnctl.math.engine.cost import peak, require
 from attnctl.math.engine.execute import Outcome, carry_out
 from attnctl.math.engine.tiles import SCRATCH_BYTES, Progress
@@ -104,7 +97,6 @@ def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[
 
 
 def prepare_sentence(common: Common, text: str, tokens: list[str], context: list[str]) -> Plan:
-    """Everything a run of one of the sentences needs."""
     settings, keys = common.settings, context or tokens
     ids, key_ids = common.vocab.ids(tokens), common.vocab.ids(context)
     named: Named = {EMBEDDINGS: (np.array([common.rows[token] for token in tokens]), common.embedded)}
@@ -234,15 +226,10 @@ def run_padded(
 def member_of(outcome: Outcome, alone: Plan, member: int, length: int) -> Outcome:
     """The steps of one member, without its padding, as they would have come out alone."""
     padded = {"token", "query"} if MEMORY in alone.given else {"token", "query", "key"}
-    values = {
-        step.name: cut(outcome.values[step.name], step, member, length, padded)
-        for step in alone.derivation
-        if step.name in outcome.values
-    }
+    values = {}
+    for step in (step for step in alone.derivation if step.name in outcome.values):
+        array = outcome.values[step.name]
+        own = array[member] if array.ndim > len(step.axes) else array
+        values[step.name] = own[tuple(slice(length if axis in padded else None) for axis in step.axes)]
     empty = [row[1:] for row in outcome.empty_rows if row[0] == member and row[-1] < length]
     return Outcome(values, empty, compiled=outcome.compiled)
-
-
-def cut(array: Array, step: Step, member: int, length: int, padded: Collection[str]) -> Array:
-    own = array[member] if array.ndim > len(step.axes) else array
-    return own[tuple(slice(length) if axis in padded else slice(None) for axis in step.axes)]

@@ -82,7 +82,6 @@ def given_arrays(settings: Settings) -> dict[Path, Array]:
 
 
 def written_tensors(settings: Settings) -> Iterator[tuple[Path, Any]]:
-    """Every entry of the weights with its path."""
     for name, tensor in settings.weights.tensors.items():
         yield ("weights", name), tensor
     for number, head in enumerate(settings.weights.heads):
@@ -210,7 +209,6 @@ def description(how: Random, seed: int) -> str:
 
 
 def legacy(how: Random) -> bool:
-    """True if one RandomState(seed) feeds all."""
     return how.stream == "numpy_legacy"
 
 

@@ -3,7 +3,8 @@
 An op says everything about itself: its `signature`, the axes it takes and gives in the notation of
 `attnctl.math.axes`; `words`, a sentence; `apply`, which computes the step (arrays to array); `form`, the
 arithmetic of its cells in index notation; `cost`, floating-point operations from shapes alone, by `flops`,
-those of one number of the result; `adjoint`, the lines of the backward pass that one of its lines gives.
+those of one number of the result, and `flops_read`, of the first input; `adjoint`, the lines of the
+backward pass that one of its lines gives.
 Adding an op is adding one small class here; every verb then knows it.
 
 In a signature inputs in [ ] may be left out, an axis with ? may be lacking, and (past + new) has the one
@@ -99,9 +100,12 @@ class Op:
     flops: ClassVar[int] = 0
     """Floating-point operations for one number of the result; a copy costs none."""
 
+    flops_read: ClassVar[int] = 0
+    """Floating-point operations for one number of the first input, where a sum runs over it."""
+
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """Floating-point operations for a result of this shape."""
-        return self.flops * prod(shape)
+        return self.flops * prod(shape) + self.flops_read * sum(map(prod, inputs[:1]))
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,7 @@ class SumLike(Backward):
 
     signature = "..., ... -> ..."
     words = "{0}, added up wherever one number of {1} was used more than once."
+    flops_read = 1  # an addition
 
     def shape(self, *inputs: Shape) -> Shape:
         """That of the array."""
@@ -209,10 +214,6 @@ class SumLike(Backward):
         for each in summed:
             body = total(each, body)
         return body
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """An addition a number."""
-        return prod(inputs[0])
 
 
 class AddAll(Backward):

@@ -35,11 +35,9 @@ class ByChunk(RowWise):
 
     @property
     def chunk(self) -> int:
-        """The number of chunks."""
         return self.chunks if isinstance(self.chunks, int) else len(self.chunks)
 
     def block(self, at: Block) -> ByChunk:
-        """Return the same op for the block of scores that starts here."""
         return replace(self, at=at)
 
     def parts(self, keys: int) -> list[slice]:
@@ -84,6 +82,7 @@ class ChunkLogSumExp(ByChunk):
 
     signature = "batch? head query key -> batch? chunk head query"
     words = "The keys are cut into chunks, and of each the logarithm is taken of what softmax divides by."
+    flops_read = LogSumExp.flops_read
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
         return stack_parts([LogSumExp().apply(s[..., part]) for part in self.parts(s.shape[-1])], 2, out)
@@ -92,10 +91,6 @@ class ChunkLogSumExp(ByChunk):
         """max + log(Σ exp(s − max)) over the keys of the chunk that are seen."""
         *lead, chunk, head, row = cell
         return LogSumExp().form((*lead, head, row), self.of_chunk(s, chunk))
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """As of the whole."""
-        return LogSumExp().cost(shape, *inputs)
 
 
 class ChunkOutputs(ByChunk):
@@ -129,6 +124,7 @@ class MergeLogSumExp(Op):
 
     signature = "batch? chunk head query -> batch? head query"
     words = "The logarithm of the sum over all keys, from those of the chunks."
+    flops_read = LogSumExp.flops_read
 
     def apply(self, parts: Array) -> Array:
         return LogSumExp().apply(np.moveaxis(parts, -3, -1))
@@ -140,10 +136,6 @@ class MergeLogSumExp(Op):
         one = parts.at(*lead, j, head, row)
         top = largest(j, one)
         return where(is_seen(top), top + call("log", total(j, call("exp", one - top), seen=one)), -inf)
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """As over so many keys."""
-        return LogSumExp().cost(shape, *inputs)
 
 
 class Shares(Op):

@@ -101,18 +101,14 @@ class RowDot(Backward):
 
     signature = "... d, ... d -> ..."
     words = "Each row of {0} is multiplied by that of {1}, number by number, and the products are added up."
+    flops_read = 2  # a multiplication and an addition
 
     def apply(self, a: Array, b: Array) -> Array:
         wide = np.result_type(a, np.float32)
-        return np.einsum("...d,...d->...", a.astype(wide, copy=False), b.astype(wide, copy=False)).astype(
-            a.dtype
-        )
+        a_wide, b_wide = a.astype(wide, copy=False), b.astype(wide, copy=False)
+        return np.einsum("...d,...d->...", a_wide, b_wide).astype(a.dtype)
 
     def form(self, cell: Places, a: Input, b: Input) -> Term:
         """Σ a·b."""
         i = index(a.shape[-1])
         return total(i, a.at(*cell, i) * b.at(*cell, i))
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A multiplication and an addition a term."""
-        return 2 * prod(inputs[0])

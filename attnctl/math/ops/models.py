@@ -11,17 +11,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.names import DELTA
 from attnctl.math.notation import Input, Term, call, index, is_seen, largest, table, total, where
-from attnctl.math.ops.base import (
-    Backward,
-    Block,
-    Copy,
-    Gradient,
-    Gradients,
-    Line,
-    Op,
-    Places,
-    RowWise,
-)
+from attnctl.math.ops.base import Backward, Block, Copy, Gradient, Gradients, Line, Op, Places, RowWise
 from attnctl.math.ops.placed import Placed
 from attnctl.math.ops.scores import Scale, Softmax
 from attnctl.math.rules import PerBatch
@@ -41,7 +31,6 @@ class SinkSoftmax(RowWise):
     at: Block | None = None
 
     def block(self, at: Block) -> SinkSoftmax:
-        """Return the same op for the block of scores that starts here."""
         return replace(self, at=at)
 
     def apply(self, s: Array, sink: Array, *, out: Array | None = None) -> Array:
@@ -73,6 +62,7 @@ class SinkBack(Backward):
 
     signature = "... head query n, ... head query -> head"
     words = "The share that the sink takes of each row is multiplied by {1}; the sum of a head, taken off."
+    flops_read = 1  # an addition
 
     def apply(self, a: Array, delta: Array) -> Array:
         wide = np.result_type(a, np.float32)
@@ -90,16 +80,13 @@ class SinkBack(Backward):
             body = total(each, body)
         return -1 * body
 
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """An addition a weight."""
-        return prod(inputs[0])
-
 
 class Remainder(Op):
     """1 − Σ over keys: the share of each query's weights that the sink takes."""
 
     signature = "... query key -> ... query"
     words = "What the {0} of a row lack to 1 is the share of the sink."
+    flops_read = 1  # an addition
 
     def apply(self, weights: Array) -> Array:
         total = weights.sum(axis=-1, dtype=np.result_type(weights, np.float32))
@@ -109,10 +96,6 @@ class Remainder(Op):
         """1 − Σ a."""
         j = index(weights.shape[-1], "j")
         return 1 - total(j, weights.at(*cell, j))
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """One a weight."""
-        return prod(inputs[0])
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """da = −d for every key."""
@@ -193,6 +176,7 @@ class BucketsBack(Backward):
 
     signature = "batch? head query key, head bucket -> head bucket"
     words = "For each head and bucket, {0} are added up over the cells that read it."
+    flops_read = 1  # an addition
 
     offset: PerBatch = 0
     at: Block | None = None
@@ -201,7 +185,6 @@ class BucketsBack(Backward):
 
     @property
     def forward(self) -> Buckets:
-        """The op that spread the table."""
         return Buckets(self.offset, self.at, self.furthest, self.both_ways)
 
     def apply(self, d: Array, table: Array) -> Array:
@@ -233,10 +216,6 @@ class BucketsBack(Backward):
         for each in reversed(places):
             body = total(each, body)
         return body
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """An addition a cell."""
-        return prod(inputs[0])
 
 
 class Gate(Op):

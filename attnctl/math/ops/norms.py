@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.math import Array, Shape
+from attnctl.math import Array
 from attnctl.math.notation import Input, Term, call, index, known, total
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
 from attnctl.math.ops.contraction import SumRows, SumTokens
@@ -71,10 +71,6 @@ class Norm(Op):
             normed = normed * (1 + weight if self.plus_one else weight)
         return normed + factors[1].at(*factor_cell(factors[1], cell)) if len(factors) > 1 else normed
 
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A square, a sum, a division and a product a cell."""
-        return (6 if self.centred else 4) * prod(shape)
-
     def adjoint(self, line: Line, d: str) -> Gradients:
         """dx through the row's own size; d_weight = Σ d ∘ normed; d_bias = Σ d."""
         x, *factors = line.inputs
@@ -135,6 +131,7 @@ class RMSNorm(Norm):
     """x / √(mean x² + ε) · weight (Zhang & Sennrich 2019)."""
 
     words = "Each row of {0} is divided by the root of the mean of its squares."
+    flops = 4  # a square, a sum, a division and a product
 
 
 @dataclass(frozen=True)
@@ -142,13 +139,15 @@ class LayerNorm(Norm):
     """(x − mean) / √(variance + ε) · weight + bias (Ba et al. 2016)."""
 
     words = "From each row of {0} its mean is taken away; the rest is divided by its spread."
-
+    flops = 6  # the mean, too: a sum and a difference
     centred: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
 class NormBack(Backward):
     """(g − mean g − n · mean(g ∘ n)) / root, g = d ∘ weight, n the row normed; RMSNorm has no mean g."""
+
+    flops = 10  # the norm once more, and as much again
 
     norm: RMSNorm | LayerNorm
     by_head: bool = False
@@ -193,16 +192,13 @@ class NormBack(Backward):
             rest = rest - row.total(g(row.row)) / row.count
         return rest / root
 
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """The norm once more, and as much again."""
-        return 10 * prod(shape)
-
 
 @dataclass(frozen=True)
 class NormWeightBack(Backward):
     """Σ over rows of d ∘ the row normed; for each head where each has a weight of its own."""
 
     words = "{0} are multiplied by {1}, normed, and added up over the rows that share a weight."
+    flops_read = 6  # the norm once more, a product and a sum
 
     norm: RMSNorm | LayerNorm
     by_head: bool = False
@@ -229,7 +225,3 @@ class NormWeightBack(Backward):
         for each in summed.values():
             body = total(each, body)
         return body
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """The norm once more, a product and a sum a cell."""
-        return 6 * prod(inputs[0])

@@ -27,7 +27,6 @@ class Placed(RowWise):
     at: Block | None = None
 
     def block(self, at: Block) -> RowWise:
-        """Return the same op for the block of scores that starts here."""
         return replace(self, offset=of_member(self.offset, at.member), at=at)
 
     def positions(self, shape: Shape) -> tuple[Array, Array]:
@@ -97,7 +96,6 @@ class Hide(Placed):
         return f"Scores that may not be seen become −∞.{said}[ The given {{1}} says who sees whom.]"
 
     def block(self, at: Block) -> Hide:
-        """Return the same op for the block of scores that starts here."""
         rules = tuple(rule.of_member(at.member) for rule in self.rules)
         return replace(self, rules=rules, offset=of_member(self.offset, at.member), at=at)
 
@@ -163,8 +161,10 @@ class Hide(Placed):
 
     def reason(self, cell: Cell, shape: Shape, *mask: Array) -> int:
         """The number of the first rule that hides this cell, as `hidden_by` counts them."""
+        *batch, head, query, key = cell
+        block = Block(batch[0] if batch else 0, head, shape[-3], query, key)
         here = [np.broadcast_to(each, shape)[cell] for each in mask]
-        return int(self.block(block_of(cell, shape)).hidden_by((1, 1, 1), *here).item())
+        return int(self.block(block).hidden_by((1, 1, 1), *here).item())
 
     def hidden_by(self, shape: Shape, *mask: Array) -> Array:
         """For each cell the number of the first rule that hides it, −1 where none does.
@@ -182,9 +182,3 @@ class Hide(Placed):
         """ds = d where allowed, else 0."""
         scores, *mask = line.inputs
         yield Gradient(scores, replace(self, hidden=0.0), (d, *mask), f"{d} where allowed, else 0")
-
-
-def block_of(cell: Cell, shape: Shape) -> Block:
-    """The block that is just this cell of scores of this shape, ([batch,] head, query, key)."""
-    *batch, head, query, key = cell
-    return Block(batch[0] if batch else 0, head, shape[-3], query, key)

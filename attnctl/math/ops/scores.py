@@ -151,9 +151,8 @@ class SqueezeBack(Backward):
 
     def apply(self, d: Array, y: Array) -> Array:
         wide = np.result_type(d, np.float32)
-        return (d * (1 - np.square(y.astype(wide, copy=False) / wide.type(self.cap)))).astype(
-            d.dtype, copy=False
-        )
+        part = y.astype(wide, copy=False) / wide.type(self.cap)
+        return (d * (1 - np.square(part))).astype(d.dtype, copy=False)
 
     def form(self, cell: Places, d: Input, y: Input) -> Term:
         """d · (1 − (y / cap)²)."""
@@ -202,6 +201,7 @@ class LogSumExp(RowWise):
 
     signature = "... key -> ..."
     words = "The logarithm of what softmax divides a row by: its shares are exp(score − {name})."
+    flops_read = 4  # a maximum, a difference, a function and a sum
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
         top = s.max(axis=-1, initial=-inf)
@@ -216,10 +216,6 @@ class LogSumExp(RowWise):
         top = largest(j, s.at(*cell, j))
         every = total(j, call("exp", s.at(*cell, j) - top), seen=s.at(*cell, j))
         return where(is_seen(top), top + call("log", every), -inf)
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A maximum, a difference, a function and a sum a score."""
-        return 4 * prod(inputs[0])
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """ds = exp(s − L) · d."""

@@ -128,10 +128,6 @@ class Rotate(Op):
             return positions.astype(wide)[..., None] * np.array(self.frequencies, wide)
         return rotary_angles(positions, self.dims or x.shape[-1] - self.first, self.theta)
 
-    def pairs(self, count: int) -> tuple[Array, Array]:
-        """The columns (first, second) of each of so many pairs."""
-        return rotary_pairs(2 * count, interleaved=self.interleaved, start=self.first)
-
     def apply(self, x: Array) -> Array:
         angle = self.angles(x)
         cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
@@ -232,6 +228,7 @@ class SumGroups(Backward):
 
     signature = "... (group times) key d -> ... group key d"
     words = "The {0} of the {op.times} query heads that share one head are added up."
+    flops_read = 1  # an addition
 
     times: int
 
@@ -249,10 +246,6 @@ class SumGroups(Backward):
         *lead, head, row, column = cell
         i = index(self.times)
         return total(i, x.at(*lead, head * self.times + i, row, column))
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """An addition a number."""
-        return prod(inputs[0])
 
 
 class Merge(Op):
@@ -293,18 +286,11 @@ class Split(Backward):
 # --- positions ---
 
 
-def sinusoid_angles(length: int, d_model: int, start: int = 0) -> Array:
-    """pos / 10000^(2⌊c/2⌋/d_model) -> (token, d_model) (Vaswani et al. 2017, section 3.5)."""
-    pos = np.arange(start, start + length)[:, None]
-    pair = np.arange(d_model) // 2
-    return pos / 10000.0 ** (2 * pair / d_model)
-
-
 def sinusoids(length: int, d_model: int, start: int = 0) -> Array:
-    """sin of the angle in even columns, cos in odd ones -> (token, d_model)."""
-    angle = sinusoid_angles(length, d_model, start)
-    even = np.arange(d_model) % 2 == 0
-    return np.where(even, np.sin(angle), np.cos(angle))
+    """sin of pos / 10000^(2⌊c/2⌋/d_model) in even columns, cos in odd ones -> (token, d_model)."""
+    position, column = np.arange(start, start + length)[:, None], np.arange(d_model)
+    angle = position / 10000.0 ** (2 * (column // 2) / d_model)
+    return np.where(column % 2 == 0, np.sin(angle), np.cos(angle))
 
 
 def rotary_angles(positions: Array, dims: int, theta: float = 10000.0) -> Array:

@@ -63,7 +63,8 @@ class AnyOf(Composed):
     def visible_to_any(self, first: int, last: int, keys: int) -> Span:
         """From where the first of the spans begins to where the last one ends."""
         spans = [rule.visible_to_any(first, last, keys) for rule in self.rules]
-        return hull(span for span in spans if span[0] < span[1])
+        spans = [span for span in spans if span[0] < span[1]] or [(0, 0)]
+        return min(start for start, _ in spans), max(stop for _, stop in spans)
 
     def visible_to_all(self, first: int, last: int, keys: int) -> Span:
         """The widest of the spans."""
@@ -100,12 +101,6 @@ def any_of(*rules: VisibilityRule) -> AnyOf:
 def all_of(*rules: VisibilityRule) -> AllOf:
     """The rule that shows what all of these show."""
     return AllOf(rules)
-
-
-def hull(spans: Iterable[Span]) -> Span:
-    """From the first start to the last end; nothing of nothing."""
-    starts, stops = tuple(zip(*spans, strict=True)) or ((0,), (0,))
-    return min(starts), max(stops)
 
 
 def common(spans: Iterable[Span]) -> Span:
