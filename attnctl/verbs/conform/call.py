@@ -60,7 +60,6 @@ class TargetCall:
 
     @property
     def buffers(self) -> tuple[str, ...]:
-        """The keywords of all that is written to."""
         return (*self.into, *([self.out] if self.out else []))
 
 

@@ -353,7 +353,6 @@ def describe_extras(wanted: Expected, answer: Answer, known: Mapping[int, str]) 
 def judge_extras(
     wanted: Expected, answer: Answer, extras: Mapping[int, str], first: Judgement
 ) -> Judgement:
-    """Judge what comes behind an output that is right."""
     forms = expect_extras(wanted)
     for place, name in extras.items():
         if name not in forms:

@@ -38,16 +38,6 @@ def lay_out(array: Array, axes: str) -> Array:
     return rearrange(one, f"b h n d -> {AXES[axes]}")
 
 
-def pack_inputs(arrays: Sequence[Array], packed: str, axes: str) -> Array:
-    """Q, K and V, each (batch, head, n, d), in one array; 3 is their axis among those of `packed`."""
-    if stands_in_columns(packed, axes):
-        return np.concatenate([lay_out(array, axes) for array in arrays], axis=-1)
-    words = " ".join(packed)
-    words = f"{words[:4]}({words[4:]})" if is_merged(axes) else words
-    words = words if "b" in words else words.replace("h", "(b h)")
-    return rearrange(np.stack(arrays), f"3 b h n d -> {words}")
-
-
 def stands_in_columns(packed: str, axes: str) -> bool:
     """The columns of Q, of K and of V stand side by side, however many they are."""
     return is_merged(axes) and packed.endswith("3hd")
@@ -124,9 +114,20 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
 
 
 def lay_inputs(problem: Problem, arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Lay arrays of the shapes of Q, K and V out as the target takes them: three, or one."""
+    """Lay arrays of the shapes of Q, K and V out as the target takes them: three, or one.
+
+    3 is the axis of Q, K and V among those of one array.
+    """
     axes, packed = problem.profile.axes, problem.profile.packed
-    return (pack_inputs(arrays, packed, axes),) if packed else tuple(lay_out(each, axes) for each in arrays)
+    laid = tuple(lay_out(array, axes) for array in arrays)
+    if not packed:
+        return laid
+    if stands_in_columns(packed, axes):
+        return (np.concatenate(laid, axis=-1),)
+    words = " ".join(packed)
+    words = f"{words[:4]}({words[4:]})" if is_merged(axes) else words
+    words = words if "b" in words else words.replace("h", "(b h)")
+    return (rearrange(np.stack(arrays), f"3 b h n d -> {words}"),)
 
 
 def lay_row_vectors(problem: Problem, array: Array) -> Array:

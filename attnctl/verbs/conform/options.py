@@ -55,11 +55,6 @@ def ask_sliding_window(problem: Problem, value: int) -> None:
     problem.add_rule(Window(reach, ahead))
 
 
-def ask_mask(problem: Problem, value: str) -> None:
-    """Keys that a query may attend to, drawn: the same for all, or one by member and head."""
-    give_mask(problem, draw_mask(problem, value))
-
-
 def give_mask(problem: Problem, allowed: Array) -> None:
     """Hide the other keys, and pass the mask in the form that the target takes."""
     problem.hide(allowed)
@@ -148,7 +143,6 @@ def ask_out(problem: Problem, value: bool) -> None:
 
 
 def zero_bias(problem: Problem) -> Array:
-    """Zeros for every score."""
     return np.zeros(problem.scores)
 
 
@@ -167,7 +161,8 @@ LIBRARY_OPTIONS = (
            lambda case: ((2, 1), (3, 0), (case.keys // 2, 2))),
     KernelOption("sliding_window", ("sliding_window",), ask_sliding_window,
            lambda case: (4, case.keys // 2 + 1)),
-    KernelOption("mask", ("mask", "attn_mask", "attention_mask"), ask_mask, shared_or_each,
+    KernelOption("mask", ("mask", "attn_mask", "attention_mask"),
+           lambda problem, value: give_mask(problem, draw_mask(problem, value)), shared_or_each,
            lambda problem: encode_mask(problem, np.ones(problem.scores, dtype=bool))),
     KernelOption("float_mask", (), ask_float_mask, shared_or_each, zero_bias),
     KernelOption("bias", ("bias", "attn_bias"), ask_bias, shared_or_each, zero_bias),

@@ -193,7 +193,6 @@ def widen(suite: Suite, dtype: str, *, is_right: bool) -> None:
 
 
 def describe_fit(suite: Suite, before: TargetProfile) -> FoundConventions:
-    """Describe what was found out of the arrays that the target takes."""
 
     def say(profile: TargetProfile) -> FoundConventions:
         return {

@@ -178,18 +178,12 @@ def list_smaller(case: Case) -> Iterator[Case]:
             yield replace(case, **{name: getattr(usual, name)})
     if case.batch > 1:
         yield replace(case, batch=1)
-    yield from with_fewer_heads(case)
-    yield from with_fewer_tokens(case)
-    yield from with_fewer_columns(case)
-
-
-def with_fewer_heads(case: Case) -> Iterator[Case]:
     share = case.heads // case.kv_heads
     if case.kv_heads > 1:
         yield replace(case, heads=share, kv_heads=1)
-    for fewer in (1, 2):
-        if fewer < share:
-            yield replace(case, heads=fewer * case.kv_heads)
+    yield from (replace(case, heads=fewer * case.kv_heads) for fewer in (1, 2) if fewer < share)
+    yield from with_fewer_tokens(case)
+    yield from with_fewer_columns(case)
 
 
 def with_fewer_columns(case: Case) -> Iterator[Case]:

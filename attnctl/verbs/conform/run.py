@@ -394,7 +394,6 @@ class Run:
         run.wrong = [self.suite.changed[run.dtype]] if run.dtype in self.suite.changed else []
 
     def explain(self, run: FeatureRun) -> Cause:
-        """Find the cause of the failing cases of a feature."""
         name, wrong = run.feature.name, run.wrong
         if self.recalled:
             return self.recalled

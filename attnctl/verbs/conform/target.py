@@ -157,7 +157,6 @@ class Program(Target):
         return replace(first, repeats=again)
 
     def call_once(self, call: TargetCall) -> Answer:
-        """Write the inputs, run it, read the output."""
         with tempfile.TemporaryDirectory(prefix="attnctl-") as folder:
             words, files = self.place_files(Path(folder))
             arrays = dict(zip("QKV", call.inputs, strict=True))
