@@ -268,7 +268,6 @@ def place_grades(wanted: str, output: list[str], hand_ins: list[str]) -> list[st
 
 
 def write_grades(sheets: list[HandIn], wanted: str, files: list[str], how: GradeOptions) -> None:
-    """Write the grades where they are asked for, and print them."""
     from attnctl.drawing.screen.output import print_view, say
     from attnctl.formats import json_text, print_json, write_found, write_text
     from attnctl.verbs.exercise import AUTOGRADERS, as_data, csv_text, grade_lines

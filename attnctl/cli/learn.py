@@ -131,7 +131,6 @@ def learn(
 
 
 def watch_own(known: list[Lesson], lesson: str | None, path: str, progress: Progress, name: str) -> Exit:
-    """Watch a program for the lesson that asks for one."""
     from attnctl.verbs.learn.lesson import DUMP
 
     programs = [at for at, each in enumerate(known) if each.kind == DUMP]
@@ -177,7 +176,6 @@ def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> E
 
 
 def print_lesson(known: list[Lesson], at: int) -> Exit:
-    """Print one lesson, and how to answer without a terminal."""
     from attnctl.verbs.learn.view import question_lines, text_lines
 
     lesson, of = known[at], len(known)
@@ -312,7 +310,7 @@ def show_lesson(lesson: Lesson, number: int, of: int, trace: Trace) -> None:
 
 
 def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -> str:
-    """Show a lesson, and hear answers until one is right; how it ended."""
+    """Hear answers until one is right; how it ended."""
     from attnctl.verbs.learn import grade
     from attnctl.verbs.learn.view import reveal_lines, verdict_lines
 

@@ -141,7 +141,6 @@ def once_or_everywhere(*names: str) -> Iterator[tuple[str, ...]]:
 
 
 def slope_before_cap(case: WrongStep) -> Iterator[Plant]:
-    """The slope of the soft cap taken of the score before it."""
     for name, op in SQUEEZE_BACK.right(case).items():
         d, capped = case.derivation[name].inputs
         if capped in case.derivation:
@@ -150,7 +149,6 @@ def slope_before_cap(case: WrongStep) -> Iterator[Plant]:
 
 
 def last_block(case: WrongStep) -> Iterator[Plant]:
-    """The last block of what is summed over, whole or in part, is dropped."""
     of_keys, of_queries = lines(case, MatMul, SCORES), lines(case, TMatMul)
     for steps, axis in ((of_queries, "query"), (of_keys, "key")):
         size = case.size(axis) or 0

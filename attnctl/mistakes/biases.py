@@ -113,7 +113,6 @@ OTHER_BIAS = either(
 
 
 def plant_before_scale(case: WrongStep) -> Iterator[Plant]:
-    """(Q Kᵀ + bias) / √d_k."""
     scale = case.op("scaled_scores")
     if isinstance(case.op("scores"), MatMulT) and isinstance(scale, Scale):
         for name, op in at(*BIASED, Add, Slope).right(case).items():

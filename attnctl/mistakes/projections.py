@@ -174,7 +174,7 @@ NORMS = (
 
 
 def plant_norms(case: WrongStep) -> Iterator[Plant]:
-    """X before it is projected, Q and K and V after it, concat or the output."""
+    """X before it is projected, Q and K after it, concat or the output."""
     able = projections(case)
     late = [name for name in ("concat", "output") if name in case.derivation]
     for said, norm in NORMS:

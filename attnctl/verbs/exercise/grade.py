@@ -253,7 +253,7 @@ def mark_of(name: str, report: Report | None) -> Mark:
 
 
 def find_slips(name: str, report: Report) -> Iterator[Slip]:
-    """The wrong numbers of a step, the worst first, where they are few."""
+    """The wrong numbers of a step, the worst first, where they are at most three."""
     wrong, expected = report.wrong_cells().get(name, (np.zeros(0, bool), np.zeros(0)))
     if not 0 < wrong.sum() <= 3:
         return

@@ -94,7 +94,6 @@ def as_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
 
 
 def write_page(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
-    """A table of the class, what it got wrong, and what is to be said of each hand-in."""
     body = "\n".join(["<body>", "<h1>Grades</h1>", *page_lines(sheets), "</body>"])
     stream.write(page("Grades", body))
 
@@ -137,7 +136,6 @@ def table_html(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def row_html(sheet: HandIn, steps: Sequence[str]) -> Iterator[str]:
-    """The cells of a hand-in: its name, its marks, how many are right."""
     note = ' class="note" title="see its notes"' if sheet.notes or sheet.error else ""
     yield f'<th scope="row"{note}>{escape(visible(sheet.student))}</th>'
     marks = {mark.step: mark for mark in sheet.marks}

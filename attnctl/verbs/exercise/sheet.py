@@ -104,7 +104,6 @@ def tables_of(exercise: Exercise, name: str) -> Iterator[SheetTable]:
 
 
 def writer(array: Array, exercise: Exercise, name: str) -> Callable[[Any], str]:
-    """Return the function that writes a step's numbers, or leaves them out to be filled in."""
     if name in exercise.blank:
         return lambda _: ""
     if array.dtype == bool:
@@ -131,7 +130,7 @@ def formula_on(step: Step) -> str:
 
 
 def name_of(step: Step) -> str:
-    """Return the name to write before a formula that does not begin with it."""
+    """The name to write before a formula that does not begin with it."""
     return "" if formula_of(step).startswith(f"{step.name} ") else f"{step.name}: "
 
 
@@ -224,9 +223,8 @@ def article(exercise: Exercise, *, typed: bool) -> Iterator[str]:
 def name_box(exercise: Exercise, *, typed: bool) -> str:
     if exercise.student:
         return f"<b>{escape(visible(exercise.student))}</b>"
-    return (
-        '<input id="name" aria-label="name" autocomplete="name">' if typed else '<span class="line"></span>'
-    )
+    line, box = '<span class="line"></span>', '<input id="name" aria-label="name" autocomplete="name">'
+    return box if typed else line
 
 
 def table_html(each: SheetTable, step: str, *, typed: bool) -> str:

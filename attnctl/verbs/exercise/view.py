@@ -17,9 +17,6 @@ from attnctl.verbs.exercise.grade import BLANK, COARSE, RIGHT, UNTOLD, WRONG, Ha
 SIGNS = {RIGHT: "right", BLANK: "–", UNTOLD: "?", COARSE: "rounded"}
 """What stands in a cell of the table; anything else is wrong."""
 
-MOST_NAMED = 6
-"""Students that are named beside a mistake of a class."""
-
 
 @dataclass(frozen=True)
 class Shared:
@@ -31,13 +28,13 @@ class Shared:
     names: tuple[str, ...]
 
     def __str__(self) -> str:
-        more = len(self.names) - MOST_NAMED
-        who = ", ".join(self.names[:MOST_NAMED]) + f" and {more} more" * (more > 0)
+        more = len(self.names) - 6
+        who = ", ".join(self.names[:6]) + f" and {more} more" * (more > 0)
         return f"{len(self.names)} × {self.mistake or 'no known mistake'} at {self.step} ({who})"
 
 
 def find_shared(sheets: Sequence[HandIn]) -> list[Shared]:
-    """Find the mistakes of a class, the commonest first."""
+    """The mistakes of a class, the commonest first."""
     groups: dict[tuple[str, str | None], list[tuple[str, str]]] = {}
     for sheet in sheets:
         for mark in sheet.marks:
@@ -58,7 +55,6 @@ def steps_of(sheets: Sequence[HandIn]) -> list[str]:
 
 
 def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
-    """The table of names and steps, then what is to be said of each name."""
     steps = steps_of(sheets)
     titles = ["name", *(step.replace("_", "\n") for step in steps), "right"]
     rows = []

@@ -88,7 +88,6 @@ class Lesson:
             raise self.refusal("answer", error) from None
 
     def refusal(self, key: str, error: AttnError) -> AttnError:
-        """A problem of this lesson, with its place."""
         place = f"{self.file}:{self.lines.get(key, 1)} $.{key}"
         return AttnError(f"{place}: {problem}" for problem in error.problems)
 
@@ -255,7 +254,7 @@ class Progress:
         self.save()
 
     def reset(self, lessons: str) -> None:
-        """Forget one set of lessons; a file that is broken is written anew."""
+        """Forget one set of lessons; a broken file is written anew."""
         self.done.pop(lessons, None)
         self.problem = ""
         if self.done or self.path.exists():

@@ -79,7 +79,6 @@ def text_lines(lesson: Lesson, number: int, of: int, screen: Screen) -> Iterator
 
 
 def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Element]:
-    """The numbers of a lesson, and its question."""
     if trace.sentence is not None:
         yield from headline(trace, screen._replace(fits=True, width=min(WIDEST, screen.width)))
         yield []
@@ -133,7 +132,6 @@ def arithmetic_lines(lesson: Lesson, trace: Trace, screen: Screen) -> list[Eleme
 
 
 def graded_lines(verdicts: Mapping[str, AnswerVerdict | None], screen: Screen) -> Iterator[Element]:
-    """A row for each lesson that was to be answered."""
     rows = []
     for name, verdict in verdicts.items():
         mark = "not answered" if verdict is None else MARKS[verdict.right]
