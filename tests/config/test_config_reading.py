@@ -3,6 +3,7 @@
 from math import inf
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -12,6 +13,7 @@ from attnctl.inputs.config import yaml as reader
 from attnctl.inputs.config.load import load, parse
 from attnctl.inputs.config.settings import FromFile, Random, Settings, Tokenizer, Weights
 from attnctl.inputs.config.tensors import BIAS, MASK, MATRIX, VECTOR
+from attnctl.inputs.plan.sentence import prepare
 from attnctl.math.derivation import Rotary
 from attnctl.math.rules import Alibi, Causal, Softcap, Window
 
@@ -206,6 +208,15 @@ def test_relative_files_are_looked_for_beside_the_config(tmp_path):
     loaded = load(path)
     assert loaded.embeddings == FromFile(str(tmp_path / "e.npz"))
     assert loaded.weights.tensors["W_O"] == FromFile("/data/w.npz")
+
+
+def test_one_matrix_of_a_file_for_q_k_and_v(tmp_path):
+    np.save(tmp_path / "w.npy", np.eye(4)[::-1])
+    path = tmp_path / "run.yaml"
+    path.write_text("sentence: I love AI\nweights: {W: {file: w.npy}}\n")
+    trace = prepare(load(path)).run()
+    for name in ("Q", "K", "V"):
+        np.testing.assert_array_equal(trace[name], trace["X"][None, :, ::-1])
 
 
 def test_a_config_may_come_on_stdin(monkeypatch):

@@ -87,7 +87,12 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
     raise_all(problem for name, array in found.items() for problem in unusable(name, array, settings.dtype))
     inputs, notes = by_kind({name: found[name] for name in inputs_among(found)})
     raise_all(unlike_layout(shapes_of(inputs), settings))
-    read = [(read_as(each, settings), said) for each, said in by_layout(inputs, settings)]
+    ways = [(heads_first(inputs, settings), "")]  # our own, (batch, head, n, d), comes first
+    four = [name for name in PROJECTED if name in inputs and inputs[name].ndim == 4]
+    if settings.layout is None and four:
+        turned = heads_first(inputs, settings.with_(layout="bnhd"))
+        ways.append((turned, f"Read {', '.join(four)} as {TOKENS_THEN_HEADS}."))
+    read = [(read_as(each, settings), said) for each, said in ways]
     fits = [(laid, said) for laid, said in read if isinstance(laid, Laid)]
     if not fits:
         first = read[0][0]
@@ -102,18 +107,6 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
         )
     raise_all(unrotatable(settings, laid.sizes["d_k"]))
     return replace(laid, notes=(*notes, *([said] if said else [])))
-
-
-def by_layout(inputs: Mapping[str, Array], settings: Settings) -> Iterator[tuple[dict[str, Array], str]]:
-    """The arrays as they are laid out, and what to say of it; in both ways of four axes where nobody says.
-
-    Our own, (batch, head, n, d), comes first.
-    """
-    yield heads_first(inputs, settings), ""
-    vectors = [name for name in PROJECTED if name in inputs and inputs[name].ndim == 4]
-    if settings.layout is None and vectors:
-        turned = heads_first(inputs, settings.with_(layout="bnhd"))
-        yield turned, f"Read {', '.join(vectors)} as {TOKENS_THEN_HEADS}."
 
 
 def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError:

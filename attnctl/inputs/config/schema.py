@@ -41,7 +41,9 @@ class ConfigForm(Form):
 
         Of a config without other problems the plan compares every shape.
         """
-        width = given.get("d_model") or width_of(given.get("embeddings"))
+        embeddings = given.get("embeddings")
+        first = list(embeddings.values()) if isinstance(embeddings, Mapping) else embeddings
+        width = given.get("d_model") or (len(first[0]) if isinstance(first, list) and first else None)
         weights = given.get("weights", Weights())
         by_head = ((("weights", "heads", number), head) for number, head in enumerate(weights.heads))
         parts: list[tuple[Path, Mapping[str, Any]]] = [(("weights",), weights.tensors), *by_head]
@@ -51,12 +53,6 @@ class ConfigForm(Form):
                 if width and of_rows and isinstance(rows, list) and len(rows) != width:
                     shape = dims((len(rows), len(rows[0])))
                     yield (*path, name), f"{shape}, expected {plural(width, 'row')} (d_model)"
-
-
-def width_of(embeddings: Any) -> int | None:
-    """d_model, as the first row of embeddings that are written out shows it."""
-    rows = list(embeddings.values()) if isinstance(embeddings, Mapping) else embeddings
-    return len(rows[0]) if isinstance(rows, list) and rows else None
 
 
 CONFIG = ConfigForm(

@@ -225,14 +225,6 @@ class Vocabulary:
         return {token: i for i, token in enumerate(self.tokens)}
 
     def ids(self, tokens: Iterable[str]) -> list[int]:
-        """The id of each token; one that is not there gets [UNK]'s.
-
-        Raises KeyError where there is no [UNK] either: ask for `unknown` tokens first.
-        """
-        return [self.id(token) for token in tokens]
-
-    def id(self, token: str) -> int:
-        """The id of a token. Raises KeyError for an unknown one where there is no [UNK]."""
-        if token in self.index:
-            return self.index[token]
-        return len(self) if token == PAD else self.index[UNK]
+        """The id of each token; one that is not there gets [UNK]'s. Raises KeyError without one."""
+        known = {PAD: len(self)} | self.index
+        return [known[token if token in known else UNK] for token in tokens]

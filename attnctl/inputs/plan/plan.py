@@ -70,23 +70,19 @@ class Plan:
         """
         require_steps(keep or (), [step.name for step in self.derivation])
         edits = self.what_if.changes(self.derivation, self.header) if self.what_if else None
-        self.require_memory(keep)
-        outcome = carry_out(
-            self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress
-        )
-        return self.record(outcome)
-
-    def require_memory(self, keep: Collection[str] | None) -> None:
-        """Raise AttnError where keeping these steps takes too much, with what the last one alone takes."""
         needed, last = peak(self.costs(keep), SCRATCH_BYTES), self.derivation.steps[-1].name
         try:
             require(needed, "this run", self.max_memory)
         except AttnError as error:
-            least = peak(self.costs([last]), SCRATCH_BYTES)
+            least = peak(self.costs([last]), SCRATCH_BYTES)  # what the last step alone takes
             if least >= needed:
                 raise
             instead = f"--step {last} takes {size_text(least)}; --cost says what each step does"
             raise AttnError(f"{problem}. {instead}" for problem in error.problems) from None
+        outcome = carry_out(
+            self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress
+        )
+        return self.record(outcome)
 
     def record(self, outcome: Outcome) -> Trace:
         arrays = outcome.values

@@ -146,10 +146,7 @@ def kind_of(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[
 
 
 def complete(settings: Settings, sizes: Sizes, *, projected: bool) -> Settings:
-    """The settings with what was left open written down, but for the sentence and its vocabulary.
-
-    That there is no output projection is written down, too.
-    """
+    """The settings with what was left open written down, W_O too, but for sentence and vocabulary."""
     weights = settings.weights
     if not projected:
         weights = replace(weights, tensors={**weights.tensors, W_O: NONE})

@@ -95,7 +95,16 @@ class Op:
 
     def shape(self, *inputs: Shape) -> Shape:
         """The shape of the result, from those of the inputs."""
-        return result_shape(self, *inputs)
+        signature = parse(self.signature)
+        longest: Shape = ()
+        sizes: dict[str, int] = {}
+        for axes, shape in zip(signature.takes, inputs, strict=False):
+            lead, own = bound(axes, shape)
+            longest = max(longest, lead, key=len)
+            sizes = own | sizes
+        gives = [axis for axis in signature.gives if not axis.endswith("?") or axis[:-1] in sizes]
+        shapes = (longest if axis == LEAD else (size_of(axis.rstrip("?"), sizes, self),) for axis in gives)
+        return tuple(size for shape in shapes for size in shape)
 
     flops: ClassVar[int] = 0
     """Floating-point operations for one number of the result; a copy costs none."""
@@ -293,18 +302,3 @@ def size_of(axis: str, sizes: Mapping[str, int], op: Any) -> int:
     """The size of an axis: of "head d", side by side, or of "past + new", one behind the other."""
     parts = [part.split() for part in axis.split("+")]
     return sum(prod(sizes[name] if name in sizes else getattr(op, name) for name in part) for part in parts)
-
-
-def result_shape(op: Any, *inputs: Shape) -> Shape:
-    """The shape that an op makes of inputs of these shapes."""
-    signature = parse(op.signature)
-    longest: Shape = ()
-    sizes: dict[str, int] = {}
-    for axes, shape in zip(signature.takes, inputs, strict=False):
-        lead, own = bound(axes, shape)
-        longest = max(longest, lead, key=len)
-        sizes = own | sizes
-
-    there = [axis.rstrip("?") for axis in signature.gives if not axis.endswith("?") or axis[:-1] in sizes]
-    shapes = (longest if axis == LEAD else (size_of(axis, sizes, op),) for axis in there)
-    return tuple(size for shape in shapes for size in shape)

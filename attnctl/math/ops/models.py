@@ -157,10 +157,13 @@ class Buckets(Placed):
 
     def form(self, cell: Places, s: Input, learned: Input) -> Term:
         """s + table[bucket]."""
-        *_, queries, keys = s.shape
+        return s.at(*cell) + learned.at(cell[-3], self.bucket_of(cell, s.shape, learned.shape[-1]))
+
+    def bucket_of(self, cell: Places, shape: Shape, count: int) -> Term:
+        """The bucket, of so many, of a cell of scores of this shape."""
+        *_, queries, keys = shape
         first, last = 1 - queries - int(np.max(self.offset)), keys - 1 - int(np.min(self.offset))
-        buckets = self.buckets(np.arange(first, last + 1), learned.shape[-1])
-        return s.at(*cell) + learned.at(cell[-3], table(buckets, self.ahead(cell) - first))
+        return table(self.buckets(np.arange(first, last + 1), count), self.ahead(cell) - first)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """ds = d; d_table = Σ d over the cells of a bucket."""
@@ -203,16 +206,9 @@ class BucketsBack(Backward):
         sizes = (*d.shape[:-3], *d.shape[-2:])
         places = [index(size, name) for size, name in zip(sizes, "bqk"[-len(sizes) :], strict=True)]
         *members, row, column = places
-        queries, keys = d.shape[-2:]
-        forward = self.forward
-        first, last = 1 - queries - int(np.max(self.offset)), keys - 1 - int(np.min(self.offset))
-        buckets = forward.buckets(np.arange(first, last + 1), learned.shape[-1])
-        same = table(
-            np.eye(learned.shape[-1]),
-            table(buckets, forward.ahead((*members, head, row, column)) - first),
-            bucket,
-        )
-        body = where(same, d.at(*members, head, row, column), 0)
+        own, count = (*members, head, row, column), learned.shape[-1]
+        same = table(np.eye(count), self.forward.bucket_of(own, d.shape, count), bucket)
+        body = where(same, d.at(*own), 0)
         for each in reversed(places):
             body = total(each, body)
         return body

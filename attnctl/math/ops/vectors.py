@@ -126,7 +126,9 @@ class Rotate(Op):
             # In the type of the numbers: models multiply in float32, which tells at far positions.
             wide = np.result_type(x.dtype, np.float32)
             return positions.astype(wide)[..., None] * np.array(self.frequencies, wide)
-        return rotary_angles(positions, self.dims or x.shape[-1] - self.first, self.theta)
+        dims = self.dims or x.shape[-1] - self.first
+        pair = np.arange(dims // 2)
+        return positions[..., None] * self.theta ** (-2.0 * pair / dims)  # Su et al. 2021, equation 15
 
     def apply(self, x: Array) -> Array:
         angle = self.angles(x)
@@ -291,15 +293,6 @@ def sinusoids(length: int, d_model: int, start: int = 0) -> Array:
     position, column = np.arange(start, start + length)[:, None], np.arange(d_model)
     angle = position / 10000.0 ** (2 * (column // 2) / d_model)
     return np.where(column % 2 == 0, np.sin(angle), np.cos(angle))
-
-
-def rotary_angles(positions: Array, dims: int, theta: float = 10000.0) -> Array:
-    """m · theta^(−2i/dims) for positions (..., token) -> (..., token, dims/2).
-
-    Source: Su et al. 2021, "RoFormer", equation 15.
-    """
-    pair = np.arange(dims // 2)
-    return np.asarray(positions)[..., None] * theta ** (-2.0 * pair / dims)
 
 
 def rotary_pairs(dims: int, *, interleaved: bool, start: int = 0) -> tuple[Array, Array]:
