@@ -58,10 +58,14 @@ def keep(traces: Sequence[Trace]) -> None:
                 oldest.unlink()
         text = text_of(traces)
         temporary = path.with_suffix(f".{os.getpid()}")
-        private = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(private, "w", encoding="utf-8") as stream:
+        with open(temporary, "w", encoding="utf-8", opener=private) as stream:
             stream.write(text)
         temporary.replace(path)
+
+
+def private(path: str, flags: int) -> int:
+    """Open a new file that nobody else reads."""
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def text_of(traces: Sequence[Trace]) -> str:
