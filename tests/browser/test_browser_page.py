@@ -92,7 +92,9 @@ def test_the_arithmetic_of_a_cell_is_that_of_explain(show, tmp_path):
             pointed = (number + turn) % 2 and len(cell) > 1
             go(page, address(trace, step, (*cell[:-2], 0, 0) if pointed else cell))
             if pointed:
-                page.locator("#matrix tbody tr").nth(cell[-2]).locator("td").nth(cell[-1]).hover()
+                place = {"x": 2 + turn, "y": 2}  # a pointer that rests where it was points at nothing
+                row = page.locator("#matrix tbody tr").nth(cell[-2])
+                row.locator("td").nth(cell[-1]).hover(position=place)
             assert proof(page, step) == wanted(explain, step, cell), (path.stem, step, cell)
         page.context.close()
 
