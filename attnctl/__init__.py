@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from attnctl.base import __version__ as __version__
-from attnctl.base.display import register_views
+from attnctl.base import register_views
 
 TYPE_CHECKING = (
     False  # as in typing, which takes longer to import than all else here: an interrupt would hit it

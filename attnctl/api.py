@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.errors import AttnError, collect_problems, raise_all
 from attnctl.base.values import BadValueError, show, whole
 from attnctl.base.words import suggest
 from attnctl.inputs.config.fields import KEYWORDS, lay_over
 from attnctl.inputs.config.fields import OF_ARRAYS as ONLY_ARRAYS
 from attnctl.inputs.config.settings import Settings, dotted_path
-from attnctl.math import Array
-from attnctl.math.engine.tiles import Progress
+from attnctl.math import Array, Progress
 from attnctl.options import ArrayOptions, Options, spelled_out
-from attnctl.record.trace import Trace as AnyTrace
+from attnctl.record import Trace as AnyTrace
 from attnctl.sources.sentence import Config, Source
 from attnctl.traces import Trace, Traces
 
@@ -247,10 +246,8 @@ def merge_corpus(parts: Iterable[CorpusPart | str | PathLike[str]]) -> CorpusPar
         if isinstance(part, Part):
             named.append((f"part {number}", part))
             continue
-        try:
+        with collect_problems(problems):
             named.append((fspath(part), read_part(fspath(part))))
-        except AttnError as error:
-            problems += error.problems
     raise_all(problems)
     if not named:
         raise AttnError("parts: none; give what attnctl.corpus made of each shard")
@@ -451,7 +448,8 @@ def choose_settings(
     """
     base = settings or Settings()
     every = {"dtype": base.dtype, **options}  # NumPy knows types that have no steps
-    return lay_over(base, read_options(every, {name: READERS[name] for name in known}))
+    given = read_options(every, {name: READERS[name] for name in known})
+    return replace(lay_over(base, given), named=base.named.union(given))
 
 
 def read_options(options: Mapping[str, Any], readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:

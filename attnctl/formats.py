@@ -1,7 +1,7 @@
 """Every format that traces and findings are written in: a line here for each, and a file that writes it.
 
 The command line takes its choices of --format, its suffixes for -o and their help from these tables.
-Formats are read by what is in them, not by this table: `attnctl.store.source`. A picture is a `Figure` of
+Formats are read by what is in them, not by this table: `attnctl.store.source`. A picture is made of
 `Plot`s (`drawing/pictures/plot.py`), which `pictures/draw.py` makes SVG of and `screen/heat.py` characters;
 what is drawn of a trace stands in `drawing/show/picture.py`, of others in the `picture.py` of their room.
 """
@@ -25,8 +25,8 @@ from attnctl.store.files import (
 )
 
 if TYPE_CHECKING:
-    from attnctl.drawing.show.sheet import View
-    from attnctl.record.trace import Trace
+    from attnctl.drawing.show import View
+    from attnctl.record import Trace
 
 __all__ = ["FINDINGS", "FORMATS", "Format", "format_for", "is_special", "json_text", "print_bytes"]
 __all__ += ["print_json", "unwritable", "write", "write_all", "write_found", "write_text"]
@@ -91,7 +91,7 @@ FINDINGS = {
 """For each verb that finds something the formats of its findings; a writer takes a list of them:
 
 `verbs.check.report.Report`, `verbs.conform.report.Conformance`, `verbs.diff.Difference` (one for each
-pair), `verbs.exercise.Exercise` and `HandIn` (one for each student), `verbs.explain.view.Question`,
+pair), `Exercise` and `HandIn` of `verbs.exercise` (one for each student), `verbs.explain.view.Question`,
 `verbs.models.about.About`, `verbs.stats.StatsReport`.
 """
 

@@ -11,13 +11,13 @@ import numpy as np
 from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError
 from attnctl.math.names import WEIGHTS
-from attnctl.record.trace import Trace as AnyTrace
+from attnctl.record import Trace as AnyTrace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attnctl.drawing.pictures.draw import Picture
-    from attnctl.drawing.show.table import StepTable
+    from attnctl.drawing.show.tables import StepTable
     from attnctl.verbs.explain import Explanation
 
 LEADING = ("batch", "head")
@@ -56,7 +56,7 @@ class Trace(Displayed, AnyTrace):
 
         Raises AttnError for a step or head that is not there.
         """
-        from attnctl.drawing.show.table import table
+        from attnctl.drawing.show.tables import table
 
         return table(self, step, heads=heads, precision=precision, full=full)
 
@@ -74,13 +74,12 @@ class Trace(Displayed, AnyTrace):
         `log` colours by the logarithm; `without_first` leaves out the first key. Notebooks show it.
         Raises AttnError for a step or head that is not there, and for a logarithm of negative numbers.
         """
-        from attnctl.drawing.pictures.draw import draw
-        from attnctl.drawing.show.picture import figure_of
-        from attnctl.drawing.show.sheet import View
+        from attnctl.drawing.show import View
+        from attnctl.drawing.show.picture import picture_of
 
         heads = None if head is None else tuple(int(each) for each in np.atleast_1d(head))
         view = View((step,), heads, precision, log=log, without_first=without_first)
-        return draw(figure_of([self], view))
+        return picture_of([self], view)
 
     def to_dataframe(self) -> Any:
         """A pandas.DataFrame with a row for each number: step, head, row, column, value.

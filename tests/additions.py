@@ -92,7 +92,9 @@ def rule():
     assert shown.count("block_local") > 8  # in the headline, and in each hidden cell
     assert "hidden by block_local" in shell("explain", "config.json", "masked_scores[0,0,5]")[1]
     assert shell("check", "flag.npz")[0] == 0
-    assert shell("check", "flag.npz", "--block-local", "3")[0] == 1
+    code, said = shell("check", "flag.npz", "--block-local", "3")
+    assert code == 1
+    assert "as if it were size 4" in said
     assert shell("diff", "flag.npz", "config.json")[0] == 0
     assert shell("stats", "flag.npz", "--json")[0] == 0
     assert "sees the keys of its own block of 4." in story()

@@ -68,12 +68,17 @@ def pytest_collection_finish():
 
 
 def left_out(items):
-    """The cases of tables marked sample(n) but for one in n: always the same, and one at least."""
+    """The cases of tables marked sample(n) but for one in n: always the same, and one at least.
+
+    sample(n, axis) draws along one axis: one in n for each entry of the others.
+    """
     tables = {}
     for item in items:
         sample = item.get_closest_marker("sample")
         if sample and hasattr(item, "callspec") and not item.get_closest_marker("slow"):
-            table = item.nodeid.partition("[")[0], sample.args[0]
+            n, *axes = sample.args
+            others = (repr(x) for name, x in item.callspec.params.items() if axes and name not in axes)
+            table = (item.nodeid.partition("[")[0], *others), n
             tables.setdefault(table, []).append(item)
     for (_, n), cases in tables.items():
         cases.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))

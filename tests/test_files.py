@@ -7,6 +7,7 @@ import shutil
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attnctl.base import files
@@ -90,6 +91,10 @@ FOUND = {
     "an index": ("model m", "m/model.safetensors.index.json"),
     "a tokenizer": ("run I --model m --layer 0", "m/tokenizer.json"),
     "weights of a config": ("run I -c c.yaml", "w.npz"),
+    "an edit of a config": ("run I -c e.yaml", "e.json"),
+    "a gradient of a config": ("run I -c g.yaml", "g.npy"),
+    "a gradient of a config, over arrays": ("attend qkv.npz -c g.yaml", "g.npy"),
+    "an answer of a file": ("learn --answers a.yaml --lesson your-own", "own.npz"),
     "a corpus": ("stats --file s.txt", "s.txt"),
     "a lesson": ("learn --from lessons --list", "lessons/a.yaml"),
     "a dump of a lesson": ("learn --from dumps --lesson a", "dumps/d.json"),
@@ -98,13 +103,17 @@ FOUND = {
 
 @pytest.mark.parametrize(("line", "path"), FOUND.values(), ids=FOUND)
 def test_a_pipe_that_nobody_named_is_refused_and_does_not_hang(tmp_path, monkeypatch, line, path):
-    folder, err = tmp_path, io.StringIO()
+    folder, said = tmp_path, io.StringIO()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_DATA_HOME", str(folder))
     shutil.copytree(CHECKPOINT, folder / "m")
     for name in ("lessons", "dumps"):
         (folder / name).mkdir()
     (folder / "c.yaml").write_text("weights: {file: w.npz}\nd_model: 4\n")
+    np.savez(folder / "qkv.npz", **dict.fromkeys("QKV", np.ones((2, 4))))
+    (folder / "e.yaml").write_text("edits: [scores=@e.json]\n")
+    (folder / "g.yaml").write_text("backward: true\ncotangent: g.npy\n")
+    (folder / "a.yaml").write_text("your-own: own.npz\n")
     (folder / "dumps" / "a.yaml").write_text(
         "title: A\nkind: number\ndump: d.json\ntext: A.\nask: B?\nanswer: X[0,0]\n"
     )
@@ -115,11 +124,11 @@ def test_a_pipe_that_nobody_named_is_refused_and_does_not_hang(tmp_path, monkeyp
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.alarm(10)
     try:
-        assert program(line.split(), stderr=err) == 2, err.getvalue()
+        assert program(line.split(), stdout=said, stderr=said) == 2, said.getvalue()
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-    assert Path(path).name in err.getvalue()
+    assert Path(path).name in said.getvalue()
 
 
 def test_a_pipe_that_a_person_named_is_read(workplace):
@@ -171,7 +180,6 @@ ELSEWHERE = {
     ("cli/app.py", "formatter.write_text"): "no file: a formatter of help",
     ("sources/last.py", "open"): "the last run, in the user's state folder",
     ("sources/last.py", "os.open"): "the same",
-    ("sources/last.py", "path.read_bytes"): "the same",
     ("drawing/screen/palette.py", "os.open"): "the terminal",
     ("verbs/exercise/sheet.py", "(ASSETS / name).read_text"): "installed with attnctl",
 }

@@ -18,7 +18,7 @@ from attnctl.math.derivation import Rotary, Variant, derive, line
 from attnctl.math.kind import KIND, HeadNorm
 from attnctl.math.ops import Copy, Given, Sinusoid
 from attnctl.math.rules import RULES
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.header import foreign_step
 from attnctl.store.source import read_one
 

@@ -7,7 +7,7 @@ import pytest
 
 import attnctl
 from attnctl.inputs.config.settings import Random, Weights
-from attnctl.inputs.plan.draw import FEW, FewNumbers, key, stream
+from attnctl.inputs.plan.tensors import FEW, FewNumbers, key, stream
 
 LEGACY = Random(1, "uniform", "per_head", "numpy_legacy")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 
@@ -47,3 +48,12 @@ def raise_all(problems: Iterable[str]) -> None:
     found = tuple(problems)
     if found:
         raise AttnError(found)
+
+
+@contextmanager
+def collect_problems(problems: list[str], place: str = "") -> Iterator[None]:
+    """Go on after an AttnError: its problems, which begin with the place, are put to the others."""
+    try:
+        yield
+    except AttnError as error:
+        problems += (f"{place}{problem}" for problem in error.problems)

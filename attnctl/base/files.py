@@ -13,10 +13,8 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import field
 from typing import BinaryIO
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 
 AnyPath = str | os.PathLike[str]
@@ -41,16 +39,11 @@ def keys_of(file: AnyPath | int) -> list[Key]:
     return [(found.st_dev, found.st_ino), *path] if stat.S_ISREG(found.st_mode) else []
 
 
-@dataclass
-class Guard:
-    """The files of one command, each with what messages call it."""
+GUARDS: list[tuple[dict[Key, str], dict[Key, str]]] = []
+"""The files that a command reads, and those that options name to be written, with what messages call them.
 
-    read: dict[Key, str] = field(default_factory=dict)
-    announced: dict[Key, str] = field(default_factory=dict)
-
-
-GUARDS: list[Guard] = []
-"""Those of the commands that are running, the innermost last; none where Python calls the library."""
+Of the commands that are running, the innermost last; none where Python calls the library.
+"""
 
 UNFINISHED: set[AnyPath] = set()
 """Temporary files that are being written; who ends the process leaves none behind."""
@@ -58,7 +51,7 @@ UNFINISHED: set[AnyPath] = set()
 
 @contextmanager
 def one_command() -> Iterator[None]:
-    GUARDS.append(Guard())
+    GUARDS.append(({}, {}))
     try:
         yield
     finally:
@@ -70,12 +63,12 @@ def note_input(file: AnyPath | int, name: str = "") -> None:
 
     Raises OverwriteError where the command is to write it.
     """
-    for guard in GUARDS[-1:]:
+    for read, announced in GUARDS[-1:]:
         name = name or str(file)
         keys = keys_of(file)
-        for label in (guard.announced[key] for key in keys if key in guard.announced):
+        for label in (announced[key] for key in keys if key in announced):
             raise refuse_output(label, name)
-        guard.read |= dict.fromkeys(keys, name)
+        read.update(dict.fromkeys(keys, name))
 
 
 def announce_output(path: AnyPath, flag: str) -> None:
@@ -83,21 +76,21 @@ def announce_output(path: AnyPath, flag: str) -> None:
 
     Raises OverwriteError where it is read, and AttnError where another option names it too.
     """
-    for guard in GUARDS[-1:]:
+    for _, announced in GUARDS[-1:]:
         label = f"{flag} {path}"
         hold_output(path, label)
         keys = keys_of(path)
-        for other in (guard.announced[key] for key in keys if key in guard.announced):
+        for other in (announced[key] for key in keys if key in announced):
             raise AttnError(f"{label}: {other} is the same file; give another name")
-        guard.announced |= dict.fromkeys(keys, label)
+        announced.update(dict.fromkeys(keys, label))
 
 
 def hold_output(path: AnyPath, label: str = "") -> None:
     """Raise OverwriteError where a file that is to be written is one that the command reads."""
-    for guard in GUARDS[-1:]:
+    for read, announced in GUARDS[-1:]:
         keys = keys_of(path)
-        label = label or next((guard.announced[key] for key in keys if key in guard.announced), str(path))
-        for name in (guard.read[key] for key in keys if key in guard.read):
+        label = label or next((announced[key] for key in keys if key in announced), str(path))
+        for name in (read[key] for key in keys if key in read):
             raise refuse_output(label, name)
 
 

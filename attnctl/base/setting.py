@@ -132,10 +132,12 @@ ENOUGH = 4 * MAX_PROBLEMS
 class Form(Reader):
     """A mapping of known keys, each of which may be left out.
 
-    `make` makes the value of the keys that are given. With `just_one`, one key must be.
+    `make` makes the value of the keys that are given. With `just_one`, one key must be. `elsewhere` says
+    of a key that is not known, and its value, what to write instead; `misfits` are those of the keys that
+    could be read, in a mapping with problems, that do not go together.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all that a form says)
         self,
         name: str,
         about: str,
@@ -144,8 +146,11 @@ class Form(Reader):
         *,
         just_one: bool = False,
         required: Sequence[str] = (),
+        elsewhere: Callable[[str, Any], str | None] = lambda *_: None,
+        misfits: Callable[[Json], Iterable[Problem]] = lambda _: (),
     ) -> None:
         self.name, self.about, self.make = name, about, make
+        self.elsewhere, self.misfits = elsewhere, misfits
         self.keys = {each.name: each for each in keys}
         forms = tuple(each.reader for each in self.keys.values())
         super().__init__(self.read_mapping, {"$ref": f"#/$defs/{name}"}, forms=forms)
@@ -171,15 +176,13 @@ class Form(Reader):
             raise BadValueError(f"{len(given)} keys in one; write just one of {one_of(self.keys)} here")
         return self.make(given)
 
-    def misfits(self, given: Json) -> Iterable[Problem]:
-        """Keys that do not go together, among those that could be read, in a mapping with problems."""
-        return ()
-
     def explain_unknown(self, key: Any, value: Any) -> Problem:
         if not isinstance(key, str):
             return (key,), "a key that is no text; write a word"
         if any("\ud800" <= character < "\ue000" for character in key):
             return (), "a key that is no text; write a word"
+        if elsewhere := self.elsewhere(key, value):
+            return (key,), f"not a key of its own; write {elsewhere}"
         near = nearest(key, self.keys, most=1)
         instead = f"did you mean {near[0]}?" if near else f"use {one_of(self.keys, most=len(self.keys))}"
         return (key,), f"unknown key; {instead}"

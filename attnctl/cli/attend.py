@@ -2,82 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 from attnctl.base.errors import AttnError
-from attnctl.cli.app import make_app
+from attnctl.cli import options
 from attnctl.cli.model import NOT_BESIDE_MODEL, OF_OURS, SECTION, run_layers
-from attnctl.cli.options import (
-    SECTIONS,
-    ArrayOptions,
-    AttentionOptions,
-    ConfigOption,
-    CostOptions,
-    EditOptions,
-    GradientOptions,
-    NameOption,
-    OptionTerm,
-    OutputOptions,
-    ViewOptions,
-    bars,
-    command,
-    is_asked,
-    layer_number,
-    option,
-    renames,
-)
+from attnctl.cli.options import command, option
 from attnctl.math.names import HIDDEN, MEMORY, OUTPUT
 from attnctl.sources import DUMP, OF_SIGN
-
-app = make_app()
 
 SUFFIXES = " ".join(sign for sign in OF_SIGN if OF_SIGN[sign].kind == DUMP and sign[:1] == ".")
 
 
-WHICH_LAYER = OptionTerm(
-    lambda given: () if is_asked(given, "layer") else ("layer",), "which layer of the model? --layer 3"
+WHICH_LAYER = options.OptionTerm(
+    lambda given: () if options.is_asked(given, "layer") else ("layer",),
+    "which layer of the model? --layer 3",
 )
 
 
-class LayerOptions(NamedTuple):
+@command(
+    "attnctl attend qkv.npz --heads 8 --causal --step output -o output.npz",
+    "attnctl attend theirs.safetensors --name query=Q --name key=K --name value=V",
+    "attnctl attend large.npz --step head_outputs --cost",
+)
+def attend(  # noqa: PLR0913  (options, and groups of them)
+    *,
+    file: Annotated[str, typer.Argument(help=f"Arrays ({SUFFIXES}), or - for stdin.")],
+    name: options.Name = None,
+    arrays: options.Arrays,
+    config: options.Config = None,
+    attention: options.Attention,
+    gradients: options.Gradients,
     model: Annotated[
         str | None,
         option(
             "The model whose layer attends to `hidden`: a folder, or an id of the hub.",
             metavar="DIR",
-            terms=[bars([*OF_OURS, "cost"], NOT_BESIDE_MODEL), WHICH_LAYER],
+            terms=[options.bars([*OF_OURS, "cost"], NOT_BESIDE_MODEL), WHICH_LAYER],
+            section=SECTION,
         ),
-    ] = None
+    ] = None,
     layer: Annotated[
         str | None,
-        option("Its layer: 3, -1, decoder.1, cross.1; without --model that of a state dict.", metavar="N"),
-    ] = None
-
-
-SECTIONS[LayerOptions] = SECTION
-
-
-@command(
-    app,
-    "attnctl attend qkv.npz --heads 8 --causal --step output -o output.npz",
-    "attnctl attend theirs.safetensors --name query=Q --name key=K --name value=V",
-    "attnctl attend large.npz --step head_outputs --cost",
-)
-def attend(  # noqa: PLR0913  (a group of options each)
-    *,
-    file: Annotated[str, typer.Argument(help=f"Arrays ({SUFFIXES}), or - for stdin.")],
-    name: NameOption = None,
-    arrays: ArrayOptions,
-    config: ConfigOption = None,
-    attention: AttentionOptions,
-    gradients: GradientOptions,
-    model: LayerOptions,
-    cost: CostOptions,
-    edits: EditOptions,
-    view: ViewOptions,
-    output: OutputOptions,
+        option(
+            "Its layer: 3, -1, decoder.1, cross.1; without --model that of a state dict.",
+            metavar="N",
+            section=SECTION,
+        ),
+    ] = None,
+    cost: options.CostOptions,
+    edits: options.Edits,
+    view: options.ViewOptions,
+    output: options.OutputOptions,
 ) -> None:
     """Attend over arrays: the reference to hold a kernel against.
 
@@ -102,11 +80,12 @@ def attend(  # noqa: PLR0913  (a group of options each)
     from attnctl.sources.sentence import Arguments
 
     with progress("reading"):
-        trace = Dump(file, Arguments(rename=renames(name or []))).trace()
+        trace = Dump(file, Arguments(rename=options.renames(name or []))).trace()
     flags = {**arrays, **attention, **gradients, **edits, "max_memory": cost.max_memory}
-    if model.model is None:
-        source = OfArrays(trace, settings_from(config, flags), layer_number(model.layer))
-        carry_out([source], cost, view, output)
+    if model is None:
+        carry_out(
+            [OfArrays(trace, settings_from(config, flags), options.layer_number(layer))], cost, view, output
+        )
         return
     from attnctl.inputs.arrays.foreign import variable_of
     from attnctl.models.run import ModelInput
@@ -116,5 +95,5 @@ def attend(  # noqa: PLR0913  (a group of options each)
         raise AttnError(f"no {HIDDEN} in it: what came into the layer; it has {', '.join(trace)}")
     begun = next((trace[name] for name in trace if variable_of(name) in {"o", "out", OUTPUT}), None)
     given = ModelInput(hidden=trace[HIDDEN], memory=trace.get(MEMORY), d_output=begun)
-    layer = Layers(model.model, given, model.layer, settings_from(None, {"dtype": "float32", **flags}))
-    run_layers([layer], model.layer, cost, view, output)
+    source = Layers(model, given, layer, settings_from(None, {"dtype": "float32", **flags}))
+    run_layers([source], layer, cost, view, output)

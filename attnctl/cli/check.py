@@ -2,59 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.setting import ARRAYS, ATTENTION
 from attnctl.base.values import TOLERANCE, whole
-from attnctl.cli.app import make_app
+from attnctl.cli import options
 from attnctl.cli.model import IDS, SECTION
-from attnctl.cli.options import (
-    SECTIONS,
-    ArrayOptions,
-    AttentionOptions,
-    ConfigOption,
-    FullOption,
-    MemoryOption,
-    NameOption,
-    QuietOption,
-    TraceOption,
-    command,
-    excludes,
-    findings_option,
-    layer_number,
-    needs,
-    option,
-    renames,
-    split_outputs,
-)
+from attnctl.cli.options import command, option
 from attnctl.drawing.screen.output import print_view, say
-from attnctl.formats import print_json, write_found
+from attnctl.formats import print_json
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
-    from attnctl.record.trace import Trace
-
-app = make_app()
+    from attnctl.record import Trace
 
 
-class CheckOptions(NamedTuple):
+OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(ATTENTION)])
+
+
+@command(
+    "attnctl check dump.json",
+    "attnctl check theirs.npz --heads 2 --causal --name query=Q --name key=K --name value=V",
+    "attnctl check handed-in.json --decimals 2 --quiet && echo right",
+    "attnctl check --about softmax-over-queries",
+)
+def check(  # noqa: PLR0913  (options, and groups of them)
+    *,
+    source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
     decimals: Annotated[
         int | None,
         option(
             "The numbers were rounded to N decimals (by hand, or when they were printed), 0 to 15.",
             terms=[
-                excludes(
+                options.excludes(
                     "rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol"
                 )
             ],
         ),
         whole(0, 15),
-    ] = None
+    ] = None,
     rtol: Annotated[
         float | None,
         option(
@@ -62,68 +54,52 @@ class CheckOptions(NamedTuple):
             "them, which follows from their type and the arithmetic."
         ),
         TOLERANCE,
-    ] = None
-    atol: Annotated[float | None, option("See --rtol."), TOLERANCE] = None
-    full: FullOption = False
-    quiet: QuietOption = False
-    json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
+    ] = None,
+    atol: Annotated[float | None, option("See --rtol."), TOLERANCE] = None,
+    full: options.Full = False,
+    quiet: options.Quiet = False,
+    json: Annotated[bool, option("Print the report as JSON.")] = False,
     about: Annotated[
         str | None,
         option(
             "A page on a mistake instead: why people make it, the fix, an example.",
             metavar="NAME",
-            terms=[excludes("source", "a page on a mistake needs no SOURCE; leave it out")],
+            terms=[options.excludes("source", "a page on a mistake needs no SOURCE; leave it out")],
         ),
-    ] = None
-
-
-OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(ATTENTION)])
-
-
-class PortOptions(NamedTuple):
+    ] = None,
+    trace: options.Trace = None,
+    name: options.Name = None,
+    layout: options.Arrays,
+    config: options.Config = None,
+    attention: options.Attention,
     model: Annotated[
         str | None,
         option(
             "The model that was ported: a folder, or an id of the hub.",
             metavar="DIR",
-            terms=[excludes(OF_ATTENTION, "it says what was meant; leave out the options of attention")],
+            terms=[
+                options.excludes(OF_ATTENTION, "it says what was meant; leave out the options of attention")
+            ],
+            section=SECTION,
         ),
-    ] = None
+    ] = None,
     layer: Annotated[
-        str | None, option("The layer that the arrays are of: 3, -1, decoder.1, cross.1.", metavar="N")
-    ] = None
+        str | None,
+        option(
+            "The layer that the arrays are of: 3, -1, decoder.1, cross.1.", metavar="N", section=SECTION
+        ),
+    ] = None,
     ids: Annotated[
         tuple[int, ...] | None,
         option(
             "The ids that were run: layer 0 is then checked from them.",
-            terms=[needs("model", "add --model DIR")],
+            terms=[options.needs("model", "add --model DIR")],
+            section=SECTION,
         ),
         IDS,
-    ] = None
-
-
-SECTIONS[PortOptions] = SECTION
-
-
-@command(
-    app,
-    "attnctl check dump.json",
-    "attnctl check theirs.npz --heads 2 --causal --name query=Q --name key=K --name value=V",
-    "attnctl check handed-in.json --decimals 2 --quiet && echo right",
-    "attnctl check --about softmax-over-queries",
-)
-def check(  # noqa: PLR0913  (a group of options each)
-    *,
-    source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
-    how: CheckOptions,
-    trace: TraceOption = None,
-    name: NameOption = None,
-    layout: ArrayOptions,
-    config: ConfigOption = None,
-    attention: AttentionOptions,
-    model: PortOptions,
-    max_memory: MemoryOption = None,
-    output: Annotated[list[str] | None, findings_option("check")] = None,
+    ] = None,
+    max_memory: options.Memory = None,
+    output: Annotated[list[str] | None, options.findings_option("check")] = None,
 ) -> Exit:
     """Recompute every step of a dump; name the first wrong one and the mistake that explains it.
 
@@ -144,63 +120,62 @@ def check(  # noqa: PLR0913  (a group of options each)
     in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
     from attnctl import api
+    from attnctl.cli.output import give
     from attnctl.sources.dump import settings_over
     from attnctl.verbs.check.exercise import read_source
+    from attnctl.verbs.check.view import report_lines
 
-    if how.about is not None:
-        from attnctl.verbs.check import about
-
-        page = about.about(how.about)
-        if how.json:
-            print_json(page.to_dict(), indent=1)
-        else:
-            print_view(lambda screen: about.lines(page, screen))
+    if about is not None:
+        show_mistake(about, json=json)
         return Exit.OK
     if source is None:
         raise AttnError("no SOURCE; give one, or --about MISTAKE")
-    files, printed = split_outputs(output)
-    asked = open_source(source, Arguments(trace=trace, rename=renames(name or [])), lone_word=False)
+    asked = open_source(source, Arguments(trace=trace, rename=options.renames(name or [])), lone_word=False)
     raise_all(asked.list_unused({"--trace": trace, "--name": name or None}, {}))
     found = read_source(asked)
-    if model.model is not None and model.layer is None:
+    if model is not None and layer is None:
+        files, _ = options.split_outputs(output)
         raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)
-        return layers_checked(model.model, found, how)
+        return check_layers(model, found, json=json, quiet=quiet)
     port = None
-    if model.model is not None:
+    if model is not None:
         from attnctl.inputs.config.settings import Settings
         from attnctl.models.run import ModelInput
         from attnctl.sources.model import Layers
 
-        port = Layers(model.model, ModelInput(ids=model.ids), model.layer, Settings())
+        port = Layers(model, ModelInput(ids=ids), layer, Settings())
     report = api.check(
         found,
         settings_over(found, config, {**layout, **attention}),
-        rtol=how.rtol,
-        atol=how.atol,
-        decimals=how.decimals,
-        layer=layer_number(model.layer) if model.model is None else None,
+        rtol=rtol,
+        atol=atol,
+        decimals=decimals,
+        layer=options.layer_number(layer) if model is None else None,
         model=port,
     )
-    if files:
-        write_found("check", [report], files)
-    if printed and how.json:
-        print_json(report.to_dict(), indent=1)
-    elif printed and not how.quiet:
-        from attnctl.verbs.check.view import report_lines
-
-        print_view(lambda screen: report_lines(report, screen), full=how.full)
+    give("check", [report], output, partial(report_lines, report), json=json, quiet=quiet, full=full)
     return Exit.of(report.agrees)
 
 
-def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
+def show_mistake(name: str, *, json: bool) -> None:
+    from attnctl.verbs.check.about import about, lines
+
+    page = about(name)
+    if json:
+        print_json(page.to_dict(), indent=1)
+    else:
+        print_view(lambda screen: lines(page, screen))
+
+
+def check_layers(name: str, trace: Trace, *, json: bool, quiet: bool) -> Exit:
     from attnctl.verbs.check.layers import check_port
 
     checked = check_port(name, trace)
     wrong = [each for each in checked if not each.agrees]
-    if how.json:
+    if json:
         rows = [{**vars(each), "agrees": each.agrees} for each in checked]
         print_json({"agrees": not wrong, "first": wrong[0].layer if wrong else None, "layers": rows})
-    elif not how.quiet:
+    elif not quiet:
         for each in checked:
             verdict = "agrees" if each.agrees else "WRONG"
             where = ", ".join(map(str, each.at))

@@ -14,7 +14,7 @@ from attnctl.sources import CONFIG, DUMP, OF_SIGN, open_source
 from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
-    from attnctl.record.trace import Trace
+    from attnctl.record import Trace
 
 
 BEHIND_COLON = "_ATTNCTL_BEHIND_COLON"

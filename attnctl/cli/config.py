@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.errors import AttnError, collect_problems, raise_all
+from attnctl.cli import options
 from attnctl.cli.app import Group, make_app
-from attnctl.cli.options import (
-    STDOUT,
-    AttentionOptions,
-    ConfigOption,
-    SentenceOptions,
-    command,
-    only,
-    option,
-    output_option,
-)
+from attnctl.cli.options import command, option
 from attnctl.formats import is_special, json_text, print_json, write_text
 
 if TYPE_CHECKING:
@@ -32,8 +24,9 @@ ForceOption = Annotated[
     bool,
     option(
         "Write FILE though it is there already.",
-        "--force",
-        terms=[only(lambda given: given["output"] not in {None, STDOUT}, "goes with -o FILE")],
+        terms=[
+            options.only(lambda given: given["output"] not in {None, options.STDOUT}, "goes with -o FILE")
+        ],
     ),
 ]
 
@@ -45,7 +38,6 @@ app = make_app(
 
 
 @command(
-    app,
     "attnctl config init > mine.yaml",
     'attnctl config init "I love AI" --heads 2 --causal -o mine.yaml',
     "attnctl config init -c example:india-is-great --seed 7 -o other.yaml",
@@ -55,12 +47,14 @@ def init(
     sentence: Annotated[
         str | None, typer.Argument(help="The sentence the config is for.", show_default=False)
     ] = None,
-    more: SentenceOptions,
-    config: ConfigOption = None,
-    attention: AttentionOptions,
+    more: options.Sentence,
+    config: options.Config = None,
+    attention: options.Attention,
     output: Annotated[
         str | None,
-        output_option(f"Write to FILE instead of stdout (-), and {SCHEMA_FILE} beside it, for an editor."),
+        options.output_option(
+            f"Write to FILE instead of stdout (-), and {SCHEMA_FILE} beside it, for an editor."
+        ),
     ] = None,
     force: ForceOption = False,
 ) -> None:
@@ -71,7 +65,7 @@ def init(
 
     settings = settings_from(config, {**more, **attention}, sentence=sentence)
     settings = settings.with_(sentence=settings.sentence or known_token(settings))
-    if output is None or output == STDOUT:
+    if output is None or output == options.STDOUT:
         print_config(write_commented(settings))
     else:
         folder = os.path.dirname(output)  # noqa: PTH120  pathlib would rewrite ./x
@@ -105,7 +99,7 @@ def write_config(text: str, path: str, *, force: bool) -> None:
         complain(f"note: wrote {schema}, too: an editor completes and checks the config by it")
 
 
-@command(app, "attnctl config check mine.yaml", "attnctl config check configs/*.yaml")
+@command("attnctl config check mine.yaml", "attnctl config check configs/*.yaml")
 def check(
     file: Annotated[list[str], typer.Argument(help="The configs to check.", metavar="FILE...")],
 ) -> None:
@@ -116,11 +110,9 @@ def check(
 
     problems: list[str] = []
     for path in file:
-        try:
+        with collect_problems(problems):
             settings = load(path)
             Config(settings=settings, sentences=[settings.sentence or known_token(settings)]).plans()
-        except AttnError as error:
-            problems += error.problems
     raise_all(problems)
     say(*(f"{path}: fine" for path in file))
 
@@ -131,7 +123,7 @@ def known_token(settings: Settings) -> str:
     return next(iter(settings.vocab or rows), "I love AI")
 
 
-@command(app, "attnctl config schema > attnctl.schema.json")
+@command("attnctl config schema > attnctl.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a config, for an editor's completion."""
     from attnctl.inputs.config.schema import json_schema

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from functools import partial
+from typing import Annotated
 
 import typer
 
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.setting import Given
 from attnctl.base.values import POSITIVE, whole, words
-from attnctl.cli.app import LEFT_OUT, make_app
-from attnctl.cli.options import SECTIONS, bars, command, findings_option, option, renames, split_outputs
+from attnctl.cli import options
+from attnctl.cli.app import LEFT_OUT
+from attnctl.cli.options import command, option
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
 from attnctl.verbs.conform.profile import USUAL
 
-if TYPE_CHECKING:
-    from attnctl.verbs.conform.declared import Request
-    from attnctl.verbs.conform.report import Conformance
+target_option = partial(option, section=TARGET)
+run_option = partial(option, section="What is run")
+report_option = partial(option, section="Output")
 
-app = make_app()
-
+ITS_OWN = LEFT_OUT["--backward"]
+ALONE = (None, ITS_OWN)
+"""What --backward is where no TARGET2 follows it."""
 
 NOT_OF_MERGE = (
     *("like", "map", "backward", "claims", "xfail", "suite", "replay", "jobs", "save"),
@@ -30,133 +33,114 @@ NOT_OF_MERGE = (
 """The options that do not go with --merge."""
 
 
-class TargetOptions(NamedTuple):
-    """The options that say how the target is called."""
-
-    like: Annotated[
-        str | None,
-        option(
-            "It takes its options as this library's attention does: sdpa, flash, onnx, jax or transformers."
-        ),
-        words("sdpa", "flash", "onnx", "jax", "transformers"),
-    ] = None
-    map: Annotated[
-        list[str] | None,
-        option(
-            "A parameter of it by our name (causal, window, …); may be repeated.", metavar="THEIRS=OURS"
-        ),
-    ] = None
-    returns: Annotated[
-        str | None,
-        option("What it returns, in order, like output,logsumexp; - is not judged.", metavar="NAME,…"),
-    ] = None
-    backward: Annotated[
-        str | None,
-        option(
-            "Judge gradients, too: those of torch or jax, of a target that takes d_output, or of TARGET2.",
-            metavar="[TARGET2]",
-        ),
-    ] = None
-    framework: Annotated[
-        str | None,
-        option("Whose arrays it takes: numpy (the default), torch or jax."),
-        words("numpy", "torch", "jax"),
-    ] = None
-    device: Annotated[str | None, option("Where they are, like cuda or mps.", metavar="D")] = None
-    timeout: Annotated[
-        float | None,
-        option("Seconds that one call may take before it counts as hanging (20)."),
-        POSITIVE,
-    ] = None
-
-
-class SuiteOptions(NamedTuple):
-    """The options that say what is run."""
-
-    quick: Annotated[
-        bool, option("About ten seconds: fewer lengths, sizes and random cases.", "--quick")
-    ] = False
-    feature: Annotated[list[str] | None, option("Only this feature; may be repeated.", metavar="NAME")] = (
-        None
-    )
-    dtype: Annotated[
-        list[str] | None,
-        option("Only this type (float64, float32, float16, bfloat16); may be repeated.", metavar="TYPE"),
-    ] = None
-    claims: Annotated[
-        str | None,
-        option(
-            "A YAML file of what it is said to do: features, without, conventions, returns, always, "
-            "deterministic, "
-            "layout, head_sizes, multiple_of, mask_shape.",
-            metavar="FILE",
-        ),
-    ] = None
-    xfail: Annotated[
-        str | None,
-        option("A YAML file of features that are known to fail, each with why.", metavar="FILE"),
-    ] = None
-
-    merge: Annotated[
-        bool,
-        option(
-            "TARGET merges two parts of attention, (o1, L1, o2, L2) -> (o, L).",
-            "--merge",
-            terms=[bars(NOT_OF_MERGE, "a merge of two parts has none; leave it out")],
-        ),
-    ] = False
-    suite: Annotated[
-        str | None,
-        option(
-            "Cases of others instead: onnx (its node tests, with onnx installed) or torch (frozen).",
-            terms=[bars(["replay"], "it runs one case; leave out --suite")],
-        ),
-        words("onnx", "torch"),
-    ] = None
-    replay: Annotated[
-        str | None, option("Run the one case that is saved in FILE again.", metavar="FILE")
-    ] = None
-    jobs: Annotated[int | None, option("Processes that run cases side by side (1)."), whole(1, 64)] = None
-
-
-class ReportOptions(NamedTuple):
-    """The options that say how the answer is given."""
-
-    save: Annotated[
-        str | None,
-        option(
-            "The folder for failing cases, each a dump that --replay takes (attnctl-conform).",
-            metavar="DIR",
-            writes=True,
-        ),
-    ] = None
-    junit: Annotated[
-        str | None, option("Write the report as JUnit XML, too.", metavar="FILE", writes=True)
-    ] = None
-    json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
-
-
-SECTIONS |= {TargetOptions: TARGET, SuiteOptions: "What is run", ReportOptions: "Output"}
-
-
 @command(
-    app,
     "attnctl conform my_kernels.py:attention --quick",
     "attnctl conform my_kernels.py:attention --like flash --framework torch",
     "attnctl conform --quick -- ./attention {in} {out}",
 )
-def conform(
+def conform(  # noqa: PLR0913  (its options)
     *,
     target: Annotated[
         list[str] | None,
         typer.Argument(help="module:function or file.py:function; or -- CMD {in} {out}", metavar="TARGET"),
     ] = None,
-    how: TargetOptions,
+    like: Annotated[
+        str | None,
+        target_option(
+            "It takes its options as this library's attention does: sdpa, flash, onnx, jax or transformers."
+        ),
+        words("sdpa", "flash", "onnx", "jax", "transformers"),
+    ] = None,
+    map: Annotated[  # noqa: A002  (the name of the option)
+        list[str] | None,
+        target_option(
+            "A parameter of it by our name (causal, window, …); may be repeated.", metavar="THEIRS=OURS"
+        ),
+    ] = None,
+    returns: Annotated[
+        str | None,
+        target_option(
+            "What it returns, in order, like output,logsumexp; - is not judged.", metavar="NAME,…"
+        ),
+    ] = None,
+    backward: Annotated[
+        str | None,
+        target_option(
+            "Judge gradients, too: those of torch or jax, of a target that takes d_output, or of TARGET2.",
+            metavar="[TARGET2]",
+        ),
+    ] = None,
+    framework: Annotated[
+        str | None,
+        target_option("Whose arrays it takes: numpy (the default), torch or jax."),
+        words("numpy", "torch", "jax"),
+    ] = None,
+    device: Annotated[str | None, target_option("Where they are, like cuda or mps.", metavar="D")] = None,
+    timeout: Annotated[
+        float | None,
+        target_option("Seconds that one call may take before it counts as hanging (20)."),
+        POSITIVE,
+    ] = None,
     arrays: Annotated[Given, ARRAYS],
     always: Annotated[Given, ALWAYS],
-    what: SuiteOptions,
-    report: ReportOptions,
-    output: Annotated[list[str] | None, findings_option("conform")] = None,
+    quick: Annotated[bool, run_option("About ten seconds: fewer lengths, sizes and random cases.")] = False,
+    feature: Annotated[
+        list[str] | None, run_option("Only this feature; may be repeated.", metavar="NAME")
+    ] = None,
+    dtype: Annotated[
+        list[str] | None,
+        run_option(
+            "Only this type (float64, float32, float16, bfloat16; float32:bfloat16 for arrays of float32 "
+            "and bfloat16 within, as autocast has it); may be repeated.",
+            metavar="TYPE",
+        ),
+    ] = None,
+    claims: Annotated[
+        str | None,
+        run_option(
+            "A YAML file of what it is said to do: features, without, conventions, returns, always, "
+            "deterministic, layout, head_sizes, multiple_of, mask_shape.",
+            metavar="FILE",
+        ),
+    ] = None,
+    xfail: Annotated[
+        str | None,
+        run_option("A YAML file of features that are known to fail, each with why.", metavar="FILE"),
+    ] = None,
+    merge: Annotated[
+        bool,
+        run_option(
+            "TARGET merges two parts of attention, (o1, L1, o2, L2) -> (o, L).",
+            terms=[options.bars(NOT_OF_MERGE, "a merge of two parts has none; leave it out")],
+        ),
+    ] = False,
+    suite: Annotated[
+        str | None,
+        run_option(
+            "Cases of others instead: onnx (its node tests, with onnx installed) or torch (frozen).",
+            terms=[options.bars(["replay"], "it runs one case; leave out --suite")],
+        ),
+        words("onnx", "torch"),
+    ] = None,
+    replay: Annotated[
+        str | None, run_option("Run the one case that is saved in FILE again.", metavar="FILE")
+    ] = None,
+    jobs: Annotated[
+        int | None, run_option("Processes that run cases side by side (1)."), whole(1, 64)
+    ] = None,
+    save: Annotated[
+        str | None,
+        report_option(
+            "The folder for failing cases, each a dump that --replay takes (attnctl-conform).",
+            metavar="DIR",
+            writes=True,
+        ),
+    ] = None,
+    junit: Annotated[
+        str | None, report_option("Write the report as JUnit XML, too.", metavar="FILE", writes=True)
+    ] = None,
+    json: Annotated[bool, report_option("Print the report as JSON.")] = False,
+    output: Annotated[list[str] | None, options.findings_option("conform")] = None,
 ) -> Exit:
     """Hold someone's attention function to a suite of cases: what is right, what is wrong and why.
 
@@ -187,33 +171,51 @@ def conform(
     Exit codes: 0 everything that was run is right; 1 something is wrong or has no effect; 2 nothing
     could be run.
     """
-    from attnctl.cli.output import progress
-    from attnctl.formats import write_found
-    from attnctl.verbs.conform.conform import hold
+    from attnctl.cli.output import give, progress
+    from attnctl.formats import write_text
+    from attnctl.inputs.config.flags import settings_from
+    from attnctl.verbs.conform.conform import hold, make_request
+    from attnctl.verbs.conform.report import list_lines, write_junit
+    from attnctl.verbs.conform.results import FOLDER
 
-    target, how = take_backward(target, how)
+    if not target and backward not in ALONE:  # what follows --backward was meant as the TARGET
+        target, backward = [str(backward)], ITS_OWN
     if not target:
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
-    if what.suite and how.backward:
-        raise AttnError(f"--backward: the cases of {what.suite} have outputs alone; leave out --suite")
-    if what.merge and is_command(target):
+    if suite and backward:
+        raise AttnError(f"--backward: the cases of {suite} have outputs alone; leave out --suite")
+    if merge and is_command(target):
         raise AttnError("--merge: a command cannot be called so; give module:function or file.py:function")
-    files, printed = split_outputs(output)
-    request = read_request(target, how, what, report, given=arrays, always=always)
-    alone = how.backward in {None, LEFT_OUT["--backward"]}
+    said = {"like": like, "returns": returns, "framework": framework, "device": device, "timeout": timeout}
+    request = make_request(
+        given={"layout": USUAL} | arrays if is_command(target) else arrays,
+        always=lambda claimed: settings_from(None, always, claimed),
+        like=like,
+        returns=returns,
+        claims=claims,
+        xfail=xfail,
+        dtypes=dtype or (),
+        renames=options.renames(map or [], "--map"),
+        only=tuple(feature or ()),
+        quick=quick,
+        save=None if replay or suite or merge else save or FOLDER,
+        called=words_of_replay(target, {**said, "claims": claims}, backward, map or []),
+        jobs=jobs or 1,
+        backward=backward is not None,
+        merge=merge,
+        published=suite or "",
+        replay=replay or "",
+        framework=framework or "numpy",
+        device=device or "",
+        timeout=timeout,
+    )
     with progress("cases") as moved:
-        back = None if alone else target_words([str(how.backward)])
+        back = None if backward in ALONE else target_words([str(backward)])
         found = hold(target_words(target), request, back, moved)
-    write_found("conform", [found], files)
-    show(found, report, printed=printed)
+    if junit is not None:
+        write_text(write_junit(found), junit)
+    give("conform", [found], output, partial(list_lines, found), json=json)
     return Exit.of(found.agrees)
-
-
-def take_backward(target: list[str] | None, how: TargetOptions) -> tuple[list[str] | None, TargetOptions]:
-    """Take what follows --backward for the TARGET where there is no other."""
-    if target or how.backward in {None, LEFT_OUT["--backward"]}:
-        return target, how
-    return [str(how.backward)], how._replace(backward=LEFT_OUT["--backward"])
 
 
 def is_command(target: list[str]) -> bool:
@@ -229,71 +231,14 @@ def target_words(target: list[str]) -> str | list[str]:
     return target if len(target) > 1 else shlex.split(target[0])
 
 
-def read_request(
-    target: list[str],
-    how: TargetOptions,
-    what: SuiteOptions,
-    report: ReportOptions,
-    *,
-    given: Given,
-    always: Given,
-) -> Request:
-    """Read what is asked for. Raises AttnError for names that there are not."""
-    from attnctl.inputs.config.flags import settings_from
-    from attnctl.verbs.conform.conform import make_request
-    from attnctl.verbs.conform.results import FOLDER
-
-    flags = list_flags(how, what)
-    called = (flags, ["--", *target]) if is_command(target) else ([*target, *flags], [])
-    return make_request(
-        given={"layout": USUAL} | given if is_command(target) else given,
-        always=lambda claimed: settings_from(None, always, claimed),
-        like=how.like,
-        returns=how.returns,
-        claims=what.claims,
-        xfail=what.xfail,
-        dtypes=what.dtype or (),
-        renames=renames(how.map or [], "--map"),
-        only=tuple(what.feature or ()),
-        quick=what.quick,
-        save=None if what.replay or what.suite or what.merge else report.save or FOLDER,
-        called=(tuple(called[0]), tuple(called[1])),
-        jobs=what.jobs or 1,
-        backward=how.backward is not None,
-        merge=what.merge,
-        published=what.suite or "",
-        replay=what.replay or "",
-        framework=how.framework or "numpy",
-        device=how.device or "",
-        timeout=how.timeout,
-    )
-
-
-def list_flags(how: TargetOptions, what: SuiteOptions) -> list[str]:
-    """List the flags that say how the target is called, for the line of a replay."""
-    given = {**how._asdict(), "claims": what.claims}
-    names = ("like", "returns", "framework", "device", "timeout", "claims")
-    said = {f"--{name}": str(given[name]) for name in names if given[name] is not None}
-    flags = [word for pair in said.items() for word in pair]
-    if how.backward is not None:
-        flags += ["--backward", *([] if how.backward == LEFT_OUT["--backward"] else [how.backward])]
-    return flags + [each for pair in how.map or [] for each in ("--map", pair)]
-
-
-def show(found: Conformance, report: ReportOptions, *, printed: bool) -> None:
-    if report.junit is not None:
-        from attnctl.formats import write_text
-        from attnctl.verbs.conform.report import write_junit
-
-        write_text(write_junit(found), report.junit)
-    if not printed:
-        return
-    if report.json:
-        from attnctl.formats import print_json
-
-        print_json(found.to_dict(), indent=1)
-        return
-    from attnctl.drawing.screen.output import print_view
-    from attnctl.verbs.conform.report import list_lines
-
-    print_view(lambda screen: list_lines(found, screen))
+def words_of_replay(
+    target: list[str], said: Given, backward: str | None, renamed: list[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words of a replay that say what is called and how: those before --replay FILE, and after it."""
+    flags = [
+        word for name, value in said.items() if value is not None for word in (f"--{name}", str(value))
+    ]
+    if backward is not None:
+        flags += ["--backward", *([] if backward == ITS_OWN else [backward])]
+    flags += [word for pair in renamed for word in ("--map", pair)]
+    return (tuple(flags), ("--", *target)) if is_command(target) else ((*target, *flags), ())

@@ -5,55 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.values import TOLERANCE
 from attnctl.base.words import plural
-from attnctl.cli.app import make_app
-from attnctl.cli.options import (
-    FullOption,
-    MemoryOption,
-    QuietOption,
-    TraceOption,
-    command,
-    findings_option,
-    option,
-    split_outputs,
-)
-from attnctl.formats import print_json, write_found
+from attnctl.cli import options
+from attnctl.cli.options import command, option
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
-    from attnctl.record.trace import Trace
-
-app = make_app()
-
-
-class ComparisonOptions(NamedTuple):
-    step: Annotated[
-        str | None, option("Only these steps, by name, separated by commas.", metavar="NAME,…")
-    ] = None
-    rtol: Annotated[
-        float | None,
-        option(
-            "Numbers differ when |a - b| > atol + rtol·|b|. From the coarser type of the two: "
-            "float64 1e-7, float32 1.3e-6, float16 1e-3."
-        ),
-        TOLERANCE,
-    ] = None
-    atol: Annotated[float | None, option("float64 1e-7, float32 and float16 1e-5."), TOLERANCE] = None
-    equal_nan: Annotated[bool, option("NaN equals NaN.", "--equal-nan")] = False
-    by_position: Annotated[
-        bool, option("Compare place by place, whatever the tokens are.", "--by-position")
-    ] = False
+    from attnctl.record import Trace
 
 
 @command(
-    app,
     "attnctl diff a.json b.json",
     "attnctl diff a.npz b.npz --step output --rtol 1e-3 --quiet || echo changed",
     "attnctl diff a.jsonl b.jsonl --trace 'I love AI' --json",
@@ -62,16 +30,28 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     *,
     a: Annotated[str, typer.Argument(help=HELP, metavar="A")],
     b: Annotated[str, typer.Argument(help="What to hold it against, named likewise.", metavar="B")],
-    how: ComparisonOptions,
-    trace: TraceOption = None,
-    max_memory: MemoryOption = None,
-    full: FullOption = False,
-    quiet: QuietOption = False,
+    step: Annotated[
+        str | None, option("Only these steps, by name, separated by commas.", metavar="NAME,…")
+    ] = None,
+    rtol: Annotated[
+        float | None,
+        option(
+            "Numbers differ when |a - b| > atol + rtol·|b|. From the coarser type of the two: "
+            "float64 1e-7, float32 1.3e-6, float16 1e-3."
+        ),
+        TOLERANCE,
+    ] = None,
+    atol: Annotated[float | None, option("float64 1e-7, float32 and float16 1e-5."), TOLERANCE] = None,
+    equal_nan: Annotated[bool, option("NaN equals NaN.")] = False,
+    by_position: Annotated[bool, option("Compare place by place, whatever the tokens are.")] = False,
+    trace: options.Trace = None,
+    max_memory: options.Memory = None,
+    full: options.Full = False,
+    quiet: options.Quiet = False,
     json: Annotated[
-        bool,
-        option("Print the difference as JSON: an object for one pair, an array for several.", "--json"),
+        bool, option("Print the difference as JSON: an object for one pair, an array for several.")
     ] = False,
-    output: Annotated[list[str] | None, findings_option("diff")] = None,
+    output: Annotated[list[str] | None, options.findings_option("diff")] = None,
 ) -> Exit:
     """Compare two dumps step by step: where they part, by how much, and why.
 
@@ -85,30 +65,22 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     Exit codes: 0 same, 1 differ, 2 not comparable (nothing compared is 2, never 0).
     """
     from attnctl import api
-    from attnctl.cli.output import wanted_steps
+    from attnctl.cli.output import give, wanted_steps
+    from attnctl.verbs.diff.view import lines_of_pairs
 
     if a == b == "-":
         raise AttnError("both dumps cannot come from stdin; name a file for one")
-    files, printed = split_outputs(output)
-    names = wanted_steps(how.step)
+    names = wanted_steps(step)
     first, second = traces_of(a, trace), traces_of(b, trace)
     if len(first) != len(second):
         raise AttnError(
             f"{a} holds {plural(len(first), 'trace')}, {b} {plural(len(second), 'trace')}; "
             "pick one of each by number from 0 or by sentence, like FILE[0]"
         )
-    compare = partial(api.diff, rtol=how.rtol, atol=how.atol, equal_nan=how.equal_nan, steps=names)
-    found = list(map(partial(compare, by_position=how.by_position, why=not quiet), first, second))
-    if files:
-        write_found("diff", found, files)
-    if printed and json:
-        data = [each.to_dict() for each in found]
-        print_json(data[0] if len(data) == 1 else data, indent=2)
-    elif printed and not quiet:
-        from attnctl.drawing.screen.output import print_view
-        from attnctl.verbs.diff.view import lines_of_pairs
-
-        print_view(lambda screen: lines_of_pairs(found, screen), full=full)
+    compare = partial(api.diff, rtol=rtol, atol=atol, equal_nan=equal_nan, steps=names)
+    found = list(map(partial(compare, by_position=by_position, why=not quiet), first, second))
+    view = partial(lines_of_pairs, found)
+    give("diff", found, output, view, json=json, indent=2, quiet=quiet, full=full)
     return Exit.of(all(each.same for each in found))
 
 

@@ -6,17 +6,14 @@ from typing import Annotated
 
 import typer
 
-from attnctl.cli.app import make_app
+from attnctl.cli import options
 from attnctl.cli.config import ForceOption
-from attnctl.cli.options import STDOUT, command, needs, output_option
-
-app = make_app()
+from attnctl.cli.options import command
 
 NAME = typer.Argument(help="The config to print.", metavar="NAME", show_default=False)
 
 
 @command(
-    app,
     "attnctl examples",
     "attnctl examples india-is-great -o mine.yaml",
     "attnctl run -c example:india-is-great",
@@ -26,9 +23,9 @@ def examples(
     name: Annotated[str | None, NAME] = None,
     output: Annotated[
         str | None,
-        output_option(
+        options.output_option(
             "Write the config to FILE instead of stdout (-).",
-            terms=[needs("name", "there is no config to write; name one, like india-is-great")],
+            terms=[options.needs("name", "there is no config to write; name one, like india-is-great")],
         ),
     ] = None,
     force: ForceOption = False,
@@ -43,7 +40,7 @@ def examples(
     from attnctl.inputs.config.load import about, names, text_of
 
     if name is not None:
-        if output is None or output == STDOUT:
+        if output is None or output == options.STDOUT:
             print_config(text_of(name))
         else:
             write_config(text_of(name), output, force=force)

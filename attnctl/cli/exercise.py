@@ -5,32 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.values import whole, words
+from attnctl.cli import options
 from attnctl.cli.app import Group, make_app
-from attnctl.cli.options import (
-    STDOUT,
-    AttentionOptions,
-    ConfigOption,
-    SentenceOptions,
-    bars,
-    chosen_format,
-    command,
-    excludes,
-    findings_option,
-    only,
-    option,
-    split_outputs,
-)
+from attnctl.cli.options import command, option
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
-    from attnctl.verbs.exercise import Exercise, HandIn
+    from attnctl.verbs.exercise.grade import HandIn
+    from attnctl.verbs.exercise.make import Exercise
 
 app = make_app(
     cls=Group,
@@ -43,20 +32,28 @@ app = make_app(
 
 DECIMALS = whole(1, 12)
 GRADE_FORMATS = ("table", "json", "csv", "gradescope", "otter")
-NO_SEED = bars(["seed"], "the name of a student gives it; leave out --seed")
-A_NAME = only(lambda given: bool(given["seed_from"].strip()), "no name in it; write that of a student")
-TO_FILES = only(
-    lambda given: not split_outputs(given["output"])[1],
+NO_SEED = options.bars(["seed"], "the name of a student gives it; leave out --seed")
+A_NAME = options.only(
+    lambda given: bool(given["seed_from"].strip()), "no name in it; write that of a student"
+)
+TO_FILES = options.only(
+    lambda given: not options.split_outputs(given["output"])[1],
     "where to? add -o FOLDER/, or -o FILE.html for all of them on paper",
 )
 
 
-class SheetOptions(NamedTuple):
-    """The steps to be filled in, the students, and the decimals of a sheet."""
-
+@command(
+    "attnctl exercise make example:i-love-ai --blank scores,attention_weights -o sheet.html",
+    "attnctl exercise make 'the cat sat' --heads 2 --blank scores --seed-from Ann -o Ann.json",
+    "attnctl exercise make task.yaml --blank scores --decimals 2 --students roster.csv -o sheets/",
+)
+def make(  # noqa: PLR0913  (options, and groups of them)
+    *,
+    source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
+    config: options.Config = None,
     blank: Annotated[
         str | None, option("The steps to be filled in, separated by commas.", metavar="STEP,…")
-    ] = None
+    ] = None,
     seed_from: Annotated[
         str | None,
         option(
@@ -65,10 +62,12 @@ class SheetOptions(NamedTuple):
             terms=[
                 NO_SEED,
                 A_NAME,
-                excludes("students", "--seed-from: --students has the names; leave out one of them"),
+                options.excludes(
+                    "students", "--seed-from: --students has the names; leave out one of them"
+                ),
             ],
         ),
-    ] = None
+    ] = None,
     students: Annotated[
         str | None,
         option(
@@ -78,28 +77,15 @@ class SheetOptions(NamedTuple):
             metavar="CSV",
             terms=[NO_SEED, TO_FILES],
         ),
-    ] = None
+    ] = None,
     decimals: Annotated[
         int | None,
         option("To how many decimals numbers are given and to be written, 1 to 12 (4)."),
         DECIMALS,
-    ] = None
-
-
-@command(
-    app,
-    "attnctl exercise make example:i-love-ai --blank scores,attention_weights -o sheet.html",
-    "attnctl exercise make 'the cat sat' --heads 2 --blank scores --seed-from Ann -o Ann.json",
-    "attnctl exercise make task.yaml --blank scores --decimals 2 --students roster.csv -o sheets/",
-)
-def make(
-    *,
-    source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
-    config: ConfigOption = None,
-    sheet: SheetOptions,
-    more: SentenceOptions,
-    attention: AttentionOptions,
-    output: Annotated[list[str] | None, findings_option("exercise make", checked=False)] = None,
+    ] = None,
+    more: options.Sentence,
+    attention: options.Attention,
+    output: Annotated[list[str] | None, options.findings_option("exercise make", checked=False)] = None,
 ) -> None:
     """Write a run with some of its steps blank, to be filled in.
 
@@ -111,24 +97,23 @@ def make(
     """
     from attnctl.cli.output import progress, wanted_steps
     from attnctl.cli.program import complain
-    from attnctl.verbs import exercise
-    from attnctl.verbs.exercise.make import DECIMALS as USUAL
+    from attnctl.verbs.exercise import make as exercise
 
-    if sheet.blank is None:
+    if blank is None:
         raise AttnError("--blank: which steps are to be filled in? like --blank scores,attention_weights")
-    raise_all(misnamed(output or [], several=sheet.students is not None))
+    raise_all(misnamed(output or [], several=students is not None))
     settings = open_source(source, Arguments(config, {**more, **attention})).settings
-    steps = wanted_steps(sheet.blank) or []
-    names = exercise.read_roster(sheet.students) if sheet.students else [sheet.seed_from]
-    decimals = USUAL if sheet.decimals is None else sheet.decimals
+    steps = wanted_steps(blank) or []
+    names = exercise.read_roster(students) if students else [seed_from]
+    places = exercise.DECIMALS if decimals is None else decimals
     made: list[Exercise] = []
     with progress("making sheets") as moved:
         for number, name in enumerate(names):
-            made.append(exercise.make(settings, steps, name, decimals))
+            made.append(exercise.make(settings, steps, name, places))
             moved(number + 1, len(names))
         if made[0].left_out:
             complain(f"note: left out, as they follow from the blanks: {', '.join(made[0].left_out)}")
-        write_sheets(made, output or [STDOUT], several=sheet.students is not None)
+        write_sheets(made, output or [options.STDOUT], several=students is not None)
 
 
 def misnamed(output: list[str], *, several: bool) -> Iterator[str]:
@@ -144,7 +129,8 @@ def write_sheets(made: list[Exercise], output: list[str], *, several: bool) -> N
     """Write a sheet to stdout, sheets to a file, or to one each for several students."""
     from attnctl.drawing.screen.output import say
     from attnctl.formats import FINDINGS, unwritable, write_found
-    from attnctl.verbs.exercise import place_sheets, sheet_text
+    from attnctl.verbs.exercise.make import place_sheets
+    from attnctl.verbs.exercise.sheet import sheet_text
 
     def files_of(target: str) -> list[tuple[list[Exercise], str]]:
         if not several or not (is_folder(target) or "{name}" in target):
@@ -152,13 +138,13 @@ def write_sheets(made: list[Exercise], output: list[str], *, several: bool) -> N
         files = place_sheets(target, [str(each.student) for each in made])
         return [([each], file) for each, file in zip(made, files, strict=True)]
 
-    wanted = [each for target in output if target != STDOUT for each in files_of(target)]
+    wanted = [each for target in output if target != options.STDOUT for each in files_of(target)]
     raise_all(unwritable([file for _, file in wanted], FINDINGS["exercise make"]))
     for sheets, file in wanted:
         if several:
             Path(file).parent.mkdir(parents=True, exist_ok=True)
         write_found("exercise make", sheets, [file])
-    if STDOUT in output:
+    if options.STDOUT in output:
         say(*sheet_text(made[0]).removesuffix("\n").split("\n"))
 
 
@@ -166,48 +152,35 @@ def is_folder(target: str) -> bool:
     return target.endswith(("/", os.sep)) or Path(target).is_dir()
 
 
-class TaskOptions(NamedTuple):
-    """The task that the teacher set, whatever the sheets say."""
-
-    blank: Annotated[
-        str | None, option("With -c: the steps that were to be filled in.", metavar="STEP,…")
-    ] = None
-    decimals: Annotated[
-        int | None, option("To how many decimals numbers were to be written."), DECIMALS
-    ] = None
-
-
-class GradeOptions(NamedTuple):
-    """The form of the grades."""
-
-    format: Annotated[
+@command(
+    "attnctl exercise grade handed-in/*.json",
+    "attnctl exercise grade handed-in/*.json -o grades.html -o grades.csv",
+    "attnctl exercise grade Ann.json -c task.yaml --blank scores,output --format gradescope",
+)
+def grade(  # noqa: PLR0913  (its options)
+    *,
+    file: Annotated[list[str], typer.Argument(help="The hand-ins.", metavar="FILE...")],
+    format: Annotated[  # noqa: A002  (the name of the option)
         str | None,
         option(
             "Print the grades in this format; gradescope and otter have the results of one hand-in for "
             "these autograders (several go to -o FOLDER/)."
         ),
         words(*GRADE_FORMATS),
-    ] = None
-    json: Annotated[bool, option("Print the grades as JSON.", "--json")] = False
-    output: Annotated[list[str] | None, findings_option("exercise grade", checked=False)] = None
+    ] = None,
+    json: Annotated[bool, option("Print the grades as JSON.")] = False,
+    output: Annotated[list[str] | None, options.findings_option("exercise grade", checked=False)] = None,
     csv: Annotated[
         str | None,
         option("Write the grades to FILE as CSV; - is stdout.", metavar="FILE", writes=True, hidden=True),
-    ] = None
-
-
-@command(
-    app,
-    "attnctl exercise grade handed-in/*.json",
-    "attnctl exercise grade handed-in/*.json -o grades.html -o grades.csv",
-    "attnctl exercise grade Ann.json -c task.yaml --blank scores,output --format gradescope",
-)
-def grade(
-    *,
-    file: Annotated[list[str], typer.Argument(help="The hand-ins.", metavar="FILE...")],
-    how: GradeOptions,
-    config: ConfigOption = None,
-    task: TaskOptions,
+    ] = None,
+    config: options.Config = None,
+    blank: Annotated[
+        str | None, option("With -c: the steps that were to be filled in.", metavar="STEP,…")
+    ] = None,
+    decimals: Annotated[
+        int | None, option("To how many decimals numbers were to be written."), DECIMALS
+    ] = None,
 ) -> Exit:
     """Grade a class: names and steps, right, wrong (and the mistake) or not filled in.
 
@@ -224,15 +197,14 @@ def grade(
     from attnctl.cli.output import progress, wanted_steps
     from attnctl.cli.program import complain
     from attnctl.inputs.config.flags import settings_from
-    from attnctl.verbs import exercise
+    from attnctl.verbs.exercise import grade as exercise
 
-    wanted = chosen_format(how.format, json=how.json, possible=GRADE_FORMATS)
-    files = place_grades(wanted, how.output or [], file)
+    wanted = options.chosen_format(format, json=json, possible=GRADE_FORMATS)
+    files = place_grades(wanted, output or [], file)
     settings = settings_from(config, {}) if config else None
-    if task.blank is not None and settings is None:
+    if blank is not None and settings is None:
         raise AttnError("--blank: the steps of which run? add -c CONFIG, with which the exercise was made")
-    blank = tuple(wanted_steps(task.blank) or ())
-    asked = exercise.Assignment(settings, blank, task.decimals)
+    asked = exercise.Assignment(settings, tuple(wanted_steps(blank) or ()), decimals)
     sheets = []
     with progress("grading") as moved:
         for number, each in enumerate(file):
@@ -241,7 +213,7 @@ def grade(
     for sheet in sheets:
         if sheet.error:
             complain(f"{sheet.file}: {sheet.error.removeprefix(f'{sheet.file}: ')}")
-    write_grades(sheets, wanted, files, how)
+    write_grades(sheets, wanted, files, csv, printed=options.STDOUT in (output or ()))
     unread = any(sheet.error for sheet in sheets)
     return Exit.of(None if unread else all(sheet.right for sheet in sheets))
 
@@ -252,9 +224,10 @@ def place_grades(wanted: str, output: list[str], hand_ins: list[str]) -> list[st
     Raises AttnError for what cannot be written there.
     """
     from attnctl.formats import FINDINGS, unwritable
-    from attnctl.verbs.exercise import AUTOGRADERS, place_sheets
+    from attnctl.verbs.exercise.gradebook import AUTOGRADERS
+    from attnctl.verbs.exercise.make import place_sheets
 
-    files = [path for path in output if path != STDOUT]
+    files = [path for path in output if path != options.STDOUT]
     if wanted not in AUTOGRADERS:
         raise_all(unwritable(files, FINDINGS["exercise grade"]))
         return files
@@ -267,10 +240,13 @@ def place_grades(wanted: str, output: list[str], hand_ins: list[str]) -> list[st
     return place_sheets(f"{files[0]}/{{name}}.json", [Path(file).stem for file in hand_ins])
 
 
-def write_grades(sheets: list[HandIn], wanted: str, files: list[str], how: GradeOptions) -> None:
+def write_grades(
+    sheets: list[HandIn], wanted: str, files: list[str], csv: str | None, *, printed: bool
+) -> None:
+    """Write the grades to the files; to stdout where that is asked for, or nothing else is."""
     from attnctl.drawing.screen.output import print_view, say
     from attnctl.formats import json_text, print_json, write_found, write_text
-    from attnctl.verbs.exercise import AUTOGRADERS, as_data, csv_text, grade_lines
+    from attnctl.verbs.exercise.gradebook import AUTOGRADERS, as_data, csv_text, grade_lines
 
     if wanted in AUTOGRADERS:
         for sheet, path in zip(sheets, files, strict=False):
@@ -278,11 +254,10 @@ def write_grades(sheets: list[HandIn], wanted: str, files: list[str], how: Grade
             write_text(f"{json_text(AUTOGRADERS[wanted](sheet), 1)}\n", path)
     else:
         write_found("exercise grade", sheets, files)
-    if how.csv not in {None, STDOUT}:
-        write_text(csv_text(sheets), str(how.csv))
-    asked = STDOUT in (how.output or ()) and wanted not in AUTOGRADERS
-    printed = asked or not (files or how.csv == STDOUT)
-    if how.csv == STDOUT or (printed and wanted == "csv"):
+    if csv not in {None, options.STDOUT}:
+        write_text(csv_text(sheets), str(csv))
+    printed = (printed and wanted not in AUTOGRADERS) or not (files or csv == options.STDOUT)
+    if csv == options.STDOUT or (printed and wanted == "csv"):
         say(*csv_text(sheets).removesuffix("\n").split("\n"))
     elif printed and wanted in AUTOGRADERS:
         print_json(AUTOGRADERS[wanted](sheets[0]), indent=1)

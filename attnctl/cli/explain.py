@@ -6,86 +6,64 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import whole
-from attnctl.cli.app import make_app
-from attnctl.cli.options import (
-    PRECISION,
-    ArrayOptions,
-    AttentionOptions,
-    ConfigOption,
-    LayerOption,
-    MemoryOption,
-    NameOption,
-    SentenceOptions,
-    TraceOption,
-    command,
-    excludes,
-    findings_option,
-    only,
-    option,
-    renames,
-    split_outputs,
-)
+from attnctl.cli import options
+from attnctl.cli.options import command, option
 from attnctl.formats import write_found
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
+    from attnctl.drawing.screen import Screen
     from attnctl.drawing.screen.output import Element
-    from attnctl.drawing.screen.screen import Screen
+    from attnctl.record import Trace
     from attnctl.record.cells import Address
-    from attnctl.record.trace import Trace
     from attnctl.verbs.explain.view import Question
 
-app = make_app()
 
-
-PRINTED = only(lambda given: split_outputs(given["output"])[1], "files have every digit anyway")
-
-
-class ExplainOptions(NamedTuple):
-    depth: Annotated[int | None, option("Lines of the derivation to go back, as a tree (1)."), whole(1)] = (
-        None
-    )
-    precision: Annotated[
-        int | None,
-        option(
-            "Digits after the point, 0 to 17 (4); JSON has every digit.",
-            terms=[excludes("json", "JSON has every digit anyway"), PRINTED],
-        ),
-        PRECISION,
-    ] = None
-    full: Annotated[bool, option("Leave nothing out, however long a sum or a tree.", "--full")] = False
-    json: Annotated[bool, option("Write JSON.", "--json")] = False
+PRINTED = options.only(
+    lambda given: options.split_outputs(given["output"])[1], "files have every digit anyway"
+)
 
 
 @command(
-    app,
     "attnctl explain \"I love AI\" --heads 2 'A[1,love,AI]'",
     "attnctl explain dump.json 'attention_weights[0,love,AI]' --depth 3",
     "attnctl explain theirs.npz 'scores[0,1,2]' --scale 0.5 --json",
 )
-def explain(  # noqa: PLR0913  (a group of options each)
+def explain(  # noqa: PLR0913  (options, and groups of them)
     *,
     source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
     cell: Annotated[
         str | None, typer.Argument(help="STEP[HEAD,ROW,COLUMN], by index or by token.", metavar="CELL")
     ] = None,
-    how: ExplainOptions,
-    trace: TraceOption = None,
-    name: NameOption = None,
-    layer: LayerOption = None,
-    more: SentenceOptions,
-    layout: ArrayOptions,
-    config: ConfigOption = None,
-    attention: AttentionOptions,
-    max_memory: MemoryOption = None,
-    output: Annotated[list[str] | None, findings_option("explain")] = None,
+    depth: Annotated[
+        int | None, option("Lines of the derivation to go back, as a tree (1)."), whole(1)
+    ] = None,
+    precision: Annotated[
+        int | None,
+        option(
+            "Digits after the point, 0 to 17 (4); JSON has every digit.",
+            terms=[options.excludes("json", "JSON has every digit anyway"), PRINTED],
+        ),
+        options.PRECISION,
+    ] = None,
+    full: Annotated[bool, option("Leave nothing out, however long a sum or a tree.")] = False,
+    json: Annotated[bool, option("Write JSON.")] = False,
+    trace: options.Trace = None,
+    name: options.Name = None,
+    layer: options.Layer = None,
+    more: options.Sentence,
+    layout: options.Arrays,
+    config: options.Config = None,
+    attention: options.Attention,
+    max_memory: options.Memory = None,
+    output: Annotated[list[str] | None, options.findings_option("explain")] = None,
 ) -> None:
     """Show the arithmetic behind one cell of a dump, or of the run of a sentence.
 
@@ -112,19 +90,19 @@ def explain(  # noqa: PLR0913  (a group of options each)
         source, cell = None, source
     if cell is None:
         raise AttnError(why_no_cell(source))
-    files, printed = split_outputs(output)
+    files, printed = options.split_outputs(output)
     given = {**more, **layout, **attention}
-    asked_of = open_source(source, Arguments(config, given, trace, renames(name or []), layer))
+    asked_of = open_source(source, Arguments(config, given, trace, options.renames(name or []), layer))
     of_files = {"--trace": trace, "--name": name, "--layer": layer, **by_flag(layout)}
     raise_all(asked_of.list_unused(of_files, by_flag(more)))
     address = parse(cell)
     found_in = asked_of.trace()
     meant = asked_of.meant(found_in)
-    explainer = Explainer(asked_of.under_our_names(found_in), meant, full=how.full)
-    found = [(explainer, each, how.depth or 1) for each in cells_of(address, explainer.trace)]
+    explainer = Explainer(asked_of.under_our_names(found_in), meant, full=full)
+    found = [(explainer, each, depth or 1) for each in cells_of(address, explainer.trace)]
     write_found("explain", found, files)
     if printed:
-        (write_json(found, sys.stdout) if how.json else show(found, how))
+        (write_json(found, sys.stdout) if json else show(found, precision, full=full))
 
 
 def why_no_cell(source: str | None) -> str:
@@ -135,16 +113,16 @@ def why_no_cell(source: str | None) -> str:
     return "no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'"
 
 
-def show(found: Sequence[Question], how: ExplainOptions) -> None:
+def show(found: Sequence[Question], precision: int | None, *, full: bool) -> None:
     from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.explain.view import Page
 
-    precision = Page.precision if how.precision is None else how.precision
+    digits = Page.precision if precision is None else precision
 
     def lines(screen: Screen) -> Iterator[Element]:
         for number, (explainer, address, depth) in enumerate(found):
             yield from [[]] * bool(number)
-            page = Page(explainer, screen, precision, depth, how.full)
+            page = Page(explainer, screen, digits, depth, full)
             yield from page.lines(explainer.root(address, depth))
 
     print_view(lines)

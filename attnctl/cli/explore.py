@@ -10,26 +10,11 @@ from typing import Annotated
 import typer
 
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.cli.app import make_app
+from attnctl.cli import options
 from attnctl.cli.model import ModelOptions, layers_of
-from attnctl.cli.options import (
-    PRECISION,
-    AttentionOptions,
-    ConfigOption,
-    EditOptions,
-    MemoryOption,
-    NameOption,
-    SentenceOptions,
-    TraceOption,
-    command,
-    layer_number,
-    option,
-    renames,
-)
+from attnctl.cli.options import command, option
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments, Source
-
-app = make_app()
 
 INSTEAD = (
     "attnctl run SENTENCE shows every step, attnctl explain SENTENCE CELL the arithmetic of a cell, "
@@ -38,7 +23,6 @@ INSTEAD = (
 
 
 @command(
-    app,
     'attnctl explore "I love AI" --heads 2 --causal',
     "attnctl explore dump.json",
     'attnctl explore "I love AI" --model ./bert --layer all',
@@ -46,15 +30,17 @@ INSTEAD = (
 def explore(  # noqa: PLR0913  (a group of options each)
     *,
     source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
-    trace: TraceOption = None,
-    name: NameOption = None,
-    more: SentenceOptions,
+    trace: options.Trace = None,
+    name: options.Name = None,
+    more: options.Sentence,
     model: ModelOptions,
-    config: ConfigOption = None,
-    attention: AttentionOptions,
-    edits: EditOptions,
-    max_memory: MemoryOption = None,
-    precision: Annotated[int | None, option("Digits after the point, 0 to 17 (4)."), PRECISION] = None,
+    config: options.Config = None,
+    attention: options.Attention,
+    edits: options.Edits,
+    max_memory: options.Memory = None,
+    precision: Annotated[
+        int | None, option("Digits after the point, 0 to 17 (4)."), options.PRECISION
+    ] = None,
 ) -> None:
     """Walk through attention in the terminal: every cell, and where its number came from.
 
@@ -75,7 +61,9 @@ def explore(  # noqa: PLR0913  (a group of options each)
         sentences = [] if source is None else [source]
         found: Source = layers_of(model, sentences, more.get("context"), given)[0]
     else:
-        beside = Arguments(config, given, trace, renames(name or []), layer_number(model.layer))
+        beside = Arguments(
+            config, given, trace, options.renames(name or []), options.layer_number(model.layer)
+        )
         found = open_source(source, beside)
         of_files = {"--trace": trace, "--name": name, "--layer": model.layer}
         raise_all(found.list_unused(of_files, by_flag({**more, **edits})))

@@ -9,40 +9,30 @@ from pathlib import Path
 from shutil import get_terminal_size
 from tempfile import TemporaryDirectory
 from time import strftime
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import open_input
 from attnctl.base.words import all_of, did_you_mean, quote
-from attnctl.cli.app import make_app
-from attnctl.cli.options import command, excludes, needs, option
+from attnctl.cli import options
+from attnctl.cli.options import command, option
 from attnctl.drawing.screen.output import print_view, say
+from attnctl.formats import print_json, write_text
 
 if TYPE_CHECKING:
-    from attnctl.record.trace import Trace
+    from attnctl.record import Trace
     from attnctl.verbs.learn import AnswerVerdict, Lesson
     from attnctl.verbs.learn.lesson import Progress
 
-app = make_app()
-
-
-class InsteadOptions(NamedTuple):
-    """The things `learn` can do in place of a lesson."""
-
-    list_them: Annotated[bool, option("List the lessons, and which are done.", "--list")] = False
-    hint: Annotated[bool, option("Print the hints of the lesson.", "--hint")] = False
-    reset: Annotated[bool, option("Forget which lessons are done.", "--reset")] = False
-
 
 @command(
-    app,
     "attnctl learn",
     "attnctl learn --list",
     "attnctl learn --lesson 4 --hint",
     "attnctl learn --answers answers.yaml --json",
     "attnctl learn --watch mine.py",
 )
-def learn(
+def learn(  # noqa: PLR0913  (its options)
     *,
     lesson: Annotated[
         str | None,
@@ -50,12 +40,14 @@ def learn(
             "This lesson, by number or name; with --answers several, separated by commas.",
             metavar="N",
             terms=[
-                excludes("list_them", "means nothing with --list; leave it out"),
-                excludes("reset", "means nothing with --reset; leave it out"),
+                options.excludes("list_them", "means nothing with --list; leave it out"),
+                options.excludes("reset", "means nothing with --reset; leave it out"),
             ],
         ),
     ] = None,
-    instead: InsteadOptions,
+    list_them: Annotated[bool, option("List the lessons, and which are done.", "--list")] = False,
+    hint: Annotated[bool, option("Print the hints of the lesson.")] = False,
+    reset: Annotated[bool, option("Forget which lessons are done.")] = False,
     folder: Annotated[
         str | None,
         option("A folder of lessons of one's own, a YAML file each.", "--from", metavar="FOLDER"),
@@ -76,8 +68,7 @@ def learn(
         bool,
         option(
             "Print the list, or the grades, as JSON.",
-            "--json",
-            terms=[needs("list_them answers", "goes with --list or --answers")],
+            terms=[options.needs("list_them answers", "goes with --list or --answers")],
         ),
     ] = False,
 ) -> Exit:
@@ -94,9 +85,9 @@ def learn(
     from attnctl.verbs.learn.lesson import OWN, read_progress
 
     asked = {
-        "--list": instead.list_them,
-        "--hint": instead.hint,
-        "--reset": instead.reset,
+        "--list": list_them,
+        "--hint": hint,
+        "--reset": reset,
         "--answers": answers is not None,
         "--watch": watch is not None,
     }
@@ -107,23 +98,23 @@ def learn(
     if answers is not None:
         return grade_answers(known, answers, lesson, json=json)
     progress = read_progress()
-    if instead.reset:
+    if reset:
         progress.reset(name)
         return Exit.OK
     if progress.problem:
         complain(progress.problem)
     if watch is not None:
         return watch_own(known, lesson, watch, progress, name)
-    if instead.list_them:
+    if list_them:
         return print_lessons(known, progress.of(name), json=json)
     done = progress.of(name)
     ahead = [at for at, each in enumerate(known) if each.name not in done]
     chosen = numbers_of(lesson, known) if lesson else ahead[:1] or [0]
     if len(chosen) != 1:
         raise AttnError("--lesson: several; name one, or grade --answers")
-    if instead.hint:
-        for hint in known[chosen[0]].hints or ("There is no hint for this lesson.",):
-            print_text(hint)
+    if hint:
+        for text in known[chosen[0]].hints or ("There is no hint for this lesson.",):
+            print_text(text)
         return Exit.OK
     if sys.stdin.isatty() and sys.stdout.isatty():
         return teach(known, chosen[0], progress, name)
@@ -163,8 +154,6 @@ def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> E
     from attnctl.verbs.learn.view import list_lines
 
     if json:
-        from attnctl.formats import print_json
-
         rows = [
             {"lesson": each.name, "title": each.title, "kind": each.kind, "done": each.name in done}
             for each in known
@@ -190,9 +179,9 @@ def print_lesson(known: list[Lesson], at: int) -> Exit:
 
 
 def print_text(text: str) -> None:
-    from attnctl.verbs.learn.view import space_paragraphs
+    from attnctl.verbs.learn.view import paragraphs
 
-    print_view(partial(space_paragraphs, text))
+    print_view(partial(paragraphs, text))
 
 
 # --- answers from a file ---
@@ -213,8 +202,6 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
         for each in wanted
     }
     if json:
-        from attnctl.formats import print_json
-
         print_json(as_data(verdicts), indent=1)
     else:
         print_view(lambda screen: graded_lines(verdicts, screen))
@@ -350,7 +337,6 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
 
 def watch(lesson: Lesson, path: str, progress: Progress, name: str) -> Exit:
     """A learner's program, graded whenever it is saved, until it is right; once where nobody watches."""
-    from attnctl.formats import write_text
     from attnctl.verbs.learn.program import begin_program, look_again
     from attnctl.verbs.learn.view import verdict_lines
 

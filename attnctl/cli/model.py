@@ -3,6 +3,7 @@
 # Typer reads these annotations as types: written as text, each would be compiled again.
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -10,31 +11,14 @@ import typer
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given
 from attnctl.base.values import MOST, Plain, Reader, whole
-from attnctl.cli.app import make_app
-from attnctl.cli.options import (
-    SECTIONS,
-    CostOptions,
-    OptionTerm,
-    OutputOptions,
-    ViewOptions,
-    bars,
-    chosen_format,
-    command,
-    findings_option,
-    is_asked,
-    needs,
-    only,
-    option,
-    split_outputs,
-)
-from attnctl.formats import is_picture, print_json, write_found
+from attnctl.cli import options
+from attnctl.cli.options import command, option
+from attnctl.formats import is_picture, print_json
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.math.kind import GRADIENT_SETTINGS
 
 if TYPE_CHECKING:
     from attnctl.sources.model import Layers
-
-app = make_app()
 
 OF_MODELS = {"dtype", "edits", "renormalize", "context", "seed", *GRADIENT_SETTINGS}
 """The settings that a run of a model has; the rest the model says itself. (The seed is d_output's.)"""
@@ -42,15 +26,10 @@ OF_MODELS = {"dtype", "edits", "renormalize", "context", "seed", *GRADIENT_SETTI
 GROUPS = (SENTENCE, ARRAYS, ATTENTION, GRADIENTS, EDIT)
 OF_OURS = {name for group in GROUPS for name in settings_with_flags(group)} - OF_MODELS | {"config"}
 NOT_BESIDE_MODEL = "means nothing with --model; leave it out"
-ONLY_A_MODEL = needs("model", "only a model has that; add --model DIR")
+ONLY_A_MODEL = options.needs("model", "only a model has that; add --model DIR")
 
 
-def read_ids(text: str) -> tuple[int, ...]:
-    """'101,7592,102' -> the ids."""
-    return tuple(whole(0, MOST)(Plain(part.strip())) for part in text.split(","))
-
-
-IDS = Reader(read_ids, {}, "N,…")
+IDS = Reader(lambda text: tuple(whole(0, MOST)(Plain(part.strip())) for part in text.split(",")), {}, "N,…")
 
 
 class ModelOptions(NamedTuple):
@@ -61,9 +40,11 @@ class ModelOptions(NamedTuple):
             "--layer: a map of what each head does.",
             metavar="DIR",
             terms=[
-                bars([*OF_OURS, "padded", "trace", "name"], NOT_BESIDE_MODEL),
-                OptionTerm(  # a gradient begins with it
-                    lambda given: ("seed",) * (is_asked(given, "seed") and not given.get("backward")),
+                options.bars([*OF_OURS, "padded", "trace", "name"], NOT_BESIDE_MODEL),
+                options.OptionTerm(  # a gradient begins with it
+                    lambda given: (
+                        ("seed",) * (options.is_asked(given, "seed") and not given.get("backward"))
+                    ),
                     NOT_BESIDE_MODEL,
                 ),
             ],
@@ -75,7 +56,9 @@ class ModelOptions(NamedTuple):
             "The layers to trace: 3, 0,2, -1 or all; decoder.1 or cross.1 of a model that has a decoder.",
             metavar="N,…",
             terms=[  # a command that renames arrays takes a file of them, with layers
-                only(lambda given: is_asked(given, "model") or "name" in given, ONLY_A_MODEL.words)
+                options.only(
+                    lambda given: options.is_asked(given, "model") or "name" in given, ONLY_A_MODEL.words
+                )
             ],
         ),
     ] = None
@@ -96,7 +79,7 @@ class ModelOptions(NamedTuple):
 
 
 SECTION = "A trained model"
-SECTIONS[ModelOptions] = SECTION
+options.SECTIONS[ModelOptions] = SECTION
 
 
 def layers_of(
@@ -124,9 +107,9 @@ def layers_of(
 def run_layers(
     sources: "Sequence[Layers]",
     layer: str | None,
-    cost: CostOptions,
-    view: ViewOptions,
-    output: OutputOptions,
+    cost: options.CostOptions,
+    view: options.ViewOptions,
+    output: options.OutputOptions,
 ) -> None:
     """Print or write the traces of layers, what they would cost, or the map of all heads."""
     from attnctl.cli.output import carry_out
@@ -141,13 +124,15 @@ def run_layers(
     carry_out(sources, cost, view, output, [WEIGHTS, OUTPUT] if brief else None, of_model=True)
 
 
-def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOptions) -> None:
+def print_map(
+    sources: "Sequence[Layers]", view: options.ViewOptions, output: options.OutputOptions
+) -> None:
     from attnctl.cli.output import emit, progress
     from attnctl.cli.program import complain
     from attnctl.math.names import WEIGHTS
-    from attnctl.verbs.models.heads import as_data, heads_of
+    from attnctl.verbs.models.heads import as_data, heads_of, map_lines
 
-    wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
+    wanted = options.chosen_format(output.format, json=output.json, possible=("table", "json"))
     drawn = bool(output.output) and all(map(is_picture, output.output or ()))
     if (output.output and not drawn) or wanted not in {"table", "json"}:
         raise AttnError(
@@ -172,7 +157,6 @@ def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOpti
         print_json(as_data(heads, traces[0]))
         return
     from attnctl.drawing.screen.output import print_view
-    from attnctl.verbs.models.view import map_lines
 
     print_view(lambda screen: map_lines(heads, traces[0].tokens or [], source.model, screen))
 
@@ -181,7 +165,6 @@ def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOpti
 
 
 @command(
-    app,
     "attnctl model path/to/checkpoint",
     "attnctl model path/to/checkpoint --json",
     "attnctl model path/to/checkpoint -o model.html",
@@ -193,26 +176,16 @@ def model(
         typer.Argument(metavar="DIR", help="What save_pretrained wrote, or the id of a model on the hub."),
     ],
     json_: Annotated[bool, option("Print it as JSON.", "--json")] = False,
-    output: Annotated[list[str] | None, findings_option("model")] = None,
+    output: Annotated[list[str] | None, options.findings_option("model")] = None,
 ) -> None:
     """Say what a checkpoint is: its family, each layer's window, rope and network, and its size.
 
     Nothing is computed and no tensor is read. Refused by name: an unknown model_type, quantised
     weights, a kind of rope that is not understood, pickles.
     """
-    from attnctl.cli.output import progress
-    from attnctl.verbs.models.about import about
+    from attnctl.cli.output import give, progress
+    from attnctl.verbs.models.about import about, model_lines
 
-    files, printed = split_outputs(output)
     with progress("reading"):
         found = about(folder)
-    write_found("model", [found], files)
-    if not printed:
-        return
-    if json_:
-        print_json(found.to_dict(), indent=1)
-        return
-    from attnctl.drawing.screen.output import print_view
-    from attnctl.verbs.models.view import model_lines
-
-    print_view(lambda screen: model_lines(found, screen))
+    give("model", [found], output, partial(model_lines, found), json=json_)

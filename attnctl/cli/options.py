@@ -9,6 +9,7 @@ settings: a command takes such a group whole, as one parameter.
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, NamedTuple, get_type_hints
@@ -21,7 +22,7 @@ from attnctl.base.files import announce_output
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given, Setting
 from attnctl.base.values import HEADS, MOST, BadValueError, Plain, Reader, whole, words
 from attnctl.base.words import one_of, quote
-from attnctl.cli.app import Command
+from attnctl.cli.app import Command, make_app
 from attnctl.formats import FINDINGS, FORMATS, Format, is_picture, unwritable
 from attnctl.inputs.config.fields import is_given, settings_with_flags
 
@@ -78,13 +79,14 @@ def option(
     *names: str,
     terms: Sequence[OptionTerm] = (),
     writes: Sequence[Format] | bool = False,
+    section: str | None = None,
     **extra: Any,
 ) -> Any:
-    """A Typer option with its help, on these terms.
+    """A Typer option with its help, on these terms, in this section of the help.
 
     One that `writes` names files to be written, - for stdout: in these formats by suffix, or any.
     """
-    info = typer.Option(*names, help=help, show_default=False, **extra)
+    info = typer.Option(*names, help=help, show_default=False, rich_help_panel=section, **extra)
     info.terms, info.writes = terms, writes
     return info
 
@@ -106,16 +108,15 @@ def read_size(text: str) -> int:
 BYTES = Reader(read_size, {}, "SIZE")
 LAYER = whole(0, MOST)
 
-ArrayOptions = Annotated[Given, settings_with_flags(ARRAYS)]
-AttentionOptions = Annotated[Given, settings_with_flags(ATTENTION)]
-SentenceOptions = Annotated[Given, settings_with_flags(SENTENCE)]
-GradientOptions = Annotated[Given, settings_with_flags(GRADIENTS)]
-EditOptions = Annotated[Given, settings_with_flags(EDIT)]
-ConfigOption = Annotated[
-    str | None,
-    option("A YAML config (attnctl config init writes one).", "--config", "-c", metavar="FILE"),
+Arrays = Annotated[Given, settings_with_flags(ARRAYS)]
+Attention = Annotated[Given, settings_with_flags(ATTENTION)]
+Sentence = Annotated[Given, settings_with_flags(SENTENCE)]
+Gradients = Annotated[Given, settings_with_flags(GRADIENTS)]
+Edits = Annotated[Given, settings_with_flags(EDIT)]
+Config = Annotated[
+    str | None, option("A YAML config (attnctl config init writes one).", "--config", "-c", metavar="FILE")
 ]
-TraceOption = Annotated[
+Trace = Annotated[
     str | None,
     option(
         "Which trace of a file of several, by number from 0 or by sentence; FILE[N] says the same.",
@@ -123,12 +124,12 @@ TraceOption = Annotated[
         metavar="N",
     ),
 ]
-NameOption = Annotated[
+Name = Annotated[
     list[str] | None,
     option("An array of the file under another name; may be repeated.", "--name", metavar="THEIRS=OURS"),
 ]
 
-LayerOption = Annotated[
+Layer = Annotated[
     int | None,
     option("The layer to read of a state dict with several, from 0.", "--layer", metavar="N"),
     LAYER,
@@ -153,15 +154,15 @@ def findings_option(verb: str, *, checked: bool = True) -> Any:
     )
 
 
-MemoryOption = Annotated[
+Memory = Annotated[
     int | None,
     option("Refuse what needs more memory than this, like 512M or 8G (most of what is free)."),
     BYTES,
 ]
 """`command` holds to it what is read; a command need not look at it."""
 
-FullOption = Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")]
-QuietOption = Annotated[
+Full = Annotated[bool, option("Leave nothing out on a terminal, however long.")]
+Quiet = Annotated[
     bool,
     option(
         "Print nothing; the exit code tells.",
@@ -175,9 +176,10 @@ QuietOption = Annotated[
 class CostOptions(NamedTuple):
     """The memory a run may take, and whether to print its cost instead."""
 
-    max_memory: MemoryOption = None
+    max_memory: Memory = None
     cost: Annotated[
-        bool, option("Print each step's shape, bytes and operations instead of running.", "--cost")
+        bool,
+        option("Print each step's shape, bytes and operations instead of running."),
     ] = False
 
 
@@ -201,9 +203,7 @@ class ViewOptions(NamedTuple):
         str | None, option("Only these steps, by name, separated by commas.", metavar="NAME,…")
     ] = None
     head: Annotated[
-        tuple[int, ...] | None,
-        option("Only these heads, from 0, like 0,2 or 0-3.", terms=[TOLD]),
-        HEADS,
+        tuple[int, ...] | None, option("Only these heads, from 0, like 0,2 or 0-3.", terms=[TOLD]), HEADS
     ] = None
     precision: Annotated[
         int | None,
@@ -214,40 +214,33 @@ class ViewOptions(NamedTuple):
         ),
         PRECISION,
     ] = None
-    brief: Annotated[bool, option("Attention weights and output only.", "--brief")] = False
+    brief: Annotated[bool, option("Attention weights and output only.")] = False
     full: Annotated[
         bool,
         option(
             "One step below the other, nothing left out, however large. (Tables.)",
-            "--full",
             terms=[TOLD, TABLES, NO_NUMBERS],
         ),
     ] = False
     heat: Annotated[
-        bool, option("Draw heat maps instead of numbers. (Tables.)", "--heat", terms=[TOLD, TABLES])
+        bool,
+        option("Draw heat maps instead of numbers. (Tables.)", terms=[TOLD, TABLES]),
     ] = False
     log: Annotated[
         bool,
-        option(
-            "Colour by the logarithm of the numbers. (Pictures and heat maps.)",
-            "--log",
-            terms=[TOLD, DRAWN],
-        ),
+        option("Colour by the logarithm of the numbers. (Pictures and heat maps.)", terms=[TOLD, DRAWN]),
     ] = False
     without_first: Annotated[
         bool,
         option(
             "Leave out the first key, which often drowns the others. (Pictures and heat maps.)",
-            "--without-first",
             terms=[TOLD, DRAWN],
         ),
     ] = False
     story: Annotated[
         bool,
         option(
-            "Tell it in sentences, a step at a time; on a terminal Enter goes on, q ends.",
-            "--story",
-            terms=[PRINTED],
+            "Tell it in sentences, a step at a time; on a terminal Enter goes on, q ends.", terms=[PRINTED]
         ),
     ] = False
 
@@ -264,8 +257,7 @@ class OutputOptions(NamedTuple):
         bool,
         option(
             "Short for --format json: an object for one sentence, an array of them for several "
-            "(--format jsonl writes a line each, however many).",
-            "--json",
+            "(--format jsonl writes a line each, however many)."
         ),
     ] = False
     output: Annotated[
@@ -314,7 +306,7 @@ def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FO
 
 
 SECTIONS = {CostOptions: "Memory and cost", ViewOptions: "What to show", OutputOptions: "Output"}
-"""Where the help of these options stands; others come first, those of settings in their own sections."""
+"""The section of the help where these groups stand; a setting, or an option by itself, says its own."""
 
 
 class Option(NamedTuple):
@@ -352,9 +344,10 @@ class Option(NamedTuple):
                 yield wrong, words if words.startswith("-") else f"{flags[wrong]}: {words}"
 
 
-def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:
-    """Make a function a command of the app; each of its groups of options becomes many options.
+def command(*examples: str) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:
+    """Make a function a command of its module's `app`, which is made where there is none.
 
+    Each of its groups of options becomes many options.
     The examples are lines of shell for the end of its help.
     """
 
@@ -387,6 +380,7 @@ def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | 
         ]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in options}
+        app: typer.Typer = function.__globals__.setdefault("app", make_app())
         app.command(cls=Command, epilog="\n".join(examples))(run)
         return run
 
@@ -413,10 +407,13 @@ def group_of(parameter: Parameter) -> tuple[list[Option], Callable[[Given], Any]
 
 def typed_option(name: str, annotation: Any, default: Any, section: str | None = None) -> Option:
     """The option of an annotation `Annotated[type, info, reader]`; Typer takes its text."""
-    info, *readers = annotation.__metadata__
-    info.rich_help_panel = section
+    own, *readers = annotation.__metadata__
+    info = copy(own)  # another command may have it in another section
+    info.rich_help_panel = section or own.rich_help_panel
+    if annotation.__origin__ is bool and own.default is ...:  # on and off: Typer would add --no-name
+        info.default = f"--{name.replace('_', '-')}"
     if not readers:
-        return Option(name, annotation, info, default, lambda value: value)
+        return Option(name, Annotated[annotation.__origin__, info], info, default, lambda value: value)
     info.metavar = info.metavar or readers[0].metavar
     return Option(name, Annotated[str | None, info], info, default, lambda text: readers[0](Plain(text)))
 
@@ -427,7 +424,7 @@ def setting_option(name: str, setting: Setting) -> Option:
     kind: Any = bool if setting.switch else list[str] | None if flag.repeated else str | None
     metavar = None if setting.switch else flag.metavar or setting.reader.metavar
     words = f"{setting.help} {flag.more}".rstrip()
-    info = option(words, flag.name, metavar=metavar, rich_help_panel=flag.group)
+    info = option(words, flag.name, metavar=metavar, section=flag.group)
     default = False if setting.switch else None
     return Option(name, Annotated[kind, info], info, default, setting.read_flag)
 

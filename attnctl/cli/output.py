@@ -4,38 +4,37 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from threading import Lock, Timer
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
-from attnctl.cli.options import (
-    STDOUT,
-    CostOptions,
-    OutputOptions,
-    ViewOptions,
-    chosen_format,
-    split_outputs,
-)
+from attnctl.cli import options
 from attnctl.drawing.screen.text import shorten
-from attnctl.formats import FORMATS, is_picture, print_json, write_all
+from attnctl.formats import FORMATS, is_picture, print_json, write_all, write_found
 from attnctl.math.names import WEIGHTS, result_in
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 if TYPE_CHECKING:
-    from attnctl.drawing.show.sheet import View
+    from attnctl.drawing.screen import Screen
+    from attnctl.drawing.screen.output import Element
+    from attnctl.drawing.show import View
     from attnctl.math.engine.cost import Cost
     from attnctl.sources.sentence import Source
 
 
 def emit(
-    traces: Sequence[Trace], output: OutputOptions, view: ViewOptions, *, settable: bool = False
+    traces: Sequence[Trace],
+    output: options.OutputOptions,
+    view: options.ViewOptions,
+    *,
+    settable: bool = False,
 ) -> None:
     """Write traces as asked; `settable` says that --heads is an option of this command, too."""
-    wanted = chosen_format(output.format, json=output.json)
-    files, printed = split_outputs(output.output)
+    wanted = options.chosen_format(output.format, json=output.json)
+    files, printed = options.split_outputs(output.output)
     kept = [select_steps(trace, view) for trace in traces]
     if view.story:
         warn(traces)
@@ -56,14 +55,15 @@ def emit(
 
 def carry_out(
     sources: Sequence[Source],
-    cost: CostOptions,
-    view: ViewOptions,
-    output: OutputOptions,
+    cost: options.CostOptions,
+    view: options.ViewOptions,
+    output: options.OutputOptions,
     keep: Sequence[str] | None = None,
     *,
     of_model: bool = False,
 ) -> None:
     """Write the traces of these runs as asked, or print what they would cost; they are the last run."""
+    from attnctl.cli.program import complain
     from attnctl.sources import last
 
     if cost.cost:
@@ -73,20 +73,21 @@ def carry_out(
         keep = wanted_steps(view.step)
     with progress("layers" if of_model else "attending") as moved:
         traces = [trace for source in sources for trace in source.run(keep=keep, progress=moved)]
-    last.keep(traces)
+    if note := last.keep(traces):
+        complain(note)
     emit(traces, output, view, settable=not of_model)
 
 
-def of_heads(traces: Sequence[Trace], view: ViewOptions) -> Sequence[Trace]:
+def of_heads(traces: Sequence[Trace], view: options.ViewOptions) -> Sequence[Trace]:
     """The traces as data has them: only the heads that --head names."""
     if view.head is None:
         return traces
-    from attnctl.drawing.show.sheet import heads_of
+    from attnctl.drawing.show import heads_of
 
     return [trace.select_heads(view.head, heads_of(trace)) for trace in traces]
 
 
-def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> None:
+def print_traces(traces: Sequence[Trace], wanted: str, view: options.ViewOptions) -> None:
     if wanted == "table":
         from attnctl.drawing.screen.output import print_view
         from attnctl.drawing.show.tables import lines_of_all
@@ -110,9 +111,9 @@ def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
         complain(f"note: {drawn[0]}: its font lacks {boxes}, drawn as boxes; .svg has every letter")
 
 
-def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:
+def require_heads(traces: Sequence[Trace], view: options.ViewOptions, *, settable: bool) -> None:
     """Raise AttnError naming each head to show that a trace does not have."""
-    from attnctl.drawing.show.sheet import count_heads
+    from attnctl.drawing.show import count_heads
 
     try:
         for trace in traces if view.head else ():
@@ -122,7 +123,7 @@ def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool)
         raise AttnError(f"--head: {problem}{more}" for problem in error.problems) from None
 
 
-def select_steps(trace: Trace, view: ViewOptions) -> Trace:
+def select_steps(trace: Trace, view: options.ViewOptions) -> Trace:
     wanted = wanted_steps(view.step)
     if wanted is not None:
         return trace.select(wanted)
@@ -158,9 +159,9 @@ def warn(traces: Sequence[Trace]) -> None:
             complain(f"warning: {overflow.get('step')} grows too large for {kind} at {overflow.get('at')}")
 
 
-def view_of(view: ViewOptions, decimals: int) -> View:
+def view_of(view: options.ViewOptions, decimals: int) -> View:
     """The view that these options ask for; numbers have `decimals` digits where nothing says how many."""
-    from attnctl.drawing.show.sheet import View
+    from attnctl.drawing.show import View
 
     steps = wanted_steps(view.step)
     return View(
@@ -175,10 +176,12 @@ def view_of(view: ViewOptions, decimals: int) -> View:
     )
 
 
-def print_costs(sources: Sequence[Source], output: OutputOptions, view: ViewOptions) -> None:
+def print_costs(
+    sources: Sequence[Source], output: options.OutputOptions, view: options.ViewOptions
+) -> None:
     """Print what each step of each run would take; nothing is computed."""
-    wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
-    if set(output.output or ()) - {STDOUT} or wanted not in {"table", "json"}:
+    wanted = options.chosen_format(output.format, json=output.json, possible=("table", "json"))
+    if set(output.output or ()) - {options.STDOUT} or wanted not in {"table", "json"}:
         raise AttnError("--cost: prints a table, or JSON with --json; leave out -o and other formats")
     if view.story:
         raise AttnError("--cost: nothing is computed that could be told; leave out --story")
@@ -220,6 +223,29 @@ def print_cost_table(costs: Sequence[Cost]) -> None:
     rows.append([("in all", ""), ("", ""), ("", ""), (kept, ""), (flops, "")])
     titles = [["step", "shape", "grows with", "bytes", "FLOPs"]]
     print_view(lambda screen: Listing(screen, titles, rows, frozenset({0, 1, 2})).fit(2).lines())
+
+
+def give(  # noqa: PLR0913  (what was found, and how the answer is given)
+    verb: str,
+    found: Sequence[Any],
+    output: Sequence[str] | None,
+    view: Callable[[Screen], Iterable[Element]],
+    *,
+    json: bool,
+    indent: int = 1,
+    quiet: bool = False,
+    full: bool = False,
+) -> None:
+    """Write what a verb found to the files of -o; on stdout, where it belongs there, as JSON or drawn."""
+    files, printed = options.split_outputs(output)
+    write_found(verb, found, files)
+    if printed and json:
+        data = [each.to_dict() for each in found]
+        print_json(data[0] if len(data) == 1 else data, indent=indent)
+    elif printed and not quiet:
+        from attnctl.drawing.screen.output import print_view
+
+        print_view(view, full=full)
 
 
 # --- stories ---
@@ -281,46 +307,33 @@ def progress(label: str) -> Iterator[Callable[[int, int], None]]:
 
     The bar pulses until it is told (done, total), and is gone when the block ends.
     """
-    bar = Bar(label)
-    if not sys.stderr.isatty():
-        yield bar.move
-        return
-    timer = Timer(0.5, bar.show)  # seconds before a person wonders
-    timer.daemon = True
-    timer.start()
-    try:
-        yield bar.move
-    finally:
-        timer.cancel()
-        bar.hide()
+    bar: Any = None
 
-
-class Bar:
-    """A Rich progress bar that may or may not come to be shown."""
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self.lock = Lock()
-        self.over = False
-        self.shown: Any = None
-
-    def show(self) -> None:
+    def show() -> None:
+        nonlocal bar
         from rich.console import Console
         from rich.progress import Progress
 
-        with self.lock:
-            if not self.over:
-                console = Console(file=sys.stderr, markup=False, emoji=False)
-                self.shown = Progress(console=console, transient=True)
-                self.task = self.shown.add_task(self.label, total=None)
-                self.shown.start()
+        console = Console(file=sys.stderr, markup=False, emoji=False)
+        shown = Progress(console=console, transient=True)
+        shown.add_task(label, total=None)
+        shown.start()
+        bar = shown
 
-    def move(self, done: int, total: int) -> None:
-        if self.shown is not None:
-            self.shown.update(self.task, completed=done, total=total)
+    def move(done: int, total: int) -> None:
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done, total=total)
 
-    def hide(self) -> None:
-        with self.lock:
-            self.over = True
-            if self.shown is not None:
-                self.shown.stop()
+    if not sys.stderr.isatty():
+        yield move
+        return
+    timer = Timer(0.5, show)  # seconds before a person wonders
+    timer.daemon = True
+    timer.start()
+    try:
+        yield move
+    finally:
+        timer.cancel()
+        timer.join()  # a bar that is on its way comes first, to be taken away
+        if bar is not None:
+            bar.stop()

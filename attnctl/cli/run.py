@@ -8,22 +8,9 @@ import typer
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import quote
-from attnctl.cli.app import make_app
+from attnctl.cli import options
 from attnctl.cli.model import NOT_BESIDE_MODEL, ModelOptions, layers_of, run_layers
-from attnctl.cli.options import (
-    AttentionOptions,
-    ConfigOption,
-    CostOptions,
-    EditOptions,
-    GradientOptions,
-    OutputOptions,
-    SentenceOptions,
-    ViewOptions,
-    command,
-    option,
-)
-
-app = make_app()
+from attnctl.cli.options import command, option
 
 SOURCE = typer.Argument(
     help="A sentence, a config (.yaml), example:NAME, last or a dump to run again; - reads sentences, "
@@ -34,7 +21,6 @@ SOURCE = typer.Argument(
 
 
 @command(
-    app,
     'attnctl run "I love AI" --heads 2 --causal',
     "attnctl run example:cats-chase-mice --step scores,attention_weights --head 1",
     "attnctl run --file sentences.txt --format jsonl > all.jsonl",
@@ -44,18 +30,16 @@ def run(  # noqa: PLR0913  (a group of options each)
     *,
     source: Annotated[list[str] | None, SOURCE] = None,
     file: Annotated[str | None, option("Read sentences from FILE, one a line.", metavar="FILE")] = None,
-    padded: Annotated[
-        bool, option("Show every sentence as it is computed: filled up with [PAD].", "--padded")
-    ] = False,
-    more: SentenceOptions,
+    padded: Annotated[bool, option("Show every sentence as it is computed: filled up with [PAD].")] = False,
+    more: options.Sentence,
     model: ModelOptions,
-    config: ConfigOption = None,
-    attention: AttentionOptions,
-    gradients: GradientOptions,
-    cost: CostOptions,
-    edits: EditOptions,
-    view: ViewOptions,
-    output: OutputOptions,
+    config: options.Config = None,
+    attention: options.Attention,
+    gradients: options.Gradients,
+    cost: options.CostOptions,
+    edits: options.Edits,
+    view: options.ViewOptions,
+    output: options.OutputOptions,
 ) -> None:
     """Tokenize a sentence, attend, and show every step.
 

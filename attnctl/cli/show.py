@@ -7,16 +7,13 @@ from typing import Annotated
 import typer
 
 from attnctl.base.errors import raise_all
-from attnctl.cli.app import make_app
-from attnctl.cli.options import MemoryOption, OutputOptions, TraceOption, ViewOptions, command
+from attnctl.cli import options
+from attnctl.cli.options import command
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 
-app = make_app()
-
 
 @command(
-    app,
     "attnctl show dump.json",
     "attnctl show dump.npz --step attention_weights --head 0-3 --precision 2",
     "attnctl show all.jsonl --trace 2 --format csv",
@@ -24,10 +21,10 @@ app = make_app()
 def show(
     *,
     source: Annotated[str, typer.Argument(help=HELP, metavar="SOURCE")],
-    trace: TraceOption = None,
-    max_memory: MemoryOption = None,
-    view: ViewOptions,
-    output: OutputOptions,
+    trace: options.Trace = None,
+    max_memory: options.Memory = None,
+    view: options.ViewOptions,
+    output: options.OutputOptions,
 ) -> None:
     """Render a dump again, whole or in part: the same tables as the run gave.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -13,32 +14,8 @@ import typer
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import ATTENTION, SENTENCE, Given
 from attnctl.base.values import BadValueError, Reader, words
-from attnctl.cli.app import make_app
-from attnctl.cli.options import (
-    FORMAT_NAMES,
-    FORMAT_VARIABLE,
-    PRECISION,
-    SECTIONS,
-    AttentionOptions,
-    ConfigOption,
-    MemoryOption,
-    NameOption,
-    OptionTerm,
-    SentenceOptions,
-    TraceOption,
-    asked_of,
-    bars,
-    chosen_format,
-    command,
-    excludes,
-    findings_option,
-    is_asked,
-    needs,
-    only,
-    option,
-    renames,
-    split_outputs,
-)
+from attnctl.cli import options
+from attnctl.cli.options import command, option
 from attnctl.drawing.screen.output import print_view
 from attnctl.formats import FINDINGS, format_for, print_bytes, print_json, write_found
 from attnctl.inputs.config.fields import settings_with_flags
@@ -48,12 +25,10 @@ from attnctl.sources.sentence import Arguments
 from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
 
 if TYPE_CHECKING:
-    from attnctl.record.trace import Trace
+    from attnctl.record import Trace
     from attnctl.verbs.corpus.part import CorpusPart
     from attnctl.verbs.corpus.run import Job
     from attnctl.verbs.stats.report import DumpStats, StatsReport
-
-app = make_app()
 
 MOST_WORKERS = 1000
 MERGE = "merge"
@@ -67,104 +42,36 @@ def read_cluster(text: str) -> str:
 
 
 DASK = Reader(read_cluster, {}, "[N|ADDRESS]")
-ONLY_A_CORPUS = needs("file", "only a corpus has that; add --file")
-
-
-class CorpusOptions(NamedTuple):
-    shard: Annotated[
-        Shard | None,
-        option(
-            "Only this part of the lines of --file: 3/8 is the third of eight.",
-            terms=[
-                ONLY_A_CORPUS,
-                excludes("dask", "--shard: --dask divides the corpus itself; leave it out"),
-            ],
-        ),
-        SHARD,
-    ] = None
-    pairs: Annotated[
-        bool, option("Also how far each two heads of a layer are apart.", "--pairs", terms=[ONLY_A_CORPUS])
-    ] = False
-    skip_bad: Annotated[
-        bool,
-        option(
-            "Leave out lines that are no sentence for the model, and count them.",
-            "--skip-bad",
-            terms=[ONLY_A_CORPUS],
-        ),
-    ] = False
-    dask: Annotated[
-        str | None,
-        option(
-            "All of it over Dask's scheduler: this machine's processors (no value), so many local workers, "
-            "or the scheduler at an address, like tcp://host:8786.",
-            metavar="[N|ADDRESS]",
-            terms=[ONLY_A_CORPUS],
-        ),
-        DASK,
-    ] = None
-
-
-SECTIONS[CorpusOptions] = "A corpus (--file)"
+ONLY_A_CORPUS = options.needs("file", "only a corpus has that; add --file")
+corpus_option = partial(option, section="A corpus (--file)")
 
 WRITTEN = ("table", "json", "csv")
 """How statistics are written."""
 
-THREE_FORMATS = only(
+THREE_FORMATS = options.only(
     lambda given: given["format"] in WRITTEN,
     "--format {format}: statistics are written as table, json or csv",
 )
 
 
 def is_table(given: Given) -> bool:
-    wanted = chosen_format(given["format"], json=given["json"], possible=WRITTEN)
-    return split_outputs(given["output"])[1] and wanted == "table"
-
-
-class StatsOptions(NamedTuple):
-    rollout: Annotated[
-        bool, option("Take the dumps as layers of one sentence and roll attention out.", "--rollout")
-    ] = False
-    precision: Annotated[
-        int | None,
-        option(
-            "Digits after the point, 0 to 17 (2). (Tables.)",
-            terms=[only(is_table, "only tables have that; files keep every digit")],
-        ),
-        PRECISION,
-    ] = None
-    heat: Annotated[
-        bool,
-        option(
-            "Below the numbers, heat maps of every head; on a terminal that is so for several dumps "
-            "anyway. (Tables.)",
-            "--heat",
-            terms=[only(is_table, "only tables have that; -o heads.svg draws a picture")],
-        ),
-    ] = False
-    format: Annotated[
-        str | None,
-        option(
-            "How to write it on stdout: table, json or csv. "
-            f"Left out, what {FORMAT_VARIABLE} says, or table.",
-            terms=[THREE_FORMATS],
-        ),
-        words(*FORMAT_NAMES),
-    ] = None
-    json: Annotated[bool, option("Short for --format json.", "--json")] = False
+    wanted = options.chosen_format(given["format"], json=given["json"], possible=WRITTEN)
+    return options.split_outputs(given["output"])[1] and wanted == "table"
 
 
 OF_DUMPS = ("trace", "name", "rollout")
 OF_RUNS = ("config", *settings_with_flags(SENTENCE), *settings_with_flags(ATTENTION))
-OF_CORPUS = CorpusOptions._fields
+OF_CORPUS = ("shard", "pairs", "skip_bad", "dask")
 
 
 class Output(NamedTuple):
-    """The destinations of statistics: the format of stdout, files, and whether stdout has them at all."""
+    """Where statistics go, and in which form: stdout's format, files, whether stdout has them; tables."""
 
     wanted: str
     files: list[str]
     printed: bool
+    precision: int | None
+    heat: bool
 
 
 ModelOption = Annotated[
@@ -173,11 +80,11 @@ ModelOption = Annotated[
         "Run this trained model on texts: a folder, or the id of one on the hub.",
         metavar="DIR",
         terms=[
-            OptionTerm(
-                lambda given: () if is_asked(given, "file") else asked_of(given, OF_DUMPS),
+            options.OptionTerm(
+                lambda given: () if options.is_asked(given, "file") else options.asked_of(given, OF_DUMPS),
                 "takes dumps; attnctl run --model DIR --layer all makes them",
             ),
-            bars(OF_RUNS, "a model has its own attention; leave it out"),
+            options.bars(OF_RUNS, "a model has its own attention; leave it out"),
         ],
     ),
 ]
@@ -187,8 +94,8 @@ FileOption = Annotated[
         "A corpus instead of dumps: the sentences of FILE, one a line.",
         metavar="FILE",
         terms=[
-            bars([*OF_DUMPS, "source"], "means nothing for a corpus; leave it out"),
-            only(
+            options.bars([*OF_DUMPS, "source"], "means nothing for a corpus; leave it out"),
+            options.only(
                 lambda given: given["file"] != "-", "--file -: a corpus is read more than once; give a file"
             ),
         ],
@@ -196,10 +103,11 @@ FileOption = Annotated[
 ]
 SOURCES = typer.Argument(help=HELP_OF_SEVERAL, metavar="SOURCE")
 SOURCES.terms = [
-    OptionTerm(
+    options.OptionTerm(
         lambda given: (
-            asked_of(given, (*OF_DUMPS, *OF_RUNS, *OF_CORPUS))
-            if given["source"][0] == MERGE and not (is_asked(given, "file") or is_asked(given, "model"))
+            options.asked_of(given, (*OF_DUMPS, *OF_RUNS, *OF_CORPUS))
+            if given["source"][0] == MERGE
+            and not (options.is_asked(given, "file") or options.is_asked(given, "model"))
             else ()
         ),
         "merge takes parts as they are; leave it out",
@@ -208,7 +116,6 @@ SOURCES.terms = [
 
 
 @command(
-    app,
     "attnctl stats dump.json",
     "attnctl stats all.jsonl --trace 'I love AI'",
     "attnctl stats layer-0.npz layer-1.npz --rollout --json",
@@ -216,20 +123,77 @@ SOURCES.terms = [
     "attnctl stats --model DIR --file corpus.txt --shard 3/8 -o part-3.json",
     "attnctl stats merge part-*.json -o whole.json",
 )
-def stats(  # noqa: PLR0913  (a group of options each)
+def stats(  # noqa: PLR0913  (options, and groups of them)
     *,
     source: Annotated[list[str] | None, SOURCES] = None,
-    how: StatsOptions,
-    trace: TraceOption = None,
-    name: NameOption = None,
+    rollout: Annotated[
+        bool, option("Take the dumps as layers of one sentence and roll attention out.")
+    ] = False,
+    precision: Annotated[
+        int | None,
+        option(
+            "Digits after the point, 0 to 17 (2). (Tables.)",
+            terms=[options.only(is_table, "only tables have that; files keep every digit")],
+        ),
+        options.PRECISION,
+    ] = None,
+    heat: Annotated[
+        bool,
+        option(
+            "Below the numbers, heat maps of every head; on a terminal that is so for several dumps "
+            "anyway. (Tables.)",
+            terms=[options.only(is_table, "only tables have that; -o heads.svg draws a picture")],
+        ),
+    ] = False,
+    format: Annotated[  # noqa: A002  (the name of the option)
+        str | None,
+        option(
+            "How to write it on stdout: table, json or csv. "
+            f"Left out, what {options.FORMAT_VARIABLE} says, or table.",
+            terms=[THREE_FORMATS],
+        ),
+        words(*options.FORMAT_NAMES),
+    ] = None,
+    json: Annotated[bool, option("Short for --format json.")] = False,
+    trace: options.Trace = None,
+    name: options.Name = None,
     model: ModelOption = None,
     file: FileOption = None,
-    more: SentenceOptions,
-    config: ConfigOption = None,
-    attention: AttentionOptions,
-    max_memory: MemoryOption = None,
-    corpus: CorpusOptions,
-    output: Annotated[list[str] | None, findings_option("stats")] = None,
+    more: options.Sentence,
+    config: options.Config = None,
+    attention: options.Attention,
+    max_memory: options.Memory = None,
+    shard: Annotated[
+        Shard | None,
+        corpus_option(
+            "Only this part of the lines of --file: 3/8 is the third of eight.",
+            terms=[
+                ONLY_A_CORPUS,
+                options.excludes("dask", "--shard: --dask divides the corpus itself; leave it out"),
+            ],
+        ),
+        SHARD,
+    ] = None,
+    pairs: Annotated[
+        bool, corpus_option("Also how far each two heads of a layer are apart.", terms=[ONLY_A_CORPUS])
+    ] = False,
+    skip_bad: Annotated[
+        bool,
+        corpus_option(
+            "Leave out lines that are no sentence for the model, and count them.", terms=[ONLY_A_CORPUS]
+        ),
+    ] = False,
+    dask: Annotated[
+        str | None,
+        corpus_option(
+            "All of it over Dask's scheduler: this machine's processors (no value), so many local workers, "
+            "or the scheduler at an address, like tcp://host:8786.",
+            metavar="[N|ADDRESS]",
+            terms=[ONLY_A_CORPUS],
+        ),
+        DASK,
+    ] = None,
+    output: Annotated[list[str] | None, options.findings_option("stats")] = None,
 ) -> None:
     """Measure each head: how widely it attends, how far, to what, and which head does the same.
 
@@ -268,31 +232,33 @@ def stats(  # noqa: PLR0913  (a group of options each)
     from attnctl.verbs.corpus.run import Job
 
     arguments, flags = source or [], {**more, **attention}
-    files, printed = split_outputs(output)
-    out = Output(chosen_format(how.format, json=how.json, possible=WRITTEN), files, printed)
+    files, printed = options.split_outputs(output)
+    out = Output(
+        options.chosen_format(format, json=json, possible=WRITTEN), files, printed, precision, heat
+    )
     if file is not None:
         settings = settings_from(config, flags) if config or flags else Settings()
-        job = Job(file, model, settings, corpus.shard or WHOLE, corpus.pairs, corpus.skip_bad)
-        emit(measure(job, corpus.dask, files, printed=printed), out, how)
+        job = Job(file, model, settings, shard or WHOLE, pairs, skip_bad)
+        emit(measure(job, dask, files, printed=printed), out)
     elif model is not None:
-        stats_of_texts(model, gather_sentences(arguments, None), out, how)
+        stats_of_texts(model, gather_sentences(arguments, None), out)
     elif arguments[:1] == [MERGE]:
         if len(arguments) == 1:
             raise AttnError("merge: no PART; give the files that stats --shard … -o wrote")
-        emit(merge_corpus(arguments[1:]), out, how)
+        emit(merge_corpus(arguments[1:]), out)
     else:
         if not arguments and config is None:
             raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
         named: Sequence[str | None] = arguments or [None]
-        beside = Arguments(config, flags, trace, renames(name or []))
+        beside = Arguments(config, flags, trace, options.renames(name or []))
         sources = [open_source(each, beside, lone_word=False) for each in named]
         of_files: dict[str, object] = {"--trace": trace, "--name": name}
         of_runs = {"-c": config, **by_flag(flags)}
         raise_all(problem for each in sources for problem in each.list_unused(of_files, of_runs))
-        stats_of_dumps(((each.path, each.traces()) for each in sources), out, how)
+        stats_of_dumps(((each.path, each.traces()) for each in sources), out, as_layers=rollout)
 
 
-def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, how: StatsOptions) -> None:
+def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, *, as_layers: bool) -> None:
     from attnctl import api
     from attnctl.verbs.stats.measure import rollout
     from attnctl.verbs.stats.report import StatsReport
@@ -303,19 +269,18 @@ def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, ho
         for number, trace in enumerate(traces):
             name = source if len(traces) == 1 else f"{source}[{number}]"
             found.append(replace(api.stats(trace), name=name))
-            layers += [trace] if how.rollout else []
+            layers += [trace] if as_layers else []
     rolled = rollout(layers) if layers else None
-    give(StatsReport(tuple(found), rolled, layers[0].tokens if layers else None), out, how)
+    give(StatsReport(tuple(found), rolled, layers[0].tokens if layers else None), out)
 
 
-def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) -> None:
+def stats_of_texts(name: str, texts: list[str], out: Output) -> None:
     from attnctl.cli.output import progress
     from attnctl.math.names import WEIGHTS
     from attnctl.models.run import ModelInput
     from attnctl.models.source import open_model
     from attnctl.sources.model import Layers
-    from attnctl.verbs.models.heads import battery, battery_data
-    from attnctl.verbs.models.view import battery_lines
+    from attnctl.verbs.models.heads import battery, battery_data, battery_lines
     from attnctl.verbs.stats.measure import measure_heads
     from attnctl.verbs.stats.report import StatsReport
 
@@ -331,18 +296,18 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     report = StatsReport(tuple(replace(whole, name=f"layer {layer}") for layer, whole in wholes if whole))
     if out.wanted == "csv" and out.printed:
         raise_all([] if texts else ["--format csv: no text; give some"])
-        give(report, out, how)
+        give(report, out)
         return
     with progress("random tokens") as moved:
         found = battery(name, open_model(name).rows("embed"), settings, moved)
     more = {"texts": len(texts), "battery": battery_data(found)}
     shown = out if texts or out.wanted == "json" else out._replace(printed=False)
-    give(replace(report, more=more), shown, how)
+    give(replace(report, more=more), shown)
     if out.printed and out.wanted == "table":
         print_view(lambda screen: [*[[]] * bool(texts), *battery_lines(found, screen)])
 
 
-def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
+def emit(part: CorpusPart | None, out: Output) -> None:
     from attnctl.cli.program import complain
     from attnctl.verbs.corpus.part import report_of, write_part
     from attnctl.verbs.stats.view import headline, skipped_lines
@@ -357,12 +322,12 @@ def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
         print_bytes(part.to_bytes())
     elif out.printed and out.wanted == "table":
         print_view(lambda screen: headline(part, screen))
-    give(report_of(part), Output(out.wanted, others, out.printed and not as_json), how)
+    give(report_of(part), out._replace(files=others, printed=out.printed and not as_json))
     for line in skipped_lines(part):
         complain(line)
 
 
-def give(found: StatsReport, out: Output, how: StatsOptions) -> None:
+def give(found: StatsReport, out: Output) -> None:
     write_found("stats", [found], out.files)
     if not out.printed:
         return
@@ -375,7 +340,7 @@ def give(found: StatsReport, out: Output, how: StatsOptions) -> None:
     else:
         from attnctl.verbs.stats.view import result_lines
 
-        print_view(lambda screen: result_lines(found, screen, how.precision, heat=how.heat))
+        print_view(lambda screen: result_lines(found, screen, out.precision, heat=out.heat))
 
 
 # --- a corpus ---

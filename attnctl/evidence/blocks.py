@@ -21,6 +21,7 @@ from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
 from attnctl.evidence.results import to_float64
 from attnctl.evidence.rounding import LEAST_RUNS, Known
 from attnctl.evidence.rows import (
+    OverQueries,
     after_scores,
     axes_of,
     begin_at,
@@ -55,6 +56,9 @@ BEYOND_DOUBT = 20.0
 
 MOSTLY = 0.5
 """The part of the rows of a block that have to be far off for all of it to be wrong beyond doubt."""
+
+A_HEAD = 0.2
+"""The least part of them that has to be where all the others are right, as a head among others is."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,17 @@ class StepInBlocks:
             known = None if name in record and per_query(axes) else values.get(name) or record.known(name)
             if known:
                 outside[name] = axes, known.with_runs_kept()  # for the sample of each block
-        return cls(record, steps, outside, largest_step(record, derivation, steps[-1].name))
+        blocks = cls(record, steps, outside, largest_step(record, derivation, steps[-1].name))
+        return replace(blocks, steps=blocks.summed())
+
+    def summed(self) -> Sequence[Step]:
+        """The steps, those that sum over all queries handed the sums: they are then local to a row."""
+        steps = list(self.steps)
+        for at, step in enumerate(self.steps):
+            if isinstance(step.op, OverQueries) and not step.op.told:
+                read = (self.values_in(rows, steps[:at])[step.inputs[0]] for rows in self.blocks())
+                steps[at] = replace(step, op=step.op.of(read))
+        return steps
 
     @property
     def name(self) -> str:
@@ -217,14 +231,19 @@ class StepInBlocks:
 
     def compute(self, rows: slice) -> tuple[Array, Array]:
         """Numbers of these queries as they were found, and as they should be, by plain arithmetic."""
+        found = to_float64(self.recorded(self.name, cuts_to(rows)))
+        return found, self.values_in(rows, self.steps)[self.name]
+
+    def values_in(self, rows: slice, steps: Sequence[Step]) -> dict[str, Array]:
+        """Numbers of these queries at the first steps, and at all that any of them reads."""
         cuts, move = cuts_to(rows), begin_at(rows.start)
         values = {name: cut(known.value, axes, cuts) for name, (axes, known) in self.outside.items()}
         for name in read_by(self.steps) - values.keys():
             values[name] = to_float64(self.recorded(name, cuts))
-        for step in self.steps:
+        for step in steps:
             inputs = (values[name] for name in step.inputs)
             values[step.name] = change_step(step, move).op.apply(*inputs)
-        return to_float64(self.recorded(self.name, cuts)), values[self.name]
+        return values
 
     def sample(self, rows: slice) -> RowSample:
         """The scatter of a few rows in the middle of a block."""
@@ -242,7 +261,7 @@ class StepInBlocks:
         return RowSample(values, scatter, least, root_mean_square(ratios) if tells else 0.0, most, share)
 
     def clear(self, rows: slice, sample: RowSample) -> BlockFindings | None:
-        """The findings of a block that is all clearly within rounding, or far beyond it; or None.
+        """The findings of a block whose rows are clearly within rounding, or far beyond it; or None.
 
         A number may be off by its own rounding and by a part of what its row may be off by.
         """
@@ -263,14 +282,20 @@ class StepInBlocks:
         row, off = (np.sqrt(np.einsum("...j,...j->...", each, each) / told) for each in (size, near))
         own, part = near - self.precision.unit * size, CLEARLY * FACTOR
         allowed = (part * sample.least * row)[..., None]
-        if (own <= allowed).all() or (own <= np.maximum(allowed, part * sample.share * size)).all():
-            beyond = root_mean_square(off[row > 0] / (sample.mean * row[row > 0]))
-            return self.summarize(rows, gap, beyond, lost) if beyond < CLEARLY else None
-        beyond = off / (sample.most * row)
-        if np.isfinite(beyond).all() and (beyond > BEYOND_DOUBT).mean() > MOSTLY:
-            wrong = lost | (near > typical(row.size) * sample.mean * row[..., None])
-            return self.summarize(rows, gap, root_mean_square(beyond), wrong)
-        return None
+        fine = (own <= allowed).all(axis=-1)
+        if not fine.all():
+            fine |= (own <= np.maximum(allowed, part * sample.share * size)).all(axis=-1)
+        mean, far = off / (sample.mean * row), off / (sample.most * row)
+        doubtless = far > BEYOND_DOUBT
+        if np.isfinite(far).all() and doubtless.mean() > MOSTLY:
+            fine = np.zeros_like(fine)
+        elif 0 < doubtless.mean() < A_HEAD or not (
+            (fine | doubtless).all() and root_mean_square(mean[fine & (row > 0)]) < CLEARLY
+        ):
+            return None
+        wrong = lost | (near > typical(row.size) * sample.mean * row[..., None]) & ~fine[..., None]
+        beyond = np.where(fine, mean, far)
+        return self.summarize(rows, gap, root_mean_square(beyond[np.isfinite(beyond)]), wrong)
 
     @staticmethod
     def summarize(rows: slice, gap: Array, beyond: float, wrong: Array) -> BlockFindings:

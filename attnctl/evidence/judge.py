@@ -6,6 +6,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, Strictness, root_mean_square, spread, times_scatter, typical
+from attnctl.evidence.precision import different
 from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import Known, free
 from attnctl.math import Array
@@ -81,11 +82,15 @@ def judge_step(record: Record, name: str, expected: Known, rows: int | None = No
 
     `rows` are those of the whole step, where this is a part of it.
     """
-    most = typical(rows or expected.value[..., 0].size)
+    rows = rows or expected.value[..., 0].size
+    most = typical(rows)
     roughly = judged_by(record, name, expected, expected.rough_scatter, most)
     certain = roughly.beyond > FAR or (roughly.beyond < CLOSE and not roughly.wrong.any())
     told = roughly
     if not certain and expected.scatter is not expected.rough_scatter:
+        told = judged_by(record, name, expected, expected.scatter, most)
+    if told.beyond > most and (apart := different(record.value(name), record.precision(name))) < rows:
+        most = typical(int(apart))
         told = judged_by(record, name, expected, expected.scatter, most)
     if told.wrong.any() and told.beyond <= most:  # a few stand out where all together are right
         return judged_by(record, name, expected, expected.own_scatter, most)

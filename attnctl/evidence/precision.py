@@ -129,3 +129,20 @@ def of_run(leaves: Iterable[Array], steps: Iterable[Array]) -> Precision:
         ):
             return precision
     return FLOAT64
+
+
+LOOKED_AT = 2**17
+"""Numbers that tell how many different ones there are."""
+
+
+def different(result: Array, precision: Precision) -> float:
+    """How many different numbers there are, each counted by its share of the whole: equal ones round alike.
+
+    In fine types that says nothing, as no two are equal.
+    """
+    if precision.bits >= FLOAT32.bits:
+        return np.inf
+    numbers = np.abs(result.reshape(-1)[:: max(1, result.size // LOOKED_AT)])
+    _, which = np.unique(numbers[np.isfinite(numbers)], return_inverse=True)
+    share = np.bincount(which, numbers[np.isfinite(numbers)])
+    return float(np.square(share.sum()) / np.square(share).sum()) if share.any() else 1.0

@@ -107,8 +107,11 @@ def recompute(
         if any(name not in values and not record.tells(name) for name in step.inputs):
             return None
         inputs = [values[name] if name in values else record.value(name) for name in step.inputs]
-        rounded = (x if x.dtype == bool else before(step, at)(x) for at, x in enumerate(inputs))
-        values[step.name] = result = after(step)(apply_op(step.op, *rounded))
+        rounded = [x if x.dtype == bool else before(step, at)(x) for at, x in enumerate(inputs)]
+        known = all(x is y for x, y in zip(inputs, rounded, strict=True))  # nobody asks for others again
+        values[step.name] = result = after(step)(
+            apply_op(step.op, *rounded) if known else step.op.apply(*rounded)
+        )
     return result
 
 

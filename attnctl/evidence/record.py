@@ -27,10 +27,10 @@ from attnctl.evidence.rounding import (
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Given, Hide, Softmax, Unstated
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 if TYPE_CHECKING:
-    from attnctl.inputs.plan.plan import DumpPlan
+    from attnctl.inputs.plan import DumpPlan
 
 
 @dataclass(frozen=True)

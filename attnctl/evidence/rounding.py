@@ -38,7 +38,7 @@ from attnctl.evidence.allowed import FACTOR, allowed_error
 from attnctl.evidence.precision import FLOAT32, FLOAT64
 from attnctl.evidence.results import apply_op
 from attnctl.math import Array
-from attnctl.math.ops import MatMul, MatMulT, Op, Project, Rotate
+from attnctl.math.ops import MatMul, MatMulT, Op, Project, Rotate, SinkSoftmax, Softmax
 
 RUNS = 12
 """Runs of Monte Carlo arithmetic; fewer where there are many numbers."""
@@ -223,6 +223,8 @@ def carry_rounding(
     inside = max(sums if sums > LITTLE * unit else 0.0, coarse, factors.unit if product else 0.0)
     if isinstance(op, Rotate):
         inside = max(inside, sqrt(2) * unit)  # products with cos and sin, which were rounded themselves
+    if isinstance(op, (Softmax, SinkSoftmax)):
+        unit = sqrt(3) * unit  # exp and its sum are rounded, too
 
     def run(number: int) -> Array:
         with np.errstate(all="ignore"):

@@ -6,7 +6,7 @@ for all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -26,10 +26,23 @@ from attnctl.math.ops import (
     Unstated,
 )
 from attnctl.math.ops.norms import Norm
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 BY_ROW = (RowWise, AddScaled, Gate, Merge, Norm, Project, Remainder)
 """Ops that make a query's row of nothing but that row, and of what has no queries."""
+
+
+class OverQueries(RowWise):
+    """An op on scores that sums over queries: local to a query's row where it was told the sums."""
+
+    @property
+    def told(self) -> bool:
+        """Whether it was; else it takes all queries at once."""
+        raise NotImplementedError
+
+    def of(self, blocks: Iterable[Array]) -> OverQueries:
+        """Return the same op, told the sums over all queries: these scores, some queries at a time."""
+        raise NotImplementedError
 
 
 def of_scores(step: Step) -> bool:

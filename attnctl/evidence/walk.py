@@ -10,15 +10,18 @@ from functools import cache
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.blocks import MANY, StepInBlocks, in_blocks
+from attnctl.evidence.invariants import Broken, broken_by
 from attnctl.evidence.judge import Gap, judge_step
+from attnctl.evidence.precision import coarser
 from attnctl.evidence.record import Record, Values, expect, expect_surely, input_of, with_shapes
 from attnctl.evidence.rounding import Known, Later, either, exactly, noise
-from attnctl.evidence.rows import of_scores, stretch
+from attnctl.evidence.rows import axes_of, of_scores, stretch
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Add, Given, Hide, Softmax, Unstated
-from attnctl.math.ops.contraction import SumRows, SumTokens
+from attnctl.math.ops.products import SumRows, SumTokens
 
 CANCELLED = 4.0
 """Units of the sum of sizes that a sum of numbers which cancel may be off."""
@@ -42,6 +45,8 @@ class Checked:
     gap: Gap | None = None
     blurred: float = 0.0
     """What all numbers may be off by, as a part of how far they vary."""
+    broken: Broken | None = None
+    """What is not true of its rows, whatever each number was rounded to."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ def check_step(
         return Checked(name, Verdict.NOT_RECORDED), value_of(record, step, values)
     if steps := in_blocks(record, derivation, step, values):
         blocks = StepInBlocks.begin(record, derivation, steps, values)
-        return said_of(record, name, *blocks.compare()), None
+        return hold_rows(record, step, said_of(record, name, *blocks.compare())), None
     expected = expect(record, step, values)
     if expected is None:
         return Checked(name, Verdict.NOT_CHECKABLE), None
@@ -140,7 +145,7 @@ def check_step(
     judgement = judge_step(record, name, expected)
     gap = judgement.summarize(blank)
     blurred = 0.0 if cancels(record, step, expected, values) else judgement.blurred
-    checked = said_of(record, name, gap, blurred)
+    checked = hold_rows(record, step, said_of(record, name, gap, blurred))
     if not by_hand and blank is None:  # it is in the record
         return checked, None
     known = record.known(name)
@@ -169,17 +174,23 @@ def cancels(record: Record, step: Step, expected: Known, values: Values) -> bool
 def value_of(record: Record, step: Step, values: Values) -> Known | None:
     """The value of a step that is not recorded; large scores, and what follows, only when asked for."""
     late = of_scores(step) and record.numbers(step.axes) >= MANY
-    late |= any(isinstance(values.get(name), Later) for name in step.inputs)
+    late |= any(isinstance(values.get(name), Later) or has_many(record, name) for name in step.inputs)
     late &= not isinstance(step.op, Unstated)
 
     def compute() -> Known:
         known = expect_surely(record, step, values)
         return known if of_scores(step) else known.with_runs_kept()  # runs of scores are too large to keep
 
-    if late and all(input_of(record, each, values) for each in step.inputs):
+    if late and all(values.get(each) or record.tells(each) for each in step.inputs):
         return Later(compute)
     known = expect(record, step, values)
     return known and known.with_runs_kept()
+
+
+def has_many(record: Record, name: str) -> bool:
+    """True for recorded scores, or what follows in their shape, that are many."""
+    scores = name in record and axes_of(record, name)[-2:] == ("query", "key")
+    return scores and record.trace[name].size >= MANY
 
 
 def worked_on(record: Record, name: str, expected: Known, wrong: Array, before: int) -> Known:
@@ -205,6 +216,17 @@ def said_of(record: Record, name: str, gap: Gap, blurred: float) -> Checked:
         return Checked(name, Verdict.WRONG, gap)
     told = blurred <= record.strictness.blur
     return Checked(name, Verdict.AGREES if told else Verdict.CANNOT_TELL, gap, blurred)
+
+
+def hold_rows(record: Record, step: Step, checked: Checked) -> Checked:
+    """What was found of a step, which is wrong where its rows break an invariant of its op as well."""
+    if record.strictness != Strictness() or step.name in record.blanks:
+        return checked
+    precision = record.precision(step.name)
+    if not all(name in record for name in step.inputs):  # it was carried out in who knows what
+        precision = coarser(precision, record.unrecorded)
+    broken = broken_by(step.op, record.trace[step.name], precision)
+    return replace(checked, verdict=Verdict.WRONG, broken=broken) if broken else checked
 
 
 def nothing_checked(steps: Iterable[Checked]) -> bool:

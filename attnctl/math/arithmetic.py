@@ -19,21 +19,14 @@ from attnctl.base.words import number_text
 from attnctl.math import Cell
 
 
-class Origin(NamedTuple):
-    """The cell of an input that a number was read from: input number `position`, at `cell`."""
-
-    position: int
-    cell: Cell
-
-
 class Number(NamedTuple):
-    """A number, and where it was read if it was.
+    """A number, and where it was read if it was: which input of the op, and which cell of that.
 
     One that was worked out may be off by `spread` units of rounding besides its own.
     """
 
     value: float
-    source: Origin | None = None
+    source: tuple[int, Cell] | None = None
     spread: float = 0.0
 
 

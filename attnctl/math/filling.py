@@ -15,7 +15,6 @@ from attnctl.math.arithmetic import (
     Call,
     Expr,
     Number,
-    Origin,
     Product,
     Quotient,
     Subtraction,
@@ -105,7 +104,7 @@ class Filling:
 
         def make(at: At) -> Expr:
             cell = own(at)
-            return Number(float(array.item(cell)), Origin(position, cell))
+            return Number(float(array.item(cell)), (position, cell))
 
         return make
 

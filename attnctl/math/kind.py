@@ -1,7 +1,7 @@
 """The settings of attention itself, each with its config key, flag, keyword and help.
 
 A step that somebody asks for has its field here; `Settings` and a `Variant` both have all of them,
-under one name, and `attnctl.inputs.plan.plan` hands them on. NumPy is not imported: help texts list
+under one name, and `attnctl.inputs.plan` hands them on. NumPy is not imported: help texts list
 every flag.
 """
 

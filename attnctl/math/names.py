@@ -275,6 +275,8 @@ ROWS = (
 )
 
 DELTA = "delta"
+WEIGHTS_AGAIN = "weights made again"
+"""Of a program whose backward pass does not read what the forward pass made."""
 """Σ A ∘ d_A of each row of weights: what softmax takes off all of its gradients."""
 
 NO_GRADIENT = {MASK, KEY_LENGTHS, SINK_WEIGHTS, CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}

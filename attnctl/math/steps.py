@@ -7,7 +7,7 @@ from functools import cached_property
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT, TABLE, gradient_of, way
-from attnctl.math.ops import Given, Op
+from attnctl.math.ops import Given, MatMul, Op
 from attnctl.math.ops.base import AddAll, Gradient, Line
 
 Axes = tuple[str, ...]
@@ -23,6 +23,11 @@ class Step:
     axes: Axes
     formula: str
     symbol: str
+
+    @property
+    def is_n_by_n(self) -> bool:
+        """True where it is computed for each query and key."""
+        return self.axes[-2:] == ("query", "key") and not isinstance(self.op, Given)
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ def gradients(
     axes = tuple(steps[name].axes if name in steps else TABLE[name].axes for name in step.inputs)
     line = Line(step.name, step.inputs, axes)
     for each in step.op.adjoint(line, gradient_of(step.name)):
-        if each.by != DELTA:
+        if each.by != DELTA or not isinstance(readers[step.name][0].op, MatMul):
             yield each
             continue
         mixed = readers[step.name][0].name

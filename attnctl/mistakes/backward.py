@@ -10,15 +10,15 @@ import numpy as np
 
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.names import BIAS, DELTA, HEAD_OUTPUTS, WEIGHTS, gradient_of, where
+from attnctl.math.names import BIAS, DELTA, HEAD_OUTPUTS, WEIGHTS, WEIGHTS_AGAIN, gradient_of, where
 from attnctl.math.ops import Copy, Hide, LogSumExp, MatMul, Op, Rotate, Scale, Softmax
 from attnctl.math.ops.base import SumLike
-from attnctl.math.ops.contraction import TMatMul
+from attnctl.math.ops.products import TMatMul
 from attnctl.math.ops.scores import SoftmaxBack, SqueezeBack
 from attnctl.math.ops.vectors import SumGroups
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
-from attnctl.mistakes.plants import at, either
+from attnctl.mistakes.plants import at, either, find_mask
 
 SCORES = "d_scores"
 OF_SCORES = tuple(where(lambda row: bool(row.gradient) and row.of_scores))
@@ -67,7 +67,7 @@ def weights_again(make: Callable[[Array, Array], Array], detail: str = "") -> Pl
 
 def made_again(case: WrongStep, make: Callable[[Array, Array], Array], *read: str) -> WrongStep:
     """The program whose backward pass reads other weights, made of these steps."""
-    again = case.bare("weights made again", wrong.By(make), read, WEIGHTS)
+    again = case.bare(WEIGHTS_AGAIN, wrong.By(make), read, WEIGHTS)
     steps: list[Step] = []
     for step in case.derivation:
         back = step.name.startswith("d_")
@@ -78,8 +78,12 @@ def made_again(case: WrongStep, make: Callable[[Array, Array], Array], *read: st
     return replace(case, derivation=Derivation(tuple(steps)))
 
 
-def unmasked(case: WrongStep) -> Iterator[Plant]:
-    """Weights made again of scores that hide nothing; what goes back through the mask may be masked yet.
+Weights = Callable[[Array, Array], Array]
+"""Weights made again, of the scores before the mask and after it."""
+
+
+def masked_otherwise(case: WrongStep, *makes: Weights) -> Iterator[WrongStep]:
+    """Weights made again under another mask; what goes back through the mask may be masked as it was meant.
 
     Delta is of the output, or of the same weights.
     """
@@ -87,13 +91,41 @@ def unmasked(case: WrongStep) -> Iterator[Plant]:
     if not isinstance(case.op(masked), Hide) or not SOFTMAX_BACK.right(case):
         return
     bare = case.derivation[masked].inputs[0]
-    for make in (lambda s, m: np.exp(s - sums(m)), lambda s, _: np.exp(s - sums(s))):
+    for make in makes:
         of_output = made_again(case, make, bare, masked)
         own_delta = SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-1, keepdims=True)))
         of_weights = next(iter(own_delta(of_output))).case
         for program in (of_output, of_weights):
-            yield Plant(program)
-            yield Plant(program.put(gradient_of(bare), Copy(), (gradient_of(masked),)))
+            yield program
+            yield program.put(gradient_of(bare), Copy(), (gradient_of(masked),))
+
+
+def unmasked(case: WrongStep) -> Iterator[Plant]:
+    """Weights made again of scores that hide nothing."""
+    makes = (lambda s, m: np.exp(s - sums(m)), lambda s, _: np.exp(s - sums(s)))
+    yield from map(Plant, masked_otherwise(case, *makes))
+
+
+def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
+    """Weights made again under a mask that is aligned with the other corner."""
+    hide, queries, keys = find_mask(case), case.size("query"), case.size("key")
+    if hide and queries and keys and any(rule.relative for rule in hide.rules):
+        for offset, corner in ((0, "top left"), (keys - queries, "bottom right")):
+            other = replace(hide, offset=offset)
+
+            def make(s: Array, m: Array, other: Hide = other) -> Array:
+                return np.where(other.allowed(s.shape), np.exp(s - sums(m)), 0.0)
+
+            if offset != hide.offset:
+                for program in masked_otherwise(case, make):
+                    yield Plant(program, corner)
+
+
+def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
+    """Weights made again up to the diagonal alone, where no rule goes by it."""
+    hide = find_mask(case)
+    if not any(rule.relative for rule in (hide.rules if hide else ())):
+        yield from weights_again(lambda s, _: np.tril(np.exp(s - sums(s))))(case)
 
 
 def sums(s: Array) -> Array:
@@ -152,13 +184,13 @@ def last_block(case: WrongStep) -> Iterator[Plant]:
     of_keys, of_queries = lines(case, MatMul, SCORES), lines(case, TMatMul)
     for steps, axis in ((of_queries, "query"), (of_keys, "key")):
         size = case.size(axis) or 0
-        ends = {
-            (size - 1) // block * block: block for block in (4, 8, 16, 32, 64, 128, 256) if block < size
-        }
+        blocks = [block for block in (256, 128, 64, 32, 16, 8, 4) if block < size or case.like]
+        ends = {f"{block}, where it is not whole,": size // block * block for block in blocks}
+        ends |= {str(block): (size - 1) // block * block for block in blocks}
         for several in dict.fromkeys([tuple(steps), *((step,) for step in steps)]):
-            for stop, block in ends.items() if several else ():
+            for block, stop in ends.items() if several else ():
                 ops = {step.name: wrong.By(up_to(step.op, stop)) for step in several}
-                yield Plant(case.put_all(ops), str(block))
+                yield Plant(case.put_all(ops), block)
 
 
 def up_to(op: Op, stop: int) -> Callable[[Array, Array], Array]:
@@ -221,6 +253,31 @@ BACKWARD = (
         example="seen = softmax(scaled_scores)\nd_V = np.swapaxes(seen, -1, -2) @ d_head_outputs\n"
         "d_masked_scores = seen * (d_attention_weights - delta[..., None])",
         meant="backward causal",
+    ),
+    Mistake(
+        "backward-mask-unasked",
+        (*OF_SCORES, *OF_VALUES),
+        "the backward pass hides the future, and the forward pass does not",
+        "pass causal on to the backward pass, too",
+        plant_unasked_mask,
+        why="The backward kernel was written for causal attention, and its flag is not read.",
+        seen="triton-lang/triton#4541, #5660",
+        example="seen = np.tril(attention_weights)\nd_V = np.swapaxes(seen, -1, -2) @ d_head_outputs\n"
+        "d_scaled_scores = seen * (d_attention_weights - delta[..., None])",
+        meant="backward",
+    ),
+    Mistake(
+        "backward-aligned-wrong",
+        (*OF_SCORES, *OF_VALUES),
+        "the mask of the backward pass is aligned {}, that of the forward pass is not",
+        "use one offset in both passes: query i sees key j when j <= i + offset",
+        plant_other_corner,
+        why="With as many queries as keys both corners are the same, and no test has others.",
+        seen="xlite-dev/ffpa-attn#300",
+        example="again = np.where(np.tri(n, keys), attention_weights, 0)\n"
+        "d_V = np.swapaxes(again, -1, -2) @ d_head_outputs\n"
+        "d_masked_scores = again * (d_attention_weights - delta[..., None])",
+        meant="backward cached",
     ),
     Mistake(
         "backward-no-logsumexp",
@@ -330,7 +387,7 @@ BACKWARD = (
         "backward-last-block-dropped",
         (*OF_QUERIES, *OF_KEYS, *OF_VALUES),
         "the last block of {} is left out of the sum",
-        "go over all blocks: (n + {} − 1) // {} of them",
+        "go over all blocks: (n + block − 1) // block of them",
         last_block,
         why="Where n is no multiple of the block n // block leaves out the rest.",
         example="d_K = np.swapaxes(d_scores[..., :8, :], -1, -2) @ Q[..., :8, :]",

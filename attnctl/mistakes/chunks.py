@@ -379,6 +379,7 @@ CHUNKS = (
         "the sink is counted in each chunk, not once",
         "add exp(sink) to the sum of all chunks once",
         sink_in_each,
+        seen="ROCm/rocm-libraries#12227",
         why="Every chunk runs the kernel of the whole, and that has the sink.",
         meant="chunks sink",
         example="e = np.exp(chunk_logsumexp)\nchunk_shares = e / (e + np.exp(sink)[:, None]).sum(axis=0)",

@@ -6,24 +6,23 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
-from attnctl.inputs.plan import operator
-from attnctl.inputs.plan.draw import stream
-from attnctl.inputs.plan.plan import Plan
+from attnctl.inputs.plan import Plan, operator
+from attnctl.inputs.plan.tensors import stream
 from attnctl.math import Array
 from attnctl.math.derivation import Rotary
-from attnctl.math.engine.execute import carry_out
+from attnctl.math.engine import carry_out
 from attnctl.math.kind import HeadNorm
 from attnctl.math.names import MASKED, MEMORY, TABLE, X
-from attnctl.math.rules import Alibi, Causal, Softcap, Window
+from attnctl.math.rules import Alibi, Causal, Mask, Positions, Softcap, VisibilityRule, Window
 from attnctl.mistakes.mistake import Mistake
 from attnctl.mistakes.wrong import side_by_side, side_into_heads, softmax
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 SEES = np.tri(6, 6, 1, dtype=bool) & (np.arange(36).reshape(6, 6) % 5 != 2)
 BLIND = SEES & (np.arange(6) != 2)[:, None]
@@ -62,6 +61,21 @@ RMS = HeadNorm("rms")
 NORM_WEIGHTS = {"Q_norm_weight": (4,), "K_norm_weight": (4,)}
 ROWS = {"Q_norm_weight": (D_MODEL,), "K_norm_weight": (D_MODEL,)}
 
+
+@dataclass(frozen=True)
+class Strided(VisibilityRule):
+    """A rule with a size, as somebody may add one: strided attention (Child et al., 2019)."""
+
+    name: ClassVar[str] = "strided"
+    words: ClassVar[str] = "A query sees itself and every {stride}-th key before it."
+    relative: ClassVar[bool] = True
+    stride: int
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """key <= query, a whole number of strides before it."""
+        return (key <= query) & ((query - key) % self.stride == 0)
+
+
 KINDS = {
     "plain": kind(),
     "loud": kind(loud=2),
@@ -76,6 +90,7 @@ KINDS = {
     "cached": kind(Causal(), causal_offset=3, memory=(9, D_MODEL)),
     "cross": kind(memory=(6, D_MODEL)),
     "window": kind(Window(1, 1), X=(8, D_MODEL)),
+    "strided": kind(Strided(3), X=(10, D_MODEL)),
     "masked": kind(mask=SEES),
     "blind": kind(mask=BLIND),
     "padded": kind(X=(3, 6, D_MODEL), key_lengths=np.array([6, 4, 3])),
@@ -100,6 +115,7 @@ KINDS = {
     "blind chunks": kind(chunks=2, mask=BLIND),
     "backward": kind(backward=True),
     "backward causal": kind(Causal(), backward=True),
+    "backward cached": kind(Causal(), causal_offset=3, memory=(9, D_MODEL), backward=True),
     "backward long": kind(X=LONG, backward=True),
     "backward grouped": kind(heads=4, kv_heads=2, W_Q=(D_MODEL, 16), W_O=(16, D_MODEL), backward=True),
     "backward rotary": kind(positions=Rotary(), backward=True),

@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.ops import Copy, Given, Merge, Op, Project, Repeat
+from attnctl.math.names import HEAD_OUTPUTS
+from attnctl.math.ops import Copy, Given, MatMul, MatMulT, Merge, Op, Project, Repeat
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 from attnctl.mistakes.plants import at, either
@@ -110,6 +111,18 @@ def plant_over_batch(case: WrongStep) -> Iterator[Plant]:
     yield Plant(case.put_all(ops | {"concat": wrong.Arranged(concat, after=exchanged)}))
 
 
+def plant_over_heads(case: WrongStep) -> Iterator[Plant]:
+    """Attention between the heads of a token, the axis of tokens taken for that of heads."""
+    scores, outputs = case.op("scores"), case.op(HEAD_OUTPUTS)
+    if isinstance(scores, MatMulT) and isinstance(outputs, MatMul) and several(case):
+        turn = wrong.swap_heads
+        ops = {
+            "scores": wrong.Arranged(scores, (turn, turn)),
+            HEAD_OUTPUTS: wrong.Arranged(outputs, (wrong.keep_positions, turn), turn),
+        }
+        yield Plant(case.put_all(ops))
+
+
 def exchanged(x: Array) -> Array:
     return x.swapaxes(0, 1)
 
@@ -147,6 +160,7 @@ HEADS = (
         "kv heads are repeated h0 h1 h0 h1",
         "repeat each for its own group, h0 h0 h1 h1: np.repeat(x, groups, axis=head), not np.tile",
         SHARED.instead(lambda op: wrong.Arranged(Copy(), after=wrong.tile_heads(op.times))),
+        seen="onnx/onnx#7274; ekzhang/jax-js#180; apple/axlearn#842",
         why="np.tile and torch.repeat give h0 h1 h0 h1; repeat_interleave is meant.",
         meant="grouped",
         example="K_shared, V_shared = np.tile(K, (2, 1, 1)), np.tile(V, (2, 1, 1))",
@@ -179,6 +193,7 @@ HEADS = (
         "write each head's output to its own columns",
         MERGED.best(lambda _, h: merged_after(lambda z: z[..., h : h + 1, :, :]), up_to_heads(0)),
         fitted=True,
+        seen="BobMcDear/attorch#14",
         why="A loop over heads that keeps writing, or reading, the same one.",
         meant="heads",
         example="concat = np.concatenate([head_outputs[0]] * heads, axis=-1)",
@@ -208,6 +223,22 @@ HEADS = (
         example=(
             "packed = np.concatenate([*W_Q, *W_K, *W_V], axis=-1)\n"
             "Q, K, V = (X @ packed).reshape(n, heads, 3, d_k).transpose(2, 1, 0, 3)"
+        ),
+    ),
+    Mistake(
+        "attention-over-heads",
+        ("scores", HEAD_OUTPUTS),
+        "heads and tokens are exchanged, so that attention runs over the heads of each token",
+        "hand over (batch, head, n, d): x.swapaxes(1, 2) of (batch, n, head, d)",
+        plant_over_heads,
+        across=True,
+        why="The function takes (batch, head, n, d), and is handed (batch, n, head, d).",
+        seen="pytorch/pytorch#152257",
+        meant="heads",
+        example=(
+            "q, k, v = (x.swapaxes(0, 1) for x in (Q, K, V))\n"
+            "head_outputs = (softmax(q @ k.swapaxes(1, 2) / np.sqrt(d_k)) @ v).swapaxes(0, 1)\n"
+            "del scores, scaled_scores, attention_weights"
         ),
     ),
     Mistake(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Copy, Hide, Softmax
-from attnctl.math.rules import Causal, Padding, VisibilityRule, Window
+from attnctl.math.rules import Causal, Padding, Seen, VisibilityRule
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
 from attnctl.mistakes.plants import (
     Way,
     at,
@@ -27,8 +27,8 @@ from attnctl.mistakes.plants import (
 
 HIDE = at(MASKED, Hide)
 
-FILLS_NEAR = (-100.0, -30.0, -10.0, -3.0, -1.0, 1.0)
-FILLS = (0.0, -1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min))
+FILLS_NEAR = (-100.0, -30.0, -20.0, -15.0, -10.0, -3.0, -1.0, 1.0)
+FILLS = (0.0, 1e-9, -1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min))
 
 
 def given_mask(case: WrongStep) -> bool:
@@ -55,7 +55,7 @@ def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
     if hide and isinstance(case.op(WEIGHTS), Softmax):
         inputs = case.derivation[MASKED].inputs
-        ops = {MASKED: Copy(), WEIGHTS: wrong.SoftmaxThenHide(hide)}
+        ops = {MASKED: Copy(), WEIGHTS: wrong.softmax_then_hide(hide)}
         yield Plant(case.put_all(ops, {MASKED: inputs[:1], WEIGHTS: (MASKED, *inputs[1:])}))
 
 
@@ -72,6 +72,28 @@ def filled(way: Callable[[Hide, float], Hide], fill: float) -> Way:
     return lambda hide: {said: way(hide, fill)}
 
 
+def plant_shown_fill(case: WrongStep) -> Iterator[Plant]:
+    """The number in place of −∞ that weights of hidden keys show: s + ln(w / w_s), s a seen score."""
+    hide = find_mask(case)
+    if hide is None or case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax):
+        return
+    name, right, found = case.derivation[MASKED].inputs[0], case.expected.value, case.found
+    known = case.walk.values.get(name)
+    if name not in case.record and known is None:
+        return
+    scores = case.record.value(name) if known is None else known.value
+    top = right.argmax(axis=-1)[..., None]
+    seen = np.take_along_axis(np.broadcast_to(scores, right.shape), top, -1)
+    with np.errstate(all="ignore"):
+        shown = seen + np.log(found / np.take_along_axis(found, top, -1))
+    fills = shown[(right == 0) & np.isfinite(shown) & (right.max(axis=-1, keepdims=True) > 0)]
+    if fills.size:
+        fill, apart = float(np.median(fills)), float(np.ptp(fills))
+        near = (float(f"{fill:.{digits}g}") for digits in range(1, 17))
+        fill = next((short for short in near if abs(short - fill) <= apart), fill)
+        yield Plant(case.put(MASKED, finite(hide, fill)), spoken(fill))
+
+
 def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
     queries, keys = case.size("query"), case.size("key")
@@ -81,11 +103,16 @@ def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
                 yield Plant(case.put(MASKED, replace(hide, offset=offset)), corner)
 
 
-def off_by_one(rule: Window) -> Iterable[tuple[str, list[Window]]]:
-    for left, right in ((-1, -1), (1, 1), (-1, 0), (1, 0), (0, -1), (0, 1)):
-        ends = [None if end is None else end + by for end, by in ((rule.left, left), (rule.right, right))]
-        if all(end is None or end >= 0 for end in ends):
-            yield ", ".join("∞" if end is None else str(end) for end in ends), [Window(*ends)]
+def near_misses(mistake: str) -> Plants:
+    """Plants the rules that people write in place of those there are, as far as they make this mistake."""
+
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        for rule in rules_of(case, VisibilityRule):
+            for name, detail, other in rule.mistaken(case.size("key") or 0):
+                if name == mistake:
+                    yield Plant(swap_rule(case, rule, other), detail or rule.name)
+
+    return plants
 
 
 INVERTED = either(
@@ -93,7 +120,7 @@ INVERTED = either(
     HIDE.where(given_mask).instead(
         lambda hide: wrong.Arranged(hide, (wrong.keep_positions, np.logical_not)) if hide.rules else {}
     ),
-    rule_instead(Causal, lambda _: [("", [wrong.Seen(lambda query, key: key >= query)])]),
+    rule_instead(Causal, lambda _: [("", [Seen(lambda query, key: key >= query)])]),
 )
 """Everything inverted; the given mask alone; a triangle turned over."""
 
@@ -104,6 +131,7 @@ MASKS = (
         "the mask is inverted, so that what should be hidden is seen",
         "hide where the mask is False: np.where(mask, scores, -np.inf)",
         INVERTED,
+        seen="InseeFrLab/torchTextClassifiers#92",
         why="True means “may attend” in one library and “is hidden” in the next.",
         meant="causal",
         example="masked_scores = np.where(hidden, scaled_scores, -np.inf)",
@@ -124,6 +152,7 @@ MASKS = (
         "the mask is applied after softmax, so that rows no longer sum to 1",
         "hide scores before softmax: np.where(mask, scores, -np.inf)",
         plant_after_softmax,
+        seen="lucidrains/memory-compressed-attention#2",
         why="It looks the same in a picture: the hidden cells are 0.",
         meant="causal",
         example=(
@@ -136,8 +165,13 @@ MASKS = (
         "hidden scores are {} instead of −∞, and it shows",
         "use -np.inf, and give rows that see nothing zeros",
         HIDE.instead(
-            *(filled(way, fill) for fill in FILLS for way in ((finite, added) if fill else (finite,)))
+            *(
+                filled(way, fill)
+                for fill in FILLS
+                for way in ((finite, added) if abs(fill) > 1 else (finite,))
+            )
         ),
+        seen="TransformerLensOrg/TransformerLens#318; ohdearquant/lattice#361; awslabs/gluonts#1401",
         why="-1e9 stands in many tutorials; a row that sees nothing then gets equal weights.",
         meant="blind",
         example="masked_scores = np.where(mask, scaled_scores, -1e9)",
@@ -170,7 +204,7 @@ MASKS = (
         (MASKED,),
         "a query cannot see itself",
         "hide key > query only: np.triu(…, k=1), or np.tril(…) for what is seen",
-        rule_instead(Causal, lambda _: [("", [wrong.Seen(lambda query, key: key < query)])]),
+        near_misses("causal-strict"),
         why="np.triu without k=1 takes the diagonal along.",
         meant="causal",
         example="masked_scores = np.where(np.triu(np.ones((n, n), bool)), -np.inf, scaled_scores)",
@@ -204,11 +238,50 @@ MASKS = (
         (MASKED,),
         "the window is ({}), off by one",
         "count both ends in: query i sees keys i − left to i + right",
-        rule_instead(Window, off_by_one),
+        near_misses("window-off-by-one"),
         why="“A window of W” counts the query itself in one library and not in the next.",
         meant="window",
         example=(
             "i, j = np.indices((n, n))\nmasked_scores = np.where(abs(i - j) <= 2, scaled_scores, -np.inf)"
+        ),
+    ),
+    Mistake(
+        "rule-off-by-one",
+        (MASKED,),
+        "a size of a rule is one off, as if it were {}",
+        "count as the rule does: both ends in, from 0 on",
+        near_misses("rule-off-by-one"),
+        why="“The last N” counts the token itself in one program and not in the next.",
+        meant="strided",
+        example=(
+            "i, j = np.indices((n, n))\n"
+            "masked_scores = np.where((j <= i) & ((i - j) % 4 == 0), scaled_scores, -np.inf)"
+        ),
+    ),
+    Mistake(
+        "rule-both-ways",
+        (MASKED,),
+        "the {} rule is applied both ways: what comes after a query is seen as what comes before it",
+        "keep the half that hides the future, or join the rule with causal",
+        near_misses("rule-both-ways"),
+        why="A pattern is written with abs(i − j), and the causal mask beside it is left out.",
+        meant="strided",
+        example=(
+            "i, j = np.indices((n, n))\n"
+            "masked_scores = np.where(abs(i - j) % 3 == 0, scaled_scores, -np.inf)"
+        ),
+    ),
+    Mistake(
+        "rule-from-the-end",
+        (MASKED,),
+        "positions of the {} rule are counted from the last key, not from the first",
+        "count queries and keys from the first key on",
+        near_misses("rule-from-the-end"),
+        why="The sequence is padded on the left, or the pattern was flipped together with it.",
+        meant="strided",
+        example=(
+            "i, j = np.indices((n, n))[:, ::-1, ::-1]\n"
+            "masked_scores = np.where((j <= i) & ((i - j) % 3 == 0), scaled_scores, -np.inf)"
         ),
     ),
 )
@@ -227,6 +300,7 @@ PARTIAL_MASKS = (
         "hidden scores are {} instead of −∞, and it shows",
         "use -np.inf, and give rows that see nothing zeros",
         either(
+            plant_shown_fill,
             HIDE.fitted(finite, FILLS_NEAR, spoken),
             HIDE.fitted(added, FILLS_NEAR, spoken_after("themselves and ")),
         ),

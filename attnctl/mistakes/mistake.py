@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from math import inf
@@ -59,6 +60,8 @@ class WrongStep:
     wrong_rows: tuple[int, int] | None = None
     """The first and the last wrong query of all, where this is a part."""
     effort: Effort = field(default_factory=Effort)
+    like: Plant | None = None
+    """The plant of another case, whose detail and number are to be planted here, and no others."""
 
     def value(self, *, anyway: bool = False) -> Array | None:
         """Return this program's value of the step; None where it cannot be told, or is the same.
@@ -180,7 +183,18 @@ class Plant:
 
     case: WrongStep
     detail: str = ""
+    number: float | None = None
+    """The number that was fitted, which the detail says."""
 
+    def is_like(self, other: Plant) -> bool:
+        """Whether it has the detail of another one, or the same number in the same words."""
+        if self.number is None or self.number != other.number:
+            return self.number == other.number and self.detail == other.detail
+        return NUMBERS.sub("", self.detail) == NUMBERS.sub("", other.detail)
+
+
+NUMBERS = re.compile(r"−?\d[\d.e+-]*( \(−?√\d+\))?")
+"""Numbers in words: how many digits they have goes by the number that they are told from."""
 
 Plants = Callable[[WrongStep], Iterable[Plant]]
 """The programs that make a mistake, as many as there are ways to make it."""
@@ -209,6 +223,8 @@ class Mistake:
     subject: str = ""
     """Of mistakes about one subject only one is made: scores are not both unscaled and scaled twice."""
     why: str = ""
+    seen: str = ""
+    """Public threads in which people had it: ``owner/name#12, #13; other/name#7``."""
     example: str = ""
     """Lines of NumPy that make it: they give steps by name (`mistakes.examples`)."""
     meant: str = "plain"
@@ -220,4 +236,6 @@ class Mistake:
     def at(self, case: WrongStep) -> Iterator[Plant]:
         """The plants, where there is a step to make the mistake at."""
         if any(name in case.derivation for name in self.steps):
-            yield from self.plants(case)
+            plants = self.plants(case)
+            like = case.like
+            yield from (each for each in plants if like is None or each.is_like(like))

@@ -245,8 +245,10 @@ def closest(case: WrongStep, tried: Iterable[tuple[T, WrongStep | None]]) -> tup
 
 
 def planted_best(case: WrongStep, tried: Iterable[tuple[str, WrongStep | None]]) -> Iterator[Plant]:
-    """The plant that fits best, of programs with what is said of each, if any does."""
-    if best := closest(case, tried):
+    """The plant that fits best, of programs with what is said of each, if any; or the one asked for."""
+    if case.like:
+        yield from (Plant(made, said) for said, made in tried if made and said == case.like.detail)
+    elif best := closest(case, tried):
         yield Plant(best[1], best[0])
 
 
@@ -257,6 +259,11 @@ def planted_fit(
 
     None where there are no words for it: another mistake has that number.
     """
+    if case.like:
+        number = case.like.number
+        if number is not None and (said := say(number)) is not None:
+            yield Plant(make(number), said, number)
+        return
     value = fit_value(case, make, starts)
     if not value:
         return
@@ -267,7 +274,7 @@ def planted_fit(
             break
     detail = say(value)
     if detail is not None:
-        yield Plant(make(value), detail)
+        yield Plant(make(value), detail, value)
 
 
 def people_write(value: float) -> Iterator[float]:
@@ -312,6 +319,11 @@ def ends(size: int) -> list[int]:
     """Distances to try on an axis of this size: all near ones, then powers of two and those beside them."""
     far = {2**power + by for power in range(6, size.bit_length() + 1) for by in (-1, 0, 1)}
     return [at for at in range(size) if at <= 64 or at in far or size - at <= 32]
+
+
+def blocks_along(case: WrongStep, axis: str) -> list[int]:
+    """Sizes of blocks that an axis may be cut into; larger ones, too, where another case has one."""
+    return blocks(2**11 + 1 if case.like else case.size(axis) or 0)
 
 
 def blocks(size: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from math import pi
 
 import numpy as np
@@ -43,10 +44,40 @@ def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
 def plant_other_theta(case: WrongStep) -> Iterator[Plant]:
     right = next((plain(op.theta) for op in ROTATIONS.right(case).values()), "")
     yield from BOTH.fitted(
-        lambda op, theta: replace(op, theta=abs(theta), frequencies=(), factor=1.0),
+        of_base,
         THETAS,
         lambda theta: f"{plain(theta)}, where {right} is meant",
     )(case)
+
+
+def plant_mixed_bases(case: WrongStep) -> Iterator[Plant]:
+    """Another base for queries or for keys alone, unless the other ones are known to be wrong."""
+    right = ROTATIONS.right(case)
+    for name in right if len(right) > 1 else ():
+        (other,) = right.keys() - {name}
+        alone = case.first == name if other in case.record else case.first not in right
+        if alone and other not in case.walk.wrong:
+            fitted = at(name, Rotate).fitted(of_base, THETAS, partial(say_base, name[0]))
+            yield from fitted(case)
+
+
+def of_base(op: Rotate, theta: float) -> Rotate:
+    return replace(op, theta=abs(theta), frequencies=(), factor=1.0)
+
+
+def say_base(letter: str, theta: float) -> str:
+    return f"{plain(theta)} for {letter} alone"
+
+
+def without_sine(op: Rotate) -> Op:
+    """The mean of the rotation and of the one back."""
+    back = replace(op, back=not op.back)
+    return wrong.By(lambda x: (op.apply(x) + back.apply(x)) / 2)
+
+
+def over_heads(op: Rotate) -> Op:
+    """Positions counted along the axis of heads."""
+    return wrong.Arranged(op, (wrong.swap_heads,), wrong.swap_heads)
 
 
 def other_dims(case: WrongStep) -> list[int]:
@@ -175,13 +206,13 @@ def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
     for start in (op.start - 1, op.start + 1):
         yield Plant(case.put("positions", replace(op, start=start)), f"positions begin at {start}")
 
-    def of_base(base: float) -> WrongStep:
+    def with_base(base: float) -> WrongStep:
         places = np.arange(op.start, op.start + op.length)[:, None]
         angle = places / abs(base) ** (2 * (columns // 2) / op.d_model)
         waves = wrong.By(lambda: np.where(columns % 2 == 0, np.sin(angle), np.cos(angle)))
         return case.put("positions", waves)
 
-    yield from planted_fit(case, of_base, THETAS, lambda base: f"the base is {plain(base)}, not 10000")
+    yield from planted_fit(case, with_base, THETAS, lambda base: f"the base is {plain(base)}, not 10000")
 
 
 ELSEWHERE = "positions are counted from elsewhere: {}"
@@ -206,6 +237,7 @@ POSITIONS = (
         COUNT_FROM,
         plant_from_zero,
         subject="rotary",
+        seen="lucidrains/rotary-embedding-torch#11; skyzh/tiny-llm#46",
         why="Positions counted from 1, or from the padding on the left.",
         meant="rotary",
         example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n) + 1) for x in (Q, K))",
@@ -269,6 +301,31 @@ POSITIONS = (
         example="Q_rotated, K_rotated = (rotate(x, exchanged=True) for x in (Q, K))",
     ),
     Mistake(
+        "rotary-without-sine",
+        TURNED,
+        "only the cosine part of the rotation is there: x · cos, without the other column · sin",
+        "add the other column of the pair times sin, −b·sin for the first and a·sin for the second",
+        ROTATIONS.instead(without_sine),
+        subject="rotary",
+        why="The table of sines is read from the wrong place, and holds next to nothing there.",
+        seen="vllm-project/vllm-ascend#12723",
+        meant="rotary",
+        example="back = -np.arange(n)\nQ_rotated = (rotate(Q) + rotate(Q, positions=back)) / 2\n"
+        "K_rotated = (rotate(K) + rotate(K, positions=back)) / 2",
+    ),
+    Mistake(
+        "rotary-over-heads",
+        TURNED,
+        "positions are counted along the axis of heads, so that every token is turned alike",
+        "turn (head, token, d): x.swapaxes(0, 1) of (token, head, d), before and after",
+        ROTATIONS.where(lambda case: (case.size("head") or 1) > 1).instead(over_heads),
+        subject="rotary",
+        why="(n, head, d) is handed to a function that takes (head, n, d), or the other way about.",
+        seen="mlfoundations/open_lm#4",
+        meant="rotary",
+        example="Q_rotated, K_rotated = (rotate(x.swapaxes(0, 1)).swapaxes(0, 1) for x in (Q, K))",
+    ),
+    Mistake(
         "rotary-on-values",
         ("V", "head_outputs"),
         "values are rotated too",
@@ -302,6 +359,18 @@ POSITIONS = (
 )
 
 FITTED_POSITIONS = (
+    Mistake(
+        "rotary-bases-mixed",
+        TURNED,
+        "queries and keys are turned with different bases: {}",
+        "turn Q and K by the same angles: pos · θ^(−2i/d), one θ for both",
+        plant_mixed_bases,
+        fitted=True,
+        subject="rotary",
+        why="Keys come from a cache that another version, or another default, has turned.",
+        meant="rotary",
+        example="K_rotated = rotate(K, theta=500)",
+    ),
     Mistake(
         "rotary-theta",
         TURNED,

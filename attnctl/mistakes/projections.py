@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import product
 
 from attnctl.math.derivation import Step
-from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Merge, Project, Scale, Slope
+from attnctl.math.names import WEIGHTS
+from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Merge, Project, Scale, Slope, Softmax
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
 from attnctl.mistakes.plants import at, either, everywhere_or_once, planted_fit, spoken_after, square
@@ -192,10 +193,10 @@ def plant_norms(case: WrongStep) -> Iterator[Plant]:
 
 
 def factor_at(name: str) -> Plants:
-    """Plants one number that a step is multiplied by; Q and K where they are wrong themselves."""
+    """Plants one number that a step is multiplied by; Q, K and weights where they are wrong themselves."""
     return (
-        at(name, Project, MatMul, Merge)
-        .where(lambda case: name not in "QK" or name == case.first)
+        at(name, Project, MatMul, Merge, Softmax)
+        .where(lambda case: name not in ("Q", "K", WEIGHTS) or name == case.first)
         .fitted(
             lambda op, by: wrong.Then(op, Scale(factor=by)),
             (0.25, 1.0, 4.0, -1.0),
@@ -333,10 +334,10 @@ FITTED = (
     ),
     Mistake(
         "constant-factor",
-        ("Q", "K", "V", "head_outputs", "concat", "output"),
+        ("Q", "K", "V", WEIGHTS, "head_outputs", "concat", "output"),
         "{}",
         "leave the factor out",
-        either(*map(factor_at, ("output", "concat", "head_outputs", "V", "K", "Q"))),
+        either(*map(factor_at, ("output", "concat", "head_outputs", WEIGHTS, "V", "K", "Q"))),
         fitted=True,
         why="A scale meant for another tensor, or a dropout's 1 / (1 − p) without the dropout.",
         example="V = V * 1.25",

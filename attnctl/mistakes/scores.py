@@ -99,6 +99,7 @@ SCALING = (
         "{}",
         SCALE.instead(unscaled),
         subject="scale",
+        seen="flexflow/flexflow-train#467; mlc-ai/mlc-llm#3426",
         why=(
             "The division is easily lost in copying the formula, and small sizes hide it: with d_k = 1 "
             "nothing changes."
@@ -122,6 +123,7 @@ SCALING = (
         "divide by the root of the size of one head, np.sqrt(d_k)",
         plant_by_root_of_d_model,
         subject="scale",
+        seen="aladdinpersson/Machine-Learning-Collection#65; omihub777/ViT-CIFAR#12",
         why="With one head d_model and d_k are the same; the code is kept when heads are added.",
         example="scaled_scores = scores / np.sqrt(d_model)",
     ),
@@ -156,6 +158,7 @@ OTHER_SCALE = (
         plant_other_factor,
         fitted=True,
         subject="scale",
+        seen="esceptico/perceiver-io#9; BobMcDear/attorch#14",
         why="A temperature, or a model's own scale (Gemma's query_pre_attn_scalar).",
         example="scaled_scores = scores * 0.3",
     ),

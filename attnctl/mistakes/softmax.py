@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import log
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,32 +34,39 @@ def plant_dropout(case: WrongStep) -> Iterator[Plant]:
         factor = float(np.median(found[kept] / right[kept]))
         if factor > LEAST_DROPPED and np.isfinite(factor):
             op = wrong.Dropped(kept, factor)
-            yield Plant(case.put(WEIGHTS, op), f"{1 - 1 / factor:.3g}")
+            yield Plant(case.put(WEIGHTS, op), rate(factor))
+
+
+def plant_bare_dropout(case: WrongStep) -> Iterator[Plant]:
+    """Some weights 0, the others as they were."""
+    if case.first == WEIGHTS and isinstance(case.op(WEIGHTS), Softmax):
+        right, found = case.expected.value, case.found
+        shown = (right > 2 * case.expected.error) & np.isfinite(found)
+        lost = shown & (found == 0)
+        if lost.any() and (shown & ~lost).any():
+            op = wrong.Dropped(shown & ~lost, 1.0)
+            yield Plant(case.put(WEIGHTS, op), f"{lost.sum() / shown.sum():.0%}")
 
 
 def plant_later_dropout(case: WrongStep) -> Iterator[Plant]:
     """Dropout after the weights were written down, where the outputs tell every weight that made them."""
-    if (found := dropped_later(case)) and found.told.all():
-        op = wrong.By(lambda a: np.where(found.kept, a * found.factor, 0.0))
-        yield Plant(case.reading(HEAD_OUTPUTS, WEIGHTS, op), found.p)
+    if dropped := dropped_later(case):
+        kept, told, factor = dropped
+        op = wrong.By(lambda a: np.where(kept, a * factor, 0.0))
+        if told.all():
+            yield Plant(case.reading(HEAD_OUTPUTS, WEIGHTS, op), rate(factor))
 
 
-class Dropout(NamedTuple):
-    """Which weights were kept, where that is told, and by what they grew."""
-
-    kept: Array
-    told: Array
-    factor: float
-
-    @property
-    def p(self) -> str:
-        return f"{1 - 1 / self.factor:.3g}"
+def rate(factor: float) -> str:
+    """The p of dropout, of the 1 / (1 − p) by which what is kept grows."""
+    return f"{1 - 1 / factor:.3g}"
 
 
-def dropped_later(case: WrongStep) -> Dropout | None:
-    """The dropout between recorded weights and the outputs made of them; None where it shows none.
+def dropped_later(case: WrongStep) -> tuple[Array, Array, float] | None:
+    """Dropout between recorded weights and the outputs made of them; None where it shows none.
 
-    A row that sees no more keys than a value has columns tells by how much each weight was multiplied.
+    Returns which weights were kept, the rows where that is told, and by what they grew. A row that
+    sees no more keys than a value has columns tells by how much each weight was multiplied.
     """
     mixes = case.first == HEAD_OUTPUTS and isinstance(case.op(HEAD_OUTPUTS), MatMul)
     values = case.derivation[HEAD_OUTPUTS].inputs[1] if mixes else ""
@@ -83,7 +89,7 @@ def dropped_later(case: WrongStep) -> Dropout | None:
             return None
         kept[row], told[row] = np.isin(np.arange(seen.size), np.flatnonzero(seen)[times > CUT]), True
     factor = float(np.median(grown)) if grown and lost else 0.0
-    return Dropout(kept, told, factor) if factor > LEAST_DROPPED else None
+    return (kept, told, factor) if factor > LEAST_DROPPED else None
 
 
 def plant_overflowing(case: WrongStep) -> Iterator[Plant]:
@@ -103,6 +109,11 @@ def constant_in_sum(
 
 def small(constant: float) -> str | None:
     return f"{constant:.3g}" if 0 < constant < 1 else None
+
+
+def is_whole(count: float) -> bool:
+    """But for the rounding of what it is fitted to."""
+    return abs(count - round(count)) <= 1e-6 * count
 
 
 def logit(constant: float) -> str | None:
@@ -141,9 +152,10 @@ SOFTMAX = (
         (WEIGHTS,),
         "softmax runs over queries",
         "use axis=-1",
-        STEP.by(lambda s: wrong.softmax(s, axis=-2)),
+        STEP.instead(wrong.SoftmaxOver((-2,))),
         subject="softmax",
         across=True,
+        seen="nerdai/llms-from-scratch-rs#30",
         why="axis=-2, or dim=1 of an array that has gained a head axis: columns sum to 1, not rows.",
         example="attention_weights = softmax(scaled_scores, axis=-2)",
     ),
@@ -162,7 +174,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "softmax runs over queries and keys together",
         "use axis=-1",
-        STEP.by(lambda s: wrong.softmax(s.reshape(*s.shape[:-2], -1)).reshape(s.shape)),
+        STEP.instead(wrong.SoftmaxOver((-2, -1))),
         subject="softmax",
         across=True,
         why="exp is divided by e.sum() without an axis.",
@@ -283,6 +295,7 @@ SOFTMAX = (
         "dropout is on (p = {}), so that some weights are 0 and the others too large",
         "call model.eval(), or set dropout to 0",
         plant_dropout,
+        seen="NVIDIA/torch-harmonics#221; facebookresearch/vjepa2#160; huggingface/transformers#1146",
         why="The module is still in training mode: nobody called model.eval().",
         meant="long",
         example=(
@@ -301,6 +314,21 @@ SOFTMAX = (
 )
 
 SUMS = (
+    Mistake(
+        "dropout-not-scaled",
+        (WEIGHTS,),
+        "{} of the weights are 0 and the others as they were: dropout without 1 / (1 − p), or a late mask",
+        "divide what dropout keeps by 1 − p, call model.eval(), or hide scores before softmax",
+        plant_bare_dropout,
+        fitted=True,
+        why="A kernel multiplies by the random mask, and the factor stands in another line.",
+        seen="NVIDIA/apex#816; rasbt/LLMs-from-scratch#431",
+        meant="long",
+        example=(
+            "kept = np.random.RandomState(0).random_sample(attention_weights.shape) < 0.9\n"
+            "attention_weights = np.where(kept, attention_weights, 0)"
+        ),
+    ),
     Mistake(
         "softmax-epsilon",
         (WEIGHTS,),
@@ -322,11 +350,12 @@ SUMS = (
         "hide keys from the sentence's length on before softmax",
         constant_in_sum(
             wrong.with_logit,
-            lambda count: f"{count:.0f} keys" if count > 1 and count % 1 == 0 else None,
+            lambda count: f"{count:.0f} keys" if count > 1 and is_whole(count) else None,
             LARGE,
         ),
         fitted=True,
         subject="softmax",
+        seen="flashinfer-ai/flashinfer#5090; jax-ml/jax#27224; 66RING/tiny-flash-attention#12",
         why="The last block is filled up with zeros, whose scores are 0 and not −∞.",
         example="e = np.exp(scaled_scores)\nattention_weights = e / (e.sum(axis=-1, keepdims=True) + 3)",
     ),

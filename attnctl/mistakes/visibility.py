@@ -13,11 +13,19 @@ from attnctl.math import Array
 from attnctl.math.derivation import line
 from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Hide, Softmax
-from attnctl.math.rules import Causal, Padding, VisibilityRule, Window, per_batch
+from attnctl.math.rules import Causal, Padding, Seen, VisibilityRule, Window, per_batch
 from attnctl.mistakes import wrong
 from attnctl.mistakes.masks import HIDE
 from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
-from attnctl.mistakes.plants import blocks, closest, ends, find_mask, planted_best, rules_of, swap_rule
+from attnctl.mistakes.plants import (
+    blocks_along,
+    closest,
+    ends,
+    find_mask,
+    planted_best,
+    rules_of,
+    swap_rule,
+)
 from attnctl.mistakes.positions import move_position
 
 Ends = tuple[int | None, int | None]
@@ -129,7 +137,7 @@ def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_not_itself(case: WrongStep) -> Iterator[Plant]:
-    if program := hiding(case, wrong.Seen(lambda query, key: query != key)):
+    if program := hiding(case, Seen(lambda query, key: query != key)):
         yield Plant(program)
 
 
@@ -142,8 +150,8 @@ def plant_dropped_keys(case: WrongStep) -> Iterator[Plant]:
     yield from planted_best(case, ((said, hiding(case, rule)) for said, rule in ways.items()))
 
 
-def seen_between(first: int | Array, stop: int) -> wrong.Seen:
-    return wrong.Seen(lambda _, key: (key >= first) & (key < stop))
+def seen_between(first: int | Array, stop: int) -> Seen:
+    return Seen(lambda _, key: (key >= first) & (key < stop))
 
 
 SeenInBlock = Callable[[int, Array, Array], Array]
@@ -156,10 +164,10 @@ BLOCKWISE: dict[str, SeenInBlock] = {
 
 
 def plant_by_blocks(case: WrongStep) -> Iterator[Plant]:
-    sizes = blocks(case.size("key") or 0)
+    sizes = blocks_along(case, "key")
     for causal in rules_of(case, Causal):
         rules = {
-            said.format(block): wrong.Seen(partial(seen, block))
+            said.format(block): Seen(partial(seen, block))
             for said, seen in BLOCKWISE.items()
             for block in sizes
         }
@@ -176,10 +184,10 @@ def reaching_some(axis: str, at: int, name: str) -> Plants:
         several = range(min(size, 64)) if size > 1 else ()
         return [(size, which, alone) for which in several for alone in (True, False)]
 
-    def make(hide: Hide, way: tuple[int, int, bool]) -> wrong.HideSome:
+    def make(hide: Hide, way: tuple[int, int, bool]) -> Hide:
         size, which, alone = way
         reached = ((np.arange(size) == which) == alone).reshape(size, *(1,) * (-at - 1))
-        return wrong.HideSome(hide, reached)
+        return wrong.hide_some(hide, reached)
 
     def say(way: tuple[int, int, bool]) -> str:
         return f"only {name} {way[1]}" if way[2] else f"every {name} but {way[1]}"
@@ -235,7 +243,7 @@ def plant_padded_queries(case: WrongStep) -> Iterator[Plant]:
         def before(query: Array, key: Array, stop: Array = stop) -> Array:
             return (query < stop) & (key >= 0)
 
-        yield Plant(swap_rule(case, rule, wrong.Seen(before)))
+        yield Plant(swap_rule(case, rule, Seen(before)))
 
 
 VISIBILITY = (

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import field, replace
-from typing import ClassVar
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.evidence.rows import OverQueries
 from attnctl.math import Array
 from attnctl.math.notation import Input
 from attnctl.math.ops import Hide, Op, Rotate, RowWise
-from attnctl.math.rules import Mask, Positions, VisibilityRule
 
 Move = Callable[[Array], Array]
 
 
 def keep_positions(array: Array) -> Array:
     return array
+
+
+def swap_heads(x: Array) -> Array:
+    """(..., head, token, d) -> (..., token, head, d), and back."""
+    return x.swapaxes(-3, -2)
 
 
 @dataclass(frozen=True)
@@ -103,18 +107,6 @@ class TurnedOtherwise(Rotate):
 
 
 @dataclass(frozen=True)
-class Seen(VisibilityRule):
-    """A mask as a function of two positions."""
-
-    seen: Callable[[Positions, Positions], Mask]
-    name: ClassVar[str] = "seen"
-
-    def allows(self, query: Positions, key: Positions) -> Mask:
-        """(..., queries, 1), (keys,) -> (..., queries, keys)."""
-        return self.seen(query, key)
-
-
-@dataclass(frozen=True)
 class Shown(Hide):
     """What is made of scores, and of which of them may be seen."""
 
@@ -129,16 +121,9 @@ def shown(hide: Hide, show: Callable[[Array, Array], Array]) -> Shown:
     return Shown(hide.offset, hide.at, hide.rules, show=show)
 
 
-@dataclass(frozen=True)
-class HideSome(RowWise):
+def hide_some(hide: Hide, reached: Array) -> Shown:
     """Hides keys from some heads, or members of a batch, alone."""
-
-    hide: Hide
-    reached: Array = field(compare=False, repr=False)
-
-    def apply(self, *inputs: Array) -> Array:
-        """(..., head, query, key)[, mask] -> the same shape."""
-        return np.where(self.reached, self.hide.apply(*inputs), inputs[0])
+    return shown(hide, lambda s, seen: np.where(seen | ~reached, s, -np.inf))
 
 
 # --- softmax, and what has something else for its exp or its sum ---
@@ -151,15 +136,42 @@ def softmax(s: Array, axis: int = -1) -> Array:
 
 
 @dataclass(frozen=True)
-class SoftmaxThenHide(RowWise):
-    """Softmax over all keys, then zeros where a key is hidden: rows no longer sum to 1."""
+class SoftmaxOver(OverQueries):
+    """Softmax along axes of which queries are one."""
 
-    hide: Hide
+    axes: tuple[int, ...]
+    sums: tuple[Array, Array] | None = field(default=None, compare=False, repr=False)
+    """The maximum of all that is summed, and Σ exp(s − maximum)."""
+
+    @property
+    def told(self) -> bool:
+        """Whether it has the sums."""
+        return self.sums is not None
+
+    def of(self, blocks: Iterable[Array]) -> SoftmaxOver:
+        """Hand it the sums over these scores."""
+        return replace(self, sums=self.sum_up(blocks))
+
+    def sum_up(self, blocks: Iterable[Array]) -> tuple[Array, Array]:
+        """Sum online: what was summed shrinks as the maximum grows."""
+        top, sums = np.array(-np.inf), np.array(0.0)
+        for s in blocks:
+            last, top = top, np.maximum(top, s.max(axis=self.axes, keepdims=True))
+            safe = np.where(np.isinf(top), 0.0, top)
+            here = np.exp(s - safe).sum(axis=self.axes, keepdims=True)
+            sums = here + sums * np.exp(last - safe)
+        return np.where(np.isinf(top), 0.0, top), sums
 
     def apply(self, *inputs: Array) -> Array:
-        """(..., head, query, key)[, mask] -> the same shape."""
-        s, *mask = inputs
-        return np.where(self.hide.allowed(s.shape, *mask), softmax(s), 0.0)
+        """(..., query, key) -> the same shape; all queries, where it has no sums."""
+        (s,) = inputs
+        top, sums = self.sums or self.sum_up(inputs)
+        return shared_out(np.exp(s - top), sums)
+
+
+def softmax_then_hide(hide: Hide) -> Shown:
+    """Softmax over all keys, then zeros where a key is hidden: rows no longer sum to 1."""
+    return shown(hide, lambda s, seen: np.where(seen, softmax(s), 0.0))
 
 
 def bare(dtype: str) -> ByRow:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnctl.inputs.config.settings import NONE, Settings
-from attnctl.inputs.plan.plan import Plan, variant
+from attnctl.inputs.plan import Plan, variant
 from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array, Shape
 from attnctl.math.axes import rearrange

@@ -81,6 +81,11 @@ class Stack:
         return keys[0].names[0] if keys else name
 
 
+def inside(module: str, **names: str) -> Names:
+    """The tensors of a module, by what they are for."""
+    return {use: f"{module}{name}" for use, name in names.items()}
+
+
 def always(layer: int) -> bool:
     return True
 

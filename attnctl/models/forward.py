@@ -9,14 +9,14 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
+from attnctl.math.engine import FEWEST_FOR_TILES
 from attnctl.math.engine.cost import require, size_text
-from attnctl.math.engine.execute import FEWEST_FOR_TILES
 from attnctl.math.names import RESIDUAL, WEIGHTS, X
-from attnctl.math.products import in_tiles
+from attnctl.math.ops.products import in_tiles
 from attnctl.models.attention import prepare_attention
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.network import feed_forward
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
 """Carries out the attention of a layer: its tensors, hidden, memory, and whether it is to memory."""

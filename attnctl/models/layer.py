@@ -14,7 +14,7 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.axes import rearrange
 from attnctl.math.ops import LayerNorm, RMSNorm
-from attnctl.math.products import TILED, times
+from attnctl.math.ops.products import TILED, times
 from attnctl.models.description import Description, Layer
 from attnctl.models.tensors import Checkpoint, foreign, prefix_of
 from attnctl.store.header import raise_first

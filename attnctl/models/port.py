@@ -11,15 +11,15 @@ from attnctl.base.errors import AttnError
 from attnctl.inputs.arrays.foreign import beside_model
 from attnctl.inputs.arrays.layout import search
 from attnctl.inputs.arrays.reader import as_array, complete
+from attnctl.inputs.plan import DumpPlan
 from attnctl.inputs.plan.intended import aside
-from attnctl.inputs.plan.plan import DumpPlan
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Variant, derive
 from attnctl.math.names import HIDDEN, LOGSUMEXP, TABLE, X
 from attnctl.math.ops import Unstated
 from attnctl.models.attention import bfloat16, blank_rows, prepare_attention
 from attnctl.models.layer import Model
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 
 def plan_layer(

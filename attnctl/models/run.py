@@ -12,7 +12,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import quote
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.plan import Plan, what_if_of, with_gradients
+from attnctl.inputs.plan import Plan, what_if_of, with_gradients
 from attnctl.math import Array
 from attnctl.math.kind import GRADIENT_SETTINGS
 from attnctl.math.names import HIDDEN, OUTPUT, RESIDUAL, SINK_WEIGHTS, WEIGHTS, X, gradient_of
@@ -20,7 +20,7 @@ from attnctl.models.attention import blank_rows, prepare_attention, rules_of
 from attnctl.models.forward import attend_plainly, embed_ids, final_norm, require_rows, states, through
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.source import Tokens, Words, folder_of, open_model, plain_ids
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 Moved = Callable[[int, int], None]
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.drawing.show import formula_of
 from attnctl.drawing.show.headline import facts
-from attnctl.drawing.show.sheet import formula_of
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.engine.cost import size_text
@@ -21,8 +21,8 @@ from attnctl.math.names import WEIGHTS
 from attnctl.math.notation import data
 from attnctl.math.ops import Given, Hide, Softmax
 from attnctl.pages.kept import Kept
+from attnctl.record import Trace
 from attnctl.record.cells import Speller
-from attnctl.record.trace import Trace
 from attnctl.store.codec import plain
 from attnctl.store.header import whole
 from attnctl.verbs.explain import Explainer

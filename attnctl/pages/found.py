@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import IO
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import IO, Any
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.drawing.show.sheet import View
+from attnctl.drawing.show import View
 from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
-from attnctl.pages.write import CellMark, Marks, PageFinding, pieces
-from attnctl.record.trace import Trace
+from attnctl.pages.write import Marks, PageFinding, pieces
+from attnctl.record import Trace
 from attnctl.store.source import read_one
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Report
@@ -37,23 +38,11 @@ VERDICTS = {True: "conforms", False: "does not conform", None: "was not held to 
 """What the heading says of a target."""
 
 
-def write_check(found: Sequence[Report], stream: IO[bytes]) -> None:
-    stream.writelines(check_pieces(found))
-
-
-def write_diff(found: Sequence[Difference], stream: IO[bytes]) -> None:
-    stream.writelines(diff_pieces(found))
-
-
 def write_explain(found: Sequence[Question], stream: IO[bytes]) -> None:
     """A page of the trace, open at the first of these cells."""
     explainer, address, depth = found[0]
     root = explainer.root(address, depth)
     stream.writelines(pieces([explainer.trace], view=View(cell=(root.step, root.cell))))
-
-
-def write_conform(found: Sequence[Conformance], stream: IO[bytes]) -> None:
-    stream.writelines(conform_pieces(found))
 
 
 def conform_pieces(found: Sequence[Conformance]) -> Iterator[bytes]:
@@ -102,7 +91,7 @@ def check_pieces(found: Sequence[Report]) -> Iterator[bytes]:
 
 def mark_wrong(report: Report) -> Marks:
     cells = report.wrong_cells()
-    return {name: CellMark(wrong, expected, SHOULD_BE) for name, (wrong, expected) in cells.items()}
+    return {name: (wrong, expected, SHOULD_BE) for name, (wrong, expected) in cells.items()}
 
 
 def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
@@ -116,33 +105,35 @@ def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
         for side, other in ("AB", "BA"):
             traces.append(each.alignment.a if side == "A" else each.alignment.b)
             names.append(f"{side}{pair}")
-            marks.append({name: mark for name in each.steps if (mark := beside(each, name, side, other))})
+            marks.append(dict(beside(each, side, other)))
     text = "".join(f"{each}\n" for each in found)
     panels = [A_AND_B, A_AND_B | {"own": "B", "other": "A"}] * len(found)
     finding = PageFinding(f"diff: {verdict(found[0])}", text, marks, names, panels, "first that differs")
     yield from pieces(traces, finding)
 
 
-def beside(found: Difference, name: str, side: str, other: str) -> CellMark | None:
-    """Map the cells where a step differs to one side; None where they do not stand beside each other."""
+def beside(found: Difference, side: str, other: str) -> Iterator[tuple[str, tuple[Array, Array, str]]]:
+    """Mark the cells where each step differs to one side, if the two stand beside each other."""
     alignment = found.alignment
     assert alignment is not None
-    try:
-        sides = alignment.sides(name)
-    except ApartError:
-        return None
-    wrong = differing(sides.a, sides.b, found.tolerance)
-    whole = (alignment.a if side == "A" else alignment.b)[name]
-    numbers = sides.b if side == "A" else sides.a
-    places = [each.a if side == "A" else each.b for each in sides.pairings]
-    return CellMark(
-        place_in_whole(wrong, places, whole.shape, np.zeros(whole.shape, bool)),
-        place_in_whole(numbers, places, whole.shape, np.full(whole.shape, np.nan)),
-        BESIDE + other,
-    )
+    for name in found.steps:
+        with suppress(ApartError):
+            sides = alignment.sides(name)
+            whole = (alignment.a if side == "A" else alignment.b)[name]
+            places = np.ix_(*(each.a if side == "A" else each.b for each in sides.pairings))
+            index: tuple[Any, ...] = (*(0,) * (whole.ndim - sides.a.ndim), *places)
+            wrong, numbers = np.zeros(whole.shape, bool), np.full(whole.shape, np.nan)
+            wrong[index] = differing(sides.a, sides.b, found.tolerance)
+            numbers[index] = sides.b if side == "A" else sides.a
+            yield name, (wrong, numbers, BESIDE + other)
 
 
-def place_in_whole(part: Array, places: Sequence[Array], shape: tuple[int, ...], into: Array) -> Array:
-    inner = into.reshape(shape[len(shape) - part.ndim :])
-    inner[np.ix_(*places)] = part
-    return into
+def writer(
+    pieces_of: Callable[[Sequence[Any]], Iterator[bytes]],
+) -> Callable[[Sequence[Any], IO[bytes]], None]:
+    return lambda found, stream: stream.writelines(pieces_of(found))
+
+
+write_check = writer(check_pieces)
+write_diff = writer(diff_pieces)
+write_conform = writer(conform_pieces)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from math import ceil, sqrt
 
 import numpy as np
+from numpy.linalg import norm
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of
 from attnctl.math import Array
-from attnctl.math.names import WEIGHTS
+from attnctl.math.names import HEAD_OUTPUTS, OUTPUT, WEIGHTS
 from attnctl.math.ops import Given
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
+from attnctl.record.linear import NotFollowedError, course
 
 ROOM = 9 << 19
 """Bytes of numbers in one page: 4.5 MiB become less than 6 MB of text."""
@@ -38,7 +41,7 @@ class Kept:
     """Weights by blocks, and how many tokens a side of a block has."""
     said: list[str] = field(default_factory=list)
     norms: Array | None = None
-    """‖V W_O‖ of each key, (head, key): what a weight is worth (Kobayashi et al. 2020, section 3)."""
+    """What a weight on each key is worth, (head, key): ‖V W_O‖ (Kobayashi et al. 2020, section 3)."""
 
 
 def keep(traces: Sequence[Trace]) -> list[Kept]:
@@ -52,7 +55,9 @@ def keep_within(trace: Trace, room: int) -> Kept:
     Matrices of a checkpoint, which are its own to keep, have less room.
     """
     norms = value_norms(trace)
-    given = [name for name, step in trace.steps.items() if name[:2] == "W_" and isinstance(step.op, Given)]
+    given = [
+        name for name, step in trace.steps.items() if step.symbol == "W" and isinstance(step.op, Given)
+    ]
     large = sum(trace[name].nbytes for name in given) > MOST_GIVEN
     left = given if large and WEIGHTS in trace else []
     sizes = {name: trace[name].nbytes for name in trace if name not in left}
@@ -82,21 +87,24 @@ def keep_within(trace: Trace, room: int) -> Kept:
 
 
 def value_norms(trace: Trace) -> Array | None:
-    """‖V W_O‖ of each head and key; None where the trace has no W_O, or not these alone.
+    """How much a weight of 1 on each head and key adds to the output, ‖V W_O‖ where W_O alone follows.
 
-    V is what the weights are multiplied with, W_O (heads·d_v, d_model).
+    None where weights are not mixed as they are, or where that is another for each query.
     """
-    step = trace.steps.get("head_outputs")
-    names = ("head_outputs", WEIGHTS, "W_O", *(step.inputs[1:] if step else ()))
-    if len(names) != 4 or any(name not in trace for name in names):
+    weights, name, *_ = (*(trace.steps[HEAD_OUTPUTS].inputs if HEAD_OUTPUTS in trace else ()), "", "")
+    if weights != WEIGHTS or OUTPUT not in trace or name not in trace or trace[name].ndim != 3:
         return None
-    values, mix = trace[names[-1]], trace["W_O"]
-    if values.ndim != 3 or mix.ndim != 2 or len(mix) != values.shape[0] * values.shape[2]:
+    values, lines = trace[name].astype(np.float64), course(trace, HEAD_OUTPUTS, OUTPUT)
+    if lines is None:
         return None
-    by_head = mix.reshape(*values.shape[::2], -1).astype(np.float64)
-    with np.errstate(all="ignore"):
-        norms = np.sqrt(((values @ by_head) ** 2).sum(axis=-1))
-    return norms if np.isfinite(norms).all() and norms.shape == trace[WEIGHTS].shape[::2] else None
+    with np.errstate(all="ignore"), suppress(NotFollowedError):
+        whole, turned = (lines.push(HEAD_OUTPUTS, rows) for rows in (values, values[:, ::-1]))
+        own = np.eye(len(values))[:, :, None, None]
+        norms = np.array([norm(lines.push(HEAD_OUTPUTS, values * head), axis=-1) for head in own])
+        is_same = np.allclose(turned[::-1], whole)  # whichever query it is
+        if is_same and np.isfinite(norms).all() and norms.shape == trace[WEIGHTS].shape[::2]:
+            return norms
+    return None
 
 
 def with_weights(trace: Trace, room: int) -> Kept:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from attnctl.math.arithmetic import Call, Expr, Number, Product, Quotient, Rest, Subtraction, Sum, abridge
 from attnctl.pages.found import check_pieces, conform_pieces, diff_pieces
 from attnctl.pages.write import draw_trace, pieces
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.diff import Difference
@@ -44,11 +43,9 @@ def bundle(shown: Any) -> dict[str, str]:
     if isinstance(shown, Explanation):
         return {"text/latex": latex_of(shown), "text/plain": str(shown)}
     if isinstance(shown, DumpStats):
-        from attnctl.verbs.stats.picture import write_svg
+        from attnctl.verbs.stats.picture import picture_of
 
-        stream = io.StringIO()
-        write_svg([StatsReport((shown,))], stream)
-        return {"image/svg+xml": stream.getvalue(), "text/plain": repr(shown)}
+        return {"image/svg+xml": picture_of([StatsReport((shown,))]).svg, "text/plain": repr(shown)}
     page, text, traces = parts(shown)
     source, picture = b"".join(page()).decode(), "".join(map(draw_trace, traces[:1]))
     frame = (

@@ -12,16 +12,23 @@ from typing import IO, Any
 from attnctl.base.errors import AttnError
 from attnctl.base.words import number_text
 from attnctl.drawing.pictures.draw import describe_plot, draw
-from attnctl.drawing.pictures.plot import Figure
 from attnctl.drawing.screen.text import distinct, token_text, visible
 from attnctl.drawing.show.headline import beginning
 from attnctl.pages.describe import model_name
-from attnctl.pages.write import MOST_PLAIN, MOST_TRACES, PLACE, asset, encode_page, image, policy
-from attnctl.verbs.models.about import About
-from attnctl.verbs.models.view import LAYER_HEADINGS, facts_of, layer_rows, size_lines, stack_name
+from attnctl.pages.write import (
+    MOST_PLAIN,
+    MOST_TRACES,
+    PLACE,
+    asset,
+    encode_page,
+    heading_places,
+    image,
+    policy,
+)
+from attnctl.verbs.models.about import LAYER_HEADINGS, About, facts_of, layer_rows, size_lines, stack_name
 from attnctl.verbs.stats.picture import plots_of
 from attnctl.verbs.stats.report import DumpStats, HeadStats, StatsReport
-from attnctl.verbs.stats.view import HEADINGS, LEGEND, notes_on
+from attnctl.verbs.stats.view import HEADINGS, legend_of, notes_on
 
 HEADING = "What each head does"
 FACTS = "means over rows of weights · hover for all digits"
@@ -54,10 +61,8 @@ def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
     body = []
     for each in found:
         for part in each.parts:
-            rows = [(span, *cells) for span, *cells in layer_rows(part)]
-            body.append(
-                table(stack_name(part), LAYER_HEADINGS, rows, [" · ".join(facts_of(part))], words=True)
-            )
+            rows, notes = layer_rows(part), [" · ".join(facts_of(part))]
+            body.append(table(stack_name(part), LAYER_HEADINGS, rows, notes, words=True))
         body.append(f"<section>{paragraphs(size_lines(each)[1:])}</section>")
     sizes = " · ".join(size_lines(each)[0] for each in found)
     stream.write(page(f"{names} · {sizes}", names, sizes, body))
@@ -65,14 +70,8 @@ def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
 
 def page(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
     """A page of these parts, which are HTML; the other texts are not."""
-    places = {
-        "policy": policy(runs=False),
-        "style": asset("style.css"),
-        "title": escape(title),
-        "heading": escape(heading),
-        "facts": escape(facts),
-        "body": "\n".join(body),
-    }
+    places = heading_places(title, heading, facts)
+    places |= {"policy": policy(runs=False), "body": "\n".join(body)}
     return encode_page(PLACE.sub(lambda place: places[place[1]], asset("tables.html")))
 
 
@@ -87,7 +86,7 @@ def stats_parts(found: StatsReport) -> Iterator[str]:
     for some in filter(None, (plots[:1], plots[1:])):
         titles = ", ".join(plot.title for plot in some)
         said = " ".join(describe_plot(plot, plot.scale()) for plot in some)
-        picture = image(draw(Figure("", (), some)).svg, said)
+        picture = image(draw(some).svg, said)
         yield f'<section class="scroll" tabindex="0" aria-label="{escape(titles)}">{picture}</section>'
     groups = list(found.dumps)
     whole = found.aggregate if len(groups) > 1 else None
@@ -98,14 +97,9 @@ def stats_parts(found: StatsReport) -> Iterator[str]:
         rows = [(word, *map(number, row)) for word, row in zip(words, found.rolled.tolist(), strict=True)]
         yield table(ROLLED, ["", *words], rows)
     if groups:
-        yield legend(compared=found.compared)
-
-
-def legend(*, compared: bool) -> str:
-    """The meaning of each column; `compared` says that heads were held against each other."""
-    meanings = {word: means for word, means in LEGEND.items() if word != "nearest" or compared}
-    terms = "".join(f"<dt>{escape(word)}</dt><dd>{escape(means)}</dd>" for word, means in meanings.items())
-    return f'<section><dl class="terms">{terms}</dl></section>'
+        meanings = legend_of(found).items()
+        terms = "".join(f"<dt>{escape(word)}</dt><dd>{escape(means)}</dd>" for word, means in meanings)
+        yield f'<section><dl class="terms">{terms}</dl></section>'
 
 
 def group_table(group: DumpStats) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,16 +17,17 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.drawing.pictures.plot import BLUE, ORANGE
+from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import plain_text
-from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.screen.text import safe
+from attnctl.drawing.show import View
 from attnctl.drawing.show.headline import beginning, facts
-from attnctl.drawing.show.picture import USUAL
-from attnctl.drawing.show.sheet import View
+from attnctl.drawing.show.picture import USUAL, picture_of
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
 from attnctl.pages.describe import WORDS, Describer, name_layer
 from attnctl.pages.kept import Kept, keep
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store import page
 
 SCRIPTS = (
@@ -53,16 +53,8 @@ MOST_TRACES = 200
 """Sentences or layers in one page."""
 
 
-@dataclass(frozen=True)
-class CellMark:
-    """The cells of a step that a finding is about, and what else it says of them."""
-
-    wrong: Array
-    other: Array | None = None
-    words: str = ""
-
-
-Marks = Mapping[str, CellMark]
+Marks = Mapping[str, tuple[Array, Array, str]]
+"""By step the cells that a finding is about, the numbers beside them, and what it says of those."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +98,7 @@ def pieces(
         add_finding(described, finding, describer)
     marked = [at for at, marks in enumerate(finding.marks) if marks] if finding else []
     data = {
-        "blocks": [page.describe_block(array) for array in describer.arrays],
+        "blocks": [{"dtype": each.dtype.name, "shape": list(each.shape)} for each in describer.arrays],
         "traces": described,
         "words": WORDS,
         "ramps": RAMPS,
@@ -119,40 +111,29 @@ def pieces(
             "cell": view.cell and {"step": view.cell[0], "at": view.cell[1]},
         },
     }
+    places = fill_in(shown, finding)
     for piece in PLACE.split(asset("page.html")):
         if piece == "data":
             yield from page.description(data)
             for number, array in enumerate(describer.arrays):
                 yield from page.block(number, array)
         else:
-            yield encode_page(fill_in(piece, shown, finding))
+            yield encode_page(places.get(piece, piece))
 
 
-def fill_in(piece: str, shown: Sequence[Kept], finding: PageFinding | None) -> str:
-    """A piece of the page between two places to fill in, or what belongs into one."""
+def fill_in(shown: Sequence[Kept], finding: PageFinding | None) -> dict[str, str]:
+    """What belongs into each place of the page."""
     heading = finding.title if finding else beginning(shown[0].trace.sentence or "")[0] or "attention"
-    match piece:
-        case "policy":
-            return policy()
-        case "style":
-            return asset("style.css")
-        case "script":
-            return script()
-        case "title":
-            return escape(
-                " · ".join(filter(None, [heading, *(name_layer(each.trace) for each in shown[:1])]))
-            )
-        case "heading":
-            return escape(heading)
-        case "facts":
-            return escape(" · ".join(facts(shown[0].trace) if shown else []))
-        case "notes":
-            return "".join(f"<li>{escape(note)}</li>" for each in shown[:1] for note in each.said)
-        case "finding":
-            return describe_finding(finding, opened=not shown) if finding else ""
-        case "plain":
-            return "".join(without_script(each.trace) for each in shown[:1])
-    return piece
+    called = (name_layer(each.trace) for each in shown[:1])
+    title = " · ".join(filter(None, [heading, *called]))
+    return {
+        **heading_places(title, heading, " · ".join(facts(shown[0].trace) if shown else [])),
+        "policy": policy(),
+        "script": script(),
+        "notes": "".join(f"<li>{escape(note)}</li>" for each in shown[:1] for note in each.said),
+        "finding": describe_finding(finding, opened=not shown) if finding else "",
+        "plain": "".join(without_script(each.trace) for each in shown[:1]),
+    }
 
 
 def describe_finding(finding: PageFinding, *, opened: bool) -> str:
@@ -163,25 +144,26 @@ def describe_finding(finding: PageFinding, *, opened: bool) -> str:
 
 
 def encode_page(text: str) -> bytes:
-    """UTF-8; halves of surrogate pairs, which UTF-8 has no bytes for, are shown escaped."""
-    return text.encode("utf-8", "backslashreplace")
+    """UTF-8; what steers a terminal, or turns the words of a tab's title around, is shown escaped."""
+    return "\n".join(map(safe, text.split("\n"))).encode()
 
 
 def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, describer: Describer) -> None:
     for entry, marks in zip(described, finding.marks, strict=True):
         entry["marks"] = {
-            name: mark_entry(mark, describer) for name, mark in marks.items() if name in entry["blocks"]
+            name: {
+                "wrong": describer.add(wrong.astype("uint8")),
+                "other": describer.add(other),
+                "words": words,
+            }
+            for name, (wrong, other, words) in marks.items()
+            if name in entry["blocks"]
         }
         entry["view"]["firstMark"] = finding.first
     for entry, name in zip(described, finding.names, strict=False):
         entry["view"]["name"] = f"{name}: {entry['view']['name']}"
     for entry, panels in zip(described, finding.panels, strict=False):
         entry["view"]["panels"] = panels
-
-
-def mark_entry(mark: CellMark, describer: Describer) -> dict[str, Any]:
-    other = None if mark.other is None else describer.add(mark.other)
-    return {"wrong": describer.add(mark.wrong.astype("uint8")), "other": other, "words": mark.words}
 
 
 def without_script(trace: Trace) -> str:
@@ -197,16 +179,12 @@ def without_script(trace: Trace) -> str:
 
 def draw_trace(trace: Trace) -> str:
     """The picture that `-o FILE.svg` writes, as an image; nothing where that would be large."""
-    from attnctl.drawing.show.picture import write_svg
-
     if not len(trace) or trace.get(WEIGHTS, np.empty(0)).size > MOST_DRAWN:
         return ""
-    stream = io.StringIO()
     try:
-        write_svg([trace], stream)
+        return image(picture_of([trace]).svg)
     except AttnError:  # a step that no picture shows
         return ""
-    return image(stream.getvalue())
 
 
 def image(svg: str, words: str = "") -> str:
@@ -221,6 +199,11 @@ def image(svg: str, words: str = "") -> str:
 @cache
 def asset(name: str) -> str:
     return (files("attnctl.pages") / "page" / name).read_text(encoding="utf-8")
+
+
+def heading_places(title: str, heading: str, facts: str) -> dict[str, str]:
+    words = {"title": title, "heading": heading, "facts": facts}
+    return {name: escape(each) for name, each in words.items()} | {"style": asset("style.css")}
 
 
 @cache

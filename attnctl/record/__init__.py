@@ -1,0 +1,179 @@
+"""A Trace: the record of a derivation carried out, or of anyone's numbers under the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from reprlib import Repr
+from typing import Any
+
+from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError
+from attnctl.base.words import nearest, one_of
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Step
+
+SCHEMA = "attnctl/trace/1"
+
+KEPT_HEADS = "kept_heads"
+"""What a header says of a trace of some heads: by step the numbers of those that are there."""
+
+SHOWN_OF_A_SENTENCE = 60
+"""Characters, in what a prompt shows of a trace."""
+
+
+class MissingStep(AttnError, KeyError):  # noqa: N818  (what is missing, not an accident)
+    """A step that is not in a trace; a KeyError too, as a mapping promises."""
+
+
+@dataclass(frozen=True, repr=False)
+class Trace(Mapping[str, Array]):
+    """The steps that were kept, their arrays, and a header that says what was run.
+
+    ``trace["attention_weights"]`` is the array of that step; iterating gives the names in order.
+    `header` is what a dump carries beside its steps: sentence, tokens, ids, config, …
+    """
+
+    steps: dict[str, Step]
+    arrays: Mapping[str, Array]
+    header: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """The headline of the run, then the names of the steps."""
+        short = Repr()
+        short.maxstring = SHOWN_OF_A_SENTENCE
+        heads, kind = self.config.get("heads"), self.config.get("dtype")
+        said = [] if self.sentence is None else [short.repr(self.sentence)]
+        said += [] if heads is None else [f"{heads} head{'s' * (heads != 1)}"]
+        said += [str(kind)] * (kind is not None) + [f"{len(self)} step{'s' * (len(self) != 1)}"]
+        return f"<Trace: {', '.join(said)}>\n{' '.join(self)}"
+
+    def __getitem__(self, name: str) -> Array:
+        require_steps([name], list(self.steps))
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.steps
+
+    @property
+    def sentence(self) -> str | None:
+        """The sentence, where there was one."""
+        return self.header.get("sentence")
+
+    @property
+    def tokens(self) -> list[str] | None:
+        """The tokens of the queries, where there were any."""
+        return self.header.get("tokens")
+
+    @property
+    def key_tokens(self) -> list[str] | None:
+        """The tokens of the keys: the queries' own unless the dump says otherwise."""
+        return self.header.get("key_tokens", self.tokens)
+
+    @property
+    def ids(self) -> list[int] | None:
+        """The vocabulary ids of the tokens."""
+        return self.header.get("ids")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Everything needed to run it again."""
+        return self.header.get("config", {})
+
+    @property
+    def edited(self) -> frozenset[str]:
+        """The steps whose numbers were edited."""
+        edits = self.header.get("edits")
+        told = edits if isinstance(edits, list) else []
+        steps = (each.get("step") for each in told if isinstance(each, dict))
+        return frozenset(step for step in steps if isinstance(step, str))
+
+    @property
+    def derivation(self) -> Derivation:
+        """The lines that are recorded here."""
+        return Derivation(tuple(self.steps.values()))
+
+    def tokens_along(self, name: str, axis: int) -> list[str] | None:
+        """The tokens along an axis of a step, None where it has none."""
+        tokens = {"token": self.tokens, "query": self.tokens, "key": self.key_tokens}
+        words = tokens.get(self.steps[name].axes[axis])
+        return list(words) if words is not None and len(words) == self[name].shape[axis] else None
+
+    def labels(self, name: str, axis: int) -> list[str]:
+        """The label of each index along an axis: tokens where the axis has them, else numbers."""
+        size, kept = self[name].shape[axis], self.kept_heads.get(name, [])
+        if self.steps[name].axes[axis] == "head" and len(kept) == size:
+            return list(map(str, kept))
+        words = self.tokens_along(name, axis)
+        return [str(i) for i in range(size)] if words is None else words
+
+    @property
+    def kept_heads(self) -> dict[str, list[int]]:
+        """The numbers of the heads that steps have, where only some are recorded."""
+        kept = self.header.get(KEPT_HEADS)
+        lists = kept.items() if isinstance(kept, dict) else ()
+        return {
+            name: each for name, each in lists if isinstance(each, list) and set(map(type, each)) == {int}
+        }
+
+    def select_heads(self, heads: Sequence[int], total: int) -> Trace:
+        """Only these of `total` heads, and no step that is made of several; the header says which.
+
+        Where heads share keys and values, those that these heads read.
+        """
+        arrays: dict[str, Array] = {}
+        kept: dict[str, list[int]] = {}
+        made_of_heads: set[str] = set()
+        for name, step in self.steps.items():
+            if "head" in step.axes:
+                axis = step.axes.index("head")
+                size = self[name].shape[axis]
+                kept[name] = list(dict.fromkeys(head * size // total for head in heads))
+                arrays[name] = self[name].take(kept[name], axis=axis)
+                made_of_heads.add(name)
+            elif made_of_heads & set(step.inputs):
+                made_of_heads.add(name)
+            else:
+                arrays[name] = self[name]
+        steps = {name: self.steps[name] for name in arrays}
+        return replace(self, steps=steps, arrays=arrays, header={**self.header, KEPT_HEADS: kept})
+
+    def select(self, names: Sequence[str]) -> Trace:
+        """Only these steps, in the order of the derivation.
+
+        Raises MissingStep naming every step that is not there.
+        """
+        require_steps(names, list(self.steps))
+        kept = {name: step for name, step in self.steps.items() if name in names}
+        return replace(self, steps=kept)
+
+
+@dataclass(frozen=True, repr=False)
+class Unfinished(Trace):
+    """A trace to be filled in: steps that are `begun` hold NaN there, `unfilled` ones are lacking."""
+
+    begun: frozenset[str] = frozenset()
+    unfilled: frozenset[str] = frozenset()
+
+
+def is_unfinished(trace: Trace) -> bool:
+    """True where something is still to be filled in."""
+    return isinstance(trace, Unfinished) and bool(trace.begun or trace.unfilled)
+
+
+def require_steps(wanted: Iterable[str], there: Sequence[str]) -> None:
+    """Raise MissingStep naming every wanted step that is not there."""
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        nearby = ((name, nearest(name, there)) for name in missing)
+        raise MissingStep(
+            f"no step {name!r} here; there are {', '.join(there)}"
+            + (f"; did you mean {one_of(near)}?" if near else "")
+            for name, near in nearby
+        )

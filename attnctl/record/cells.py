@@ -17,7 +17,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import MOST_NAMED, did_you_mean, one_of, quote
 from attnctl.math import Cell
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 STEP = re.compile(r'[^\[\]=,"\s]+')
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"(?:#([0-9]{1,9}))?\s*(?=[,\]])', re.DOTALL)

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.errors import AttnError, collect_problems, raise_all
 from attnctl.base.words import dims, quote
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.names import BIAS, WEIGHTS
+from attnctl.math.names import BIAS, MASKED, TABLE, WEIGHTS
+from attnctl.record import Trace
 from attnctl.record.cells import Address, parse_start, unknown_step
-from attnctl.record.trace import Trace
 
 Header = dict[str, Any]
 
@@ -82,7 +82,7 @@ class Edit:
 
     def check_result(self, changed: Array) -> None:
         """Refuse what is no finite number, but for the −∞ that hides a score."""
-        hides = self.step.endswith("scores") or self.step == BIAS
+        hides = TABLE[self.step].symbol in {TABLE[MASKED].symbol, TABLE[BIAS].symbol}
         wrong = ~np.isfinite(changed) & ~(np.isneginf(changed) & hides)
         if wrong.any():
             value = np.asarray(changed)[wrong][0]
@@ -142,10 +142,8 @@ def what_if(texts: Sequence[str], read: ReadDump, *, renormalize: bool = False) 
     edits: list[Edit] = []
     problems: list[str] = []
     for text in texts:
-        try:
+        with collect_problems(problems, f"edit {quote(text)}: "):
             edits.append(parse(text, read_once))
-        except AttnError as error:
-            problems += [f"edit {quote(text)}: {problem}" for problem in error.problems]
     raise_all(problems)
     if renormalize and not any(edit.step == WEIGHTS for edit in edits):
         raise AttnError(f"renormalize: no edit of {WEIGHTS}, so there is nothing to make sum to 1 again")

@@ -17,11 +17,11 @@ from attnctl.inputs.plan import operator
 from attnctl.inputs.plan.intended import settings_of, trace_of_arrays, under_our_names
 from attnctl.math import Array
 from attnctl.math.names import KEY_LENGTHS
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.sources.sentence import Sentence, Source
 
 if TYPE_CHECKING:
-    from attnctl.inputs.plan.plan import Plan
+    from attnctl.inputs.plan import Plan
 
 
 class Dump(Source):
@@ -70,33 +70,6 @@ class Dump(Source):
         path, *options = self.words
         return (path if count == 1 else f"{path}[{number}]", *options)
 
-    def again(self) -> Source:
-        """What carries its one trace out again and comes to the same numbers.
-
-        Raises AttnError with the reason where nothing does.
-        """
-        trace = self.trace()
-        if "model" in trace.header:
-            raise AttnError("a layer of a model, recorded; attnctl explore --model DIR can try edits")
-        if trace.header.get("edits"):
-            raise AttnError("this dump was edited when it was made; explore the run without edits")
-        if not trace.config:
-            raise AttnError(
-                "this dump does not say how it was made; attnctl attend FILE -o ours.json carries it out, "
-                "and that can be explored with edits"
-            )
-        reasons: list[str] = []
-        for source in candidates(trace, self.words):
-            try:
-                found = source.trace()
-            except (AttnError, LookupError, TypeError, ValueError) as error:
-                reasons.append(str(error).splitlines()[0] if str(error) else type(error).__name__)
-                continue
-            if all(name in found and close(trace[name], found[name]) for name in trace):
-                return source
-            reasons.append("carried out again, it comes to other numbers")
-        raise AttnError(f"cannot be carried out again: {reasons[-1]}")
-
 
 class Last(Dump):
     """The last run of this terminal."""
@@ -107,24 +80,6 @@ class Last(Dump):
         from attnctl.sources.last import read_last
 
         return read_last(str(self.text), self.beside.trace)
-
-
-class Recorded(Dump):
-    """Traces that are in memory; `words` name the file that they are of, and the options that read it."""
-
-    is_file = False
-
-    def __init__(
-        self, traces: Sequence[Trace], words: Sequence[str] = (), meant: Settings | None = None
-    ) -> None:
-        super().__init__(words[0] if words else None)
-        self.words, self.said, self.recorded = tuple(words), meant, traces
-
-    def meant(self, trace: Trace) -> Settings | None:
-        return self.said
-
-    def traces(self) -> Sequence[Trace]:
-        return self.recorded
 
 
 class OfArrays(Source):
@@ -157,6 +112,33 @@ def settings_over(trace: Trace, config: str | None, flags: Given) -> Settings | 
     if not (config or flags):
         return None
     return settings_from(config, flags, None if config else settings_of(trace))
+
+
+def source_of_run(trace: Trace, words: tuple[str, ...]) -> Source:
+    """What carries a recorded trace out again and comes to the same numbers; `words` name its file.
+
+    Raises AttnError with the reason where nothing does.
+    """
+    if "model" in trace.header:
+        raise AttnError("a layer of a model, recorded; attnctl explore --model DIR can try edits")
+    if trace.header.get("edits"):
+        raise AttnError("this dump was edited when it was made; explore the run without edits")
+    if not trace.config:
+        raise AttnError(
+            "this dump does not say how it was made; attnctl attend FILE -o ours.json carries it out, "
+            "and that can be explored with edits"
+        )
+    reasons: list[str] = []
+    for source in candidates(trace, words):
+        try:
+            found = source.trace()
+        except (AttnError, LookupError, TypeError, ValueError) as error:
+            reasons.append(str(error).splitlines()[0] if str(error) else type(error).__name__)
+            continue
+        if all(name in found and close(trace[name], found[name]) for name in trace):
+            return source
+        reasons.append("carried out again, it comes to other numbers")
+    raise AttnError(f"cannot be carried out again: {reasons[-1]}")
 
 
 def candidates(trace: Trace, words: tuple[str, ...]) -> Iterator[Source]:

@@ -12,14 +12,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnctl.base import __version__
 from attnctl.base.errors import AttnError
-from attnctl.record.trace import SCHEMA
+from attnctl.base.files import open_own
+from attnctl.record import SCHEMA
 
 if TYPE_CHECKING:
-    from attnctl.record.trace import Trace
+    from attnctl.record import Trace
+    from attnctl.sources.sentence import Sentence
 
 VARIABLE = "ATTNCTL_LAST"
 OFF = {"off", "0", "no", "false"}
@@ -44,23 +46,50 @@ def is_off() -> bool:
     return os.environ.get(VARIABLE, "").lower() in OFF
 
 
-def keep(traces: Sequence[Trace]) -> None:
-    """Keep these traces as the last run; a folder that cannot be written is no reason to fail."""
+def keep(traces: Sequence[Trace]) -> str:
+    """Keep these traces as the last run; a folder that cannot be written is no reason to fail.
+
+    Then none is the last. Returns what is to be said where the run before stays in its place.
+    """
     if is_off():
-        return
-    path = path_of_last()
-    with suppress(OSError):
-        if not path.parent.is_dir():
-            path.parent.mkdir(mode=0o700, parents=True)
-        if not path.exists():
+        return ""
+    path = None
+    try:
+        path = path_of_last()
+        replace_last(path, text_of(traces))
+    except (OSError, AttnError) as error:
+        if path is not None and not forget(path):
+            why = getattr(error, "strerror", None) or error
+            return f"note: last is still the run before: {path} cannot be written: {why}"
+    return ""
+
+
+def replace_last(path: Path, text: str) -> None:
+    if not path.parent.is_dir():
+        path.parent.mkdir(mode=0o700, parents=True)
+    if not path.exists():
+        with suppress(OSError):  # others may forget the same ones
             kept = sorted(path.parent.glob("last-*"), key=lambda each: each.stat().st_mtime)
             for oldest in kept[: max(0, len(kept) + 1 - MOST_TERMINALS)]:
                 oldest.unlink()
-        text = text_of(traces)
-        temporary = path.with_suffix(f".{os.getpid()}")
+    temporary = path.with_suffix(f".{os.getpid()}")
+    try:
         with open(temporary, "w", encoding="utf-8", opener=private) as stream:
             stream.write(text)
         temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def forget(path: Path) -> bool:
+    """Remove the last run, or empty its file; False where it stays."""
+    for away in (os.unlink, lambda path: os.truncate(path, 0)):
+        with suppress(OSError):
+            away(path)
+            return True
+    return not os.path.exists(path)  # noqa: PTH110  (it never raises)
 
 
 def private(path: str, flags: int) -> int:
@@ -98,25 +127,56 @@ def read_last(word: str, which: str | None = None) -> list[Trace]:
 
     Raises AttnError where none is kept.
     """
-    from attnctl.inputs.config.schema import settings_of
-    from attnctl.sources.sentence import Sentence
     from attnctl.store.source import choose_trace, read
 
     path = path_of_last()
-    if is_off() or not path.is_file():
+    try:
+        with open_own(path) as stream:
+            raw = b"" if is_off() else stream.read()
+    except OSError:
+        raw = b""
+    if not raw:
         why = f"{VARIABLE} is off" if is_off() else "no run in this terminal yet"
         raise AttnError(f"last: {why}; attnctl run SENTENCE -o FILE keeps one under a name")
-    found = json.loads(path.read_bytes())
-    runs = found if isinstance(found, list) else [found]
+    try:
+        runs = runs_in(raw)
+        again = [None if run["steps"] else what_ran(run) for run in runs]
+    except (ValueError, RecursionError, AttnError):
+        raise AttnError(f"last: {path} is broken; attnctl run SENTENCE writes it anew") from None
     if not runs:
         raise AttnError("last: that run was too large to keep; write it with -o FILE")
-    if any(run["steps"] for run in runs):
-        traces = read(path)
-    else:
-        traces = []
-        for run in runs:
-            trace = Sentence(run["sentence"], settings=settings_of(run["config"], run[FOLDER])).trace()
-            said = {name: run[name] for name in AGAIN if name in run}  # ids may be those of a batch
-            traces.append(replace(trace, header={**trace.header, **said}))
+    traces = [run_again(run, source) for run, source in zip(runs, again, strict=True) if source]
+    traces = traces if len(traces) == len(runs) else read(path)
     selected = word.removeprefix("last")[1:-1] if which is None else which
     return [choose_trace(traces, selected, "last")] if selected else traces
+
+
+def runs_in(raw: bytes) -> list[dict[str, Any]]:
+    """The runs that a file holds. Raises ValueError where one is not ours."""
+    found = json.loads(raw)
+    runs = found if isinstance(found, list) else [found]
+    if not all(isinstance(run, dict) and isinstance(run.get("steps"), dict) for run in runs):
+        raise ValueError("no run")
+    return runs
+
+
+def what_ran(run: dict[str, Any]) -> Sentence:
+    """The sentence of a run that was kept without its numbers, with its settings.
+
+    Raises ValueError or AttnError for what we did not write.
+    """
+    from attnctl.inputs.config.schema import settings_of
+    from attnctl.sources.sentence import Sentence
+    from attnctl.store.codec import decode
+    from attnctl.store.header import FIELDS
+
+    for name in {*AGAIN, FOLDER} & run.keys():
+        decode(FIELDS.get(name, str), run[name], name)
+    settings = settings_of(run.get("config"), decode(str, run.get(FOLDER), FOLDER))
+    return Sentence(decode(str, run.get("sentence"), "sentence"), settings=settings)
+
+
+def run_again(run: dict[str, Any], source: Sentence) -> Trace:
+    trace = source.trace()
+    said = {name: run[name] for name in AGAIN if name in run}  # ids may be those of a batch
+    return replace(trace, header={**trace.header, **said})

@@ -16,9 +16,9 @@ from attnctl.models.source import open_model
 from attnctl.sources.sentence import Source
 
 if TYPE_CHECKING:
-    from attnctl.inputs.plan.plan import DumpPlan, Plan
-    from attnctl.math.engine.tiles import Progress
-    from attnctl.record.trace import Trace
+    from attnctl.inputs.plan import DumpPlan, Plan
+    from attnctl.math import Progress
+    from attnctl.record import Trace
 
 
 class Layers(Source):

@@ -13,10 +13,10 @@ from attnctl.inputs.config.flags import settings_from
 from attnctl.inputs.config.settings import Settings
 
 if TYPE_CHECKING:
-    from attnctl.inputs.plan.plan import Plan
+    from attnctl.inputs.plan import Plan
+    from attnctl.math import Progress
     from attnctl.math.engine.cost import Cost
-    from attnctl.math.engine.tiles import Progress
-    from attnctl.record.trace import Trace
+    from attnctl.record import Trace
 
 NO_FLAGS: Given = {}
 
@@ -118,7 +118,7 @@ class Source:
 
     def costs(self, keep: Collection[str] | None = None) -> list[list[Cost]]:
         """What each step of each run would take; nothing is computed. Raises AttnError as `run` does."""
-        from attnctl.record.trace import require_steps
+        from attnctl.record import require_steps
 
         plans = self.plans()
         for plan in plans:

@@ -16,7 +16,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import did_you_mean, number_text
-from attnctl.math.ops import OPS, Op
+from attnctl.math import ops
 from attnctl.math.rules import RULES, Rule
 
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
@@ -71,8 +71,8 @@ def default(each: Field[Any]) -> Any:
     return each.default_factory() if each.default_factory is not MISSING else each.default
 
 
-def op_of(data: Any, path: str) -> Op:
-    return record(OPS, data, path)
+def op_of(data: Any, path: str) -> ops.Op:
+    return record(ops.OPS, data, path)
 
 
 def decode(kind: Any, data: Any, path: str, depth: int = 0) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 
 from attnctl.math import Array, Shape
 from attnctl.math.derivation import Step
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.files import encode_json, json_text, sink
 from attnctl.store.header import entry, heading
 

@@ -84,7 +84,7 @@ def open_output(path: str | Path) -> Iterator[IO[bytes]]:
     """
     hold_output(path)
     try:
-        with (direct if is_special(path) else replacing)(path) as stream:
+        with Path(path).open("wb") if is_special(path) else replacing(path) as stream:
             yield stream
     except BrokenPipeError:
         raise
@@ -101,12 +101,6 @@ def is_special(path: str | Path) -> bool:
     except OSError:
         return False
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
-@contextmanager
-def direct(path: str | Path) -> Iterator[IO[bytes]]:
-    with Path(path).open("wb") as stream:
-        yield stream
 
 
 @contextmanager
@@ -221,7 +215,7 @@ def state_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.pl
 
 
 def own_folder(variable: str, usual: str, environ: Mapping[str, str], platform: str) -> Path:
-    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path("~").expanduser())
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~"))  # noqa: PTH111
     given = environ.get(variable, "")
     if given and Path(given).is_absolute():
         base = Path(given)

@@ -7,8 +7,7 @@ what their names and dimensions tell. Nothing is read that needs more memory tha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
@@ -16,13 +15,13 @@ import numpy as np
 
 from attnctl.base import __version__
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.errors import AttnError, collect_problems, raise_all
 from attnctl.math import Array, Shape
 from attnctl.math.derivation import Step
 from attnctl.math.engine.cost import INFLATED, available, size_text
-from attnctl.math.names import TABLE
+from attnctl.math.names import PAST_KEY, PAST_VALUE, TABLE
 from attnctl.math.ops import Unstated
-from attnctl.record.trace import SCHEMA, Trace
+from attnctl.record import SCHEMA, Trace
 from attnctl.store.codec import decode, op_of, plain, show_value, under
 
 WHOLE = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
@@ -71,8 +70,9 @@ def room(need: int, what: str) -> Array:
     return data
 
 
-def raise_first(problems: Sequence[str]) -> None:
+def raise_first(problems: Iterable[str]) -> None:
     """Raise one AttnError with the first problems and the number of the others, if there are any."""
+    problems = list(problems)
     more = len(problems) - MOST_PROBLEMS
     if problems:
         raise AttnError(
@@ -169,11 +169,21 @@ def assemble_trace(contents: Contents, rename: Mapping[str, str]) -> Trace:
     twice = [each for each, count in Counter(ours.values()).items() if count > 1]
     raise_first([f"{place}: two arrays would be called {show_value(each)}" for each in twice])
     found = {ours[name]: each for name, each in members.items()}
+    raise_first(
+        f"{place}: {name}: {show_shape(tuple(each.shape))}, no number in it"
+        for name, each in found.items()
+        if name in TABLE and is_empty(name, each.shape)
+    )
     if header is None:
         order = list(TABLE)
         names = sorted(found, key=lambda name: order.index(name) if name in TABLE else len(order))
         return Trace({name: foreign_step(name, found[name]) for name in names}, Arrays(found, place))
     return rebuild(with_names(header, ours), found, place)
+
+
+def is_empty(name: str, shape: Shape) -> bool:
+    """True where an axis has no place; the tokens of a cache may be none yet."""
+    return 0 in (shape[:-2] + shape[-1:] if name in {PAST_KEY, PAST_VALUE} else shape)
 
 
 def with_names(header: dict[str, Any], ours: Mapping[str, str]) -> dict[str, Any]:
@@ -225,14 +235,6 @@ def check_schema(header: dict[str, Any], place: str) -> None:
                 f"{place}: a dump of schema {show_value(schema)}; this attnctl reads {SCHEMA!r}"
             )
         raise AttnError(f'{place}: not a dump: no "schema" that says {SCHEMA!r}')
-
-
-@contextmanager
-def collect_problems(problems: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except AttnError as error:
-        problems += error.problems
 
 
 def check_depth(value: Any, path: str, left: int = DEEPEST) -> None:

@@ -19,20 +19,13 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.engine.cost import size_text
 from attnctl.store.codec import NOT_FINITE, show_value, under
-from attnctl.store.header import (
-    DTYPES,
-    Contents,
-    check_schema,
-    check_shape,
-    hold,
-    raise_first,
-    show_shape,
-)
+from attnctl.store.header import DTYPES, Contents, check_schema, check_shape, hold, raise_first, show_shape
 
 LONGEST = 1 << 30
 """Bytes of JSON that are read at most; larger dumps are what .npz and .safetensors are for."""
 
-SPACE = re.compile(r"[ \t\r\n]*")
+BEGIN = re.compile(r"[^ \t\r\n]")
+"""Where a value begins: at what is no space."""
 
 
 def read_json(data: bytes | bytearray, place: str) -> Iterator[Contents]:
@@ -65,12 +58,11 @@ def text_of(data: bytes | bytearray, place: str) -> str:
 def parse(text: str, place: str) -> Iterator[Any]:
     """The values of a strict JSON text, one after the other."""
     decoder = json.JSONDecoder(object_pairs_hook=make_object, parse_constant=refuse_constant)
-    at = skip_space(text, 0)
+    at = 0
     try:
-        while at < len(text):
-            value, end = decoder.raw_decode(text, at)
+        while begins := BEGIN.search(text, at):
+            value, at = decoder.raw_decode(text, begins.start())
             yield value
-            at = skip_space(text, end)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         raise AttnError(f"{place}: not JSON: {error.msg} at {where}") from None
@@ -80,11 +72,6 @@ def parse(text: str, place: str) -> Iterator[Any]:
         raise AttnError(f"{place}: a whole number with thousands of digits") from None
     except AttnError as error:
         raise AttnError(f"{place}: {each}" for each in error.problems) from None
-
-
-def skip_space(text: str, at: int) -> int:
-    found = SPACE.match(text, at)
-    return found.end() if found else at
 
 
 def check_length(length: int, place: str) -> None:

@@ -16,8 +16,8 @@ from typing import TextIO
 
 from attnctl.base.words import number_text
 from attnctl.math import Array
+from attnctl.record import Trace
 from attnctl.record.cells import number_repeats
-from attnctl.record.trace import Trace
 from attnctl.store.files import encode_json
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")

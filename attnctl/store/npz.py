@@ -20,7 +20,7 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.engine.cost import available, size_text
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.codec import show_value
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import Contents, Stored, hold, room, whole

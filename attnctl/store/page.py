@@ -56,10 +56,6 @@ def block(number: int, array: Array) -> Iterator[bytes]:
     yield END.encode()
 
 
-def describe_block(array: Array) -> dict[str, Any]:
-    return {"dtype": array.dtype.name, "shape": list(array.shape)}
-
-
 # --- reading ---
 
 

@@ -12,13 +12,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from attnctl.base.errors import AttnError
+from attnctl.base.errors import AttnError, collect_problems
 from attnctl.math import Array
 from attnctl.math.engine.cost import size_text
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.codec import show_value, under
 from attnctl.store.files import encode_json, json_text
-from attnctl.store.header import Contents, Stored, check_shape, collect_problems, raise_first, whole
+from attnctl.store.header import Contents, Stored, check_shape, raise_first, whole
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File, array_from, pieces
 

@@ -16,7 +16,7 @@ from attnctl.base.values import MOST_DIGITS, WHOLE, short
 from attnctl.base.words import did_you_mean, plural, quote
 from attnctl.math import Array
 from attnctl.math.engine.cost import available
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store import DUMPS
 from attnctl.store.codec import show_value
 from attnctl.store.files import function

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from attnctl.api import check
 from attnctl.inputs.arrays.foreign import row_of
-from attnctl.inputs.plan.draw import stream
+from attnctl.inputs.plan.tensors import stream
 from attnctl.math.names import OUTPUT, gradient_of, where
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 if TYPE_CHECKING:
     from attnctl.math import Array

@@ -21,6 +21,13 @@ def same_numbers(a, b):
     return list(a) == list(b) and all(a[name].tobytes() == b[name].tobytes() for name in a)
 
 
+def test_rows_that_see_nothing_are_those_of_each_sentence():
+    options = {"vocab": list("abcd"), "causal": True, "window": (0, 0), "causal_offset": -2}
+    sentences = ["a b c d", "a b", "a b c"]
+    headers = [trace.header["empty_rows"] for trace in attnctl.run_many(sentences, **options)]
+    assert headers == [attnctl.run(each, **options).header["empty_rows"] for each in sentences]
+
+
 # --- the vocabulary ---
 
 

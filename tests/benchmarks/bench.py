@@ -87,7 +87,8 @@ def products(q, k, v):
     """Q Kᵀ and its product with V alone, in the tiles that attention has: nothing can be quicker."""
     import numpy as np
 
-    from attnctl.math.engine.tiles import TILE_QUERIES, TILE_SCORES, cores, in_order
+    from attnctl.math.engine.cost import TILE_QUERIES, TILE_SCORES
+    from attnctl.math.engine.tiles import cores, in_order
 
     keys = TILE_SCORES // TILE_QUERIES
 
@@ -231,7 +232,7 @@ def dumps():
     from attnctl.formats import write
     from attnctl.math.derivation import Step
     from attnctl.math.ops import Unstated
-    from attnctl.record.trace import Trace
+    from attnctl.record import Trace
     from attnctl.store.dump_json import write_json
 
     array = np.random.RandomState(0).randn(8, 1024, 1024)

@@ -11,10 +11,10 @@ from page_arithmetic import Said, write
 from waiting import wait_until
 
 import attnctl
-from attnctl.drawing.show.sheet import View
+from attnctl.drawing.show import View
 from attnctl.pages.found import check_pieces, diff_pieces
 from attnctl.pages.write import write_page
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.source import read
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import numpy as np
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.derivation import Rotary
 from attnctl.math.rules import Alibi, Causal, Softcap, Window
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.header import foreign_step
 
 

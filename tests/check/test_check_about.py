@@ -24,6 +24,7 @@ def test_every_mistake_says_why_and_shows_lines(name):
     mistake = FIRST[name]
     assert re.fullmatch(r"\S.*[.?]", mistake.why), "a sentence says why people make it"
     compile(mistake.example, name, "exec")
+    assert re.fullmatch(r"((^|; )[\w.-]+/[\w.-]+#\d+(, #\d+)*)*", mistake.seen)
     assert set(mistake.steps) & set(re.findall(r"\w+", mistake.example)) or len(mistake.steps) > 1
 
 

@@ -17,8 +17,8 @@ from attnctl.evidence.rounding import Later
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.plan.intended import plan_dump
 from attnctl.math.ops import Hide, MatMul, Merge, Scale, Slope, Softmax
-from attnctl.mistakes.wrong import By, Coarse, Dropped, SoftmaxThenHide, Then
-from attnctl.record.trace import Trace
+from attnctl.mistakes.wrong import By, Coarse, Dropped, Then, softmax_then_hide
+from attnctl.record import Trace
 from attnctl.verbs.check.check import check
 
 pytestmark = pytest.mark.sample(2)
@@ -364,7 +364,7 @@ def test_few_rows_about_one(start, stop, middle, rows):
         (Merge(), True),
         (Coarse(MatMul(), 0.1, 10.0), True),
         (Then(Scale(2.0), Softmax()), True),
-        (SoftmaxThenHide(Hide()), True),
+        (softmax_then_hide(Hide()), True),
         (Dropped(np.ones((1, 3, 3), bool), 2.0), True),
         (Coarse(By(np.copy), 0.1, 10.0), False),
         (Then(Scale(2.0), By(np.copy)), False),
@@ -375,7 +375,7 @@ def test_an_op_is_by_row_where_all_within_it_are(op, by_row):
 
 
 @pytest.mark.parametrize("offset", [2, (0, 3)])
-@pytest.mark.parametrize("make", [Slope, lambda offset: SoftmaxThenHide(Hide(offset))])
+@pytest.mark.parametrize("make", [Slope, lambda offset: softmax_then_hide(Hide(offset))])
 def test_an_op_begins_at_a_query(make, offset):
     x = np.random.RandomState(0).randn(2, 2, 9, 12)
     x[..., 5] = -INF

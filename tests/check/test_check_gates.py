@@ -99,11 +99,21 @@ def test_what_rounding_blurs_is_neither_right_nor_wrong():
     assert attnctl.check(foreign(programs.recorded(wrong, "only the output")), MEANT).agrees is not True
 
 
+def test_what_rounding_blurs_is_measured_by_how_far_numbers_vary():
+    """Values of 1000 and a little: float16 has a number for each, and for two hardly another."""
+    q, k, v = np.random.default_rng(0).normal(size=(3, 6, 4)).astype(np.float16)
+    v += np.float16(1000)
+    scores = q @ k.T / np.float16(2)
+    weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    steps = {"Q": q, "K": k, "V": v, "attention_weights": weights, "head_outputs": weights @ v}
+    report = attnctl.check(steps)
+    assert (report.agrees, [each.step for each in report.cannot_tell]) == (None, ["head_outputs"])
+
+
 def a_little_off(name, change, *marks):
     return pytest.param(change, id=name, marks=marks)
 
 
-@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     "change",
     [
@@ -113,7 +123,9 @@ def a_little_off(name, change, *marks):
             lambda steps: {"scores": np.float32(20) * np.tanh(steps["scores"] / np.float32(20))},
             pytest.mark.slow,
         ),
-        a_little_off("K in int8", lambda steps: {"K": np.round(steps["K"] * 40) / np.float32(40)}),
+        a_little_off(
+            "K in int8", lambda steps: {"K": np.round(steps["K"] * 40) / np.float32(40)}, pytest.mark.slow
+        ),
         a_little_off(
             "noise",
             lambda steps: {

@@ -12,6 +12,7 @@ from attnctl.mistakes.backward import BACKWARD
 KINDS = {
     "plain": {},
     "causal": {"causal": True},
+    "moved": {"causal": True, "offset": 5},
     "grouped": {"kv_heads": 2},
     "softcap": {"softcap": 1.5},
     "rotary": {"rope": True},
@@ -45,6 +46,7 @@ def passes(
     rope=False,
     bias=False,
     blind=False,
+    offset=0,
     n=24,
     dtype="float64",
 ):
@@ -66,7 +68,7 @@ def passes(
     s0 = turn_q @ transposed(keys) * scale
     s1 = s0 if softcap is None else softcap * np.tanh(s0 / softcap)
     s = s1 if added is None else s1 + added
-    seen = np.tri(n, dtype=bool) if causal else np.ones((n, n), dtype=bool)
+    seen = np.tri(n, k=offset, dtype=bool) if causal else np.ones((n, n), dtype=bool)
     if blind:
         seen[3] = False
     hidden = np.where(seen, s, -np.inf)
@@ -79,6 +81,10 @@ def passes(
     match mistake:
         case "backward-not-masked":
             p = np.exp(s - lse)
+        case "backward-mask-unasked":
+            p = np.tril(a)
+        case "backward-aligned-wrong":
+            p = np.where(np.tri(n, k=0), a, 0)
         case "backward-no-logsumexp":
             p = np.exp(hidden)
         case "backward-logsumexp-base-2":
@@ -128,6 +134,7 @@ def passes(
 def meant(kind):
     """What is asked for besides arrays."""
     options = {"positions": "rope"} if kind.get("rope") else {}
+    options |= {"causal_offset": kind["offset"]} if "offset" in kind else {}
     return options | {name: kind[name] for name in ("causal", "softcap") if name in kind}
 
 
@@ -147,6 +154,7 @@ def test_a_right_backward_pass_agrees(kind, dtype):
 
 WHERE = {
     "backward-not-masked": "causal",
+    "backward-aligned-wrong": "moved",
     "backward-groups-not-summed": "grouped",
     "backward-softcap-slope": "softcap",
     "backward-not-turned-back": "rotary",
@@ -156,7 +164,7 @@ ONLY_IN = {"backward-delta-of-rounded-output": ("float64", "float32")}
 """What rounding hides in the other types."""
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(4, "dtype")
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mistake", [each.name for each in BACKWARD])
 def test_a_planted_mistake_is_named(mistake, dtype):

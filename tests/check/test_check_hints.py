@@ -18,9 +18,9 @@ def changed(name, change):
 
 
 CHANGES = {
-    "a factor": ("attention_weights", lambda x: 3.0 * x, "Every number is 3 times what it should be."),
+    "a factor": ("scores", lambda x: 3.0 * x, "Every number is 3 times what it should be."),
     "a factor near 1": (
-        "attention_weights",
+        "scores",
         lambda x: 1.0000001 * x,
         "Every number is 1.0000001 times what it should be.",
     ),
@@ -200,9 +200,14 @@ def test_a_number_is_told_from_the_right_one(value, right, said):
     assert spoken(value, right) == said
 
 
-def test_a_factor_that_is_all_but_1_is_said():
+FACTORS = {"Q": 2.5, "K": 2.5, "V": 2.5, "head_outputs": 1.000001, "output": -3}
+
+
+@pytest.mark.parametrize(("name", "factor"), FACTORS.items())
+def test_a_factor_is_said_where_it_is(name, factor):
     arrays = own.attend(own.CAUSAL)
-    kept = {each: arrays[each] for each in ("Q", "K", "V")}
-    kept["head_outputs"] = 1.000001 * arrays["head_outputs"]
+    given = {"X": 1, "W_Q": 1, "W_K": 1, "W_V": 1, "W_O": 1, **dict.fromkeys(FACTORS, 1), name: factor}
+    kept = {each: by * arrays[each] for each, by in given.items()}
     report = attnctl.check(foreign(kept), meant(own.CAUSAL))
-    assert report.findings[0].words == "head_outputs is multiplied by 1.000001"
+    assert report.first == name
+    assert report.findings[0].words == f"{name} is multiplied by {factor}".replace("-", "−")

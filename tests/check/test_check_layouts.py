@@ -218,3 +218,42 @@ def test_a_dict_of_arrays_will_do():
     assert (report.first, report.mistake, report.agrees) == ("scaled_scores", "no-scale", False)
     lists = {name: arrays[name].tolist() for name in ("Q", "K", "scores")}
     assert attnctl.check(lists).agrees
+
+
+# --- as many heads as tokens ---
+
+AXES = {"bhnd": "bhnd,bhmd->bhnm", "bnhd": "bnhd,bmhd->bhnm", "hnd": "hnd,hmd->hnm"}
+BACK = {"bhnd": "bhnm,bhmd->bhnd", "bnhd": "bhnm,bmhd->bnhd", "hnd": "hnm,hmd->hnd"}
+
+
+def as_many_heads_as_tokens(layout, what="output"):
+    """A right run in one layout, which is attention across heads in the other."""
+    q, k, v = np.random.default_rng(0).standard_normal((3, *(1,) * (len(layout) - 3), 8, 8, 16))
+    weights = own.softmax(np.einsum(AXES[layout], q, k) / 4)
+    return {"Q": q, "K": k, "V": v, what: np.einsum(BACK[layout], weights, v)}
+
+
+@pytest.mark.parametrize("what", ["output", "head_outputs"])
+@pytest.mark.parametrize("said", ["bhnd", "bnhd"])
+@pytest.mark.parametrize("layout", ["bhnd", "bnhd"])
+def test_a_layout_that_is_said_is_not_tried_again_as_a_guess(layout, said, what):
+    report = attnctl.check(as_many_heads_as_tokens(layout, what), layout=said, heads=8)
+    assert report.agrees is (layout == said)
+    assert not report.reading
+    if layout != said:
+        assert report.mistake == "attention-over-heads"
+
+
+def test_a_layout_without_a_batch_has_none():
+    assert attnctl.check(as_many_heads_as_tokens("hnd"), layout="hnd", heads=8).agrees
+
+
+@pytest.mark.parametrize(
+    ("layout", "reading"), [("bhnd", ""), ("bnhd", "Q K V output as (token, head, d_k)")]
+)
+def test_sizes_that_tell_no_layout_are_said(layout, reading):
+    report = attnctl.check(as_many_heads_as_tokens(layout), heads=8)
+    assert (report.agrees, report.reading) == (True, reading)
+    assert any(note.startswith("8 heads of 8 tokens: sizes do not tell") for note in report.notes)
+    few = {name: array[:, :, :5] for name, array in as_many_heads_as_tokens("bhnd").items()}
+    assert not any("sizes do not tell" in note for note in attnctl.check(few, heads=8).notes)

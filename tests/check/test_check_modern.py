@@ -141,6 +141,7 @@ WRONG = [
     (SINK, "sink-missing"),
     (RMS, "norm-missing"),
     (RMS, "norm-order-wrong"),
+    (replace(RMS, after=True), "norm-order-wrong"),
     (RMS, "norm-kind-wrong"),
     (RMS, "norm-factor-missing"),
     (replace(RMS, factors="by head"), "norm-over-wrong"),
@@ -169,6 +170,12 @@ def test_a_sink_goes_by_other_names(name):
     arrays[name] = arrays.pop("sink").reshape(1, HEADS, 1, 1)
     report = attnctl.check(arrays, causal=True)
     assert (report.agrees, report.reading, report.unknown) == (True, "", ())
+
+
+def test_a_sink_says_how_many_heads_there_are():
+    q, k, v = np.random.RandomState(0).standard_normal((3, NEW, HEADS * D))
+    trace = attnctl.attend({"Q": q, "K": k, "V": v, "sink": np.zeros(HEADS)})
+    assert trace["attention_weights"].shape == (HEADS, NEW, NEW)
 
 
 def test_an_array_with_a_number_for_each_head_is_read_as_a_sink_before_anyone_is_accused():

@@ -29,7 +29,7 @@ HIDE = ops.Hide(rules=(Causal(),))
 
 WRONG = {
     wrong.By(lambda s: wrong.softmax(s, axis=-2)): (SCORES,),
-    wrong.SoftmaxThenHide(HIDE): (SCORES,),
+    wrong.softmax_then_hide(HIDE): (SCORES,),
     wrong.shown(HIDE, lambda s, seen: np.where(seen, s, s - 1e4)): (SCORES,),
     wrong.Then(ops.MatMulT(), ops.Scale(7)): (ROWS, ROWS),
     wrong.Arranged(ops.Copy(), after=wrong.merge_interleaved): (ROWS,),

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import plain_text
-from attnctl.drawing.screen.screen import Screen
 from attnctl.inputs.config.load import about, names
 from attnctl.inputs.config.schema import json_schema
 

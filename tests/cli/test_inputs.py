@@ -1,6 +1,9 @@
 """One way to name an input: a dump, a config, `example:NAME`, `last`, or a sentence, in every verb."""
 
+import errno
 import json
+import os
+from itertools import cycle
 
 import pytest
 
@@ -196,6 +199,73 @@ def test_where_nothing_can_be_kept_the_run_is_fine(folder, tmp_path, monkeypatch
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     assert folder("run", "we like it").code == 0
     assert folder("show", "last").err.startswith("attnctl: last: no run in this terminal yet")
+
+
+JUNK = [
+    b"", b"{", b"null", b"0", b'"last"', b"[[]]", b"[0]", b"[{}]", b"{}", b'{"steps": []}', b'{"steps": {"X": 1}}',
+    b'[{"steps": {}}, {"steps": {"X": {}}}]', b"[" * 100_000, b"\xff", b"\x00", b"NaN", b"1" * 5000, b'{"steps": {"X": NaN}}',
+]  # fmt: skip
+VALUES = [
+    None,
+    True,
+    0,
+    -1,
+    1e300,
+    "",
+    "x",
+    "\x1b[31m",
+    [],
+    [[]],
+    ["x"],
+    [0],
+    [None],
+    {},
+    {"x": 0},
+    ["x"] * 9,
+]
+
+
+def kept_with(run, key, value):
+    """The file of a run with another value, or none, under a key."""
+    changed = {name: each for name, each in run.items() if name != key}
+    return json.dumps([changed if value is KeyError else {**run, key: value}]).encode()
+
+
+def test_whatever_the_file_of_the_last_run_holds_is_the_last_run_or_said_to_be_broken(folder, tmp_path):
+    (path,) = (tmp_path / "state" / "attnctl").iterdir()
+    (run,) = json.loads(path.read_bytes())
+    broken = [kept_with(run, key, value) for key in run for value in (KeyError, *VALUES)]
+    lines = cycle([["show", "last"], ["explain", "last", "output[0,0]"], ["check", "last[0]"]])
+    for raw in [*JUNK, path.read_bytes()[:-1], path.read_bytes()[: 2**6], *broken]:
+        path.write_bytes(raw)
+        done = folder(*next(lines))
+        assert done.code in {0, 1, 2}, (raw[:200], done.err)
+        assert bool(done.err) >= (done.code == 2)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_run_that_cannot_be_kept_is_not_the_one_before(folder, tmp_path):
+    kept = tmp_path / "state" / "attnctl"
+    kept.chmod(0o500)
+    try:
+        assert folder("run", "we like it").err == ""
+        assert folder("show", "last").err.startswith("attnctl: last: no run in this terminal yet")
+    finally:
+        kept.chmod(0o700)
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_a_run_that_could_not_be_written_leaves_no_other_in_its_place(folder, monkeypatch, away):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(last.Path, "replace", refuse)
+    if not away:
+        monkeypatch.setattr(last.os, "unlink", refuse)
+        monkeypatch.setattr(last.os, "truncate", refuse)
+    done = folder("run", "we like it")
+    assert (done.code, "still the run before" in done.err) == (0, not away)
+    assert ("no run in this terminal" in folder("show", "last").err) == away
 
 
 def test_what_is_large_is_not_kept_and_old_terminals_are_forgotten(folder, tmp_path, monkeypatch):

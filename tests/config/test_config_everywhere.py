@@ -99,7 +99,7 @@ def test_every_flag_changes_what_is_asked_for(name):
 
 
 def test_every_setting_is_in_the_table_and_every_rule_under_its_name():
-    elsewhere = {"mask", "bias", *OF_ARRAYS, "max_memory", "where"}
+    elsewhere = {"mask", "bias", *OF_ARRAYS, "max_memory", "where", "named"}
     assert list(FIELDS) == [name for name in IN_ORDER if name not in elsewhere]
     assert set(IN_ORDER) == set(Settings.__dataclass_fields__)
     assert [setting.name for setting in SETTABLE] == [name for name, rule in RULES.items() if rule.setting]

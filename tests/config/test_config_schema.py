@@ -37,7 +37,7 @@ def test_every_key_is_described_for_people():
     assert [name for name, text in described.items() if not text.endswith(".")] == []
 
 
-ELSEWHERE = {"mask", "bias", *OF_ARRAYS, "max_memory", "where"}
+ELSEWHERE = {"mask", "bias", *OF_ARRAYS, "max_memory", "where", "named"}
 """Settings that are written as rules, or not at all."""
 
 

@@ -113,7 +113,7 @@ WRONG = (
     Wrong("wrong_masks:causal_drops_mask", "pairs", "mask-ignored"),
     Wrong("wrong_masks:window_left_off", "window", "window-off-by-one"),
     Wrong("wrong_masks:window_right_off", "window", "window-off-by-one"),
-    Wrong("wrong_masks:window_two_sided", "window", "window-off-by-one"),
+    Wrong("wrong_masks:window_two_sided", "window", "window-other"),
     Wrong("wrong_masks:window_sides_swapped", "window"),
     Wrong("wrong_masks:window_ignored", "window", "option-ignored"),
     Wrong("wrong_masks:lengths_ignored", "key_lengths", "padding-ignored"),

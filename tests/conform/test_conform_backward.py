@@ -91,7 +91,7 @@ MISTAKES = {
 WHERE = {"not masked": "causal", "groups not summed": "grouped heads", "no slope": "softcap"}
 
 
-@pytest.mark.sample(32)
+@pytest.mark.sample(4, "dtype")
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_in_a_backward_pass_is_found_by_name(mistake, dtype):
@@ -191,7 +191,8 @@ def test_what_passes_one_percent_of_nearly_all_elements_is_found():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda d_q, d_k, d_v: (d_q, d_k), "returns no array for the gradient d_V; d_Q and d_K are right"),
+        (lambda d_q, d_k, d_v: (d_q, d_k), "returns no array for the gradient d_V"),
+        (lambda d_q, d_k, d_v: (2 * d_q, d_k, 0 * d_v), "; d_V is wrong, too"),
         (lambda d_q, d_k, d_v: (d_q, None, d_v), "returns no array for the gradient d_K"),
         (
             lambda d_q, d_k, d_v: (d_q, d_k[:, :1], d_v),
@@ -200,7 +201,7 @@ def test_what_passes_one_percent_of_nearly_all_elements_is_found():
         (lambda d_q, d_k, d_v: (d_q, d_k, d_v * np.nan), "the gradient d_V is nan at [0, 0, 0, 0]"),
         (lambda d_q, d_k, d_v: (0 * d_q, d_k, d_v), "the gradient d_Q is 0 at"),
     ],
-    ids=["two", "None", "shape", "NaN", "zeros"],
+    ids=["two", "two wrong", "None", "shape", "NaN", "zeros"],
 )
 def test_what_is_no_gradient_never_passes(change, words):
     case = Case("float32", queries=40, keys=40, d_k=16, d_v=16)
@@ -220,7 +221,7 @@ def test_gradients_come_back_in_the_ways_of_kernels(name):
     found = conform(getattr(backward, name), "grouped heads", "memory layouts")
     assert found.agrees, str(found)
     grouped, layouts = found.features
-    assert (layouts.cases, set(layouts.ratios)) == (4, {"head_outputs", "d_Q", "d_K", "d_V"})
+    assert (layouts.cases, set(layouts.ratios)) == (7, {"head_outputs", "d_Q", "d_K", "d_V"})
     assert (name == "of_weights") == ("not summed" in grouped.reason or not grouped.cases)
 
 
@@ -239,6 +240,21 @@ def test_gradients_by_more_than_q_k_and_v_are_said_not_to_be_judged(named):
     assert any(
         "Not judged: by bias and 1 more that it returns; attnctl check" in note for note in found.notes
     )
+
+
+def test_a_gradient_that_is_0_in_a_case_is_not_called_right():
+    """With Q = 0, as in the first case, d_K is 0, whatever it is multiplied by."""
+    import backward
+
+    def times(*factors):
+        def back(d_output, q, k, v, output, logsumexp):
+            found = backward.make()(d_output, q, k, v, output, logsumexp)
+            return tuple(factor * x for factor, x in zip(factors, found, strict=True))
+
+        return conform(back, "attention").wrong[0].failure.words
+
+    assert times(2, -3, 1).endswith("; d_K is wrong in other cases; d_V is right in every answered case")
+    assert "right" not in times(2, 2, 2)
 
 
 def test_groups_that_are_claimed_are_summed(tmp_path):

@@ -10,9 +10,11 @@ from setting_values import value_of
 import attnctl
 from attnctl.verbs.conform import run
 from attnctl.verbs.conform.declared import ALWAYS_FORM
-from attnctl.verbs.conform.diagnosis import Cause
+from attnctl.verbs.conform.held import NOTHING
 from attnctl.verbs.conform.layout import lay_out, read_back
+from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.profile import AXES, MASKS
+from attnctl.verbs.conform.signature import HANDED, PARTS, THEIRS
 
 
 def conform(function, *only, dtypes=("float32",), **more):
@@ -22,7 +24,7 @@ def conform(function, *only, dtypes=("float32",), **more):
 @pytest.fixture
 def _unexplained(monkeypatch):
     """The search for a name takes longest where there is none."""
-    monkeypatch.setattr(run, "diagnose", lambda *_: Cause(None, ""))
+    monkeypatch.setattr(run, "diagnose", lambda *_: NOTHING)
 
 
 def of(found, feature):
@@ -134,7 +136,7 @@ def test_what_is_wrong_of_unequal_sides_alone_is_told_how_to_leave_out():
     found = conform(of_queries_alone, "lengths")
     assert found.wrong[0].failure.mistake == "keys-dropped"
     said = "if it is not meant for unequal numbers of queries and keys, say without: [lengths] in --claims"
-    assert found.wrong[0].failure.explanation.endswith(said)
+    assert said in found.wrong[0].failure.explanation
 
 
 @pytest.mark.sample(2)
@@ -177,7 +179,7 @@ def square_when_causal(q, k, v, causal=False):
 def test_a_refusal_of_unequal_sides_is_no_failure_in_any_feature():
     found = conform(square_when_causal, "causal", "random", "lengths")
     assert found.agrees is True, str(found)
-    why = "2 of its cases are refused: ValueError: causal: q and k must have one length"
+    why = "3 of its cases are refused: ValueError: causal: q and k must have one length"
     assert of(found, "causal").reason == why
 
 
@@ -305,3 +307,53 @@ def test_a_mask_that_is_added_is_hinted_at():
     found = conform(lambda q, k, v, mask=0.0: kernels.softmax(kernels.scores(q, k) + mask) @ v, "mask")
     assert of(found, "mask").failure.mistake == "mask-added"
     assert "say --map mask=float_mask" in str(found)
+
+
+# --- names, and types, that do not fit ---
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("theirs", ["extra", "needed", "nothing"])
+@pytest.mark.parametrize("ours", [*THEIRS, *OPTIONS])
+def test_a_parameter_that_is_said_to_be_anything_is_passed_it_or_refused(theirs, ours):
+    """Whatever `--map` says of whatever parameter: a verdict, or an error."""
+
+    def forward(query, key, value, extra=None):
+        return kernels.good(query, key, value)
+
+    def strict(query, key, value, needed):
+        return kernels.good(query, key, value)
+
+    try:
+        found = conform(strict if theirs == "needed" else forward, "attention", names={theirs: ours})
+    except attnctl.AttnError:
+        pass
+    else:
+        assert ours not in {*HANDED, *PARTS}
+        assert found.features
+
+
+def test_a_name_is_of_the_backward_pass_where_the_forward_has_none():
+    def forward(q, k, v):
+        return kernels.good(q, k, v)
+
+    def backward(upstream, q, k, v):
+        weights = kernels.softmax(kernels.scores(q, k))
+        d_weights = upstream @ v.swapaxes(-1, -2)
+        d_scores = weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
+        d_scores /= np.sqrt(q.shape[-1])
+        return d_scores @ k, d_scores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ upstream
+
+    named = {"upstream": "d_output"}
+    assert conform(forward, "attention", backward=backward, names=named).agrees is True
+    with pytest.raises(attnctl.AttnError, match="a backward pass alone is given d_output"):
+        conform(forward, "attention", names=named)
+
+
+@pytest.mark.parametrize("dtype", ["complex128", "object", "U32", "S8", "M8[s]", [("a", "f8")]], ids=str)
+def test_what_is_no_real_number_is_no_output(dtype):
+    def other(q, k, v):
+        return kernels.good(q, k, v).astype(dtype)
+
+    (found,) = conform(other, "attention", dtypes=("float64",)).features
+    assert (found.status, "has the type" in found.failure.words) == ("failed", True)

@@ -52,7 +52,6 @@ def test_a_right_merge_conforms_in_every_type(name, dtypes):
     assert bool(found.notes) == (name == "output_alone")
 
 
-@pytest.mark.sample(2)
 @IN_TYPES
 @pytest.mark.parametrize(("name", "mistake"), NAMED.items())
 def test_a_wrong_merge_is_named_in_every_type(name, mistake, dtypes):
@@ -70,6 +69,8 @@ def test_a_ring_has_axes_of_its_own_and_float32_inside():
 def test_log_sum_exps_in_base_2_are_declared():
     (wrong,) = {each.failure.explanation for each in hold("base_2", ["float16"]).wrong}
     assert wrong.endswith("or say --returns output,logsumexp2 if log-sum-exps are in base 2")
+    (alone,) = {each.failure.explanation for each in hold("base_2_alone", ["float16"]).wrong}
+    assert "--returns" not in alone
     of_base_2 = {"merge": True, "dtypes": ["float16"], "quick": True, "returns": ["output", "logsumexp2"]}
     assert attnctl.conform(merges_here.base_2, **of_base_2).agrees
     with pytest.raises(attnctl.AttnError, match="write output,logsumexp or output,logsumexp2"):
@@ -100,6 +101,10 @@ def test_the_shell(call):
     data = json.loads(done.out)
     assert [each["feature"] for each in data["features"]] == [*MERGES, "inputs kept"]
     assert data["features"][0]["mistake"] == "chunks-averaged"
+    everything = call(
+        "conform", "--merge", f"{file}:averaged", "--feature", "merge", "--dtype", "float32", "--json"
+    )
+    assert data["features"][0]["of"] < json.loads(everything.out)["features"][0]["of"]
     refused = call(
         "conform", "--merge", f"{file}:right", "--like", "sdpa", "--causal", "--replay", "x.json"
     )

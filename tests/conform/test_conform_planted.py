@@ -7,7 +7,7 @@ from conform_table import KERNELS, RIGHT, WRONG
 
 import attnctl
 from attnctl.verbs.conform import run
-from attnctl.verbs.conform.diagnosis import Cause
+from attnctl.verbs.conform.held import NOTHING
 
 TYPES = ("float64", "float32", "float16", "bfloat16")
 OPTIONS = {"--layout": "layout", "--like": "like"}
@@ -90,7 +90,7 @@ def test_a_mistake_with_a_name_is_found_by_name(kernel):
 @pytest.fixture
 def _unexplained(monkeypatch):
     """The search for a name takes longest where there is none."""
-    monkeypatch.setattr(run, "diagnose", lambda *_: Cause(None, ""))
+    monkeypatch.setattr(run, "diagnose", lambda *_: NOTHING)
 
 
 @pytest.mark.usefixtures("_unexplained")

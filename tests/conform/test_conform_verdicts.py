@@ -32,6 +32,7 @@ def test_a_right_kernel_conforms():
     for dtype in types:
         assert {name for (name, each), status in told.items() if each == dtype and status == "passed"} == {
             "attention", "head sizes", "lengths", "d_v ≠ d_k", "grouped heads", "large scores",
+            "large values",
             "memory layouts", "causal", "scale", "pairs", "random", "repeatable", "inputs kept",
         }  # fmt: skip
     assert all(each.ratio is None or each.ratio <= 1 for each in found.features)
@@ -53,7 +54,10 @@ def test_a_kernel_with_every_option_conforms():
         "NaN in padding": "spreads",
     }
     assert found.notes == (
-        "Output 1 is taken for the attention_weights, and held to it.",
+        (
+            "Output 1 looks like the attention_weights in every case and is not judged; "
+            "--returns output,attention_weights holds it to that."
+        ),
         "Not tried: corner: left at the default in every call (--map corner=OURS says what it is).",
     )
 
@@ -148,7 +152,7 @@ def test_cases_that_are_refused_are_told():
 
 def test_cases_in_a_type_that_is_refused_are_counted():
     found = conform(kernels.not_float64, "attention", "softcap", dtypes=("float64", "float32"))
-    assert "It conforms: 10 of 20 cases." in str(found)
+    assert "It conforms: 12 of 24 cases." in str(found)
 
 
 @pytest.mark.slow
@@ -216,9 +220,14 @@ def test_the_keys_of_a_sliding_window_are_a_convention(kernel, keys):
     assert found.conventions["ahead of a sliding window"] == "none"
 
 
-def test_a_second_output_is_held_to_what_it_was_taken_for():
-    found = conform(kernels.with_wrong_sum, "attention", "causal")
-    assert "log-sum-exp" in found.notes[0]
+def test_a_second_output_is_not_held_to_what_it_was_taken_for():
+    """Only what someone declares is; where it is something else is said."""
+    guessed = conform(kernels.with_wrong_sum, "attention", "causal")
+    assert guessed.agrees is True
+    assert guessed.notes[0].startswith(
+        "Output 1 looks like the log-sum-exp in plain attention, is another in 8 cases (float64"
+    )
+    found = conform(kernels.with_wrong_sum, "attention", "causal", returns=("output", "logsumexp"))
     assert of(found, "attention").status == "passed"
     assert of(found, "causal").status == "failed"
     assert "output 1 is no log-sum-exp" in of(found, "causal").failure.words

@@ -110,7 +110,6 @@ def test_it_costs_nothing_where_it_is_not_used(tmp_path):
     assert sorted(name for name in modules if name.partition(".")[0] == "attnctl") == [
         "attnctl",
         "attnctl.base",
-        "attnctl.base.display",
         "attnctl.pytest_plugin",
     ]
     assert "numpy" not in modules

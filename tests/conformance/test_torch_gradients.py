@@ -10,7 +10,7 @@ from test_torch import FOLDER, array, same
 
 import attnctl
 from attnctl.math.derivation import LayerParts, Rotary, Variant
-from attnctl.math.engine.execute import carry_out
+from attnctl.math.engine import carry_out
 from attnctl.math.kind import HeadNorm
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Buckets, LayerNorm, RMSNorm

@@ -8,9 +8,14 @@ from attnctl.models import source
 
 
 @pytest.fixture
-def model(tmp_path, monkeypatch):
-    """A tiny trained model whose tokenizer needs no package."""
+def word_ids(monkeypatch):
+    """A tokenizer of every model that needs no package."""
     monkeypatch.setattr(source, "load_tokenizer", lambda folder: WordIds())
+
+
+@pytest.fixture
+def model(tmp_path, word_ids):
+    """A tiny trained model whose tokenizer needs no package."""
     return str(model_in(tmp_path / "model"))
 
 

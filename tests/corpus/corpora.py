@@ -12,7 +12,7 @@ import numpy as np
 
 import attnctl
 
-TINY = Path(__file__).parents[1] / "models" / "checkpoints" / "bert"
+CHECKPOINTS = Path(__file__).parents[1] / "models" / "checkpoints"
 WORDS = tuple("abcdefghijklmnop")
 
 
@@ -49,9 +49,9 @@ class WordIds:
         return ("[CLS]", *WORDS)[ids[0] - 1]
 
 
-def model_in(folder):
+def model_in(folder, family="bert"):
     """A tiny trained model beside a tokenizer's file."""
-    shutil.copytree(TINY, folder, copy_function=shutil.copyfile)
+    shutil.copytree(CHECKPOINTS / family, folder, copy_function=shutil.copyfile)
     (folder / "tokenizer.json").write_text(json.dumps({"words": WORDS}))
     return folder
 

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from corpora import model_in
 
 import attnctl
 from attnctl.verbs.corpus import run as room
@@ -143,12 +144,15 @@ def test_where_nothing_can_be_run_it_is_no_matter_of_lines(run, tmp_path):
     assert not (tmp_path / "p.json").exists()
 
 
-def test_a_model_says_what_it_cannot_take(run, tmp_path, model):
-    """The checkpoint has 32 places."""
+@pytest.mark.parametrize(("family", "places"), {"bert": 32, "roberta": 30}.items())
+@pytest.mark.usefixtures("word_ids")
+def test_a_model_says_what_it_cannot_take(run, tmp_path, family, places):
+    """The checkpoints have 32 places, of which RoBERTa's first two are for padding."""
+    model = model_in(tmp_path / family, family)
     (tmp_path / "c.txt").write_text(f"a b\n{'a ' * 40}\nb a\n")
     code, out, err = run("--model", model, "--file", "c.txt")
     assert (code, out) == (2, "")
-    assert err.splitlines()[0] == "attnctl: c.txt:2: 41 tokens; bert takes 32"
+    assert err.splitlines()[0] == f"attnctl: c.txt:2: 41 tokens; {family} takes {places}"
     args = ("--model", model, "--file", "c.txt", "--skip-bad", "--json")
     skipped = json.loads(run(*args)[1])["skipped"]
     assert skipped == [{"reason": "too long for the model", "count": 1, "lines": [2]}]
@@ -163,7 +167,7 @@ def test_weights_that_are_none_are_left_out_alone(tmp_path, monkeypatch):
         def layers(self, batch):
             for weights, sentences in super().layers(batch):
                 wrong = weights.copy()
-                wrong[[each.line == 2 for each in batch]] = np.nan
+                wrong[[line == 2 for line in batch]] = np.nan
                 yield weights, sentences
                 yield wrong, sentences
 

@@ -20,7 +20,8 @@ from attnctl.inputs.config.settings import Random, Settings
 from attnctl.verbs.corpus.lines import Shard, read_shard
 from attnctl.verbs.corpus.part import merge_parts, part_of_bytes
 from attnctl.verbs.corpus.run import Job, part_of
-from attnctl.verbs.corpus.tally import EXAMPLES, GRID, Example, GridSum, HeadTally, sum_rows
+from attnctl.verbs.corpus.tally import EXAMPLES, GRID, GridSum, HeadTally, sum_rows
+from attnctl.verbs.stats.report import Largest
 
 
 def shards(job, count, seed=0):
@@ -115,7 +116,7 @@ def test_a_models_sentence_has_the_numbers_of_a_run(tmp_path, model):
                 alone.means, rel=1e-5
             )
             best = head.examples[0]
-            assert (best.query, best.key) == alone.largest.at
+            assert best.at == alone.largest.at
             assert best.value == pytest.approx(alone.largest.value, rel=1e-5)
 
 
@@ -151,7 +152,7 @@ def test_sums_are_the_same_in_any_order_and_division(rows, random):
     st.lists(st.tuples(st.sampled_from([0.25, 0.5, 1.0]), st.integers(1, 30)), unique=True), st.randoms()
 )
 def test_the_largest_are_the_same_in_any_order(found, random):
-    examples = [Example(value, line, 0, 0, ("a", "b")) for value, line in found]
+    examples = [Largest(value, (0, 0), ("a", "b"), line) for value, line in found]
     one, other = HeadTally(), HeadTally()
     for each in examples:
         one.note(each)

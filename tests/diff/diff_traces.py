@@ -4,7 +4,7 @@ import numpy as np
 
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 AXES = {
     "X": ("token", "d_model"),

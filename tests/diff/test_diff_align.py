@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.verbs import diff as compare
 from attnctl.verbs.diff.align import common
 

@@ -176,7 +176,10 @@ def test_the_rest_is_what_the_recorded_numbers_are_not():
     rng = np.random.RandomState(1)
     arrays = outputs_of(rng.random_sample((2, 3, 3)), rng.standard_normal((2, 3, 2)))
     wrong = arrays | {"head_outputs": arrays["head_outputs"] + np.eye(3, 2)}
-    change = split_of(trace_of(arrays), trace_of(wrong))["head_outputs", 1]
+    found = attnctl.diff(trace_of(arrays), trace_of(wrong))
+    change = found.split[1]
+    assert (change.step, change.head) == ("head_outputs", 1)
+    assert found.no_split == "concat is not heads side by side, and nothing says what it is"
     assert change.parts["rest"].share == pytest.approx(1)
     assert change.parts["rest"].norm == pytest.approx(2**0.5)
     assert change.terms["rest"] == pytest.approx(1)

@@ -228,15 +228,18 @@ CASE = {
 def test_otter_reads_the_results(call, hand_in):
     result = json.loads(call("exercise", "grade", hand_in(scale=1.0), "--format", "otter").out)
     assert set(result) == {"test_file_results"}
-    earned = {}
+    earned, said = {}, {}
     for each in result["test_file_results"]:
         assert set(each) == {"filename", "points", "test_case_results"}
         (case,) = each["test_case_results"]
         assert set(case) == {"passed", "error", "test_case"}
         assert set(case["test_case"]) == set(CASE)
         earned[each["filename"]] = each["points"] * case["passed"]
+        assert (case["error"] is None) == case["passed"]
+        said[each["filename"]] = case["error"]
     steps = BLANK.split(",")
     assert earned == {"the sheet": 0, **dict.fromkeys(steps, 1), "scaled_scores": 0}
+    assert "the scores are not scaled" in said["scaled_scores"]
     otter = pytest.importorskip("otter.test_files")
     read = otter.GradingResults.from_ottr_json(json.dumps(copy.deepcopy(result)))
     assert (read.total, read.possible) == (5, 6)

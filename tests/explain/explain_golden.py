@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import attnctl
+from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import plain_text
-from attnctl.drawing.screen.screen import Screen
 from attnctl.inputs.config.load import load
 from attnctl.record.cells import parse
 from attnctl.verbs.explain import Explainer

@@ -11,6 +11,7 @@ import attnctl
 from attnctl.base.errors import AttnError
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
+from attnctl.record import Trace
 from attnctl.record.cells import (
     Address,
     Speller,
@@ -20,7 +21,6 @@ from attnctl.record.cells import (
     spell_cell,
     spellings,
 )
-from attnctl.record.trace import Trace
 from attnctl.verbs.explain import explain
 
 THE = Token("the")

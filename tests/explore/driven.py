@@ -6,9 +6,7 @@ from pathlib import Path
 
 from attnctl.inputs.config.fields import FIELDS
 from attnctl.sources import open_source
-from attnctl.sources.dump import Recorded
 from attnctl.sources.sentence import Arguments
-from attnctl.store.source import read
 from attnctl.verbs.explore import begin_walk
 
 VARIANTS = Path(__file__).parent.parent.parent / "samples" / "variants"
@@ -22,9 +20,9 @@ def of_sentence(sentence="I love AI", config=None, **options):
     return begin_walk(open_source(sentence, Arguments(config, options)))
 
 
-def of_file(path, meant=None):
+def of_file(path, **read_as):
     """The walk through a dump."""
-    return begin_walk(Recorded(tuple(read(str(path))), (str(path),), meant))
+    return begin_walk(open_source(str(path), Arguments(**read_as)))
 
 
 def drive(walk, act, size=(80, 24), **options):

@@ -7,9 +7,7 @@ import pytest
 from driven import drive, of_file, of_sentence, plain, screen_text, shown
 
 import attnctl
-from attnctl.drawing.screen.screen import Screen
-from attnctl.sources.dump import Recorded
-from attnctl.verbs.explore import begin_walk
+from attnctl.drawing.screen import Screen
 from attnctl.verbs.explore.view import KEYS, foot, help_lines
 
 Key = pytest.importorskip("textual.events").Key
@@ -136,6 +134,11 @@ def test_the_mouse_does_it():
         assert place(app) == ("attention_weights", (0, 1, 2))
         await pilot.click("#grid", offset=(matrix.label_width + 40, 1))
         assert place(app) == ("attention_weights", (0, 1, 2))
+        await pilot.click("#grid", offset=(matrix.label_width + 1, 1 + matrix.rows))
+        assert place(app) == ("attention_weights", (0, 1, 2))
+        await pilot.click("#grid", offset=(matrix.label_width, 1))
+        assert place(app) == ("attention_weights", (0, 0, 0))
+        await pilot.click("#grid", offset=(matrix.label_width + 2 * cell + 1, 2))
         lines = plain(app.query_one("#arithmetic").parts)
         at = next(number for number, line in enumerate(lines) if "+ exp(scaled_scores[0,love,love]" in line)
         await pilot.click("#arithmetic", offset=(lines[at].index("[0,love,love]"), at + 1))
@@ -196,6 +199,21 @@ def test_without_colours(monkeypatch):
 
     def plainest(style):
         return all(each is None or each.is_default for each in (style.color, style.bgcolor))
+
+    drive(of_sentence(heads=2, causal=True), act)
+
+
+def test_in_colours(monkeypatch):
+    """Two rows of a picture in a line: above the first query, which sees itself alone, below the others."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+    async def act(app, pilot):
+        assert "\n▘▀▄▄    masked_scores" in shown(app)
+        assert "\n ▀▄▄    attention_weights" in shown(app)
+        segments = [segment for strip in app.screen._compositor.render_strips() for segment in strip]
+        blocks = [(each.text, each.style.color.name) for each in segments if each.text in {"▀", "▄"}]
+        assert [text for text, colour in blocks if colour == "bright_yellow"] == ["▀"]  # what is read
 
     drive(of_sentence(heads=2, causal=True), act)
 
@@ -340,18 +358,15 @@ def test_the_help_says_every_key():
 
 
 @pytest.mark.slow
-def test_a_large_matrix_formats_what_is_visible(monkeypatch):
+def test_a_large_matrix_formats_what_is_visible(tmp_path, monkeypatch):
     from attnctl.drawing.screen.grid import NumberFormat
 
     size = 4096
     step = of_sentence().trace.steps["attention_weights"]
     weights = np.random.default_rng(0).random((1, size, size), dtype=np.float32)
     trace = attnctl.run("I love AI")
-    from attnctl.record.trace import Trace
-
-    walk = begin_walk(
-        Recorded((Trace({step.name: step}, {step.name: weights}, dict(trace.header)),), ("big",))
-    )
+    attnctl.Trace({step.name: step}, {step.name: weights}, dict(trace.header)).save(tmp_path / "big.npz")
+    walk = of_file(tmp_path / "big.npz")
     written = []
     one = NumberFormat.__call__
     monkeypatch.setattr(

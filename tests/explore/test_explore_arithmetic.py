@@ -2,21 +2,22 @@
 
 import os
 
+import numpy as np
 import pytest
 from driven import DUMPS, VARIANTS, no_escapes, of_file, of_sentence, plain
 
-from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.screen import Screen
 from attnctl.verbs.explain.view import Page
 from attnctl.verbs.explore import remake
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.matrix import entries, pixel
 from attnctl.verbs.explore.remake import here
-from attnctl.verbs.explore.view import Arithmetic, wrap_parts
+from attnctl.verbs.explore.view import arithmetic_lines, wrap_parts
 
 
 def below(walk, width=80):
     """The lines below the matrix but the first, which says what Enter follows."""
-    return plain(Arithmetic(walk, Screen(width, fits=True)).lines())[1:]
+    return plain(arithmetic_lines(walk, Screen(width, fits=True)))[1:]
 
 
 def explained(call, path, walk, width=80):
@@ -90,7 +91,7 @@ def test_a_long_sum_names_its_largest_terms():
 
 def test_every_operand_that_is_named_can_be_followed():
     walk = go.to_step(of_sentence("the cat sat", heads=2), "scores")
-    parts = [part for line in list(Arithmetic(walk, Screen(80, fits=True)).lines())[1:] for part in line]
+    parts = [part for line in list(arithmetic_lines(walk, Screen(80, fits=True)))[1:] for part in line]
     found = {part.text: part.action for part in parts if part.action}
     assert found == {
         "Q[0,the,0]": "follow(0)",
@@ -104,6 +105,15 @@ def test_what_is_read_lights_up_in_the_pictures():
     walk = go.move(go.to_step(of_sentence("a b c d e f", d_model=4), "scores"), 5, 2)
     lit = {each.name: each.lit for each in entries(walk, Screen(), 6) if each.lit}
     assert lit == {"Q": {(5, column) for column in range(4)}, "K": {(2, column) for column in range(4)}}
+
+
+def test_pictures_are_of_the_head_that_is_shown():
+    """The darker a pixel, the larger is the number, of K as of the weights."""
+    walk = go.along(of_sentence("to be or not", heads=2), "head", 1)
+    drawn = {each.name: each.levels for each in entries(walk, Screen(), 6)}
+    for name in ("attention_weights", "K"):
+        in_order = drawn[name].ravel()[np.argsort(np.abs(walk.trace[name][1]).ravel())]
+        assert (np.diff(in_order) >= 0).all(), name
 
 
 @pytest.mark.parametrize(("size", "pixels"), [(1, 6), (3, 2), (6, 6), (7, 6), (100, 6), (101, 4)])

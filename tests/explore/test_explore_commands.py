@@ -13,7 +13,6 @@ from attnctl.formats import write
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.write import flags
 from attnctl.models.run import ModelInput
-from attnctl.sources.dump import Recorded
 from attnctl.sources.model import Layers
 from attnctl.store.codec import plain
 from attnctl.verbs.explore import begin_walk, remake
@@ -166,19 +165,13 @@ def test_one_trace_of_several(tmp_path):
 
 
 def test_anyones_arrays(tmp_path):
-    from attnctl.inputs.plan.intended import under_our_names
-    from attnctl.store.source import read_one
-
     path = str(tmp_path / "theirs.npz")
     rng = np.random.default_rng(0)
     np.savez(
         path, query=rng.normal(size=(2, 3, 4)), key=rng.normal(size=(2, 3, 4)), A=np.full((2, 3, 3), 0.5)
     )
     names = {"query": "Q", "key": "K", "A": "attention_weights"}
-    meant = Settings(scale=0.25)
-    words = (path, *(word for pair in names.items() for word in ("--name", "=".join(pair))))
-    theirs = under_our_names(read_one(path, rename=names), meant, None)
-    walk = begin_walk(Recorded((theirs,), words, meant))
+    walk = of_file(path, rename=names, flags={"scale": 0.25})
     (cell,) = commands(walk)
     assert "but the dump has 0.5 here" in run(cell)
     assert "--scale 0.25" in cell

@@ -8,9 +8,7 @@ import attnctl
 from attnctl.base.errors import AttnError
 from attnctl.inputs.config.fields import SETTABLE
 from attnctl.math.rules import Padding
-from attnctl.record.trace import Trace
-from attnctl.sources.dump import Recorded
-from attnctl.verbs.explore import begin_walk, remake
+from attnctl.verbs.explore import remake
 from attnctl.verbs.explore import walk as go
 
 WALK = of_sentence(heads=2)
@@ -149,10 +147,8 @@ def test_an_edit_is_that_of_run(text, edit):
         assert np.array_equal(edited.trace[step], expected[step])
         changed = edited.layer.changed(step)
         difference = expected[step] - plain[step]
-        assert changed.cells == np.count_nonzero(difference)
-        assert changed.total == difference.size
-        assert changed.greatest == np.abs(difference).max()
-    assert edited.layer.changed(edit.partition("[")[0]).cells
+        assert changed == (np.count_nonzero(difference), difference.size, np.abs(difference).max())
+    assert edited.layer.changed(edit.partition("[")[0])[0]
     back = remake.undo_edit(edited)
     assert back.layer.before is None
     assert all(np.array_equal(back.trace[step], plain[step]) for step in plain)
@@ -223,10 +219,11 @@ def test_what_is_no_seed_is_refused(text):
 # --- what cannot be carried out again says why ---
 
 
-def test_a_dump_without_its_recipe():
+def test_a_dump_without_its_recipe(tmp_path):
     weights = np.full((1, 2, 2), 0.5)
     step = of_sentence().trace.steps["attention_weights"]
-    walk = begin_walk(Recorded((Trace({step.name: step}, {step.name: weights}),), ("w.npz",)))
+    attnctl.Trace({step.name: step}, {step.name: weights}).save(tmp_path / "w.npz")
+    walk = of_file(tmp_path / "w.npz")
     assert "scaled_scores is not in this dump" in walk.node.why_not
     for attempt in (remake.add_edit, remake.with_seed, remake.switch_rule):
         with pytest.raises(AttnError, match="does not say how it was made"):

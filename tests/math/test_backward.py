@@ -14,7 +14,7 @@ import attnctl
 from attnctl.base.errors import AttnError
 from attnctl.math import names
 from attnctl.math.derivation import Variant
-from attnctl.math.engine.execute import carry_out
+from attnctl.math.engine import carry_out
 from attnctl.math.ops import Given
 from attnctl.math.rules import RULES
 

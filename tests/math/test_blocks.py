@@ -8,7 +8,7 @@ import pytest
 import attnctl
 from attnctl.api import choose_settings
 from attnctl.inputs.plan import operator
-from attnctl.math.engine.execute import carry_out
+from attnctl.math.engine import carry_out
 from attnctl.math.engine.tiles import blas_alone
 
 pytestmark = pytest.mark.sample(7)

@@ -14,7 +14,7 @@ import attnctl
 from attnctl.api import OF_ARRAYS, choose_settings
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import operator
-from attnctl.math.engine.execute import carry_out
+from attnctl.math.engine import carry_out
 from attnctl.math.kind import spans
 
 JOINED = ("logsumexp", "head_outputs")

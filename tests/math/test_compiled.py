@@ -12,7 +12,8 @@ from attnctl.api import choose_settings
 from attnctl.base.errors import AttnError
 from attnctl.formats import write
 from attnctl.inputs.plan import operator
-from attnctl.math.engine import compiled, execute
+from attnctl.math import engine
+from attnctl.math.engine import compiled
 from attnctl.math.engine.compiled import FEWEST, TYPES, VARIABLE, compiled_exp, exp_by, exp_for, exp_loop
 from attnctl.math.ops import Scale
 from attnctl.store.header import Contents, assemble_trace, heading
@@ -161,7 +162,7 @@ def calls(monkeypatch):
     sizes = []
     other = lambda x, out: sizes.append(x.size) or np.exp(x, out=out)  # noqa: E731
     monkeypatch.setattr(compiled, "exp_for", lambda dtype, count: other)
-    monkeypatch.setattr(execute, "FEWEST_FOR_TILES", 0)
+    monkeypatch.setattr(engine, "FEWEST_FOR_TILES", 0)
     return sizes
 
 
@@ -219,13 +220,13 @@ def test_queries_are_scaled_before_the_product(options, kept, scaled, monkeypatc
     arrays = {name: np.random.RandomState(0).randn(2, 6, 5) for name in "QKV"}
     ready = operator.prepare(arrays, choose_settings(None, dict(options)), {})
     keep = [*kept, "head_outputs"]
-    tiled = execute.carry_out(ready.derivation, ready.given, keep=keep, tile=(4, 3))
+    tiled = engine.carry_out(ready.derivation, ready.given, keep=keep, tile=(4, 3))
     assert {shape[1] == 5 for shape in shapes} == {scaled}
-    whole = execute.carry_out(ready.derivation, ready.given)
+    whole = engine.carry_out(ready.derivation, ready.given)
     assert (tiled.compiled, whole.compiled) == (True, False)
     shapes.clear()
     monkeypatch.setattr(compiled, "exp_for", lambda dtype, count: np.exp)
-    execute.carry_out(ready.derivation, ready.given, keep=keep, tile=(4, 3))
+    engine.carry_out(ready.derivation, ready.given, keep=keep, tile=(4, 3))
     assert 5 not in {shape[1] for shape in shapes}  # no bit of it changes
     for name in keep:
         np.testing.assert_allclose(tiled.values[name], whole.values[name], atol=1e-14)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -36,9 +37,9 @@ def says_what_it_makes(op, inputs, result):
         assert same or abs(found - expected) <= slack < math.inf, (cell, code(expr), expected)
         for number in numbers(expr):
             if number.source:
-                source = inputs[number.source.position]
-                assert len(number.source.cell) == source.ndim
-                assert float(source[number.source.cell]) == number.value
+                position, place = number.source
+                assert len(place) == inputs[position].ndim
+                assert float(inputs[position][place]) == number.value
 
 
 @pytest.mark.parametrize("kind", COMPUTED, ids=lambda kind: kind.__name__)
@@ -57,7 +58,54 @@ def test_every_cell_of_every_step(case):
             says_what_it_makes(step.op, [trace[each] for each in step.inputs], trace[name])
 
 
-# --- the law can fail ---
+# --- in what it is linear ---
+
+
+def is_linear(op, inputs, chosen):
+    """Whether f(a x + b y) = a f(x) + b f(y) where x and y differ in these inputs alone."""
+    rng = np.random.RandomState(0)
+    x, y = ({at: rng.standard_normal(inputs[at].shape) for at in chosen} for _ in "xy")
+
+    def f(changed):
+        return op.apply(*(changed.get(at, each) for at, each in enumerate(inputs)))
+
+    with np.errstate(all="ignore"):
+        apart = 2 * f(x) - 3 * f(y)
+        return np.allclose(f({at: 2 * x[at] - 3 * y[at] for at in chosen}), apart, rtol=1e-9, atol=1e-9)
+
+
+def linear_sets(kind):
+    """The smallest sets of inputs that an op of this class is linear in, whatever its parameters."""
+    seen, refuted = set(), set()
+
+    @settings(max_examples=25, deadline=None, derandomize=True, phases=[Phase.generate])
+    @given(example=examples(kind))
+    def law(example):
+        op, inputs, _ = example
+        inputs = [x if x.dtype == bool else np.where(np.isfinite(x), x, 0) for x in inputs]
+        there = [at for at, x in enumerate(inputs) if x.dtype != bool]
+        for chosen in subsets(there):
+            seen.add(chosen)
+            if not is_linear(op, inputs, chosen):
+                refuted.add((chosen, frozenset(there)))
+
+    law()
+    held = {each for each in seen if not any(each & there == chosen for chosen, there in refuted)}
+    return {tuple(sorted(each)) for each in held if not any(other < each for other in held)}
+
+
+def subsets(items):
+    """Every set of one or more of them."""
+    sizes = range(1, len(items) + 1)
+    return [frozenset(each) for size in sizes for each in combinations(items, size)]
+
+
+@pytest.mark.parametrize("kind", COMPUTED, ids=lambda kind: kind.__name__)
+def test_an_op_says_in_which_of_its_inputs_it_is_linear(kind):
+    assert linear_sets(kind) == set(kind.linear)
+
+
+# --- the laws can fail ---
 
 
 class OffByOnePercent(ops.MatMulT):
@@ -85,6 +133,23 @@ class SaysNothing(Op):
 
     def apply(self, x):
         return x
+
+
+class ForgetsTheBias(ops.MatMul):
+    """A change of the first input alone is no product where a bias is added."""
+
+    linear = ((0,), (1,))
+
+
+class SaysTooLittle(ops.Gate):
+    """A gate is linear in what it lets through."""
+
+    linear = ()
+
+
+@pytest.mark.parametrize("kind", [ForgetsTheBias, SaysTooLittle], ids=lambda kind: kind.__name__)
+def test_a_lie_about_what_an_op_is_linear_in_is_found(kind):
+    assert linear_sets(kind) != set(kind.linear)
 
 
 LIES = {

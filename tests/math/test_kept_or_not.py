@@ -12,9 +12,9 @@ import attnctl
 from attnctl.api import choose_settings
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import operator
+from attnctl.math.engine import carry_out, steps_needed
 from attnctl.math.engine.cost import peak
-from attnctl.math.engine.execute import carry_out, steps_needed
-from attnctl.math.engine.tiles import SCRATCH_BYTES, blas_alone
+from attnctl.math.engine.tiles import blas_alone
 from attnctl.math.rules import Causal
 
 
@@ -90,7 +90,7 @@ def test_a_run_takes_no_more_memory_than_it_says(options, dtype):
     rng = np.random.RandomState(0)
     arrays = {name: rng.randn(2, 700, 8).astype(dtype) for name in "QKV"}
     run = operator.prepare(arrays, attnctl.api.choose_settings(None, {"dtype": dtype, **options}), {})
-    said = peak(run.costs(), SCRATCH_BYTES)
+    said = peak(run.costs())
     tracemalloc.start()
     try:
         carry_out(run.derivation, run.given, dtype)

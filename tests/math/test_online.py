@@ -9,9 +9,8 @@ import pytest
 
 from attnctl.api import choose_settings
 from attnctl.inputs.plan import operator
-from attnctl.math.engine import online
+from attnctl.math.engine import carry_out, online
 from attnctl.math.engine.compiled import VARIABLE, exp_for
-from attnctl.math.engine.execute import carry_out
 
 KEYS, TILE = 12, 5
 NAN, INF = float("nan"), float("inf")

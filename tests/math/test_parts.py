@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from attnctl.api import OF_ARRAYS, choose_settings
 from attnctl.inputs.plan.operator import prepare
-from attnctl.math.engine.execute import carry_out
+from attnctl.math.engine import carry_out
 from attnctl.math.ops import Block, Hide, Slope
 from attnctl.math.rules import Causal, Padding, Window
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnctl.math import products
-from attnctl.math.products import TILE, find_period, in_tiles, multiply_tiles, times, times_heads
+from attnctl.math.ops import products
+from attnctl.math.ops.products import TILE, find_period, in_tiles, multiply_tiles, times, times_heads
 
 SHAPES = [(384, 384), (384, 1536), (16, 24), (37, 53), (1, 1)]
 

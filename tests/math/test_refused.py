@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.inputs.plan.plan import Plan
+from attnctl.inputs.plan import Plan
 from attnctl.math.derivation import Rotary, Variant
 
 QKV = {"Q": np.ones((2, 3, 4)), "K": np.ones((2, 5, 4)), "V": np.ones((2, 5, 4))}

@@ -14,7 +14,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.formats import write
 from attnctl.math.derivation import Variant, derive
-from attnctl.math.engine.execute import carry_out
+from attnctl.math.engine import carry_out
 from attnctl.math.ops import Block, Hide
 from attnctl.math.rules import (
     RULES,
@@ -251,3 +251,17 @@ def test_rules_that_are_put_together_see_what_their_masks_see_together(tmp_path)
 def test_what_cannot_be_put_together_is_refused(kind, rules, said):
     with pytest.raises(AttnError, match=f"{kind.name}: {said}"):
         kind(rules)
+
+
+@given(st.data())
+def test_near_misses_of_a_rule_are_rules_that_the_catalogue_names(data):
+    from attnctl.mistakes import CATALOGUE
+
+    rule = data.draw(st.sampled_from(HIDING).flatmap(rules_of))
+    names = {mistake.name for mistake in CATALOGUE}
+    positions = np.arange(6)
+    for mistake, _, other in rule.mistaken(6):
+        assert mistake in names
+        mask = other.allows(positions[:, None], positions)
+        assert mask.dtype == bool
+        assert np.broadcast_shapes(mask.shape[-2:], (6, 6)) == (6, 6)

@@ -10,7 +10,7 @@ from checkpoints import NAMES, ROOT, expected_of, folder_of
 
 import attnctl
 from attnctl.base.errors import AttnError
-from attnctl.math.engine.execute import carry_out
+from attnctl.math.engine import carry_out
 from attnctl.math.steps import ancestors
 from attnctl.models.attention import prepare_attention
 from attnctl.models.families import FAMILIES

@@ -8,7 +8,7 @@ import pytest
 from checkpoints import ROOT
 
 from attnctl.base.errors import AttnError
-from attnctl.inputs.plan import plan
+from attnctl.inputs import plan
 from attnctl.math.names import HIDDEN, RESIDUAL, WEIGHTS
 from attnctl.models import tensors
 from attnctl.models.run import ModelInput, run_model

@@ -8,15 +8,15 @@ from attnctl.formats import write
 from attnctl.math import names
 from attnctl.math.arithmetic import evaluate, numbers
 from attnctl.math.derivation import LayerParts, Rotary, Variant, derive
+from attnctl.math.engine import carry_out
 from attnctl.math.engine.cost import cost
-from attnctl.math.engine.execute import carry_out
 from attnctl.math.filling import filler, form_of
 from attnctl.math.kind import HeadNorm
 from attnctl.math.ops import Given
 from attnctl.models.attention import prepare_attention
 from attnctl.models.forward import embed_ids
 from attnctl.models.source import open_model
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.source import read_one
 
 NAMES = [
@@ -85,7 +85,8 @@ def test_cells_are_explained(name):
             assert found == pytest.approx(float(array[cell]), rel=1e-9, abs=1e-9), (step.name, cell)
             for number in numbers(expr):
                 if number.source:
-                    assert float(inputs[number.source.position][number.source.cell]) == number.value
+                    position, place = number.source
+                    assert float(inputs[position][place]) == number.value
 
 
 def test_the_gate_and_the_norm_after_the_rotation():
@@ -95,6 +96,8 @@ def test_the_gate_and_the_norm_after_the_rotation():
     assert trace.steps["Q_normed"].inputs[0] == "Q_rotated"
     assert trace.steps["scores"].inputs == ("Q_normed", "K_normed")
     np.testing.assert_allclose(trace["residual"], trace["hidden"] + 0.5 * trace["output"])
+    assert trace.steps["residual"].formula == "hidden + 0.5 · output"
+    assert TRACES["gpt-oss"].steps["residual"].formula == "hidden + output"
 
 
 @pytest.mark.sample(3)

@@ -11,7 +11,7 @@ from images import decoded
 
 import attnctl
 from attnctl.drawing.pictures.draw import draw
-from attnctl.drawing.pictures.plot import Figure, Panel, Plot
+from attnctl.drawing.pictures.plot import Panel, Plot
 from attnctl.drawing.pictures.png import palette_png
 
 PALETTE = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (1, 2, 3)]
@@ -32,7 +32,7 @@ def png_of(picture, path):
 
 def test_a_png_is_the_picture_at_twice_its_size(tmp_path):
     pytest.importorskip("resvg_py")
-    picture = draw(Figure("x", (), [Plot("x", ("x",), [Panel("", np.eye(2))], ["a", "b"], ["c", "d"])]))
+    picture = draw([Plot("x", ("x",), [Panel("", np.eye(2))], ["a", "b"], ["c", "d"])], "x")
     data = png_of(picture, tmp_path / "x.png")
     pixels = decoded(data)
     assert pixels.shape[:2] == (2 * picture.height, 2 * picture.width)

@@ -16,7 +16,6 @@ from attnctl.drawing.pictures.plot import (
     ODD,
     STRANGE,
     TWO_HUES,
-    Figure,
     Panel,
     Plot,
     blocks,
@@ -24,8 +23,8 @@ from attnctl.drawing.pictures.plot import (
     ramp,
     scale_of,
 )
-from attnctl.drawing.show.picture import USUAL, figure_of
-from attnctl.drawing.show.sheet import View
+from attnctl.drawing.show import View
+from attnctl.drawing.show.picture import USUAL, picture_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -50,7 +49,7 @@ def cell_numbers(picture):
 def small(values, **more):
     values = np.asarray(values)
     rows, columns = ([str(i) for i in range(size)] for size in values.shape)
-    return draw(Figure("title", (), [Plot("step", ("about",), [Panel("", values)], rows, columns, **more)]))
+    return draw([Plot("step", ("about",), [Panel("", values)], rows, columns, **more)], "title")
 
 
 def images(picture):
@@ -200,6 +199,17 @@ def test_a_logarithm_of_negative_numbers_is_refused():
         attnctl.run("I love AI").plot("scores", log=True)
 
 
+def test_few_numbers_are_written():
+    """Of a panel, of a row, and of all panels together."""
+    assert len(cell_numbers(small(np.ones((30, 13))))) == 390
+    assert cell_numbers(small(np.ones((30, 14)))) == []
+    assert cell_numbers(small(np.ones((2, 17)))) == []
+    names = [str(i) for i in range(16)]
+    for panels, numbers in ((11, 2816), (12, 0)):
+        plot = Plot("step", ("about",), [Panel("", np.ones((16, 16)))] * panels, names, names)
+        assert len(cell_numbers(draw([plot], "title"))) == numbers
+
+
 def test_without_the_first_key():
     trace = attnctl.run("I love AI", heads=2)
     picture = trace.plot(without_first=True)
@@ -288,7 +298,7 @@ def test_every_kind_of_step_can_be_drawn(step):
 def test_every_variant_can_be_drawn_whole(variants):
     for path in variants:
         trace = attnctl.load(path)
-        picture = draw(figure_of([trace], View(steps=tuple(trace), precision=2)))
+        picture = picture_of([trace], View(steps=tuple(trace), precision=2))
         assert set(trace) <= set(texts(picture)), path.stem
 
 
@@ -305,10 +315,10 @@ def test_matrices_of_any_shape_can_be_drawn(shape):
 
 def test_several_sentences_stand_below_each_other():
     traces = attnctl.run_many(["I love AI", "we do"])
-    shown = texts(draw(figure_of(traces, USUAL)))
+    shown = texts(picture_of(traces, USUAL))
     assert {"2 sentences", "I love AI: attention_weights", "we do: attention_weights"} <= set(shown)
     with pytest.raises(attnctl.AttnError, match="65 sentences"):
-        figure_of(traces[:1] * 65, USUAL)
+        picture_of(traces[:1] * 65, USUAL)
 
 
 def test_a_plot_saves_and_shows_itself(tmp_path):

@@ -5,7 +5,7 @@ import numpy as np
 from attnctl.math.derivation import Derivation, Step, Variant, derive
 from attnctl.math.ops import Given, Sinusoid, Unstated
 from attnctl.math.rules import Causal, Window
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 LOVE = ("I", "love", "AI")
 FOX = ("the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "today")

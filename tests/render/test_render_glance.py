@@ -12,7 +12,7 @@ from render_golden import FULL, first, piped, terminal
 from rich.cells import cell_len
 
 from attnctl import load, run
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples"
 VARIANTS, PICTURE = SAMPLES / "variants", SAMPLES / "pictures" / "first.svg"

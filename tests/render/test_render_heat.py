@@ -8,10 +8,10 @@ from rich.console import Console
 
 import attnctl
 from attnctl.drawing.pictures.plot import Panel, Plot
+from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.heat import HIDDEN, STRANGE, heat_lines, levels_of
 from attnctl.drawing.screen.output import PlainOutput
 from attnctl.drawing.screen.palette import backgrounds
-from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import cells
 from attnctl.drawing.show.tables import View, show
 

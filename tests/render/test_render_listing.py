@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import plain_text
-from attnctl.drawing.screen.screen import Screen
 
 TITLES = ["step", "off by", "at", "found", "should be"]
 ROWS = [["scores", "0.25", "[head 0, love, AI]", "1.5", "1.75"], ["output", "", "", "", ""]]

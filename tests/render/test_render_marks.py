@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from render_golden import piped, terminal
 
+from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.palette import STEPS
-from attnctl.drawing.screen.screen import Screen
-from attnctl.drawing.show.sheet import marks
+from attnctl.drawing.show import marks
 from attnctl.drawing.show.tables import View
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Hide
 from attnctl.math.rules import Causal, Padding, Window
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 UNHURRIED = settings(deadline=None)
 

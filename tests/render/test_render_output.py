@@ -10,8 +10,8 @@ import render_traces as traces
 from render_golden import FULL, piped
 from rich.console import Console
 
+from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import PlainOutput, output_for, plain_text, screen_of
-from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.show.tables import View, lines_of_all, show
 from attnctl.math.rules import Causal
 

@@ -12,8 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from attnctl.base.errors import AttnError
-from attnctl.drawing.show.table import table
-from attnctl.drawing.show.tables import View
+from attnctl.drawing.show.tables import View, table
 
 
 def console(width=80, height=None, **options):
@@ -55,6 +54,13 @@ def test_as_a_string_it_is_what_a_pipe_gets_whole():
     expected = piped(trace, View(steps=("Q",), precision=2, heads=(1,))).split("\n\n")[1]
     assert f"{step}\n" == expected
     assert repr(step) == str(step)
+
+
+def test_a_notebook_is_shown_it_as_html_and_as_text():
+    bundle = table(traces.small(), "scores")._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "text/html"}
+    assert "scores" in bundle["text/plain"]
+    assert "<pre" in bundle["text/html"]
 
 
 def test_it_is_fitted_to_its_place_in_a_layout():

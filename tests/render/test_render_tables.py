@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from attnctl.base.errors import AttnError
 from attnctl.drawing.show.tables import View
 from attnctl.math.rules import Causal
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -20,7 +20,7 @@ from attnctl.math.arithmetic import Call, Number, Product, Quotient, Subtraction
 from attnctl.math.filling import filler, form_of
 from attnctl.math.notation import data as written_out
 from attnctl.math.ops import OPS, Op
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.codec import plain
 from attnctl.store.source import read
 from attnctl.verbs.explain.view import number_for_people
@@ -90,7 +90,7 @@ def as_the_page_has_it(expr):
     match expr:
         case Number(value, source, spread):
             number = {"kind": "number", "value": value if math.isfinite(value) else number_text(value)}
-            number |= {"source": {"input": source.position, "cell": list(source.cell)}} if source else {}
+            number |= {"source": {"input": source[0], "cell": list(source[1])}} if source else {}
             return number | ({"spread": pytest.approx(spread)} if spread else {})
         case Call(name, inside):
             return {"kind": "call", "name": name, "inside": as_the_page_has_it(inside)}

@@ -9,7 +9,7 @@ import pytest
 
 import attnctl
 from attnctl.pages.found import beside, check_pieces, conform_pieces, diff_pieces, mark_wrong
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.source import read
 
 
@@ -37,10 +37,10 @@ def test_a_wrong_number_is_marked_with_what_it_should_be(right):
     report = attnctl.check(changed(right, "attention_weights", (1, 2, 0), 0.9))
     marks = mark_wrong(report)
     assert list(marks) == ["attention_weights", "head_outputs"]
-    mark = marks["attention_weights"]
-    assert np.argwhere(mark.wrong).tolist() == [[1, 2, 0]]
-    assert np.isclose(mark.other[1, 2, 0], right["attention_weights"][1, 2, 0], atol=1e-12)
-    assert mark.words == "it should be {}"
+    wrong, other, words = marks["attention_weights"]
+    assert np.argwhere(wrong).tolist() == [[1, 2, 0]]
+    assert np.isclose(other[1, 2, 0], right["attention_weights"][1, 2, 0], atol=1e-12)
+    assert words == "it should be {}"
 
 
 def test_a_right_trace_has_no_marks(right):
@@ -68,19 +68,19 @@ def test_the_mistake_is_read_before_the_rest_is_opened(right):
 def test_a_difference_is_marked_on_both_sides(right):
     found = attnctl.diff(right, changed(right, "V", (0, 1, 1), 4.0))
     for side, other, value in (("A", "B", 4.0), ("B", "A", right["V"][0, 1, 1])):
-        mark = beside(found, "V", side, other)
-        assert np.argwhere(mark.wrong).tolist() == [[0, 1, 1]]
-        assert mark.other[0, 1, 1] == value
-        assert mark.words == f"{{}} stands here in {other}"
+        wrong, numbers, words = dict(beside(found, side, other))["V"]
+        assert np.argwhere(wrong).tolist() == [[0, 1, 1]]
+        assert numbers[0, 1, 1] == value
+        assert words == f"{{}} stands here in {other}"
 
 
 def test_sentences_that_differ_are_marked_where_they_stand_side_by_side():
     found = attnctl.diff(attnctl.run("I love AI"), attnctl.run("I really love AI"))
-    first, second = beside(found, "scores", "A", "B"), beside(found, "scores", "B", "A")
-    assert (first.wrong.shape, second.wrong.shape) == ((1, 3, 3), (1, 4, 4))
-    assert not second.wrong[0, 1].any()
-    assert np.isnan(second.other[0, 1]).all()
-    assert not first.wrong.any()
+    (first, *_), (second, other, _) = (dict(beside(found, *sides))["scores"] for sides in ("AB", "BA"))
+    assert (first.shape, second.shape) == ((1, 3, 3), (1, 4, 4))
+    assert not second[0, 1].any()
+    assert np.isnan(other[0, 1]).all()
+    assert not first.any()
 
 
 def test_the_page_of_a_difference_holds_both_traces(right, tmp_path):

@@ -14,7 +14,7 @@ import attnctl
 from attnctl.base.errors import AttnError
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.verbs.stats import measure
 from attnctl.verbs.stats.measure import MEASURES, measure_heads
 

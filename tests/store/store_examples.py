@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from attnctl.math.derivation import Rotary, Step, Variant, derive
-from attnctl.math.engine.execute import carry_out
+from attnctl.math.engine import carry_out
+from attnctl.math.names import TABLE
 from attnctl.math.ops import Given, Hide, MatMulT, Scale, Sinusoid, Unstated
 from attnctl.math.rules import Alibi, Causal, Padding, Softcap, Window
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.header import FIELDS
 
 TINY = np.array([[1.0, -np.inf], [-0.0, 5e-324], [1e16, 0.1]])
@@ -141,7 +142,8 @@ def traces(draw):
     names = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
     steps, arrays = {}, {}
     for name in names:
-        array = draw(arrays_of.arrays(draw(DTYPES), draw(SHAPES)))
+        shapes = SHAPES.filter(all) if name in TABLE else SHAPES  # a step of attention has numbers
+        array = draw(arrays_of.arrays(draw(DTYPES), draw(shapes)))
         axes = tuple(draw(st.lists(WORDS, min_size=array.ndim, max_size=array.ndim)))
         inputs = tuple(draw(st.lists(st.sampled_from(sorted(steps)), max_size=2))) if steps else ()
         steps[name] = Step(name, draw(OPS), inputs, axes, draw(WORDS), draw(WORDS))

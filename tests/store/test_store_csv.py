@@ -10,7 +10,7 @@ from store_examples import carried_out, of_arrays
 
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.long_csv import write_csv
 
 

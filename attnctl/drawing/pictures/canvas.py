@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import field
 from unicodedata import east_asian_width
 
 from attnctl.base.dataclass import dataclass
 from attnctl.drawing.pictures.plot import BLUE, FAINT, HATCH, INK, PAPER, TWO_HUES
+from attnctl.drawing.screen.text import safe
 
 MARGIN, LINE, TEXT = 16.0, 17.0, 11.0
 """The border around everything, the height of a line and of its font."""
@@ -106,9 +106,8 @@ WIDE, NARROW = 1.0, 0.62
 
 
 def escape_xml(text: str) -> str:
-    """Characters that mean something in XML as entities; those that XML 1.0 does not allow as U+FFFD."""
-    not_allowed = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # section 2.2
-    return re.sub(not_allowed, "\ufffd", text).translate(ENTITIES)
+    """Characters that mean something in XML as entities; what XML 1.0 does not allow shown escaped."""
+    return safe(text).translate(ENTITIES)
 
 
 def number(value: float) -> str:

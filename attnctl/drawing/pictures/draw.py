@@ -1,4 +1,4 @@
-"""A figure as SVG: panels with tokens on both axes, a colour bar, a description for screen readers.
+"""Plots as SVG: panels with tokens on both axes, a colour bar, a description for screen readers.
 
 Byte for byte the same on every machine, but for what its zlib makes of large panels, each a palette
 image of a pixel a cell. Lines between the anchors of a ramp are integers, so that gradient and cells agree.
@@ -7,12 +7,12 @@ image of a pixel a cell. Lines between the anchors of a ramp are integers, so th
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -36,7 +36,6 @@ from attnctl.drawing.pictures.plot import (
     ODD,
     PAPER,
     ColourScale,
-    Figure,
     Panel,
     Plot,
     hexadecimal,
@@ -84,28 +83,40 @@ class Picture(NamedTuple):
             stream.write(data)
 
 
-def draw(figure: Figure) -> Picture:
-    plots = [plot.merge_cells() for plot in figure.plots]
-    canvas = Canvas(name_of(figure))
-    if figure.title:
-        canvas.line(cut(figure.title, 80), font_size=TITLE, full=figure.title)
-    for words in figure.lines:
+def writers(picture_of: Callable[..., Picture]) -> tuple[Callable[..., None], Callable[..., None]]:
+    """What writes such a picture as SVG, and as PNG (which raises AttnError where resvg-py is missing)."""
+
+    def write_svg(found: Sequence[Any], stream: TextIO, **look: Any) -> None:
+        stream.write(picture_of(found, **look).svg)
+
+    def write_png(found: Sequence[Any], stream: IO[bytes], **look: Any) -> None:
+        stream.write(png(*picture_of(found, **look)))
+
+    return write_svg, write_png
+
+
+def draw(plots: Sequence[Plot], title: str = "", lines: tuple[str, ...] = ()) -> Picture:
+    """The plots below each other, under a title and lines of words."""
+    canvas = Canvas(name_of(plots, title, lines))
+    if title:
+        canvas.line(cut(title, 80), font_size=TITLE, full=title)
+    for words in lines:
         canvas.line(words, fill=FAINT)
     said = []
-    for plot in plots:
+    for plot in (each.merge_cells() for each in plots):
         scale = plot.scale()
         draw_plot(canvas, plot, scale)
         said.append(describe_plot(plot, scale))
     width, height = round(canvas.right + MARGIN), round(canvas.y + MARGIN)
     body = "\n".join(canvas.parts)
-    text = document(canvas.own, figure.title, " ".join(said), body, (width, height))
+    text = document(canvas.own, title, " ".join(said), body, (width, height))
     return Picture(text, width, height)
 
 
-def name_of(figure: Figure) -> str:
-    """A name made of all that a figure shows."""
-    found = sha256(repr((figure.title, figure.lines)).encode("utf-8", "backslashreplace"))
-    for plot in figure.plots:
+def name_of(plots: Sequence[Plot], title: str, lines: tuple[str, ...]) -> str:
+    """A name made of all that a picture shows."""
+    found = sha256(repr((title, lines)).encode("utf-8", "backslashreplace"))
+    for plot in plots:
         captions = [each.caption for each in plot.panels]
         found.update(repr((replace(plot, panels=()), captions)).encode("utf-8", "backslashreplace"))
         for each in plot.panels:

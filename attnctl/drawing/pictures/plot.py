@@ -223,14 +223,6 @@ class Plot:
         )
 
 
-class Figure(NamedTuple):
-    """Plots below each other under one title."""
-
-    title: str
-    lines: tuple[str, ...]
-    plots: Sequence[Plot]
-
-
 def blocks(values: Array, tall: int, wide: int) -> Array:
     """The mean of each block of so many rows and columns.
 

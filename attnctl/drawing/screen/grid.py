@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.drawing.screen.screen import CAPTION_FRAME, Band, Frame, Line, Row, Screen, Span
+from attnctl.drawing.screen import CAPTION_FRAME, Band, Frame, Line, Row, Screen, Span
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math import Array
 

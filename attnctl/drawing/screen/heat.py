@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.drawing.screen import Line, Screen, Span
 from attnctl.drawing.screen.palette import STEPS
-from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math import Array
 
@@ -54,6 +54,8 @@ def levels_of(shares: Array) -> Array:
 
 def heat_lines(plot: Plot, screen: Screen) -> Iterator[Line]:
     """The panels of a plot side by side, as many as fit; below them what the colours mean."""
+    if not plot.panels:
+        return
     label = min(LABEL, max(map(cells, plot.rows), default=0), screen.width // 4)
     room = max(8, screen.width - label - 1)
     side = room if len(plot.panels) == 1 else max(FEWEST, (room + GAP) // min(len(plot.panels), 3) - GAP)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from attnctl.base.dataclass import dataclass
+from attnctl.drawing.screen import Band, Frame, Line, Row, Screen, Span
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import Band, Frame, Line, Row, Screen, Span
 from attnctl.drawing.screen.text import cells, fold_text, pad_left, pad_right
 
 NARROWEST = 12

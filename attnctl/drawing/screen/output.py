@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from attnctl.drawing.screen.screen import Frame, Line, Screen, Shelf, text_of
+from attnctl.drawing.screen import Frame, Line, Screen, Shelf, text_of
 from attnctl.drawing.screen.text import safe
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.table import Table
 
+from attnctl.drawing.screen import GAP, Box, Frame, Line, Shelf, border
 from attnctl.drawing.screen.palette import STYLES, background, backgrounds, ramp
-from attnctl.drawing.screen.screen import GAP, Box, Frame, Line, Shelf, border
 from attnctl.drawing.screen.text import safe
 
 Styles = Mapping[str, Style]
@@ -42,10 +42,7 @@ class CaptionBox(RichBox):
         return safe(border(self.box.top, widths, next(self.rest)))
 
     def get_row(  # type: ignore[override]
-        self,
-        widths: Sequence[int],
-        level: Literal["head", "row", "foot", "mid"] = "row",
-        edge: bool = True,
+        self, widths: Sequence[int], level: Literal["head", "row", "foot", "mid"] = "row", edge: bool = True
     ) -> str:
         return safe(border(self.box.separator, widths, () if level == "head" else next(self.rest)))
 

@@ -136,17 +136,20 @@ def shorten(text: str, width: int, ellipsis: str = "…") -> str:
 
 def take(text: str, width: int) -> str:
     """As much of the beginning as fits into `width` cells."""
-    kept = text[:width]
-    while cells(kept) > width:
+    kept = text[: max(0, width)]
+    while kept and cells(kept) > width:
         kept = kept[:-1]
     return kept
 
 
 def fold_text(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` cells, broken at spaces where there are any."""
+    """The text in lines of at most `width` cells, broken at spaces where there are any.
+
+    A character that is wider than that has a line of its own.
+    """
     lines: list[str] = []
     rest = text
-    while cells(rest) > width:
+    while len(rest) > 1 and cells(rest) > width:
         line = take(rest, width) or rest[0]
         at = line.rfind(" ") if rest[len(line)] != " " else len(line)
         line = line[:at] if at > 0 else line

@@ -1,0 +1,281 @@
+"""A step laid out as matrices: which of its axes are rows and columns, what is said of it, and marks.
+
+Marks are what cells have beyond their numbers: how large a weight is, which rule hid a score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import raise_all
+from attnctl.drawing.screen import Screen
+from attnctl.drawing.screen.grid import NUMBER, CellStyle, Codes, all_numbers
+from attnctl.drawing.screen.text import distinct, token_text
+from attnctl.math import Array
+from attnctl.math.derivation import Step
+from attnctl.math.names import MASK, SINK_WEIGHTS, WEIGHTS, Q, matrix_of, result_in
+from attnctl.math.ops import Block, Hide
+from attnctl.record import Trace
+
+Index = tuple[int, ...]
+
+ASKED = 8
+"""Heads that are named when more than this are left out."""
+
+
+class Sheet(NamedTuple):
+    """The matrices of one step: `array` (…, row, column), where in it each is, and what labels it.
+
+    Labels are safe to show and tell repeated tokens apart; "" is no label. `ask` is the head to
+    ask for to see each matrix, where matrices are heads.
+    """
+
+    array: Array
+    indices: tuple[Index, ...]
+    captions: tuple[str, ...]
+    rows: Sequence[str]
+    columns: Sequence[str]
+    column_axis: str
+    ask: tuple[int, ...] = ()
+
+    def left_out(self, shown: int) -> str:
+        """Say how many matrices follow the first `shown` ones, and how to see them."""
+        rest = len(self.indices) - shown
+        if not self.ask:
+            return f"… {rest} more, {self.captions[shown]} and on"
+        asked = ",".join(map(str, self.ask[shown : shown + ASKED])) + (",…" if rest > ASKED else "")
+        return f"… {rest} more {'head' if rest == 1 else 'heads'} (--head {asked} shows them)"
+
+
+def load_sheet(trace: Trace, name: str) -> Trace:
+    """One step, what hid its cells and what stands beside them, loaded once."""
+    step = trace.steps[name]
+    masks = step.inputs[1:] if isinstance(step.op, Hide) else ()
+    beside = (SINK_WEIGHTS,) if name == WEIGHTS else ()
+    arrays = {each: trace.arrays[each] for each in (name, *masks, *beside) if each in trace.arrays}
+    return Trace({name: step}, arrays, trace.header)
+
+
+def with_sink(trace: Trace, name: str) -> Array:
+    """The numbers of a step; attention weights with the share of the sink as a column more."""
+    array = trace[name]
+    if name != WEIGHTS or SINK_WEIGHTS not in trace.arrays:
+        return array
+    sink = trace.arrays[SINK_WEIGHTS]
+    return np.concatenate([array, sink[..., None]], axis=-1) if sink.shape == array.shape[:-1] else array
+
+
+def heads_of(trace: Trace) -> int:
+    """Count the heads of a trace, by its config or by the first step that has heads of queries."""
+    stated = None if trace.kept_heads else trace.config.get("heads")
+    if isinstance(stated, int) and stated > 0:
+        return stated
+    axes = {name: step.axes for name, step in trace.steps.items() if "head" in step.axes}
+    own = [name for name in axes if name == matrix_of(Q) or "query" in axes[name]] or list(axes)
+    return trace[own[0]].shape[axes[own[0]].index("head")] if own else 0
+
+
+def count_heads(trace: Trace, heads: Sequence[int] | None) -> int:
+    """Count the heads of a trace. Raises AttnError naming each of `heads` that is not there."""
+    total = heads_of(trace)
+    there = f"heads 0 to {total - 1}" if total > 1 else "head 0 only" if total else "none"
+    wrong = [head for head in heads or () if not 0 <= head < total]
+    raise_all(f"no head {head} in this trace; it has {there}" for head in wrong)
+    return total
+
+
+def sheet_of(
+    trace: Trace, name: str, total: int, heads: Sequence[int] | None = None, encoding: str = "utf-8"
+) -> Sheet:
+    """The matrices of a step, of these heads only (None: all `total`)."""
+    array, axes = trace[name], trace.steps[name].axes
+    chosen = tuple(
+        range(size)
+        if axis != "head" or heads is None
+        else tuple(dict.fromkeys(head * size // total for head in heads))  # neighbours may share a place
+        for axis, size in zip(axes, array.shape, strict=True)
+    )
+
+    def word(axis: int, place: int) -> str:
+        shown = int(trace.labels(name, axis)[place]) if axes[axis] == "head" else place
+        return place_word(axes, axis, shown, few=array.shape[axis] < total)
+
+    def labels(axis: int) -> Sequence[str]:
+        tokens = trace.tokens_along(name, axis)
+        if tokens is not None:
+            return distinct(token_text(token, encoding) for token in tokens)
+        if axes[axis] == "head":
+            return [word(axis, place) for place in chosen[axis]]
+        return [str(place).rjust(len(str(array.shape[axis] - 1))) for place in chosen[axis]]
+
+    if array.ndim < 2:
+        columns, axis = (labels(0), axes[0]) if array.ndim else ([""], "")
+        return Sheet(array.reshape(1, -1), ((),), ("",), [""], columns, axis)
+    indices = tuple(product(*chosen[:-2]))
+    captions = tuple(" · ".join(word(axis, place) for axis, place in enumerate(index)) for index in indices)
+    ask = tuple(-(-i * total // array.shape[0]) for (i,) in indices) if axes[:-2] == ("head",) else ()
+    rows, row_axis = list(chosen[-2]), array.ndim - 2
+    columns = labels(row_axis + 1)
+    whole = with_sink(trace, name)
+    if whole is not array:
+        columns = [*columns, "sink"]
+    narrowed = whole if len(rows) == array.shape[-2] else whole[..., rows, :]
+    return Sheet(narrowed, indices, captions, labels(row_axis), columns, axes[-1], ask)
+
+
+def place_word(axes: Sequence[str], axis: int, place: int, *, few: bool) -> str:
+    """`batch 2`, `head 1`; where heads are few, they share: `kv head 0`, or `every head` of a mask."""
+    if axes[axis] != "head" or not few:
+        return f"{axes[axis]} {place}"
+    return "every head" if axes[-1] == "key" else f"kv head {place}"
+
+
+@dataclass(frozen=True)
+class View:
+    """The part of a trace to show: which steps (None: all) and heads, how many decimals, how much of it.
+
+    `brief` is attention weights and result only; `full` shortens nothing on a terminal. `heat` draws
+    heat maps instead of numbers, by logarithm or without the first key if asked.
+    """
+
+    steps: tuple[str, ...] | None = None
+    heads: tuple[int, ...] | None = None
+    precision: int = 4
+    brief: bool = False
+    full: bool = False
+    heat: bool = False
+    log: bool = False
+    without_first: bool = False
+    cell: tuple[str, Index] | None = None
+    """The step, and the cell of it, that a page opens at."""
+
+
+def steps_of(trace: Trace, view: View) -> list[Step]:
+    """The steps to show, in order. Raises AttnError naming each that is not there."""
+    if view.steps is not None:
+        return list(trace.select(view.steps).steps.values())
+    if view.brief:
+        return [step for step in trace.steps.values() if step.name in (WEIGHTS, *result_in(trace))]
+    return list(trace.steps.values())
+
+
+def formula_of(step: Step) -> str:
+    """`A = softmax over keys`; a formula that begins with its own symbol says it all."""
+    own = step.formula.startswith(f"{step.symbol} ")
+    return step.formula if own else f"{step.symbol} = {step.formula}"
+
+
+def shape_of(trace: Trace, step: Step) -> str:
+    """`2 × 3 × 3 (head, query, key)`."""
+    shape = trace[step.name].shape
+    return f"{' × '.join(map(str, shape))} ({', '.join(step.axes)})" if shape else "a single number"
+
+
+# --- marks ---
+
+BOX = "____"
+"""What stands where a number is still to be filled in."""
+
+
+class Marks(NamedTuple):
+    """The kinds of cell a step has, which cell is of which, and what the words mean."""
+
+    kinds: tuple[CellStyle, ...] = (NUMBER,)
+    codes: Callable[[Index], Codes] = lambda _: all_numbers
+    notes: tuple[str, ...] = ()
+
+
+def marks(trace: Trace, name: str, sample: Array, screen: Screen) -> Marks:
+    """The marks of a step; `sample` holds every number that will be shown."""
+    array, op = trace[name], trace.steps[name].op
+    if array.dtype == bool:
+        dot = "." if screen.ascii_only else "·"
+        kinds = (NUMBER, CellStyle("see"), CellStyle(dot, "aside"))
+        return Marks(
+            kinds,
+            codes_by(array, lambda seen: np.where(seen, 1, 2)),
+            (f"see = may attend, {dot} = hidden",),
+        )
+    blank = trace.header.get("blank")
+    if isinstance(blank, list) and name in blank and np.isnan(array).any():
+        return Marks(
+            (NUMBER, CellStyle(BOX, "aside")), codes_by(array, lambda own: np.isnan(own).astype(int))
+        )
+    if isinstance(op, Hide):
+        return mark_hidden(trace, name, op, screen)
+    if name != WEIGHTS:
+        return Marks()
+    blind = trace.header.get("empty_rows")
+    found = shade_weights(with_sink(trace, name), sample) if screen.colours else Marks()
+    if not isinstance(blind, list) or not blind:
+        return found
+    one = "1 row sees nothing: its weights are zero"
+    several = f"{len(blind)} rows see nothing: their weights are zero"
+    return found._replace(notes=(one if len(blind) == 1 else several,))
+
+
+def codes_by(array: Array, kind: Callable[[Array], Array]) -> Callable[[Index], Codes]:
+    """The kind of each cell, where its number alone tells it."""
+    return lambda index: lambda rows, columns: kind(part(np.atleast_2d(array[index]), rows, columns))
+
+
+def shade_weights(array: Array, sample: Array) -> Marks:
+    """A background by the share of the largest weight that is shown."""
+    from attnctl.drawing.screen.heat import levels_of
+    from attnctl.drawing.screen.palette import STEPS
+
+    positive = sample[np.isfinite(sample) & (sample > 0)]
+    top = float(positive.max(initial=0.0)) or 1.0
+    heat = [CellStyle(style=f"heat{level}") for level in range(1, STEPS + 1)]
+    return Marks(
+        (NUMBER, *heat),
+        codes_by(array, lambda own: np.maximum(levels_of(np.nan_to_num(own.astype(float) / top)), 0)),
+    )
+
+
+def mark_hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
+    """The name of the first rule that hid a score, or `mask`, in its place."""
+    array, inputs = trace[name], trace.steps[name].inputs[1:]
+    kept = [trace.arrays[each] for each in inputs if each in trace.arrays]
+    masks = [mask for mask in kept if spreads(mask.shape, array.shape)]
+    words = [rule.name for rule in op.rules] + ([MASK] if inputs else [])
+
+    def codes(index: Index) -> Codes:
+        member = index[0] if len(index) > 1 else 0
+
+        def block(rows: range, columns: range) -> Array:
+            scores = part(array[index], rows, columns)
+            own = [part(mask_of_matrix(mask, index, array.shape), rows, columns) for mask in masks]
+            placed = op.block(Block(member=member, query=rows.start, key=columns.start))
+            assert isinstance(placed, Hide)
+            reason = placed.hidden_by((1, *scores.shape), *own)[0]
+            if inputs:  # what no rule hides, the mask did, even where the mask itself was not kept
+                reason = np.where(reason < 0, len(op.rules), reason)
+            return np.where(np.isneginf(scores), reason + 1, 0)
+
+        return block
+
+    return Marks((NUMBER, *(CellStyle(screen.ours(word), "aside") for word in words)), codes)
+
+
+def spreads(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
+    """True for a mask of the shape of one of these scores, which in anyone's dump it need not have."""
+    ends = zip(reversed(mask), reversed(scores), strict=False)
+    return len(mask) <= len(scores) and all(size in {1, whole} for size, whole in ends)
+
+
+def mask_of_matrix(mask: Array, index: Index, scores: tuple[int, ...]) -> Array:
+    """The mask of one head of one member, (query, key), whatever axes it lacks or has once."""
+    lead = mask.shape[:-2]
+    places = zip(lead, index[len(index) - len(lead) :], strict=True)
+    own = tuple(0 if size == 1 else place for size, place in places)
+    return np.broadcast_to(mask[own], scores[-2:])
+
+
+def part(matrix: Array, rows: range, columns: range) -> Array:
+    return matrix[rows.start : rows.stop, columns.start : columns.stop]

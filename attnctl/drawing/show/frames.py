@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.drawing.screen import CAPTION_FRAME, Screen
 from attnctl.drawing.screen.grid import (
     Grid,
     NumberFormat,
@@ -22,13 +23,12 @@ from attnctl.drawing.screen.grid import (
     rows_shown,
 )
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import CAPTION_FRAME, Screen
 from attnctl.drawing.screen.text import cells, distinct
-from attnctl.drawing.show.sheet import Sheet, View, formula_of, marks, shape_of, sheet_of
+from attnctl.drawing.show import Sheet, View, formula_of, marks, shape_of, sheet_of
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 MAX_PANELS = 16
 """Matrices of one step in the default view on a terminal."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math.kind import KIND
 from attnctl.math.names import BIAS, EMBEDDINGS, MASK, MEMORY, OUTPUT, PROJECTED, W_O, matrix_of, where
 from attnctl.math.ops import Copy
 from attnctl.math.rules import RULES, Composed, Rule
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 LONGEST = 240
 """Characters of a sentence above its tables: all of its tokens are in the first of them."""

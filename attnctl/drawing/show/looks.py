@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attnctl.base.words import all_of, plural
-from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen import Line, Screen
 from attnctl.math import Array, Cell
 from attnctl.math.names import WEIGHTS
+from attnctl.record import Trace
 from attnctl.record.cells import number_repeats
-from attnctl.record.trace import Trace
 
 MOST_KEYS, MOST_HEADS = 4, 8
 """Keys that are named one by one, heads that have a sentence each."""

@@ -7,11 +7,9 @@ from re import findall
 from typing import TextIO
 
 from attnctl.base.words import number_text
-from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.text import distinct, safe, token_text, visible
-from attnctl.drawing.show.frames import number_format
-from attnctl.drawing.show.headline import facts
-from attnctl.drawing.show.sheet import (
+from attnctl.drawing.show import (
     Index,
     Marks,
     Sheet,
@@ -24,8 +22,10 @@ from attnctl.drawing.show.sheet import (
     sheet_of,
     steps_of,
 )
+from attnctl.drawing.show.frames import number_format
+from attnctl.drawing.show.headline import facts
 from attnctl.math.derivation import Step
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 HARMLESS = str.maketrans("", "", " -")
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import IO, TextIO
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.drawing.pictures.draw import draw
-from attnctl.drawing.pictures.plot import Figure, Panel, Plot
+from attnctl.drawing.pictures.draw import Picture, draw, writers
+from attnctl.drawing.pictures.plot import Panel, Plot
 from attnctl.drawing.screen.text import visible
+from attnctl.drawing.show import View, count_heads, formula_of, load_sheet, shape_of, sheet_of
 from attnctl.drawing.show.headline import facts
-from attnctl.drawing.show.sheet import View, count_heads, formula_of, load_sheet, shape_of, sheet_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS, result_in
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 MOST_PANELS, MOST_TRACES = 144, 64
 """Panels of one plot (of more heads the rest is named), sentences in one picture."""
@@ -25,20 +24,11 @@ USUAL = View(precision=2)
 """Attention weights, or what there is instead; `brief` adds the result."""
 
 
-def write_svg(traces: Sequence[Trace], stream: TextIO, view: View = USUAL) -> None:
-    """Write traces as one SVG. Raises AttnError for a step or head that is not there."""
-    stream.write(draw(figure_of(traces, view)).svg)
+def picture_of(traces: Sequence[Trace], view: View = USUAL) -> Picture:
+    """The plots of one trace or of several, of which those of a model's layers stand in one grid.
 
-
-def write_png(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL) -> None:
-    """Write traces as one PNG. Raises AttnError as `write_svg` does, and where resvg-py is missing."""
-    from attnctl.drawing.pictures.png import png
-
-    stream.write(png(*draw(figure_of(traces, view))))
-
-
-def figure_of(traces: Sequence[Trace], view: View) -> Figure:
-    """The plots of one trace or of several, of which those of a model's layers stand in one grid."""
+    Raises AttnError for a step or head that is not there.
+    """
     if len(traces) > MOST_TRACES and not are_layers(traces):
         raise AttnError(
             f"{len(traces)} sentences: a picture holds {MOST_TRACES}; pick one with --trace, or write .html"
@@ -59,7 +49,10 @@ def figure_of(traces: Sequence[Trace], view: View) -> Figure:
                 found[0] = replace(found[0], title=f"{visible(trace.sentence or '')}: {found[0].title}")
             plots += found
     said = [visible(fact) for fact in facts(first)] if len(traces) == 1 or are_layers(traces) else []
-    return Figure(title, (" · ".join(said),) if said else (), plots)
+    return draw(plots, title, (" · ".join(said),) if said else ())
+
+
+write_svg, write_png = writers(picture_of)
 
 
 def are_layers(traces: Sequence[Trace]) -> bool:

@@ -8,26 +8,27 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
-from attnctl.drawing.screen.screen import GAP, Frame, Line, Screen, Shelf, join
+from attnctl.drawing.screen import GAP, Frame, Line, Screen, Shelf, join
+from attnctl.drawing.screen.output import Element, PlainOutput, plain_text, print_lines, screen_of
 from attnctl.drawing.screen.text import cells
+from attnctl.drawing.show import View, count_heads, load_sheet, steps_of
 from attnctl.drawing.show.frames import frames, id_frames, step_lines
 from attnctl.drawing.show.headline import headline
-from attnctl.drawing.show.sheet import View, count_heads, load_sheet, steps_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS, is_gradient, result_in
 from attnctl.math.ops import Copy, Merge
 from attnctl.math.ops.base import AddAll
-from attnctl.math.ops.placed import Hide
+from attnctl.math.ops.scores import Hide
 from attnctl.math.ops.vectors import Split
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.measure import Measurement
 
 
 def show(trace: Trace, output: Console | PlainOutput, view: View | None = None) -> None:
@@ -289,3 +290,61 @@ def on_shelf(row: Sequence[GlanceBlock]) -> Iterator[Element]:
         yield Shelf([lines for lines, _ in row], [width for _, width in row])
     else:
         yield from (line for lines, _ in row for line in lines)
+
+
+# --- a step by itself, for anyone's console or layout: Rich is imported by whoever shows it ---
+
+
+class StepTable:
+    """The title of a step and its matrices.
+
+    Rich prints it as tables that are fitted to the console, or to the place in a layout; as a
+    string it is the text that a pipe gets, where nothing is left out.
+    """
+
+    def __init__(self, trace: Trace, step: str, view: View) -> None:
+        (self.step,) = trace.select([step]).steps.values()
+        self.heads = count_heads(trace, view.heads)
+        self.trace, self.view = load_sheet(trace, step), view
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from attnctl.drawing.screen.terminal import renderable, styles_of
+
+        styles = styles_of(console)
+        for element in self.elements(screen_in(console, options)):
+            yield renderable(element, styles)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        from rich.measure import Measurement
+
+        width = max(map(cells, plain_text(self.elements(screen_in(console, options)))))
+        return Measurement(width, width)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from rich.jupyter import JupyterMixin
+
+        return JupyterMixin._repr_mimebundle_(self, include, exclude)
+
+    def __str__(self) -> str:
+        return "\n".join(plain_text(self.elements(Screen())))
+
+    __repr__ = __str__
+
+    def elements(self, screen: Screen) -> Iterator[Element]:
+        return step_lines(self.trace, self.step, screen, self.view, self.heads)
+
+
+def screen_in(console: Console, options: ConsoleOptions) -> Screen:
+    return screen_of(console)._replace(width=options.max_width, fits=True)
+
+
+def table(
+    trace: Trace, step: str, *, heads: Sequence[int] | None = None, precision: int = 4, full: bool = False
+) -> StepTable:
+    """A step as Rich tables: `rich.print(table(trace, "scores"))`.
+
+    `full` leaves out no rows, columns or heads, however many there are. Raises AttnError for a
+    step or head that is not there.
+    """
+    chosen = None if heads is None else tuple(heads)
+    return StepTable(trace, step, View(heads=chosen, precision=precision, full=full))

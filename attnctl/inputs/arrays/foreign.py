@@ -109,12 +109,7 @@ BESIDE_MODEL = {
 }
 """What the arrays of a layer are called besides, where its model says what comes into it."""
 
-PASSED = {
-    LOGSUMEXP: "l",
-    PAST_KEY: "k_cache",
-    PAST_VALUE: "v_cache",
-    gradient_of(OUTPUT): "grad cotangent",
-}
+PASSED = {LOGSUMEXP: "l", PAST_KEY: "k_cache", PAST_VALUE: "v_cache", gradient_of(OUTPUT): "grad cotangent"}
 """What functions call the arrays that they are passed besides: in a file these say too little."""
 
 MODULES = {
@@ -372,9 +367,7 @@ class Understood:
         if taken:
             self.notes.append(f"{name} is left out: {taken[0]} is there already")
             return
-        if (
-            row.layout == VALUES
-        ):  # what V is made of: where K is made of something else, nothing here has it
+        if row.layout == VALUES:  # where K is made of something else, nothing here has what V is made of
             keys = self.arrays.get(MEMORY, self.arrays.get(X))
             if keys is not None and not np.array_equal(keys, self.found[name]):
                 self.notes.append(f"{name} is left out: V is made of it alone; record V instead")
@@ -417,7 +410,7 @@ class Understood:
         linear = row.layout in {LINEAR, PACKED_LINEAR, BY_HEAD_LINEAR}
         if row.layout in {CONV, PACKED_CONV}:  # nanoGPT has GPT-2's names and nn.Linear's layout
             packed = (self.found[each].shape for each in self.found if each.endswith("c_attn.weight"))
-            linear = any(rows > columns for rows, columns in packed)
+            linear = any(len(shape) == 2 and shape[0] > shape[1] for shape in packed)
         array = array.T if linear else array
         if row.layout in {PACKED, PACKED_LINEAR, PACKED_CONV}:
             return self.side_by_side(array)

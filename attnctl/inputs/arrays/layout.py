@@ -162,17 +162,19 @@ def search(
     shapes: Mapping[str, Shape],
     *sizes: Sizes,
     batch_first: bool = False,
+    batch_said: bool = False,
     of_all_keys: Container[str] = (),
 ) -> LayoutReading:
     """Find how to read arrays of these shapes, in any layout we know.
 
-    Several `sizes` known beforehand are tried in turn. Arrays `of_all_keys` have a row for past keys,
-    too. Raises AttnError naming an array that cannot be brought together with the others.
+    Several `sizes` known beforehand are tried in turn, and a batch, or none, where nobody said. Arrays
+    `of_all_keys` have a row for past keys, too. Raises AttnError naming an array that cannot be brought
+    together with the others.
     """
     tried: list[LayoutSearch] = []
     for known in sizes:
         first = LayoutSearch(shapes, batch_first, of_all_keys=of_all_keys)
-        tried = [first, replace(first, batch=not batch_first)]
+        tried = [first] if batch_said else [first, replace(first, batch=not batch_first)]
         for attempt in tried:
             if found := attempt.reading(known):
                 return found

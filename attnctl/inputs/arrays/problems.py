@@ -113,11 +113,6 @@ def limits(name: str, array: Array, dtype: str) -> tuple[float, float, str]:
     return low, greatest, f"every number must be finite and within ±{greatest:.5g} ({dtype})"
 
 
-def is_mixed(shapes: Mapping[str, Shape], settings: Settings) -> bool:
-    """True if only some of Q, K and V have a batch axis, as far as their number of axes tells."""
-    return settings.heads is None and len({has_batch(shapes, settings, name) for name in PROJECTED}) > 1
-
-
 def has_batch(shapes: Mapping[str, Shape], settings: Settings, name: str = Q) -> bool:
     """True if X, or else one of Q, K and V, has a batch axis; with --heads (batch, n, heads·d) has."""
     if settings.layout is not None:

@@ -20,7 +20,6 @@ from attnctl.inputs.arrays.problems import (
     has_vectors,
     heads_asked,
     inputs_among,
-    is_mixed,
     misfits,
     missing,
     refuse_split,
@@ -113,8 +112,10 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
     """The arrays in our layout, or why they cannot be brought to it."""
     shapes = shapes_of(inputs)
     tried = LayoutSearch(shapes, has_batch(shapes, settings), documented=True)
+    batched = {has_batch(shapes, settings, name) for name in PROJECTED}
+    mixed = settings.heads is None and len(batched) > 1  # only some of them are in a batch
     try:
-        for known in [] if is_mixed(shapes, settings) else sizes_known(inputs, settings):
+        for known in [] if mixed else sizes_known(inputs, settings):
             if reading := tried.reading(known):
                 return lay_out(inputs, reading)
         raise_all(misfits(shapes, settings))
@@ -137,21 +138,26 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
     with the others all the same.
     """
     arrays, notes = by_kind(in_layout(found, settings))
-    batch_first |= (settings.layout or "").startswith("b")
+    if settings.layout is not None:
+        batch_first = settings.layout.startswith("b")
     of_all_keys: tuple[str, ...] = ()  # usually these have rows of new keys alone
     if settings.cache_unrotated:
         normed = settings.qk_norm is not None and settings.qk_norm.after_rotation
         of_all_keys = ("K_rotated", "K_normed") if normed else ("K_rotated",)
-    how: Any = {"batch_first": batch_first, "of_all_keys": of_all_keys}
+    how: Any = {
+        "batch_first": batch_first,
+        "batch_said": settings.layout is not None,
+        "of_all_keys": of_all_keys,
+    }
     refused: AttnError | None = None
-    for changed, said in readings(arrays):
+    for changed, why in readings(arrays):
         try:
             laid = lay_out(changed, search(shapes_of(changed), *sizes_known(changed, settings), **how))
         except AttnError as error:
             refused = refused or error
         else:
             if changed is arrays or not changes_too_much(arrays, laid):
-                return replace(laid, notes=(*notes, *said))
+                return replace(laid, notes=(*notes, *why))
     assert refused is not None
     raise refused
 
@@ -260,7 +266,7 @@ def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Ar
     """The arrays with (batch, n, head, d) turned to (batch, head, n, d), where that is their layout."""
     out = dict(arrays)
     for name, array in arrays.items() if settings.layout == "bnhd" else ():
-        if name in TABLE and has_vectors(name) and array.ndim == 4:
+        if name in TABLE and (has_vectors(name) or name == OUTPUT) and array.ndim == 4:
             out[name] = rearrange(array, "b n h d -> b h n d")
     return out
 

@@ -54,10 +54,7 @@ TOKENIZER = Form(
             flag=Flag("--tokenizer", SENTENCE, more="Left out, whitespace."),
         ),
         Setting(
-            "lowercase",
-            SWITCH,
-            "Put the sentence in lower case first.",
-            flag=Flag("--lowercase", SENTENCE),
+            "lowercase", SWITCH, "Put the sentence in lower case first.", flag=Flag("--lowercase", SENTENCE)
         ),
     ],
     lambda given: Tokenizer(**given),
@@ -210,124 +207,113 @@ RULE_LIST = Setting(
     [setting.in_config for setting in SETTABLE if setting.flag],
 )
 
-FIELDS: dict[str, Setting] = {
-    each.name: each
-    for each in (
-        Setting("sentence", WORD, "The sentence.", "I love AI"),
-        Setting(
-            "context",
-            WORD,
-            "A second sentence, to attend to (cross-attention).",
-            "AI loves me",
-            Flag("--context", SENTENCE, parts=str),
+
+def by_name(*settings: Setting) -> dict[str, Setting]:
+    return {each.name: each for each in settings}
+
+
+FIELDS = by_name(
+    Setting("sentence", WORD, "The sentence.", "I love AI"),
+    Setting(
+        "context",
+        WORD,
+        "A second sentence, to attend to (cross-attention).",
+        "AI loves me",
+        Flag("--context", SENTENCE, parts=str),
+    ),
+    Setting(
+        "vocab",
+        VOCABULARY,
+        "The tokens in the order of their ids, or {token: id}; left out, it grows from the sentence.",
+        ["I", "love", "AI"],
+    ),
+    Setting("tokenizer", TOKENIZER, "How a sentence falls into tokens: whitespace, words or characters."),
+    Setting(
+        "d_model", SIZE, "The width of an embedding.", 4, Flag("--d-model", SENTENCE, more="Left out, 4.")
+    ),
+    Setting("heads", SIZE, "How many heads attend side by side.", 1, Flag("--heads", more="Left out, 1.")),
+    Setting(
+        "kv_heads",
+        SIZE,
+        "How many heads K and V have; fewer than heads are shared (grouped heads).",
+        1,
+        Flag("--kv-heads", more="Left out, heads."),
+    ),
+    Setting(
+        "d_k",
+        SIZE,
+        "The width of a head's queries and keys; left out, d_model / heads.",
+        4,
+        Flag("--d-k", SENTENCE),
+    ),
+    Setting(
+        "d_v", SIZE, "The width of a head's values; left out, d_model / heads.", 4, Flag("--d-v", SENTENCE)
+    ),
+    Setting(
+        "seed",
+        SEED,
+        "The seed that embeddings and weights are drawn from.",
+        flag=Flag("--seed", SENTENCE, more="Left out, 0."),
+    ),
+    Setting(
+        "embeddings",
+        EMBEDDINGS,
+        "A row of d_model numbers for each token: {token: [0.1, 0.2], …}, rows, identity, random or file.",
+    ),
+    Setting(
+        "positions",
+        POSITIONS,
+        "How tokens know where they stand: none, sinusoidal, rope or alibi.",
+        flag=Flag("--positions", metavar=f"<{'|'.join(POSITION_WORDS)}>"),
+    ),
+    Setting(
+        "weights",
+        WEIGHTS,
+        "W_Q, W_K, W_V, W_O and biases; what is not given is drawn.",
+        {"W_Q": "identity", "W_O": "none"},
+    ),
+    *(setting or RULE_LIST for setting in KIND.values()),
+    Setting(
+        "causal_offset",
+        OFFSET,
+        "With causal, query i sees key j when j ≤ i + causal_offset.",
+        0,
+        Flag(
+            "--causal-offset",
+            metavar="N",
+            more="keys - queries aligns bottom-right (FlashAttention); the word lengths is "
+            "key_lengths - queries (ONNX).",
         ),
-        Setting(
-            "vocab",
-            VOCABULARY,
-            "The tokens in the order of their ids, or {token: id}; left out, it grows from the sentence.",
-            ["I", "love", "AI"],
+    ),
+    Setting(
+        "dtype",
+        words(*DTYPES),
+        "The precision of every step.",
+        flag=Flag("--dtype", more="Left out, float64."),
+    ),
+    Setting(
+        "edits",
+        list_of(WORD),
+        "Steps to change before the next one reads them, in order; @FILE is another dump.",
+        ["attention_weights[0,0,:]=0"],
+        Flag(
+            "--edit",
+            EDIT,
+            "CELL=VALUE",
+            "Like 'attention_weights[0,love,:]=0', 'X[love]=[1, 0, 0, 1]', 'head_outputs[1]*=2' or "
+            "'attention_weights=@other.json' (the same cells of another dump). May be repeated.",
+            parts=str,
+            repeated=True,
         ),
-        Setting(
-            "tokenizer", TOKENIZER, "How a sentence falls into tokens: whitespace, words or characters."
-        ),
-        Setting(
-            "d_model",
-            SIZE,
-            "The width of an embedding.",
-            4,
-            Flag("--d-model", SENTENCE, more="Left out, 4."),
-        ),
-        Setting(
-            "heads", SIZE, "How many heads attend side by side.", 1, Flag("--heads", more="Left out, 1.")
-        ),
-        Setting(
-            "kv_heads",
-            SIZE,
-            "How many heads K and V have; fewer than heads are shared (grouped heads).",
-            1,
-            Flag("--kv-heads", more="Left out, heads."),
-        ),
-        Setting(
-            "d_k",
-            SIZE,
-            "The width of a head's queries and keys; left out, d_model / heads.",
-            4,
-            Flag("--d-k", SENTENCE),
-        ),
-        Setting(
-            "d_v",
-            SIZE,
-            "The width of a head's values; left out, d_model / heads.",
-            4,
-            Flag("--d-v", SENTENCE),
-        ),
-        Setting(
-            "seed",
-            SEED,
-            "The seed that embeddings and weights are drawn from.",
-            flag=Flag("--seed", SENTENCE, more="Left out, 0."),
-        ),
-        Setting(
-            "embeddings",
-            EMBEDDINGS,
-            "A row of d_model numbers for each token: {token: [0.1, 0.2], …}, rows, identity, random "
-            "or file.",
-        ),
-        Setting(
-            "positions",
-            POSITIONS,
-            "How tokens know where they stand: none, sinusoidal, rope or alibi.",
-            flag=Flag("--positions", metavar=f"<{'|'.join(POSITION_WORDS)}>"),
-        ),
-        Setting(
-            "weights",
-            WEIGHTS,
-            "W_Q, W_K, W_V, W_O and biases; what is not given is drawn.",
-            {"W_Q": "identity", "W_O": "none"},
-        ),
-        *(setting or RULE_LIST for setting in KIND.values()),
-        Setting(
-            "causal_offset",
-            OFFSET,
-            "With causal, query i sees key j when j ≤ i + causal_offset.",
-            0,
-            Flag(
-                "--causal-offset",
-                metavar="N",
-                more="keys - queries aligns bottom-right (FlashAttention); the word lengths is "
-                "key_lengths - queries (ONNX).",
-            ),
-        ),
-        Setting(
-            "dtype",
-            words(*DTYPES),
-            "The precision of every step.",
-            flag=Flag("--dtype", more="Left out, float64."),
-        ),
-        Setting(
-            "edits",
-            list_of(WORD),
-            "Steps to change before the next one reads them, in order; @FILE is another dump.",
-            ["attention_weights[0,0,:]=0"],
-            Flag(
-                "--edit",
-                EDIT,
-                "CELL=VALUE",
-                "Like 'attention_weights[0,love,:]=0', 'X[love]=[1, 0, 0, 1]', 'head_outputs[1]*=2' or "
-                "'attention_weights=@other.json' (the same cells of another dump). May be repeated.",
-                parts=str,
-                repeated=True,
-            ),
-        ),
-        Setting(
-            "renormalize",
-            SWITCH,
-            "Make edited rows of attention_weights sum to 1 again.",
-            False,
-            Flag("--renormalize", EDIT),
-        ),
-    )
-}
+    ),
+    Setting(
+        "renormalize",
+        SWITCH,
+        "Make edited rows of attention_weights sum to 1 again.",
+        False,
+        Flag("--renormalize", EDIT),
+    ),
+)
 """What a config may hold, in the order of `Settings`."""
 
 BASES = words("e", "2")
@@ -339,29 +325,26 @@ EMPTY = Reader(
     {"anyOf": [REAL.schema, {"enum": ["inf"]}]},
     "X|inf",
 )
-OF_ARRAYS = {
-    each.name: each
-    for each in (
-        Setting(
-            "layout",
-            words(*LAYOUTS),
-            "The axes of Q, K and V (batch, head, n rows, d columns), or of X; left out, sizes tell.",
-            flag=Flag("--layout", ARRAYS),
-        ),
-        Setting(
-            "lse_base",
-            BASE,
-            "The base of the log-sum-exps that are recorded; left out, e.",
-            flag=Flag("--lse-base", ARRAYS),
-        ),
-        Setting(
-            "lse_empty",
-            EMPTY,
-            "What a recorded log-sum-exp is in rows that see nothing; left out, -inf.",
-            flag=Flag("--lse-empty", ARRAYS),
-        ),
-    )
-}
+OF_ARRAYS = by_name(
+    Setting(
+        "layout",
+        words(*LAYOUTS),
+        "The axes of Q, K and V (batch, head, n rows, d columns), or of X; left out, sizes tell.",
+        flag=Flag("--layout", ARRAYS),
+    ),
+    Setting(
+        "lse_base",
+        BASE,
+        "The base of the log-sum-exps that are recorded; left out, e.",
+        flag=Flag("--lse-base", ARRAYS),
+    ),
+    Setting(
+        "lse_empty",
+        EMPTY,
+        "What a recorded log-sum-exp is in rows that see nothing; left out, -inf.",
+        flag=Flag("--lse-empty", ARRAYS),
+    ),
+)
 """Of the arrays that are read, and so in no config: a dump's own are all of one kind."""
 
 IN_PARTS = {"tokenizer": TOKENIZER, "positions": ROPE_OPTIONS, "qk_norm": QK_NORM_OPTIONS}
@@ -370,7 +353,7 @@ IN_PARTS = {"tokenizer": TOKENIZER, "positions": ROPE_OPTIONS, "qk_norm": QK_NOR
 KEYWORDS: dict[str, Setting] = {
     **FIELDS,
     **OF_ARRAYS,
-    **{setting.name: setting for setting in RULE_TABLES},
+    **by_name(*RULE_TABLES),
     **{setting.keyword: setting for setting in SETTABLE if setting.flag},
 }
 """What `attnctl.run` and its like take, beside the settings that no config holds."""

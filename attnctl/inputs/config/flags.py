@@ -26,7 +26,8 @@ def settings_from(config: str | None, flags: Given, base: Settings | None = None
         base = load(config)
     every = {**combine_parts(flags, base), **more}
     given = {name: value for name, value in every.items() if value is not None}
-    return replace(lay_over(base, given), where=place_of_setting(base.where, given))
+    where = place_of_setting(base.where, given)
+    return replace(lay_over(base, given), where=where, named=base.named.union(given))
 
 
 WHOLE = {

@@ -15,7 +15,7 @@ from attnctl.base.values import MAX_PROBLEMS, BadValueError, Path, json_path
 from attnctl.base.words import did_you_mean, one_of, quote
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.settings import EXAMPLE, Settings
-from attnctl.record.trace import SCHEMA
+from attnctl.record import SCHEMA
 
 
 def load(path: str | pathlib.Path) -> Settings:

@@ -28,38 +28,34 @@ ELSEWHERE = {
 """What to write for keys that stand at the top and belong below another one."""
 
 
-class ConfigForm(Form):
-    def explain_unknown(self, key: Any, value: Any) -> Problem:
-        """The message for a key that belongs below another one, or that nobody reads."""
-        if isinstance(key, str) and key in ELSEWHERE:
-            rule = isinstance(value, str) and value in RULES  # mask: causal
-            return (key,), f"not a key of its own; write {f'rules: [{value}]' if rule else ELSEWHERE[key]}"
-        return super().explain_unknown(key, value)
-
-    def misfits(self, given: Json) -> Iterator[Problem]:
-        """Weights of X that do not have a row for each dimension of the embeddings.
-
-        Of a config without other problems the plan compares every shape.
-        """
-        embeddings = given.get("embeddings")
-        first = list(embeddings.values()) if isinstance(embeddings, Mapping) else embeddings
-        width = given.get("d_model") or (len(first[0]) if isinstance(first, list) and first else None)
-        weights = given.get("weights", Weights())
-        by_head = ((("weights", "heads", number), head) for number, head in enumerate(weights.heads))
-        parts: list[tuple[Path, Mapping[str, Any]]] = [(("weights",), weights.tensors), *by_head]
-        for path, tensors in parts:
-            for name, rows in tensors.items():
-                of_rows = name == "W" or TABLE[name].of in {X, MEMORY}
-                if width and of_rows and isinstance(rows, list) and len(rows) != width:
-                    shape = dims((len(rows), len(rows[0])))
-                    yield (*path, name), f"{shape}, expected {plural(width, 'row')} (d_model)"
+def elsewhere(key: str, value: Any) -> str | None:
+    rule = isinstance(value, str) and value in RULES  # mask: causal
+    return f"rules: [{value}]" if rule and key in ELSEWHERE else ELSEWHERE.get(key)
 
 
-CONFIG = ConfigForm(
+def misfits(given: Json) -> Iterator[Problem]:
+    """Weights of X that do not have a row for each dimension of the embeddings.
+
+    Of a config without other problems the plan compares every shape.
+    """
+    embeddings = given.get("embeddings")
+    first = list(embeddings.values()) if isinstance(embeddings, Mapping) else embeddings
+    width = given.get("d_model") or (len(first[0]) if isinstance(first, list) and first else None)
+    weights = given.get("weights", Weights())
+    shown = ((path, rows) for path, rows in weights.written() if isinstance(rows, list))
+    for path, rows in shown:
+        of_rows = path[-1] == "W" or TABLE[str(path[-1])].of in {X, MEMORY}
+        if width and of_rows and len(rows) != width:
+            yield path, f"{dims((len(rows), len(rows[0])))}, expected {plural(width, 'row')} (d_model)"
+
+
+CONFIG = Form(
     "attnctl config",
     "A run of attnctl: what to attend to, with which weights. Every key may be left out.",
     FIELDS.values(),
     lambda given: lay_over(Settings(), given),
+    elsewhere=elsewhere,
+    misfits=misfits,
 )
 
 

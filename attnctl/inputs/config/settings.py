@@ -6,7 +6,7 @@ read, `attnctl.inputs.plan` checks that everything fits together and makes array
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +90,14 @@ class Weights:
     random: Random = Random()
     file: str | None = None
 
+    def written(self) -> Iterator[tuple[Path, Tensor]]:
+        """Every tensor that is given, by its path in the settings."""
+        for name, tensor in self.tensors.items():
+            yield ("weights", name), tensor
+        for number, head in enumerate(self.heads):
+            for name, tensor in head.items():
+                yield ("weights", "heads", number, name), tensor
+
 
 Embeddings = Mapping[str, list[float]] | Rows | Random | FromFile | str
 """By token, by row of the vocabulary, or where to get them; IDENTITY is one-hot."""
@@ -109,7 +117,8 @@ class Settings(Kind):
 
     `max_memory` is in bytes, None for most of what is free: how a run is carried out, not what it
     is, so no config holds it; nor how arrays are read (`layout`, …). `where` turns a path into
-    the place a person wrote it (``x.yaml:14 $.heads``, ``--heads``).
+    the place a person wrote it (``x.yaml:14 $.heads``, ``--heads``); `named` are those that no file
+    says: what files they name may be pipes.
     """
 
     sentence: str | None = None
@@ -138,6 +147,7 @@ class Settings(Kind):
     lse_empty: float | None = field(default=None, compare=False)
     max_memory: int | None = field(default=None, compare=False)
     where: Callable[[Path], str] = field(default=dotted_path, compare=False, repr=False)
+    named: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings in the form of a YAML config: what a dump carries and `config init` writes."""
@@ -156,7 +166,7 @@ class Settings(Kind):
 OF_ARRAYS = {"layout", "lse_base", "lse_empty"}
 """How arrays are read that others wrote; no dump and no config of ours needs to say it."""
 
-NOT_WRITTEN = {*OF_ARRAYS, "max_memory", "where"}
+NOT_WRITTEN = {*OF_ARRAYS, "max_memory", "where", "named"}
 WRITTEN_WHERE_SET = {"edits", "renormalize", *KIND} - {"scale", "rules"}
 
 OWN = [each.name for each in fields(Settings) if each.name not in KIND]

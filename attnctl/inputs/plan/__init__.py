@@ -1,0 +1,309 @@
+"""Plans: all that a computation needs, before anything is computed; and what was meant by a dump."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.words import dims
+from attnctl.inputs.config.fields import SETTABLE
+from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.inputs.config.sizes import keys_of, rotary
+from attnctl.inputs.plan.embed import PAD
+from attnctl.inputs.plan.tensors import Named, arrays_of, stream
+from attnctl.math import Array, Progress, Shape, Sizes
+from attnctl.math.derivation import Derivation, LayerParts, Rotary, Variant
+from attnctl.math.engine import Outcome, carry_out, steps_needed
+from attnctl.math.engine.cost import Cost, cost, peak, require, size_text
+from attnctl.math.kind import DRAWN, GRADIENT_SETTINGS, HEADS, KIND, Kind, choices_of
+from attnctl.math.names import EMBEDDINGS, OUTPUT, PROJECTED, TABLE, X, gradient_of
+from attnctl.math.ops import Sinusoid
+from attnctl.math.rules import Alibi, Padding, PerBatch, Rule
+from attnctl.math.steps import root_of
+from attnctl.record import Trace, require_steps
+
+if TYPE_CHECKING:
+    from attnctl.record.edits import WhatIf
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a run needs: the kind of attention, its arrays, and what the dump says of it."""
+
+    variant: Variant
+    given: dict[str, Array]
+    header: dict[str, Any]
+    dtype: str
+    max_memory: int | None = None
+    what_if: WhatIf | None = None
+
+    @property
+    def derivation(self) -> Derivation:
+        return self.variant.derivation
+
+    def costs(self, keep: Collection[str] | None = None) -> list[Cost]:
+        """The cost of each step, before any is computed. An edit works on whole steps: all are held.
+
+        So are they where gradients need the whole of scores. Raises AttnError for lines that cannot
+        be carried out.
+        """
+        whole = bool(self.what_if)
+        if keep and not whole:
+            from attnctl.math.engine.back import needs_whole
+
+            whole = needs_whole(steps_needed(self.derivation, keep), keep)
+        itemsize = np.dtype(self.dtype).itemsize
+        return costs_of(self.variant, self.given, itemsize, None if whole else keep)
+
+    def run(self, keep: Collection[str] | None = None, progress: Progress | None = None) -> Trace:
+        """Carry it out, keeping these steps (None: all).
+
+        Raises AttnError for a step it does not have, and where it needs more memory than it may take.
+        """
+        require_steps(keep or (), [step.name for step in self.derivation])
+        edits = self.what_if.changes(self.derivation, self.header) if self.what_if else None
+        needed, last = peak(self.costs(keep)), self.derivation.steps[-1].name
+        try:
+            require(needed, "this run", self.max_memory)
+        except AttnError as error:
+            least = peak(self.costs([last]))  # what the last step alone takes
+            if least >= needed:
+                raise
+            instead = f"--step {last} takes {size_text(least)}; --cost says what each step does"
+            raise AttnError(f"{problem}. {instead}" for problem in error.problems) from None
+        outcome = carry_out(
+            self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress
+        )
+        return self.record(outcome)
+
+    def record(self, outcome: Outcome) -> Trace:
+        arrays = outcome.values
+        steps = [step for step in self.derivation if step.name in arrays]
+        header = dict(self.header)
+        if self.what_if:
+            header["edits"] = self.what_if.record()
+        if outcome.empty_rows:
+            header["empty_rows"] = outcome.empty_rows
+        if outcome.overflow:
+            step, cell = outcome.overflow
+            header["overflow"] = {"step": step, "at": cell}
+        if outcome.compiled:
+            header["exp"] = "compiled"
+        marked = map(self.what_if.mark_edited, steps) if self.what_if else steps
+        return Trace({step.name: step for step in marked}, arrays, header)
+
+
+@dataclass(frozen=True)
+class DumpPlan:
+    """How recorded steps should have come about: lines, and no variant, as recorded ones may be among them.
+
+    Its maker returns the arrays in our layout beside it.
+    """
+
+    derivation: Derivation
+    sizes: Sizes
+    notes: tuple[str, ...] = ()
+    """What was decided where the arrays could have meant something else, or were left out."""
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    """Recorded steps that nothing asks for -> the option that would."""
+    unknown: tuple[str, ...] = ()
+    """Recorded arrays under names that attnctl does not know."""
+    supplied: frozenset[str] = frozenset()
+    """Arrays that the dump has not: weights of the model that says what was meant."""
+
+
+def what_if_of(settings: Settings) -> WhatIf | None:
+    """The edits that these settings ask for. Raises AttnError for what spells none."""
+    if not (settings.edits or settings.renormalize):
+        return None
+    from attnctl.record.edits import what_if
+    from attnctl.store.source import read_one
+
+    read = partial(read_one, named="edits" in settings.named)
+    return what_if(settings.edits, read, renormalize=settings.renormalize)
+
+
+def asks_for_padding(rules: Sequence[Rule]) -> bool:
+    return any(isinstance(rule, Padding) for rule in rules)
+
+
+def with_padding(
+    rules: Sequence[Rule], lengths: PerBatch | None = None, keys: Sequence[str] = ()
+) -> tuple[Rule, ...]:
+    """The rules with padding as it is here: the keys from `lengths` on, or those that are [PAD].
+
+    Where no key is, the rule hides nothing, and is there only if it is asked for.
+    """
+    others = tuple(rule for rule in rules if not isinstance(rule, Padding))
+    if lengths is not None:
+        return (*others, Padding(lengths))
+    real = [place for place, key in enumerate(keys) if key != PAD]
+    if not keys or (len(real) == len(keys) and not asks_for_padding(rules)):
+        return others
+    length = real[-1] + 1 if real else 0
+    return (*others, Padding(length, tuple(sorted({*range(length)} - {*real}))))
+
+
+def variant(
+    asked: Settings, sizes: Sizes, named: Named, offset: PerBatch = 0, layer: LayerParts | None = None
+) -> Variant:
+    """The kind of attention that settings ask for on arrays of these sizes, `offset` keys before query 0.
+
+    Sinusoidal positions are those of the embeddings among the arrays.
+    """
+    past, keys, chunks = sizes.get("past", 0), keys_of(sizes), asked.chunks
+    if isinstance(chunks, tuple) and (last := chunks[-1][1]) != keys:
+        ends = f"the ranges end at {last}, but there are {keys} keys"
+        raise AttnError(f"{asked.where(('chunks',))}: {ends}; end the last one at {keys}")
+    x = named[EMBEDDINGS][0] if asked.positions == SINUSOIDAL else None
+    return Variant(
+        given={name: how for name, (_, how) in named.items()},
+        d_k=sizes.get("d_k", 0),
+        kv_share=sizes["head"] // sizes["kv_head"],
+        sinusoid=None if x is None else Sinusoid(x.shape[-2], x.shape[-1], past),
+        rotary=rotary(asked),
+        offset=offset,
+        past=past,
+        batch="batch" in sizes,
+        axes={
+            name: ("batch", *TABLE[name].axes)[-array.ndim :]
+            for name, (array, _) in named.items()
+            if array.ndim != len(TABLE[name].axes)
+        },
+        layer=layer or LayerParts(),
+        **choices_of(asked),
+    )
+
+
+def costs_of(
+    v: Variant, given: Mapping[str, Array], itemsize: int, keep: Collection[str] | None = None
+) -> list[Cost]:
+    """The cost of each line. Raises AttnError for those that cannot be carried out."""
+    raise_all(loose_ends(v))
+    return cost(v.derivation, {name: array.shape for name, array in given.items()}, itemsize, keep)
+
+
+def loose_ends(v: Variant) -> Iterator[str]:
+    """Lines that read what is neither given nor a line, and weights that no line reads."""
+    there: set[str] = set()
+    for step in v.derivation:
+        lacking = [name for name in step.inputs if name not in there]
+        for name in lacking:
+            what = f"{step.name} reads {name}, which is neither given nor a line here"
+            yield f"{what}; {' or '.join(remedies(v, step.name, name))}"
+        there |= {step.name, *lacking}
+    for name in v.given:
+        if name not in there and TABLE[name].is_weight:
+            readers = [f"{option} does" for option, more in one_more(v) if name in more.derivation]
+            yield f"{name}: nothing here reads it; {[*readers, 'leave it out'][0]}"
+
+
+def remedies(v: Variant, step: str, name: str) -> Iterator[str]:
+    """What to do where a step reads what is not there: give it, or do not ask for the step."""
+    made = "Q, K and V, or X with W_Q, W_K and W_V" if name in PROJECTED else name
+    yield f"give {'X with W_Q, W_K and W_V' if name == X else made}"
+    plain = choices_of(Kind())
+    for asked, setting in KIND.items():
+        if setting and step not in replace(v, **{asked: plain[asked]}).derivation:
+            yield f"leave {setting.flag_name} out"
+
+
+def one_more(v: Variant) -> Iterator[tuple[str, Variant]]:
+    """The variant with one thing more that a person can ask for, at an example's value, and its option."""
+    yield "--positions rope", replace(v, rotary=Rotary())
+    yield "--positions alibi", replace(v, rules=(*v.rules, Alibi()))
+    yield "--kv-heads", replace(v, kv_share=2)
+    for setting, rule in SETTABLE.items():
+        yield setting.flag_name, replace(v, rules=(*v.rules, rule.of(setting.at_example)))
+    for name, asked in KIND.items():
+        if asked is not None:
+            yield asked.flag_name, replace(v, **{name: asked.at_example})
+
+
+def with_norm_rows(asked: Settings, *, one_row: bool) -> Settings:
+    """The settings with norms that take all heads as one row, where nobody says what else is one."""
+    if asked.qk_norm is None or asked.qk_norm.over is not None or not one_row:
+        return asked
+    return asked.with_(qk_norm=replace(asked.qk_norm, over=HEADS))
+
+
+# --- the gradient that a backward pass begins with ---
+
+
+def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Variant, Named]:
+    """The variant and its arrays with the gradient that its backward pass begins at, if it has one.
+
+    Raises AttnError where a file has none, or one of another shape, and where none is asked for.
+    """
+    if not kind.backward:
+        if settings.cotangent:
+            place = settings.where(("cotangent",))
+            raise AttnError(f"{place}: nothing goes back to gradients; say --backward, too")
+        return kind, named
+    forward = replace(kind, backward=False)
+    name = gradient_of(root_of(forward.derivation))
+    costs = costs_of(forward, arrays_of(named), 1)
+    shape = next(each.shape for each in costs if gradient_of(each.name) == name)
+    if name not in named or settings.cotangent:  # what is asked for goes before what a file brings
+        array, how = begin_gradient(settings, name, shape)
+        alone = array.squeeze().shape == tuple(size for size in shape if size != 1)  # (n, d) of one head
+        named = {**named, name: (array.reshape(shape) if alone else array, how)}
+    found = named[name][0].shape
+    if found != shape:
+        raise AttnError(
+            f"{name}: {dims(found)}, expected {dims(shape)}, the shape of what it is a gradient by"
+        )
+    return replace(kind, given={each: how for each, (_, how) in named.items()}), named
+
+
+def plan_of(
+    kind: Variant, named: Named, header: dict[str, Any], settings: Settings, what_if: WhatIf | None
+) -> Plan:
+    """The plan of these arrays, among them the gradient that it begins at, if one is asked for."""
+    kind, named = with_cotangent(kind, named, settings)
+    return Plan(kind, arrays_of(named), header, settings.dtype, settings.max_memory, what_if)
+
+
+def with_gradients(plan: Plan, settings: Settings, d_output: Array | None = None) -> Plan:
+    """A plan whose kind says nothing of gradients, with those that the settings ask for.
+
+    Raises AttnError as `with_cotangent` does.
+    """
+    asked = {name: getattr(settings, name) for name in GRADIENT_SETTINGS}
+    named = {name: (array, plan.variant.given[name]) for name, array in plan.given.items()}
+    if settings.backward and d_output is not None:
+        named[gradient_of(OUTPUT)] = d_output, "given"
+    kind, named = with_cotangent(replace(plan.variant, **asked), named, settings)
+    return replace(plan, variant=kind, given=arrays_of(named))
+
+
+def begin_gradient(settings: Settings, name: str, shape: Shape) -> tuple[Array, str]:
+    """The gradient by the output, and how it came about; a file has it under its name or alone.
+
+    Drawn it is N(0, 1): a loss that is the sum of the output would hide mistakes, as every row of
+    its gradient is the same.
+    """
+    match settings.cotangent or DRAWN:
+        case "drawn":
+            rng = stream(settings.seed, gradient_of(OUTPUT), count=prod(shape))
+            return rng.standard_normal(shape), f"drawn from N(0, 1), seed {settings.seed}"
+        case "ones":
+            return np.ones(shape), "ones"
+        case path:
+            from attnctl.inputs.arrays.reader import as_array
+            from attnctl.store.source import read_one
+
+            trace = read_one(path, named="cotangent" in settings.named)
+            names = name, gradient_of(OUTPUT)
+            found = [each for each in names if each in trace] or list(trace)
+            if len(found) > 1 and found[0] not in names:
+                there = f"{path} has {', '.join(trace)}, and no {name}"
+                raise AttnError(f"{settings.where(('cotangent',))}: {there}; give the gradient that name")
+            return as_array(name, trace[found[0]]), f"from {path}"

@@ -14,8 +14,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims, nearest, one_of
 from attnctl.inputs.config.settings import IDENTITY, SINUSOIDAL, FromFile, Random, Settings
 from attnctl.inputs.config.sizes import adds_positions
-from attnctl.inputs.plan.draw import draw, token_rows
-from attnctl.inputs.plan.tensors import Named, description, first, from_file, legacy
+from attnctl.inputs.plan.tensors import Named, description, draw, first, from_file, legacy, token_rows
 from attnctl.math import Array, Shape
 from attnctl.math.names import EMBEDDINGS, MEMORY, POSITIONS
 from attnctl.math.ops import Sinusoid

@@ -14,16 +14,16 @@ from attnctl.inputs.arrays.foreign import read_foreign
 from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import keys_of, rotary, unmeant_cache, written_masks
-from attnctl.inputs.plan import operator
-from attnctl.inputs.plan.embed import position_rows
-from attnctl.inputs.plan.plan import (
+from attnctl.inputs.plan import (
     DumpPlan,
     asks_for_padding,
     one_more,
+    operator,
     variant,
     with_norm_rows,
     with_padding,
 )
+from attnctl.inputs.plan.embed import position_rows
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step, Variant, with_batch, without_projection
 from attnctl.math.kind import HeadNorm
@@ -42,7 +42,7 @@ from attnctl.math.names import (
     where,
 )
 from attnctl.math.ops import Given, Unstated
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.header import foreign_step
 
 NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}

@@ -13,10 +13,10 @@ from attnctl.inputs.arrays.beside import in_base_e
 from attnctl.inputs.arrays.reader import as_array, read_strictly
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import adds_positions, keys_of, written_masks
-from attnctl.inputs.plan import embed
-from attnctl.inputs.plan.plan import (
+from attnctl.inputs.plan import (
     Plan,
     asks_for_padding,
+    embed,
     plan_of,
     variant,
     what_if_of,

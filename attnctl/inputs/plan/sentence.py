@@ -15,18 +15,25 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims
 from attnctl.inputs.config.settings import LENGTHS, NONE, Settings
 from attnctl.inputs.config.sizes import OPTIONS, resolve, unmeant_cache, written_masks
-from attnctl.inputs.plan import embed, tensors
+from attnctl.inputs.plan import (
+    Plan,
+    asks_for_padding,
+    embed,
+    plan_of,
+    tensors,
+    variant,
+    what_if_of,
+    with_padding,
+)
 from attnctl.inputs.plan.embed import PAD, Vocabulary, tokens_of
-from attnctl.inputs.plan.plan import Plan, asks_for_padding, plan_of, variant, what_if_of, with_padding
 from attnctl.inputs.plan.tensors import Named
-from attnctl.math import Array, Sizes
+from attnctl.math import Array, Progress, Sizes
 from attnctl.math.derivation import Variant
+from attnctl.math.engine import Outcome, carry_out
 from attnctl.math.engine.cost import peak, require
-from attnctl.math.engine.execute import Outcome, carry_out
-from attnctl.math.engine.tiles import SCRATCH_BYTES, Progress
 from attnctl.math.names import EMBEDDINGS, MEMORY, W_O, shape_in
 from attnctl.math.rules import Padding, Rule, VisibilityRule
-from attnctl.record.trace import Trace, require_steps
+from attnctl.record import Trace, require_steps
 
 if TYPE_CHECKING:
     from attnctl.record.edits import WhatIf
@@ -151,10 +158,7 @@ def complete(settings: Settings, sizes: Sizes, *, projected: bool) -> Settings:
     if not projected:
         weights = replace(weights, tensors={**weights.tensors, W_O: NONE})
     return settings.with_(
-        sentence="",
-        vocab=(),
-        weights=weights,
-        **{option: sizes[axis] for axis, option in OPTIONS.items()},
+        sentence="", vocab=(), weights=weights, **{option: sizes[axis] for axis, option in OPTIONS.items()}
     )
 
 
@@ -162,9 +166,7 @@ def complete(settings: Settings, sizes: Sizes, *, projected: bool) -> Settings:
 
 
 def carry_out_batch(
-    alone: Sequence[Plan],
-    keep: Collection[str] | None = None,
-    progress: Progress | None = None,
+    alone: Sequence[Plan], keep: Collection[str] | None = None, progress: Progress | None = None
 ) -> list[Trace]:
     """Run every sentence, several in one pass; each trace equals the one its sentence gives alone.
 
@@ -202,10 +204,7 @@ def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, l
 
 
 def run_padded(
-    alone: Sequence[Plan],
-    lengths: tuple[int, ...],
-    keep: Collection[str] | None,
-    progress: Progress | None,
+    alone: Sequence[Plan], lengths: tuple[int, ...], keep: Collection[str] | None, progress: Progress | None
 ) -> Outcome:
     """Carry out the longest sentence's derivation for the whole batch, padding hidden."""
     longest = max(range(len(alone)), key=lengths.__getitem__)
@@ -216,7 +215,7 @@ def run_padded(
     rows = [np.pad(own, ((0, lengths[longest] - len(own)), (0, 0))) for own in own_rows]
     given = {**model.given, EMBEDDINGS: np.stack(rows)}
     whole = replace(model, variant=replace(model.variant, rules=rules, batch=True), given=given)
-    require(peak(whole.costs(keep), SCRATCH_BYTES), "this batch", model.max_memory)
+    require(peak(whole.costs(keep)), "this batch", model.max_memory)
     return carry_out(whole.derivation, given, model.dtype, keep=keep, progress=progress)
 
 

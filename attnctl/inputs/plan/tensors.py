@@ -1,11 +1,19 @@
-"""Weights: given, read, identity or drawn; fused or per head; always split by head in the end."""
+"""Weights: given, read, identity or drawn; fused or per head; always split by head in the end.
+
+What is drawn is the same number everywhere, for good: streams are those of `numpy.random.RandomState`,
+which NumPy has frozen (NEP 19); everything is drawn in float64 and cast afterwards. A named tensor has a
+stream of its own, so that adding a head, a mask or W_O changes no other tensor.
+"""
 
 from __future__ import annotations
 
+from _random import Random as Twister  # that of `random`, which imports hashing besides
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import prod
-from typing import Any
+from importlib import import_module
+from math import log, prod, sqrt
+from sys import version_info
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,10 +21,14 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import Path
 from attnctl.base.words import dims
 from attnctl.inputs.config.settings import IDENTITY, FromFile, Random, Settings
-from attnctl.inputs.plan.draw import draw, stream
-from attnctl.math import Array, Sizes
+from attnctl.math import Array, Shape, Sizes
 from attnctl.math.axes import parse_axes, rearrange
 from attnctl.math.names import PROJECTED, TABLE, W_O, Name, matrix_of, shape_in, shown, size_of
+
+try:  # hashlib loads OpenSSL for the same digest: 4 MB and 4 ms of every run
+    sha256 = import_module("_sha2" if version_info >= (3, 12) else "_sha256").sha256
+except ImportError:
+    sha256 = import_module("hashlib").sha256
 
 Named = dict[str, tuple[Array, str]]
 """Arrays by name, each with how it came about."""
@@ -68,12 +80,10 @@ def with_file(settings: Settings) -> Settings:
 def given_arrays(settings: Settings) -> dict[Path, Array]:
     """Every weight that is written out or read from a file, as float64, by its path."""
     out: dict[Path, Array] = {}
-    for path, tensor in written_tensors(settings):
+    for path, tensor in settings.weights.written():
         if isinstance(tensor, FromFile):
-            array, row = (
-                from_file(tensor, settings.where(path)).astype(np.float64),
-                TABLE.get(str(path[-1])),
-            )
+            array = from_file(tensor, settings.where(path)).astype(np.float64)
+            row = TABLE.get(str(path[-1]))
             by_head = row and row.is_split and array.ndim == len(row.axes)  # as a dump has it
             out[path] = np.concatenate(list(array), axis=-1) if by_head else array
         elif isinstance(tensor, list):
@@ -81,20 +91,12 @@ def given_arrays(settings: Settings) -> dict[Path, Array]:
     return out
 
 
-def written_tensors(settings: Settings) -> Iterator[tuple[Path, Any]]:
-    for name, tensor in settings.weights.tensors.items():
-        yield ("weights", name), tensor
-    for number, head in enumerate(settings.weights.heads):
-        for name, tensor in head.items():
-            yield ("weights", "heads", number, name), tensor
-
-
 def weights_needed(settings: Settings) -> list[Name]:
     """The matrices of a run, but for W_O where the projections are given and it is not."""
     asked = [row for row in WEIGHTS if not row.asked or getattr(settings, row.asked) not in (None, False)]
     given = any(
         path[-1] in {"W", *PROJECTIONS} and not isinstance(tensor, Random)
-        for path, tensor in written_tensors(settings)
+        for path, tensor in settings.weights.written()
     )
     return [row for row in asked if row.drawn and not (given and row.name == W_O)]
 
@@ -185,7 +187,7 @@ def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, nam
 def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Iterator[str]:
     """Every given weight whose shape is not the one the sizes ask for."""
     projections = {shape_in(TABLE[name].side_by_side, sizes) for name in PROJECTIONS}
-    for path, tensor in written_tensors(settings):
+    for path, tensor in settings.weights.written():
         row, place = TABLE[PROJECTIONS[0] if path[-1] == "W" else str(path[-1])], settings.where(path)
         layout = row.own.partition(" ")[2] if path[1] == "heads" else row.side_by_side
         expected = shape_in(layout, sizes)
@@ -215,3 +217,87 @@ def legacy(how: Random) -> bool:
 def first(*values: int | None) -> int:
     """The first that is not None."""
     return next(value for value in values if value is not None)
+
+
+# --- drawing ---
+
+FEW = 2**11
+"""Up to so many numbers, 2 ms, a tensor is drawn without `numpy.random`, whose import takes 10 ms and 3 MB.
+
+Their number alone decides, so that a tensor is drawn in one way whatever was imported before.
+"""
+
+
+class FewNumbers:
+    """The numbers of `RandomState`, one by one: Python has the same Mersenne Twister, seeded alike."""
+
+    def seed(self, words: Array) -> None:
+        # Of an integer Python leaves out leading words of zeros, which NumPy counts.
+        number = int.from_bytes(words.astype("<u4").tobytes(), "little")
+        same = Twister(number).random
+        self.random = same if words[-1] else np.random.RandomState(words).random_sample
+        self.spare: float | None = None
+
+    def random_sample(self, shape: Shape) -> Array:
+        """Uniform on [0, 1)."""
+        return np.array([self.random() for _ in range(prod(shape))]).reshape(shape)
+
+    def standard_normal(self, shape: Shape) -> Array:
+        """N(0, 1)."""
+        return np.array([self.normal() for _ in range(prod(shape))]).reshape(shape)
+
+    def normal(self) -> float:
+        """Two points at a time, by the polar method (Marsaglia & Bray 1964)."""
+        if self.spare is not None:
+            number, self.spare = self.spare, None
+            return number
+        r2 = 0.0
+        while not 0 < r2 < 1:
+            x, y = 2 * self.random() - 1, 2 * self.random() - 1
+            r2 = x * x + y * y
+        factor = sqrt(-2 * log(r2) / r2)
+        self.spare = factor * x
+        return factor * y
+
+
+Numbers: TypeAlias = "np.random.RandomState | FewNumbers"
+
+
+def generator_of(count: int) -> Numbers:
+    """The quicker of the two for so many numbers; it wants a seed yet."""
+    return FewNumbers() if count <= FEW else np.random.RandomState(0)
+
+
+def stream(seed: int, *name: str, count: int) -> Numbers:
+    """The generator of a named tensor with so many numbers."""
+    rng = generator_of(count)
+    rng.seed(key(seed, *name))
+    return rng
+
+
+def key(seed: int, *name: str) -> Array:
+    """SHA-256 of seed and name, as eight words: the stream of a named thing begins with them."""
+    digest = sha256("\x1f".join((str(seed), *name)).encode("utf-8", "surrogatepass")).digest()
+    return np.frombuffer(digest, dtype="<u4").astype(np.uint32)
+
+
+def draw(rng: Numbers, shape: Shape, distribution: str, d_model: int) -> Array:
+    """Numbers of this shape: normal is N(0, 1/d_model), standard_normal N(0, 1), uniform [0, 1)."""
+    match distribution:
+        case "normal":
+            return rng.standard_normal(shape) / sqrt(d_model)
+        case "standard_normal":
+            return rng.standard_normal(shape)
+        case "uniform":
+            return rng.random_sample(shape)
+    raise ValueError(f"unknown distribution {distribution!r}")
+
+
+def token_rows(seed: int, tokens: Sequence[str], d_model: int, distribution: str) -> Array:
+    """A row for each token, (token, d_model), drawn from (seed, token) alone."""
+    rows = np.empty((len(tokens), d_model))
+    rng = generator_of(rows.size)  # made once: a new RandomState asks the system for entropy first
+    for row, token in zip(rows, tokens, strict=True):
+        rng.seed(key(seed, "token", token))
+        row[:] = draw(rng, (d_model,), distribution, d_model)
+    return rows

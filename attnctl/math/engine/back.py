@@ -13,14 +13,14 @@ from math import prod
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.engine.tiles import Lead, Stretch, after_head, is_n_by_n, over_cores
+from attnctl.math.engine.tiles import Lead, Stretch, after_head, over_cores
 from attnctl.math.names import TABLE
 from attnctl.math.steps import Step
 
 
 def of_scores(steps: Iterable[Step]) -> list[Step]:
     """The gradients that have, or read, numbers for each query and key."""
-    scores = {step.name for step in steps if is_n_by_n(step)}
+    scores = {step.name for step in steps if step.is_n_by_n}
     return [step for step in steps if TABLE[step.name].gradient and {step.name, *step.inputs} & scores]
 
 
@@ -30,9 +30,9 @@ def back_stretch(steps: Sequence[Step], keep: Collection[str]) -> list[Step]:
     No numbers for each query and key may be kept, and what reads them has a row for each query or key.
     """
     back = of_scores(steps)
-    rows = [step for step in back if not is_n_by_n(step)]
+    rows = [step for step in back if not step.is_n_by_n]
     fits = all("head" in step.axes and after_head(step)[:1] in {("query",), ("key",)} for step in rows)
-    return back if fits and not any(is_n_by_n(step) and step.name in keep for step in steps) else []
+    return back if fits and not any(step.is_n_by_n and step.name in keep for step in steps) else []
 
 
 def needs_whole(steps: Sequence[Step], keep: Collection[str]) -> bool:
@@ -42,7 +42,7 @@ def needs_whole(steps: Sequence[Step], keep: Collection[str]) -> bool:
 
 def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, Array]) -> dict[str, Array]:
     """The gradients of a stretch that are by query or by key, heads over the machine's cores."""
-    steps = [*(step for step in forward.steps if is_n_by_n(step)), *back]
+    steps = [*(step for step in forward.steps if step.is_n_by_n), *back]
     lead, sizes = forward.lead, {"query": forward.queries, "key": forward.keys}
     made = {step.name for step in steps} | forward.outside.keys()
     outside = {
@@ -55,7 +55,7 @@ def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, A
     out = {
         step.name: np.zeros((*lead, sizes[after_head(step)[0]], values_size(step, values, forward)), wide)
         for step in back
-        if not is_n_by_n(step)
+        if not step.is_n_by_n
     }
     axes = {**forward.axes, **{name: rows_of(name) for name in outside}}
     bare = replace(forward, steps=steps, outside={**forward.outside, **outside}, axes=axes, kept={})

@@ -18,6 +18,19 @@ from attnctl.math.derivation import Derivation
 from attnctl.math.names import MASK
 from attnctl.math.ops import Given
 
+TILE_QUERIES = 480
+"""Queries in a tile. More make BLAS quicker: it packs the keys of a tile once for each block of queries."""
+
+TILE_SCORES = TILE_QUERIES * 960
+"""Scores in a tile, one tile for each thread: few enough for the cache, enough for a quick product.
+
+Neither side is a power of two, which would map the rows of a tile to the same few cache lines.
+There are twice as many keys as queries, so that the keys a causal block sees end with a tile.
+"""
+
+SCRATCH_BYTES = 8 * TILE_SCORES
+"""Scratch bytes per thread, float64."""
+
 
 class Cost(NamedTuple):
     """The cost of one step: its shape, bytes where it is kept, floating-point operations, and growth."""
@@ -47,13 +60,13 @@ def cost(
     return out
 
 
-def peak(costs: Collection[Cost], scratch: int) -> int:
+def peak(costs: Collection[Cost]) -> int:
     """Bytes a run holds at most: all that is kept and what is not n × n, or all where it is small.
 
-    Steps whose axes end in (query, key) are n × n; where they are not kept they live in `scratch`.
+    Steps whose axes end in (query, key) are n × n; where they are not kept they live in scratch.
     """
     held = sum(each.bytes for each in costs if each.kept or not each.growth.endswith("query · key"))
-    return held + min(scratch, sum(each.bytes for each in costs if not each.kept))
+    return held + min(SCRATCH_BYTES, sum(each.bytes for each in costs if not each.kept))
 
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
@@ -22,33 +22,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.math import Array
-from attnctl.math.derivation import Step
+from attnctl.math import Array, Progress
+from attnctl.math.engine.cost import TILE_QUERIES, TILE_SCORES
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
-from attnctl.math.ops import Add, Block, Given, Hide, LogSumExp, MatMul, MatMulT, RowWise, Scale, Softmax
-from attnctl.math.ops.chunks import ByChunk
+from attnctl.math.ops import Block, Hide, MatMul, MatMulT, RowWise, Scale, Softmax
+from attnctl.math.steps import Step
 
 if TYPE_CHECKING:
     from attnctl.math.engine.compiled import Exp
     from attnctl.math.engine.online import Tile
 
 Lead = tuple[int, ...]
-Progress = Callable[[int, int], None]
-
-TILE_QUERIES = 480
-"""Queries in a tile. More make BLAS quicker: it packs the keys of a tile once for each block of queries."""
-
-TILE_SCORES = TILE_QUERIES * 960
-"""Scores in a tile, one tile for each thread: few enough for the cache, enough for a quick product.
-
-Neither side is a power of two, which would map the rows of a tile to the same few cache lines.
-There are twice as many keys as queries, so that the keys a causal block sees end with a tile.
-"""
 
 CHUNK = {"chunk"}
-
-SCRATCH_BYTES = 8 * TILE_SCORES
-"""Scratch bytes per thread, float64."""
 
 FEWEST_FOR_THREADS = 10**6
 """Fewer scores than this are computed sooner than threads start."""
@@ -137,7 +123,7 @@ class Stretch:
     def fill_whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
         """Compute every step for these queries of one head; returns the queries that see nothing."""
         values = self.compute_tile(self.steps, lead, rows, self.visible_keys(lead, rows), lambda _: scratch)
-        may_hide = any(isinstance(step.op, (Hide, Add)) for step in self.steps)
+        may_hide = any(step.op.hides for step in self.steps)
         if WEIGHTS not in values or (self.in_range and not may_hide):
             return np.empty(0, int)
         return np.flatnonzero(~values[WEIGHTS].any(axis=-1))
@@ -226,19 +212,37 @@ class Stretch:
         return slice(first, last) if first < last else slice(0, 1)
 
 
-def is_n_by_n(step: Step) -> bool:
-    """True for a step that is computed for each query and key."""
-    return step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
+def lay_out(
+    steps: Iterable[Step],
+    stretch: Sequence[Step],
+    values: Mapping[str, Array],
+    keep: Collection[str],
+    in_range: bool,
+) -> Stretch:
+    """A stretch with its arrays: what it reads, spread over batch and heads, and what it will fill."""
+    axes = {step.name: step.axes[-2:] for step in steps}
+    q, k = (values[name] for name in stretch[0].inputs)
+    lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    sizes = {"query": q.shape[-2], "key": k.shape[-2]}
+    outside = {}
+    for name in {name for step in stretch for name in step.inputs} - {step.name for step in stretch}:
+        own = values[name].shape[-len(axes[name]) :]
+        shape = tuple(sizes.get(axis, size) for axis, size in zip(axes[name], own, strict=True))
+        outside[name] = np.broadcast_to(values[name], (*lead, *shape))
+    kept = {}
+    for step in stretch:
+        if step.name in keep or step.axes[-1] != "key":
+            columns = {**sizes, step.axes[-1]: sizes.get(step.axes[-1]) or values[step.inputs[1]].shape[-1]}
+            columns["chunk"] = getattr(step.op, "chunk", 1)
+            kept[step.name] = np.zeros((*lead, *(columns[axis] for axis in after_head(step))), q.dtype)
+            if hidden := TABLE[step.name].hidden:  # what no block computes is hidden
+                kept[step.name].fill(hidden)
+    laid = Stretch(stretch, outside, axes, kept, lead, sizes["query"], sizes["key"], in_range)
+    if not laid.online:
+        return laid
+    from attnctl.math.engine.compiled import exp_for
 
-
-def stretch_of(steps: Iterable[Step]) -> list[Step]:
-    """The steps from scores to head outputs: those with a row of keys for each query, and A V."""
-    forward = [step for step in steps if not TABLE[step.name].gradient]
-    mixing = [step for step in forward if WEIGHTS in step.inputs and isinstance(step.op, RowWise)]
-    scores = [step for step in forward if is_n_by_n(step)]
-    rows = [step for step in forward if isinstance(step.op, (ByChunk, LogSumExp))]
-    before = [step for step in scores if step.name != WEIGHTS]
-    return [*before, *rows, *(step for step in scores if step.name == WEIGHTS), *mixing]
+    return replace(laid, exp=exp_for(laid.dtype, laid.computed()))
 
 
 def scale_queries(cells: list[Step]) -> list[Step]:
@@ -287,6 +291,28 @@ def blockwise(
         if progress:
             progress(done, len(tasks))
     return empty
+
+
+def find_in_tiles(
+    stretch: Stretch, look: Callable[[Step, Array], list[int] | None]
+) -> dict[str, list[int]]:
+    """The first cell that `look` finds in each n × n step of a stretch, which is computed again."""
+    steps = [step for step in stretch.steps if step.is_n_by_n]
+    bare = replace(stretch, steps=steps, kept={})
+    rows = bare.whole_rows()
+    scratch = np.empty(rows * stretch.keys, stretch.dtype)
+    found: dict[str, list[int]] = {}
+    for lead in np.ndindex(*stretch.lead):
+        for start in range(0, stretch.queries, rows):
+
+            def note(step: Step, value: Array, lead: tuple[int, ...] = lead, start: int = start) -> None:
+                cell = None if step.name in found else look(step, value)
+                if cell is not None:
+                    found[step.name] = [*lead, start + cell[0], cell[1]]
+
+            part = slice(start, min(start + rows, stretch.queries))
+            bare.compute_tile(steps, lead, part, slice(0, stretch.keys), lambda _: scratch, note)
+    return found
 
 
 def over_cores(work: Callable[[Any], Any], tasks: Sequence[Any], scores: int) -> Iterator[Any]:

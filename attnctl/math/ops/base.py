@@ -1,10 +1,10 @@
 """The operations a derivation is made of.
 
 An op says everything about itself: its `signature`, the axes it takes and gives in the notation of
-`attnctl.math.axes`; `words`, a sentence; `apply`, which computes the step (arrays to array); `form`, the
-arithmetic of its cells in index notation; `cost`, floating-point operations from shapes alone, by `flops`,
-those of one number of the result, and `flops_read`, of the first input; `adjoint`, the lines of the
-backward pass that one of its lines gives.
+`attnctl.math.axes`; `words`, a sentence; `linear`, the inputs that it is linear in; `apply`, which computes
+the step (arrays to array); `form`, the arithmetic of its cells in index notation; `cost`, floating-point
+operations from shapes alone, by `flops`, those of one number of the result, and `flops_read`, of the first
+input; `adjoint`, the lines of the backward pass that one of its lines gives.
 Adding an op is adding one small class here; every verb then knows it.
 
 In a signature inputs in [ ] may be left out, an axis with ? may be lacking, and (past + new) has the one
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, reduce
-from math import prod
+from math import inf, prod
 from operator import add
 from typing import Any, ClassVar, NamedTuple
 
@@ -50,6 +50,21 @@ class Gradient(NamedTuple):
 
 Gradients = Iterator[Gradient]
 
+
+class Invariant(NamedTuple):
+    """What is true of every row of a result, whatever the numbers that it was made of were rounded to."""
+
+    words: str
+    """Completes "its rows …": "sum to"."""
+    found: Array
+    """A number for each row."""
+    right: Array | float
+    size: Array
+    """By how much rounding moves that number, in units of one rounding."""
+
+
+Invariants = Iterator[Invariant]
+
 OPS: dict[str, type[Op]] = {}
 """Every op of this package by its name: all that others iterate."""
 
@@ -77,6 +92,9 @@ class Op:
         {name} and {formula} are those of the step. What is in [ ] is said where its inputs are there.
         """
         return "{name} = {formula}."
+
+    linear: ClassVar[tuple[tuple[int, ...], ...]] = ()
+    """The sets of inputs it is linear in, those of a set together: f(a x + b y) = a f(x) + b f(y)."""
 
     def apply(self, *inputs: Any, **how: Any) -> Array:
         """Compute the step from its inputs."""
@@ -106,6 +124,10 @@ class Op:
         shapes = (longest if axis == LEAD else (size_of(axis.rstrip("?"), sizes, self),) for axis in gives)
         return tuple(size for shape in shapes for size in shape)
 
+    def invariants(self, result: Array, *inputs: Array) -> Invariants:
+        """What is true of each row of a result, in float64; nothing unless the op says so."""
+        return iter(())
+
     flops: ClassVar[int] = 0
     """Floating-point operations for one number of the result; a copy costs none."""
 
@@ -115,6 +137,22 @@ class Op:
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """Floating-point operations for a result of this shape."""
         return self.flops * prod(shape) + self.flops_read * sum(map(prod, inputs[:1]))
+
+    hides: ClassVar[bool] = False
+    """Of scores: −∞ may be meant in its result and in what follows."""
+
+    log_of_sum: ClassVar[bool] = False
+    """It is the logarithm of a sum, and so −∞ where no keys are summed."""
+
+    never_larger: ClassVar[bool] = False
+    """It makes no score larger than it was."""
+
+    def largest_score(self, size: float, reach: int, *others: Array) -> float:
+        """The largest that it can make of scores up to this size, of `reach` queries and keys in all.
+
+        `others` are the inputs beside the scores.
+        """
+        return size if self.never_larger else inf
 
 
 @dataclass(frozen=True)
@@ -176,7 +214,9 @@ class Copy(RowWise):
     """The input as it is, under a new name."""
 
     signature = "... -> ..."
+    linear = ((0,),)
     words = "{name} is {0} as it is."
+    never_larger = True
 
     def apply(self, a: Array, *, out: Array | None = None) -> Array:
         if out is None:
@@ -197,6 +237,7 @@ class SumLike(Backward):
     """The sum over every axis along which an array was repeated when it was added; the array says which."""
 
     signature = "..., ... -> ..."
+    linear = ((0,),)
     words = "{0}, added up wherever one number of {1} was used more than once."
     flops_read = 1  # an addition
 
@@ -229,6 +270,7 @@ class AddAll(Backward):
     """The sum of the gradients by all ways from an array to the loss."""
 
     signature = "..., ..." + "[, ..." * 5 + "]" * 5 + " -> ..."
+    linear = (tuple(range(7)),)
     words = "What several steps read has a gradient through each; they are added up."
 
     def apply(self, *ways: Array) -> Array:
@@ -247,8 +289,10 @@ class Add(RowWise):
     """a + b, the second broadcast where it lacks axes."""
 
     signature = "..., ... -> ..."
+    linear = ((0, 1),)
     words = "{1} is added to {0}, number by number."
     flops = 1  # an addition
+    hides = True  # with a bias of −∞
 
     def apply(self, a: Array, b: Array, *, out: Array | None = None) -> Array:
         return np.add(a, b, out=out)
@@ -257,11 +301,20 @@ class Add(RowWise):
         """a + b."""
         return a.at(*cell) + b.at(*cell)
 
+    def largest_score(self, size: float, reach: int, *others: Array) -> float:
+        """The bias on top."""
+        return size + largest_finite(others[0])
+
     def adjoint(self, line: Line, d: str) -> Gradients:
         """da = d; db = d, summed where b was broadcast."""
         a, b = line.inputs
         yield Gradient(a, Copy(), (d,), d)
         yield Gradient(b, SumLike(), (d, b), f"{d}, summed where {b} is repeated")
+
+
+def largest_finite(array: Array) -> float:
+    """The largest |x| of the numbers that are finite."""
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0))
 
 
 class Signature(NamedTuple):

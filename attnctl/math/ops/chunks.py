@@ -83,6 +83,7 @@ class ChunkLogSumExp(ByChunk):
     signature = "batch? head query key -> batch? chunk head query"
     words = "The keys are cut into chunks, and of each the logarithm is taken of what softmax divides by."
     flops_read = LogSumExp.flops_read
+    log_of_sum = True
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
         return stack_parts([LogSumExp().apply(s[..., part]) for part in self.parts(s.shape[-1])], 2, out)
@@ -97,6 +98,7 @@ class ChunkOutputs(ByChunk):
     """Softmax over the keys of each chunk alone, times V; 0 for a row that sees nothing of it."""
 
     signature = "batch? head query key, batch? head key d -> batch? chunk head query d"
+    linear = ((1,),)
     words = "Softmax over the keys of each chunk alone gives shares, and {1} are mixed by these."
 
     def apply(self, s: Array, v: Array, *, out: Array | None = None) -> Array:
@@ -125,6 +127,7 @@ class MergeLogSumExp(Op):
     signature = "batch? chunk head query -> batch? head query"
     words = "The logarithm of the sum over all keys, from those of the chunks."
     flops_read = LogSumExp.flops_read
+    log_of_sum = True
 
     def apply(self, parts: Array) -> Array:
         return LogSumExp().apply(np.moveaxis(parts, -3, -1))
@@ -167,6 +170,7 @@ class MergeChunks(Op):
     """Σ over chunks of its share times its outputs."""
 
     signature = "batch? chunk head query, batch? chunk head query d -> batch? head query d"
+    linear = ((0,), (1,))
     words = "The outputs of each chunk are multiplied by its share, and added up."
 
     def apply(self, shares: Array, outputs: Array) -> Array:

@@ -11,9 +11,19 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.names import DELTA
 from attnctl.math.notation import Input, Term, call, index, is_seen, largest, table, total, where
-from attnctl.math.ops.base import Backward, Block, Copy, Gradient, Gradients, Line, Op, Places, RowWise
-from attnctl.math.ops.placed import Placed
-from attnctl.math.ops.scores import Scale, Softmax
+from attnctl.math.ops.base import (
+    Backward,
+    Block,
+    Copy,
+    Gradient,
+    Gradients,
+    Line,
+    Op,
+    Places,
+    RowWise,
+    largest_finite,
+)
+from attnctl.math.ops.scores import Placed, Scale, Softmax
 from attnctl.math.rules import PerBatch
 
 
@@ -27,6 +37,7 @@ class SinkSoftmax(RowWise):
     signature = "... head query key, head -> ... head query key"
     words = "Softmax turns each row into shares; a sink takes one, too, and gives no value."
     flops = 5  # as softmax: a maximum, a difference, a function, a sum and a division
+    never_larger = True
 
     at: Block | None = None
 
@@ -61,6 +72,7 @@ class SinkBack(Backward):
     """−Σ over queries of the sink's share times δ: it takes weight and gives no value for it."""
 
     signature = "... head query n, ... head query -> head"
+    linear = ((1,),)
     words = "The share that the sink takes of each row is multiplied by {1}; the sum of a head, taken off."
     flops_read = 1  # an addition
 
@@ -107,6 +119,7 @@ class RemainderBack(Backward):
     """−d for every key: what a key gains the sink loses."""
 
     signature = "... query, ... query key -> ... query key"
+    linear = ((0,),)
     words = "What a key gains the sink loses: {0}, taken off at every key."
 
     def apply(self, d: Array, weights: Array) -> Array:
@@ -126,6 +139,7 @@ class Buckets(Placed):
     """
 
     signature = "batch? head query key, head bucket -> batch? head query key"
+    linear = ((0, 1),)
     words = "To each of the {0} a learned number is added, by head and by distance of the key."
     flops = 1  # an addition
 
@@ -159,6 +173,10 @@ class Buckets(Placed):
         """s + table[bucket]."""
         return s.at(*cell) + learned.at(cell[-3], self.bucket_of(cell, s.shape, learned.shape[-1]))
 
+    def largest_score(self, size: float, reach: int, *others: Array) -> float:
+        """The largest of the table on top."""
+        return size + largest_finite(others[0])
+
     def bucket_of(self, cell: Places, shape: Shape, count: int) -> Term:
         """The bucket, of so many, of a cell of scores of this shape."""
         *_, queries, keys = shape
@@ -178,6 +196,7 @@ class BucketsBack(Backward):
     """Σ d over the cells whose distance is in a bucket, for each head."""
 
     signature = "batch? head query key, head bucket -> head bucket"
+    linear = ((0,),)
     words = "For each head and bucket, {0} are added up over the cells that read it."
     flops_read = 1  # an addition
 
@@ -218,6 +237,7 @@ class Gate(Op):
     """Each number times σ(gate) = 1 / (1 + exp(−gate))."""
 
     signature = "..., ... -> ..."
+    linear = ((0,),)
     words = "Each number of {0} is multiplied by a gate between 0 and 1, the sigmoid of {1}."
     flops = 3  # a function, a sum and a division
 
@@ -239,6 +259,7 @@ class GateBack(Backward):
     """d · x · σ(g) · (1 − σ(g)), the slope of the sigmoid."""
 
     signature = "..., ..., ... -> ..."
+    linear = ((0,), (1,))
     words = "{0} are multiplied by {1} and by the slope of the sigmoid at {2}."
     flops = 6  # a function, a division, a difference and three products
 
@@ -257,6 +278,7 @@ class AddScaled(Op):
     """a + factor · b."""
 
     signature = "..., ... -> ..."
+    linear = ((0, 1),)
     words = "{1} is multiplied by {op.factor:g} and added to {0}."
     flops = 2  # a product and a sum
 
@@ -280,6 +302,7 @@ class Beside(Op):
     """The columns of each head, then those that all heads share."""
 
     signature = "... head token a, ... token b -> ... head token (a + b)"
+    linear = ((0, 1),)
     words = "The columns of {1}, the same for all heads, are put beside those of {0}."
 
     def apply(self, own: Array, shared: Array) -> Array:
@@ -303,6 +326,7 @@ class OwnColumns(Backward):
     """The first columns, as many as another array has."""
 
     signature = "... head token (a + rest), ... head token a -> ... head token a"
+    linear = ((0,),)
     words = "Of {0} the columns that came from {1}."
 
     def apply(self, d: Array, own: Array) -> Array:
@@ -317,6 +341,7 @@ class SharedColumns(Backward):
     """The last columns, as many as another array has, summed over the heads that share them."""
 
     signature = "... head token (rest + b), ... token b -> ... token b"
+    linear = ((0,),)
     words = "Of {0} the columns that came from {1}, added up over the heads that share them."
 
     def apply(self, d: Array, shared: Array) -> Array:

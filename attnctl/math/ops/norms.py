@@ -12,7 +12,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.notation import Input, Term, call, index, known, total
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
-from attnctl.math.ops.contraction import SumRows, SumTokens
+from attnctl.math.ops.products import SumRows, SumTokens
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,7 @@ class LayerNorm(Norm):
 class NormBack(Backward):
     """(g − mean g − n · mean(g ∘ n)) / root, g = d ∘ weight, n the row normed; RMSNorm has no mean g."""
 
+    linear = ((0,),)
     flops = 10  # the norm once more, and as much again
 
     norm: RMSNorm | LayerNorm
@@ -197,6 +198,7 @@ class NormBack(Backward):
 class NormWeightBack(Backward):
     """Σ over rows of d ∘ the row normed; for each head where each has a weight of its own."""
 
+    linear = ((0,),)
     words = "{0} are multiplied by {1}, normed, and added up over the rows that share a weight."
     flops_read = 6  # the norm once more, a product and a sum
 

@@ -12,8 +12,7 @@ from attnctl.math import Array, Shape
 from attnctl.math.axes import rearrange
 from attnctl.math.notation import Input, Term, call, index, number, table, total, where
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
-from attnctl.math.ops.contraction import Contraction, SumTokens
-from attnctl.math.products import times_heads
+from attnctl.math.ops.products import Contraction, SumTokens, times_heads
 from attnctl.math.rules import PerBatch, per_batch
 
 
@@ -48,6 +47,7 @@ class Project(Op):
     """X W (+ b), for every head at once."""
 
     signature = "... token d_model, head d_model d[, head d] -> ... head token d"
+    linear = ((0, 2), (1, 2))
     words = "Each row of {0} is multiplied by {1}[, and {2} is added]: each head has columns of its own."
 
     def apply(self, x: Array, w: Array, *b: Array) -> Array:
@@ -100,6 +100,7 @@ class Rotate(Op):
     """
 
     signature = "batch? head? token d -> batch? head? token d"
+    linear = ((0,),)
     flops = 3  # two products and a sum
 
     theta: float = 10000.0
@@ -164,6 +165,7 @@ class Append(Op):
     """New keys (or values) after the past ones, along the key axis."""
 
     signature = "... past d, ... new d -> ... (past + new) d"
+    linear = ((0, 1),)
     words = "The rows of {1} are put behind those of {0}, which were kept from before."
 
     def apply(self, past: Array, new: Array) -> Array:
@@ -187,6 +189,7 @@ class Rows(Backward):
     """The first rows, or the last, as many as another array has."""
 
     signature = "... (part + rest) d, ... part d -> ... part d"
+    linear = ((0,),)
     words = "Of {0} the rows that came from {1}."
 
     last: bool = False
@@ -206,6 +209,7 @@ class Repeat(Op):
     """Each kv head serves `times` query heads in a row: h0 h0 h1 h1 (Ainslie et al. 2023)."""
 
     signature = "... head key d -> ... (head times) key d"
+    linear = ((0,),)
     words = "Each head of {0} is used by {op.times} query heads."
 
     times: int
@@ -229,6 +233,7 @@ class SumGroups(Backward):
     """The sum over the query heads that one kv head serves."""
 
     signature = "... (group times) key d -> ... group key d"
+    linear = ((0,),)
     words = "The {0} of the {op.times} query heads that share one head are added up."
     flops_read = 1  # an addition
 
@@ -254,6 +259,7 @@ class Merge(Op):
     """The heads side by side: h0 h0 h1 h1 along the columns."""
 
     signature = "... head query d -> ... query (head d)"
+    linear = ((0,),)
     words = "The {0} of all heads are put side by side, a row for each query."
 
     def apply(self, z: Array) -> Array:
@@ -274,6 +280,7 @@ class Split(Backward):
     """The columns of each head, which stood side by side."""
 
     signature = "... query (head d), ... head query d -> ... head query d"
+    linear = ((0,),)
     words = "The columns of {0} are given back to their heads."
 
     def apply(self, d: Array, z: Array) -> Array:
@@ -295,12 +302,12 @@ def sinusoids(length: int, d_model: int, start: int = 0) -> Array:
     return np.where(column % 2 == 0, np.sin(angle), np.cos(angle))
 
 
-def rotary_pairs(dims: int, *, interleaved: bool, start: int = 0) -> tuple[Array, Array]:
+def rotary_pairs(dims: int, *, interleaved: bool, start: int = 0) -> tuple[slice, slice]:
     """The columns (first, second) of each rotated pair from `start` on: neighbours, or a half apart."""
-    pair = np.arange(dims // 2)
+    stop, middle = start + dims, start + dims // 2
     if interleaved:
-        return start + 2 * pair, start + 2 * pair + 1
-    return start + pair, start + pair + dims // 2
+        return slice(start, stop, 2), slice(start + 1, stop, 2)
+    return slice(start, middle), slice(middle, stop)
 
 
 def rotate(x: Array, cos: Array, sin: Array, *, interleaved: bool = False, start: int = 0) -> Array:

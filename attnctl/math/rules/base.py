@@ -9,14 +9,19 @@ A rule's file imports NumPy where it computes: help texts list every rule's flag
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, replace
 from typing import Any, ClassVar
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.setting import Setting
 from attnctl.math import Array
 
 Positions = Array
 Mask = Array
+NearMiss = tuple[str, str, "VisibilityRule"]
+"""The name of a mistake, its detail, and the rule that makes it."""
+
 Span = tuple[int, int]
 """Keys [from, to), by absolute position."""
 
@@ -85,6 +90,34 @@ class VisibilityRule(Rule):
     def of_member(self, member: int) -> VisibilityRule:
         """The rule as it is for one member of the batch."""
         return self
+
+    def mistaken(self, keys: int) -> Iterator[NearMiss]:
+        """Rules that people write in place of this one, over so many keys; `mistakes/masks.py` names them.
+
+        Its sizes one off; where it goes by the places of queries among keys, also without the half
+        that hides the future, and with positions counted from the last key on.
+        """
+        for name, value in vars(self).items():
+            for near in (value - 1, value + 1) if type(value) is int else ():
+                if near > 0:
+                    yield "rule-off-by-one", f"{name} {near}", replace(self, **{name: near})  # type: ignore[type-var]
+        if self.relative:
+            both = Seen(lambda query, key: self.allows(query, key) | self.allows(key, query))
+            yield "rule-both-ways", "", both
+            turned = Seen(lambda query, key: self.allows(keys - 1 - query, keys - 1 - key))
+            yield "rule-from-the-end", "", turned
+
+
+@dataclass(frozen=True)
+class Seen(VisibilityRule):
+    """A rule that is a function of two positions, which no one asks for by name."""
+
+    seen: Callable[[Positions, Positions], Mask]
+    name: ClassVar[str] = "seen"
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """As the function has it."""
+        return self.seen(query, key)
 
 
 def within(position: int, keys: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.models.family import LAYER_NORM, ROTARY_BY_TYPE, TYPES, Stack, derive_stack
+from attnctl.models.family import LAYER_NORM, ROTARY_BY_TYPE, TYPES, Stack, derive_stack, inside
 from attnctl.models.keys import INDEX, by_layer, count, derive, epsilon, flag, number, text
 
 BERT = Stack(
@@ -14,11 +14,8 @@ BERT = Stack(
         "embed_norm": "embeddings.LayerNorm",
     },
     inner={
-        "q": "attention.self.query",
-        "k": "attention.self.key",
-        "v": "attention.self.value",
-        "o": "attention.output.dense",
-        "attention_sum_norm": "attention.output.LayerNorm",
+        **inside("attention.self.", q="query", k="key", v="value"),
+        **inside("attention.output.", o="dense", attention_sum_norm="LayerNorm"),
         "up": "intermediate.dense",
         "down": "output.dense",
         "mlp_sum_norm": "output.LayerNorm",
@@ -57,13 +54,9 @@ DISTILBERT = Stack(
     layer="transformer.layer.{i}.",
     outer={name: BERT.outer[name] for name in ("embed", "position", "embed_norm")},
     inner={
-        "q": "attention.q_lin",
-        "k": "attention.k_lin",
-        "v": "attention.v_lin",
-        "o": "attention.out_lin",
+        **inside("attention.", q="q_lin", k="k_lin", v="v_lin", o="out_lin"),
         "attention_sum_norm": "sa_layer_norm",
-        "up": "ffn.lin1",
-        "down": "ffn.lin2",
+        **inside("ffn.", up="lin1", down="lin2"),
         "mlp_sum_norm": "output_layer_norm",
     },
     settings={
@@ -85,11 +78,7 @@ ALBERT = derive_stack(
     layer="encoder.albert_layer_groups.{i}.albert_layers.0.",
     outer={"embed_project": "encoder.embedding_hidden_mapping_in"},
     inner={
-        "q": "attention.query",
-        "k": "attention.key",
-        "v": "attention.value",
-        "o": "attention.dense",
-        "attention_sum_norm": "attention.LayerNorm",
+        **inside("attention.", q="query", k="key", v="value", o="dense", attention_sum_norm="LayerNorm"),
         "up": "ffn",
         "down": "ffn_output",
         "mlp_sum_norm": "full_layer_layer_norm",
@@ -109,18 +98,12 @@ NORM_EPS = epsilon("norm_eps", 1e-5)
 
 MODERNBERT = Stack(
     layer="layers.{i}.",
-    outer={
-        "embed": "embeddings.tok_embeddings",
-        "embed_norm": "embeddings.norm",
-        "final_norm": "final_norm",
-    },
+    outer={**inside("embeddings.", embed="tok_embeddings", embed_norm="norm"), "final_norm": "final_norm"},
     inner={
         "attention_norm": "attn_norm",
-        "qkv": "attn.Wqkv",
-        "o": "attn.Wo",
+        **inside("attn.", qkv="Wqkv", o="Wo"),
         "mlp_norm": "mlp_norm",
-        "gate_up": "mlp.Wi",
-        "down": "mlp.Wo",
+        **inside("mlp.", gate_up="Wi", down="Wo"),
     },
     settings={
         **ROTARY_BY_TYPE,
@@ -154,9 +137,7 @@ VIT = Stack(
     layer="encoder.layer.{i}.",
     inner={
         "attention_norm": "layernorm_before",
-        "q": "attention.attention.query",
-        "k": "attention.attention.key",
-        "v": "attention.attention.value",
+        **inside("attention.attention.", q="query", k="key", v="value"),
         "o": "attention.output.dense",
         "mlp_norm": "layernorm_after",
         "up": "intermediate.dense",
@@ -182,13 +163,9 @@ CLIP_VISION = derive_stack(
     layer="encoder.layers.{i}.",
     inner={
         "attention_norm": "layer_norm1",
-        "q": "self_attn.q_proj",
-        "k": "self_attn.k_proj",
-        "v": "self_attn.v_proj",
-        "o": "self_attn.out_proj",
+        **inside("self_attn.", q="q_proj", k="k_proj", v="v_proj", o="out_proj"),
         "mlp_norm": "layer_norm2",
-        "up": "mlp.fc1",
-        "down": "mlp.fc2",
+        **inside("mlp.", up="fc1", down="fc2"),
     },
     settings={
         "layers": count("num_hidden_layers", default=12),
@@ -203,10 +180,7 @@ CLIP_VISION = derive_stack(
 
 CLIP_TEXT = derive_stack(
     CLIP_VISION,
-    outer={
-        "embed": "embeddings.token_embedding",
-        "position": "embeddings.position_embedding",
-    },
+    outer=inside("embeddings.", embed="token_embedding", position="position_embedding"),
     settings={
         "vocab": count("vocab_size", default=49408),
         "width": count("hidden_size", default=512),

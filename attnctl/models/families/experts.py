@@ -8,7 +8,7 @@ from operator import add, ge, mul
 from typing import Any
 
 from attnctl.models.families.llama import LLAMA, MISTRAL, QWEN3
-from attnctl.models.family import ROTARY, TYPES, When, always, derive_stack, on_even_layers
+from attnctl.models.family import ROTARY, TYPES, When, always, derive_stack, inside, on_even_layers
 from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, derive, epsilon, flag, number
 from attnctl.models.rope import scale_of_length
 
@@ -16,9 +16,7 @@ MIXTRAL = derive_stack(
     MISTRAL,
     inner={
         "router": "block_sparse_moe.gate",
-        "expert_gate": "block_sparse_moe.experts.{e}.w1",
-        "expert_up": "block_sparse_moe.experts.{e}.w3",
-        "expert_down": "block_sparse_moe.experts.{e}.w2",
+        **inside("block_sparse_moe.experts.{e}.", expert_gate="w1", expert_up="w3", expert_down="w2"),
     },
     settings={
         "eps": epsilon("rms_norm_eps", 1e-5),
@@ -33,9 +31,7 @@ QWEN3_MOE = derive_stack(
     QWEN3,
     inner={
         "router": "mlp.gate",
-        "expert_gate": "mlp.experts.{e}.gate_proj",
-        "expert_up": "mlp.experts.{e}.up_proj",
-        "expert_down": "mlp.experts.{e}.down_proj",
+        **inside("mlp.experts.{e}.", expert_gate="gate_proj", expert_up="up_proj", expert_down="down_proj"),
     },
     settings={
         "d_k": count("head_dim"),
@@ -119,16 +115,14 @@ EXPERT_SIZE = count("moe_intermediate_size", default=2048)
 DEEPSEEK_V3 = derive_stack(
     QWEN3_MOE,
     inner={
-        "latent_q": "self_attn.q_a_proj",
-        "latent_q_norm": "self_attn.q_a_layernorm",
-        "q": "self_attn.q_b_proj",
-        "latent_kv": "self_attn.kv_a_proj_with_mqa",
-        "latent_kv_norm": "self_attn.kv_a_layernorm",
-        "kv": "self_attn.kv_b_proj",
+        **inside("self_attn.", latent_q="q_a_proj", latent_q_norm="q_a_layernorm", q="q_b_proj"),
+        **inside(
+            "self_attn.", latent_kv="kv_a_proj_with_mqa", latent_kv_norm="kv_a_layernorm", kv="kv_b_proj"
+        ),
         "router_correction": "mlp.gate.e_score_correction_bias!",
-        "shared_gate": "mlp.shared_experts.gate_proj",
-        "shared_up": "mlp.shared_experts.up_proj",
-        "shared_down": "mlp.shared_experts.down_proj",
+        **inside(
+            "mlp.shared_experts.", shared_gate="gate_proj", shared_up="up_proj", shared_down="down_proj"
+        ),
     },
     settings={
         "spare": count("num_nextn_predict_layers", "num_mtp_layers", default=1, kind=INDEX),

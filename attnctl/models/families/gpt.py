@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.models.family import LAYER_NORM, ROTARY, Stack, When, derive_stack
+from attnctl.models.family import LAYER_NORM, ROTARY, Stack, When, derive_stack, inside
 from attnctl.models.keys import EVEN, Setting, count, derive, epsilon, flag, number, text
 
 GPT: dict[str, Setting] = {
@@ -19,18 +19,16 @@ GPT: dict[str, Setting] = {
     "act": text("activation_function", default="gelu_new"),
     "gated": False,
 }
-"""The settings that GPT-2 and GPT-J share."""
+"""The settings that GPT-2, GPT-J and BLOOM share."""
 
 GPT2 = Stack(
     layer="h.{i}.",
     outer={"embed": "wte", "position": "wpe", "final_norm": "ln_f"},
     inner={
         "attention_norm": "ln_1",
-        "qkv": "attn.c_attn",
-        "o": "attn.c_proj",
+        **inside("attn.", qkv="c_attn", o="c_proj"),
         "mlp_norm": "ln_2",
-        "up": "mlp.c_fc",
-        "down": "mlp.c_proj",
+        **inside("mlp.", up="c_fc", down="c_proj"),
     },
     settings={
         **GPT,
@@ -51,12 +49,8 @@ GPTJ = Stack(
     outer={"embed": "wte", "final_norm": "ln_f"},
     inner={
         "attention_norm": "ln_1",
-        "q": "attn.q_proj",
-        "k": "attn.k_proj",
-        "v": "attn.v_proj",
-        "o": "attn.out_proj",
-        "up": "mlp.fc_in",
-        "down": "mlp.fc_out",
+        **inside("attn.", q="q_proj", k="k_proj", v="v_proj", o="out_proj"),
+        **inside("mlp.", up="fc_in", down="fc_out"),
     },
     settings={
         **GPT,
@@ -77,11 +71,9 @@ GPT_NEOX = Stack(
     outer={"embed": "embed_in", "final_norm": "final_layer_norm"},
     inner={
         "attention_norm": "input_layernorm",
-        "qkv": "attention.query_key_value",
-        "o": "attention.dense",
+        **inside("attention.", qkv="query_key_value", o="dense"),
         "mlp_norm": "post_attention_layernorm",
-        "up": "mlp.dense_h_to_4h",
-        "down": "mlp.dense_4h_to_h",
+        **inside("mlp.", up="dense_h_to_4h", down="dense_4h_to_h"),
     },
     settings={
         **LAYER_NORM,
@@ -110,10 +102,7 @@ OPT = Stack(
     },
     inner={
         "attention_norm": "self_attn_layer_norm",
-        "q": "self_attn.q_proj",
-        "k": "self_attn.k_proj",
-        "v": "self_attn.v_proj",
-        "o": "self_attn.out_proj",
+        **inside("self_attn.", q="q_proj", k="k_proj", v="v_proj", o="out_proj"),
         "mlp_norm": "final_layer_norm",
         "up": "fc1",
         "down": "fc2",
@@ -153,25 +142,18 @@ BLOOM = Stack(
     outer={"embed": "word_embeddings", "embed_norm": "word_embeddings_layernorm", "final_norm": "ln_f"},
     inner={
         "attention_norm": "input_layernorm",
-        "qkv": "self_attention.query_key_value",
-        "o": "self_attention.dense",
+        **inside("self_attention.", qkv="query_key_value", o="dense"),
         "mlp_norm": "post_attention_layernorm",
-        "up": "mlp.dense_h_to_4h",
-        "down": "mlp.dense_4h_to_h",
+        **inside("mlp.", up="dense_h_to_4h", down="dense_4h_to_h"),
     },
     settings={
-        "layers": count("n_layer", "num_hidden_layers"),
+        **GPT,
         "width": WIDTH,
-        "heads": count("n_head", "num_attention_heads"),
         "intermediate": derive(lambda width: 4 * width, WIDTH),
         "longest": None,
-        "norm": "layer",
-        "norm_bias": True,
-        "eps": epsilon("layer_norm_epsilon", 1e-5),
         "act": "gelu_new",
         "qkv": "groups",
         "bias": True,
-        "gated": False,
         "alibi": "slopes",
         "from_norm": flag("apply_residual_connection_post_layernorm"),
     },

@@ -14,20 +14,10 @@ from attnctl.models.family import (
     Stack,
     When,
     derive_stack,
+    inside,
     on_even_layers,
 )
-from attnctl.models.keys import (
-    INDEX,
-    INDICES,
-    Key,
-    by_layer,
-    count,
-    derive,
-    epsilon,
-    flag,
-    number,
-    text,
-)
+from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, derive, epsilon, flag, number, text
 
 USED_WINDOW = derive(
     lambda used, size: size if used else None,
@@ -41,14 +31,9 @@ LLAMA = Stack(
     outer={"embed": "embed_tokens", "final_norm": "norm"},
     inner={
         "attention_norm": "input_layernorm",
-        "q": "self_attn.q_proj",
-        "k": "self_attn.k_proj",
-        "v": "self_attn.v_proj",
-        "o": "self_attn.o_proj",
+        **inside("self_attn.", q="q_proj", k="k_proj", v="v_proj", o="o_proj"),
         "mlp_norm": "post_attention_layernorm",
-        "gate": "mlp.gate_proj",
-        "up": "mlp.up_proj",
-        "down": "mlp.down_proj",
+        **inside("mlp.", gate="gate_proj", up="up_proj", down="down_proj"),
     },
     settings={
         **ROTARY,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnctl.models.families.gpt import OPT
-from attnctl.models.family import LAYER_NORM, Stack, When, derive_stack
+from attnctl.models.family import LAYER_NORM, Stack, When, derive_stack, inside
 from attnctl.models.keys import FLAG, Key, count, derive, epsilon, text
 
 NETWORK = (text("feed_forward_proj"), text("model_type"))
@@ -37,13 +37,9 @@ T5_ENCODER = Stack(
     },
     inner={
         "attention_norm": "layer.0.layer_norm",
-        "q": "layer.0.SelfAttention.q",
-        "k": "layer.0.SelfAttention.k",
-        "v": "layer.0.SelfAttention.v",
-        "o": "layer.0.SelfAttention.o",
+        **inside("layer.0.SelfAttention.", q="q", k="k", v="v", o="o"),
         "mlp_norm": "layer.1.layer_norm",
-        "up": "layer.1.DenseReluDense.wi",
-        "down": "layer.1.DenseReluDense.wo",
+        **inside("layer.1.DenseReluDense.", up="wi", down="wo"),
     },
     settings={
         "layers": LAYERS,
@@ -61,14 +57,7 @@ T5_ENCODER = Stack(
         "furthest": count("relative_attention_max_distance", default=128),
     },
     inert=("is_decoder", "output_past", "n_positions"),
-    when=(
-        When(
-            GATED,
-            True,
-            {},
-            {"gate": "layer.1.DenseReluDense.wi_0", "up": "layer.1.DenseReluDense.wi_1"},
-        ),
-    ),
+    when=(When(GATED, True, inner=inside("layer.1.DenseReluDense.", gate="wi_0", up="wi_1")),),
     ignored=("layer.0.SelfAttention.relative_attention_bias",),
 )
 
@@ -85,27 +74,16 @@ T5_DECODER = derive_stack(
     },
     inner={
         "cross_norm": "layer.1.layer_norm",
-        "cross_q": "layer.1.EncDecAttention.q",
-        "cross_k": "layer.1.EncDecAttention.k",
-        "cross_v": "layer.1.EncDecAttention.v",
-        "cross_o": "layer.1.EncDecAttention.o",
+        **inside("layer.1.EncDecAttention.", cross_q="q", cross_k="k", cross_v="v", cross_o="o"),
         "mlp_norm": "layer.2.layer_norm",
-        "up": "layer.2.DenseReluDense.wi",
-        "down": "layer.2.DenseReluDense.wo",
+        **inside("layer.2.DenseReluDense.", up="wi", down="wo"),
     },
     settings={
         "causal": True,
         "layers": derive(lambda own, shared: own or shared, count("num_decoder_layers"), LAYERS),
     },
     only={"is_encoder_decoder": True},
-    when=(
-        When(
-            GATED,
-            True,
-            {},
-            {"gate": "layer.2.DenseReluDense.wi_0", "up": "layer.2.DenseReluDense.wi_1"},
-        ),
-    ),
+    when=(When(GATED, True, inner=inside("layer.2.DenseReluDense.", gate="wi_0", up="wi_1")),),
 )
 
 WHISPER_ENCODER = Stack(
@@ -131,17 +109,10 @@ WHISPER_ENCODER = Stack(
 WHISPER_DECODER = derive_stack(
     WHISPER_ENCODER,
     layer="decoder.layers.{i}.",
-    outer={
-        "embed": "decoder.embed_tokens",
-        "position": "decoder.embed_positions",
-        "final_norm": "decoder.layer_norm",
-    },
+    outer=inside("decoder.", embed="embed_tokens", position="embed_positions", final_norm="layer_norm"),
     inner={
         "cross_norm": "encoder_attn_layer_norm",
-        "cross_q": "encoder_attn.q_proj",
-        "cross_k": "encoder_attn.k_proj",
-        "cross_v": "encoder_attn.v_proj",
-        "cross_o": "encoder_attn.out_proj",
+        **inside("encoder_attn.", cross_q="q_proj", cross_k="k_proj", cross_v="v_proj", cross_o="out_proj"),
     },
     settings={
         "layers": count("decoder_layers", default=4),

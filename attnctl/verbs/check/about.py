@@ -9,9 +9,9 @@ from typing import Any
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import did_you_mean
+from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.show.headline import facts
 from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.mistakes import CATALOGUE
@@ -42,6 +42,7 @@ class MistakePage:
             "steps": list(self.mistake.steps),
             "words": finding.words,
             "why": self.mistake.why,
+            "seen": self.mistake.seen.split("; ") if self.mistake.seen else [],
             "fix": finding.fix,
             "meant": facts(self.example.right),
             "example": self.mistake.example.split("\n"),
@@ -75,8 +76,8 @@ def lines(page: MistakePage, screen: Screen) -> Iterator[Element]:
     yield [(mistake.name, "name")]
     yield from screen.sentence(f"What you get when {finding.words}.")
     fix = f"{finding.fix[0].upper()}{finding.fix[1:]}."
-    for title, text in (("Why people make it", mistake.why), ("Instead", fix)):
-        yield from [[], [(title, "aside")], *screen.sentence(text)]
+    for title, text in (("Why people make it", mistake.why), ("Seen in", mistake.seen), ("Instead", fix)):
+        yield from [[], [(title, "aside")], *screen.sentence(text)] if text else []
     meant = ", ".join(facts(page.example.right))
     yield from [[], [(screen.ours(f"Example ({meant})"), "aside")]]
     yield from ([("  ", ""), (screen.ours(line), "")] for line in mistake.example.split("\n"))

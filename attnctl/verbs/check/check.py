@@ -14,12 +14,12 @@ from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.results import keep_results
 from attnctl.evidence.walk import Checked, Verdict, Walk, nothing_checked
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.plan import DumpPlan
+from attnctl.inputs.plan import DumpPlan
 from attnctl.math.engine.cost import require
 from attnctl.math.names import TABLE
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake
-from attnctl.record.trace import Trace, Unfinished, is_unfinished
+from attnctl.record import Trace, Unfinished, is_unfinished
 from attnctl.verbs.check.hints import agrees_as_printed, hint
 from attnctl.verbs.check.read import (
     Walked,
@@ -173,7 +173,7 @@ class Diagnosis:
             search = self.begin(part, first)
             found = search.fits()
             seek = part.words and not begun and not found
-            if seek and (fits := self.screen(first, one_head_of)):
+            if seek and (fits := self.screen_rows(search, part) or self.screen(search, one_head_of)):
                 return search, fits
             begun.append((search, part))
             if not any(map(search.exactly, found)):
@@ -181,17 +181,28 @@ class Diagnosis:
             if fits := self.verify_best(first, found, part):
                 return search, fits
             across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
-            if across and (fits := self.screen(first, whole_of)):
+            if across and (fits := self.screen(search, whole_of)):
                 return search, fits
             if across or not found:
                 break
         search, part = begun[0]
         return search, self.verify_best(first, search.pairs(), part) if self.pairs else []
 
-    def screen(self, first: str, part_of: Callable[[Walk, str], Part]) -> list[Fit]:
+    def screen(self, before: Search, part_of: Callable[[Walk, str], Part]) -> list[Fit]:
         """The mistake that mixes up queries and explains all of a step, sought by plain arithmetic."""
+        first = before.case.first
         part = part_of(self.walk, first)
-        fits = self.begin(part, first, plainly=True).screen()
+        search = self.begin(part, first, plainly=True)
+        search.screened.update(before.screened)
+        return self.first_verified(first, search.screen(), part)
+
+    def screen_rows(self, search: Search, part: Part) -> list[Fit]:
+        """The same in some rows, for what needs no more of the other queries than their sums."""
+        first = search.case.first
+        fits = search.screen(lambda case: part.value_by(case.derivation, self.walk, first))
+        return self.first_verified(first, fits, part)
+
+    def first_verified(self, first: str, fits: Sequence[Fit], part: Part) -> list[Fit]:
         verified = (self.verify(first, fit, part) for fit in fits)
         return list(islice(filter(None, verified), 1))
 
@@ -224,10 +235,11 @@ class Diagnosis:
     def explain(self, first: str, fit: Fit, *as_good: Fit) -> Iterator[Finding]:
         """One finding for each mistake; from here on the derivation is the one that makes them."""
         others = tuple(" and ".join(mistake.name for mistake, _ in each.mistakes) for each in as_good)
-        for number, (mistake, detail) in enumerate(fit.mistakes):
+        for number, (mistake, plant) in enumerate(fit.mistakes):
             self.done.add((first, mistake.name))
-            also = () if number else others
-            yield Finding(first, self.walk.gap(first), mistake.name, *spoken(mistake, detail), also)
+            words, also = spoken(mistake, plant.detail), () if number else others
+            planted = (mistake, plant)
+            yield Finding(first, self.walk.gap(first), mistake.name, *words, also, planted=planted)
         self.walk = fit.walk
 
     def leave_unexplained(self, search: Search) -> Finding:

@@ -11,7 +11,7 @@ from typing import Any
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found, open_input
 from attnctl.evidence.allowed import Strictness
-from attnctl.record.trace import Trace, Unfinished, is_unfinished
+from attnctl.record import Trace, Unfinished, is_unfinished
 from attnctl.sources.sentence import Source
 from attnctl.store.header import assemble_trace
 from attnctl.store.load_json import read_json
@@ -53,11 +53,14 @@ def read_source(source: Source) -> Trace:
     return found
 
 
-def read(source: str, rename: Mapping[str, str]) -> Unfinished:
-    """A dump, anyone's arrays, or an exercise, from a path or ``-``. Raises AttnError for anything else."""
+def read(source: str, rename: Mapping[str, str], *, named: bool = True) -> Unfinished:
+    """A dump, anyone's arrays, or an exercise, from a path or ``-``. Raises AttnError for anything else.
+
+    A path that no person `named`, but a file, is that of a regular file.
+    """
     data = read_pipe(source)
     try:
-        trace = read_one(source, None if data is None else io.BytesIO(data), rename=rename)
+        trace = read_one(source, None if data is None else io.BytesIO(data), rename=rename, named=named)
         return Unfinished(trace.steps, trace.arrays, trace.header)
     except AttnError:
         exercise = read_exercise(source, data, rename)

@@ -14,7 +14,7 @@ from attnctl.math import Array
 from attnctl.math.ops import Given
 from attnctl.mistakes.mistake import WrongStep
 from attnctl.mistakes.plants import in_digits
-from attnctl.mistakes.softmax import dropped_later
+from attnctl.mistakes.softmax import dropped_later, rate
 from attnctl.verbs.check.search import EXPLAINED, Search
 
 MOST_DECIMALS = 8
@@ -221,10 +221,10 @@ def relate_by_axis(case: WrongStep) -> str:
 
 
 def find_dropout(case: WrongStep) -> str:
-    if found := dropped_later(case):
+    if dropped := dropped_later(case):
         return (
-            f"Where few keys are seen, dropout (p = {found.p}) after the weights were written down gives "
-            "these numbers: call model.eval(), or write the weights down after it."
+            f"Where few keys are seen, dropout (p = {rate(dropped[2])}) after the weights were written "
+            "down gives these numbers: call model.eval(), or write the weights down after it."
         )
     return ""
 

@@ -14,14 +14,14 @@ from attnctl.evidence.recompute import factors_shown, keep_digits, recompute
 from attnctl.evidence.record import Record, with_precisions
 from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Checked, Verdict, Walk
+from attnctl.inputs.plan import DumpPlan
 from attnctl.inputs.plan.intended import plan_dump
-from attnctl.inputs.plan.plan import DumpPlan
 from attnctl.math.derivation import Derivation
 from attnctl.math.names import MASK, MASKED
 from attnctl.math.ops import Given, Unstated
-from attnctl.record.trace import Trace, Unfinished
+from attnctl.record import Trace, Unfinished
 from attnctl.store.header import foreign_step
-from attnctl.verbs.check.readings import Reading, agreeing, nearest
+from attnctl.verbs.check.readings import Reading, agreeing, ambiguous, is_foreign, nearest
 from attnctl.verbs.check.sample import Part, samples, some_rows
 
 AS_GOOD_AS_HIDDEN = -5e3
@@ -145,5 +145,7 @@ def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
     for said, steps in (("left out", reading.left_out), ("taken as it is", reading.taken)):
         for name, option in steps.items():
             yield f"{name} is {said}: nothing asks for it, as {option} would."
+    if is_foreign(trace) and (said := ambiguous(reading)):
+        yield f"{said}."
     if record.factors.short:
         yield IN_TF32

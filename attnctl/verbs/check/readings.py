@@ -7,7 +7,7 @@ reading, its arrays go by the names that are nearest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain, combinations, product
 
@@ -34,23 +34,22 @@ from attnctl.math.names import (
     PAST_KEY,
     PROJECTED,
     ROTATED,
-    SCALED,
     SINK,
-    SOFTCAPPED,
     TABLE,
     W_O,
     WEIGHTS,
     gradient_of,
     matrix_of,
+    where,
 )
 from attnctl.math.ops import Unstated
 from attnctl.math.rules import Alibi, Causal, VisibilityRule
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.header import foreign_step
 
 MOST_HEADS = 128
 
-SCORES = ("scores", SCALED, SOFTCAPPED, "alibi_scores", BIASED, MASKED)
+SCORES = tuple(where(lambda row: row.symbol == "S"))
 """What people call scores, from Q Kᵀ to what softmax is taken of."""
 
 VECTORS = (*PROJECTED, *ROTATED, HEAD_OUTPUTS)
@@ -209,7 +208,7 @@ def layouts(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
     trace = first.trace
     for changed, words in chain(
         as_linear(trace),
-        tokens_before_heads(trace),
+        tokens_before_heads(first),
         packed_otherwise(trace, sizes),
         splits_otherwise(trace),
     ):
@@ -227,14 +226,43 @@ def as_linear(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
             yield {name: trace[name].T for name in names}, f"{' '.join(names)} as (out, in)"
 
 
-def tokens_before_heads(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
-    """Vectors as (token, head, d), where nothing else tells which axis is that of the heads."""
-    names = [name for name in VECTORS if name in trace and trace[name].ndim > 2]
-    told = any(name in trace and not TABLE[name].broadcasts for name in TABLE if TABLE[name].of_scores)
-    square = all(trace[name].shape[-3] == trace[name].shape[-2] for name in names)
-    if names and (square or not told):
-        turned = {name: trace[name].swapaxes(-3, -2) for name in names}
-        yield turned, f"{' '.join(names)} as (token, head, d_k)"
+def tokens_before_heads(first: Reading) -> Iterator[tuple[dict[str, Array], str]]:
+    """Vectors as (token, head, d), where nobody says and nothing tells which axis is that of the heads."""
+    trace = first.trace
+    names = by_head(trace)
+    scores = any(name in trace and not TABLE[name].broadcasts for name in TABLE if TABLE[name].of_scores)
+    if names and not is_layout_said(first) and (not scores or is_square(trace, names)):
+        for turned in dict.fromkeys((names, tuple(name for name in names if name != OUTPUT))):
+            changed = {name: trace[name].swapaxes(-3, -2) for name in turned}
+            yield changed, f"{' '.join(turned)} as (token, head, d_k)"
+
+
+def by_head(trace: Trace) -> tuple[str, ...]:
+    """The arrays with a vector for each head and token, as their number of axes shows."""
+    most = max((trace[name].ndim for name in PROJECTED if name in trace), default=0)
+    able = (*VECTORS, *map(gradient_of, VECTORS), OUTPUT, gradient_of(OUTPUT))
+    return tuple(name for name in able if name in trace and trace[name].ndim == max(most, 3))
+
+
+def is_square(trace: Trace, names: Sequence[str]) -> bool:
+    """True where the sizes of arrays do not tell heads from tokens."""
+    return all(trace[name].shape[-3] == trace[name].shape[-2] for name in names)
+
+
+def is_layout_said(reading: Reading) -> bool:
+    return reading.settings is not None and reading.settings.layout is not None
+
+
+def ambiguous(reading: Reading) -> str:
+    """What to say where there are as many heads as tokens, and nobody says which axis is which."""
+    names = by_head(reading.trace)
+    if not names or is_layout_said(reading) or not is_square(reading.trace, names):
+        return ""
+    count = reading.trace[names[0]].shape[-2]
+    return (
+        f"{count} heads of {count} tokens: sizes do not tell which axis of {', '.join(names)} is which; "
+        "say --layout bhnd or bnhd"
+    )
 
 
 def splits_otherwise(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:

@@ -18,8 +18,9 @@ from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.math import Array
 from attnctl.math.ops import Given, Unstated
+from attnctl.mistakes.mistake import Mistake, Plant
+from attnctl.record import Trace
 from attnctl.record.cells import spell_cell
-from attnctl.record.trace import Trace
 from attnctl.verbs.check.readings import Reading
 
 OPTION = re.compile("(?:.*; or )?say (--.*) if it is meant")
@@ -42,6 +43,8 @@ class Finding:
     """Other mistakes that would give the same numbers."""
     hint: str = ""
     """What else can be said where no mistake is known."""
+    planted: tuple[Mistake, Plant] | None = field(default=None, compare=False, repr=False)
+    """The mistake, and the program in which it was found."""
 
     @property
     def option(self) -> str | None:
@@ -176,6 +179,8 @@ class Report(Displayed):
             "differing": gap.differing,
             "of": gap.filled,
         }
+        if step.broken:
+            out["rows"] = str(step.broken)
         if step.verdict is Verdict.WRONG:
             out |= {"found": plain(gap.found), "expected": plain(gap.expected)}
         return out

@@ -6,7 +6,7 @@ rounding that its own arithmetic allows, and walked to the end of the derivation
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import field
 from math import inf
 
@@ -15,6 +15,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import spread
+from attnctl.evidence.invariants import like
 from attnctl.evidence.judge import wrong_numbers
 from attnctl.evidence.precision import FLOAT32, FLOAT64, Precision
 from attnctl.evidence.rounding import exactly, free
@@ -25,7 +26,7 @@ from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 from attnctl.mistakes.plants import size_of
 from attnctl.verbs.check.sample import Part
 
-Detailed = tuple[Mistake, str]
+Planted = tuple[Mistake, Plant]
 
 MOST_FITTED = 300_000_000
 """Numbers that fitting mistakes may compute: some ten seconds."""
@@ -56,8 +57,8 @@ ROUNDING = 16.0
 class Fit:
     """A mistake (or two at once) that reproduces a step, and the walk of the derivation that makes it."""
 
-    mistakes: tuple[Detailed, ...]
-    """Each with the detail that was found."""
+    mistakes: tuple[Planted, ...]
+    """Each as it was planted, with the detail that was found."""
     walk: Walk
     certain: bool
     """Whether numbers show it, not only NaN or rows that could hold anything; and show it exactly."""
@@ -89,8 +90,12 @@ class Search:
     """Which part of the step is searched; nothing where it is all of it."""
     patience: float = 1.0
     """The part of the most numbers that it may compute for what is fitted, or chosen in many ways."""
+    screened: set[str] = field(default_factory=set)
+    """Mistakes that mix up queries and were tried."""
     halves: list[tuple[float, Mistake, Plant]] = field(default_factory=list)
     """What was tried and may be one of two mistakes, with its misfit."""
+    by_rows: bool = False
+    """Whether rows together are wrong, and no number by itself."""
 
     @classmethod
     def begin(
@@ -117,10 +122,14 @@ class Search:
             differs = off_by_much(found, expected.value)
         else:
             differs = wrong_numbers(record, first, expected)
+        broken = walk.steps[first].broken
+        by_rows = broken is not None and not differs.any()
+        if by_rows:  # none by itself, all together
+            differs = np.isfinite(expected.value)
         place = part.begin, part.wrong_rows
         case = WrongStep(walk.derivation, record, first, found, expected, differs, walk, *place)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
-        return cls(walk, case, earlier, part.words, patience)
+        return cls(walk, case, earlier, part.words, patience, by_rows=by_rows)
 
     def fits(self, others: Sequence[Fit] = (), *, fitted: bool = False) -> list[Fit]:
         """Known mistakes that reproduce the step, and others, best first; or those with a number to fit."""
@@ -128,7 +137,7 @@ class Search:
         self.case.effort.allow(MOST_FITTED * self.patience if fitted else inf)
         for mistake, plant in self.plants(self.case, [each for each in CATALOGUE if each.fitted is fitted]):
             value = plant.case.value(anyway=True)
-            fit = self.held(plant, ((mistake, plant.detail),), value)
+            fit = self.held(plant, ((mistake, plant),), value)
             other = found.get(mistake.name)
             if fit and (other is None or (fit.rank, fit.misfit) < (other.rank, other.misfit)):
                 found[mistake.name] = fit
@@ -136,15 +145,21 @@ class Search:
                 self.halves.append((self.case.misfit(value), mistake, plant))
         return rank_fits(list(found.values()), self.floor)
 
-    def screen(self) -> list[Fit]:
-        """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked."""
+    def screen(self, value_of: Callable[[WrongStep], Array | None] | None = None) -> list[Fit]:
+        """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked.
+
+        `value_of` gives the step by a program where what is searched, some queries, does not tell it.
+        What was `screened` is not tried again.
+        """
         self.case.effort.allow(MOST_FITTED * self.patience)
-        found = []
-        for mistake, plant in self.plants(self.case, [each for each in CATALOGUE if each.across]):
-            value = plant.case.value(anyway=True)
+        found, tried = [], [each for each in CATALOGUE if each.across and each.name not in self.screened]
+        for mistake, plant in self.plants(self.case, tried):
+            value = value_of(plant.case) if value_of else plant.case.value(anyway=True)
+            if value is not None:
+                self.screened.add(mistake.name)
             if value is not None and self.near(value, EXPLAINED):
                 planted, misfit = Walk(self.walk.record, plant.case.derivation), self.case.misfit(value)
-                found.append(Fit(((mistake, plant.detail),), planted, certain=True, misfit=misfit))
+                found.append(Fit(((mistake, plant),), planted, certain=True, misfit=misfit))
         return sorted(found, key=lambda fit: fit.misfit)
 
     def exactly(self, fit: Fit) -> bool:
@@ -191,14 +206,14 @@ class Search:
             for other, second in self.plants(plant.case, others):
                 if self.case.effort.spent():
                     return
-                both = self.in_order((mistake, plant.detail), (other, second.detail))
+                both = self.in_order((mistake, plant), (other, second))
                 fit = self.held(second, both, second.case.value())
                 if fit:
                     yield fit
                 if fit and fitted and self.exactly(fit):
                     return
 
-    def in_order(self, *mistakes: Detailed) -> tuple[Detailed, ...]:
+    def in_order(self, *mistakes: Planted) -> tuple[Planted, ...]:
         order = {step.name: at for at, step in enumerate(self.walk.derivation)}
         return tuple(
             sorted(mistakes, key=lambda each: min(order.get(name, len(order)) for name in each[0].steps))
@@ -210,7 +225,7 @@ class Search:
         moved = np.abs(value - self.case.expected.value) > 4 * self.case.expected.error
         return bool((moved & untouched).sum() <= self.case.differs.sum() / 4)
 
-    def held(self, plant: Plant, mistakes: tuple[Detailed, ...], value: Array | None) -> Fit | None:
+    def held(self, plant: Plant, mistakes: tuple[Planted, ...], value: Array | None) -> Fit | None:
         """The fit of a plant, if it reproduces the step within rounding and upsets none before it."""
         exact = all(mistake.exact for mistake, _ in mistakes)
         if value is None or (exact and not self.near(value, EXPLAINED / len(mistakes) ** 2)):
@@ -237,14 +252,18 @@ class Search:
 
     def near(self, value: Array, part: float) -> bool:
         """True for a value that explains all but a part of the differences that can be told in numbers."""
+        if self.by_rows:
+            op = self.walk.derivation[self.case.first].op
+            return like(op, self.case.found, value, self.precision)
         found, right = self.case.found, self.case.expected.value
         told = self.case.differs & np.isfinite(found)
         if not told.any():
             return True
-        left = np.abs(found - value)[told] > NEAR * np.abs(found - right)[told]
+        gap, right_gap = np.abs(found - value)[told], np.abs(found - right)[told]
+        left = gap > NEAR * right_gap
         if np.isnan(found[self.case.differs]).mean() > NEAR:
             return bool(left.mean() <= NEAR)
-        return left.mean() <= NEAR and self.case.misfit(value) <= part * self.case.misfit(right)
+        return left.mean() <= NEAR and bool(np.square(gap).sum() <= part**2 * np.square(right_gap).sum())
 
 
 def off_by_much(found: Array, right: Array) -> Array:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from math import isinf, isnan
 
 from attnctl.base.words import plural
+from attnctl.drawing.screen import Line, Screen, Span
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.walk import Checked, Verdict
 from attnctl.verbs.check.report import Finding, Report
@@ -91,11 +91,18 @@ def sentences(
         yield f"{finding.step} shows another mistake, too.", ""
     else:
         yield f"{finding.step} is wrong too: {far}.", ""
+    broken = report.steps[finding.step].broken
+    if broken and not (finding.mistake and gap.differing):
+        alone = "" if gap.differing else ", though each number by itself is within rounding"
+        yield f"Its {broken}{alone}.", ""
     if finding.mistake:
         yield f"It is what you get when {finding.words}: {finding.fix}.", ""
         yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
         return
     differ = f"{gap.differing} of {gap.filled} differ" if gap.filled > 1 else "it differs"
+    if not gap.differing:
+        yield "No known mistake gives these rows.", ""
+        return
     there = f"there it is {number(gap.found)} and should be {number(gap.expected)}"
     yield f"No known mistake gives these numbers: {differ}; {there}.", ""
     if finding.hint:
@@ -166,7 +173,9 @@ def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
     wrong = step.verdict is Verdict.WRONG
     texts = [step.verdict.value, "", "", "", "", ""]
     if gap := step.gap:
-        if gap.differing:
+        if step.broken and not gap.differing:
+            texts[0] = f"rows {step.broken.invariant.words} others"
+        elif gap.differing:
             texts[0] = f"{gap.differing} of {gap.filled} differ"
         if gap.filled < gap.of:
             texts[0] += f" ({gap.filled} of {gap.of} filled)"

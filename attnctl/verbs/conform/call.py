@@ -17,7 +17,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 
 if TYPE_CHECKING:
-    from attnctl.verbs.conform.signature import Parameter
+    from inspect import Parameter
 
 NAN, OTHER = 0xFF, 0x41
 """Bytes that say NaN in every type, and some number in every type (12 in float32)."""
@@ -74,6 +74,8 @@ class Repeats:
     """The largest difference from the first output."""
     failed: str = ""
     """The failure of a call, after which there were no more."""
+    stale: bool = False
+    """Other numbers in the same arrays have the same answer."""
     reused: bool = False
     """An output is overwritten by the next call."""
     farthest: tuple[Any, ...] = ()
@@ -81,7 +83,7 @@ class Repeats:
 
     @property
     def same(self) -> bool:
-        return not (self.others or self.failed)
+        return not (self.others or self.failed or self.stale)
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,13 @@ class Answer:
         return self.gradients or self.outputs
 
 
+ENDINGS = {
+    "crash": "the process of the target died",
+    "hang": "the target did not answer in time",
+    "exit": "the target ended its process",
+}
+"""Sentences for a process that did not answer."""
+
 REFUSALS = frozenset(
     {"NotImplementedError", "ValueError", "TypeError", "RuntimeError", "AssertionError", "IndexError"}
 )
@@ -128,6 +137,8 @@ class Target:
     """Features that do not go with how it is called, each with why."""
     goes_back: bool = False
     """Gradients by its inputs come from its framework."""
+    lost: int = 0
+    """Calls whose process something else ended, and that were made again."""
     unclaimed: str = "nothing in its signature asks for it"
     """Why an option is skipped that it does not have."""
 

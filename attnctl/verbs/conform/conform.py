@@ -8,20 +8,19 @@ from typing import Any
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.config.settings import Settings
-from attnctl.verbs.conform.declared import Request, find_senseless, read_claims, read_xfail, unknown_names
+from attnctl.verbs.conform.declared import find_senseless, read_claims, read_xfail, unknown_names
+from attnctl.verbs.conform.extras import RETURNS
 from attnctl.verbs.conform.features import INPUTS_KEPT, MERGES, NAMES
-from attnctl.verbs.conform.judge import RETURNS
 from attnctl.verbs.conform.merge import RETURNS as OF_MERGE
-from attnctl.verbs.conform.merge import hold_merge
-from attnctl.verbs.conform.profile import LIBRARIES, TYPES, TargetProfile
+from attnctl.verbs.conform.merge import MergeSuite, hold_merge
+from attnctl.verbs.conform.profile import LIBRARIES, TYPES, Request, TargetProfile
 from attnctl.verbs.conform.published import run_published
 from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.conform.results import read_saved
 from attnctl.verbs.conform.run import Progress, replay, run
-from attnctl.verbs.conform.target import make_target
+from attnctl.verbs.conform.suite import Callee, Suite, open_suite
 
-Callee = str | Sequence[str] | Callable[..., Any]
-"""A function, the name of one, or the words of a command."""
+FRAMEWORKS = ("numpy", "torch", "jax")
 
 
 def make_request(
@@ -45,18 +44,21 @@ def make_request(
         [
             *unknown_names("like", [like] if like else (), list(LIBRARIES)),
             *unknown_names("feature", asked.get("only", ()), known),
-            *unknown_names("dtype", dtypes, list(TYPES)),
+            *unknown_names("dtype", [each for name in dtypes for each in name.split(":", 1)], list(TYPES)),
+            *unknown_names("framework", [asked.get("framework", "numpy")], FRAMEWORKS),
         ]
     )
     profile = LIBRARIES[like] if like else TargetProfile()
     profile = profile.lay_over(read_claims(claims)) if claims else profile
-    profile = profile.lay_over({**given, "always": always(profile.always)})
+    handed = {computed: own for own, colon, computed in (name.partition(":") for name in dtypes) if colon}
+    computed = [name.rpartition(":")[2] for name in dtypes]
+    profile = profile.lay_over({**given, "handed": handed, "always": always(profile.always)})
     raise_all(f"{profile.always.where(path)}: {what}" for path, what in find_senseless(profile.always))
     if returns:
         profile = replace(profile, returns=read_returns(returns, merge=asked.get("merge", False)))
     return Request(
         profile=profile,
-        dtypes=tuple(name for name in TYPES if name in (dtypes or TYPES)),
+        dtypes=tuple(name for name in TYPES if name in (computed or TYPES)),
         xfail=read_xfail(xfail) if xfail else {},
         **asked,
     )
@@ -83,13 +85,24 @@ def hold(
 
     Raises AttnError where it cannot be called.
     """
-    made, name = make_target(target, request)
-    apart = None if back is None else make_target(back, request)[0]
     progress = progress or (lambda _done, _total: None)
     if request.merge:
-        return hold_merge(made, name, request, progress)
-    if request.replay:
-        return replay(made, name, request, request.replay, read_saved(request.replay), apart)
-    if request.published:
-        return run_published(made, name, request, progress)
-    return run(made, name, request, progress, apart)
+        with open_suite(MergeSuite, target, request) as merges:
+            return hold_merge(merges, progress)
+    with open_suite(Suite, target, recall(request) if request.replay else request, back) as suite:
+        if request.replay:
+            return replay(suite)
+        return (run_published if request.published else run)(suite, progress)
+
+
+def recall(request: Request) -> Request:
+    """Call the target as it was called in the case that is run again."""
+    _, _, profile = read_saved(request.replay)
+    own = {
+        "layout": profile.layout,
+        "packed": profile.packed,
+        "always": profile.always,
+        "defaults": profile.defaults,
+        "handed": profile.handed,
+    }
+    return replace(request, profile=request.profile.lay_over({**own, "conventions": profile.conventions}))

@@ -19,10 +19,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input
 from attnctl.base.setting import ATTENTION, Flag, Form, Setting
@@ -43,9 +42,9 @@ from attnctl.inputs.config import yaml
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_with_flags
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.math.kind import BACKWARD, CHUNKS, COTANGENT, KIND, LOGSUMEXP
+from attnctl.verbs.conform.extras import RETURNS
 from attnctl.verbs.conform.features import NAMES
-from attnctl.verbs.conform.judge import RETURNS
-from attnctl.verbs.conform.profile import AXES, CONVENTIONS, MASKS, NOTHING, TYPES, TargetProfile
+from attnctl.verbs.conform.profile import AXES, CONVENTIONS, MASKS, NOTHING, TYPES, Known
 
 TARGET, ALWAYS_ON = "The target", "Attention that is always on in it"
 
@@ -155,10 +154,6 @@ def find_senseless(always: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
 # --- files ---
 
 Problems = Iterator[tuple[Path, str]]
-
-
-Known = tuple[str, tuple[str, ...]]
-"""The reason why a feature is known to fail, and the types in which it does."""
 
 
 def read_claims(path: str) -> dict[str, Any]:
@@ -278,34 +273,3 @@ def unknown_names(what: str, given: Iterable[str], known: Sequence[str]) -> list
         for name in given
         if name not in known
     ]
-
-
-@dataclass(frozen=True)
-class Request:
-    """A run of the suite as it is asked for."""
-
-    profile: TargetProfile = TargetProfile()
-    """How the target is called, as far as it is documented or declared."""
-    renames: Mapping[str, str] = field(default_factory=dict)
-    dtypes: tuple[str, ...] = tuple(TYPES)
-    only: tuple[str, ...] = ()
-    """Features to run; none means all."""
-    quick: bool = False
-    xfail: Mapping[str, Known] = field(default_factory=dict)
-    save: str | None = None
-    """The folder for failing cases."""
-    called: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    """The words of the command line that name the target, before --replay FILE and after it."""
-    jobs: int = 1
-    backward: bool = False
-    """Gradients are asked for."""
-    merge: bool = False
-    """The target merges two parts of attention."""
-    published: str = ""
-    """The suite of published cases that is run instead."""
-    replay: str = ""
-    """The file of the one case that is run instead."""
-    framework: str = "numpy"
-    """Whose arrays it takes."""
-    device: str = ""
-    timeout: float | None = None

@@ -114,7 +114,7 @@ class Framework:
             if output.shape != ready.cotangent.shape:
                 return result, ()  # which is said of the output
             grad = import_module("torch").autograd.grad
-            found = grad(output, leaves, ready.cotangent, allow_unused=True)
+            found = grad(output, leaves, ready.cotangent.to(output.dtype), allow_unused=True)
             both = zip(leaves, found, strict=True)
             return result, [0 * leaf if each is None else each for leaf, each in both]
 
@@ -144,7 +144,7 @@ class Framework:
 
 
 def to_numpy(value: Any) -> Any:
-    """Return any library's array as NumPy's, numbers in float64; None for what is no array."""
+    """Return any library's array as NumPy's, numbers in float64; None for what is no real number."""
     if value is None or isinstance(value, (str, bytes, dict, bool)):
         return None
     kind = type(value).__module__.partition(".")[0]
@@ -155,6 +155,8 @@ def to_numpy(value: Any) -> Any:
         value = np.from_dlpack(value)
     try:
         array = np.asarray(value)
+        if array.dtype.kind not in "biuf" and array.dtype.type.__module__ != "ml_dtypes":  # it has bfloat16
+            return None
         if array.dtype.kind not in "biu":
             array = array.astype(np.float64)
     except (TypeError, ValueError):
@@ -328,4 +330,29 @@ def repeat_call(
             arrays = prepare_call(call, framework)
         return found
 
-    return replace(repeat(again, answer.compared, call.times, call.seconds), reused=reused)
+    repeats = repeat(again, answer.compared, call.times, call.seconds)
+    stale = not repeats.failed and is_stale(function, call, framework, arrays, answer)
+    return replace(repeats, reused=reused, stale=stale)
+
+
+def is_stale(
+    function: Callable[..., Any],
+    call: TargetCall,
+    framework: Framework,
+    ready: PreparedCall,
+    before: Answer,
+) -> bool:
+    """V doubled in place gives the answer that V gave: it was kept for these arrays, or for their place.
+
+    Arrays of jax cannot be changed.
+    """
+    if framework.name == "jax" or "V" not in ready.given or ready.cotangent is not None or call.gives:
+        return False
+    v = ready.given["V"]
+    v *= 2
+    try:
+        found, _ = call_once(function, call, framework, ready)
+    except Exception:  # noqa: BLE001  (the call was answered before)
+        return False
+    same = have_same_bits(found.outputs[:1], before.outputs[:1])
+    return same and bool(before.outputs) and bool(np.any(before.outputs[0]))

@@ -17,18 +17,18 @@ from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT, SINK, gradient_of
 from attnctl.verbs.conform.call import Answer, TargetCall
-from attnctl.verbs.conform.case import COTANGENT, GRADIENTS, INPUTS, Problem
-from attnctl.verbs.conform.profile import AXES, MASK_SHAPE, MASKS, USUAL
+from attnctl.verbs.conform.case import COTANGENT, GRADIENTS, INPUTS
+from attnctl.verbs.conform.problem import Problem
+from attnctl.verbs.conform.profile import (
+    AXES,
+    MASK_SHAPE,
+    MASKS,
+    USUAL,
+    is_merged,
+    split_axes,
+    stands_in_columns,
+)
 from attnctl.verbs.conform.signature import PACKED, PARTS, CallSignature
-
-
-def is_merged(axes: str) -> bool:
-    """Heads stand side by side in the columns."""
-    return "(h d)" in AXES[axes]
-
-
-def split_axes(axes: str) -> str:
-    return axes.replace("d", "hd") if is_merged(axes) else axes
 
 
 def lay_out(array: Array, axes: str) -> Array:
@@ -36,11 +36,6 @@ def lay_out(array: Array, axes: str) -> Array:
     there = split_axes(axes)
     one = array[tuple(slice(None) if letter in there else slice(1) for letter in "bh")]
     return rearrange(one, f"b h n d -> {AXES[axes]}")
-
-
-def stands_in_columns(packed: str, axes: str) -> bool:
-    """The columns of Q, of K and of V stand side by side, however many they are."""
-    return is_merged(axes) and packed.endswith("3hd")
 
 
 def packings(axes: str) -> list[str]:
@@ -110,7 +105,8 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
     buffer = signature.keywords.get("out", "")
     out = buffer if keywords.get(buffer) is not None else ""
     numbers = prod(problem.output_shape)
-    return TargetCall(kept, keywords, signature.inputs, case.dtype, case.memory, out, numbers, **made)
+    dtype = problem.profile.handed.get(case.dtype, case.dtype)
+    return TargetCall(kept, keywords, signature.inputs, dtype, case.memory, out, numbers, **made)
 
 
 def lay_inputs(problem: Problem, arrays: Sequence[Array]) -> tuple[Array, ...]:

@@ -26,14 +26,12 @@ from attnctl.math.ops import LogSumExp, MergeChunks, MergeLogSumExp, Shares, Sof
 from attnctl.mistakes.chunks import CHUNKS, LN2, OTHER_BASE, WAYS, whole
 from attnctl.verbs.conform.call import Answer, Target, TargetCall
 from attnctl.verbs.conform.case import Case
-from attnctl.verbs.conform.declared import Request
-from attnctl.verbs.conform.diagnosis import Cause, describe_rounding, explain_end
-from attnctl.verbs.conform.features import INPUTS_KEPT, MERGE, MERGES, Feature
+from attnctl.verbs.conform.diagnosis import describe_rounding, explain_end
+from attnctl.verbs.conform.extras import LSE, LSE2, MIXED
+from attnctl.verbs.conform.features import INPUTS_KEPT, MERGE, MERGES
+from attnctl.verbs.conform.held import hold
 from attnctl.verbs.conform.invoke import widen
 from attnctl.verbs.conform.judge import (
-    LSE,
-    LSE2,
-    MIXED,
     ULPS,
     ExpectedOutput,
     Judgement,
@@ -44,9 +42,9 @@ from attnctl.verbs.conform.judge import (
     scatter_of,
 )
 from attnctl.verbs.conform.profile import TYPES
-from attnctl.verbs.conform.report import Conformance
+from attnctl.verbs.conform.report import Conformance, Failure
 from attnctl.verbs.conform.run import SINGLE, Progress, Run
-from attnctl.verbs.conform.signature import CallSignature
+from attnctl.verbs.conform.signature import must_give
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 BASE = Case(batch=2, heads=3, kv_heads=3, queries=5, keys=12, d_k=8, d_v=8)
@@ -86,14 +84,14 @@ RETURNS = ((OUTPUT, LSE), (OUTPUT, LSE2))
 # --- what is asked ---
 
 
-def list_features(*, quick: bool) -> Iterator[Feature]:
-    """List the features of a merge: what the scores are like, cut in two parts of keys in some place."""
+def list_features(*, quick: bool) -> Iterator[tuple[str, tuple[Case, ...]]]:
+    """List the features of a merge with their cases: what scores are like, cut in two somewhere."""
     for at, name in enumerate(MERGES):
         seeds = range(100 * at, 100 * at + (QUICK_CASES if quick else CASES))
         cuts = [int(np.random.RandomState(seed).randint(1, BASE.keys)) for seed in seeds]
         cases = [replace(BASE, fill=name, seed=seed) for seed in seeds]
-        yield Feature(name, tuple(case.having(cut=cut) for case, cut in zip(cases, cuts, strict=True)))
-    yield Feature(INPUTS_KEPT, (replace(BASE, fill=MERGE).having(cut=BASE.keys // 2),))
+        yield name, tuple(case.having(cut=cut) for case, cut in zip(cases, cuts, strict=True))
+    yield INPUTS_KEPT, (replace(BASE, fill=MERGE).having(cut=BASE.keys // 2),)
 
 
 def draw_parts(case: Case, unit: float) -> dict[str, Array]:
@@ -134,17 +132,57 @@ def expect_merge(parts: Mapping[str, Array], dtype: str) -> dict[str, ExpectedOu
 # --- how it is called ---
 
 
-@dataclass(frozen=True)
-class MergeForm:
-    """A target's way of taking the parts: its parameters, and the axes of its arrays."""
+def spell(axes: str) -> str:
+    """Axes in the notation of `rearrange`; the one member stands with the first where they lack it."""
+    words = " ".join(axes)
+    return words if "b" in axes else f"(b {words[0]}){words[1:]}"
 
-    names: tuple[str, ...]
+
+def lay_out(array: Array, own: str, axes: str) -> Array:
+    return np.ascontiguousarray(rearrange(array, f"{own} -> {spell(axes)}"))
+
+
+def find_parameters(target: Target, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Find the parameters of the parts, and those written to. Raises AttnError for another target."""
+    parameters = target.parameters or ()
+    must = must_give(parameters)
+    names = [parameter.name for parameter in parameters]
+    buffers = [each for each in names if BUFFER.fullmatch(each)]
+    into = sorted(buffers, key=lambda each: bool(OF_SUM.search(each)))
+    into = into if len(names) > 4 and set(must) & set(into) else []
+    first = [each for each in names if each not in into][: 4 if len(must) > 2 else 2]
+    sums = [each for each in first if OF_SUM.search(each)]
+    paired = len(sums) * 2 == len(first)
+    if len(first) not in {2, 4} or set(must) - {*first, *into} or (len(first) == 2 and not paired):
+        raise AttnError(
+            f"{name}: it takes ({', '.join(names)}); a merge takes (o1, L1, o2, L2), or outputs and "
+            "log-sum-exps with the parts on an axis of their own, (o, L); wrap it in a function that does"
+        )
+    if paired:
+        outputs = [each for each in first if each not in sums]
+        first = [each for two in zip(outputs, sums, strict=True) for each in two]
+    return tuple(first), tuple(into)
+
+
+# --- a run ---
+
+
+@dataclass
+class MergeSuite(Suite):
+    """Runs cases of a merge; also how a target takes the parts, by which parameters and in which axes."""
+
+    names: tuple[str, ...] = ()
     """The parameters for o₁, L₁, o₂ and L₂, or for o and L with the parts on an axis of their own."""
     into: tuple[str, ...] = ()
     """The parameters that the output and its log-sum-exp are written to."""
     layout: tuple[str, ...] = LAYOUTS[0]
     unit: float = 1.0
     """The factor that makes its log-sum-exps natural."""
+
+    def read_signature(self, *, forward: bool) -> None:
+        """Find its parameters. Raises AttnError where it cannot be called as a merge."""
+        self.names, self.into = find_parameters(self.target, self.name)
+        self.unit = LN2 if LSE2 in self.declared.returns else 1.0
 
     @property
     def is_stacked(self) -> bool:
@@ -154,7 +192,7 @@ class MergeForm:
         """The axes of an output or of a log-sum-exp of a part."""
         return self.layout[0 if name == HEAD_OUTPUTS else min(1 + part, len(self.layout) - 1)]
 
-    def call(self, case: Case) -> TargetCall:
+    def make_call(self, case: Case) -> TargetCall:
         parts = draw_parts(case, self.unit)
         parts[LOGSUMEXP] = parts[LOGSUMEXP] / self.unit
         if self.is_stacked:
@@ -194,52 +232,11 @@ class MergeForm:
         """The one member of arrays without an axis for them."""
         return {} if "b" in self.layout[0] else {"b": 1}
 
-
-def spell(axes: str) -> str:
-    """Axes in the notation of `rearrange`; the one member stands with the first where they lack it."""
-    words = " ".join(axes)
-    return words if "b" in axes else f"(b {words[0]}){words[1:]}"
-
-
-def lay_out(array: Array, own: str, axes: str) -> Array:
-    return np.ascontiguousarray(rearrange(array, f"{own} -> {spell(axes)}"))
-
-
-def find_form(target: Target, name: str) -> MergeForm:
-    """Find the parameters of the parts. Raises AttnError where the target does not take them."""
-    parameters = target.parameters or ()
-    must = [parameter.name for parameter in parameters if parameter.required]
-    names = [parameter.name for parameter in parameters]
-    buffers = [each for each in names if BUFFER.fullmatch(each)]
-    into = sorted(buffers, key=lambda each: bool(OF_SUM.search(each)))
-    into = into if len(names) > 4 and set(must) & set(into) else []
-    first = [each for each in names if each not in into][: 4 if len(must) > 2 else 2]
-    sums = [each for each in first if OF_SUM.search(each)]
-    paired = len(sums) * 2 == len(first)
-    if len(first) not in {2, 4} or set(must) - {*first, *into} or (len(first) == 2 and not paired):
-        raise AttnError(
-            f"{name}: it takes ({', '.join(names)}); a merge takes (o1, L1, o2, L2), or outputs and "
-            "log-sum-exps with the parts on an axis of their own, (o, L); wrap it in a function that does"
-        )
-    if paired:
-        outputs = [each for each in first if each not in sums]
-        first = [each for two in zip(outputs, sums, strict=True) for each in two]
-    form = MergeForm(tuple(first), tuple(into))
-    return replace(form, layout=STACKED[0]) if form.is_stacked else form
-
-
-# --- a run ---
-
-
-@dataclass
-class MergeSuite(Suite):
-    form: MergeForm = MergeForm(())
-
     def fit(self, case: Case) -> Case:
-        return replace(case, batch=self.form.members.get("b", case.batch))
+        return replace(case, batch=self.members.get("b", case.batch))
 
     def run(self, case: Case, *, forward: bool = False, **made: Any) -> CaseResult:
-        answer = self.target.call(replace(self.form.call(case), **made))
+        answer = self.target.call(replace(self.make_call(case), **made))
         found = CaseResult(case, answer, self.judge(case, answer))
         if answer.changed:
             self.changed.setdefault(case.dtype, found)
@@ -249,42 +246,44 @@ class MergeSuite(Suite):
         """Judge an answer as what is right in its type, or in another."""
         if answer.error:
             return judge_failure(answer)
-        wanted = expect_merge(draw_parts(case, self.form.unit), dtype or case.dtype)
+        wanted = expect_merge(draw_parts(case, self.unit), dtype or case.dtype)
         return join_judgements(
             Judgement(inf, words=f"{name_output(name)} has another shape than that of a part", output=name)
             if found is None
             else compare_output(wanted[name], found)
-            for name, found in self.form.read(answer, wanted).items()
+            for name, found in self.read(answer, wanted).items()
         )
 
-    def explain(self, results: Sequence[CaseResult]) -> Cause:
+    def explain(self, results: Sequence[CaseResult]) -> Failure:
         """Find the mistake that gives the numbers of every wrong case, and what to write instead."""
         first = results[0]
         if first.answer.error:
-            return explain_end(first)
+            held = hold(explain_end(first), results, ())
+            assert held is not None  # it explains the first
+            return held.failure
         wrong = []
         for result in results:
-            parts = draw_parts(result.case, self.form.unit)
+            parts = draw_parts(result.case, self.unit)
             wanted = expect_merge(parts, result.case.dtype)
-            wrong.append((parts, self.form.read(result.answer, wanted), wanted))
+            wrong.append((parts, self.read(result.answer, wanted), wanted))
         if all(result.judgement.ratios.get(HEAD_OUTPUTS, inf) <= 1 for result in results):
             cause = explain_sum(wrong)
         else:
             cause = explain_output(wrong, np.float64 if first.case.dtype == "float64" else np.float32)
         worst = max(result.judgement.ratio for result in results)
-        return cause or describe_rounding("the output", worst, first.case.dtype) or Cause(None, "")
+        return cause or describe_rounding("the output", worst, first.case.dtype) or Failure(None, "")
 
     def find_layout(self, case: Case) -> None:
         """Take the first axes in which what comes back is right, or else of the shapes of a part."""
-        first, answered = self.form, []
-        for layout in STACKED if first.is_stacked else LAYOUTS:
-            self.form = replace(first, layout=layout)
+        answered, layouts = [], STACKED if self.is_stacked else LAYOUTS
+        for layout in layouts:
+            self.layout = layout
             found = self.run(self.fit(case))
             if found.judgement.right and found.answer.outputs:
                 return
             if set(found.judgement.ratios) and inf not in found.judgement.ratios.values():
-                answered.append(self.form)
-        self.form = [*answered, first][0]
+                answered.append(layout)
+        self.layout = [*answered, layouts[0]][0]
 
     def is_single(self, case: Case) -> bool:
         """Numbers are right to the digits of float32 alone: more is not meant."""
@@ -292,27 +291,19 @@ class MergeSuite(Suite):
         return not found.judgement.right and self.judge(found.case, found.answer, "float32").right
 
 
-def hold_merge(target: Target, name: str, request: Request, progress: Progress) -> Conformance:
-    """Hold a target to the merge in every type. Raises AttnError where it cannot be called as one."""
-    features = list(list_features(quick=request.quick))
-    wanted = [feature for feature in features if not request.only or feature.name in request.only]
-    unit = LN2 if LSE2 in request.profile.returns else 1.0
-    try:
-        target.start()
-        form = replace(find_form(target, name), unit=unit)
-        suite = MergeSuite(target, request, CallSignature(request.profile), request.profile, form=form)
-        suite.find_layout(replace(features[0].cases[0], dtype=request.dtypes[0]))
-        run = Run(suite, name, search=suite.explain)
-        if "float64" in request.dtypes and all(map(suite.is_single, features[0].cases)):
-            run.refused["float64"] = SINGLE
-        run.run_features(wanted, progress)
-        results = tuple(map(run.make_result, run.runs))
-    finally:
-        target.close()
-    axes = " and ".join(f"({', '.join(AXES[axis] for axis in each)})" for each in suite.form.layout)
+def hold_merge(suite: MergeSuite, progress: Progress) -> Conformance:
+    """Hold a target to the merge in every type."""
+    features, asked = dict(list_features(quick=suite.request.quick)), suite.request
+    wanted = {name: cases for name, cases in features.items() if not asked.only or name in asked.only}
+    suite.find_layout(replace(features[MERGE][0], dtype=asked.dtypes[0]))
+    run = Run(suite, search=suite.explain)
+    if "float64" in asked.dtypes and all(map(suite.is_single, features[MERGE])):
+        run.refused["float64"] = SINGLE
+    run.run_features(wanted, progress)
+    axes = " and ".join(f"({', '.join(AXES[axis] for axis in each)})" for each in suite.layout)
     alone = any(each.ratios and LOGSUMEXP not in each.ratios for each in run.runs)
     said = ("It returns no log-sum-exp: the output alone is judged.",) if alone else ()
-    return Conformance(name, results, {"outputs and log-sum-exps": axes}, said)
+    return run.conclude(run.runs, {"outputs and log-sum-exps": axes}, said)
 
 
 # --- what is wrong ---
@@ -347,15 +338,15 @@ Wrong = tuple[Mapping[str, Array], Mapping[str, Array | None], Mapping[str, Expe
 """The parts of a case that is wrong, what was found, and what is right."""
 
 
-def explain_sum(wrong: Sequence[Wrong]) -> Cause | None:
+def explain_sum(wrong: Sequence[Wrong]) -> Failure | None:
     """Find the log-sum-exp that is given beside outputs that are right."""
     for name, words, fix, other in SUM_ALONE:
         if all(gives_sum(each, other) for each in wrong):
-            return Cause(name, f"{words}; {fix}")
+            return Failure(name, f"{words}; {fix}")
     return None
 
 
-def explain_output(wrong: Sequence[Wrong], kind: type[np.floating[Any]]) -> Cause | None:
+def explain_output(wrong: Sequence[Wrong], kind: type[np.floating[Any]]) -> Failure | None:
     """Find the way of merging that gives these outputs, of log-sum-exps of this kind."""
     catalogue = {mistake.name: mistake for mistake in CHUNKS}
     for name, ways in WAYS.items():
@@ -365,7 +356,7 @@ def explain_output(wrong: Sequence[Wrong], kind: type[np.floating[Any]]) -> Caus
                     gives_sum(each, lambda parts: whole(parts * LN2) / LN2) for each in wrong
                 )
                 also = f"; or say --returns {OUTPUT},{LSE2} if log-sum-exps are in base 2" if base_2 else ""
-                return Cause(name, f"{catalogue[name].words.format(detail)}; {catalogue[name].fix}{also}")
+                return Failure(name, f"{catalogue[name].words.format(detail)}; {catalogue[name].fix}{also}")
     return None
 
 

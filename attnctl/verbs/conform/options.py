@@ -18,7 +18,8 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.names import PAST_KEY, PAST_VALUE
 from attnctl.math.rules import RULES, Alibi, Causal, Padding, Rule, Softcap, Window, alibi_slopes
-from attnctl.verbs.conform.case import FILLS, FORWARD, Case, Problem, keys_before
+from attnctl.verbs.conform.case import FORWARD, Case
+from attnctl.verbs.conform.problem import FILLS, Problem
 from attnctl.verbs.conform.profile import AHEAD, MASK_KIND, MASK_SHAPE, MASKED, SLIDING, TRUE, TargetProfile
 
 Ask = Callable[[Problem, Any], None]
@@ -70,7 +71,7 @@ def encode_mask(problem: Problem, allowed: Array) -> Array:
 
 def mask_sizes(problem: Problem, value: str) -> list[int]:
     """The sizes (batch, head, query, key) of a mask, 1 along the axes where it is all the same."""
-    axes = set(problem.profile[MASK_SHAPE]) & set("bhnm" if value == "each" else "nm")
+    axes = set(problem.profile[MASK_SHAPE]) & set("nm" if value == "same" else "bhnm")
     return [size if axis in axes else 1 for axis, size in zip("bhnm", problem.scores, strict=True)]
 
 
@@ -80,12 +81,20 @@ def draw_mask(problem: Problem, value: str) -> Array:
     queries, keys = sizes[2:]
     seed = np.random.RandomState(problem.case.seed + 77)
     allowed = seed.uniform(size=sizes) < 2 / 3
+    if value == "halves":
+        allowed = np.array(np.broadcast_to((np.arange(keys) < keys // 2) == half_of(sizes), sizes))
     for start in problem.starts.ravel():
         own = np.clip(np.arange(queries) + start, 0, keys - 1)
         allowed[..., np.arange(queries), own] = True
     if "key_lengths" in problem.case.option_values or "n" not in problem.profile[MASK_SHAPE]:
         allowed[..., 0] = True
     return np.array(np.broadcast_to(allowed, problem.scores))
+
+
+def half_of(sizes: Sequence[int]) -> Array:
+    """True for the members and heads that see the first half of the keys: whole blocks differ."""
+    batch, heads = sizes[:2]
+    return ((np.arange(batch)[:, None] + np.arange(heads)) % 2 == 0)[..., None, None]
 
 
 def ask_float_mask(problem: Problem, value: str) -> None:
@@ -154,6 +163,10 @@ def shared_or_each(_: Case) -> Sequence[str]:
     return ("same", "each")
 
 
+def shared_each_or_halves(_: Case) -> Sequence[str]:
+    return ("same", "each", "halves")
+
+
 LIBRARY_OPTIONS = (
     KernelOption("causal", ("causal", "is_causal"), ask_rule("causal", lambda _: Causal()), only_true),
     KernelOption("window", ("window", "window_size", "local_window_size"),
@@ -162,7 +175,7 @@ LIBRARY_OPTIONS = (
     KernelOption("sliding_window", ("sliding_window",), ask_sliding_window,
            lambda case: (4, case.keys // 2 + 1)),
     KernelOption("mask", ("mask", "attn_mask", "attention_mask"),
-           lambda problem, value: give_mask(problem, draw_mask(problem, value)), shared_or_each,
+           lambda problem, value: give_mask(problem, draw_mask(problem, value)), shared_each_or_halves,
            lambda problem: encode_mask(problem, np.ones(problem.scores, dtype=bool))),
     KernelOption("float_mask", (), ask_float_mask, shared_or_each, zero_bias),
     KernelOption("bias", ("bias", "attn_bias"), ask_bias, shared_or_each, zero_bias),
@@ -211,12 +224,16 @@ def make_problem(case: Case, profile: TargetProfile, outputs: Sequence[str] = FO
     always = profile.always
     if profile[MASKED] == "the mask alone" and {"mask", "float_mask"} & case.option_values.keys():
         always = replace(always, rules=tuple(rule for rule in always.rules if not isinstance(rule, Causal)))
-    problem = Problem(case, profile, {}, always, offset=keys_before(case, profile), outputs=tuple(outputs))
+    problem = Problem(case, profile, {}, always, offset=profile.keys_before(case), outputs=tuple(outputs))
     problem.arrays |= FILLS[case.fill](problem)
     if case.memory == "broadcast":
         problem.arrays |= {
             name: np.broadcast_to(problem.arrays[name][:1], problem.arrays[name].shape) for name in "KV"
         }
+    for name, value in (profile.defaults or {}).items():
+        if name not in case.option_values:
+            OPTIONS[name].ask(problem, value)
+    problem.passed.clear()
     for name, value in case.options:
         OPTIONS[name].ask(problem, value)
     if past := case.past:

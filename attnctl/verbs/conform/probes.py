@@ -17,13 +17,13 @@ import numpy as np
 from attnctl.inputs.config.settings import NONE
 from attnctl.math import Array
 from attnctl.math.rules import Causal
-from attnctl.verbs.conform.call import NUMPY, Answer
-from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case, Problem
-from attnctl.verbs.conform.diagnosis import ENDINGS
-from attnctl.verbs.conform.features import BASE, LENGTHS
+from attnctl.verbs.conform.call import ENDINGS, NUMPY, Answer
+from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
+from attnctl.verbs.conform.features import BASE
 from attnctl.verbs.conform.judge import expect, judge_answer
-from attnctl.verbs.conform.layout import is_merged, is_readable, packings, read_output, split_axes
+from attnctl.verbs.conform.layout import is_readable, packings, read_output
 from attnctl.verbs.conform.options import OPTIONS, draw_mask, give_mask
+from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import (
     ADDED,
     AHEAD,
@@ -32,6 +32,7 @@ from attnctl.verbs.conform.profile import (
     CORNER,
     FLOAT_MASK,
     HIDDEN_ROWS,
+    LENGTHS,
     LENGTHS_CORNER,
     MASK_KIND,
     MASK_KINDS,
@@ -47,6 +48,8 @@ from attnctl.verbs.conform.profile import (
     TYPES,
     USUAL,
     TargetProfile,
+    is_merged,
+    split_axes,
 )
 from attnctl.verbs.conform.suite import NOT_CALLED, Suite
 
@@ -65,7 +68,8 @@ TRIED = ("float32", "float16", "bfloat16", "float64")
 MOST_TYPES = 2
 """Types in which everything is tried, of those that are asked for."""
 
-RIGHT, WRONG, REFUSED, ENDED = "right", "wrong", "refused", "ended"
+RIGHT, LAID, WRONG, REFUSED, ENDED = "right", "laid", "wrong", "refused", "ended"
+"""The verdicts of a call: `laid` is wrong, but each head's output is made of its own values alone."""
 
 FoundConventions = dict[str, str]
 """What was found out in one type, by the name of the convention."""
@@ -78,16 +82,16 @@ def fit_suite(suite: Suite) -> FoundConventions:
     verdicts = []
     for dtype in dtypes:
         verdicts.append(judge_plain(suite, dtype))
-        if verdicts[-1] in {RIGHT, ENDED}:
+        if verdicts[-1] in {RIGHT, LAID, ENDED}:
             return describe_fit(suite, before)
     refused = set(verdicts) == {REFUSED}
     for dtype in dtypes[:MOST_TYPES]:
         tried = list(try_forms(suite, dtype, refused=refused))
-        right = [candidate for candidate, found in tried if found == RIGHT]
+        right = [each for verdict in (RIGHT, LAID) for each, found in tried if found == verdict]
         answered = [candidate for candidate, found in tried if found == WRONG and refused]
         suite.profile = [*right, *answered, before][0]
         if right or answered:
-            widen(suite, dtype, is_right=bool(right))
+            widen(suite, dtype, is_right=RIGHT in [found for _, found in tried])
             break
     return describe_fit(suite, before)
 
@@ -99,18 +103,19 @@ def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[tuple[Targ
     what mixes members or heads up is right in them.
     """
     before = suite.profile
-    layouts = [before.layout] if suite.request.profile.layout else AXES if refused else SEVERAL
+    layouts = [before.layout] if suite.declared.layout else AXES if refused else SEVERAL
 
     def try_form(form: dict[str, Any], **more: Any) -> tuple[TargetProfile, str]:
         suite.profile = before.lay_over({**form, **more})
-        return suite.profile, judge_plain(suite, dtype)
+        verdict = judge_plain(suite, dtype)
+        return suite.profile, verdict
 
     for layout in layouts:
         for more in list_sizes(suite, layout) if refused else [{}]:
             answered = []
             for form in list_forms(suite, layout):
                 yield (found := try_form(form, **more))
-                answered += [form] if found[1] == WRONG else []
+                answered += [form] if found[1] in {LAID, WRONG} else []
                 if found[1] in {RIGHT, ENDED}:
                     return
             for form, heads in product(answered, list_heads(suite, layout, several=not refused)):
@@ -125,6 +130,8 @@ def judge_plain(suite: Suite, dtype: str) -> str:
     """Judge plain attention; any exception refuses the arrays, which may not be the ones meant.
 
     The output tells, where there is one: what arrays a target takes has nothing to do with its gradients.
+    Options that are on by default are laid aside where the answer is right without them. Where it is wrong
+    either way, values that are the same all over a head tell the layout, whatever the weights are.
     """
     problem = suite.problem(replace(BASE, dtype=dtype))
     if problem.outputs != GRADIENTS:
@@ -134,12 +141,21 @@ def judge_plain(suite: Suite, dtype: str) -> str:
         return ENDED
     if not is_readable(problem, answer):
         return REFUSED
-    return RIGHT if is_right(problem, answer) else WRONG
+    if is_right(problem, answer):
+        return RIGHT
+    with_defaults = suite.profile
+    if suite.profile.defaults:
+        suite.profile = replace(suite.profile, defaults={})
+        if is_right(suite.problem(problem.case), answer):
+            return RIGHT
+        suite.profile = with_defaults
+    laid = try_conventions(suite, replace(BASE, dtype=dtype, fill="heads"), {})
+    return LAID if laid and problem.case.heads > 1 else WRONG
 
 
 def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
     """List the sizes that a kernel may be fixed to, the most likely first."""
-    declared = suite.request.profile
+    declared = suite.declared
     yield {}
     yield {"batch": 1}
     for d in HEAD_SIZES_TRIED if len(layout) == len(USUAL) else HEAD_SIZES_TRIED[:1]:
@@ -155,7 +171,7 @@ def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
 
 def list_forms(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
     """List the forms of arrays in a layout: packings of Q, K and V, and masks that must be given."""
-    declared = suite.request.profile.conventions.get(MASK_SHAPE)
+    declared = suite.declared.conventions.get(MASK_SHAPE)
     packed = packings(layout.partition(":")[0]) if suite.signature.is_packed else [""]
     shapes = [declared] if declared else [MASKS[0], MASKS[-1]]
     masks = [(suite.profile[MASK_KIND], suite.profile[MASK_SHAPE])]
@@ -174,7 +190,7 @@ def list_heads(suite: Suite, layout: str, *, several: bool) -> Sequence[int]:
 
 def widen(suite: Suite, dtype: str, *, is_right: bool) -> None:
     """Find out which other usual sizes are taken, where only some are; one alone where that is right."""
-    declared, found = suite.request.profile, suite.profile
+    declared, found = suite.declared, suite.profile
 
     def is_taken(**sizes: Any) -> bool:
         suite.profile = replace(found, **sizes)
@@ -205,9 +221,10 @@ def describe_fit(suite: Suite, before: TargetProfile) -> FoundConventions:
             "queries and keys": str(profile.tokens),
             "head sizes": ", ".join(map(str, profile.head_sizes)),
             "Q, K and V in one array": profile.packed,
+            "by default": ", ".join(f"{name} {value}" for name, value in (profile.defaults or {}).items()),
         }
 
-    was = say(before) | {"Q, K and V in one array": ""}
+    was = say(before) | {"Q, K and V in one array": "", "by default": ""}
     return {name: value for name, value in say(suite.profile).items() if value != was[name]}
 
 
@@ -228,7 +245,7 @@ def find_conventions(suite: Suite, dtype: str) -> FoundConventions:
     ):
         found |= dict(probe(suite, dtype))
         known = {name: value for name, value in found.items() if value in CONVENTIONS[name]}
-        meant = {**known, **suite.request.profile.conventions}
+        meant = {**known, **suite.declared.conventions}
         suite.profiles[dtype] = suite.profile.lay_over({"conventions": meant})
     return found
 
@@ -290,7 +307,7 @@ def probe_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     names = [name for name in ("mask", "float_mask") if name in suite.signature.claimed]
     if not names:
         return
-    usual, declared = suite.profile, suite.request.profile.conventions
+    usual, declared = suite.profile, suite.declared.conventions
     case = replace(BASE, dtype=dtype).having(**{names[0]: "each"})
     shapes = [usual[MASK_SHAPE]] if MASK_SHAPE in declared else MASKS
     kinds = [usual[MASK_KIND]] if MASK_KIND in declared or names[0] != "mask" else MASK_KINDS
@@ -327,7 +344,7 @@ def try_shapes(
 
 
 def probe_corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    if LENGTHS in suite.request.profile.without:
+    if LENGTHS in suite.declared.without:
         return
     case = replace(BASE, dtype=dtype, fill="who", queries=5)
     names = [name for name in ("causal", "window", "sliding_window") if name in suite.signature.claimed]

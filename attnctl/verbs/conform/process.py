@@ -14,43 +14,34 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
-from inspect import Parameter as Kind
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from time import monotonic
-from typing import IO, Any
+from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input
+from attnctl.base.programs import Said, begin, kill
 from attnctl.verbs.conform.call import Answer, Target, TargetCall, read_last_words
 from attnctl.verbs.conform.invoke import Framework, invoke
-from attnctl.verbs.conform.signature import Parameter
 
 LOADING = 300.0
 """Seconds that importing a target may take."""
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with suppress(ProcessLookupError):
-        process.kill()
-    process.wait()
-
-
-def quote_last_words(said: IO[bytes]) -> str:
-    said.seek(0)
-    words = read_last_words(said.read())
+def quote_last_words(said: Said) -> str:
+    words = read_last_words(said.end())
     return f": {words}" if words else ""
 
+
+SENT = {"SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"}
+"""Signals that come from outside: of a system without memory, or of a person."""
 
 PATIENT = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Threads of OpenMP that wait for work sleep: calls are small, and torch's waiting cost more than them."""
@@ -64,20 +55,19 @@ class Worker(Target):
     framework: Framework = Framework()
     limit: float = 20.0
     process: subprocess.Popen[bytes] | None = None
-    said: IO[bytes] | None = None
+    said: Said | None = None
 
     def __post_init__(self) -> None:
         self.goes_back = self.framework.goes_back
 
     def start(self) -> None:
         """Begin the process and load the target. Raises AttnError where that fails."""
-        self.said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the worker)
-        self.process = subprocess.Popen(
+        self.said = Said()
+        self.process = begin(
             [sys.executable, "-m", "attnctl.verbs.conform.process"],
+            subprocess.PIPE,
+            self.said,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.said,
-            start_new_session=True,
             env={**PATIENT, **os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
         told = self.ask((self.target, self.framework), LOADING)
@@ -91,6 +81,14 @@ class Worker(Target):
             note_input(path)
 
     def call(self, call: TargetCall) -> Answer:
+        """Make a call; where something else ended the process, which no function does, once more."""
+        answer = self.call_once(call)
+        if answer.kind not in SENT:
+            return answer
+        self.lost += 1
+        return self.call_once(call)
+
+    def call_once(self, call: TargetCall) -> Answer:
         if self.process is None:
             self.start()
         answer: Answer = self.ask(call, self.limit + (self.limit + call.seconds) * (call.times > 1))
@@ -127,10 +125,11 @@ class Worker(Target):
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
         code = self.process.poll()
-        words = "" if self.said is None else quote_last_words(self.said)
+        words = quote_last_words(self.said) if self.said else ""
         self.close()
         if code is not None and code < 0:
-            return Answer(error="crash", message=f"its process died of {signal.Signals(-code).name}{words}")
+            name = signal.Signals(-code).name
+            return Answer(error="crash", kind=name, message=f"its process died of {name}{words}")
         return Answer(error="exit", message=f"its process ended with exit code {code}{words}")
 
     def close(self) -> None:
@@ -141,9 +140,6 @@ class Worker(Target):
                         stream.close()
             kill(self.process)
             self.process = None
-        if self.said is not None:
-            self.said.close()
-            self.said = None
 
 
 # --- the other end: the process itself ---
@@ -153,8 +149,6 @@ LENGTH = 8
 
 WATCH = 1.0
 """Seconds between two looks for the parent."""
-
-POSITIONAL = (Kind.POSITIONAL_ONLY, Kind.POSITIONAL_OR_KEYWORD)
 
 
 def load_function(target: str) -> Any:
@@ -210,11 +204,17 @@ def read_parameters(function: Any) -> list[Parameter] | None:
         found = signature(getattr(function, "forward", function)).parameters.values()
     except (TypeError, ValueError):
         return None
-    return [
-        Parameter(each.name, each.kind in POSITIONAL, each.default is Kind.empty)
-        for each in found
-        if each.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
-    ]
+    every = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    return [name_default(each) for each in found if each.kind not in every]
+
+
+def name_default(parameter: Parameter) -> Parameter:
+    """A parameter to send: a default of any other kind than numbers and texts is named."""
+    default = parameter.default
+    parts = default if type(default) is tuple else (default,)
+    told = default is Parameter.empty or {*map(type, parts)} <= {type(None), bool, int, float, str}
+    default = default if told else f"<{type(default).__name__}>"
+    return parameter.replace(default=default, annotation=Parameter.empty)
 
 
 def list_own_files(function: Any) -> list[str]:

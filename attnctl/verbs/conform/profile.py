@@ -13,8 +13,11 @@ from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.precision import BFLOAT16, DTYPES, Precision
+from attnctl.inputs.config.settings import LENGTHS as FROM_LENGTHS
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.derivation import Rotary
+from attnctl.math.rules import PerBatch
+from attnctl.verbs.conform.case import Case
 
 USUAL, MERGED = "bhnd", "bnd"
 
@@ -72,6 +75,24 @@ CONVENTIONS: dict[str, tuple[str, ...]] = {
 """Every convention with the values that may be declared, the usual one first."""
 
 
+LENGTHS, OTHER_D_V, GROUPED = "lengths", "d_v ≠ d_k", "grouped heads"
+"""The features that arrays of a target may have no room for."""
+
+
+def is_merged(axes: str) -> bool:
+    """Heads stand side by side in the columns."""
+    return "(h d)" in AXES[axes]
+
+
+def split_axes(axes: str) -> str:
+    return axes.replace("d", "hd") if is_merged(axes) else axes
+
+
+def stands_in_columns(packed: str, axes: str) -> bool:
+    """The columns of Q, of K and of V stand side by side, however many they are."""
+    return is_merged(axes) and packed.endswith("3hd")
+
+
 @dataclass(frozen=True)
 class TargetProfile:
     """How a target is called, and what it is said to do."""
@@ -81,9 +102,13 @@ class TargetProfile:
     packed: str = ""
     """The axes of Q, K and V in one array, heads in an axis of their own; 3 is that of Q, K and V."""
     conventions: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] | None = None
+    """The options that are on where they are left out, with their values; None where nobody says."""
     always: Settings = NOTHING
     """The attention that is always on, whatever it is called with."""
 
+    handed: Mapping[str, str] = field(default_factory=dict)
+    """The type of its arrays, by the type that it computes in, where that is another: autocast."""
     head_sizes: tuple[int, ...] = ()
     """The only head sizes that it takes; none where it takes any."""
     multiple_of: int = 1
@@ -138,6 +163,122 @@ class TargetProfile:
     def rotary(self) -> Rotary | None:
         """Rotary positions, which turn pairs of columns, the first `dims` of them."""
         return self.always.positions if isinstance(self.always.positions, Rotary) else None
+
+    @property
+    def lacking(self) -> dict[str, str]:
+        """The features that such arrays have no room for, each with why."""
+        lacking = {}
+        if self.tokens:
+            lacking[LENGTHS] = f"it takes {self.tokens} queries and as many keys alone"
+        if "h" not in split_axes(self.axes):
+            lacking[GROUPED] = f"the layout {self.axes} has one head"
+        elif is_merged(self.axes) and not self.tells_kv_heads:
+            lacking[GROUPED] = "heads stand side by side, and nothing tells it how many kv heads there are"
+        if self.packed:
+            alike = [] if stands_in_columns(self.packed, self.axes) else [GROUPED]
+            lacking |= dict.fromkeys([LENGTHS, OTHER_D_V, *alike], "Q, K and V come in one array")
+        return lacking
+
+    def keys_before(self, case: Case) -> PerBatch:
+        """The number of keys before query 0."""
+        asked = self.always.causal_offset
+        if isinstance(asked, int):
+            return asked
+        ends = FROM_LENGTHS if self[LENGTHS_CORNER] == "each length" and not case.past else asked
+        if ends == FROM_LENGTHS and "key_lengths" in case.option_values:
+            return tuple(length - case.queries for length in case.lengths)
+        return case.past if case.past or self[CORNER] == "top-left" else case.keys - case.queries
+
+    # --- a case in the sizes that it takes ---
+
+    def fit(self, case: Case) -> Case:
+        for fit in (self.with_heads, self.with_columns, self.with_tokens, self.in_layout):
+            case = fit(case)
+        return case
+
+    def with_heads(self, case: Case) -> Case:
+        """Take the fixed numbers of heads, and keep how many share a kv head as far as possible."""
+        heads = self.heads or case.heads
+        share = case.heads // case.kv_heads
+        if fixed := self.always.kv_heads:
+            return replace(case, heads=self.heads or fixed * share, kv_heads=fixed)
+        fewer = max(kv for kv in range(1, max(heads // share, 1) + 1) if heads % kv == 0)
+        return replace(case, heads=heads, kv_heads=fewer)
+
+    def with_columns(self, case: Case) -> Case:
+        d_k = self.fit_width(case.d_k)
+        d_v = d_k if case.d_v == case.d_k else self.fit_width(case.d_v, of_k=False)
+        return replace(case, d_k=d_k, d_v=d_v)
+
+    def fit_width(self, d: int, *, of_k: bool = True) -> int:
+        if self.head_sizes:
+            return min((size for size in self.head_sizes if size >= d), default=max(self.head_sizes))
+        if self.rotary is not None and of_k:
+            return max(d + d % 2, self.rotary.dims or 2)
+        return d
+
+    def with_tokens(self, case: Case) -> Case:
+        """Round the queries, the keys of a cache and the new keys up to multiples, or take those fixed."""
+        if self.tokens and not case.past:
+            return replace(case, queries=self.tokens, keys=self.tokens)
+        past, new = self.round_up(case.past), self.round_up(case.keys - case.past)
+        queries = new if case.queries == case.keys - case.past else self.round_up(case.queries)
+        cached = case.having(cache=past) if past != case.past else case
+        return replace(cached, queries=queries, keys=past + new)
+
+    def round_up(self, n: int) -> int:
+        return -(-n // self.multiple_of) * self.multiple_of
+
+    def in_layout(self, case: Case) -> Case:
+        """Cut the case to its layout: (head, n, d) has no batch, (n, d) one head."""
+        axes = self.axes
+        if "h" not in split_axes(axes):
+            case = replace(case, heads=1)
+        if GROUPED in self.lacking:
+            case = replace(case, kv_heads=case.heads)
+        if OTHER_D_V in self.lacking:
+            case = replace(case, d_v=case.d_k)
+        if LENGTHS in self.lacking:
+            case = replace(case, queries=case.keys - case.past)
+        if "b" not in axes or self.batch:
+            case = replace(case, batch=self.batch or 1)
+        shared = case.batch > 1 and axes[0] == "b" and not self.packed
+        return case if shared or case.memory != "broadcast" else replace(case, memory="plain")
+
+
+Known = tuple[str, tuple[str, ...]]
+"""The reason why a feature is known to fail, and the types in which it does."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run of the suite as it is asked for."""
+
+    profile: TargetProfile = TargetProfile()
+    """How the target is called, as far as it is documented or declared."""
+    renames: Mapping[str, str] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = tuple(TYPES)
+    only: tuple[str, ...] = ()
+    """Features to run; none means all."""
+    quick: bool = False
+    xfail: Mapping[str, Known] = field(default_factory=dict)
+    save: str | None = None
+    """The folder for failing cases."""
+    called: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """The words of the command line that name the target, before --replay FILE and after it."""
+    jobs: int = 1
+    backward: bool = False
+    """Gradients are asked for."""
+    merge: bool = False
+    """The target merges two parts of attention."""
+    published: str = ""
+    """The suite of published cases that is run instead."""
+    replay: str = ""
+    """The file of the one case that is run instead."""
+    framework: str = "numpy"
+    """Whose arrays it takes."""
+    device: str = ""
+    timeout: float | None = None
 
 
 # --- the ways of libraries ---

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
-from attnctl.verbs.conform.call import Answer, Target
-from attnctl.verbs.conform.case import INPUTS, Case, Problem
-from attnctl.verbs.conform.declared import Request
-from attnctl.verbs.conform.features import Feature
+from attnctl.verbs.conform.call import Answer
+from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.judge import Judgement
 from attnctl.verbs.conform.layout import make_call, read_output
+from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import USUAL, TargetProfile
-from attnctl.verbs.conform.report import FAILED, PASSED, Conformance, Failure
-from attnctl.verbs.conform.results import FeatureRun
-from attnctl.verbs.conform.signature import CallSignature
-from attnctl.verbs.conform.suite import CaseResult, start_target
+from attnctl.verbs.conform.report import Conformance, Failure, FeatureResult
+from attnctl.verbs.conform.suite import CaseResult, Suite
 
 RTOL = {"float64": 1e-10, "float32": 1e-5, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 """The error allowed, as a part of the result: ONNX's own runner allows 1e-3, and 2⁻⁶ for bfloat16."""
@@ -36,84 +33,61 @@ RTOL = {"float64": 1e-10, "float32": 1e-5, "float16": 2.0**-9, "bfloat16": 2.0**
 ATOL = {"float64": 1e-12, "float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2}
 
 
-@dataclass(frozen=True)
-class PublishedCase:
-    """Q, K and V over (batch, head, n, d), the options that it asks for, and the output."""
-
-    name: str
-    dtype: str
-    inputs: Mapping[str, Array]
-    options: Mapping[str, Any]
-    output: Array
-
-    @property
-    def case(self) -> Case:
-        q, k, v = (self.inputs[name] for name in INPUTS)
-        batch, heads, queries, d_k = q.shape
-        return Case(self.dtype, batch, heads, k.shape[1], queries, k.shape[2], d_k, v.shape[3])
-
-    @property
-    def group(self) -> str:
-        grouped = self.case.heads != self.case.kv_heads
-        return ", ".join([*(["grouped heads"] if grouped else []), *self.options]) or "attention"
+PublishedCase = tuple[str, Problem, Array]
+"""Its name, what is asked, and the output over (batch, head, n, d)."""
 
 
-def run_published(
-    target: Target, name: str, request: Request, progress: Callable[[int, int], None]
-) -> Conformance:
+def name_group(problem: Problem) -> str:
+    grouped = problem.case.heads != problem.case.kv_heads
+    return ", ".join([*(["grouped heads"] if grouped else []), *problem.passed]) or "attention"
+
+
+def run_published(suite: Suite, progress: Callable[[int, int], None]) -> Conformance:
     """Run every case of a published suite. Raises AttnError where that is not installed."""
-    cases = list(SUITES[request.published]())
-    runs: dict[tuple[str, str], FeatureRun] = {}
-    failures: dict[tuple[str, str], Failure] = {}
-    with start_target(target, request) as signature:
-        for done, case in enumerate(cases, start=1):
-            key = f"{request.published}: {case.group}", case.dtype
-            run = runs.setdefault(key, FeatureRun(Feature(key[0]), case.dtype))
-            run_one(run, target, signature, case)
-            if run.wrong and key not in failures:
-                words = run.wrong[0].judgement.words
-                failures[key] = Failure(case.case, words, None, f"the case {case.name}: {words}")
-            progress(done, len(cases))
-    results = [
-        run.result(FAILED if run.wrong else PASSED, failures.get(key))
-        for key, run in runs.items()
-        if run.dtype in request.dtypes
-    ]
-    return Conformance(name, tuple(results))
+    asked = suite.request
+    cases = list(SUITES[asked.published]())
+    runs: dict[tuple[str, str], FeatureResult] = {}
+    meant = TargetProfile(layout=suite.declared.layout or USUAL)
+    for done, (own, problem, output) in enumerate(cases, start=1):
+        key = f"{asked.published}: {name_group(problem)}", problem.case.dtype
+        run = runs.setdefault(key, FeatureResult(*key))
+        run_one(run, suite, replace(problem, profile=meant), output)
+        if run.wrong and run.failure is None:
+            words = run.wrong[0].judgement.words
+            run.failure = Failure(None, f"the case {own}: {words}", problem.case, words)
+        progress(done, len(cases))
+    return Conformance(suite.name, tuple(run for run in runs.values() if run.dtype in asked.dtypes))
 
 
-def run_one(run: FeatureRun, target: Target, signature: CallSignature, case: PublishedCase) -> None:
+def run_one(run: FeatureResult, suite: Suite, problem: Problem, output: Array) -> None:
     """Call a target with a case, and add what comes back to the run of its group, or why it is left out."""
     run.of += 1
-    layout = signature.profile.layout or USUAL
-    batch, heads = case.case.batch, case.case.heads
-    if lacking := [option for option in case.options if option not in signature.keywords]:
+    case, layout = problem.case, problem.profile.layout
+    if lacking := [option for option in problem.passed if option not in suite.signature.keywords]:
         run.refuse(f"it has no {' and no '.join(lacking)}")
         return
-    if (layout == "nd" and (batch, heads) != (1, 1)) or (layout == "hnd" and batch != 1):
+    if (layout == "nd" and (case.batch, case.heads) != (1, 1)) or (layout == "hnd" and case.batch != 1):
         run.refuse(f"the layout {layout} has no room for it")
         return
-    profile = TargetProfile(layout=layout)
-    problem = Problem(case.case, profile, dict(case.inputs), passed=dict(case.options))
-    answer = target.call(make_call(problem, signature))
-    if target.refuses.isdisjoint({answer.error, answer.kind}):
-        run.add(CaseResult(case.case, answer, compare_answer(case, problem, answer)))
+    answer = suite.target.call(make_call(problem, suite.signature))
+    if not suite.is_refusal(answer):
+        run.add(CaseResult(case, answer, compare_answer(problem, output, answer)))
     else:
         run.refuse(f"{answer.error}: {answer.message}")
 
 
-def compare_answer(case: PublishedCase, problem: Problem, answer: Answer) -> Judgement:
+def compare_answer(problem: Problem, output: Array, answer: Answer) -> Judgement:
     """Judge an answer by the error that the reference's own tests allow."""
     if answer.error:
         return Judgement(np.inf, words=f"{answer.error}: {answer.message}")
     given = read_output(problem, answer)
     if given is None:
         return Judgement(np.inf, words="it returns no array of the shape of Q with the columns of V")
-    room = ATOL[case.dtype] + RTOL[case.dtype] * np.abs(case.output)
-    off = np.abs(given - case.output) / room
-    off = np.where(np.isnan(off), np.where(np.isnan(given) & np.isnan(case.output), 0.0, np.inf), off)
+    room = ATOL[problem.case.dtype] + RTOL[problem.case.dtype] * np.abs(output)
+    off = np.abs(given - output) / room
+    off = np.where(np.isnan(off), np.where(np.isnan(given) & np.isnan(output), 0.0, np.inf), off)
     at = tuple(int(i) for i in np.unravel_index(int(off.argmax()), off.shape))
-    words = f"the output is {given[at] + 0:.6g} at {list(at)} and should be {case.output[at] + 0:.6g}"
+    words = f"the output is {given[at] + 0:.6g} at {list(at)} and should be {output[at] + 0:.6g}"
     return Judgement(float(off[at]), words=words)
 
 
@@ -140,7 +114,9 @@ def read_case(
         options["key_lengths"] = np.asarray(arrays["nonpad_kv_seqlen"])
     if "attn_mask" in arrays:
         options |= read_mask(np.asarray(arrays["attn_mask"]), (*q.shape[:3], k.shape[2] + past))
-    return PublishedCase(name, arrays["Q"].dtype.name, {"Q": q, "K": k, "V": v}, options, y)
+    batch, many, queries, d_k = q.shape
+    case = Case(arrays["Q"].dtype.name, batch, many, k.shape[1], queries, k.shape[2], d_k, v.shape[3])
+    return name, Problem(case, TargetProfile(), {"Q": q, "K": k, "V": v}, passed=options), y
 
 
 def read_options(arguments: Mapping[str, Any]) -> dict[str, Any]:

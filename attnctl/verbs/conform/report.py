@@ -2,64 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import field
+from collections.abc import Iterator
+from dataclasses import field, replace
 from math import isfinite, isinf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
-from attnctl.base.words import plural
+from attnctl.base.words import all_of, plural
+from attnctl.drawing.screen import Line, Screen, Span
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import Line, Screen, Span
-from attnctl.verbs.conform.call import chance_missed
-from attnctl.verbs.conform.case import FORWARD
+from attnctl.verbs.conform.call import ENDINGS, chance_missed
+from attnctl.verbs.conform.case import FORWARD, Case
 from attnctl.verbs.conform.features import INPUTS_KEPT
+
+if TYPE_CHECKING:
+    from attnctl.verbs.conform.suite import CaseResult
 
 PASSED, FAILED, SKIPPED, IGNORED, XFAIL = "passed", "failed", "skipped", "ignored", "xfail"
 DIFFERS = "differs"
 """The status of what is other from call to call, and may be."""
+
+IGNORED_OPTION = "option-ignored"
+"""The mistake of an option that is taken and changes nothing."""
 
 
 def plain(ratio: float | None) -> float | str | None:
     return ratio if ratio is None or isfinite(ratio) else "Infinity"
 
 
+MOST_SAID = 3
+"""Other details than the one of the case shown that are said."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """In how much of what fails a sentence is true."""
+
+    explained: int = 1
+    failing: int = 1
+    details: tuple[str, ...] = ("",)
+    """What is not the same in every case, that of the case shown first."""
+    spared: object = None
+    """A case that is right, though it should not be."""
+    alone: bool = False
+    """Whether it was looked for in the case shown alone, of several."""
+
+    def __add__(self, other: Scope) -> Scope:
+        details = tuple(dict.fromkeys((*self.details, *other.details)))
+        explained, failing = self.explained + other.explained, self.failing + other.failing
+        return Scope(explained, failing, details, self.spared or other.spared, self.alone or other.alone)
+
+    def limit(self, sentence: str) -> str:
+        """A sentence of the case shown, with what is true of it in others."""
+        parts, others = [sentence], self.details[1:]
+        if others or (self.alone and self.explained == 1):
+            parts = [f"in this case {sentence}"]
+        if others:
+            more = f" and {len(others) - MOST_SAID} more" if len(others) > MOST_SAID else ""
+            parts.append(f"in others: {', '.join(others[:MOST_SAID])}{more}")
+        if self.explained < self.failing:
+            parts.append(f"this explains {self.explained} of {self.failing} failing cases")
+        if self.spared:
+            parts.append(f"yet not in every case: it is right in {self.spared}")
+        return "; ".join(parts)
+
+
 @dataclass(frozen=True)
 class Failure:
-    """A case that failed, and its cause."""
+    """Why something fails, and a case that shows it."""
 
-    case: object
-    words: str
-    """The error, or the end of the call."""
     mistake: str | None = None
-    explanation: str = ""
+    sentence: str = ""
+    """What is wrong in the case shown."""
+    case: object = None
+    words: str = ""
+    """The error in that case, or the end of the call."""
     replay: str = ""
     saved: str = ""
     """The dump of a small failing case, which `replay` runs again."""
+    scope: Scope = Scope()
+
+    @property
+    def explanation(self) -> str:
+        """The sentence, as far as it is true."""
+        return self.scope.limit(self.sentence) if self.sentence else ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class FeatureResult:
+    """The cases of a feature in a type, as far as they were run."""
+
     feature: str
     dtype: str
-    status: str
     cases: int = 0
     """Cases that were run, `of` those that the suite has for this target."""
     of: int = 0
-    failed: int = 0
+    skipped: str = ""
+    """The reason why it was not run, or why some of its cases were not."""
     ratio: float | None = None
     """The largest error of all cases, as a part of the rounding error allowed."""
-    reason: str = ""
-    """The reason why it was skipped, or why some of its cases were not run."""
+    ratios: dict[str, float] = field(default_factory=dict)
+    """The same of each output."""
+    shown: set[str] = field(default_factory=set)
+    """The outputs of which some case is evidence."""
+    wrong: list[CaseResult] = field(default_factory=list, repr=False)
+    right: list[Case] = field(default_factory=list, repr=False)
+    """The cases that are right."""
+    refused: int = 0
+    ended: int = 0
+    """Calls in which the process of the target ended."""
+    calls: int = 0
+    """Calls of the same cases, where they were made again and again."""
+    differs: str = ""
+    """The difference of gradients from call to call, where they are right all the same."""
     failure: Failure | None = None
     known: str = ""
     """The reason why it is expected to fail, where someone has said so."""
-    calls: int = 0
-    """Calls of the same cases, where they were made again and again."""
-    ratios: Mapping[str, float] = field(default_factory=dict)
-    """The same of each output, where gradients are judged too."""
+
+    @property
+    def status(self) -> str:
+        if not self.cases:
+            return SKIPPED
+        if self.failure is None:
+            return DIFFERS if self.differs else PASSED
+        failed = IGNORED if self.failure.mistake == IGNORED_OPTION else FAILED
+        return XFAIL if self.known else failed
+
+    @property
+    def failed(self) -> int:
+        return len(self.wrong) or int(self.failure is not None)
+
+    @property
+    def reason(self) -> str:
+        """The reason why it was skipped, or why some of its cases, or of its outputs, were not judged."""
+        if not self.cases:
+            return self.skipped or "it has no cases"
+        left = self.of - self.cases
+        what = "refused" if self.refused == left else "not run"
+        hidden = [name for name in self.ratios if name not in self.shown and not self.wrong]
+        are = "is" if left == 1 else "are"
+        parts = [f"{left} of its cases {are} {what}: {self.skipped}"] if left else []
+        return "; ".join([*parts, *([f"rounding hides {all_of(hidden)}"] if hidden else [])])
+
+    def add(self, found: CaseResult) -> None:
+        self.cases += 1
+        self.ratio = max(found.judgement.ratio, self.ratio or 0.0)
+        self.shown |= {*found.judgement.shows}
+        for name, ratio in found.judgement.ratios.items():
+            self.ratios[name] = max(ratio, self.ratios.get(name, 0.0))
+        self.wrong += [] if found.judgement.right else [found]
+        self.right += [found.case] if found.judgement.right else []
+        self.ended += found.answer.error in ENDINGS
+
+    def refuse(self, why: str) -> None:
+        self.refused += 1
+        self.skipped = self.skipped or why
 
     def to_dict(self) -> dict[str, Any]:
         failure = self.failure
@@ -224,8 +323,13 @@ def describe_failures(found: Conformance, screen: Screen) -> Iterator[Line]:
     spoilt: dict[tuple[str, str], tuple[Failure, list[FeatureResult]]] = {}
     for each in found.features:
         if each.failure:
-            alone = each.feature if each.failure.mistake is None else ""
-            spoilt.setdefault((each.failure.mistake or "", alone), (each.failure, []))[1].append(each)
+            failure = each.failure
+            alone = (
+                each.feature
+                if failure.mistake is None
+                else failure.sentence * (not failure.scope.details[0])
+            )
+            spoilt.setdefault((failure.mistake or "", alone), (failure, []))[1].append(each)
     for failure, results in spoilt.values():
         yield []
         names = ", ".join(dict.fromkeys(each.feature for each in results))
@@ -234,7 +338,8 @@ def describe_failures(found: Conformance, screen: Screen) -> Iterator[Line]:
         known = "".join(f" (known: {why})" for why in reasons)
         name = failure.mistake or results[0].status
         yield from screen.sentence(f"{name}: {names}, in {', '.join(types)}{known}", "name")
-        said = failure.explanation or "no known mistake gives these numbers"
+        scope = sum((each.failure.scope for each in results[1:] if each.failure), failure.scope)
+        said = replace(failure, scope=scope).explanation or "no known mistake gives these numbers"
         yield from screen.sentence(f"{said[0].upper()}{said[1:]}.")
         words = "" if failure.words == failure.explanation else f": {failure.words}"
         yield from screen.sentence(f"{failure.case}{words}", "aside")

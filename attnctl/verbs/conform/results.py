@@ -1,33 +1,25 @@
-"""The results of the runs of features: each failure explained, its case made small, saved and run again."""
+"""Declared conventions judged; a failing case made small, saved and run again."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.values import json_path
-from attnctl.base.words import all_of
-from attnctl.record.trace import Trace
-from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
-from attnctl.verbs.conform.declared import Request, list_unusual
-from attnctl.verbs.conform.diagnosis import (
-    ENDINGS,
-    Cause,
-    plan_answer,
-)
-from attnctl.verbs.conform.features import (
-    BASE,
-    CONVENTIONS,
-    Feature,
-)
+from attnctl.record import Trace
+from attnctl.verbs.conform.case import GRADIENTS, Case, to_tuples
+from attnctl.verbs.conform.declared import list_unusual
+from attnctl.verbs.conform.diagnosis import plan_answer
+from attnctl.verbs.conform.features import BASE, CONVENTIONS
 from attnctl.verbs.conform.judge import HIDDEN, compare_output
+from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import (
     AHEAD,
     CORNER,
@@ -37,84 +29,12 @@ from attnctl.verbs.conform.profile import (
     MASKED,
     SLIDING,
     TRUE,
+    TYPES,
+    Request,
     TargetProfile,
 )
-from attnctl.verbs.conform.report import (
-    FAILED,
-    PASSED,
-    SKIPPED,
-    Failure,
-    FeatureResult,
-)
+from attnctl.verbs.conform.report import Failure, FeatureResult
 from attnctl.verbs.conform.suite import CaseResult, Suite
-
-
-@dataclass
-class FeatureRun:
-    """The cases of one feature in one type, as far as they were run."""
-
-    feature: Feature
-    dtype: str
-    cases: int = 0
-    """Cases that were run, of `of` that there are."""
-    of: int = 0
-    ratio: float | None = None
-    wrong: list[CaseResult] = field(default_factory=list)
-    calls: int = 0
-    """Calls of the same cases, where they are made again and again."""
-    skipped: str = ""
-    """The reason why it was not run, or why some of its cases were not."""
-    refused: int = 0
-    ended: int = 0
-    """Calls in which the process of the target ended."""
-    shown: set[str] = field(default_factory=set)
-    """The outputs of which some case is evidence."""
-    differs: str = ""
-    """The difference of gradients from call to call, where they are right all the same."""
-    ratios: dict[str, float] = field(default_factory=dict)
-    """The worst ratio of each output."""
-
-    @property
-    def reason(self) -> str:
-        """The reason why some of its cases, or of its outputs, were not judged."""
-        left = self.of - self.cases
-        what = "refused" if self.refused == left else "not run"
-        hidden = [name for name in self.ratios if name not in self.shown and not self.wrong]
-        are = "is" if left == 1 else "are"
-        parts = [f"{left} of its cases {are} {what}: {self.skipped}"] if left else []
-        return "; ".join([*parts, *([f"rounding hides {all_of(hidden)}"] if hidden else [])])
-
-    def add(self, found: CaseResult) -> None:
-        self.cases += 1
-        self.ratio = max(found.judgement.ratio, self.ratio or 0.0)
-        self.shown |= {*found.judgement.shows}
-        for name, ratio in found.judgement.ratios.items():
-            self.ratios[name] = max(ratio, self.ratios.get(name, 0.0))
-        self.wrong += [] if found.judgement.right else [found]
-        self.ended += found.answer.error in ENDINGS
-
-    def refuse(self, why: str) -> None:
-        self.refused += 1
-        self.skipped = self.skipped or why
-
-    def result(self, status: str, failure: Failure | None = None) -> FeatureResult:
-        """Make its result; it is skipped where no case was run."""
-        if not self.cases:
-            why = self.skipped or "it has no cases"
-            return FeatureResult(self.feature.name, self.dtype, SKIPPED, of=self.of, reason=why)
-        return FeatureResult(
-            self.feature.name,
-            self.dtype,
-            status,
-            self.cases,
-            self.of,
-            len(self.wrong),
-            self.ratio,
-            self.reason,
-            failure,
-            calls=self.calls,
-            ratios=self.ratios,
-        )
 
 
 def judge_conventions(request: Request, dtype: str, found: Mapping[str, str]) -> list[FeatureResult]:
@@ -128,10 +48,8 @@ def judge_conventions(request: Request, dtype: str, found: Mapping[str, str]) ->
         if found[name] != value
     ]
     words = "; ".join(wrong)
-    failure = Failure(replace(BASE, dtype=dtype), words, "convention", words) if wrong else None
-    status = FAILED if wrong else PASSED
-    cases = len(declared)
-    return [FeatureResult(CONVENTIONS, dtype, status, cases, cases, len(wrong), failure=failure)]
+    failure = Failure("convention", words, replace(BASE, dtype=dtype), words) if wrong else None
+    return [FeatureResult(CONVENTIONS, dtype, len(declared), len(declared), failure=failure)]
 
 
 # --- a failing case, made small, written as a dump and read again ---
@@ -143,8 +61,10 @@ MOST_OF_ERRORS = {"hang": 0, "crash": 10, "exit": 10}
 """The limit where each call is a process more, or takes all of its time."""
 
 
-def shrink(first: CaseResult, suite: Suite) -> CaseResult:
-    """Find a small case that fails as this one does; a hang is not tried again."""
+def shrink(
+    first: CaseResult, suite: Suite, explains: Callable[[CaseResult], bool] = lambda _: True
+) -> CaseResult:
+    """Find a small case that fails as this one does, by the same cause; a hang is not tried again."""
     left = MOST_OF_ERRORS.get(first.answer.error, MOST_CALLS)
     best, smaller = first, list_smaller(first.case)
     while left and (case := next(smaller, None)):
@@ -153,7 +73,7 @@ def shrink(first: CaseResult, suite: Suite) -> CaseResult:
             continue
         left -= 1
         found = suite.run(case)
-        if fails_alike(found, first, suite):
+        if fails_alike(found, first, suite) and explains(found):
             best, smaller = found, list_smaller(found.case)
     return best
 
@@ -231,7 +151,7 @@ FOLDER = "attnctl-conform"
 """Where failing cases are saved."""
 
 
-def save_case(suite: Suite, result: CaseResult, feature: str, target: str, said: Cause) -> Path:
+def save_case(suite: Suite, result: CaseResult, feature: str, said: Failure) -> Path:
     """Write what a case was given and what came back; the file holds what `read_saved` needs.
 
     Raises AttnError where the folder cannot be written.
@@ -255,11 +175,13 @@ def save_case(suite: Suite, result: CaseResult, feature: str, target: str, said:
             "case": asdict(problem.case),
             "conventions": conventions | {key: profile[name] for key, name in SAVED.items()},
             "always": list_unusual(profile.always),
-            "said": asdict(said),
+            "defaults": profile.defaults,
+            "handed": profile.handed,
+            "said": {"mistake": said.mistake, "explanation": said.sentence},
         },
         "config": make_config(problem, result.case),
     }
-    path = folder / f"{slug(target)}-{slug(feature)}-{result.case.dtype}.npz"
+    path = folder / f"{slug(suite.name)}-{slug(feature)}-{result.case.dtype}.npz"
     with open_output(path) as stream:
         write_npz(Trace(trace.steps, dict(trace), header), stream)
     return path
@@ -289,12 +211,23 @@ def read_saved(path: str) -> Saved:
     always = validate(
         header.get("always", {}), lambda place: f"{path}: conform.always{json_path(place)[1:]}"
     )
-    profile = TargetProfile(said.get("layout", ""), said.get("packed", ""), always=always)
-    profile = profile.lay_over({"conventions": {SAVED[key]: said[key] for key in SAVED if key in said}})
+    defaults, handed = header.get("defaults") or {}, header.get("handed") or {}
+    if not isinstance(defaults, dict) or not defaults.keys() <= OPTIONS.keys():
+        raise AttnError(f"{path}: conform.defaults: expected options with their values")
+    if not isinstance(handed, dict) or not {*handed, *map(str, handed.values())} <= TYPES.keys():
+        raise AttnError(f"{path}: conform.handed: expected types, like bfloat16: float32")
+    profile = TargetProfile(
+        layout=said.get("layout", ""),
+        packed=said.get("packed", ""),
+        conventions={SAVED[key]: said[key] for key in SAVED if key in said},
+        defaults={name: to_tuples(value) for name, value in defaults.items()},
+        always=always,
+        handed=handed,
+    )
     return Case.of(header.get("case")), str(header.get("feature", "")), profile
 
 
-def recall_cause(path: str, suite: Suite, wrong: Sequence[CaseResult]) -> Cause | None:
+def recall_cause(path: str, suite: Suite, wrong: Sequence[CaseResult]) -> Failure | None:
     """Recall the cause that was found when a case was saved, if its outputs are still the same."""
     from attnctl.store.source import read_one
 
@@ -308,7 +241,7 @@ def recall_cause(path: str, suite: Suite, wrong: Sequence[CaseResult]) -> Cause 
     before = {name: np.asarray(dump[name], dtype=np.float64) for name in now}
     if not all(compare_output(replace(wanted[name], value=before[name]), now[name]).right for name in now):
         return None
-    return Cause(said.get("mistake"), str(said.get("explanation", "")))
+    return Failure(said.get("mistake"), str(said.get("explanation", "")))
 
 
 def slug(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from inspect import Parameter
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
@@ -12,9 +13,10 @@ from attnctl.base.words import suggest
 from attnctl.inputs.arrays.foreign import passed_names, variable_of
 from attnctl.math.names import DELTA, LOGSUMEXP, OUTPUT, PAST_KEY, PAST_VALUE, gradient_of
 from attnctl.math.rules import Causal
-from attnctl.verbs.conform.case import INPUTS, Case, Problem
+from attnctl.verbs.conform.case import INPUTS, Case
 from attnctl.verbs.conform.options import OPTIONS
-from attnctl.verbs.conform.profile import TargetProfile
+from attnctl.verbs.conform.problem import Problem
+from attnctl.verbs.conform.profile import Request, TargetProfile
 
 PACKED = "QKV"
 """The name of Q, K and V in one array."""
@@ -23,6 +25,8 @@ D_OUTPUT = gradient_of(OUTPUT)
 
 HANDED = (D_OUTPUT, OUTPUT, LOGSUMEXP, DELTA)
 """What a backward pass takes of the forward; the first makes it one."""
+
+BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 PARTS = (PAST_KEY, PAST_VALUE)
 """The two keywords of a cache."""
@@ -56,20 +60,21 @@ OFF = {"dropout": 0.0, "dropout_p": 0.0, "attn_dropout": 0.0, "dropout_rate": 0.
 """Arguments that some functions must be given and that have no part in attention."""
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of a function."""
+def parameter(name: str, *, required: bool = False) -> Parameter:
+    """A parameter of what is no function, without a default where it is required."""
+    default = Parameter.empty if required else None
+    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default)
 
-    name: str
-    positional: bool = True
-    required: bool = False
+
+def must_give(parameters: Sequence[Parameter]) -> list[str]:
+    """The names of those without a default."""
+    return [each.name for each in parameters if each.default is Parameter.empty]
 
 
 @dataclass(frozen=True)
 class CallSignature:
     """The keywords of a target."""
 
-    profile: TargetProfile
     inputs: tuple[str, ...] = ()
     """The keywords of Q, K and V; none where they are given by place."""
     keywords: Mapping[str, str] = field(default_factory=dict)
@@ -82,12 +87,16 @@ class CallSignature:
     """The keyword of each size that it is passed."""
     off: Mapping[str, Any] = field(default_factory=dict)
     """Other arguments that it must be given."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """The options that are on where they are left out, with their defaults."""
     untried: tuple[str, ...] = ()
     """Its parameters that no call gives a value: what they do is not known."""
     handed: Mapping[str, str] = field(default_factory=dict)
     """The keywords of what a backward pass takes of the forward; none of a forward pass."""
     buffers: tuple[str, ...] = ()
     """The keywords of arrays that a backward pass writes the gradients by Q, K and V to."""
+    used: frozenset[str] = frozenset()
+    """The parameters that are known."""
 
     @property
     def claimed(self) -> tuple[str, ...]:
@@ -96,7 +105,7 @@ class CallSignature:
     def with_options(self, problem: Problem) -> dict[str, Any]:
         """Return the keywords of a call, arrays among them."""
         case = problem.case
-        out: dict[str, Any] = {**self.profile.gives(case.heads, case.kv_heads), **self.off}
+        out: dict[str, Any] = {**problem.profile.gives(case.heads, case.kv_heads), **self.off}
         out |= {theirs: SIZES[ours](case) for ours, theirs in self.sizes.items()}
         if "out" in self.required:
             OPTIONS["out"].ask(problem, True)
@@ -113,37 +122,32 @@ class CallSignature:
             if name == "cache":
                 parts = zip(PARTS, value or (None, None), strict=True)
                 out |= {self.keywords[part]: array for part, array in parts}
-            elif name in self.profile.passes:
-                out |= self.profile.passes[name](self.keywords[name], value)
+            elif name in problem.profile.passes:
+                out |= problem.profile.passes[name](self.keywords[name], value)
             else:
                 out[self.keywords[name]] = value
         return out
 
 
-def read_signature(
-    parameters: Sequence[Parameter] | None,
-    profile: TargetProfile,
-    renames: Mapping[str, str],
-    *,
-    backward: bool = False,
-) -> CallSignature:
-    """Find the keywords of a function, which may be a `backward` pass; `renames` map theirs to ours.
+def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> CallSignature:
+    """Find the keywords of a function, which may be a backward pass.
 
-    Raises AttnError where Q, K and V have no place, or a name that is renamed is not there.
+    Raises AttnError where Q, K and V have no place, or something must be given that is not known.
     """
+    profile, renames = request.profile, request.renames
+    refuse_renames(renames)
     if parameters is None:
         if not profile.parameters:
             raise AttnError("its signature cannot be read; say --like sdpa, flash, onnx or jax, or wrap it")
-        parameters = [Parameter(name, required=at < 3) for at, name in enumerate(profile.parameters)]
+        parameters = [parameter(name, required=at < 3) for at, name in enumerate(profile.parameters)]
         inputs: tuple[str, ...] = ()
     else:
         inputs = find_inputs(parameters, renames)
-    refuse_renames(renames)
-    handed = find_handed([parameter.name for parameter in parameters], renames) if backward else {}
-    buffers = find_buffers([parameter.name for parameter in parameters]) if handed else ()
+    every = [each.name for each in parameters]
+    handed = find_handed(every, renames) if request.backward else {}
+    buffers = find_buffers(every) if handed else ()
     own = [each for each in parameters if each.name not in {*handed.values(), *buffers}]
-    names = [parameter.name for parameter in own]
-    must = [parameter.name for parameter in own if parameter.required]
+    names, must = [each.name for each in own], must_give(own)
     keywords = find_keywords(names, profile, renames)
     # One letter may mean something else where it has a default.
     clear = [name for name in names if len(name) > 2 or name in must]
@@ -151,18 +155,28 @@ def read_signature(
     off = {name: OFF[name] for name in must if name in OFF}
     packed = find_packed(names, renames)
     first = inputs or ([packed] if packed else names[:3])
-    taken = {*first, *keywords.values(), *sizes.values(), *off, *renames, *profile.gives(2, 1)}
+    used = frozenset({*first, *keywords.values(), *sizes.values(), *handed.values()})
+    taken = {*used, *off, *renames, *profile.gives(2, 1)}
     if unknown := [name for name in must if name not in taken]:
-        ours = f"OURS, like {D_OUTPUT}" if backward and not handed else "OURS"
+        ours = f"OURS, like {D_OUTPUT}" if request.backward and not handed else "OURS"
         raise AttnError(
             f"it must be given {', '.join(unknown)}, which attnctl does not know; --map {unknown[0]}={ours}"
         )
     options = {theirs: ours for ours, theirs in reversed(keywords.items())}
+    defaults = {options[each.name]: each.default for each in own if each.name in options}
+    defaults = {ours: value for ours, value in defaults.items() if is_on(ours, value)}
     required = tuple(options[name] for name in must if name in options)
     untried = tuple(name for name in names if name not in {*taken, *OFF})
     return CallSignature(
-        profile, inputs, keywords, required, bool(packed), sizes, off, untried, handed, buffers
+        inputs, keywords, required, bool(packed), sizes, off, defaults, untried, handed, buffers, used
     )
+
+
+def is_on(option: str, default: Any) -> bool:
+    """A default is a value that the option has an effect with, and none that stands for another."""
+    if option == "window":
+        return type(default) is tuple and len(default) == 2 and min(default) >= 0
+    return type(default) in (int, float) and default > 0
 
 
 def find_names(
@@ -199,6 +213,21 @@ def refuse_renames(renames: Mapping[str, str]) -> None:
             raise AttnError(f"--map {theirs}={ours}: attnctl has no {ours}; {suggest(ours, known)}")
 
 
+def refuse_unused(renames: Mapping[str, str], *signatures: CallSignature) -> None:
+    """Raise AttnError for a name of theirs that no call gives."""
+    used = {name for signature in signatures for name in signature.used}
+    for theirs, ours in renames.items():
+        if theirs in used:
+            continue
+        if ours in HANDED:
+            why = f"a backward pass alone is given {ours}; add --backward"
+        elif ours in PARTS:
+            why = f"a cache is {' and '.join(PARTS)}; map the other one, too"
+        else:
+            why = f"it takes no {theirs}, or another parameter is {ours} already"
+        raise AttnError(f"--map {theirs}={ours}: {why}")
+
+
 def find_packed(names: Sequence[str], renames: Mapping[str, str]) -> str:
     """Find the parameter that holds Q, K and V at once; empty where there is none."""
     return next((name for name in names if renames.get(name, name.upper()) == PACKED), "")
@@ -208,16 +237,17 @@ def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> 
     """Find the keywords of Q, K and V; empty where the first parameters are taken by place."""
     names = [each.name for each in parameters]
     if packed := find_packed(names, renames):
-        return () if names[0] == packed and parameters[0].positional else (packed,)
-    found = []
-    for symbol in INPUTS:
-        found += [name for name in names if renames.get(name) == symbol or name.lower() in THEIRS[symbol]][
-            :1
-        ]
-    by_name = [each.name for each in parameters if each.name in found and not each.positional]
+        return () if names[0] == packed and parameters[0].kind in BY_PLACE else (packed,)
+    usual = {
+        symbol: [name for name in names if name not in renames and name.lower() in THEIRS[symbol]]
+        for symbol in INPUTS
+    }
+    own = {theirs: ours for theirs, ours in renames.items() if theirs in names}
+    found = list(find_names(usual, names, own).values())
+    by_name = [each.name for each in parameters if each.name in found and each.kind not in BY_PLACE]
     if len(found) == 3 and (by_name or names[:3] != found):
         return tuple(found)
-    if len(parameters) < 3 or not all(each.positional for each in parameters[:3]):
+    if len(parameters) < 3 or not all(each.kind in BY_PLACE for each in parameters[:3]):
         taken = ", ".join(names)
         raise AttnError(
             f"it takes ({taken}), and not Q, K and V; wrap it in a function (q, k, v); a layer with weights"
@@ -233,8 +263,9 @@ def find_keywords(
     wanted = {ours: THEIRS[ours] for ours in (*OPTIONS, *PARTS) if ours != "cache"}
     wanted |= {ours: (theirs,) for ours, theirs in profile.keywords.items()}
     out = find_names(wanted, [name for name in names if name not in renames], renames)
-    if all(part in out for part in PARTS):
-        out["cache"] = out[PAST_KEY]
+    parts = [out.pop(part) for part in PARTS if part in out]
+    if len(parts) == len(PARTS):  # one alone is none
+        out |= {**dict(zip(PARTS, parts, strict=True)), "cache": parts[0]}
     if "mask" in out and not profile.bool_mask_only:
         out["float_mask"] = out["mask"]
     return out

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
-from typing import Any
+from hashlib import sha256
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,15 +14,16 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
-from attnctl.verbs.conform.call import Answer, Target, have_same_bits
-from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case, Problem
-from attnctl.verbs.conform.declared import Request
-from attnctl.verbs.conform.features import fit_case
-from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answer, judge_extras
+from attnctl.verbs.conform.call import Answer, Target, bits_of, have_same_bits
+from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
+from attnctl.verbs.conform.extras import Extras, judge_extras
+from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answer
 from attnctl.verbs.conform.layout import make_call, packings, read_answer
 from attnctl.verbs.conform.options import make_problem
-from attnctl.verbs.conform.profile import HIDDEN_GRADIENTS, MERGED, USUAL, TargetProfile
-from attnctl.verbs.conform.signature import CallSignature, read_signature
+from attnctl.verbs.conform.problem import Problem
+from attnctl.verbs.conform.profile import HIDDEN_GRADIENTS, MERGED, USUAL, Request, TargetProfile
+from attnctl.verbs.conform.signature import CallSignature, read_signature, refuse_unused
+from attnctl.verbs.conform.target import make_target
 
 ABSENT = {"NotImplementedError"}
 """Exceptions by which a target says that it lacks an option whose keyword it takes."""
@@ -40,38 +42,39 @@ class CaseResult:
     judgement: Judgement
 
 
-@contextmanager
-def start_target(target: Target, request: Request) -> Iterator[CallSignature]:
-    """Start a target and read its signature, and end it. Raises AttnError where it cannot be called."""
-    try:
-        target.start()
-        yield read_signature(target.parameters, request.profile, request.renames, backward=request.backward)
-    finally:
-        target.close()
+Callee = str | Sequence[str] | Callable[..., Any]
+"""A function, the name of one, or the words of a command."""
+
+Kind = TypeVar("Kind", bound="Suite")
 
 
 @contextmanager
-def start_suite(target: Target, request: Request, apart: Target | None = None) -> Iterator[Suite]:
-    """Start a target, and what gives its gradients `apart` from it.
+def open_suite(
+    kind: type[Kind], target: Callee, request: Request, back: Callee | None = None
+) -> Iterator[Kind]:
+    """Start a target, and what gives its gradients, where it does not.
 
     Raises AttnError where one cannot be called, or where gradients are asked for that nothing gives.
     """
     with ExitStack() as started:
-        signature = started.enter_context(start_target(target, request))
-        back = None
-        if apart is not None:
-            back = apart, started.enter_context(start_target(apart, request))
-            if not back[1].handed:
-                raise AttnError(
-                    "--backward: it takes no d_output; a backward pass takes by name what it needs of "
-                    "d_output, q, k, v, output, logsumexp and delta, and returns dq, dk and dv"
-                )
-        elif request.backward and not (signature.handed or target.goes_back):
+
+        def start(callee: Callee) -> tuple[Target, str]:
+            made, name = make_target(callee, request)
+            started.callback(made.close)
+            made.start()
+            return made, name
+
+        suite = kind(*start(target), request)
+        suite.read_signature(forward=back is not None)
+        if back is not None:
+            suite.take_apart(start(back)[0])
+        elif request.backward and not (suite.signature.handed or suite.target.goes_back):
             raise AttnError(
                 "--backward: nothing gives gradients; say --framework torch or jax, give the function that "
                 "computes them (--backward file.py:fn), or a target that takes d_output"
             )
-        yield Suite(target, request, signature, make_profile(request.profile, signature), back)
+        refuse_unused(request.renames, suite.signature, *([suite.apart[1]] if suite.apart else []))
+        yield suite
 
 
 def make_profile(declared: TargetProfile, signature: CallSignature) -> TargetProfile:
@@ -80,10 +83,13 @@ def make_profile(declared: TargetProfile, signature: CallSignature) -> TargetPro
     profile = replace(
         declared,
         layout=declared.layout or (MERGED if signature.is_packed else USUAL),
+        defaults=signature.defaults if declared.defaults is None else declared.defaults,
         heads=always.heads,
         tells_kv_heads=bool(always.kv_heads) or not {"kv_heads", "kv_share"}.isdisjoint(signature.sizes),
     )
-    return replace(profile, packed=packings(profile.axes)[0]) if signature.is_packed else profile
+    if not signature.is_packed or declared.packed:
+        return profile
+    return replace(profile, packed=packings(profile.axes)[0])
 
 
 @dataclass
@@ -91,9 +97,10 @@ class Suite:
     """Runs cases on a target, and keeps all that is learnt of it."""
 
     target: Target
+    name: str
     request: Request
-    signature: CallSignature
-    profile: TargetProfile
+    signature: CallSignature = CallSignature()
+    profile: TargetProfile = TargetProfile()
     """How it is called in a type where nothing more is found out yet."""
     apart: tuple[Target, CallSignature] | None = None
     """What gives the gradients, where the target does not."""
@@ -101,15 +108,41 @@ class Suite:
     """How it is called by type."""
     changed: dict[str, CaseResult] = field(default_factory=dict)
     """By type: a call that changed its inputs."""
-    extras: dict[int, str] = field(default_factory=dict)
-    """The names of outputs behind the first, by place, as far as they are known."""
+    extras: Extras = field(default_factory=dict)
+    """The outputs behind the first that are declared."""
+    guesses: Extras = field(default_factory=dict)
+    """Those that are not declared, and what they look like in plain attention."""
+    others: dict[int, dict[Case, None]] = field(default_factory=dict)
+    """By the place of a guess: the cases in which it is something else."""
     output_types: dict[str, dict[str, Case]] = field(default_factory=dict)
     """By type: the types of outputs, each with the first case that gave it."""
     nan_gradients: set[str] = field(default_factory=set)
     """The types in which gradients are NaN where a row sees no key."""
+    outputs_had: dict[bytes, Case] = field(default_factory=dict)
+    """By the bits of an output: the first case that had it."""
     hangs: int = 0
     more_gradients: int = 0
     """The gradients that come back behind those by Q, K and V."""
+
+    @property
+    def declared(self) -> TargetProfile:
+        """What is documented or declared of the target; it is not found out."""
+        return self.request.profile
+
+    def read_signature(self, *, forward: bool) -> None:
+        """Read how the target is called, perhaps only `forward`. Raises AttnError where it cannot be."""
+        asked = replace(self.request, backward=self.request.backward and not forward)
+        self.signature = read_signature(self.target.parameters, asked)
+        self.profile = make_profile(self.declared, self.signature)
+
+    def take_apart(self, back: Target) -> None:
+        """Take gradients from another target. Raises AttnError where it gives none."""
+        self.apart = back, read_signature(back.parameters, self.request)
+        if not self.apart[1].handed:
+            raise AttnError(
+                "--backward: it takes no d_output; a backward pass takes by name what it needs of "
+                "d_output, q, k, v, output, logsumexp and delta, and returns dq, dk and dv"
+            )
 
     @property
     def is_let_be(self) -> bool:
@@ -122,7 +155,7 @@ class Suite:
     def problem(self, case: Case, conventions: Mapping[str, str] | None = None) -> Problem:
         """Make the problem of a case in sizes that the target takes, perhaps with other conventions."""
         profile = self.profile_in(case.dtype).lay_over({"conventions": conventions or {}})
-        fit = fit_case(case, profile)
+        fit = profile.fit(case)
         return make_problem(fit, profile, self.outputs_of(fit))
 
     def outputs_of(self, case: Case) -> tuple[str, ...]:
@@ -134,7 +167,7 @@ class Suite:
         return FORWARD + GRADIENTS if self.request.backward and taken == options else FORWARD
 
     def fit(self, case: Case) -> Case:
-        return fit_case(case, self.profile_in(case.dtype))
+        return self.profile_in(case.dtype).fit(case)
 
     def expect(self, case: Case) -> Expected:
         return expect(self.problem(case))
@@ -152,7 +185,11 @@ class Suite:
         judgement = judge_answer(wanted, answer)
         if judgement.right and self.extras:
             judgement = judge_extras(wanted, answer, self.extras, judgement)
+        for place, guess in self.guesses.items() if judgement.right else ():
+            if not judge_extras(wanted, answer, {place: guess}, judgement).right:
+                self.others.setdefault(place, {})[problem.case] = None
         found = CaseResult(problem.case, answer, judgement)
+        self.outputs_had.setdefault(bits_of_output(answer), problem.case)
         asked = len(GRADIENTS) if not problem.profile.packed else 1
         self.more_gradients = max(self.more_gradients, len(answer.gradients) - asked)
         self.output_types.setdefault(case.dtype, {}).setdefault(answer.dtype, problem.case)
@@ -162,7 +199,7 @@ class Suite:
 
     def without_hidden_rows(self, wanted: Expected, answer: Answer) -> Expected:
         """Expect no gradients where a row that sees no key makes NaN of them, which is a convention."""
-        declared = self.request.profile.conventions.get(HIDDEN_GRADIENTS)
+        declared = self.declared.conventions.get(HIDDEN_GRADIENTS)
         found = read_answer(wanted.problem, answer)
         broken = any(np.isnan(each).any() for name, each in found.items() if name in GRADIENTS)
         if wanted.seen.all() or not broken or declared == "zeros":
@@ -210,6 +247,10 @@ class Suite:
             if bare.answer.error or not have_same_bits(wrong_arrays(bare), wrong_arrays(each)):
                 return False
         return True
+
+
+def bits_of_output(answer: Answer) -> bytes:
+    return sha256(bits_of(answer.outputs[0] if answer.outputs else None)).digest()
 
 
 def wrong_arrays(result: CaseResult) -> tuple[Any, ...]:

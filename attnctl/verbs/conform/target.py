@@ -19,16 +19,17 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input
+from attnctl.base.programs import Said, begin, kill
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.verbs.conform.call import NUMPY, Answer, Target, TargetCall, repeat
-from attnctl.verbs.conform.declared import Request, unknown_names
 from attnctl.verbs.conform.invoke import Framework, environment, invoke, order_gradients, to_numpy, widen
 from attnctl.verbs.conform.options import OPTIONS
-from attnctl.verbs.conform.process import Worker, as_function, kill, quote_last_words, read_parameters
-from attnctl.verbs.conform.signature import HANDED, PARTS, THEIRS, Parameter
+from attnctl.verbs.conform.process import Worker, as_function, quote_last_words, read_parameters
+from attnctl.verbs.conform.profile import Request
+from attnctl.verbs.conform.signature import HANDED, PARTS, THEIRS, parameter
 
 SECONDS = 20.0
 """What one call may take."""
@@ -40,7 +41,6 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
     The file of a command holds the options that it is said to take, and what a backward pass takes.
     Raises AttnError for what is no target.
     """
-    raise_all(unknown_names("framework", [request.framework], ("numpy", "torch", "jax")))
     framework = Framework(request.framework, request.device)
     limit, jobs = request.timeout or SECONDS, request.jobs
     if callable(target):
@@ -107,6 +107,10 @@ class Pool(Target):
         finally:
             self.free.put(one)
 
+    @property
+    def lost(self) -> int:  # type: ignore[override]
+        return sum(each.lost for each in self.targets)
+
     def close(self) -> None:
         for each in self.targets:
             each.close()
@@ -145,9 +149,9 @@ class Program(Target):
             note_input(word)
         theirs = [PARTS if name == "cache" else OPTIONS[name].theirs[:1] for name in self.options]
         named = [name for names in theirs for name in names]
-        self.parameters = [Parameter(name, required=True) for name in "QKV"]
+        self.parameters = [parameter(name, required=True) for name in "QKV"]
         handed = [THEIRS[ours][0] for ours in HANDED] if self.backward else []
-        self.parameters += [Parameter(name) for name in dict.fromkeys([*handed, *named])]
+        self.parameters += [parameter(name) for name in dict.fromkeys([*handed, *named])]
 
     def call(self, call: TargetCall) -> Answer:
         first = self.call_once(call)
@@ -184,27 +188,20 @@ class Program(Target):
     def run(self, words: Sequence[str], fill: int) -> Answer | None:
         """Run the command, and return its failure, if any."""
         environ = {**environment(fill), **os.environ}
-        with tempfile.TemporaryFile() as said:
-            try:
-                process = subprocess.Popen(  # noqa: S603  (the command that the person gives)
-                    words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=said,
-                    stderr=said,
-                    start_new_session=True,
-                    env=environ,
-                )
-            except OSError as error:
-                raise AttnError(f"{words[0]}: it cannot be run: {error.strerror}") from None
-            try:
-                code = process.wait(self.limit)
-            except subprocess.TimeoutExpired:
-                return Answer(error="hang", message=f"no end within {self.limit:g} s")
-            finally:
-                kill(process)
-            if code:
-                kind = "crash" if code < 0 else "exit"
-                return Answer(error=kind, message=f"it ended with {code}{quote_last_words(said)}")
+        said = Said()
+        try:
+            process = begin(words, said, said, stdin=subprocess.DEVNULL, env=environ)
+        except OSError as error:
+            raise AttnError(f"{words[0]}: it cannot be run: {error.strerror}") from None
+        try:
+            code = process.wait(self.limit)
+        except subprocess.TimeoutExpired:
+            return Answer(error="hang", message=f"no end within {self.limit:g} s")
+        finally:
+            kill(process)
+        if code:
+            kind = "crash" if code < 0 else "exit"
+            return Answer(error=kind, message=f"it ended with {code}{quote_last_words(said)}")
         return None
 
 

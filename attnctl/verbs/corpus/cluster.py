@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
-from attnctl.verbs.corpus.lines import Shard
+from attnctl.verbs.corpus.lines import Shard, name_of
 from attnctl.verbs.corpus.part import CorpusPart, different, part_of_bytes
 from attnctl.verbs.corpus.run import Job, Moved, Save, Work, bad_lines, part_of
 
@@ -56,25 +56,20 @@ def over_cluster(
         for part in gather_parts(client, [replace(work.job, shard=shard) for shard in shards]):
             differs = different(whole.about, part.about)
             if differs:
-                seen = f"another {differs[0]} under {work.corpus.name} or the model's name"
+                seen = f"another {differs[0]} under {name_of(work.job.source)} or the model's name"
                 raise AttnError(f"--dask: a worker sees {seen}")
             done += part.stop - part.first
             if moved:
                 moved(done, whole.lines)
             later[part.first] = part
-            if whole.stop in later:
-                join(whole, later)
-                if save:
-                    save(whole)
+            reached = whole.stop
+            while whole.stop in later:  # it goes on from where the one before ends
+                following = later.pop(whole.stop)
+                whole.add(following)
+                whole.stop = following.stop
+            if save and whole.stop > reached:
+                save(whole)
     return whole
-
-
-def join(whole: CorpusPart, later: dict[int, CorpusPart]) -> None:
-    """Take in the parts that go on from the whole, each from where the one before ends."""
-    while whole.stop in later:
-        part = later.pop(whole.stop)
-        whole.add(part)
-        whole.stop = part.stop
 
 
 def gather_parts(client: Client, jobs: list[Job]) -> Iterator[CorpusPart]:

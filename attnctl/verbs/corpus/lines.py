@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import NamedTuple
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found
 from attnctl.base.values import BadValueError, Reader
@@ -76,25 +75,15 @@ Lines = str | tuple[str, ...]
 """The file of a corpus, or its sentences."""
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """Sentences, one a line: their hash and how many lines there are, the empty ones among them."""
-
-    source: Lines
-    sha256: str
-    lines: int
-
-    @property
-    def name(self) -> str:
-        return name_of(self.source)
-
-
 def name_of(source: Lines) -> str:
     return source if isinstance(source, str) else "sentences"
 
 
-def survey(source: Lines) -> Corpus:
-    """Read a corpus once, for its hash. Raises AttnError where it cannot be read or holds no sentence."""
+def survey(source: Lines) -> tuple[str, int]:
+    """Read a corpus once: its hash, and how many lines it has, the empty ones among them.
+
+    Raises AttnError where it cannot be read or holds no sentence.
+    """
     digest, newlines, last, empty = sha256(), 0, b"\n", True
     try:
         for chunk in chunks_of(source):
@@ -108,7 +97,7 @@ def survey(source: Lines) -> Corpus:
     if empty:
         raise AttnError(f"{name_of(source)}: no sentence in it; write one a line")
     lines = newlines + (last != b"\n") if isinstance(source, str) else len(source)
-    return Corpus(source, digest.hexdigest(), lines)
+    return digest.hexdigest(), lines
 
 
 def chunks_of(source: Lines) -> Iterator[bytes]:
@@ -125,13 +114,13 @@ def line_bytes(sentence: str) -> bytes:
     return sentence.encode("utf-8", "surrogatepass") + b"\n"
 
 
-def lines_of(corpus: Corpus, span: range) -> Iterator[tuple[int, bytes]]:
+def lines_of(source: Lines, span: range) -> Iterator[tuple[int, bytes]]:
     """The lines of a span in order, each with its number, from 1; of one that is too long, its start."""
-    if not isinstance(corpus.source, str):
+    if not isinstance(source, str):
         for index in span:
-            yield index + 1, line_bytes(corpus.source[index])
+            yield index + 1, line_bytes(source[index])
         return
-    with open_found(corpus.source) as stream:
+    with open_found(source) as stream:
         for index in range(span.stop):
             data = rest = stream.readline(LONGEST + 1)
             while len(data) > LONGEST and rest and not rest.endswith(b"\n"):

@@ -21,7 +21,6 @@ from attnctl.verbs.corpus.tally import (
     BINS_A_BIT,
     EXAMPLES,
     GRID,
-    Example,
     GridSum,
     HeadTally,
     LayerTally,
@@ -128,10 +127,16 @@ def head_data(head: HeadTally) -> dict[str, Any]:
         "sums": {name: str(each.units) for name, each in head.sums.items()},
         "rows": {name: each.rows for name, each in head.sums.items()},
         "entropies": head.entropies,
-        "largest": [{**example._asdict(), "tokens": list(example.tokens)} for example in head.examples],
+        "largest": list(map(example_data, head.examples)),
         "empty_rows": head.empty_rows,
         "uneven_rows": head.uneven_rows,
     }
+
+
+def example_data(found: Largest) -> dict[str, Any]:
+    query, key = found.at
+    place = {"line": found.line, "query": query, "key": key}
+    return {"value": found.value, **place, "tokens": list(found.tokens or ())}
 
 
 # --- reading ---
@@ -212,8 +217,8 @@ def head_from(data: Mapping[str, Any]) -> HeadTally:
         raise ValueError
     for each in data["largest"]:
         query, key = map(str, each["tokens"])
-        line, row, column = (read_count(each[name]) for name in ("line", "query", "key"))
-        head.note(Example(float(each["value"]), line, row, column, (query, key)))
+        line, *at = (read_count(each[name]) for name in ("line", "query", "key"))
+        head.note(Largest(float(each["value"]), tuple(at), (query, key), line))
     return head
 
 
@@ -302,8 +307,7 @@ def report_of(part: CorpusPart) -> StatsReport:
 
 def head_stats(head: HeadTally) -> HeadStats:
     """The statistics of one head; a measure that no row has means nothing here."""
-    best = head.examples[0] if head.examples else None
-    largest = best and Largest(best.value, (best.query, best.key), best.tokens)
+    largest = head.examples[0] if head.examples else None
     sums = {name: tally(each) if each.rows else None for name, each in head.sums.items()}
     return HeadStats(sums, largest, head.empty_rows, head.uneven_rows)
 

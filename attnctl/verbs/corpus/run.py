@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import field
 from importlib.util import find_spec
 from time import monotonic
+from typing import Any
 
 from attnctl.base import __version__
 from attnctl.base.dataclass import dataclass
@@ -18,16 +19,16 @@ from attnctl.store.files import is_special
 from attnctl.verbs.corpus.lines import (
     WHOLE,
     BadLineError,
-    Corpus,
     Lines,
     Shard,
     bad_for,
     lines_of,
+    name_of,
     survey,
     text_of,
 )
 from attnctl.verbs.corpus.part import CorpusPart, different, read_part, spell, write_part
-from attnctl.verbs.corpus.sources import DrawnAttention, Taken, TrainedModel, load_model
+from attnctl.verbs.corpus.sources import DrawnAttention, TrainedModel, load_model
 from attnctl.verbs.corpus.tally import tally_of
 
 DEFAULTS = Settings()
@@ -63,13 +64,13 @@ class Job:
 
         Raises AttnError where one of them is not there, or is none.
         """
-        corpus = survey(self.source)
+        sha256, lines = survey(self.source)
         source = DrawnAttention(self.settings) if self.model is None else load_model(self.model)
-        said = {"sha256": corpus.sha256, "lines": corpus.lines}
+        said = {"sha256": sha256, "lines": lines}
         about = {"attnctl": __version__, **source.identity, "corpus": said, "pairs": self.pairs}
-        span = self.shard.span(corpus.lines)
+        span = self.shard.span(lines)
         part = CorpusPart(about, span.start, span.start)
-        return Work(self, corpus, source, span, part)
+        return Work(self, source, span, part)
 
 
 def part_of(job: Job, moved: Moved | None = None) -> CorpusPart:
@@ -108,14 +109,16 @@ def saving(paths: Sequence[str]) -> Save | None:
 
 @dataclass
 class Work:
-    """The lines that are to be measured, the part so far, and sentences that wait, by number of tokens."""
+    """The lines that are to be measured, the part so far, and sentences that wait for others as long.
+
+    `waiting` has them by their number of tokens and the number of their line, as their source took them.
+    """
 
     job: Job
-    corpus: Corpus
     source: TrainedModel | DrawnAttention
     span: range
     part: CorpusPart
-    waiting: dict[int, list[Taken]] = field(default_factory=dict)
+    waiting: dict[int, dict[int, Any]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     unmeasured: list[str] = field(default_factory=list)
 
@@ -146,7 +149,7 @@ class Work:
         saved = monotonic()
         # A model's weights are read once; as one thread computes, so many processes can.
         with single_thread if find_spec("threadpoolctl") is not None else nullcontext():
-            for number, data in lines_of(self.corpus, range(self.part.stop, self.span.stop)):
+            for number, data in lines_of(self.job.source, range(self.part.stop, self.span.stop)):
                 if moved:
                     moved(number - 1 - self.span.start, len(self.span))
                 if save and monotonic() - saved >= SAVE_EVERY and not self.problems:
@@ -165,19 +168,20 @@ class Work:
             text = text_of(data)
             if not text.strip():
                 return
-            taken = self.source.take(number, text)
+            count, taken = self.source.take(text)
         except BadLineError as bad:
             self.leave_out(number, bad)
             return
-        batch = self.waiting.setdefault(taken.count, [])
-        batch.append(taken)
-        if len(batch) >= self.source.at_once(taken.count):
-            self.measure(self.waiting.pop(taken.count))
-        elif sum(count * len(each) for count, each in self.waiting.items()) > MOST_WAITING:
-            self.measure(self.waiting.pop(max(self.waiting, key=lambda n: n * len(self.waiting[n]))))
+        batch = self.waiting.setdefault(count, {})
+        batch[number] = taken
+        if len(batch) >= self.source.at_once(count):
+            self.measure(count, self.waiting.pop(count))
+        elif sum(n * len(each) for n, each in self.waiting.items()) > MOST_WAITING:
+            most = max(self.waiting, key=lambda n: n * len(self.waiting[n]))
+            self.measure(most, self.waiting.pop(most))
 
     def leave_out(self, number: int, bad: BadLineError) -> None:
-        problem = f"{self.corpus.name}:{number}: {'; '.join(bad.problems)}"
+        problem = f"{name_of(self.job.source)}:{number}: {'; '.join(bad.problems)}"
         if not self.job.skip_bad:
             self.problems.append(problem)
             return
@@ -187,14 +191,14 @@ class Work:
 
     def measure_waiting(self, stop: int) -> CorpusPart:
         """Measure the sentences that wait: the part then has all lines before `stop`."""
-        for batch in self.waiting.values():
-            self.measure(batch)
+        for count, batch in self.waiting.items():
+            self.measure(count, batch)
         self.waiting.clear()
         self.part.stop = stop
         return self.part
 
-    def measure(self, batch: Sequence[Taken]) -> None:
-        """Add sentences of one length to the part; nothing is computed once a line was wrong."""
+    def measure(self, count: int, batch: Mapping[int, Any]) -> None:
+        """Add sentences of so many tokens to the part; nothing is computed once a line was wrong."""
         if self.problems:
             return
         try:
@@ -203,14 +207,15 @@ class Work:
                     tally_of(weights, sentences, pairs=self.job.pairs)
                     for weights, sentences in self.source.layers(batch)
                 ]
-                tokens = sum(each.count for each in batch)
+                tokens = count * len(batch)
                 self.part.add(CorpusPart(self.part.about, 0, 0, len(batch), tokens, layers))
         except BadLineError as bad:
             if len(batch) == 1:
-                self.leave_out(batch[0].line, bad)
+                (line,) = batch
+                self.leave_out(line, bad)
                 return
-            for each in batch:
-                self.measure([each])
+            for line, taken in batch.items():
+                self.measure(count, {line: taken})
 
 
 def bad_lines(problems: Sequence[str]) -> AttnError:

@@ -1,7 +1,8 @@
 """The attention weights of sentences: those of a trained model, or of a run as settings have it.
 
-Either says what its numbers depend on (`identity`), cuts a line into tokens (`take`), and gives the weights
-of each layer for sentences of one length (`layers`), as many as it works on together (`at_once`).
+Either says what its numbers depend on (`identity`), cuts a line into tokens (`take`: how many they are, and
+what it needs of them later), and gives the weights of each layer for sentences of one length (`layers`, of
+what it took, by line), as many as it works on together (`at_once`).
 """
 
 from __future__ import annotations
@@ -27,15 +28,6 @@ CHUNK = 2**20
 
 MOST_ROWS = 2**9
 """Tokens whose runs are prepared together."""
-
-
-@dataclass(frozen=True)
-class Taken:
-    """A sentence that was cut into tokens: its line, how many they are, and what its source needs."""
-
-    line: int
-    count: int
-    content: Any
 
 
 def file_hash(path: Path) -> str:
@@ -90,7 +82,7 @@ class TrainedModel:
             "dtype": self.model.dtype,
         }
 
-    def take(self, line: int, text: str) -> Taken:
+    def take(self, text: str) -> tuple[int, tuple[list[str], Array]]:
         from attnctl.models.forward import embed_ids, require_length
 
         with bad_for("no tokens"):
@@ -99,7 +91,7 @@ class TrainedModel:
             require_length(self.model, len(tokens.ids))
         with bad_for("unknown tokens"):
             starts = embed_ids(self.model, tokens.ids, tokens.segments)
-        return Taken(line, len(tokens.ids), (tokens.labels, starts))
+        return len(tokens.ids), (tokens.labels, starts)
 
     def at_once(self, count: int) -> int:
         """As many as keep their numbers to themselves."""
@@ -107,12 +99,12 @@ class TrainedModel:
 
         return together(self.model, count)
 
-    def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
+    def layers(self, batch: Mapping[int, Any]) -> Iterator[tuple[Array, Sentences]]:
         from attnctl.models.forward import weights_of_layers
 
-        labels = [each.content[0] for each in batch]
-        sentences = Sentences([each.line for each in batch], labels, labels)
-        for weights in weights_of_layers(self.model, [each.content[1] for each in batch]):
+        labels, starts = zip(*batch.values(), strict=True)
+        sentences = Sentences(list(batch), labels, labels)
+        for weights in weights_of_layers(self.model, starts):
             yield weights, sentences
 
 
@@ -135,14 +127,14 @@ class DrawnAttention:
             "dtype": self.settings.dtype,
         }
 
-    def take(self, line: int, text: str) -> Taken:
+    def take(self, text: str) -> tuple[int, str]:
         from attnctl.inputs.plan.embed import tokens_of, vocabulary
 
         with bad_for("no tokens"):
             tokens = tokens_of(self.settings, text)
         with bad_for("unknown tokens"):
             vocabulary(self.settings, [tokens])
-        return Taken(line, len(tokens), text)
+        return len(tokens), text
 
     def at_once(self, count: int) -> int:
         """Many with one reading of the weights, where a token's row does not depend on other sentences.
@@ -156,18 +148,18 @@ class DrawnAttention:
         known = self.settings.vocab is not None or isinstance(embeddings, Mapping)
         return max(1, MOST_ROWS // count) if known or by_token else 1
 
-    def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
+    def layers(self, batch: Mapping[int, str]) -> Iterator[tuple[Array, Sentences]]:
         from attnctl.inputs.plan.sentence import prepare_all
         from attnctl.verbs.stats.measure import places_of, weights_of
 
-        plans = prepare_all(self.settings, [each.content for each in batch])
+        plans = prepare_all(self.settings, [*batch.values()])
         traces = [plan.run([WEIGHTS]) for plan in plans]
         weights = np.concatenate(list(map(weights_of, traces)))
         places = places_of(traces[0], weights[:1].shape)
         tokens = [trace.tokens or [] for trace in traces]
         keys = [trace.key_tokens or [] for trace in traces]
         start = None if places is None else places[0]
-        yield weights, Sentences([each.line for each in batch], tokens, keys, start)
+        yield weights, Sentences(list(batch), tokens, keys, start)
 
 
 def files_in(said: Any) -> Iterator[str]:

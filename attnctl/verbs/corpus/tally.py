@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 from fractions import Fraction
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from attnctl.verbs.stats.measure import (
     measure,
     number_tokens,
 )
+from attnctl.verbs.stats.report import Largest
 
 GRID = 60
 """Sums are multiples of 2 to the minus this."""
@@ -39,19 +39,9 @@ EXAMPLES = 5
 """Largest weights that are kept of a head, one a sentence at most, and lines of those left out."""
 
 
-class Example(NamedTuple):
-    """A large weight: the line of its sentence, its place, and its tokens. The larger stands first."""
-
-    value: float
-    line: int
-    query: int
-    key: int
-    tokens: tuple[str, str]
-
-    @property
-    def rank(self) -> tuple[float, int, int, int]:
-        """Order examples: the larger first, then the earlier sentence, then the earlier cell."""
-        return -self.value, self.line, self.query, self.key
+def rank(example: Largest) -> tuple[float, int, tuple[int, ...]]:
+    """Order large weights: the larger first, then the earlier sentence, then the earlier cell."""
+    return -example.value, example.line, example.at
 
 
 @dataclass
@@ -89,7 +79,7 @@ class SkippedLines:
 class HeadTally:
     sums: dict[str, GridSum] = field(default_factory=lambda: {name: GridSum() for name in MEASURES})
     entropies: list[int] = field(default_factory=lambda: [0] * BINS)
-    examples: list[Example] = field(default_factory=list)
+    examples: list[Largest] = field(default_factory=list)
     empty_rows: int = 0
     uneven_rows: int = 0
 
@@ -98,16 +88,15 @@ class HeadTally:
         """The mean of each measure; None where no row has it."""
         return {name: each.mean for name, each in self.sums.items()}
 
-    def note(self, example: Example) -> None:
-        insort(self.examples, example, key=lambda each: each.rank)
+    def note(self, example: Largest) -> None:
+        insort(self.examples, example, key=rank)
         del self.examples[EXAMPLES:]
 
     def add(self, other: HeadTally) -> None:
         for name, own in self.sums.items():
             own.add(other.sums[name].units, other.sums[name].rows)
         self.entropies = [a + b for a, b in zip(self.entropies, other.entropies, strict=True)]
-        both = [*self.examples, *other.examples]
-        self.examples = sorted(both, key=lambda each: each.rank)[:EXAMPLES]
+        self.examples = sorted([*self.examples, *other.examples], key=rank)[:EXAMPLES]
         self.empty_rows += other.empty_rows
         self.uneven_rows += other.uneven_rows
 
@@ -221,4 +210,4 @@ def note_largest(tally: LayerTally, weights: Array, sentences: Sentences) -> Non
             query, key = divmod(int(places[member, number]), keys)
             words = sentences.tokens[member][query], sentences.key_tokens[member][key]
             if value:
-                head.note(Example(value, sentences.lines[member], query, key, words))
+                head.note(Largest(value, (query, key), words, sentences.lines[member]))

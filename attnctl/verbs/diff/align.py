@@ -9,8 +9,8 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
+from attnctl.record import Trace
 from attnctl.record.cells import spell_cell, spellings
-from attnctl.record.trace import Trace
 
 Places = Array
 
@@ -84,14 +84,15 @@ class Alignment:
             raise ApartError(f"{axis}: {a} against {b}")
         return Pairing.same(a)
 
-    def match_axes(self, name: str) -> tuple[Array, Array, tuple[Pairing, ...]]:
+    def match_axes(self, name: str, in_b: str = "") -> tuple[Array, Array, tuple[Pairing, ...]]:
         """A step of both traces, and how its axes pair up; leading axes of one place are dropped.
 
         Raises ApartError where one of them lacks it, or where the shapes do not match.
         """
-        if name not in self.a or name not in self.b:
-            raise ApartError(f"no {name} in {'B' if name in self.a else 'A'}")
-        first, second = self.a[name], self.b[name]
+        in_b = in_b or name
+        if name not in self.a or in_b not in self.b:
+            raise ApartError(f"no {in_b} in B" if name in self.a else f"no {name} in A")
+        first, second = self.a[name], self.b[in_b]
         a, b = single(first, second.ndim), single(second, first.ndim)
         if a.ndim != b.ndim:
             raise ApartError(f"{a.ndim} axes against {b.ndim}")

@@ -17,7 +17,7 @@ from attnctl.inputs.config.settings import dotted_path
 from attnctl.math import Array
 from attnctl.math.names import results
 from attnctl.math.ops import MatMulT
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.verbs.diff.align import HEAD, Alignment, ApartError, head_counts, sides_of, single
 from attnctl.verbs.diff.elements import USUAL, Measure, measure
 from attnctl.verbs.diff.split import Change, split
@@ -48,7 +48,7 @@ class Difference(Displayed):
 
     `skipped` says of steps that both have why they were not compared; `left_out` are the tokens
     of A and of B that stand beside nothing; `configs` holds the values of A and B by path.
-    `split` says what the change of the outputs is made of, or `no_split` why that cannot be said.
+    `split` says what the change of the outputs is made of, `no_split` why that cannot be said of all.
     """
 
     steps: dict[str, StepDifference]
@@ -94,6 +94,7 @@ class Difference(Displayed):
                 for path, values in self.configs.items()
             },
             "split": split_dict(self.split),
+            **({"no_split": self.no_split} if self.no_split else {}),
             "heads": self.heads,
         }
         return dict(plain(out))
@@ -140,11 +141,12 @@ def diff(
         raise_all(f"{name} cannot be compared: {reason}" for name, reason in skipped.items())
     if not any(step.measure.of for step in found.values()):
         raise AttnError(["nothing to compare", *(f"{name}: {reason}" for name, reason in skipped.items())])
-    changes, no_split = [], None
+    changes: list[Change] = []
+    no_split = None
     heads = what_the_split_did(alignment, tolerance) if steps is None else []
     if why and not heads and any(name in found and not found[name].same for name in results()):
         try:
-            changes = split(alignment)
+            changes, no_split = split(alignment)
         except ApartError as error:
             no_split = str(error)
     partial = not all(step.whole for step in found.values())

@@ -13,26 +13,16 @@ from attnctl.math import Array
 
 Index = tuple[int, ...]
 
+Peak = tuple[float, int | None]
+"""The largest of the numbers so far, and where it stands."""
+
+NO_PEAK: Peak = (0.0, None)
+
 CHUNK = 1 << 14
 """Numbers that are compared at a time: few enough to stay in the processor's cache."""
 
 USUAL = Tolerance()
 """What follows from the types alone."""
-
-
-@dataclass
-class Peak:
-    """The largest of the numbers shown so far, NaN above all, and where it stands."""
-
-    value: float = 0.0
-    at: int | None = None
-
-    def see(self, values: Array, start: int) -> None:
-        """Look at more numbers, the first of them at `start`."""
-        at = int(values.argmax())  # of the first NaN, where there is one
-        value = float(values[at])
-        if not isnan(self.value) and (isnan(value) or value > self.value):
-            self.value, self.at = value, start + at
 
 
 @dataclass(frozen=True)
@@ -58,27 +48,33 @@ class Measure:
 def measure(a: Array, b: Array, tolerance: Tolerance) -> Measure:
     """Compare two arrays of one shape, a chunk at a time."""
     rtol, atol = tolerance.of(a, b)
-    largest, relative = Peak(), Peak()
+    largest = relative = NO_PEAK
     counts = np.zeros(4, dtype=np.int64)
     with np.errstate(all="ignore"):
         for start, x, y in chunks(a, b):
             gap, size = distance(x, y, equal_nan=tolerance.equal_nan), np.abs(wide(y))
-            largest.see(gap, start)
+            largest = higher(largest, gap, start)
             differs = gap > size * rtol + atol
             finite = bool(np.isfinite(gap.sum()))
             if not finite:
                 differs |= ~np.isfinite(gap)
                 counts[1:] += strange(wide(x), wide(y), differs)
             counts[0] += np.count_nonzero(differs)
-            relative.see(ratio(gap, size, finite=finite), start)
+            relative = higher(relative, ratio(gap, size, finite=finite), start)
 
     def index(flat: int | None) -> Index | None:
         return None if flat is None else tuple(map(int, np.unravel_index(flat, a.shape)))
 
+    (max_abs, at), (max_rel, rel_at) = largest, relative
     differing, *others = map(int, counts)
-    return Measure(
-        largest.value, relative.value, index(largest.at), differing, a.size, index(relative.at), *others
-    )
+    return Measure(max_abs, max_rel, index(at), differing, a.size, index(rel_at), *others)
+
+
+def higher(peak: Peak, values: Array, start: int) -> Peak:
+    """The peak, or the largest of more numbers, the first of them at `start`; NaN is above all."""
+    at = int(values.argmax())  # of the first NaN, where there is one
+    value = float(values[at])
+    return (value, start + at) if not isnan(peak[0]) and (isnan(value) or value > peak[0]) else peak
 
 
 def differing(a: Array, b: Array, tolerance: Tolerance) -> Array:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import IO, TextIO
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import plural
-from attnctl.drawing.pictures.draw import draw
-from attnctl.drawing.pictures.plot import Figure, Plot
-from attnctl.drawing.pictures.png import png
+from attnctl.drawing.pictures.draw import Picture, draw, writers
+from attnctl.drawing.pictures.plot import Plot
 from attnctl.drawing.screen.text import visible
+from attnctl.drawing.show import heads_of
 from attnctl.drawing.show.picture import USUAL, plot_of
-from attnctl.drawing.show.sheet import heads_of
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.verbs.diff.align import HEAD, Alignment, Pairing, Sides, sides_of
 from attnctl.verbs.diff.difference import Difference
 
@@ -26,16 +24,7 @@ MOST_PAIRS = 64
 """Pairs in one picture."""
 
 
-def write_svg(found: Sequence[Difference], stream: TextIO) -> None:
-    stream.write(draw(figure_of(found)).svg)
-
-
-def write_png(found: Sequence[Difference], stream: IO[bytes]) -> None:
-    """Write differences as one PNG. Raises AttnError where resvg-py is missing."""
-    stream.write(png(*draw(figure_of(found))))
-
-
-def figure_of(found: Sequence[Difference]) -> Figure:
+def picture_of(found: Sequence[Difference]) -> Picture:
     if len(found) > MOST_PAIRS:
         raise AttnError(f"{len(found)} pairs: a picture holds {MOST_PAIRS}; pick one with --trace")
     plots = []
@@ -46,7 +35,10 @@ def figure_of(found: Sequence[Difference]) -> Figure:
     assert first is not None
     sentences = [visible(trace.sentence or "") for trace in (first.a, first.b)]
     told = tuple(f"{side}: {words}" for side, words in zip("AB", sentences, strict=True) if words)
-    return Figure("B − A", told if len(found) == 1 else (), plots)
+    return draw(plots, "B − A", told if len(found) == 1 else ())
+
+
+write_svg, write_png = writers(picture_of)
 
 
 def plot_of_difference(found: Difference) -> Plot:

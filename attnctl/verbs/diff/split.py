@@ -1,33 +1,39 @@
 """Split a difference of outputs exactly: attended elsewhere, said something else, both.
 
 Where head_outputs are A V, their change is ΔA·V + A·ΔV + ΔA·ΔV. A key that only one sentence has
-is one that nobody attended to in the other, so it belongs to ΔA·V. The parts go through concat and
-W_O as they are; another W_O adds a part of its own. What is left of the recorded change (an edit
-after A V, rounding, numbers that are not A V) is the rest, so that the parts always add up.
+is one that nobody attended to in the other, so it belongs to ΔA·V. The parts are pushed through the
+lines of A that follow; a line that reads something else beside them in B (another W_O), or is another
+line there, adds a part of its own. What is left of the recorded change (an edit after A V, rounding,
+numbers that are not A V) is the rest, so that the parts always add up.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.linalg import norm
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
-from attnctl.math.names import B_O, CONCAT, HEAD_OUTPUTS, OUTPUT, W_O, WEIGHTS, V
-from attnctl.math.ops import MatMul, Merge
-from attnctl.record.trace import Trace
+from attnctl.math.names import HEAD_OUTPUTS, W_O, WEIGHTS, V, results, where
+from attnctl.math.ops import MatMul
+from attnctl.record import Trace
+from attnctl.record.linear import Course, NotFollowedError, course
 from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_places, single
 from attnctl.verbs.diff.elements import wide
 
 Parts = dict[str, Array]
 
 ELSEWHERE, SAID, BOTH = "attended_elsewhere", "said_something_else", "both"
-PROJECTION, REST = "projection", "rest"
+PROJECTION, LINES, REST = "projection", "lines", "rest"
 
 SCRATCH = 1 << 20
 """Weights that are looked at at a time."""
+
+FAR = 0.05
+"""A result that is further off than this part of its size is not made by the lines that usually make it."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +49,8 @@ class Change:
     """The change of a step from A to B (a head of it, or all of it), and the parts it is made of.
 
     `cell` is the address in A of what changed most; a + Σ terms = b there. `of_output` is the
-    share that a head has in the change of the last step; those of all heads, another W_O and the
-    rest add up to 1.
+    share that a head has in the change of the last step; those of all heads, of what later lines
+    read and of the rest add up to 1.
     """
 
     step: str
@@ -58,23 +64,34 @@ class Change:
     of_output: float | None = None
 
 
-def split(alignment: Alignment) -> list[Change]:
-    """The change of head_outputs, head by head, then of the last step that they become.
+def split(alignment: Alignment) -> tuple[list[Change], str | None]:
+    """The change of head_outputs, head by head, then of the result that they become, or why not of that.
 
     Raises ApartError where the traces do not hold what it takes, or in shapes that do not match.
     """
     with np.errstate(all="ignore"):
         heads = alignment.sides(HEAD_OUTPUTS)
         heads = replace(heads, a=wide(with_heads(heads.a)), b=wide(with_heads(heads.b)))
-        parts = with_rest(head_parts(alignment, heads), heads)
-        out = [change(heads, parts, head) for head in range(heads.a.shape[-3])]
-        with suppress(ApartError):
-            last, last_parts, w_o = last_step(alignment, heads, parts)
-            whole = change(last, last_parts)
-            shares = [head_share(heads, head, last, w_o) for head in range(len(out))]
-            out = [replace(each, of_output=own) for each, own in zip(out, shares, strict=True)]
-            out.append(whole)
-    return out
+        parts = head_parts(alignment, heads)
+        out = [change(heads, with_rest(parts, heads), head) for head in range(heads.a.shape[-3])]
+        end = [name for name in results() if name in alignment.a and name in alignment.b][-1]
+        if end == HEAD_OUTPUTS:
+            return out, None
+        try:
+            return in_result(out, parts, Onward(alignment, heads, end)), None
+        except (ApartError, NotFollowedError) as error:
+            return out, str(error)
+
+
+def in_result(heads: Sequence[Change], parts: Parts, onward: Onward) -> list[Change]:
+    """The changes of the heads, each with its share in that of the result, and that one."""
+    last = onward.last
+    whole = {name: onward.push(part) for name, part in parts.items()} | onward.otherwise()
+    found = change(last, with_rest(whole, last))
+    moved = onward.heads.b - onward.heads.a
+    alone = (moved * own for own in np.eye(len(heads))[:, :, None, None])
+    shares = (share(onward.push(each), last.b - last.a) for each in alone)
+    return [*(replace(each, of_output=own) for each, own in zip(heads, shares, strict=True)), found]
 
 
 def with_heads(array: Array) -> Array:
@@ -86,7 +103,7 @@ def with_heads(array: Array) -> Array:
 
 def head_parts(alignment: Alignment, heads: Sides) -> Parts:
     """ΔA·V, A·ΔV and ΔA·ΔV, each of the shape of head_outputs."""
-    *weights, pairings = alignment.match_axes(WEIGHTS)
+    *weights, pairings = alignment.match_axes(weights_of(alignment.a), weights_of(alignment.b))
     a, b = map(with_heads, weights)
     v_a, v_b = values(alignment.a, a.shape), values(alignment.b, b.shape)
     *_, queries, keys = pairings
@@ -120,49 +137,110 @@ def row_parts(a: Array, b: Array, v_a: Array, v_b: Array, keys: Pairing) -> Part
     return {ELSEWHERE: elsewhere, SAID: weights @ changed, BOTH: turned @ changed}
 
 
+def mixed(trace: Trace) -> tuple[str, ...]:
+    """What head_outputs are the product of, where their line says so."""
+    line = trace.steps[HEAD_OUTPUTS]
+    return line.inputs if isinstance(line.op, MatMul) else ()
+
+
+def weights_of(trace: Trace) -> str:
+    return (*mixed(trace), WEIGHTS)[0]
+
+
 def values(trace: Trace, weights: Shape) -> Array:
-    """The values that attention reads: V after cache and sharing, a head for each head of the weights."""
-    mixes = isinstance(trace.steps[HEAD_OUTPUTS].op, MatMul)
-    read = trace.steps[HEAD_OUTPUTS].inputs[1:] if mixes else ()
-    names = (*read, "V_shared", "present_value", V)
+    """The values that attention reads, or the last ones recorded, a head for each head of the weights."""
+    names = (*mixed(trace)[1:], *reversed(where(lambda row: row.symbol == V)))
     name = next((name for name in names if name in trace), None)
     if name is None:
-        raise ApartError("no V beside attention_weights")
+        raise ApartError(f"no V beside {weights_of(trace)}")
     found = with_heads(single(trace[name], len(weights)))
     times = weights[-3] // max(1, found.shape[-3])
     repeated = found if times == 1 else np.repeat(found, times, axis=-3)
     if repeated.shape[:-1] != (*weights[:-2], weights[-1]):
-        raise ApartError(f"{name} does not go with attention_weights")
+        raise ApartError(f"{name} does not go with {weights_of(trace)}")
     return repeated
 
 
-def last_step(alignment: Alignment, heads: Sides, parts: Parts) -> tuple[Sides, Parts, Array | None]:
-    """The step that head_outputs become: output with the W_O of A, or concat where there is no output.
+class Onward:
+    """The lines that make a result of head_outputs, in A and in B. Parts are laid out as in A."""
 
-    Raises ApartError where it cannot be told from the traces.
-    """
-    merged = {name: Merge().apply(part) for name, part in parts.items() if name != REST}
-    last = alignment.sides(OUTPUT if OUTPUT in alignment.a else CONCAT)
-    last = replace(last, a=wide(last.a), b=wide(last.b))
-    if last.name == CONCAT:
-        return last, with_rest(merged, last), None
-    w_o = alignment.sides(W_O)
-    before, after = wide(w_o.a), wide(w_o.b)
-    if before.shape != (merged[BOTH].shape[-1], last.a.shape[-1]):
-        raise ApartError("output is not of the shape of concat W_O")
-    of_heads = {name: part @ before for name, part in merged.items()}
-    turned = Merge().apply(heads.b) @ (after - before) + bias(alignment.b, last) - bias(alignment.a, last)
-    return last, with_rest(of_heads | {PROJECTION: turned}, last), before
+    def __init__(self, alignment: Alignment, heads: Sides, end: str) -> None:
+        self.alignment, self.heads = alignment, heads
+        last = alignment.sides(end)
+        self.last = replace(last, a=wide(last.a), b=wide(last.b))
+        self.a, self.b = (self.course(trace) for trace in (alignment.a, alignment.b))
+
+    def course(self, trace: Trace) -> Course:
+        """The lines of one trace. Raises NotFollowedError where the usual ones do not make its result."""
+        begin = single(wide(with_heads(trace[HEAD_OUTPUTS])), self.heads.a.ndim)
+        end = self.last.name
+        found = course(trace, HEAD_OUTPUTS, end, begin)
+        if found is None:
+            raise NotFollowedError(f"nothing says how {end} follows from {HEAD_OUTPUTS}")
+        if not found.stated:
+            made, recorded = found.value(end), trace[end]
+            if made.shape == recorded.shape and norm(made - recorded) > FAR * norm(made):
+                formula = found.lines[end].formula
+                raise NotFollowedError(f"{end} is not {formula}, and nothing says what it is")
+        return found
+
+    def push(self, part: Array, step: str = HEAD_OUTPUTS) -> Array:
+        """What comes of a part in the result, at the places that both have."""
+        if step == HEAD_OUTPUTS:
+            part = spread(part, self.heads.pairings, self.a.value(step).shape)
+        found = single(self.a.push(step, part), self.last.a.ndim)
+        if found.ndim != self.last.a.ndim:
+            raise ApartError(f"{self.last.name} is not of the shape that its line makes")
+        return pick_places(found, [None if each.whole else each.a for each in self.last.pairings])
+
+    def otherwise(self) -> Parts:
+        """What comes of each line that is another in B, or reads other numbers there beside the heads."""
+        found: Parts = {}
+        for name, line in self.a.lines.items():
+            theirs = self.b.lines.get(name)
+            beside = [each for each in line.inputs if not self.a.follows(each)]
+            is_same = theirs is not None and (theirs.op, theirs.inputs) == (line.op, line.inputs)
+            part = self.push(self.moved(name) - self.by_a(name), name)
+            if beside or part.any():
+                why = beside[0] if is_same and beside else LINES
+                why = PROJECTION if why == W_O else why
+                found[why] = found[why] + part if why in found else part
+        return found
+
+    def moved(self, name: str) -> Array:
+        """What the lines of B make of its heads, at the places of A."""
+        if name == HEAD_OUTPUTS:
+            return spread(self.heads.b, self.heads.pairings, self.a.value(name).shape)
+        if name not in self.b.lines:
+            return self.by_a(name)
+        found = self.b.value(name)
+        if all(each.whole for each in self.heads.pairings):
+            return found
+        shape = self.a.value(name).shape
+        axes = self.a.lines[name].axes[-len(shape) :]
+        pairings = [self.alignment.along(*each) for each in zip(axes, shape, found.shape, strict=True)]
+        return spread(pick_places(found, [each.b for each in pairings]), pairings, shape)
+
+    def by_a(self, name: str) -> Array:
+        """What a line of A makes of the heads of B."""
+        line = self.a.lines[name]
+        return self.a.carry_out(
+            line, {each: self.moved(each) for each in line.inputs if self.a.follows(each)}
+        )
 
 
-def bias(trace: Trace, last: Sides) -> Array:
-    found = wide(trace[B_O]) if B_O in trace else np.zeros(last.a.shape[-1:])
-    if found.shape != last.a.shape[-1:]:
-        raise ApartError("b_O does not go with output")
-    return found
+def spread(part: Array, pairings: Sequence[Pairing], shape: Shape) -> Array:
+    """Numbers of the places that both have at those of A, which are of this shape; 0 at the others."""
+    if all(each.whole for each in pairings):
+        return part
+    out = np.zeros(shape)
+    lead = map(np.arange, shape[: len(shape) - len(pairings)])
+    out[np.ix_(*lead, *(each.a for each in pairings))] = part
+    return out
 
 
 def with_rest(parts: Parts, whole: Sides) -> Parts:
+    """The parts, and what they leave of a change."""
     if any(part.shape != whole.a.shape for part in parts.values()):
         raise ApartError(f"{whole.name} is not of the shape that its heads make")
     return parts | {REST: whole.b - whole.a - sum(parts.values())}
@@ -180,27 +258,15 @@ def change(whole: Sides, parts: Parts, head: int | None = None) -> Change:
     return Change(
         step=whole.name,
         head=head,
-        norm=float(np.linalg.norm(delta)),
+        norm=float(norm(delta)),
         parts={
-            name: PartShare(float(np.linalg.norm(part[own])), share(part[own], delta))
-            for name, part in parts.items()
+            name: PartShare(float(norm(part[own])), share(part[own], delta)) for name, part in parts.items()
         },
         cell=whole.cell(index[len(index) - len(whole.pairings) :]),
         a=float(a[most]),
         b=float(b[most]),
         terms={name: float(part[own][most]) for name, part in parts.items()},
     )
-
-
-def head_share(heads: Sides, head: int, last: Sides, w_o: Array | None) -> float:
-    own = heads.b[..., head, :, :] - heads.a[..., head, :, :]
-    columns = slice(head * own.shape[-1], (head + 1) * own.shape[-1])
-    delta = last.b - last.a
-    if w_o is not None:
-        return share(own @ w_o[columns], delta)
-    alone = np.zeros_like(delta)
-    alone[..., columns] = own
-    return share(alone, delta)
 
 
 def share(part: Array, whole: Array) -> float:

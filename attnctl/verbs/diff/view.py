@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from attnctl.base.words import all_of, plural
+from attnctl.drawing.screen import Line, Screen, Span
 from attnctl.drawing.screen.grid import four_digits
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.math.names import W_O
 from attnctl.verbs.diff import Change, Difference, StepDifference
 from attnctl.verbs.diff.difference import ABSENT
+from attnctl.verbs.diff.split import BOTH, ELSEWHERE, SAID
 
 MOST_CONFIG_LINES = 8
 """Of what differs in the configs, on a terminal."""
@@ -21,14 +22,17 @@ MOST_CONFIG_LINES = 8
 VISIBLE = 5e-4
 """A rest smaller than this part of the change is rounding, and would read 0.0 %."""
 
+OF_HEADS = (ELSEWHERE, SAID, BOTH)
+
 PARTS = {
     "attended_elsewhere": ("attended", "elsewhere", "ΔA·V"),
     "said_something_else": ("said", "something else", "A·ΔV"),
     "both": ("both", "", "ΔA·ΔV"),
     "projection": ("another", W_O, "Z·ΔW_O"),
+    "lines": ("other", "lines", ""),
     "rest": ("none of", "these", ""),
 }
-"""Each part of a change in words, on two lines, and as a formula."""
+"""Parts of a change in words, on two lines, and as a formula; others have the name of what is another."""
 
 
 def lines_of_pairs(found: Sequence[Difference], screen: Screen) -> Iterator[Element]:
@@ -52,9 +56,9 @@ def difference_lines(found: Difference, screen: Screen) -> Iterator[Element]:
     yield from Listing(screen, [titles], rows, left={0, 4}).fit(4).lines()
     yield from oddities(found, screen)
     if found.no_split:
-        yield from screen.flow(
-            [(screen.ours(f"Why the outputs differ cannot be said: {found.no_split}."), "aside")], " "
-        )
+        beyond = " beyond the heads" * bool(found.split)
+        said = f"Why the outputs differ cannot be said{beyond}: {found.no_split}."
+        yield from screen.flow([(screen.ours(said), "aside")], " ")
     if found.split:
         yield []
         yield from split_lines(found, screen)
@@ -155,10 +159,10 @@ def oddities(found: Difference, screen: Screen) -> Iterator[Line]:
 def split_lines(found: Difference, screen: Screen) -> Iterator[Element]:
     """The parts of the outputs' change: shares by head, and the number that changed most."""
     last = found.split[-1]
-    shown = [name for name in PARTS if any(matters(change, name) for change in found.split)]
+    shown = [name for name in last.parts if any(matters(change, name) for change in found.split)]
     title = [("why the outputs differ", "name"), ("shares of the change, adding up to 100 %", "aside")]
     yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")
-    titles = ["", "change", *("\n".join(PARTS[name]) for name in shown)]
+    titles = ["", "change", *("\n".join(words_of(name)) for name in shown)]
     rows = []
     for change in found.split:
         label = change.step if change.head is None else f"head {change.head}"
@@ -182,12 +186,15 @@ def split_lines(found: Difference, screen: Screen) -> Iterator[Element]:
         yield from screen.flow([(screen.ours(word), "") for word in sum_words(last)], " ")
 
 
+def words_of(part: str) -> tuple[str, str, str]:
+    """A part in words, and as a formula."""
+    return PARTS.get(part, ("another", part, f"Δ{part}"))
+
+
 def matters(change: Change, name: str) -> bool:
-    """True if a part has a column of its own: W_O and the rest only where they do something."""
+    """True if a part has a column of its own: those beside the heads' only where they do something."""
     part = change.parts.get(name)
-    if part is None:
-        return False
-    return name not in {"projection", "rest"} or part.norm > VISIBLE * change.norm
+    return part is not None and (name in OF_HEADS or part.norm > VISIBLE * change.norm)
 
 
 def percent(share: float | None) -> str:
@@ -203,5 +210,6 @@ def sum_words(change: Change) -> Iterator[str]:
     yield f"{change.cell}: {four_digits(change.a)} in A"
     for name, term in change.terms.items():
         if term and matters(change, name):
-            yield f"{'-' if term < 0 else '+'} {four_digits(abs(term))} {' '.join(PARTS[name][:2]).strip()}"
+            words = " ".join(words_of(name)[:2]).strip()
+            yield f"{'-' if term < 0 else '+'} {four_digits(abs(term))} {words}"
     yield f"= {four_digits(change.b)} in B"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from attnctl.inputs.plan.sentence import prepare
 from attnctl.math.engine.cost import limit_memory
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Given
+from attnctl.record import Trace, Unfinished, require_steps
 from attnctl.record.cells import spell_cell
-from attnctl.record.trace import Trace, Unfinished, require_steps
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import handed_out, read
 from attnctl.verbs.check.report import Report
@@ -55,16 +55,6 @@ NOTHING_ASKED = Assignment()
 
 
 @dataclass(frozen=True)
-class Slip:
-    """One wrong number."""
-
-    cell: str
-    """As `explain` takes it."""
-    found: float
-    expected: float
-
-
-@dataclass(frozen=True)
 class Mark:
     """One step of a hand-in: right, wrong (and why), not filled in, or not to be told."""
 
@@ -74,8 +64,8 @@ class Mark:
     words: str = ""
     also: tuple[str, ...] = ()
     """Other mistakes that would give the same numbers."""
-    slips: tuple[Slip, ...] = ()
-    """Where no mistake is known the numbers that are wrong, the worst first, if they are few."""
+    slips: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Where no mistake is known the cells that are wrong, if they are few: what they hold, and should."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +234,7 @@ def mark_of(name: str, report: Report | None) -> Mark:
             off = (
                 f"{gap.differing} of {gap.filled} numbers differ{'s' * (gap.differing == 1)}" if gap else ""
             )
-            return Mark(name, WRONG, None, off, slips=tuple(find_slips(name, report)))
+            return Mark(name, WRONG, None, off, slips=find_slips(name, report))
         words = f"it is what you get when {found.words}: {found.fix}"
         return Mark(name, WRONG, found.mistake, words, found.also)
     if step.gap is not None and step.gap.filled < step.gap.of:
@@ -252,15 +242,17 @@ def mark_of(name: str, report: Report | None) -> Mark:
     return Mark(name, RIGHT if step.verdict is Verdict.AGREES else UNTOLD)
 
 
-def find_slips(name: str, report: Report) -> Iterator[Slip]:
-    """The wrong numbers of a step, the worst first, where they are at most three."""
+def find_slips(name: str, report: Report) -> dict[str, tuple[float, float]]:
+    """The wrong cells of a step, the worst first, where they are at most three: found and expected."""
     wrong, expected = report.wrong_cells().get(name, (np.zeros(0, bool), np.zeros(0)))
     if not 0 < wrong.sum() <= 3:
-        return
+        return {}
     found = np.asarray(report.trace[name])
     off = np.nan_to_num(np.abs(found - expected), nan=np.inf)
-    for cell in sorted(map(tuple, np.argwhere(wrong).tolist()), key=lambda cell: -off[cell]):
-        yield Slip(spell_cell(report.trace, name, cell), float(found[cell]), float(expected[cell]))
+    cells = sorted(map(tuple, np.argwhere(wrong).tolist()), key=lambda cell: -off[cell])
+    return {
+        spell_cell(report.trace, name, cell): (float(found[cell]), float(expected[cell])) for cell in cells
+    }
 
 
 def decimals_in(trace: Trace, blank: Any) -> int:

@@ -1,4 +1,4 @@
-"""Grades for other programs: a page, CSV for a spreadsheet, JSON, and the results of an autograder."""
+"""Grades of a class: on a screen, for a spreadsheet (CSV), as JSON, as a page, for an autograder."""
 
 from __future__ import annotations
 
@@ -8,12 +8,123 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import IO, Any
 
-from attnctl.drawing.screen.text import visible
+from attnctl.base.words import all_of, plural
+from attnctl.drawing.screen import Screen
+from attnctl.drawing.screen.listing import Listing
+from attnctl.drawing.screen.output import Element
+from attnctl.drawing.screen.text import fold_text, visible
+from attnctl.math.names import TABLE
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.long_csv import FORMULA_STARTS
-from attnctl.verbs.exercise.grade import BLANK, RIGHT, WRONG, HandIn, Mark
+from attnctl.verbs.check.view import number as digits
+from attnctl.verbs.exercise.grade import BLANK, COARSE, RIGHT, UNTOLD, WRONG, HandIn, Mark
 from attnctl.verbs.exercise.sheet import page
-from attnctl.verbs.exercise.view import SIGNS, find_shared, name_mistake, remark, remarks, steps_of, summary
+
+SIGNS = {RIGHT: "right", BLANK: "–", UNTOLD: "?", COARSE: "rounded"}
+"""What stands in a cell of the table; anything else is wrong."""
+
+
+def find_shared(sheets: Sequence[HandIn]) -> list[tuple[Mark, list[str]]]:
+    """The mistakes of a class, the commonest first: a mark that has it, and the students."""
+    groups: dict[tuple[str, str | None], tuple[Mark, list[str]]] = {}
+    for sheet in sheets:
+        for mark in sheet.marks:
+            if mark.verdict == WRONG:
+                groups.setdefault((mark.step, mark.mistake), (mark, []))[1].append(sheet.student)
+    return sorted(groups.values(), key=lambda shared: (-len(shared[1]), shared[0].mistake is None))
+
+
+def say_shared(mark: Mark, students: Sequence[str]) -> str:
+    more = len(students) - 6
+    who = ", ".join(students[:6]) + f" and {more} more" * (more > 0)
+    said = f"{len(students)} × {mark.mistake or 'no known mistake'} at {mark.step} ({who})"
+    return f"{said}: {mark.words}." if mark.mistake else f"{said}."
+
+
+def steps_of(sheets: Sequence[HandIn]) -> list[str]:
+    """Every step that is marked on any sheet, in order."""
+    marked = {mark.step for sheet in sheets for mark in sheet.marks}
+    return [name for name in TABLE if name in marked]
+
+
+def remarks(sheet: HandIn, *, alone: bool = True) -> Iterator[str]:
+    """Write the remarks on a hand-in; mistakes are explained once for all where it is not `alone`."""
+    if sheet.error:
+        yield f"{sheet.file} cannot be read."
+    coarse = [mark for mark in sheet.marks if mark.verdict == COARSE]
+    if coarse:
+        yield f"{all_of(mark.step for mark in coarse)}: {coarse[0].words}."
+    for mark in sheet.marks:
+        shared = mark.mistake and not alone
+        said = f"{mark.step}: {name_mistake(mark)}." if shared else remark(mark)
+        if said and mark.verdict != COARSE:
+            yield said
+    for note in sheet.notes:
+        yield f"Note: {note}."
+
+
+def remark(mark: Mark, *, answers: bool = True) -> str:
+    """Write the remark on a step; empty where it is right, or blank as a whole.
+
+    With `answers` also what a wrong number should be.
+    """
+    if mark.verdict in {RIGHT, BLANK} and not mark.words:
+        return ""
+    if mark.verdict == UNTOLD:
+        return f"{mark.step}: cannot be told from what is written before it."
+    name = f" ({name_mistake(mark)})" if mark.mistake else ""
+    slips = "; ".join(
+        f"{cell} is {digits(found)} and should be {digits(expected)}"
+        for cell, (found, expected) in mark.slips.items()
+        if answers
+    )
+    return f"{mark.step}: {mark.words or 'wrong'}{name}{': ' * bool(slips)}{slips}."
+
+
+def name_mistake(mark: Mark) -> str:
+    return f"{mark.mistake}{'; also fits: ' * bool(mark.also)}{', '.join(mark.also)}"
+
+
+def summary(sheets: Sequence[HandIn]) -> str:
+    right = sum(sheet.right for sheet in sheets)
+    lost = sum(bool(sheet.error) for sheet in sheets)
+    unread = f", {lost} unreadable" if lost else ""
+    return f"– not filled in. {right} of {plural(len(sheets), 'hand-in')} all right{unread}."
+
+
+# --- a screen: a row a student, a column a step, and what the class got wrong ---
+
+
+def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
+    steps = steps_of(sheets)
+    titles = ["name", *(step.replace("_", "\n") for step in steps), "right"]
+    rows = []
+    for sheet in sheets:
+        marks = {mark.step: mark.verdict for mark in sheet.marks}
+        signs = [SIGNS.get(marks[step], marks[step]) if step in marks else "" for step in steps]
+        right = "–" if sheet.error else f"{sum(mark == RIGHT for mark in marks.values())}/{len(marks)}"
+        cells = [(screen.ours(sign), "bad" if sign == "wrong" else "") for sign in signs]
+        rows.append([(screen.ours(sheet.student), "name"), *cells, (screen.ours(right), "")])
+    yield from Listing(screen, [titles], rows, left=frozenset(range(len(steps) + 1))).lines()
+    width = screen.width if screen.fits else 10_000
+    for sheet in sheets:
+        said = list(remarks(sheet, alone=len(sheets) == 1))
+        if said:
+            yield []
+            yield [(screen.ours(sheet.student), "name")]
+        for text in said:
+            for line in fold_text(screen.ours(text), max(20, width - 2)):
+                yield [(f"  {line}", "")]
+    shared = find_shared(sheets) if len(sheets) > 1 else []
+    yield []
+    if shared:
+        yield [("What the class got wrong:", "name")]
+        for mark, students in shared:
+            text = say_shared(mark, students)
+            yield from ([(f"  {line}", "")] for line in fold_text(screen.ours(text), max(20, width - 2)))
+        yield []
+    yield [(screen.ours(summary(sheets)), "")]
+
 
 # --- CSV ---
 
@@ -40,7 +151,7 @@ def csv_text(sheets: Sequence[HandIn]) -> str:
 
 def wrong_at(mark: Mark) -> str:
     """A mistake, or the cells that are wrong."""
-    return name_mistake(mark) if mark.mistake else " ".join(slip.cell for slip in mark.slips)
+    return name_mistake(mark) if mark.mistake else " ".join(mark.slips)
 
 
 def points(sheet: HandIn) -> int:
@@ -62,9 +173,8 @@ def write_json(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
 
 def as_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
     def mark_data(mark: Mark) -> dict[str, Any]:
-        cells = [slip.cell for slip in mark.slips]
         said = {"verdict": mark.verdict, "mistake": mark.mistake, "also": list(mark.also)}
-        return {**said, "words": mark.words or None, "cells": cells}
+        return {**said, "words": mark.words or None, "cells": list(mark.slips)}
 
     return {
         "hand_ins": [
@@ -80,12 +190,12 @@ def as_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
         ],
         "wrong": [
             {
-                "step": each.step,
-                "mistake": each.mistake,
-                "words": each.words or None,
-                "names": list(each.names),
+                "step": mark.step,
+                "mistake": mark.mistake,
+                "words": mark.words if mark.mistake else None,
+                "names": students,
             }
-            for each in find_shared(sheets)
+            for mark, students in find_shared(sheets)
         ],
     }
 
@@ -109,13 +219,13 @@ def page_lines(sheets: Sequence[HandIn]) -> Iterator[str]:
         yield "<h2>What the class got wrong</h2>"
         rows = [
             [
-                f"<td>{len(each.names)}</td>",
-                f'<td class="wrong">{escape(each.mistake or "no known mistake")}</td>',
-                f"<td>{escape(each.step)}</td>",
-                f"<td>{escape(visible(each.words))}</td>",
-                f"<td>{escape(visible(', '.join(each.names)))}</td>",
+                f"<td>{len(students)}</td>",
+                f'<td class="wrong">{escape(mark.mistake or "no known mistake")}</td>',
+                f"<td>{escape(mark.step)}</td>",
+                f"<td>{escape(visible(mark.words if mark.mistake else ''))}</td>",
+                f"<td>{escape(visible(', '.join(students)))}</td>",
             ]
-            for each in shared
+            for mark, students in shared
         ]
         yield table_html(["", "mistake", "step", "what it is", "who"], rows)
     said = [(sheet.student, list(remarks(sheet, alone=False))) for sheet in sheets]
@@ -202,8 +312,7 @@ def words_for(mark: Mark) -> str:
     """Return a student's own words on a step, without the right answer."""
     if mark.verdict in {RIGHT, BLANK} and not mark.words:
         return mark.verdict
-    cells = " ".join(slip.cell for slip in mark.slips)
-    return visible(f"{remark(mark, answers=False)} {cells}".strip())
+    return visible(f"{remark(mark, answers=False)} {' '.join(mark.slips)}".strip())
 
 
 AUTOGRADERS: dict[str, Callable[[HandIn], dict[str, Any]]] = {

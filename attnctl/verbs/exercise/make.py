@@ -21,9 +21,9 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.sentence import prepare
 from attnctl.math import Array
 from attnctl.math.derivation import Step
-from attnctl.math.engine.execute import Edit, carry_out
+from attnctl.math.engine import Edit, carry_out
 from attnctl.math.ops import Given
-from attnctl.record.trace import Trace, require_steps
+from attnctl.record import Trace, require_steps
 
 SEEDS = 2**31
 DECIMALS = 4

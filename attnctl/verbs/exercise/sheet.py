@@ -11,12 +11,12 @@ from importlib.resources import files
 from typing import IO, Any, NamedTuple, TextIO
 
 from attnctl.base.errors import AttnError
-from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.text import safe, visible
+from attnctl.drawing.show import BOX, formula_of, heads_of, load_sheet, sheet_of
 from attnctl.drawing.show.frames import number_format
 from attnctl.drawing.show.headline import facts
 from attnctl.drawing.show.markdown import code, inline, table
-from attnctl.drawing.show.sheet import BOX, formula_of, heads_of, load_sheet, sheet_of
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Copy, Given, Hide

@@ -22,8 +22,8 @@ from attnctl.math.filling import filler, form_of
 from attnctl.math.names import is_gradient, leaves
 from attnctl.math.notation import positions
 from attnctl.math.ops import Given, Hide, Softmax, Unstated
+from attnctl.record import Trace
 from attnctl.record.cells import Address, Speller, parse, parse_start
-from attnctl.record.trace import Trace
 from attnctl.verbs.explain.parts import Parts, parts_of
 
 Reference = tuple[str, Cell]
@@ -155,18 +155,14 @@ class Explainer:
         line = self.trace.steps[step]
         inputs = self.inputs_of(line)
         expr = self.arithmetic(line, cell, inputs)
-        every = read_by(expr, line)
         shown = expr if self.full else abridge(expr, SHOWN, LONG)
         read = read_by(shown, line)
         value = float(self.trace[step][cell])
         kinds = [self.dtype, self.trace[step].dtype, *(array.dtype for array in inputs)]
         rounding, gives = settle(expr, shown, value, kinds)
-        name, notes, unlisted = (
-            self.spell(step, cell),
-            self.notes(line, cell, gives),
-            len(every) - len(read),
-        )
-        return Explanation(line, cell, name, value, shown, read, rounding, gives, tuple(notes), unlisted)
+        name, notes = self.spell(step, cell), tuple(self.notes(line, cell, gives))
+        unlisted = len(read_by(expr, line)) - len(read)
+        return Explanation(line, cell, name, value, shown, read, rounding, gives, notes, unlisted)
 
     def arithmetic(self, line: Step, cell: Cell, inputs: Sequence[Array]) -> Expr:
         if isinstance(line.op, Given):
@@ -293,8 +289,8 @@ def explain(trace: Trace, address: str | Address, settings: Settings | None = No
 
 def read_by(expr: Expr, line: Step) -> tuple[Reference, ...]:
     """The cells that an expression's numbers were read from, each once."""
-    sources = (each.source for each in numbers(expr) if isinstance(each, Number))
-    return tuple(dict.fromkeys((line.inputs[each.position], each.cell) for each in sources if each))
+    sources = (each.source for each in numbers(expr) if isinstance(each, Number) and each.source)
+    return tuple(dict.fromkeys((line.inputs[position], cell) for position, cell in sources))
 
 
 # --- rounding ---
@@ -343,12 +339,9 @@ def within(cell: Cell, index: tuple[int | slice, ...]) -> bool:
 
 def labels(trace: Trace, step: str, cell: Cell) -> Mapping[str, str]:
     """The tokens of a cell by axis: {"query": "love", "key": "AI"}."""
-    out = {}
-    for axis, (name, at) in enumerate(zip(trace.steps[step].axes, cell, strict=True)):
-        tokens = trace.tokens_along(step, axis)
-        if tokens is not None:
-            out[name] = tokens[at]
-    return out
+    along = (trace.tokens_along(step, axis) for axis in range(len(cell)))
+    places = zip(trace.steps[step].axes, along, cell, strict=True)
+    return {axis: tokens[at] for axis, tokens, at in places if tokens is not None}
 
 
 # --- lines that a foreign dump does not state, from what they were meant to be ---
@@ -401,12 +394,11 @@ def restate(trace: Trace, settings: Settings | None) -> Trace:
 
 def describe_step(step: Step, arrays: Mapping[str, Array]) -> Step:
     """The step with as many axes as its numbers have; one that can only have been handed in says so."""
-    axes = step.axes
-    if step.name in arrays and len(axes) != arrays[step.name].ndim:
-        axes = tuple(f"axis {at}" for at in range(arrays[step.name].ndim))
+    if step.name in arrays and len(step.axes) != arrays[step.name].ndim:
+        step = replace(step, axes=tuple(f"axis {at}" for at in range(arrays[step.name].ndim)))
     if isinstance(step.op, Unstated) and step.name in leaves():
-        return Step(step.name, Given(), (), axes, "given", step.symbol)
-    return Step(step.name, step.op, step.inputs, axes, step.formula, step.symbol)
+        return replace(step, op=Given(), inputs=(), formula="given")
+    return step
 
 
 def available(lines: Iterable[Step], arrays: Mapping[str, Array]) -> Iterator[Step]:

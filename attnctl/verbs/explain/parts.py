@@ -3,21 +3,20 @@
 Where positions are added, X = embeddings + positions, and queries and keys are linear in X. With
 t what came from the token, p what came from its position and b the bias, q·k is
 (t + p + b)·(t' + p' + b'): four products of tokens and positions, and those that a bias is in.
-Rotary positions, shared heads and a cache keep the parts apart. What no position was added to
-(the other sentence of cross-attention, the keys of a cache) counts as token.
+Rotary positions, shared heads, a cache and every other line that is linear keep the parts apart. What no
+position was added to (the other sentence of cross-attention, the keys of a cache) counts as token.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from math import fsum, isfinite, sqrt
 
 from attnctl.math import Array, Cell
-from attnctl.math.names import EMBEDDINGS, POSITIONS
-from attnctl.math.ops import Append, MatMulT, Project, Repeat, Rotate, Scale
-from attnctl.math.rules import of_member
-from attnctl.record.trace import Trace
+from attnctl.math.names import POSITIONS
+from attnctl.math.ops import MatMulT, Scale
+from attnctl.record import Trace
+from attnctl.record.linear import NotFollowedError, course
 
 Parts = dict[str, float]
 """What each pair of parts gave to a score, by name; they add up to the score."""
@@ -58,8 +57,11 @@ def parts_of(trace: Trace, step: str, cell: Cell) -> Parts | None:
 def products(trace: Trace, inputs: tuple[str, ...], cell: Cell) -> Parts | None:
     """Every part of the query with every part of the key; None where no position was added."""
     *lead, row, column = cell
-    query = sides(trace, inputs[0], (*lead, row))
-    key = sides(trace, inputs[1], (*lead, column))
+    try:
+        query = sides(trace, inputs[0], (*lead, row))
+        key = sides(trace, inputs[1], (*lead, column))
+    except NotFollowedError:
+        return None
     if POSITION not in query | key:
         return None
     parts = {f"{a}×{b}": 0.0 for a, b in product((TOKEN, POSITION), repeat=2)}
@@ -71,32 +73,19 @@ def products(trace: Trace, inputs: tuple[str, ...], cell: Cell) -> Parts | None:
 
 
 def sides(trace: Trace, name: str, at: Cell) -> Sides:
-    """The row of Q or K (or what was made of it) at ([batch,] head, row), in parts."""
-    line = trace.steps[name]
-    *batch, head, row = at
-    if any(each not in trace for each in line.inputs):
-        return {TOKEN: vector(trace[name], at)}
-    match line.op:
-        case Project():
-            x, w, *bias = line.inputs
-            columns = trace[w][head].astype(float)
-            ours = trace.steps[x].inputs == (EMBEDDINGS, POSITIONS) and {EMBEDDINGS, POSITIONS} <= {*trace}
-            names = {TOKEN: EMBEDDINGS, POSITION: POSITIONS} if ours else {TOKEN: x}
-            rows = {part: vector(trace[own], (*batch, row)) for part, own in names.items()}
-            out = {part: own @ columns for part, own in rows.items()}
-            return out | {BIAS: vector(trace[bias[0]], (head,))} if bias else out
-        case Rotate() as op:
-            start = of_member(op.start, batch[0] if batch else 0)
-            here = replace(op, start=start + row)
-            inner = sides(trace, line.inputs[0], at)
-            return {part: here.apply(x[None, None, :])[0, 0] for part, x in inner.items()}
-        case Repeat(times):
-            return sides(trace, line.inputs[0], (*batch, head // times, row))
-        case Append():
-            past = trace[line.inputs[0]].shape[-2]
-            if row >= past:
-                return sides(trace, line.inputs[1], (*batch, head, row - past))
-    return {TOKEN: vector(trace[name], at)}
+    """The row of Q or K at ([batch,] head, row), by the arrays that it follows from.
+
+    Raises NotFollowedError where a line in between does not keep them apart.
+    """
+    out: Sides = {}
+    for leaf in trace.steps.values():
+        if leaf.symbol == "W" or any(each in trace for each in leaf.inputs):
+            continue
+        if lines := course(trace, leaf.name, name):
+            part = POSITION if leaf.name == POSITIONS else BIAS if leaf.symbol == "b" else TOKEN
+            row = vector(lines.push(leaf.name, trace[leaf.name].astype(float)), at)
+            out[part] = out[part] + row if part in out else row
+    return out
 
 
 def vector(array: Array, at: Cell) -> Array:

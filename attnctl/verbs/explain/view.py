@@ -13,8 +13,8 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of, number_text
+from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.grid import matrix_format
-from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, pad_right
 from attnctl.math.arithmetic import Call, Number, Quotient, Rest, Subtraction, abridge, display
 from attnctl.math.ops import Given, Softmax
@@ -92,7 +92,8 @@ class Page:
                 return words_for_rest(read.terms)
             if read.source is None:
                 return self.number(read.value)
-            return self.explainer.spell(found.step.inputs[read.source.position], read.source.cell)
+            position, cell = read.source
+            return self.explainer.spell(found.step.inputs[position], cell)
 
         return display(found.expr if most is None else abridge(found.expr, most), symbol)
 

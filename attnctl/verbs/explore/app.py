@@ -17,14 +17,14 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from attnctl.base.errors import AttnError
+from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.palette import background
-from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math import Cell
 from attnctl.verbs.explore import remake, view
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.matrix import Matrix
-from attnctl.verbs.explore.view import KEYS, Arithmetic, Parts, TextSpan
+from attnctl.verbs.explore.view import KEYS, Parts, TextSpan
 from attnctl.verbs.explore.walk import ExplorerState, TracedLayer
 from attnctl.verbs.explore.widgets import Lines, MatrixGrid, Steps, TextDialog
 
@@ -203,7 +203,7 @@ class Explorer(App[None]):
     def draw_arithmetic(self) -> None:
         """Draw how the cell came about, in the width beside a scrollbar."""
         screen = self.marks._replace(width=max(NARROWEST, self.size.width - 1))
-        self.lines("arithmetic").show(Arithmetic(self.walk, screen, self.precision).lines())
+        self.lines("arithmetic").show(view.arithmetic_lines(self.walk, screen, self.precision))
 
     def lines(self, name: str) -> Lines:
         return self.query_one(f"#{name}", Lines)

@@ -8,15 +8,23 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.grid import CellStyle, Codes, NumberFormat, matrix_format
 from attnctl.drawing.screen.heat import levels_of
-from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, distinct, pad_left, pad_right
+from attnctl.drawing.show import Marks, marks
 from attnctl.drawing.show.frames import shorten_labels
-from attnctl.drawing.show.sheet import Marks, marks
 from attnctl.math import Array, Cell, Shape
-from attnctl.record.trace import Trace
-from attnctl.verbs.explore.walk import DIFFERENCE, HEAT, NUMBERS, ExplorerState, TracedLayer, carry_place
+from attnctl.record import Trace
+from attnctl.verbs.explore.walk import (
+    DIFFERENCE,
+    HEAT,
+    NUMBERS,
+    ExplorerState,
+    TracedLayer,
+    carry_place,
+    percent,
+)
 
 ROW_LABEL, COLUMN_LABEL = 14, 10
 """Cells of the labels of a row and of a column, at most."""
@@ -208,15 +216,15 @@ def entries(walk: ExplorerState, screen: Screen, rows: int) -> list[Entry]:
     for step in walk.layer.steps:
         cells = read.get(step, [])
         cell = cells[0] if cells else carry_place(walk, walk.trace, step)
-        lead = walk.lead if step == walk.step else cell[:-2]
         pixels = pixels_of(cells, walk.trace[step].shape, rows)
         if unlisted:
             pixels = fill_bars(pixels)
         note, more = "", " x ".join(map(str, walk.trace[step].shape))
-        changed = walk.layer.changed(step)
-        if changed is not None and changed.cells:
-            note, more = changed.percent, f"{changed.percent}, most by {changed.greatest:.3g}"
-        out.append(Entry(screen.ours(step), picture(walk.layer, step, lead, rows), pixels, note, more))
+        cells_changed, total, greatest = walk.layer.changed(step) or (0, 0, 0.0)
+        if cells_changed:
+            note = percent(cells_changed, total)
+            more = f"{note}, most by {greatest:.3g}"
+        out.append(Entry(screen.ours(step), picture(walk.layer, step, cell[:-2], rows), pixels, note, more))
     return out
 
 

@@ -11,14 +11,14 @@ from attnctl.base.errors import AttnError
 from attnctl.base.setting import flag_text
 from attnctl.base.words import quote
 from attnctl.drawing.screen.text import shell_line
-from attnctl.drawing.show.sheet import heads_of
+from attnctl.drawing.show import heads_of
 from attnctl.inputs.config.fields import SETTABLE
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.write import flags, in_order, value_of
 from attnctl.math.rules import Padding, Rule
+from attnctl.record import Trace
 from attnctl.record.cells import spell_cell
-from attnctl.record.trace import Trace
-from attnctl.sources.dump import Dump, Recorded
+from attnctl.sources.dump import Dump, source_of_run
 from attnctl.sources.model import Layers
 from attnctl.sources.sentence import Config, Source
 from attnctl.store.files import encode_json
@@ -69,7 +69,7 @@ def origin_of(layer: TracedLayer) -> Made:
     """
     if layer.made is not None:
         return layer.made
-    source = Recorded([layer.recorded], layer.words).again()
+    source = source_of_run(layer.recorded, layer.words)
     return Made(source, source.settings)
 
 

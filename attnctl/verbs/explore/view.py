@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.base.dataclass import dataclass
-from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, fold_text, take
-from attnctl.drawing.show.sheet import heads_of, place_word
-from attnctl.verbs.explain.view import Page, number_for_people
+from attnctl.drawing.show import heads_of, place_word
+from attnctl.verbs.explain.view import Page
 from attnctl.verbs.explore.walk import NUMBERS, ExplorerState, summary
 
 
@@ -68,87 +66,66 @@ def heading(walk: ExplorerState, screen: Screen) -> list[Parts]:
     return [[TextSpan(screen.ours(walk.step), "name"), TextSpan(screen.ours(f" = {line.formula}"))], second]
 
 
-@dataclass(frozen=True)
-class Arithmetic:
-    """The explanation of the cell, as `explain` has it, and the operand that Enter follows."""
+def arithmetic_lines(walk: ExplorerState, screen: Screen, precision: int = 4) -> Iterator[Parts]:
+    """The explanation of the cell, as `explain` has it; operands that are named in it can be clicked."""
+    node, page = walk.node, Page(walk.layer.explainer, screen, precision)
+    if node is None:
+        yield [TextSpan(f"{screen.ours(walk.step)} has no cells", "aside")]
+        return
+    if node.explanation is None:
+        value = screen.ours(page.number(node.value))
+        yield [TextSpan(screen.ours(node.name), "label"), TextSpan(f" = {value}")]
+        yield from (
+            [TextSpan(text, "aside")] for text in fold_text(screen.ours(node.why_not), screen.width)
+        )
+        return
+    yield chosen_operand(walk, page)
+    numbers = operand_numbers(walk, screen)
+    for line in list(page.lines(node))[2:]:  # the step and its formula stand above the matrix
+        yield from wrap_parts(link_operands(line, numbers, walk.operand), screen.width)
+    old = walk.layer.old(walk.step)
+    if old is not None:
+        before = float(old[walk.place.cell])
+        if not np.array_equal(before, node.value, equal_nan=True):
+            yield [TextSpan(f"was {screen.ours(page.number(before))} before the edits", "aside")]
 
-    walk: ExplorerState
-    screen: Screen
-    precision: int = 4
 
-    def lines(self) -> Iterator[Parts]:
-        """The lines; every operand that is named in them can be clicked."""
-        walk = self.walk
-        node = walk.node
-        if node is None:
-            yield [TextSpan(f"{self.screen.ours(walk.step)} has no cells", "aside")]
-            return
-        if node.explanation is None:
-            yield [
-                TextSpan(self.screen.ours(node.name), "label"),
-                TextSpan(f" = {self.number(node.value)}"),
-            ]
-            for text in fold_text(self.screen.ours(node.why_not), self.screen.width):
-                yield [TextSpan(text, "aside")]
-            return
-        yield self.chosen()
-        page = Page(walk.layer.explainer, self.screen, self.precision)
-        for line in list(page.lines(node))[2:]:  # the step and its formula stand above the matrix
-            yield from wrap_parts(self.link_operands(line), self.screen.width)
-        old = walk.layer.old(walk.step)
-        if old is not None:
-            before = float(old[walk.place.cell])
-            if not np.array_equal(before, node.value, equal_nan=True):
-                yield [TextSpan(f"was {self.number(before)} before the edits", "aside")]
+def chosen_operand(walk: ExplorerState, page: Page) -> Parts:
+    """The operand that Enter follows."""
+    back = [TextSpan("  Backspace goes back", "aside", "return")] if walk.history else []
+    if not walk.operands:
+        return [TextSpan("nothing was read for this cell", "aside"), *back]
+    step, cell = walk.operands[walk.operand]
+    count, value = len(walk.operands), page.number(float(walk.trace[step][cell]))
+    return [
+        TextSpan("Enter follows ", "aside"),
+        TextSpan(page.screen.ours(page.explainer.spell(step, cell)), CHOSEN, f"follow({walk.operand})"),
+        TextSpan(f" = {page.screen.ours(value)}"),
+        *[TextSpan(f"  {walk.operand + 1} of {count}: Tab", "aside", "operand(1)")] * (count > 1),
+        *back,
+    ]
 
-    def number(self, value: float) -> str:
-        return self.screen.ours(number_for_people(value, self.precision))
 
-    def chosen(self) -> Parts:
-        walk = self.walk
-        back = [TextSpan("  Backspace goes back", "aside", "return")] if walk.history else []
-        if not walk.operands:
-            return [TextSpan("nothing was read for this cell", "aside"), *back]
-        step, cell = walk.operands[walk.operand]
-        name = self.screen.ours(walk.layer.explainer.spell(step, cell))
-        count = len(walk.operands)
-        value = self.number(float(walk.trace[step][cell]))
-        return [
-            TextSpan("Enter follows ", "aside"),
-            TextSpan(name, CHOSEN, f"follow({walk.operand})"),
-            TextSpan(f" = {value}"),
-            *[TextSpan(f"  {walk.operand + 1} of {count}: Tab", "aside", "operand(1)")] * (count > 1),
-            *back,
-        ]
+def link_operands(line: Line, numbers: Mapping[str, int], chosen: int) -> Parts:
+    parts: Parts = []
+    for text, style in line:
+        at = 0
+        # the longest names first; of a long sum few are shown
+        names = sorted((name for name in numbers if name in text), key=len, reverse=True)
+        any_name = r"(?<![\w])(?:" + "|".join(map(re.escape, names)) + ")" if names else r"(?!)"
+        for found in re.finditer(any_name, text):
+            number = numbers[found[0]]
+            parts += [TextSpan(text[at : found.start()], style)] if found.start() > at else []
+            parts.append(TextSpan(found[0], CHOSEN if number == chosen else OPERAND, f"follow({number})"))
+            at = found.end()
+        parts += [TextSpan(text[at:], style)] if at < len(text) else []
+    return parts
 
-    def link_operands(self, line: Line) -> Parts:
-        parts: Parts = []
-        for text, style in line:
-            at = 0
-            # the longest names first; of a long sum few are shown
-            names = sorted((name for name in self.numbers if name in text), key=len, reverse=True)
-            any_name = r"(?<![\w])(?:" + "|".join(map(re.escape, names)) + ")" if names else r"(?!)"
-            for found in re.finditer(any_name, text):
-                number = self.numbers[found[0]]
-                parts += [TextSpan(text[at : found.start()], style)] if found.start() > at else []
-                look = CHOSEN if number == self.walk.operand else OPERAND
-                parts.append(TextSpan(found[0], look, f"follow({number})"))
-                at = found.end()
-            parts += [TextSpan(text[at:], style)] if at < len(text) else []
-        return parts
 
-    @cached_property
-    def numbers(self) -> dict[str, int]:
-        """The number of each operand, by how the arithmetic spells it."""
-        spell = self.walk.layer.explainer.spell
-        words: dict[str, list[Sequence[str] | None]] = {}  # by step: of a long sum there are thousands
-        out = {}
-        for number, (step, cell) in enumerate(self.walk.operands):
-            if step not in words:
-                words[step] = [spell.words(step, axis) for axis in range(len(cell))]
-            places = [str(at) if own is None else own[at] for own, at in zip(words[step], cell)]  # noqa: B905
-            out[self.screen.ours(f"{step}[{','.join(places)}]")] = number
-        return out
+def operand_numbers(walk: ExplorerState, screen: Screen) -> dict[str, int]:
+    """The number of each operand, by how the arithmetic spells it."""
+    spell = walk.layer.explainer.spell
+    return {screen.ours(spell(*operand)): number for number, operand in enumerate(walk.operands)}
 
 
 def wrap_parts(parts: Parts, width: int) -> Iterator[Parts]:
@@ -203,7 +180,7 @@ KEYS = (
     Hotkey("tab", "operand(1)", "Tab", "choose the next operand (Shift-Tab: the one before)", "operand"),
     Hotkey("shift+tab", "operand(-1)"),
     Hotkey("1,2,3,4,5,6,7,8,9", "nth", "1-9", "choose an operand by its number"),
-    Hotkey("left_square_bracket", "step(-1)", "[", "the step before"),
+    Hotkey("left_square_bracket", "step(-1)"),
     Hotkey("right_square_bracket", "step(1)", "[ ]", "the step before, the next step", "step"),
     Hotkey("h", "head(1)", "h", "the next head (H: the one before)", "head"),
     Hotkey("H", "head(-1)"),
@@ -260,7 +237,7 @@ def foot(width: int) -> Parts:
 
 
 def help_lines(width: int) -> Iterator[Parts]:
-    signs = [key for key in KEYS if key.help and key.sign != "["]
+    signs = [key for key in KEYS if key.help]
     widest = max(cells(key.sign) for key in signs)
     for key in signs:
         first, *rest = fold_text(key.help, max(12, width - widest - 3))

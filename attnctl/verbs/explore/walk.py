@@ -18,25 +18,11 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array, Cell
 from attnctl.math.arithmetic import abridge
 from attnctl.math.names import WEIGHTS
+from attnctl.record import Trace
 from attnctl.record.cells import parse
-from attnctl.record.trace import Trace
 from attnctl.sources.sentence import Source
 from attnctl.verbs.explain import Explainer, Node
 from attnctl.verbs.explain.line import SHOWN, Reference, read_by
-
-
-class Changed(NamedTuple):
-    """The change that edits made to one step: in how many of its cells, and by how much at most."""
-
-    cells: int
-    total: int
-    greatest: float
-
-    @property
-    def percent(self) -> str:
-        """The share of the cells as a person reads it: never 0 % where one differs."""
-        share = self.cells / self.total
-        return f"{share:.0%}" if share >= 0.01 else "<1%"
 
 
 class Made(NamedTuple):
@@ -93,12 +79,13 @@ class TracedLayer:
         with np.errstate(all="ignore"):
             return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, a - b)
 
-    def compare(self, step: str) -> Changed | None:
+    def compare(self, step: str) -> tuple[int, int, float] | None:
+        """In how many cells of a step edits changed it, of how many, and by how much at most."""
         difference = self.difference(step)
         if difference is None:
             return None
         sizes = np.abs(difference[~np.isnan(difference)])
-        return Changed(int(np.count_nonzero(difference)), difference.size, float(sizes.max(initial=0.0)))
+        return int(np.count_nonzero(difference)), difference.size, float(sizes.max(initial=0.0))
 
 
 # --- the place in it ---
@@ -342,7 +329,13 @@ def summary(walk: ExplorerState) -> str:
     changed = walk.layer.changed(walk.step)
     if changed is None:
         return ""
-    if not changed.cells:
-        return "unchanged by the edits"
     cells, total, greatest = changed
-    return f"{cells:,} of {total:,} changed ({changed.percent}), most by {greatest:.4g}"
+    if not cells:
+        return "unchanged by the edits"
+    return f"{cells:,} of {total:,} changed ({percent(cells, total)}), most by {greatest:.4g}"
+
+
+def percent(cells: int, total: int) -> str:
+    """A share as a person reads it: never 0 % where there is one."""
+    share = cells / total
+    return f"{share:.0%}" if share >= 0.01 else "<1%"

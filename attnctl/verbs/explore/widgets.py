@@ -16,7 +16,7 @@ from textual.screen import ModalScreen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.terminal import styles_for
 from attnctl.drawing.screen.text import cells, pad_left, pad_right, shorten
 from attnctl.verbs.explore.matrix import HEAT_CELL, WIDE, Entry, Matrix, entries

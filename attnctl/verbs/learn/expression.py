@@ -16,9 +16,9 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import all_of, quote
 from attnctl.math import Array, Cell
+from attnctl.record import Trace
 from attnctl.record.cells import Address, parse_start, place_of_token
 from attnctl.record.cells import Token as TokenPlace
-from attnctl.record.trace import Trace
 
 NUMBER = re.compile(r"[0-9]+\.?[0-9]*(e[-+]?[0-9]+)?|\.[0-9]+(e[-+]?[0-9]+)?")
 NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -45,6 +45,11 @@ def parse(text: str) -> Expression:
     if reader.rest:
         raise reader.refusal(f"{quote(reader.rest)} at the end")
     return found
+
+
+def evaluate(text: str, trace: Trace) -> Value:
+    """The value of an expression. Raises AttnError where this run has none."""
+    return parse(text)(trace)
 
 
 def addresses(text: str) -> Iterator[Address]:

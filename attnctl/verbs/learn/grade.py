@@ -16,15 +16,15 @@ from attnctl.evidence.rounding import exactly
 from attnctl.evidence.walk import Walk
 from attnctl.inputs.plan.intended import plan_as_stated
 from attnctl.math import Array
-from attnctl.math.engine.execute import carry_out
+from attnctl.math.engine import carry_out
 from attnctl.math.ops import Given
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake, WrongStep
+from attnctl.record import Trace
 from attnctl.record.cells import Address, Speller
 from attnctl.record.cells import parse as parse_address
-from attnctl.record.trace import Trace
 from attnctl.verbs.check.check import spoken
-from attnctl.verbs.learn.expression import Cells, Value, addresses, numbers
+from attnctl.verbs.learn.expression import Cells, Value, addresses, evaluate, numbers
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 from attnctl.verbs.learn.typed import Typed, fit_shape, read_matrix, read_number
 
@@ -119,14 +119,14 @@ def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[
 
     Those that the lesson names, or else all of the catalogue.
     """
-    own = {wrong.mistake: wrong.says for wrong in lesson.wrong if wrong.answer is None}
+    own = {wrong.mistake: wrong.says for wrong in lesson.wrong if not wrong.answer}
     named = [
         (wrong.mistake or "see", wrong.says)
         for wrong in lesson.wrong
-        if wrong.answer is not None and gives(typed, wrong.answer.value(trace))
+        if wrong.answer and gives(typed, evaluate(wrong.answer, trace))
     ]
     yield from named
-    asked = (address.spell_out(trace).step for address in addresses(lesson.answer.text))
+    asked = (address.spell_out(trace).step for address in addresses(lesson.answer))
     computed = {name for name, step in trace.steps.items() if not isinstance(step.op, Given)}
     cases = [case_of(trace, name) for name in asked if name in computed]
     first = [each for each in CATALOGUE if each.name in own]
@@ -161,7 +161,7 @@ def name_step(
                 made_of = {name: trace[name] for name in derivation.given if name in trace}
                 values = carry_out(derivation, made_of, "float64").values
                 steps = {each.name: each for each in derivation if each.name in values}
-                value = lesson.answer.value(Trace(steps, values, trace.header))
+                value = evaluate(lesson.answer, Trace(steps, values, trace.header))
             except (AttnError, ValueError, IndexError, KeyError):
                 continue  # the mistake cannot be made with these shapes, or leaves out what is asked
             if gives(typed, value):
@@ -183,7 +183,7 @@ def case_of(trace: Trace, step: str) -> WrongStep:
 def neighbours(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[str, str]]:
     """Cells beside the one that is asked for that hold what was typed: another row, column, head, step."""
     try:
-        address = parse_address(lesson.answer.text).spell_out(trace)
+        address = parse_address(lesson.answer).spell_out(trace)
         cell = address.cell(trace)
     except AttnError:  # not one cell: nothing is beside it
         return
@@ -221,7 +221,7 @@ def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     if address.step == right.step and cell in right.cells:
         return AnswerVerdict(True, "right")
     for wrong in lesson.wrong:
-        other = wrong.answer.value(trace) if wrong.answer else None
+        other = evaluate(wrong.answer, trace) if wrong.answer else None
         if isinstance(other, Cells) and other.step == address.step and cell in other.cells:
             return AnswerVerdict(False, wrong.says, wrong.mistake or None)
     spelled = Speller(trace)(address.step, cell)
@@ -241,7 +241,7 @@ def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     if name == right:
         return AnswerVerdict(True, "right")
     for wrong in lesson.wrong:
-        other = wrong.answer.value(trace) if wrong.answer else None
+        other = evaluate(wrong.answer, trace) if wrong.answer else None
         if other == name:
             return AnswerVerdict(False, wrong.says, wrong.mistake or None)
     order = list(trace)
@@ -256,7 +256,7 @@ def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 
 def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """A dump of a program of one's own, about the lesson's own numbers, checked step by step."""
-    from attnctl.drawing.show.sheet import formula_of
+    from attnctl.drawing.show import formula_of
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.verbs.check.check import check
     from attnctl.verbs.check.exercise import read
@@ -265,9 +265,9 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 
     settings = lesson.settings
     name = text_of(answer)
-    exercise = read(str(Path(folder) / name) if name != STDIN else f"./{STDIN}", {})
+    exercise = read(str(Path(folder) / name) if name != STDIN else f"./{STDIN}", {}, named=False)
     arrays = under_our_names(exercise, settings)
-    wanted = lesson.answer.text.strip()
+    wanted = lesson.answer.strip()
     to_write, written = steps_to_write(lesson, trace), set(arrays) - exercise.begun
     ahead = [step for step in to_write if step.name not in written]
     if len(ahead) == len(to_write):
@@ -317,7 +317,7 @@ def answers_for(lesson: Lesson, trace: Trace) -> Iterator[str]:
     elif isinstance(right, str):
         yield right
     elif lesson.kind == DUMP:
-        yield f"a dump with {lesson.answer.text}"
+        yield f"a dump with {lesson.answer}"
     else:
         array = numbers(right)
         yield f"{array:.5g}" if array.ndim == 0 else str(np.round(array, 4).tolist())

@@ -9,16 +9,16 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.errors import AttnError, collect_problems, raise_all
 from attnctl.base.files import open_found, open_own, refuse_os_errors
 from attnctl.base.setting import Form, Setting, list_of
 from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.load import list_problems, load, place_problems
 from attnctl.inputs.config.settings import EXAMPLE, Settings
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.files import data_folder, json_text, write_text
-from attnctl.verbs.learn.expression import Expression, Value, parse
+from attnctl.verbs.learn.expression import Value, evaluate, parse
 
 NUMBER, CELL, MATRIX, STEP, DUMP = KINDS = ("number", "cell", "matrix", "step", "dump")
 """What an answer may be: a number, the address of a cell, a matrix, the name of a step, a dump."""
@@ -28,19 +28,12 @@ NUMBERED = re.compile(r"[0-9]+[-_ ]*")
 
 
 @dataclass(frozen=True)
-class QuotedExpression:
-    """An expression, and the text it was read from."""
-
-    text: str
-    value: Expression
-
-
-@dataclass(frozen=True)
 class Wrong:
     """An answer that shows a mistake: one of check's catalogue, or a value and what is said of it."""
 
     mistake: str = ""
-    answer: QuotedExpression | None = None
+    answer: str = ""
+    """What the mistake gives, as an expression over the run."""
     says: str = ""
 
 
@@ -54,12 +47,13 @@ class Lesson:
     text: str
     ask: str
     kind: str
-    answer: QuotedExpression
+    answer: str
+    """An expression over the run."""
     settings: Settings | None = None
     dump: str = ""
     show: tuple[str, ...] = ()
-    see: tuple[QuotedExpression, ...] = ()
-    """What is worked out of the run and shown below its steps."""
+    see: tuple[str, ...] = ()
+    """Expressions that are shown with their values below the steps."""
     hints: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()
     reveal: str = ""
@@ -83,7 +77,7 @@ class Lesson:
     def right(self, trace: Trace) -> Value:
         """Return the answer to the question. Raises AttnError with the lesson's file and line."""
         try:
-            return self.answer.value(trace)
+            return evaluate(self.answer, trace)
         except AttnError as error:
             raise self.refusal("answer", error) from None
 
@@ -95,12 +89,14 @@ class Lesson:
 # --- reading ---
 
 
-def read_expression(value: Any) -> QuotedExpression:
+def read_expression(value: Any) -> str:
+    """The text of an expression, which is parsed to see that it is one."""
     text = WORD(value)
     try:
-        return QuotedExpression(text, parse(text))
+        parse(text)
     except AttnError as error:
         raise BadValueError(*error.problems) from None
+    return text
 
 
 def read_wrong(given: Json) -> Wrong:
@@ -216,10 +212,8 @@ def lessons(folder: str | FilePath | None = None) -> list[Lesson]:
     found: list[Lesson] = []
     problems: list[str] = []
     for path in files:
-        try:
+        with collect_problems(problems):
             found.append(read_lesson(path))
-        except AttnError as error:
-            problems += error.problems
     first: dict[str, str] = {}
     for lesson in found:
         namesake = first.setdefault(lesson.name, lesson.file)

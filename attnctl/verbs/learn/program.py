@@ -11,25 +11,31 @@ from time import sleep
 import numpy as np
 
 from attnctl.base.errors import AttnError
+from attnctl.base.programs import Said, begin, kill
 from attnctl.drawing.screen.text import visible
-from attnctl.drawing.show.sheet import formula_of
+from attnctl.drawing.show import formula_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import EMBEDDINGS, X
 from attnctl.math.ops import Given
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.verbs.learn.lesson import Lesson
 
 SECONDS = 20
 """What a program of a few lines may take."""
 
 RUNNER = """
-import runpy, sys
+import os, runpy, sys, threading, time
 import numpy
+def watch(parent):
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
 found = runpy.run_path(sys.argv[1], run_name="__main__")
 kept = {name: each for name, each in found.items() if isinstance(each, numpy.ndarray)}
 numpy.savez(sys.argv[2], **{name: each for name, each in kept.items() if each.dtype.kind in "fiub"})
 """
-"""Carries a file out and writes the arrays that it leaves under their names."""
+"""Carries a file out and writes the arrays that it leaves under their names; ends with its parent."""
 
 
 def begin_program(lesson: Lesson, trace: Trace) -> str:
@@ -56,7 +62,7 @@ def begin_program(lesson: Lesson, trace: Trace) -> str:
 
 def steps_to_write(lesson: Lesson, trace: Trace) -> list[Step]:
     """The computed steps of a lesson up to the one that it asks for."""
-    wanted = trace.steps[lesson.answer.text.strip()]
+    wanted = trace.steps[lesson.answer.strip()]
     steps = list(trace.steps.values())
     steps = steps[: steps.index(wanted) + 1]
     return [step for step in steps if not isinstance(step.op, Given) and step.name != X]
@@ -65,21 +71,17 @@ def steps_to_write(lesson: Lesson, trace: Trace) -> list[Step]:
 def run_program(path: str, into: Path) -> str:
     """Carry a program out, its arrays into an .npz; what it printed. Raises AttnError where it fails."""
     command = [sys.executable, "-c", RUNNER, str(Path(path).resolve()), str(into)]
+    out, err = Said(), Said()
+    process = begin(command, out, err, cwd=Path(path).resolve().parent, stdin=subprocess.DEVNULL)
     try:
-        done = subprocess.run(  # noqa: S603  (the learner's own file, which they named)
-            command,
-            cwd=Path(path).resolve().parent,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=SECONDS,
-        )
+        code = process.wait(SECONDS)
     except subprocess.TimeoutExpired:
         raise AttnError(f"still running after {SECONDS} s; it was ended") from None
-    said = done.stderr.decode(errors="replace")
-    if done.returncode:
-        raise AttnError(last_words(said, path))
-    return "\n".join(done.stdout.decode(errors="replace").splitlines()[-20:])
+    finally:
+        kill(process)
+    if code:
+        raise AttnError(last_words(err.end().decode(errors="replace"), path))
+    return "\n".join(out.end().decode(errors="replace").splitlines()[-20:])
 
 
 def last_words(said: str, path: str) -> str:

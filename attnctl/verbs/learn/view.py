@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import plural
+from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
+from attnctl.drawing.show import View, count_heads
 from attnctl.drawing.show.frames import step_lines
 from attnctl.drawing.show.headline import headline
-from attnctl.drawing.show.sheet import View, count_heads
+from attnctl.record import Trace
 from attnctl.record.cells import parse
-from attnctl.record.trace import Trace
-from attnctl.verbs.learn.expression import numbers
+from attnctl.verbs.learn.expression import evaluate, numbers
 from attnctl.verbs.learn.grade import AnswerVerdict, answers_for
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 
@@ -39,23 +40,13 @@ MARKS = {True: "right", False: "not right yet", None: "cannot tell"}
 def paragraphs(text: str, screen: Screen, style: str = "") -> Iterator[Line]:
     """A text at most 80 columns wide; lines that begin with spaces stay as they are."""
     width = min(WIDEST, screen.width)
-    filled: list[str] = []
-    for line in [*text.rstrip().split("\n"), ""]:
-        if line.strip() and not line.startswith(" "):
-            filled.append(line.strip())
-            continue
+    kinds = groupby(text.rstrip().split("\n"), lambda line: bool(line.strip()) and line[0] != " ")
+    for filled, lines in kinds:
         if filled:
-            yield from ([(screen.ours(each), style)] for each in fold_text(" ".join(filled), width))
-            filled = []
-        yield [(screen.ours(line), "")] if line.strip() else []
-
-
-def space_paragraphs(text: str, screen: Screen, style: str = "") -> Iterator[Line]:
-    """The paragraphs of a text without an empty line at the end."""
-    lines = list(paragraphs(text, screen, style))
-    while lines and not lines[-1]:
-        del lines[-1]
-    yield from lines
+            whole = " ".join(line.strip() for line in lines)
+            yield from ([(screen.ours(each), style)] for each in fold_text(whole, width))
+        else:
+            yield from ([(screen.ours(line), "")] if line.strip() else [] for line in lines)
 
 
 def list_lines(lessons: Sequence[Lesson], done: Mapping[str, int], screen: Screen) -> Iterator[Element]:
@@ -75,7 +66,7 @@ def list_lines(lessons: Sequence[Lesson], done: Mapping[str, int], screen: Scree
 def text_lines(lesson: Lesson, number: int, of: int, screen: Screen) -> Iterator[Line]:
     yield [(f"Lesson {number} of {of}: ", ""), (screen.ours(lesson.title), "name")]
     yield []
-    yield from space_paragraphs(lesson.text, screen)
+    yield from paragraphs(lesson.text, screen)
 
 
 def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Element]:
@@ -87,11 +78,11 @@ def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Ele
         yield from step_lines(trace, trace.select([name]).steps[name], screen, View(), heads)
         yield []
     for each in lesson.see:
-        yield [(screen.ours(f"{each.text} = {numbers(each.value(trace)):.4g}"), "")]
+        yield [(screen.ours(f"{each} = {numbers(evaluate(each, trace)):.4g}"), "")]
     if lesson.see:
         yield []
-    yield from space_paragraphs(lesson.ask, screen, "name")
-    yield from space_paragraphs(f"(Answer with {WANTED[lesson.kind]}.)", screen, "aside")
+    yield from paragraphs(lesson.ask, screen, "name")
+    yield from paragraphs(f"(Answer with {WANTED[lesson.kind]}.)", screen, "aside")
 
 
 def verdict_lines(verdict: AnswerVerdict, screen: Screen) -> Iterator[Element]:
@@ -100,7 +91,7 @@ def verdict_lines(verdict: AnswerVerdict, screen: Screen) -> Iterator[Element]:
         return
     start = "Not right yet: " if verdict.right is False else ""
     said = f"{start}{verdict.says}."
-    yield from space_paragraphs(said[:1].upper() + said[1:], screen)
+    yield from paragraphs(said[:1].upper() + said[1:], screen)
     if verdict.mistake:
         also = f"; also fits: {', '.join(verdict.also[:3])}" if verdict.also else ""
         yield [(screen.ours(f"({verdict.mistake}{also})"), "aside")]
@@ -111,10 +102,10 @@ def reveal_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Eleme
     arithmetic = arithmetic_lines(lesson, trace, screen)
     yield from arithmetic
     for answer in () if arithmetic else answers_for(lesson, trace):
-        yield from space_paragraphs(f"{lesson.answer.text} is {answer}.", screen)
+        yield from paragraphs(f"{lesson.answer} is {answer}.", screen)
     if lesson.reveal:
         yield []
-        yield from space_paragraphs(lesson.reveal, screen)
+        yield from paragraphs(lesson.reveal, screen)
 
 
 def arithmetic_lines(lesson: Lesson, trace: Trace, screen: Screen) -> list[Element]:
@@ -124,7 +115,7 @@ def arithmetic_lines(lesson: Lesson, trace: Trace, screen: Screen) -> list[Eleme
 
     try:
         explainer = Explainer(trace)
-        root = explainer.root(parse(lesson.answer.text).spell_out(explainer.trace), 1)
+        root = explainer.root(parse(lesson.answer).spell_out(explainer.trace), 1)
         lines = list(Page(explainer, screen).lines(root))
     except AttnError:  # not a cell
         return []

@@ -1,14 +1,17 @@
-"""Describe a checkpoint: its shape, its size, and what one layer's trace would take."""
+"""A checkpoint described: its shape, each layer, its size, and what one layer's trace would take."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
-from attnctl.math.engine.cost import peak
-from attnctl.math.engine.tiles import SCRATCH_BYTES
+from attnctl.base.words import plural
+from attnctl.drawing.screen import Line, Screen
+from attnctl.drawing.screen.text import cells, pad_right
+from attnctl.math.engine.cost import peak, size_text
 from attnctl.models.attention import blank_rows, prepare_attention
-from attnctl.models.description import Description
+from attnctl.models.description import Description, Layer
 from attnctl.models.families import FAMILIES
 from attnctl.models.source import open_model
 
@@ -66,7 +69,7 @@ def about(name: str) -> About:
     trace_bytes = {}
     for tokens in LENGTHS:  # of layer 0, every step kept
         plan = prepare_attention(model.layer(0), blank_rows(model, tokens))
-        trace_bytes[tokens] = peak(plan.costs(), SCRATCH_BYTES)
+        trace_bytes[tokens] = peak(plan.costs())
     return About(
         name,
         tuple(each.description for each in models),
@@ -75,3 +78,97 @@ def about(name: str) -> About:
         ", ".join(types),
         trace_bytes,
     )
+
+
+# --- on a screen ---
+
+LAYER_HEADINGS = ("layer", "window", "rope", "scale", "network")
+
+
+def model_lines(found: About, screen: Screen) -> Iterator[Line]:
+    for d in found.parts:
+        yield [(screen.ours(stack_name(d)), "sentence")]
+        yield from screen.flow([(screen.ours(fact), "dim") for fact in facts_of(d)], screen.dot)
+        yield from layer_table(d, screen)
+        yield []
+    for line in size_lines(found):
+        yield [(line, "")]
+
+
+def stack_name(d: Description) -> str:
+    return f"{d.family} {d.part}".rstrip()
+
+
+def size_lines(found: About) -> list[str]:
+    traces = [
+        f"one layer's trace of {tokens} tokens: {size_text(size)}"
+        for tokens, size in found.trace_bytes.items()
+    ]
+    return [f"{found.parameters:,} parameters in {size_text(found.bytes)}, {found.types}", *traces]
+
+
+def facts_of(d: Description) -> list[str]:
+    """A stack in a few words each: its sizes, and what attention has besides (norms, sinks, latents)."""
+    facts = [
+        plural(len(d.layers), "layer"),
+        plural(d["heads"], "head"),
+        *([f"{d['kv_heads']} kv heads"] if d["kv_heads"] != d["heads"] else []),
+        f"width {d['width']}",
+        f"head size {d['d_k']}" + (f", values {d['d_v']}" if d["d_v"] != d["d_k"] else ""),
+        f"{d['act']} {'gated ' if d['gated'] else ''}network of {d['intermediate']}",
+        "causal" if d["causal"] else "sees both ways",
+        f"{d.norm_kind} {norm_places(d)}",
+    ]
+    facts += [f"{d.norm_kind} of Q and K"] if d["qk_norm"] else []
+    facts += [f"soft cap {d['softcap']:g}"] if d["softcap"] else []
+    facts += ["a sink for each head"] if d["sink"] else []
+    facts += [f"{d['buckets']} buckets of distance"] if d["buckets"] else []
+    facts += ["ALiBi"] if d["alibi"] else []
+    facts += [f"latent rows of {d['kv_rank']}"] if d["kv_rank"] else []
+    facts += ["attention and network side by side"] if d["parallel"] else []
+    facts += ["also attends to an encoder"] if d.crosses else []
+    return facts
+
+
+def norm_places(d: Description) -> str:
+    if "attention_sum_norm" in d.inner:
+        return "after each sum"
+    if "attention_norm" not in d.inner:
+        return "after each part"
+    return "before and after each part" if "attention_out_norm" in d.inner else "before each part"
+
+
+def layer_rows(d: Description) -> list[list[str]]:
+    """A row for each run of layers that are alike, below `LAYER_HEADINGS`."""
+    rows, start = [], 0
+    for index in range(1, len(d.layers) + 1):
+        if index == len(d.layers) or d.layers[index] != d.layers[start]:
+            span = str(start) if index - start == 1 else f"{start}-{index - 1}"
+            rows.append([span, *layer_cells(d, d.layers[start])])
+            start = index
+    return rows
+
+
+def layer_table(d: Description, screen: Screen) -> Iterator[Line]:
+    rows = [[*LAYER_HEADINGS], *layer_rows(d)]
+    widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for number, row in enumerate(rows):
+        text = "  ".join(
+            pad_right(screen.ours(each), width) for each, width in zip(row, widths, strict=True)
+        )
+        yield [(text.rstrip(), "label" if number == 0 else "")]
+
+
+def layer_cells(d: Description, layer: Layer) -> list[str]:
+    window = "full"
+    if layer.window:
+        left, right = layer.window.left, layer.window.right
+        window = f"{(left or 0) + 1} keys" if right is None else f"{left} each side"
+    rope = "none"
+    if layer.rope:
+        share = "" if layer.rope.dims == (d["d_rope"] or d["d_k"]) else f", {layer.rope.dims} columns"
+        pairs = ", neighbours" if layer.rope.interleaved else ""
+        rope = f"{layer.rope.kind}, theta {layer.rope.theta:g}{share}{pairs}"
+    scale = "1/√d_k" if layer.scale is None else f"{layer.scale:g}"
+    network = f"{d['chosen']} of {d['experts']} experts" if layer.experts else "dense"
+    return [window, rope, scale, network]

@@ -15,15 +15,17 @@ queries and draws:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.drawing.screen import Line, Screen
+from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 if TYPE_CHECKING:
     from attnctl.inputs.config.settings import Settings
@@ -171,3 +173,67 @@ def battery_data(found: list[HeadProfile]) -> dict[str, Any]:
     heads = [{"layer": each.layer, "head": each.head, **each.shares, "names": each.names} for each in found]
     told = {"tokens": LENGTH, "draws": DRAWS, "enough": ENOUGH}
     return {"definitions": SCORES, **told, "heads": heads}
+
+
+# --- on a screen ---
+
+SHORT = {
+    "sink": "sink",
+    "previous": "prev",
+    "first": "first",
+    "self": "self",
+    "same word": "same",
+    "induction": "induc",
+}
+DOT = "·"
+
+
+def map_lines(
+    heads: Sequence[HeadProfile], tokens: Sequence[str], model: str, screen: Screen
+) -> Iterator[Line]:
+    """Layers down, heads across, what each head does; then the rule and how to go on."""
+    yield from screen.flow([(screen.token(token), "token") for token in tokens], "  ")
+    yield []
+    layers = sorted({head.layer for head in heads})
+    count = 1 + max(head.head for head in heads)
+    first = max(cells(f"layer {layers[-1]}"), 8)
+    width = 6
+    block = max(1, (screen.width - first) // width) if screen.fits else count
+    for start in range(0, count, block):
+        numbers = range(start, min(start + block, count))
+        yield [
+            (pad_right("", first), ""),
+            ("".join(pad_left(str(number), width) for number in numbers), "label"),
+        ]
+        for layer in layers:
+            row = [head for head in heads if head.layer == layer and head.head in numbers]
+            yield [
+                (pad_right(f"layer {layer}", first), "label"),
+                *(cell(head, width, screen) for head in row),
+            ]
+        yield []
+    for kind, meaning in KINDS.items():
+        yield [(f"{pad_right(SHORT[kind], first)}{screen.ours(meaning)}", "dim")]
+    yield [(f"{pad_right(screen.ours(DOT), first)}{SPREAD}: nothing of these", "dim")]
+    yield [(RULE, "dim")]
+    busy = max(
+        heads, key=lambda head: max(head.shares.values()) if head.name not in {"first", "sink"} else 0
+    )
+    yield []
+    yield [(f"One layer, number by number: add --layer {busy.layer} --head {busy.head}", "")]
+
+
+def cell(head: HeadProfile, width: int, screen: Screen) -> tuple[str, str]:
+    if head.name == SPREAD:
+        return pad_left(screen.ours(DOT), width), "dim"
+    return pad_left(SHORT[head.name], width), "strong" if head.name == "induction" else ""
+
+
+def battery_lines(found: list[HeadProfile], screen: Screen) -> Iterator[Line]:
+    title = f"{LENGTH} random tokens twice in a row, {DRAWS} draws; heads with {ENOUGH:.0%} or more"
+    yield [(screen.ours(title), "label")]
+    for name, meaning in SCORES.items():
+        named = sorted((each for each in found if name in each.names), key=lambda each: -each.shares[name])
+        text = ", ".join(f"{each.layer}.{each.head} ({each.shares[name]:.2f})" for each in named) or "none"
+        yield [(pad_right(name, 11), "label"), (text, "")]
+        yield [(f"{pad_right('', 11)}{screen.ours(meaning)}", "dim")]

@@ -21,18 +21,16 @@ al. 2019, section 6).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from itertools import combinations, product
 from math import fsum
 
 import numpy as np
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.names import MEMORY, WEIGHTS
 from attnctl.math.rules import RULES
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, Tally
 
 MEASURES = ("entropy", "effective_keys", "distance", "previous", "first", "self", "same_token")
@@ -49,8 +47,9 @@ def measure_heads(trace: Trace, name: str = "") -> DumpStats:
     weights = weights_of(trace)
     members, heads, queries, keys = weights.shape
     places, words = places_of(trace, weights.shape), words_of(trace, weights.shape)
-    uneven = UNEVEN.get(weights.dtype.name, 0.0)
-    own = [HeadRows() for _ in range(heads)]
+    slack = UNEVEN.get(weights.dtype.name, 0.0)
+    own: list[dict[str, list[float]]] = [{} for _ in range(heads)]
+    empty, uneven = np.zeros((2, heads), dtype=int)
     apart: dict[tuple[int, int], list[float]] = {pair: [] for pair in combinations(range(heads), 2)}
     rows = max(1, BLOCK // max(1, heads * keys))
     for member, start in product(range(members), range(0, queries, rows)):
@@ -59,53 +58,33 @@ def measure_heads(trace: Trace, name: str = "") -> DumpStats:
         stop = start + block.shape[1]
         at = None if places is None else np.arange(start, stop) + places[member]
         same = None if words is None else words[0][start:stop, None] == words[1]
-        p, seen, off = as_shares(block, uneven)
+        p, seen, off = as_shares(block, slack)
         bits = entropy(p)
-        measures = list(measure(p, bits, at, same))
-        for number, head in enumerate(own):
-            for measured, values, there in measures:
-                head.rows.setdefault(measured, []).extend(values[number][seen[number] & there].tolist())
-            head.note(block[number], (member, start))
-            head.empty_rows += int((~seen[number]).sum())
-            head.uneven_rows += int(off[number].sum())
+        for measured, values, there in measure(p, bits, at, same):
+            for number, rows_of in enumerate(own):
+                rows_of.setdefault(measured, []).extend(values[number][seen[number] & there].tolist())
+        empty += (~seen).sum(axis=1)
+        uneven += off.sum(axis=1)
         for (a, b), found in apart.items():
             both = seen[a] & seen[b]
             found.extend(divergence(p[a][both], p[b][both], (bits[a] + bits[b])[both]).tolist())
-    worded = trace if words is not None else None
     pairs = {pair: Tally(fsum(found), len(found)) for pair, found in apart.items()}
-    results = tuple(head.result(worded, batched=members > 1) for head in own)
-    return DumpStats(name, results, pairs, trace.sentence)
+    sums = [{each: Tally(fsum(kept), len(kept)) for each, kept in rows_of.items()} for rows_of in own]
+    tallies = ({each: head.get(each) for each in MEASURES} for head in sums)
+    largest = largest_of(weights, None if words is None else trace)
+    results = map(HeadStats, tallies, largest, empty.tolist(), uneven.tolist())
+    return DumpStats(name, tuple(results), pairs, trace.sentence)
 
 
-@dataclass
-class HeadRows:
-    rows: dict[str, list[float]] = field(default_factory=dict)
-    largest: float = 0.0
-    largest_at: tuple[int, int, int] = (0, 0, 0)
-    empty_rows: int = 0
-    uneven_rows: int = 0
-
-    def note(self, block: Array, where: tuple[int, int]) -> None:
-        """Keep the largest weight of a block (query, key), and where it is."""
-        query, key = np.unravel_index(block.argmax(), block.shape)
-        value = float(block[query, key])
-        if value > self.largest:
-            self.largest, self.largest_at = value, (where[0], where[1] + int(query), int(key))
-
-    def result(self, worded: Trace | None, *, batched: bool) -> HeadStats:
-        """The sums; `worded` has tokens for queries and keys."""
-        _, query, key = self.largest_at
+def largest_of(weights: Array, worded: Trace | None) -> Iterator[Largest | None]:
+    """The largest weight of each head, None where all are 0; `worded` has tokens for queries and keys."""
+    for found in np.moveaxis(weights, 1, 0):
+        place = tuple(map(int, np.unravel_index(found.argmax(), found.shape)))
         words = None
         if worded and worded.tokens and worded.key_tokens:
-            words = worded.tokens[query], worded.key_tokens[key]
-        at = self.largest_at if batched else self.largest_at[1:]
-        sums = {name: Tally(fsum(rows), len(rows)) for name, rows in self.rows.items()}
-        return HeadStats(
-            {name: sums.get(name) for name in MEASURES},
-            Largest(self.largest, at, words) if self.largest else None,
-            self.empty_rows,
-            self.uneven_rows,
-        )
+            words = worded.tokens[place[1]], worded.key_tokens[place[2]]
+        value, at = float(found[place]), place if len(found) > 1 else place[1:]
+        yield Largest(value, at, words) if value else None
 
 
 def as_shares(block: Array, uneven: float) -> tuple[Array, Array, Array]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import IO, TextIO
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import plural
-from attnctl.drawing.pictures.draw import draw
-from attnctl.drawing.pictures.plot import Figure, Panel, Plot
-from attnctl.drawing.pictures.png import png
+from attnctl.drawing.pictures.draw import Picture, draw, writers
+from attnctl.drawing.pictures.plot import Panel, Plot
+from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.heat import heat_lines
-from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import distinct, token_text, visible
 from attnctl.math import Array
 from attnctl.verbs.stats.report import StatsReport
@@ -30,20 +28,14 @@ KINDS = (
 """What is drawn with one scale: a title, what the numbers are, and the measures."""
 
 
-def write_svg(found: Sequence[StatsReport], stream: TextIO) -> None:
-    stream.write(draw(figure_of(found)).svg)
-
-
-def write_png(found: Sequence[StatsReport], stream: IO[bytes]) -> None:
-    """Write statistics as one PNG. Raises AttnError where resvg-py is missing."""
-    stream.write(png(*draw(figure_of(found))))
-
-
-def figure_of(found: Sequence[StatsReport]) -> Figure:
+def picture_of(found: Sequence[StatsReport]) -> Picture:
     plots = [plot for each in found for plot in plots_of(each)]
     if not plots:
         raise AttnError("nothing to draw: no text; give some")
-    return Figure("What each head attends to", (), plots)
+    return draw(plots, "What each head attends to")
+
+
+write_svg, write_png = writers(picture_of)
 
 
 def plots_of(found: StatsReport) -> list[Plot]:

@@ -44,6 +44,8 @@ class Largest:
     value: float
     at: tuple[int, ...]
     tokens: tuple[str, str] | None = None
+    line: int = 0
+    """The line of its sentence, in a corpus."""
 
 
 @dataclass(frozen=True)

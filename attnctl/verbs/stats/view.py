@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, TextIO
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import number_text, plural
+from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
+from attnctl.drawing.show import View
 from attnctl.drawing.show.frames import frames
 from attnctl.drawing.show.headline import beginning
-from attnctl.drawing.show.sheet import View
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 from attnctl.store.long_csv import cell
 from attnctl.verbs.stats.measure import MEASURES
 from attnctl.verbs.stats.report import DumpStats, HeadStats, StatsReport
@@ -67,8 +67,7 @@ class StatsTable:
         groups = list(report.dumps)
         whole = report.aggregate if len(groups) > 1 else None
         groups += [whole] if whole else []
-        compared = report.compared
-        names = ["head", *HEADINGS.values(), "largest", *(["nearest"] if compared else [])]
+        names = ["head", *HEADINGS.values(), "largest", *(["nearest"] if report.compared else [])]
         bodies, widths = self.fitting(groups, names)
         yield self.line(names, widths, "label")
         for group, body in zip(groups, bodies, strict=True):
@@ -80,9 +79,7 @@ class StatsTable:
         if len(report.dumps) > 1 and whole is None:
             yield [(self.screen.ours("no aggregate: the dumps have different numbers of heads"), "aside")]
         yield []
-        for word, meaning in LEGEND.items():
-            if word == "nearest" and not compared:
-                continue
+        for word, meaning in legend_of(report).items():
             yield [(f"{pad_right(self.screen.ours(word), 9)}{self.screen.ours(meaning)}", "aside")]
 
     def fitting(self, groups: Sequence[DumpStats], names: Cells) -> tuple[list[list[Cells]], list[int]]:
@@ -131,6 +128,11 @@ class StatsTable:
         texts = [pad_left(*each) for each in columns[:numbers]]
         texts += [pad_right(*each) for each in columns[numbers:-1]]
         return [(GAP.join([*texts, row[-1]]), style)]
+
+
+def legend_of(report: StatsReport) -> dict[str, str]:
+    """What the columns mean that there are."""
+    return {word: means for word, means in LEGEND.items() if word != "nearest" or report.compared}
 
 
 def notes_on(group: DumpStats) -> Iterator[str]:

@@ -25,11 +25,13 @@ from attnctl.math.names import (
     HEAD_OUTPUTS,
     LOGSUMEXP,
     MASK,
+    MASKED,
+    TABLE,
     WEIGHTS,
     is_gradient,
 )
 from attnctl.math.ops.scores import SoftmaxBack
-from attnctl.record.trace import Trace
+from attnctl.record import Trace
 
 MOST_ROWS, MOST_PARTS = 12, 3
 """Rows of a step that are told one by one, values that a row of outputs is said to be made of."""
@@ -58,7 +60,10 @@ class Extremes:
 
 @dataclass(frozen=True)
 class Moved:
-    """The cell of a step that differs most from the same cell of what it was made of, both finite."""
+    """The cell of a step that differs most from the same cell of what it was made of, both finite.
+
+    Where they are the same, so is all of the step.
+    """
 
     step: str
     source: str
@@ -66,14 +71,6 @@ class Moved:
     before: float
     after: float
     whole: bool
-
-
-@dataclass(frozen=True)
-class Unchanged:
-    """A step that holds the same numbers as what it was made of."""
-
-    step: str
-    source: str
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ class NotFinite:
     count: int
 
 
-Claim = Extremes | Moved | Unchanged | Hidden | OddRows | TopKeys | Mix | Pull | NotFinite
+Claim = Extremes | Moved | Hidden | OddRows | TopKeys | Mix | Pull | NotFinite
 
 
 # --- chapters ---
@@ -193,8 +190,9 @@ def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
     chapters = []
     for group in group_steps(wanted):
         chapter = chapter_of(loaded, group)
-        repeats = isinstance(group[0].op, ops.Copy) and isinstance((*chapter.claims, None)[0], Unchanged)
-        if steps is not None or not repeats:
+        first = (*chapter.claims, None)[0]
+        same = isinstance(first, Moved) and first.before == first.after
+        if steps is not None or not (same and isinstance(group[0].op, ops.Copy)):
             chapters.append(chapter)
     return Story(loaded, tuple(chapters))
 
@@ -226,7 +224,7 @@ def what_happens(steps: Sequence[Step]) -> str:
         words = "Each query adds up the rows of {1}, each times its weight."
     elif is_slope(step.name) and isinstance(step.op, ops.Given):
         words = "{name} is {formula}: how the loss follows each number of what attention gives."
-    elif is_slope(step.name) and isinstance(step.op, ops.Scale):
+    elif is_slope(step.name) and isinstance(step.op, ops.Scale) and step.axes[-1] == "key":
         words = "A score moves the loss as much as its scaled one does, times what it was scaled by."
     elif several and isinstance(step.op, ops.Given):
         words = "{name} are {formula}."
@@ -271,7 +269,7 @@ def claims_of(trace: Trace, step: Step) -> Iterator[Claim]:
     array = trace[step.name]
     if array.dtype == bool or not array.size:
         return
-    scores = step.name.endswith("scores") and not is_slope(step.name)
+    scores = step.symbol == TABLE[MASKED].symbol
     nothing = scores or step.name in {CHUNK_LOGSUMEXP, LOGSUMEXP}  # −∞ is of what sees nothing
     strange = np.isnan(array) | np.isposinf(array) | (np.isneginf(array) & (not nothing))
     if strange.any():
@@ -364,12 +362,12 @@ def pulls(trace: Trace, step: Step, array: Array) -> Iterator[Pull]:
 
 
 def is_mixture(trace: Trace, step: Step) -> bool:
-    made = step.name == HEAD_OUTPUTS and isinstance(step.op, ops.MatMul) and WEIGHTS in trace
-    return made and trace[WEIGHTS].shape[:-1] == trace[step.name].shape[:-1]
+    made = step.name == HEAD_OUTPUTS and isinstance(step.op, ops.MatMul) and step.inputs[0] in trace
+    return made and trace[step.inputs[0]].shape[:-1] == trace[step.name].shape[:-1]
 
 
 def mixes(trace: Trace, step: Step) -> Iterator[Mix | OddRows]:
-    rows, array, weights = mixed_rows(trace, step), trace[step.name], trace[WEIGHTS]
+    rows, array, weights = mixed_rows(trace, step), trace[step.name], trace[step.inputs[0]]
     values = trace.arrays.get(step.inputs[1])
     if values is None:
         unmixed = tuple(rows) if step.name in trace.edited else ()
@@ -389,7 +387,7 @@ def mixes(trace: Trace, step: Step) -> Iterator[Mix | OddRows]:
 
 def mixed_rows(trace: Trace, step: Step) -> list[Cell]:
     """The rows of outputs of which weights can say what they are made of: none of these is below 0."""
-    weights = trace[WEIGHTS]
+    weights = trace[step.inputs[0]]
     return [
         row
         for row in np.ndindex(*trace[step.name].shape[:-1])
@@ -463,7 +461,7 @@ def index_of(flat: np.intp, array: Array) -> Cell:
     return tuple(int(at) for at in np.unravel_index(flat, array.shape))
 
 
-def largest_change(step: str, source: str, array: Array, before: Array) -> Moved | Unchanged | None:
+def largest_change(step: str, source: str, array: Array, before: Array) -> Moved | None:
     """The cell that changed most; None where the two cannot be laid side by side."""
     if before.shape != array.shape or not array.size:
         return None
@@ -472,8 +470,8 @@ def largest_change(step: str, source: str, array: Array, before: Array) -> Moved
         return None
     with np.errstate(invalid="ignore"):
         gap = np.where(both, np.abs(np.subtract(array, before, dtype=np.float64)), -1.0)
-    if not gap.max() > 0:
-        return Unchanged(step, source) if np.array_equal(array, before, equal_nan=True) else None
+    if not gap.max() > 0 and not np.array_equal(array, before, equal_nan=True):
+        return None
     cell = index_of(gap.argmax(), array)
     return Moved(step, source, cell, float(before[cell]), float(array[cell]), bool(both.all()))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attnctl.base.words import all_of, plural
+from attnctl.drawing.screen import GAP, Line, Screen, Shelf
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import GAP, Line, Screen, Shelf
 from attnctl.drawing.screen.text import cells, fold_text
+from attnctl.drawing.show import formula_of, heads_of, shape_of
 from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, name_of, percent
-from attnctl.drawing.show.sheet import formula_of, heads_of, shape_of
 from attnctl.drawing.show.tables import one_table
 from attnctl.record.cells import Speller
 from attnctl.verbs.story import chapters
@@ -102,12 +102,12 @@ class Writer(Namer):
                 return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {self.rows(step, rows)}."
             case chapters.Extremes():
                 return self.extremes(claim)
+            case chapters.Moved(_, source, _, before, after) if before == after:
+                return f"The numbers are those of {plainly(source)}."
             case chapters.Moved(step, _, cell, before, after, whole):
                 was, now = number(before), number(after)
                 start = "What changes" if whole else "Of what is finite, what changes"
                 return f"{start} most is {self.cell(step, cell)}: {was} becomes {now}."
-            case chapters.Unchanged(_, source):
-                return f"The numbers are those of {plainly(source)}."
             case chapters.NotFinite(_, count):
                 return f"{count} of its numbers {'is' if count == 1 else 'are'} not finite."
 

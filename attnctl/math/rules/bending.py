@@ -1,14 +1,21 @@
-"""ALiBi: scores lose in proportion to distance."""
+"""Rules that bend scores: ALiBi, by the distance of the key, and the soft cap, into a range."""
 
 from __future__ import annotations
 
+from math import inf
 from typing import ClassVar
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.setting import Setting
-from attnctl.base.values import SWITCH
+from attnctl.base.errors import AttnError
+from attnctl.base.setting import Flag, Setting
+from attnctl.base.values import (
+    POSITIVE,
+    SWITCH,
+)
 from attnctl.math import Array
-from attnctl.math.rules.base import Rule
+from attnctl.math.rules.base import (
+    Rule,
+)
 
 
 @dataclass(frozen=True)
@@ -37,3 +44,23 @@ def alibi_slopes(heads: int) -> Array:
     lower = 2 ** (heads.bit_length() - 1)
     extra = geometric(2 * lower)[0::2][: heads - lower]
     return np.array(geometric(lower) + extra)
+
+
+@dataclass(frozen=True)
+class Softcap(Rule):
+    """Scores are squeezed smoothly into (−cap, cap): cap · tanh(S / cap) (Gemma 2, section 2)."""
+
+    name: ClassVar[str] = "softcap"
+    words: ClassVar[str] = "No score gets beyond ±{cap:g}."
+    setting: ClassVar[Setting] = Setting(
+        name,
+        POSITIVE,
+        "The cap c: scaled scores become c · tanh(scores / c), before bias and mask.",
+        30,
+        Flag("--softcap"),
+    )
+    cap: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.cap < inf:
+            raise AttnError(f"softcap: {self.cap} is not a positive finite number; leave it out for no cap")

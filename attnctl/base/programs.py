@@ -1,0 +1,58 @@
+"""Programs of a person's own: each in a session, whose end is theirs; of what they say the last is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+MOST_SAID = 2**16
+"""Bytes that are kept of what a program says."""
+
+PATIENCE = 0.5
+"""Seconds in which what was written is read; others may hold the pipe open for good."""
+
+
+class Said:
+    """A pipe for a program to say things to, without end if it likes; the last of them are kept."""
+
+    def __init__(self) -> None:
+        self.kept = b""
+        self.source, self.sink = os.pipe()
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self) -> None:
+        while piece := os.read(self.source, MOST_SAID):
+            self.kept = (self.kept + piece)[-MOST_SAID:]
+        os.close(self.source)
+
+    def end(self) -> bytes:
+        self.reader.join(PATIENCE)
+        return self.kept
+
+
+def begin(words: Sequence[str], out: Said | int, err: Said, **more: Any) -> subprocess.Popen[bytes]:
+    """Begin a program in a session of its own, which no interrupt of ours reaches. Raises OSError."""
+    to = [each.sink if isinstance(each, Said) else each for each in (out, err)]
+    try:
+        return subprocess.Popen(  # noqa: S603  (what the person named)
+            words, stdout=to[0], stderr=to[1], start_new_session=True, **more
+        )
+    finally:
+        for each in {out, err}:
+            if isinstance(each, Said):
+                os.close(each.sink)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        process.kill()
+    process.wait()

@@ -1,0 +1,130 @@
+"""Parts of a step, pushed through the lines that follow it.
+
+What lines make of a sum is the sum of what they make of its parts wherever each is linear in what it reads
+of them (`Op.linear`); what they read beside stays as it is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from functools import cache
+
+import numpy as np
+
+from attnctl.base.dataclass import dataclass
+from attnctl.math import Array
+from attnctl.math.derivation import Latest, Step, Variant, merging
+from attnctl.math.names import HEAD_OUTPUTS, TABLE
+from attnctl.math.ops import Given, MatMul, Unstated
+from attnctl.record import Trace
+
+
+class NotFollowedError(Exception):
+    """Parts cannot be pushed through these lines; the message says why."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """The lines of a trace that lead on from its step `start`, in order, and float64 values of all."""
+
+    trace: Trace
+    start: str
+    lines: dict[str, Step]
+    known: Mapping[str, Step]
+    """Every line of the trace: some make what these read beside, where that is not recorded."""
+    values: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def stated(self) -> bool:
+        """True if the trace itself says these lines."""
+        return all(self.trace.steps.get(name) == line for name, line in self.lines.items())
+
+    def follows(self, name: str) -> bool:
+        """True for a step on the course."""
+        return name == self.start or name in self.lines
+
+    def value(self, name: str) -> Array:
+        """A step on the course as its lines make it of the value of `start`; any other as recorded."""
+        if name not in self.values:
+            if name in self.trace and name not in self.lines:
+                self.values[name] = self.trace[name].astype(np.float64)
+            elif name in self.known:
+                self.values[name] = self.carry_out(self.known[name], {})
+            else:
+                raise NotFollowedError(f"{name} is not recorded")
+        return self.values[name]
+
+    def carry_out(self, line: Step, read: Mapping[str, Array]) -> Array:
+        """What a line makes of these inputs, the others as they are."""
+        inputs = [read[name] if name in read else self.value(name) for name in line.inputs]
+        if isinstance(line.op, MatMul) and inputs[0].ndim and inputs[1].ndim > 1:
+            inputs[:2] = without_zeros(*inputs[:2])
+        try:
+            return line.op.apply(*inputs)
+        except (ValueError, IndexError) as error:
+            shapes = ", ".join(
+                f"{name} {each.shape}" for name, each in zip(line.inputs, inputs, strict=True)
+            )
+            raise NotFollowedError(f"{line.name} cannot be made of {shapes}") from error
+
+    def push(self, step: str, part: Array) -> Array:
+        """What comes in the end of a part of a step on the course.
+
+        Raises NotFollowedError at a line that is not linear in what it reads of it.
+        """
+        found = {step: part}
+        for line in self.lines.values():
+            if not found.keys().isdisjoint(line.inputs):
+                zeros = (name for name in self.linear_in(line) if name not in found)
+                none = {name: np.zeros_like(self.value(name)) for name in zeros}
+                found[line.name] = self.carry_out(line, found | none)
+        return found[next(reversed(self.lines), self.start)]
+
+    def linear_in(self, line: Step) -> list[str]:
+        """The inputs of a line that it is linear in together, those on the course among them."""
+        followed = {at for at, name in enumerate(line.inputs) if self.follows(name)}
+        for together in line.op.linear:
+            if followed <= {*together}:
+                return [line.inputs[at] for at in together if at < len(line.inputs)]
+        read = " and ".join(line.inputs[at] for at in sorted(followed))
+        raise NotFollowedError(f"{line.name} is not linear in {read}")
+
+
+def course(trace: Trace, start: str, end: str, value: Array | None = None) -> Course | None:
+    """The lines from one step of a trace to another, None where that does not follow from it.
+
+    `value` is that of the first, if not as recorded.
+    """
+    known, lines = lines_of(trace), dict[str, Step]()
+
+    @cache
+    def follows(name: str) -> bool:
+        read = known[name].inputs if name in known and name != start else ()
+        if any(list(map(follows, read))):  # all of them: their lines stand before this one
+            lines[name] = known[name]
+        return name == start or name in lines
+
+    return (
+        Course(trace, start, lines, known, {} if value is None else {start: value})
+        if follows(end)
+        else None
+    )
+
+
+def lines_of(trace: Trace) -> dict[str, Step]:
+    """The lines that steps say they came about by; the usual ones after the heads where they do not say."""
+    at, found = Latest({TABLE[HEAD_OUTPUTS].symbol: HEAD_OUTPUTS}), {}
+    for step in merging(Variant(dict.fromkeys(trace, ""), d_k=1), at):
+        at[step.symbol] = step.name
+        found[step.name] = step
+    found |= {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
+    return {name: step for name, step in found.items() if not isinstance(step.op, Given)}
+
+
+def without_zeros(a: Array, b: Array) -> tuple[Array, Array]:
+    """Two factors without the columns of the first that are all 0, which add nothing to their product."""
+    some: Array = np.asarray(a.any(axis=tuple(range(a.ndim - 1))))
+    if some.all() or len(some) != b.shape[-2]:
+        return a, b
+    return a[..., some], b[..., some, :]

@@ -1,0 +1,243 @@
+"""The outputs behind the first: what --returns declares is judged, and what others look like is said.
+
+Their axes are found once, in plain attention on sizes that all differ: where queries are as many as heads,
+a shape tells nothing. What an output is taken for is reported, and never held against the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from math import inf, log
+
+import numpy as np
+
+from attnctl.base.words import plural
+from attnctl.math import Array
+from attnctl.math.axes import rearrange
+from attnctl.math.names import MASKED, OUTPUT, SCALED, SINK, WEIGHTS
+from attnctl.verbs.conform.call import Answer
+from attnctl.verbs.conform.judge import Expected, ExpectedOutput, Judgement, scatter_of
+
+SCORES, LSE, LSE2, MAXIMUM, SUM = "scores", "logsumexp", "logsumexp2", "maximum", "sum"
+NOT_JUDGED = "-"
+
+RETURNS = (OUTPUT, LSE, LSE2, WEIGHTS, SCORES, SCALED, MASKED, MAXIMUM, SUM, NOT_JUDGED)
+"""The names that may be declared; masked scores are those that softmax reads, masked or not."""
+
+WORDS = {LSE: "log-sum-exp", LSE2: "log-sum-exp in base 2"}
+"""Those that are not called by their names."""
+
+LN2 = log(2.0)
+
+UNITS = 8
+"""Units in the last place that an extra output may be off, of itself or of 1."""
+
+
+Extras = dict[int, tuple[str, str]]
+"""Outputs behind the first by their places: what each is, and its axes."""
+
+OF_ROWS = ("b h n", "b n h", "b h n 1", "b n h 1", "(b h) n", "(b n) h", "(b h) n 1", "(b h n)",
+           "n b h", "n h b", "h b n")  # fmt: skip
+OF_CELLS = ("b h n m", "b n h m", "(b h) n m", "(b h n) m", "b h (n m)")
+"""The axes that a number for each query, and one for each query and key, may come in."""
+
+
+def find_declared(wanted: Expected, answer: Answer, returns: Sequence[str]) -> Extras:
+    """Find the axes of declared outputs: those in which one is right, or else those of its shape."""
+    found = {}
+    forms = expect_extras(wanted)
+    for place, name in enumerate(returns):
+        if not place or name == NOT_JUDGED:
+            continue
+        given = answer.outputs[place] if place < len(answer.outputs) else None
+        cells = forms[name][0].ndim == 4 if name in forms else False
+        laid = dict(arrangements(wanted, given, OF_CELLS if cells else OF_ROWS))
+        right = [axes for axes, each in laid.items() if measure_extra(wanted, name, each) <= 1]
+        found[place] = name, [*right, *laid, (OF_CELLS if cells else OF_ROWS)[0]][0]
+    return found
+
+
+def expect_extras(wanted: Expected) -> dict[str, tuple[Array, ...]]:
+    """Compute what extra outputs may be: scores a later step's, sum and maximum with a sink or not."""
+    values = {name: each.value for name, each in wanted.steps.items()}
+    scores = [name for name in values if name.endswith("scores")]
+    last = values[scores[-1]]
+    top, total = sum_rows(last)
+    totals, tops = [total], [top]
+    with np.errstate(all="ignore"):
+        if SINK in values:
+            totals.append(total + np.exp(values[SINK][..., None] - top))
+            tops.append(np.maximum(top, values[SINK][..., None]))
+        sums = tuple(top + np.log(each) for each in totals)
+    return {
+        WEIGHTS: (values[WEIGHTS],),
+        **{name: tuple(values[later] for later in scores[at:]) for at, name in enumerate(scores)},
+        MASKED: (last,),
+        LSE: sums,
+        LSE2: tuple(each / LN2 for each in sums),
+        MAXIMUM: tuple(tops),
+        SUM: tuple(totals),
+    }
+
+
+def sum_rows(scores: Array) -> tuple[Array, Array]:
+    """The maximum m of each row, and Σ exp(s − m)."""
+    top = scores.max(axis=-1)
+    with np.errstate(all="ignore"):
+        return top, np.exp(scores - np.where(np.isfinite(top), top, 0.0)[..., None]).sum(axis=-1)
+
+
+def recognise_extras(wanted: Expected, answer: Answer) -> Extras:
+    """Find what undeclared outputs look like, and in which axes."""
+    found = {}
+    for place, array in enumerate(answer.outputs[1:], start=1):
+        laid = list(arrangements(wanted, array, (*OF_ROWS, *OF_CELLS)))
+        for name, (axes, each) in product(expect_extras(wanted), laid):
+            if measure_extra(wanted, name, each) <= 1:
+                found[place] = name, axes
+                break
+    return found
+
+
+def describe_unknown(wanted: Expected, answer: Answer, known: Extras) -> Iterator[str]:
+    """Describe the outputs behind the first that nobody declared, and that look like nothing known."""
+    for place, array in enumerate(answer.outputs[1:], start=1):
+        if place in known or array is None:
+            continue
+        if rows := [each for _, each in arrangements(wanted, array, OF_ROWS)]:
+            near = next(filter(None, (name_near_miss(wanted, LSE, each) for each in rows)), None)
+            yield (
+                f"Output {place} has a number for each query and is no log-sum-exp in base e or 2"
+                f"{f': {near[1]}' if near else ''}. "
+                "It is not judged; --returns output,logsumexp declares it."
+            )
+        else:
+            yield f"Output {place}, of shape {list(array.shape)}, is not known and not judged."
+
+
+def describe_guess(place: int, name: str, others: Sequence[object]) -> str:
+    """Say what an output was taken for, and that nothing follows from it."""
+    returns = ",".join([OUTPUT, *[NOT_JUDGED] * (place - 1), name])
+    held = f"--returns {returns} holds it to that"
+    what = f"Output {place} looks like the {WORDS.get(name, name)}"
+    if not others:
+        return f"{what} in every case and is not judged; {held}."
+    cases = plural(len(others), "case")
+    return f"{what} in plain attention, is another in {cases} ({others[0]}) and is not judged; {held}."
+
+
+def judge_extras(wanted: Expected, answer: Answer, extras: Extras, first: Judgement) -> Judgement:
+    """Judge the outputs behind the first: the first of them that is wrong, or else `first`."""
+    forms = expect_extras(wanted)
+    for place, (name, axes) in extras.items():
+        if name not in forms:
+            continue
+        array = answer.outputs[place] if place < len(answer.outputs) else None
+        off = measure_extra(wanted, name, arrange_extra(wanted, array, axes))
+        if off > 1:
+            what = "is not there" if array is None else f"is no {WORDS.get(name, name)}"
+            return replace(
+                first, ratio=off, words=f"the output is right, but output {place} {what}", extra=place
+            )
+    return first
+
+
+def measure_extra(wanted: Expected, name: str, given: Array | None) -> float:
+    """Return the largest error as a part of the error allowed; ∞ for another shape and for NaN."""
+    return min(measure_form(wanted, name, value, given) for value in expect_extras(wanted)[name])
+
+
+def measure_form(wanted: Expected, name: str, value: Array, given: Array | None) -> float:
+    if given is None or given.shape != value.shape:
+        return inf
+    rows = wanted.seen if value.ndim == 3 else np.broadcast_to(wanted.seen[..., None], value.shape)
+    last = [each for each in wanted.steps if each.endswith("scores")][-1]
+    known = wanted.steps[name if name in wanted.steps else last]
+    scatter = scatter_of(known)
+    if known.value.ndim != value.ndim:
+        scatter = scatter.max(axis=-1, where=np.isfinite(known.value), initial=0.0)
+    dtype = wanted.problem.case.dtype
+    right = ExpectedOutput(name, dtype, value, scatter, rows, 1, units=UNITS, of_row=0.0, least=1.0)
+    with np.errstate(all="ignore"):
+        off = np.where(given == value, 0.0, np.abs(given - value)) / right.allowed
+        off = np.where(rows & np.isfinite(value), off, 0.0)
+    return float(np.where(np.isnan(off), inf, off).max(initial=0.0))
+
+
+def arrange_extra(wanted: Expected, array: Array | None, axes: str) -> Array | None:
+    """Bring an output in these axes to (batch, head, query[, key]); None where it has others."""
+    if array is None or array.dtype.kind not in "fiu":
+        return None
+    sizes = dict(zip("bhnm", wanted.problem.scores, strict=True))
+    own = {name: size for name, size in sizes.items() if name in axes}
+    try:
+        return rearrange(array, f"{axes} -> b h n{' m' * ('m' in axes)}", **own)
+    except ValueError:
+        return None
+
+
+def arrangements(
+    wanted: Expected, array: Array | None, tried: Sequence[str]
+) -> Iterator[tuple[str, Array]]:
+    """The axes in which an output may come, each with the output in ours."""
+    for axes in tried:
+        if (given := arrange_extra(wanted, array, axes)) is not None:
+            yield axes, given
+
+
+# --- a log-sum-exp that is none ---
+
+NearMiss = tuple[str, str, str]
+"""A mistake, its sentence, and what to write instead."""
+
+FACTORS: dict[str, dict[float, NearMiss]] = {
+    LSE: {
+        1 / LN2: ("lse-base", "it is in base 2", f"multiply it by ln 2, or declare it as {LSE2}"),
+        LN2: ("lse-factor", "it is multiplied by ln 2", "leave the factor out"),
+        1 / LN2**2: ("lse-factor", "it is divided by ln 2 twice", "leave the factors out"),
+    },
+    LSE2: {
+        1.0: ("lse-base", "it is in base e", f"divide it by ln 2, or declare it as {LSE}"),
+        LN2: ("lse-factor", "it is multiplied by ln 2 rather than divided", "divide by ln 2"),
+        1 / LN2**2: ("lse-factor", "it is divided by ln 2 twice", "divide once"),
+    },
+}
+"""By the output meant: factors of the natural log-sum-exp that programs give."""
+
+NO_MAXIMUM = (
+    "lse-without-maximum",
+    "the maximum of each row is left out of it",
+    "add it: m + log Σ exp(s − m)",
+)
+MIXED = ("lse-mixed-bases", "its maximum and its logarithm are in different bases", "take both in one base")
+NEGATIVE = ("lse-negative", "it has the wrong sign", "leave the minus out")
+NO_LOGARITHM = ("lse-no-logarithm", "it is the sum, without a logarithm", "take m + log of it")
+NO_SUM = ("lse-maximum-alone", "it is the maximum of each row alone", "add log Σ exp(s − m)")
+NO_SCALE = ("lse-other-scores", "it is of scores that are not scaled", "take it of what softmax reads")
+NO_MASK = ("lse-other-scores", "what is hidden is in it", "take it of what softmax reads")
+
+
+def name_near_miss(wanted: Expected, name: str, given: Array | None) -> NearMiss | None:
+    for said, forms in near_misses(wanted, name):
+        if any(measure_form(wanted, LSE, form, given) <= 1 for form in forms):
+            return said
+    return None
+
+
+def near_misses(wanted: Expected, name: str) -> Iterator[tuple[NearMiss, tuple[Array, ...]]]:
+    """List what programs give for a log-sum-exp in base e or 2, each in either base."""
+    known = expect_extras(wanted)
+    right, top, total = known[LSE][0], known[MAXIMUM][0], known[SUM][0]
+    with np.errstate(all="ignore"):
+        yield from ((said, (right * factor,)) for factor, said in FACTORS[name].items())
+        yield NO_MAXIMUM, (np.log(total), np.log2(total))
+        yield MIXED, (top + np.log2(total), top / LN2 + np.log(total))
+        yield NEGATIVE, (-right, -right / LN2)
+        yield NO_LOGARITHM, (total,)
+        yield NO_SUM, (top, top / LN2)
+        for step, said in ((SCORES, NO_SCALE), (SCALED, NO_MASK)):
+            top, total = sum_rows(wanted.steps[step].value)
+            sums = top + np.log(total)
+            yield said, (sums, sums / LN2)

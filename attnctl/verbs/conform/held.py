@@ -1,0 +1,400 @@
+"""Causes held to cases: the wrong ones that they are to explain, and those that are right.
+
+A known mistake is a program. It explains a wrong case if with the same detail it gives the numbers that
+came back there; if only another detail does, that is said. It contradicts a right case if its numbers
+would be wrong there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError
+from attnctl.evidence.record import Record
+from attnctl.evidence.rounding import Known, exactly
+from attnctl.evidence.walk import Walk
+from attnctl.inputs.plan import DumpPlan
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation
+from attnctl.math.names import CONCAT, HEAD_OUTPUTS, WEIGHTS
+from attnctl.math.ops import Given
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.record import Trace
+from attnctl.verbs.check.check import spoken
+from attnctl.verbs.conform.case import GRADIENTS, Case
+from attnctl.verbs.conform.judge import compare_output, expect
+from attnctl.verbs.conform.problem import Problem
+from attnctl.verbs.conform.profile import TYPES
+from attnctl.verbs.conform.report import Failure, Scope
+from attnctl.verbs.conform.suite import CaseResult, Suite
+
+UNITS = 16
+"""Units of the largest number of its row up to which a number is taken for right without a closer look."""
+
+NEAR = 0.25
+"""The part of the differences that a program may leave, to be looked at more closely."""
+
+MOST_MISSED = 2
+"""Cases that a mistake does not explain with any detail, after which it is only tried with those known."""
+
+MOST_TRIED = 8
+"""Details of several cases that are tried in all."""
+
+MOST_CALLED = 2
+"""Cases in which a cause is looked for that takes calls."""
+
+Details = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What may explain failing cases."""
+
+    mistake: str
+    say: Callable[[Details], str]
+    """The sentence, by what is other from case to case."""
+    explains: Callable[[CaseResult], Details | None]
+    """The details by which it explains a case; None where it does not."""
+    contradicts: Callable[[Case], bool] = lambda _: False
+    """Whether a case that is right should not be."""
+    costly: bool = False
+    """Whether it takes calls, so that it is looked for until it is found once."""
+    observed: bool = False
+    """Whether the sentence says what is seen in the case shown, and nothing of others."""
+    explains_with: Callable[[CaseResult, Details], bool] | None = None
+    """Whether it explains a case with these details."""
+    certain: bool = True
+    """Whether nothing else need be looked for, where it was looked for in one case."""
+
+
+@dataclass(frozen=True)
+class Diagnosed:
+    """What is true of failing cases, and the cause, if there is one, with the cases that it explains."""
+
+    failure: Failure
+    cause: Cause | None = None
+    explained: tuple[tuple[CaseResult, Details], ...] = ()
+
+    @property
+    def shown(self) -> CaseResult | None:
+        return self.explained[0][0] if self.explained else None
+
+    @property
+    def explains_all(self) -> bool:
+        scope = self.failure.scope
+        return self.cause is not None and scope.explained == scope.failing and self.is_certain
+
+    @property
+    def is_certain(self) -> bool:
+        return self.cause is not None and (self.cause.certain or not self.failure.scope.alone)
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it explains all, and no right case speaks against it."""
+        return self.explains_all and self.failure.scope.spared is None
+
+    @property
+    def rank(self) -> tuple[bool, bool, float, bool]:
+        """By whether there is a cause, how much it explains, and whether a right case speaks against it."""
+        scope = self.failure.scope
+        explained = scope.explained / scope.failing
+        return self.cause is not None, self.is_certain, explained, scope.spared is None
+
+    def explains(self, result: CaseResult) -> bool:
+        """Whether its cause is that of another case, too; where that takes calls, it is taken to be."""
+        return self.cause is None or self.cause.costly or self.details_in(result) is not None
+
+    def say(self, result: CaseResult) -> Failure:
+        """What is said of one case that it explains, alone."""
+        details = self.details_in(result)
+        sentence = self.failure.sentence
+        if self.cause is not None and details is not None:
+            sentence = self.cause.say(details)
+        return Failure(self.failure.mistake, sentence)
+
+    @np.errstate(all="ignore")
+    def details_in(self, result: CaseResult) -> Details | None:
+        return None if self.cause is None or self.cause.costly else self.cause.explains(result)
+
+    def with_details(self, details: Details) -> Diagnosed:
+        """The same of every case that it explains, with these details."""
+        assert self.cause is not None  # it has details
+        scope = replace(self.failure.scope, details=(join_details(details),))
+        failure = replace(self.failure, sentence=self.cause.say(details), scope=scope)
+        return replace(
+            self, failure=failure, explained=tuple((each, details) for each, _ in self.explained)
+        )
+
+
+NOTHING = Diagnosed(Failure())
+
+
+@np.errstate(all="ignore")  # what overflows in a wrong program is not what came back
+def hold(cause: Cause, wrong: Sequence[CaseResult], right: Sequence[Case]) -> Diagnosed | None:
+    """What is true of a cause in these cases; None where it explains none."""
+    explained: list[tuple[CaseResult, Details]] = []
+    drawn = sorted(wrong, key=lambda each: each.case.fill != "random")[:MOST_CALLED]
+    for each in drawn if cause.costly else wrong:
+        if (details := cause.explains(each)) is not None:
+            explained.append((each, details))
+            if cause.costly:
+                break
+    if not explained:
+        return None
+    details = explained[0][1]
+    if cause.costly:
+        scope = Scope(details=(join_details(details),), alone=len(wrong) > 1)
+    else:
+        spared = next((case for case in right if cause.contradicts(case)), None)
+        said = [join_details(each) for _, each in explained[: 1 if cause.observed else None]]
+        scope = Scope(len(explained), len(wrong), tuple(dict.fromkeys(said)), spared)
+    failure = Failure(cause.mistake, cause.say(details), scope=scope)
+    return unite([Diagnosed(failure, cause, tuple(explained))])[0]
+
+
+@np.errstate(all="ignore")
+def unite(several: Sequence[Diagnosed]) -> list[Diagnosed]:
+    """Findings of one cause with the same details, where those of one case explain all others, too."""
+    explained = [each for found in several for each in found.explained]
+    details = list(dict.fromkeys(each for _, each in explained))
+    cause = several[0].cause
+    if cause is None or cause.explains_with is None or len(details) == 1:
+        return [*several]
+    for each in details[:MOST_TRIED]:
+        if all(each == own or cause.explains_with(result, each) for result, own in explained):
+            return [found.with_details(each) for found in several]
+    return [*several]
+
+
+def join_details(details: Details) -> str:
+    return " and ".join(details).strip(",")
+
+
+# --- programs that make known mistakes ---
+
+
+@dataclass(frozen=True)
+class MadeMistake:
+    """A mistake as it is to be made: as it fits, or like it was planted in another case."""
+
+    mistake: Mistake
+    like: Plant | None = None
+    steps: frozenset[str] | None = None
+    """The steps that it changes, where that is known."""
+
+
+@dataclass
+class Programs:
+    """Programs that make the same mistakes, each as it was found in some case."""
+
+    suite: Suite
+    step: str
+    """Where the mistakes show: the output, or heads side by side."""
+    mistakes: tuple[Mistake, ...]
+    known: list[list[MadeMistake]]
+    missed: int = 0
+
+    def explains(self, result: CaseResult) -> Details | None:
+        """The details with which it explains a case: those known, or else those that fit."""
+        beside = self.begin(result)
+        if beside is None:
+            return None
+        for at, made in enumerate(self.known):
+            if (found := beside.find(made)) is not None:
+                self.known[at] = found
+                return details_of(found)
+        if self.missed == MOST_MISSED:
+            return None
+        if (found := beside.find([MadeMistake(mistake) for mistake in self.mistakes])) is not None:
+            self.known.append(found)
+            return details_of(found)
+        self.missed += 1
+        return None
+
+    def explains_with(self, result: CaseResult, details: Details) -> bool:
+        beside = self.begin(result)
+        same = [made for made in self.known if details_of(made) == details]
+        return beside is not None and any(beside.find(made) is not None for made in same)
+
+    def contradicts(self, case: Case) -> bool:
+        beside = HeldCase.begin(self.suite.problem(case), None, self.step)
+        return not any(beside.allows(made) for made in self.known)
+
+    def begin(self, result: CaseResult) -> HeldCase | None:
+        if result.answer.error or result.judgement.extra is not None:
+            return None
+        found = self.suite.outputs_in(result)
+        if not found:
+            return None
+        settled = [name for name, ratio in result.judgement.ratios.items() if ratio <= 1]
+        return HeldCase.begin(self.suite.problem(result.case), found, self.step, settled)
+
+    def say(self, details: Details) -> str:
+        made = [spoken(mistake, detail) for mistake, detail in zip(self.mistakes, details, strict=True)]
+        return "; and ".join(dict.fromkeys(f"{words}: {fix}" for words, fix in made))
+
+
+def plant_cause(suite: Suite, planted: Sequence[tuple[Mistake, Plant | None]], step: str) -> Cause:
+    """The cause that are these mistakes."""
+    mistakes = tuple(mistake for mistake, _ in planted)
+    known = [[MadeMistake(*each) for each in planted]] if all(plant for _, plant in planted) else []
+    made = Programs(suite, step, mistakes, known)
+    name = " and ".join(dict.fromkeys(mistake.name for mistake in mistakes))
+    return Cause(name, made.say, made.explains, made.contradicts, explains_with=made.explains_with)
+
+
+def details_of(made: Sequence[MadeMistake]) -> Details:
+    return tuple(each.like.detail for each in made if each.like)
+
+
+@dataclass(frozen=True)
+class CarriedOut:
+    """A derivation carried out on the inputs of a case."""
+
+    derivation: Derivation
+    values: Mapping[str, Array]
+
+    @classmethod
+    def run(cls, problem: Problem, derivation: Derivation, before: CarriedOut | None = None) -> CarriedOut:
+        """Carry it out in float64, and only what another one before has not."""
+        values: dict[str, Array] = {}
+        for step in derivation:
+            old = before.derivation.by_name.get(step.name) if before else None
+            if isinstance(step.op, Given):
+                values[step.name] = problem.arrays[step.name]
+            elif (
+                before and old is step and all(values[each] is before.values[each] for each in step.inputs)
+            ):
+                values[step.name] = before.values[step.name]
+            else:
+                values[step.name] = step.op.apply(*(values[each] for each in step.inputs))
+        return cls(derivation, values)
+
+    def changed(self, derivation: Derivation) -> frozenset[str]:
+        """The steps that are others in another derivation."""
+        own = self.derivation.by_name
+        return frozenset(step.name for step in derivation if step is not own.get(step.name))
+
+
+@dataclass(frozen=True)
+class HeldCase:
+    """A case that programs are held to: what is right in it, and what came back."""
+
+    problem: Problem
+    right: CarriedOut
+    found: Mapping[str, Array]
+    settled: frozenset[str] = frozenset()
+    """The outputs that are right."""
+
+    @classmethod
+    def begin(
+        cls,
+        problem: Problem,
+        found: Mapping[str, Array] | None = None,
+        name: str = HEAD_OUTPUTS,
+        settled: Iterable[str] = (),
+    ) -> HeldCase:
+        """With nothing found, it is what is right."""
+        right = CarriedOut.run(problem, problem.plan.derivation)
+        beside = {each: right.values[each] for each in problem.outputs} if found is None else found
+        if name == CONCAT and HEAD_OUTPUTS in beside:
+            heads = beside[HEAD_OUTPUTS].swapaxes(1, 2)
+            beside = {CONCAT: heads.reshape(*heads.shape[:2], -1)}
+        return cls(problem, right, beside, frozenset(beside if found is None else settled))
+
+    def find(self, made: Sequence[MadeMistake]) -> list[MadeMistake] | None:
+        """The mistakes as they are made in a program that gives what was found."""
+        return next(
+            (each for each, program in self.programs(made, self.right) if self.gives(program)), None
+        )
+
+    def allows(self, made: Sequence[MadeMistake]) -> bool:
+        """Whether some program that makes these mistakes is right here, or none can be made."""
+        programs = [program for _, program in self.programs(made, self.right)]
+        return not programs or any(map(self.gives, programs))
+
+    def programs(
+        self, made: Sequence[MadeMistake], before: CarriedOut
+    ) -> Iterator[tuple[list[MadeMistake], CarriedOut]]:
+        """The programs that make these mistakes, one after the other."""
+        if not made:
+            yield [], before
+            return
+        one, *rest = made
+        for plant in one.mistake.at(self.step(before, one.like)):
+            steps = before.changed(plant.case.derivation)
+            if one.steps is not None and steps != one.steps:
+                continue
+            try:
+                program = CarriedOut.run(self.problem, plant.case.derivation, before)
+            except (AttnError, ValueError, IndexError, TypeError, KeyError):  # what only the right op takes
+                continue
+            here = MadeMistake(one.mistake, plant, steps)
+            yield from (([here, *others], last) for others, last in self.programs(rest, program))
+
+    def step(self, program: CarriedOut, like: Plant | None) -> WrongStep:
+        """The first output that this program does not give, or the last, for mistakes to be planted at."""
+        case, derivation = self.problem.case, program.derivation
+        off = (name for name in self.found if self.off_by(name, program) > 1)
+        first = next(off, list(self.found)[-1])
+        given = {name: program.values[name] for name in derivation.given}
+        steps = {name: derivation[name] for name in (*given, *self.found)}
+        plan = DumpPlan(derivation, {**case.sizes, "new": case.keys - case.past})
+        record = Record(Trace(steps, {**given, **self.found}, {}), plan)
+        known: dict[str, Known | None] = {name: exactly(value) for name, value in program.values.items()}
+        found, expected = self.found[first], exactly(program.values[first])
+        least = UNITS * TYPES[case.dtype].unit * np.abs(expected.value).max(initial=0.0)
+        differs = np.abs(found - expected.value) > least
+        walk = Walk(record, derivation, {}, known)
+        return WrongStep(derivation, record, first, found, expected, differs, walk, like=like)
+
+    def off_by(self, name: str, program: CarriedOut) -> float:
+        """The largest difference from what was found, as a part of what is taken for right."""
+        found, value = self.found[name], program.values.get(name)
+        if value is None or value.shape != found.shape:
+            return np.inf
+        precision = TYPES[self.problem.case.dtype]
+        row = np.abs(found).max(axis=-1, keepdims=True, initial=0.0)
+        spoilt = ~np.isfinite(found) & ~(np.abs(value) <= precision.largest)
+        same = (found == value) | spoilt | ~self.told(name)
+        off = np.where(same, 0.0, np.abs(found - value)) / (
+            UNITS * precision.unit * row + precision.smallest
+        )
+        return float(np.where(np.isnan(off), np.inf, off).max(initial=0.0))
+
+    def told(self, name: str) -> Array:
+        """Which rows of an output are judged: of what is no gradient those of queries that see a key."""
+        if name in GRADIENTS:
+            return np.array(True)
+        seen: Array = np.asarray(self.right.values[WEIGHTS].any(axis=-1))
+        told: Array = np.asarray(seen.all(axis=1)) if name == CONCAT else seen
+        return told[..., None]
+
+    def gives(self, program: CarriedOut) -> bool:
+        """Whether a program gives what was found, as far as rounding allows."""
+        if not all(name in self.settled or self.is_near(name, program) for name in self.found):
+            return False
+        far = [name for name in self.found if self.off_by(name, program) > 1]
+        if not far or CONCAT in far:
+            return not far
+        wanted = expect(self.problem, program.derivation)
+        rows = {name: np.broadcast_to(self.told(name), self.found[name].shape)[..., 0] for name in far}
+        return all(
+            compare_output(replace(wanted.outputs[name], rows=rows[name]), self.found[name]).right
+            for name in far
+        )
+
+    def is_near(self, name: str, program: CarriedOut) -> bool:
+        """Whether a program leaves little of what is wrong of an output, or nothing was to be changed."""
+        found, right, value = self.found[name], self.right.values[name], program.values.get(name)
+        if value is right:
+            return True
+        if value is None or value.shape != found.shape:
+            return False
+        told = np.broadcast_to(self.told(name), found.shape) & np.isfinite(found)
+        left, gap = (np.square(np.where(told, each - found, 0.0)).sum() for each in (value, right))
+        return bool(left <= NEAR**2 * gap)

@@ -1,0 +1,52 @@
+"""Every view in a pipe and on a terminal of a few columns: it is printed, and ends."""
+
+from pathlib import Path
+
+import pytest
+
+from attnctl import VERBS
+
+ROOT = Path(__file__).parents[2]
+
+VIEWS = [
+    ("run", "I love 愛 AI", "--heads", "2", "--causal"),
+    ("run", "I love 愛 AI", "--story"),
+    ("run", "I love 愛 AI", "--cost"),
+    ("show", "gradients.json", "--story"),
+    ("show", "gradients.json", "--heat"),
+    ("explain", "gradients.json", "d_Q[0,0,0]", "--depth", "9"),
+    ("check", "gradients.json", "--full"),
+    ("check", "--about", "no-scale"),
+    ("diff", "gradients.json", "other.json"),
+    ("stats", "other.json", "--rollout"),
+    ("model", str(ROOT / "tests/models/checkpoints/bert")),
+    ("learn", "--list"),
+    ("learn", "--lesson", "19"),
+    ("exercise", "grade", str(ROOT / "samples/exercises/handed-in.json")),
+    ("attend", "other.json"),
+    ("config", "check", "c.yaml"),
+    ("examples",),
+]
+UNFIT = {"explore", "conform"}
+"""A screen of its own; the findings of a program that takes long to start (they are check's)."""
+
+
+@pytest.fixture
+def files(call):
+    call("run", "I love 愛 AI", "--backward", "-o", "gradients.json")
+    call("run", "I love 愛 AI", "--heads", "2", "-o", "other.json")
+    call("config", "init", "-o", "c.yaml")
+    return call
+
+
+def test_every_verb_has_a_view_here():
+    assert {view[0] for view in VIEWS} | UNFIT == set(VERBS)
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("columns", range(1, 13))
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: " ".join(map(str, view[:2])))
+def test_a_view_of_few_columns_ends(files, view, columns):
+    for environ in ({}, {"FORCE_COLOR": "1"}):
+        done = files(*view, COLUMNS=str(columns), **environ)
+        assert (done.code in {0, 1}, done.err) == (True, "")

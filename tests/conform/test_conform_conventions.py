@@ -1,0 +1,211 @@
+"""Right functions that differ in layout, defaults, corner and mask at once are never accused.
+
+Each is made of its conventions, with the signature that goes with them, as someone would write it.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import attnctl
+from attnctl.math.axes import rearrange
+
+LAYOUTS = {"bhnd": "b h n d", "bnhd": "b n h d", "bnd": "b n (h d)", "nbd": "n b (h d)"}
+
+
+def softmax(scores):
+    top = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    total = weights.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        sums = (top + np.log(total))[..., 0]
+    return weights / np.where(total, total, 1), sums
+
+
+def attend(q, k, v, scale, hidden=False, added=0.0):
+    """Output and log-sum-exp of (batch, head, n, d), in float32 or better; shared heads are repeated."""
+    kind = np.result_type(q.dtype, np.float32)
+    k, v = (np.repeat(each, q.shape[1] // k.shape[1], axis=1) for each in (k, v))
+    scores = q.astype(kind) @ k.astype(kind).swapaxes(-1, -2) * kind.type(scale or q.shape[-1] ** -0.5)
+    weights, sums = softmax(np.where(hidden, kind.type(-np.inf), scores + kind.type(added)))
+    return (weights @ v.astype(kind)).astype(q.dtype), sums
+
+
+def hide(q, k, corner):
+    rows, keys = q.shape[2], k.shape[2]
+    return ~np.tri(rows, keys, keys - rows if corner == "bottom-right" else 0, dtype=bool)
+
+
+def kernel(layout, corner, mask, scale):
+    """A function in this layout, with `scale` for its default; a mask that is added is named so."""
+    axes = LAYOUTS[layout]
+
+    def attention(q, k, v, num_heads, is_causal, attn_mask, sm_scale):
+        heads = {} if "(" not in axes else {"h": num_heads}
+        q, k, v = (rearrange(each, f"{axes} -> b h n d", **heads) for each in (q, k, v))
+        hidden = hide(q, k, corner) if is_causal else np.zeros((), dtype=bool)
+        added = 0.0
+        if attn_mask is not None and mask == "added":
+            added = attn_mask
+        elif attn_mask is not None:
+            hidden = hidden | (attn_mask == (mask == "hidden"))
+        return rearrange(attend(q, k, v, sm_scale, hidden, added)[0], f"b h n d -> {axes}")
+
+    named = "attention_mask" if mask == "added" else "mask"
+    said = f"q, k, v, is_causal=False, {named}=None"
+    said = said.replace("v,", "v, num_heads,") if "(" in axes else said
+    heads = "num_heads" if "(" in axes else "None"
+    made = {"attention": attention, "default": scale}
+    exec(
+        f"def made({said}, sm_scale=default):\n"
+        f"    return attention(q, k, v, {heads}, is_causal, {named}, sm_scale)",
+        made,
+    )
+    return made["made"]
+
+
+CONVENTIONS = list(
+    product(LAYOUTS, ("top-left", "bottom-right"), ("may attend", "hidden", "added"), (None, 1.0, 0.3))
+)
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize(("layout", "corner", "mask", "scale"), CONVENTIONS)
+def test_conventions_are_found_together(layout, corner, mask, scale):
+    found = attnctl.conform(
+        kernel(layout, corner, mask, scale),
+        quick=True,
+        dtypes=["float32"],
+        features=["attention", "lengths", "causal", "mask", "scale", "pairs"],
+    )
+    if mask == "hidden":  # a boolean mask is inverted only where someone says so
+        assert {each.feature for each in found.wrong} <= {"mask", "pairs"}
+        return
+    assert found.agrees is True, str(found)
+    assert found.conventions["causal corner"] == corner
+    assert found.conventions.get("layout", "bhnd") == layout
+    assert found.conventions.get("by default") == (None if scale is None else f"scale {scale}")
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ({"softcap": 5.0}, "softcap 5.0"),
+        ({"window": (2, 1)}, "window (2, 1)"),
+        ({"softcap": 0.0, "window": (-1, -1), "scale": 0.0}, None),
+    ],
+)
+def test_what_is_on_by_default_is_read_from_the_signature(named, words):
+    """A default that stands for another, as −1 and 0 do, is not on."""
+
+    soft, near = named.get("softcap"), named.get("window")
+
+    def attention(q, k, v, *, softcap=soft, window=near, scale=0.0):
+        rows, keys = np.arange(q.shape[2])[:, None], np.arange(k.shape[2])
+        hidden = np.zeros((rows.size, keys.size), dtype=bool)
+        if window and min(window) >= 0:
+            hidden = (keys < rows - window[0]) | (keys > rows + window[1])
+        kind = np.result_type(q.dtype, np.float32)
+        scores = q.astype(kind) @ k.astype(kind).swapaxes(-1, -2) * (scale or q.shape[-1] ** -0.5)
+        scores = softcap * np.tanh(scores / softcap) if softcap else scores
+        return (softmax(np.where(hidden, -np.inf, scores))[0] @ v.astype(kind)).astype(q.dtype)
+
+    found = attnctl.conform(
+        attention, quick=True, dtypes=["float32"], features=["attention", "head sizes", "softcap", "window"]
+    )
+    assert found.agrees is True, str(found)
+    assert found.conventions.get("by default") == words
+
+
+def test_a_default_that_is_not_what_is_done_is_laid_aside():
+    """Here 1.0 multiplies 1/√d_k."""
+
+    def attention(q, k, v, sm_scale=1.0):
+        return attend(q, k, v, q.shape[-1] ** -0.5 * sm_scale)[0]
+
+    found = attnctl.conform(attention, quick=True, dtypes=["float32"], features=["attention", "lengths"])
+    assert found.agrees is True, str(found)
+    assert "by default" not in found.conventions
+
+
+def test_a_wrong_function_is_named_in_a_layout_that_nobody_said():
+    """The layout shows in values that are the same all over a head, whatever the weights are."""
+    axes = LAYOUTS["bnhd"]
+
+    def attention(q, k, v):
+        q, k, v = (rearrange(each, f"{axes} -> b h n d") for each in (q, k, v))
+        return rearrange(attend(q, k, v, 1.0)[0], f"b h n d -> {axes}")
+
+    found = attnctl.conform(attention, quick=True, dtypes=["float32"], features=["attention"])
+    assert found.conventions["layout"] == "bnhd"
+    assert found.features[0].failure.mistake == "no-scale"
+
+
+# --- the axes of what comes behind the output ---
+
+ROWS = ("b h n", "b n h", "b h n 1", "(b h) n", "(b n) h", "n h b")
+
+
+def returning(axes, make):
+    def attention(q, k, v, sinks=None, scale=None):
+        output, sums = attend(q, k, v, scale)
+        kind = np.result_type(q.dtype, np.float32)
+        scores = q.astype(kind) @ k.astype(kind).swapaxes(-1, -2) * (scale or q.shape[-1] ** -0.5)
+        if sinks is not None:
+            beside = np.broadcast_to(sinks.astype(kind)[:, None, None], (*scores.shape[:-1], 1))
+            weights, sums = softmax(np.concatenate([scores, beside], axis=-1))
+            scores = np.concatenate([scores, beside], axis=-1)
+            output = (weights[..., :-1] @ v.astype(kind)).astype(q.dtype)
+        return output, rearrange(make(scores, sums), f"b h n -> {axes}")
+
+    return attention
+
+
+MADE = {"logsumexp": lambda _, sums: sums, "maximum": lambda scores, _: scores.max(-1)}
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize(("axes", "name"), list(product(ROWS, MADE)))
+def test_the_axes_of_an_output_are_found_once(axes, name, declared):
+    """Cases with as many queries as heads, and a sink in the maximum, are among them."""
+    found = attnctl.conform(
+        returning(axes, MADE[name]),
+        quick=True,
+        dtypes=["float32"],
+        features=["attention", "lengths", "sinks"],
+        returns=["output", name] if declared else None,
+    )
+    assert found.agrees is True, str(found)
+    guess = f"Output 1 looks like the {'log-sum-exp' if name == 'logsumexp' else name} in every case"
+    assert declared or found.notes[0].startswith(guess)
+
+
+def test_a_declared_output_is_held_in_the_axes_that_it_has():
+    """A wrong one in (batch, query, head) is named, not called misshapen."""
+    found = attnctl.conform(
+        returning("b n h", lambda scores, sums: sums / np.log(2)),
+        quick=True,
+        dtypes=["float32"],
+        features=["lengths"],
+        returns=["output", "logsumexp"],
+    )
+    assert found.features[0].failure.mistake == "lse-base"
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_guess_is_reported_and_never_held_against_a_function(name):
+    """What is right in plain attention and wrong wherever scores are scaled otherwise."""
+
+    def attention(q, k, v, scale=None):
+        output, _ = attend(q, k, v, scale)
+        _, second = returning("b h n", MADE[name])(q, k, v)
+        return output, second
+
+    found = attnctl.conform(attention, quick=True, dtypes=["float32"], features=["attention", "scale"])
+    assert found.agrees is True, str(found)
+    assert "in plain attention, is another in" in found.notes[0]
+    assert "scale" in found.notes[0]
