@@ -23,7 +23,10 @@ const TOGGLES = {
   log: ["logarithm", "small numbers are told apart"],
   first: ["without first", "the first key, which often takes most, is left out"],
   row: ["by row", "each row is shaded by its own largest"],
-  weighted: ["value-weighted", "how much each key's value adds to the output, ‖A·V·W_O‖ (Kobayashi et al. 2020)"],
+  weighted: [
+    "value-weighted",
+    "how much each key's value adds to the output, ‖A·V·W_O‖ (Kobayashi et al. 2020)",
+  ],
   within: ["A → A", "curves to the word's own sentence alone"],
   across: ["A → B", "curves to the other sentence alone"],
 };
