@@ -167,7 +167,6 @@ ELSEWHERE = {
     ("models/source.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",
     ("math/engine/cost.py", "Path('/proc/meminfo').read_text"): "the system's",
     ("pages/write.py", "(files('attnctl.pages') / 'page' / name).read_text"): "installed with attnctl",
-    ("verbs/conform/published.py", "path.read_text"): "installed with attnctl",
     ("verbs/conform/target.py", "np.savez"): "in a temporary folder",
     ("verbs/conform/target.py", "path.open"): "in a temporary folder",
     ("verbs/conform/process.py", "pickle.load"): "a pipe of our own",

@@ -26,7 +26,7 @@ ALONE = (None, ITS_OWN)
 """What --backward is where no TARGET2 follows it."""
 
 NOT_OF_MERGE = (
-    *("like", "map", "backward", "claims", "xfail", "suite", "replay", "jobs", "save"),
+    *("like", "map", "backward", "claims", "xfail", "replay", "jobs", "save"),
     *ARRAYS,
     *ALWAYS,
 )
@@ -114,14 +114,6 @@ def conform(  # noqa: PLR0913  (its options)
             terms=[options.bars(NOT_OF_MERGE, "a merge of two parts has none; leave it out")],
         ),
     ] = False,
-    suite: Annotated[
-        str | None,
-        run_option(
-            "Cases of others instead: onnx (its node tests, with onnx installed) or torch (frozen).",
-            terms=[options.bars(["replay"], "it runs one case; leave out --suite")],
-        ),
-        words("onnx", "torch"),
-    ] = None,
     replay: Annotated[
         str | None, run_option("Run the one case that is saved in FILE again.", metavar="FILE")
     ] = None,
@@ -182,8 +174,6 @@ def conform(  # noqa: PLR0913  (its options)
         target, backward = [str(backward)], ITS_OWN
     if not target:
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
-    if suite and backward:
-        raise AttnError(f"--backward: the cases of {suite} have outputs alone; leave out --suite")
     if merge and is_command(target):
         raise AttnError("--merge: a command cannot be called so; give module:function or file.py:function")
     said = {"like": like, "returns": returns, "framework": framework, "device": device, "timeout": timeout}
@@ -198,12 +188,11 @@ def conform(  # noqa: PLR0913  (its options)
         renames=options.renames(map or [], "--map"),
         only=tuple(feature or ()),
         quick=quick,
-        save=None if replay or suite or merge else save or FOLDER,
+        save=None if replay or merge else save or FOLDER,
         called=words_of_replay(target, {**said, "claims": claims}, backward, map or []),
         jobs=jobs or 1,
         backward=backward is not None,
         merge=merge,
-        published=suite or "",
         replay=replay or "",
         framework=framework or "numpy",
         device=device or "",

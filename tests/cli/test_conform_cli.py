@@ -195,7 +195,6 @@ def test_what_is_wrong_in_a_file_is_said_with_its_line(call, tmp_path, flag, tex
         (["none.py:f"], "none.py: no such file"),
         (["x:f", "--claims", "none.yaml"], "none.yaml"),
         (["x:f", "--feature", "casual", "--dtype", "f8"], "did you mean causal?"),
-        (["x:f", "--suite", "onnx", "--replay", "f"], "leave out --suite"),
         (["--framework", "torch", "--", "cat", "{in}", "{out}"], "a command reads a file"),
         (["--", "cat", "{in}"], "write {in} and {out}"),
         (["--", "no-such-program", "{in}", "{out}"], "no-such-program: it cannot be run"),
@@ -212,33 +211,6 @@ def test_what_is_asked_wrongly_is_refused(call, words, problem):
 def test_jobs_give_the_same_report(call):
     words = ("conform", target("bad"), *QUICK, "--feature", "lengths", "--json")
     assert call(*words).out == call(*words, "--jobs", "2").out
-
-
-@pytest.mark.parametrize("suite", ["torch", pytest.param("onnx", marks=pytest.mark.slow)])
-def test_the_cases_of_others(call, suite):
-    if suite == "onnx":
-        pytest.importorskip("onnx")
-    done = call("conform", target("everything"), "--suite", suite, "--json")
-    data = json.loads(done.out)
-    wrong = {
-        each["feature"]: each["explanation"] for each in data["features"] if each["status"] == "failed"
-    }
-    if suite == "onnx":  # its causal diagonal begins at lengths − queries, which no signature asks for
-        assert all("causal" in name and "key_lengths" in name for name in wrong), wrong
-        assert (data["cases"], data["of"]) == (93, 93)
-    else:
-        assert (done.code, wrong) == (0, {})
-        assert (data["cases"], data["of"]) == (16, 16)
-
-
-def test_the_cases_of_others_that_it_does_not_take_are_counted(call):
-    done = call("conform", target("good"), "--suite", "torch")
-    assert "It conforms: 8 of 16 cases." in done.out
-    assert "it has no mask" in done.out
-
-
-def test_a_wrong_kernel_fails_the_cases_of_others(call):
-    assert call("conform", target("bad"), "--suite", "torch").code == 1
 
 
 def test_a_case_of_what_is_always_on_is_replayed_with_it(call, tmp_path):

@@ -1,4 +1,4 @@
-"""Hold a target to what is asked: every feature, a merge, published cases, or one case again."""
+"""Hold a target to what is asked: every feature, a merge, or one case again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from attnctl.verbs.conform.features import INPUTS_KEPT, MERGES, NAMES
 from attnctl.verbs.conform.merge import RETURNS as OF_MERGE
 from attnctl.verbs.conform.merge import MergeSuite, hold_merge
 from attnctl.verbs.conform.profile import LIBRARIES, TYPES, Request, TargetProfile
-from attnctl.verbs.conform.published import run_published
 from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.conform.results import read_saved
 from attnctl.verbs.conform.run import Progress, replay, run
@@ -90,9 +89,7 @@ def hold(
         with open_suite(MergeSuite, target, request) as merges:
             return hold_merge(merges, progress)
     with open_suite(Suite, target, recall(request) if request.replay else request, back) as suite:
-        if request.replay:
-            return replay(suite)
-        return (run_published if request.published else run)(suite, progress)
+        return replay(suite) if request.replay else run(suite, progress)
 
 
 def recall(request: Request) -> Request:

@@ -271,8 +271,6 @@ class Request:
     """Gradients are asked for."""
     merge: bool = False
     """The target merges two parts of attention."""
-    published: str = ""
-    """The suite of published cases that is run instead."""
     replay: str = ""
     """The file of the one case that is run instead."""
     framework: str = "numpy"
