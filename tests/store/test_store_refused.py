@@ -35,6 +35,7 @@ REFUSED = {
     "a number": ("[1, 2]", "number 1: not a dump: expected an object, found 1"),
     "an empty array": ("[]", "nothing in it; expected a dump"),
     "an empty object": ("{}", "no arrays in it"),
+    "no number": ('{"V": [[], []]}', "V: 2 × 0, no number in it"),
     "cut off": ('{"schema": "attnctl/trace/1", "steps"', "Expecting ':' delimiter at line 1 column 38"),
     "two commas": ('{"Q": [1,,2]}', "not JSON: Expecting value at line 1 column 10"),
     "NaN": ('{"Q": [NaN]}', 'NaN is not JSON; write the string "NaN"'),

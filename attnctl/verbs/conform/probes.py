@@ -131,7 +131,8 @@ def judge_plain(suite: Suite, dtype: str) -> str:
 
     The output tells, where there is one: what arrays a target takes has nothing to do with its gradients.
     Options that are on by default are laid aside where the answer is right without them. Where it is wrong
-    either way, values that are the same all over a head tell the layout, whatever the weights are.
+    either way, values that are the same all over a head tell the layout, whatever the weights are, but not
+    to a function that does not know how many heads stand side by side: it has one, and mixes none up.
     """
     problem = suite.problem(replace(BASE, dtype=dtype))
     if problem.outputs != GRADIENTS:
@@ -149,7 +150,8 @@ def judge_plain(suite: Suite, dtype: str) -> str:
         if is_right(suite.problem(problem.case), answer):
             return RIGHT
         suite.profile = with_defaults
-    laid = try_conventions(suite, replace(BASE, dtype=dtype, fill="heads"), {})
+    knows_heads = "heads" in suite.signature.sizes or not is_merged(suite.profile.layout.partition(":")[0])
+    laid = knows_heads and try_conventions(suite, replace(BASE, dtype=dtype, fill="heads"), {})
     return LAID if laid and problem.case.heads > 1 else WRONG
 
 
