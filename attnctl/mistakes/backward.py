@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from math import log
 
 import numpy as np
 
+from attnctl.evidence.precision import BFLOAT16, FLOAT16, round_to
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.names import BIAS, DELTA, HEAD_OUTPUTS, WEIGHTS, WEIGHTS_AGAIN, gradient_of, where
@@ -17,6 +19,7 @@ from attnctl.math.ops.products import TMatMul
 from attnctl.math.ops.scores import SoftmaxBack, SqueezeBack
 from attnctl.math.ops.vectors import SumGroups
 from attnctl.mistakes import wrong
+from attnctl.mistakes.masks import other_corners
 from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
 from attnctl.mistakes.plants import at, either, find_mask
 
@@ -43,15 +46,9 @@ def lines(case: WrongStep, kind: type[Op], *read: str) -> list[Step]:
 def rounded_output(case: WrongStep) -> Iterator[Plant]:
     """δ of the output as it was stored: in float16, or in bfloat16."""
     if DELTA in case.derivation and HEAD_OUTPUTS in case.derivation[DELTA].inputs:
-        to_float16 = wrong.By(lambda x: x.astype(np.float16).astype(x.dtype))
-        yield Plant(case.reading(DELTA, HEAD_OUTPUTS, to_float16), "float16")
-        yield Plant(case.reading(DELTA, HEAD_OUTPUTS, wrong.By(to_bfloat16)), "bfloat16")
-
-
-def to_bfloat16(x: Array) -> Array:
-    """Rounded to nearest, ties to even, at 8 bits."""
-    mantissa, exponent = np.frexp(x)
-    return np.ldexp(np.rint(mantissa * 2**8) / 2**8, exponent)
+        for precision in (FLOAT16, BFLOAT16):
+            rounded = wrong.By(partial(round_to, precision=precision))
+            yield Plant(case.reading(DELTA, HEAD_OUTPUTS, rounded), precision.name)
 
 
 def weights_again(make: Callable[[Array, Array], Array], detail: str = "") -> Plants:
@@ -83,10 +80,7 @@ Weights = Callable[[Array, Array], Array]
 
 
 def masked_otherwise(case: WrongStep, *makes: Weights) -> Iterator[WrongStep]:
-    """Weights made again under another mask; what goes back through the mask may be masked as it was meant.
-
-    Delta is of the output, or of the same weights.
-    """
+    """Weights made again under another mask, delta of the output or of the same weights."""
     masked = case.derivation[WEIGHTS].inputs[0] if isinstance(case.op(WEIGHTS), Softmax) else ""
     if not isinstance(case.op(masked), Hide) or not SOFTMAX_BACK.right(case):
         return
@@ -95,9 +89,7 @@ def masked_otherwise(case: WrongStep, *makes: Weights) -> Iterator[WrongStep]:
         of_output = made_again(case, make, bare, masked)
         own_delta = SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-1, keepdims=True)))
         of_weights = next(iter(own_delta(of_output))).case
-        for program in (of_output, of_weights):
-            yield program
-            yield program.put(gradient_of(bare), Copy(), (gradient_of(masked),))
+        yield from (of_output, of_weights)
 
 
 def unmasked(case: WrongStep) -> Iterator[Plant]:
@@ -108,17 +100,12 @@ def unmasked(case: WrongStep) -> Iterator[Plant]:
 
 def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
     """Weights made again under a mask that is aligned with the other corner."""
-    hide, queries, keys = find_mask(case), case.size("query"), case.size("key")
-    if hide and queries and keys and any(rule.relative for rule in hide.rules):
-        for offset, corner in ((0, "top left"), (keys - queries, "bottom right")):
-            other = replace(hide, offset=offset)
+    for corner, hide in other_corners(case):
 
-            def make(s: Array, m: Array, other: Hide = other) -> Array:
-                return np.where(other.allowed(s.shape), np.exp(s - sums(m)), 0.0)
+        def make(s: Array, m: Array, hide: Hide = hide) -> Array:
+            return np.where(hide.allowed(s.shape), np.exp(s - sums(m)), 0.0)
 
-            if offset != hide.offset:
-                for program in masked_otherwise(case, make):
-                    yield Plant(program, corner)
+        yield from (Plant(program, corner) for program in masked_otherwise(case, make))
 
 
 def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
@@ -165,13 +152,6 @@ def not_summed(op: SumGroups) -> dict[str, Op]:
     }
 
 
-def once_or_everywhere(*names: str) -> Iterator[tuple[str, ...]]:
-    """Each alone, and all at once."""
-    yield from ((name,) for name in names)
-    if len(names) > 1:
-        yield names
-
-
 def slope_before_cap(case: WrongStep) -> Iterator[Plant]:
     for name, op in SQUEEZE_BACK.right(case).items():
         d, capped = case.derivation[name].inputs
@@ -207,6 +187,10 @@ ONE_MEMBER: dict[str, Callable[[Array, Array], Array]] = {
 """What may become of the gradient by a bias that a batch shares."""
 
 LN2 = log(2)
+
+OF_AGAIN = """d_V = np.swapaxes(again, -1, -2) @ d_head_outputs
+d_scaled_scores = again * (d_attention_weights - delta[..., None])"""
+"""Lines that go on from weights that were made again."""
 
 BACKWARD = (
     Mistake(
@@ -250,8 +234,7 @@ BACKWARD = (
         "hide the same scores again before exp, forward and backward",
         unmasked,
         why="The backward kernel makes the scores again, and its mask is a branch of its own.",
-        example="seen = softmax(scaled_scores)\nd_V = np.swapaxes(seen, -1, -2) @ d_head_outputs\n"
-        "d_masked_scores = seen * (d_attention_weights - delta[..., None])",
+        example="again = softmax(scaled_scores)\n" + OF_AGAIN.replace("scaled", "masked"),
         meant="backward causal",
     ),
     Mistake(
@@ -262,8 +245,7 @@ BACKWARD = (
         plant_unasked_mask,
         why="The backward kernel was written for causal attention, and its flag is not read.",
         seen="triton-lang/triton#4541, #5660",
-        example="seen = np.tril(attention_weights)\nd_V = np.swapaxes(seen, -1, -2) @ d_head_outputs\n"
-        "d_scaled_scores = seen * (d_attention_weights - delta[..., None])",
+        example="again = np.tril(attention_weights)\n" + OF_AGAIN,
         meant="backward",
     ),
     Mistake(
@@ -274,9 +256,7 @@ BACKWARD = (
         plant_other_corner,
         why="With as many queries as keys both corners are the same, and no test has others.",
         seen="xlite-dev/ffpa-attn#300",
-        example="again = np.where(np.tri(n, keys), attention_weights, 0)\n"
-        "d_V = np.swapaxes(again, -1, -2) @ d_head_outputs\n"
-        "d_masked_scores = again * (d_attention_weights - delta[..., None])",
+        example="again = np.tril(attention_weights)\n" + OF_AGAIN.replace("scaled", "masked"),
         meant="backward cached",
     ),
     Mistake(
@@ -286,8 +266,7 @@ BACKWARD = (
         "take exp(scores − logsumexp)",
         weights_again(lambda s, _: np.exp(s)),
         why="The forward pass kept the log-sum-exp, and the backward one does not read it.",
-        example="grown = np.exp(scaled_scores)\nd_V = np.swapaxes(grown, -1, -2) @ d_head_outputs\n"
-        "d_scaled_scores = grown * (d_attention_weights - delta[..., None])",
+        example="again = np.exp(scaled_scores)\n" + OF_AGAIN,
         meant="backward",
         subject="logsumexp",
     ),
@@ -303,9 +282,7 @@ BACKWARD = (
         why="Kernels count in base 2, where exp is quicker, and others read what they wrote as base e.",
         example="top = scaled_scores.max(axis=-1, keepdims=True)\n"
         "base_e = top + np.log(np.exp(scaled_scores - top).sum(axis=-1, keepdims=True))\n"
-        "again = np.exp(scaled_scores - base_e / np.log(2))\n"
-        "d_V = np.swapaxes(again, -1, -2) @ d_head_outputs\n"
-        "d_scaled_scores = again * (d_attention_weights - delta[..., None])",
+        "again = np.exp(scaled_scores - base_e / np.log(2))\n" + OF_AGAIN,
         meant="backward",
         subject="logsumexp",
     ),
@@ -336,9 +313,9 @@ BACKWARD = (
         (*OF_KEYS, *OF_VALUES),
         "the gradients of the query heads that share a head of K or V are not added up: {}",
         "add them up: d.reshape(…, kv_heads, group, n, d).sum(axis=-3)",
-        at(*OF_KEYS, *OF_VALUES, SumGroups).together(once_or_everywhere).instead(not_summed),
+        at(*OF_KEYS, *OF_VALUES, SumGroups).instead(not_summed),
         why="Each query head writes its own gradient, and the last one to write stays.",
-        example="d_K = d_K_shared[..., ::2, :, :]\nd_V = d_V_shared[..., ::2, :, :]",
+        example="group = heads // len(K)\nd_K, d_V = d_K_shared[::group], d_V_shared[::group]",
         meant="backward grouped",
     ),
     Mistake(

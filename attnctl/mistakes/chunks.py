@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from math import log
 
@@ -254,16 +255,11 @@ def lost(rows: Callable[[Array], Array]) -> Merge:
     return merge
 
 
-def bare(p: Array) -> tuple[Array, Array]:
-    """exp(L_c) / Σ exp(L_c): what is large overflows, what is small comes to nothing."""
-    e = np.exp(p)
-    return np.log(e.sum(axis=0)), e / e.sum(axis=0)
-
-
-def bare_or_nothing(p: Array) -> tuple[Array, Array]:
-    """The same, with 0 for 0 / 0."""
-    total, found = bare(p)
-    return total, np.where(np.isneginf(total), 0.0, found)
+def bare(p: Array, dtype: str, nothing: float) -> tuple[Array, Array]:
+    """exp(L_c) / Σ exp(L_c): what is large overflows its type, what is small comes to 0 / 0, or nothing."""
+    e = np.exp(p.astype(dtype)).astype(p.dtype)
+    total = e.sum(axis=0)
+    return np.log(total), np.where(total == 0, nothing, e / total)
 
 
 def fade(p: Array) -> Array:
@@ -300,7 +296,11 @@ WAYS: dict[str, tuple[tuple[str, Merge], ...]] = {
         ("", lost(rows))
         for rows in (lambda none: none.all(axis=0), lambda none: none.any(axis=0), lambda none: none[0])
     ),
-    NO_MAXIMUM: (("", bare), ("", bare_or_nothing)),
+    NO_MAXIMUM: tuple(
+        ("", partial(bare, dtype=dtype, nothing=nothing))
+        for dtype in ("float64", "float32", "float16")
+        for nothing in (np.nan, 0.0)
+    ),
 }
 """Merges by the log-sum-exp of chunks alone that are wrong, by mistake, each with what is done."""
 

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.names import HEAD_OUTPUTS
+from attnctl.math.names import HEAD_OUTPUTS, TABLE
 from attnctl.math.ops import Copy, Given, MatMul, MatMulT, Merge, Op, Project, Repeat
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
@@ -107,24 +107,31 @@ def plant_over_batch(case: WrongStep) -> Iterator[Plant]:
     concat = case.op("concat")
     if not case.size("batch") or concat is None or any(not isinstance(step.op, Project) for step in read):
         return
+    exchanged = partial(np.swapaxes, axis1=0, axis2=1)
     ops = {step.name: wrong.Arranged(step.op, (exchanged,)) for step in read}
     yield Plant(case.put_all(ops | {"concat": wrong.Arranged(concat, after=exchanged)}))
 
 
 def plant_over_heads(case: WrongStep) -> Iterator[Plant]:
     """Attention between the heads of a token, the axis of tokens taken for that of heads."""
-    scores, outputs = case.op("scores"), case.op(HEAD_OUTPUTS)
-    if isinstance(scores, MatMulT) and isinstance(outputs, MatMul) and several(case):
-        turn = wrong.swap_heads
-        ops = {
-            "scores": wrong.Arranged(scores, (turn, turn)),
-            HEAD_OUTPUTS: wrong.Arranged(outputs, (wrong.keep_positions, turn), turn),
-        }
-        yield Plant(case.put_all(ops))
+    if not (several(case) and at("scores", MatMulT).right(case) and at(HEAD_OUTPUTS, MatMul).right(case)):
+        return
+    axes = {name: step.axes for name, step in case.derivation.by_name.items()}
+    squares = {name for name in axes if axes[name][-2:] == ("query", "key") and "head" in axes[name]}
 
+    def turn(name: str) -> wrong.Move:
+        """What is of scores stays turned."""
+        own = axes.get(name) or TABLE[name].axes
+        if name in squares or not {"head", "kv_head"} & {*own}:
+            return wrong.keep_positions
+        return wrong.swap_heads if own[-1].startswith("d") else wrong.transpose
 
-def exchanged(x: Array) -> Array:
-    return x.swapaxes(0, 1)
+    ops = {
+        step.name: wrong.Arranged(step.op, tuple(map(turn, step.inputs)), turn(step.name))
+        for step in case.derivation
+        if squares & {step.name, *step.inputs} and step.inputs
+    }
+    yield Plant(case.put_all(ops))
 
 
 HEADS = (

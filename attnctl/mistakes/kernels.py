@@ -17,7 +17,7 @@ from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import MatMul, Softmax
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
-from attnctl.mistakes.plants import at, blocks, either, square
+from attnctl.mistakes.plants import at, blocks_along, either, square
 
 FORMS: tuple[tuple[str, wrong.Kept | None, wrong.Kept | None], ...] = (
     ("the output is not rescaled", wrong.LEFT_ALONE, wrong.RESCALED),
@@ -33,10 +33,6 @@ FORMS: tuple[tuple[str, wrong.Kept | None, wrong.Kept | None], ...] = (
 MIX, SOFTMAX = at(HEAD_OUTPUTS, MatMul), at(WEIGHTS, Softmax)
 
 
-def blocks_of_keys(case: WrongStep) -> list[int]:
-    return blocks(case.size("key") or 0)
-
-
 def online(form: tuple[str, wrong.Kept | None, wrong.Kept | None], block: int) -> wrong.By:
     return wrong.By(lambda s: wrong.online(s, block, *form[1:]))
 
@@ -44,12 +40,12 @@ def online(form: tuple[str, wrong.Kept | None, wrong.Kept | None], block: int) -
 NOT_RESCALED = either(
     SOFTMAX.best(
         lambda _, way: online(*way),
-        lambda case: [(form, block) for form in FORMS for block in blocks_of_keys(case)],
+        lambda case: [(form, block) for form in FORMS for block in blocks_along(case, "key")],
         lambda way: f"{way[0][0]} (blocks of {way[1]})",
     ),
     SOFTMAX.best(
         lambda _, block: wrong.By(lambda s: wrong.averaged_blocks(s, block)),
-        blocks_of_keys,
+        lambda case: blocks_along(case, "key"),
         lambda block: f"the outputs of the blocks (of {block}) are averaged",
     ),
 )
@@ -119,10 +115,8 @@ KERNELS = (
         why="When a later block has a larger maximum, what was summed before must shrink with it.",
         meant="loud",
         example=(
-            "first, last = np.exp(scaled_scores[..., :4] - scaled_scores[..., :4].max(-1, "
-            "keepdims=True)), None\n"
-            "top = scaled_scores.max(-1, keepdims=True)\n"
-            "e = np.concatenate([first, np.exp(scaled_scores[..., 4:] - top)], axis=-1)\n"
+            "ends = np.minimum(np.arange(keys) // 4 * 4 + 3, keys - 1)\n"
+            "e = np.exp(scaled_scores - np.maximum.accumulate(scaled_scores, axis=-1)[..., ends])\n"
             "attention_weights = e / e.sum(axis=-1, keepdims=True)"
         ),
     ),

@@ -94,13 +94,17 @@ def plant_shown_fill(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put(MASKED, finite(hide, fill)), spoken(fill))
 
 
-def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
-    hide = find_mask(case)
-    queries, keys = case.size("query"), case.size("key")
+def other_corners(case: WrongStep) -> Iterator[tuple[str, Hide]]:
+    """The mask aligned with a corner that is not its own."""
+    hide, queries, keys = find_mask(case), case.size("query"), case.size("key")
     if hide and queries and keys and any(rule.relative for rule in hide.rules):
         for first, corner in ((0, "top left"), (keys - queries, "bottom right")):
             if (offset := first + case.begin) != hide.offset:
-                yield Plant(case.put(MASKED, replace(hide, offset=offset)), corner)
+                yield corner, replace(hide, offset=offset)
+
+
+def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
+    yield from (Plant(case.put(MASKED, hide), corner) for corner, hide in other_corners(case))
 
 
 def near_misses(mistake: str) -> Plants:
@@ -123,6 +127,11 @@ INVERTED = either(
     rule_instead(Causal, lambda _: [("", [Seen(lambda query, key: key >= query)])]),
 )
 """Everything inverted; the given mask alone; a triangle turned over."""
+
+FINITE = (
+    "mask-finite", (MASKED,), "hidden scores are {} instead of −∞, and it shows",
+    "use -np.inf, and give rows that see nothing zeros",
+)  # fmt: skip
 
 MASKS = (
     Mistake(
@@ -160,10 +169,7 @@ MASKS = (
         ),
     ),
     Mistake(
-        "mask-finite",
-        (MASKED,),
-        "hidden scores are {} instead of −∞, and it shows",
-        "use -np.inf, and give rows that see nothing zeros",
+        *FINITE,
         HIDE.instead(
             *(
                 filled(way, fill)
@@ -295,10 +301,7 @@ PARTIAL_MASKS = (
         plant_partly_ignored,
     ),
     Mistake(
-        "mask-finite",
-        (MASKED,),
-        "hidden scores are {} instead of −∞, and it shows",
-        "use -np.inf, and give rows that see nothing zeros",
+        *FINITE,
         either(
             plant_shown_fill,
             HIDE.fitted(finite, FILLS_NEAR, spoken),

@@ -18,7 +18,8 @@ from attnctl.evidence.rounding import Known, free
 from attnctl.evidence.walk import Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Op
+from attnctl.math.names import MASKED
+from attnctl.math.ops import Copy, Hide, Op
 
 
 @dataclass
@@ -166,6 +167,13 @@ class WrongStep:
         """A new step, of a name near this one, with the axes of another."""
         return Step(self.fresh(name), op, inputs, self.derivation[like].axes, "", "")
 
+    def mask_alike(self) -> WrongStep | None:
+        """The program that goes back through the mask that it has: what that hides has no weight."""
+        back = next(
+            (x for x in self.derivation if x.name.startswith("d_") and isinstance(x.op, Hide)), None
+        )
+        return self.put(back.name, Copy(), back.inputs[:1]) if back else None
+
     def fresh(self, name: str) -> str:
         """A name that no step has yet: two mistakes may both need a new step at one place."""
         while name in self.derivation:
@@ -236,6 +244,9 @@ class Mistake:
     def at(self, case: WrongStep) -> Iterator[Plant]:
         """The plants, where there is a step to make the mistake at."""
         if any(name in case.derivation for name in self.steps):
-            plants = self.plants(case)
-            like = case.like
-            yield from (each for each in plants if like is None or each.is_like(like))
+            masks, like = any(name.endswith(MASKED) for name in self.steps), case.like
+            for plant in self.plants(case):
+                if like is None or plant.is_like(like):
+                    yield plant
+                    if masks and (own := plant.case.mask_alike()):
+                        yield replace(plant, case=own)

@@ -175,8 +175,10 @@ NORMS = (
 
 
 def plant_norms(case: WrongStep) -> Iterator[Plant]:
-    """X before it is projected, Q and K after it, concat or the output."""
+    """X before it is projected, Q and K after it, or as they were given, concat or the output."""
     able = projections(case)
+    read = case.derivation["scores"].inputs if not able and "scores" in case.derivation else ()
+    given = [name for name in read if name in case.derivation]
     late = [name for name in ("concat", "output") if name in case.derivation]
     for said, norm in NORMS:
         if able:
@@ -184,12 +186,18 @@ def plant_norms(case: WrongStep) -> Iterator[Plant]:
             for name in able:
                 program = program.reading(name, case.derivation[name].inputs[0], wrong.By(norm))
             yield Plant(program, f"X is normalized {said}")
-        for names in (*everywhere_or_once(*[name for name in able if name != "V"]), *((x,) for x in late)):
+        for names in (
+            *everywhere_or_once(*(given or [x for x in able if x != "V"])),
+            *((x,) for x in late),
+        ):
             program = case
             for name in names:
-                program = program.then(name, wrong.By(norm))
+                op = wrong.By(norm)
+                program = program.reading("scores", name, op) if name in given else program.then(name, op)
             many = " are" if len(names) > 1 else " is"
-            yield Plant(program, f"{' and '.join(names)}{many} normalized {said}")
+            yield Plant(
+                program, f"{' and '.join(name.split('_')[0] for name in names)}{many} normalized {said}"
+            )
 
 
 def factor_at(name: str) -> Plants:
@@ -330,7 +338,7 @@ FITTED = (
         plant_norms,
         fitted=True,
         why="Vision models norm Q and K; cosine attention divides by their length.",
-        example="Q = Q / np.sqrt((Q**2).sum(axis=-1, keepdims=True))",
+        example="Q = Q / np.sqrt((Q**2).sum(axis=-1, keepdims=True) + 1e-12)",
     ),
     Mistake(
         "constant-factor",

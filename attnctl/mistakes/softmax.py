@@ -23,29 +23,27 @@ LEAST_DROPPED = 1.001
 """Weights that grow by less are as they were: what is 0 was lost in another way."""
 
 
+def grown_or_cut(case: WrongStep) -> Array | None:
+    """By how much each weight that can be told grew, 0 where it was cut; None unless some were, not all."""
+    if case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax):
+        return None
+    told = (case.expected.value > 2 * case.expected.error) & np.isfinite(case.found)
+    times: Array = case.found[told] / case.expected.value[told]
+    return times if times.any() and not times.all() else None
+
+
 def plant_dropout(case: WrongStep) -> Iterator[Plant]:
     """Survivors grown by one and the same factor, the others 0: p follows from the factor."""
-    if case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax):
-        return
-    right, found = case.expected.value, case.found
-    shown = (right > 2 * case.expected.error) & np.isfinite(found)
-    kept, lost = shown & (found != 0), shown & (found == 0)
-    if kept.any() and lost.any():
-        factor = float(np.median(found[kept] / right[kept]))
-        if factor > LEAST_DROPPED and np.isfinite(factor):
-            op = wrong.Dropped(kept, factor)
-            yield Plant(case.put(WEIGHTS, op), rate(factor))
+    times = grown_or_cut(case)
+    if times is not None and (factor := float(np.median(times[times != 0]))) > LEAST_DROPPED:
+        yield Plant(case.put(WEIGHTS, wrong.Dropped(case.found != 0, factor)), rate(factor))
 
 
 def plant_bare_dropout(case: WrongStep) -> Iterator[Plant]:
     """Some weights 0, the others as they were."""
-    if case.first == WEIGHTS and isinstance(case.op(WEIGHTS), Softmax):
-        right, found = case.expected.value, case.found
-        shown = (right > 2 * case.expected.error) & np.isfinite(found)
-        lost = shown & (found == 0)
-        if lost.any() and (shown & ~lost).any():
-            op = wrong.Dropped(shown & ~lost, 1.0)
-            yield Plant(case.put(WEIGHTS, op), f"{lost.sum() / shown.sum():.0%}")
+    times = grown_or_cut(case)
+    if times is not None:
+        yield Plant(case.put(WEIGHTS, wrong.Dropped(case.found != 0, 1.0)), f"{(times == 0).mean():.0%}")
 
 
 def plant_later_dropout(case: WrongStep) -> Iterator[Plant]:

@@ -244,11 +244,14 @@ class Search:
         assert expected is not None  # it has a value
         squares = expected.squares_in(expected.enough_runs)
         certain = np.isfinite(squares)
+        misfit = self.case.misfit(value)
         reproduced = bool((differs & certain).any())
+        if not certain.any():  # one row that sees nothing is in every sum: it comes to 0 here
+            reproduced = misfit <= ROUNDING * self.floor
         if not reproduced and not np.isnan(self.case.found[differs]).all():
             return None
         rounding = float(np.sqrt(squares[certain].mean())) if certain.any() else 0.0
-        return Fit(mistakes, walk, reproduced and exact, self.case.misfit(value), rounding)
+        return Fit(mistakes, walk, reproduced and exact, misfit, rounding)
 
     def near(self, value: Array, part: float) -> bool:
         """True for a value that explains all but a part of the differences that can be told in numbers."""

@@ -40,7 +40,7 @@ from attnctl.verbs.conform.layout import read_output
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import TRUE, TYPES
 from attnctl.verbs.conform.report import IGNORED_OPTION, Failure
-from attnctl.verbs.conform.suite import CaseResult, Suite, bits_of_output
+from attnctl.verbs.conform.suite import CaseResult, Suite, digest_of, wrong_arrays
 
 MOST_CASES = 3
 """Failing cases that are looked at before a feature's failure stays unexplained."""
@@ -227,7 +227,7 @@ def explain_earlier(suite: Suite, result: CaseResult, output: Array) -> Cause | 
     """Explain an output that an earlier call had, of other Q, K and V."""
 
     def explains(other: CaseResult) -> Details | None:
-        first, found = suite.outputs_had.get(bits_of_output(other.answer)), suite.output_of(other)
+        first, found = suite.outputs_had.get(digest_of(wrong_arrays(other))), suite.output_of(other)
         if first is None or found is None or not np.isfinite(found).all() or not np.ptp(found):
             return None
         if bare(first) == bare(other.case):

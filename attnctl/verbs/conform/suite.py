@@ -119,7 +119,7 @@ class Suite:
     nan_gradients: set[str] = field(default_factory=set)
     """The types in which gradients are NaN where a row sees no key."""
     outputs_had: dict[bytes, Case] = field(default_factory=dict)
-    """By the bits of an output: the first case that had it."""
+    """By the bits of an output, or of gradients: the first case that had them."""
     hangs: int = 0
     more_gradients: int = 0
     """The gradients that come back behind those by Q, K and V."""
@@ -189,7 +189,8 @@ class Suite:
             if not judge_extras(wanted, answer, {place: guess}, judgement).right:
                 self.others.setdefault(place, {})[problem.case] = None
         found = CaseResult(problem.case, answer, judgement)
-        self.outputs_had.setdefault(bits_of_output(answer), problem.case)
+        for arrays in filter(None, (answer.outputs[:1], answer.gradients)):
+            self.outputs_had.setdefault(digest_of(arrays), problem.case)
         asked = len(GRADIENTS) if not problem.profile.packed else 1
         self.more_gradients = max(self.more_gradients, len(answer.gradients) - asked)
         self.output_types.setdefault(case.dtype, {}).setdefault(answer.dtype, problem.case)
@@ -249,8 +250,8 @@ class Suite:
         return True
 
 
-def bits_of_output(answer: Answer) -> bytes:
-    return sha256(bits_of(answer.outputs[0] if answer.outputs else None)).digest()
+def digest_of(arrays: Sequence[Any]) -> bytes:
+    return sha256(b"".join(map(bits_of, arrays))).digest()
 
 
 def wrong_arrays(result: CaseResult) -> tuple[Any, ...]:

@@ -1,0 +1,110 @@
+"""Every entry of the catalogue, planted by its own lines, is found and named: in dumps and in kernels."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from planting import FIRST, RECORDED, TYPES, Kernel, Program
+
+import attnctl
+from attnctl.mistakes import examples
+from attnctl.verbs.conform import conform
+from attnctl.verbs.conform.features import NAMES
+from attnctl.verbs.conform.options import OPTIONS, KernelOption, ask_rule
+from attnctl.verbs.conform.signature import THEIRS
+
+NOT_WRITTEN_DOWN = {
+    "scaled-twice": "scale-by-d_k",
+    "rotary-sine-cosine": "rotary-backwards",
+    "rotary-over-heads": "rotary-missing",
+    "weights-applied-to-wrong": "projection-mixed-up",
+}
+"""What is the same program, where no step between is written down."""
+
+OF_AN_OUTPUT = {"logsumexp-base-2": "lse-base", "logsumexp-without-maximum": "lse-without-maximum"}
+OF_AN_OPTION = dict.fromkeys(("mask-ignored", "padding-ignored", "sink-missing"), "option-ignored")
+"""The names that `conform` has for the same: of what comes behind an output, of what a keyword asks for."""
+
+UNTOLD = {
+    **dict.fromkeys(product(("dropout-left-on", "dropout-not-scaled"), TYPES, ["ends"]),
+                    "which weights it took is nowhere written down"),
+    ("exp-base-2", "bfloat16", "ends"): "ln 2 and the root of d_k / d_model are 2 % apart",
+    ("sink", "bfloat16", "ends"): "exp(0.7) keys of zeros are 2",
+    ("rotary-dims", "bfloat16", "weights"): "the other two columns turn by 0.05 at most",
+    **dict.fromkeys(product(["low-precision"], ["float32"], ["weights", "ends"]),
+                    "it rounds factors to 11 bits, which is said to be TF32"),
+}  # fmt: skip
+"""What may have another name, or none, of a type and what is recorded in it, and why."""
+
+NAN_GRADIENTS = {"no-max-subtraction"}
+"""Of gradients that are NaN no cause is looked for."""
+
+
+def passes():
+    """Forward, and with gradients; a mistake whose lines give no weights is in the first alone."""
+    alone = {
+        False: {each for each in FIRST if each.startswith("backward-")},
+        True: {"attention-over-heads"},
+    }
+    return [(name, back) for name in FIRST for back in alone if name not in alone[back]]
+
+
+@pytest.mark.sample(400)
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("name", "backward"), passes())
+def test_every_mistake_is_named_in_what_a_program_records(name, backward, dtype):
+    program = Program(name, dtype, backward)
+    for what in RECORDED:
+        said = [each.mistake for each in program.check(what).findings]
+        if (name, dtype, what) in UNTOLD:
+            continue
+        if said:
+            alike = NOT_WRITTEN_DOWN.get(name, name) if what != "everything" else name
+            assert said in ([name], [alike]), (what, said)
+        else:
+            assert not program.shows(what), what
+
+
+@pytest.fixture
+def _strided(monkeypatch):
+    """The rule of the examples as an option of kernels."""
+    option = KernelOption("strided", ("strided",), ask_rule("strided", examples.Strided), lambda _: (3,))
+    monkeypatch.setitem(OPTIONS, "strided", option)
+    monkeypatch.setitem(THEIRS, "strided", option.theirs)
+    monkeypatch.setattr(conform, "NAMES", (*NAMES, "strided"))
+
+
+def kernels():
+    return [
+        (*each, dtype)
+        for each in passes()
+        for dtype in TYPES
+        if not Kernel(each[0], dtype, each[1]).why_not
+    ]
+
+
+@pytest.mark.usefixtures("_strided")
+@pytest.mark.sample(400)
+@pytest.mark.parametrize(("name", "backward", "dtype"), kernels())
+def test_every_mistake_is_named_in_a_kernel(name, backward, dtype):
+    kernel = Kernel(name, dtype, backward)
+    wrong, back = kernel.function(kernel.lines, backward=backward), backward
+    if name.startswith("backward-"):
+        wrong, back = kernel.function("", backward=False), wrong
+    with np.errstate(all="ignore"):
+        found = attnctl.conform(wrong, backward=back, quick=True, dtypes=[dtype], **kernel.asked)
+    assert found.agrees is False, str(found)
+    said = {each.failure.mistake for each in found.wrong}
+    if backward and name in NAN_GRADIENTS:
+        assert said == {"nan-output"}
+    else:
+        alike = {**NOT_WRITTEN_DOWN, **OF_AN_OUTPUT, **OF_AN_OPTION}.get(name, name)
+        assert said in ({name}, {alike}), str(found)
+
+
+def test_nearly_all_are_named():
+    """All but what is said above, of both passes, is named: more than 95 %."""
+    assert 20 * 2 * len(UNTOLD) <= len(passes()) * len(TYPES) * len(RECORDED)
+    assert 20 * len(NAN_GRADIENTS) * len(TYPES) <= len(kernels())
+    assert {name for name, *_ in UNTOLD} | {*NOT_WRITTEN_DOWN, *NAN_GRADIENTS} <= {*FIRST}
+    assert len({name for name, *_ in kernels()}) > 90
