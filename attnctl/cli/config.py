@@ -13,6 +13,8 @@ from attnctl.base.errors import AttnError, collect_problems, raise_all
 from attnctl.cli import options
 from attnctl.cli.app import Group, make_app
 from attnctl.cli.options import command, option
+from attnctl.cli.program import complain
+from attnctl.drawing.screen.output import say
 from attnctl.formats import is_special, json_text, print_json, write_text
 
 if TYPE_CHECKING:
@@ -77,8 +79,6 @@ def init(
 
 
 def print_config(text: str) -> None:
-    from attnctl.drawing.screen.output import say
-
     say(*text.removesuffix("\n").split("\n"))
 
 
@@ -87,7 +87,6 @@ def write_config(text: str, path: str, *, force: bool) -> None:
 
     Raises AttnError where there is a file already, unless it is to be written by `force`.
     """
-    from attnctl.cli.program import complain
     from attnctl.inputs.config.schema import json_schema
 
     if Path(path).is_file() and not force:
@@ -104,7 +103,6 @@ def check(
     file: Annotated[list[str], typer.Argument(help="The configs to check.", metavar="FILE...")],
 ) -> None:
     """Validate configs and say every problem, each with its line."""
-    from attnctl.drawing.screen.output import say
     from attnctl.inputs.config.load import load
     from attnctl.sources.sentence import Config
 

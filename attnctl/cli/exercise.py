@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,12 +14,17 @@ from attnctl.base.values import whole, words
 from attnctl.cli import options
 from attnctl.cli.app import Group, make_app
 from attnctl.cli.options import command, option
+from attnctl.cli.output import progress, wanted_steps
+from attnctl.cli.program import complain
+from attnctl.drawing.screen.output import print_view, say
+from attnctl.formats import FINDINGS, json_text, print_json, unwritable, write_found, write_text
+from attnctl.inputs.config.flags import settings_from
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
-
-if TYPE_CHECKING:
-    from attnctl.verbs.exercise.grade import HandIn
-    from attnctl.verbs.exercise.make import Exercise
+from attnctl.verbs.exercise import grade as grading
+from attnctl.verbs.exercise import make as making
+from attnctl.verbs.exercise.gradebook import AUTOGRADERS, as_data, csv_text, grade_lines
+from attnctl.verbs.exercise.sheet import sheet_text
 
 app = make_app(
     cls=Group,
@@ -95,21 +100,17 @@ def make(  # noqa: PLR0913  (options, and groups of them)
     --seed-from or --students every student has numbers of their own, the same whenever they are made
     again, so that copies show.
     """
-    from attnctl.cli.output import progress, wanted_steps
-    from attnctl.cli.program import complain
-    from attnctl.verbs.exercise import make as exercise
-
     if blank is None:
         raise AttnError("--blank: which steps are to be filled in? like --blank scores,attention_weights")
     raise_all(misnamed(output or [], several=students is not None))
     settings = open_source(source, Arguments(config, {**more, **attention})).settings
     steps = wanted_steps(blank) or []
-    names = exercise.read_roster(students) if students else [seed_from]
-    places = exercise.DECIMALS if decimals is None else decimals
-    made: list[Exercise] = []
+    names = making.read_roster(students) if students else [seed_from]
+    places = making.DECIMALS if decimals is None else decimals
+    made: list[making.Exercise] = []
     with progress("making sheets") as moved:
         for number, name in enumerate(names):
-            made.append(exercise.make(settings, steps, name, places))
+            made.append(making.make(settings, steps, name, places))
             moved(number + 1, len(names))
         if made[0].left_out:
             complain(f"note: left out, as they follow from the blanks: {', '.join(made[0].left_out)}")
@@ -125,17 +126,13 @@ def misnamed(output: list[str], *, several: bool) -> Iterator[str]:
             yield f"{path}: a .json holds one sheet; for one each write -o 'FOLDER/{{name}}.json'"
 
 
-def write_sheets(made: list[Exercise], output: list[str], *, several: bool) -> None:
+def write_sheets(made: list[making.Exercise], output: list[str], *, several: bool) -> None:
     """Write a sheet to stdout, sheets to a file, or to one each for several students."""
-    from attnctl.drawing.screen.output import say
-    from attnctl.formats import FINDINGS, unwritable, write_found
-    from attnctl.verbs.exercise.make import place_sheets
-    from attnctl.verbs.exercise.sheet import sheet_text
 
-    def files_of(target: str) -> list[tuple[list[Exercise], str]]:
+    def files_of(target: str) -> list[tuple[list[making.Exercise], str]]:
         if not several or not (is_folder(target) or "{name}" in target):
             return [(made, target)]
-        files = place_sheets(target, [str(each.student) for each in made])
+        files = making.place_sheets(target, [str(each.student) for each in made])
         return [([each], file) for each, file in zip(made, files, strict=True)]
 
     wanted = [each for target in output if target != options.STDOUT for each in files_of(target)]
@@ -194,21 +191,16 @@ def grade(  # noqa: PLR0913  (its options)
 
     Exit codes: 0 all are right; 1 some are not; 2 some cannot be read.
     """
-    from attnctl.cli.output import progress, wanted_steps
-    from attnctl.cli.program import complain
-    from attnctl.inputs.config.flags import settings_from
-    from attnctl.verbs.exercise import grade as exercise
-
     wanted = options.chosen_format(format, json=json, possible=GRADE_FORMATS)
     files = place_grades(wanted, output or [], file)
     settings = settings_from(config, {}) if config else None
     if blank is not None and settings is None:
         raise AttnError("--blank: the steps of which run? add -c CONFIG, with which the exercise was made")
-    asked = exercise.Assignment(settings, tuple(wanted_steps(blank) or ()), decimals)
+    asked = grading.Assignment(settings, tuple(wanted_steps(blank) or ()), decimals)
     sheets = []
     with progress("grading") as moved:
         for number, each in enumerate(file):
-            sheets.append(exercise.grade(each, asked))
+            sheets.append(grading.grade(each, asked))
             moved(number + 1, len(file))
     for sheet in sheets:
         if sheet.error:
@@ -223,10 +215,6 @@ def place_grades(wanted: str, output: list[str], hand_ins: list[str]) -> list[st
 
     Raises AttnError for what cannot be written there.
     """
-    from attnctl.formats import FINDINGS, unwritable
-    from attnctl.verbs.exercise.gradebook import AUTOGRADERS
-    from attnctl.verbs.exercise.make import place_sheets
-
     files = [path for path in output if path != options.STDOUT]
     if wanted not in AUTOGRADERS:
         raise_all(unwritable(files, FINDINGS["exercise grade"]))
@@ -237,17 +225,13 @@ def place_grades(wanted: str, output: list[str], hand_ins: list[str]) -> list[st
         raise AttnError(f"--format {wanted}: it is of one hand-in; for several add -o FOLDER/")
     if not is_folder(files[0]):
         return files
-    return place_sheets(f"{files[0]}/{{name}}.json", [Path(file).stem for file in hand_ins])
+    return making.place_sheets(f"{files[0]}/{{name}}.json", [Path(file).stem for file in hand_ins])
 
 
 def write_grades(
-    sheets: list[HandIn], wanted: str, files: list[str], csv: str | None, *, printed: bool
+    sheets: list[grading.HandIn], wanted: str, files: list[str], csv: str | None, *, printed: bool
 ) -> None:
     """Write the grades to the files; to stdout where that is asked for, or nothing else is."""
-    from attnctl.drawing.screen.output import print_view, say
-    from attnctl.formats import json_text, print_json, write_found, write_text
-    from attnctl.verbs.exercise.gradebook import AUTOGRADERS, as_data, csv_text, grade_lines
-
     if wanted in AUTOGRADERS:
         for sheet, path in zip(sheets, files, strict=False):
             Path(path).parent.mkdir(parents=True, exist_ok=True)

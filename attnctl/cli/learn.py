@@ -9,20 +9,32 @@ from pathlib import Path
 from shutil import get_terminal_size
 from tempfile import TemporaryDirectory
 from time import strftime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import open_input
 from attnctl.base.words import all_of, did_you_mean, quote
 from attnctl.cli import options
 from attnctl.cli.options import command, option
-from attnctl.drawing.screen.output import print_view, say
+from attnctl.cli.program import complain
+from attnctl.drawing.screen.output import output_for, plain_text, print_view, say, screen_of
 from attnctl.formats import print_json, write_text
-
-if TYPE_CHECKING:
-    from attnctl.record import Trace
-    from attnctl.verbs.learn import AnswerVerdict, Lesson
-    from attnctl.verbs.learn.lesson import Progress
+from attnctl.inputs.config import yaml
+from attnctl.inputs.config.load import list_problems as in_order
+from attnctl.record import Trace
+from attnctl.verbs.learn import AnswerVerdict, Lesson, grade, lessons
+from attnctl.verbs.learn.lesson import DUMP, OWN, Progress, read_progress
+from attnctl.verbs.learn.program import begin_program, look_again, run_program
+from attnctl.verbs.learn.view import (
+    as_data,
+    graded_lines,
+    list_lines,
+    paragraphs,
+    question_lines,
+    reveal_lines,
+    text_lines,
+    verdict_lines,
+)
 
 
 @command(
@@ -80,10 +92,6 @@ def learn(  # noqa: PLR0913  (its options)
     Exit codes, with --answers: 0 all are right; 1 some are not, or are missing; 2 some cannot be told.
     With --watch in a pipe the program is checked once: 0 right, 1 not right yet.
     """
-    from attnctl.cli.program import complain
-    from attnctl.verbs.learn import lessons
-    from attnctl.verbs.learn.lesson import OWN, read_progress
-
     asked = {
         "--list": list_them,
         "--hint": hint,
@@ -122,8 +130,6 @@ def learn(  # noqa: PLR0913  (its options)
 
 
 def watch_own(known: list[Lesson], lesson: str | None, path: str, progress: Progress, name: str) -> Exit:
-    from attnctl.verbs.learn.lesson import DUMP
-
     programs = [at for at, each in enumerate(known) if each.kind == DUMP]
     chosen = numbers_of(lesson, known) if lesson else programs[:1]
     if len(chosen) != 1 or chosen[0] not in programs:
@@ -151,8 +157,6 @@ def numbers_of(text: str, known: list[Lesson]) -> list[int]:
 
 
 def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> Exit:
-    from attnctl.verbs.learn.view import list_lines
-
     if json:
         rows = [
             {"lesson": each.name, "title": each.title, "kind": each.kind, "done": each.name in done}
@@ -165,8 +169,6 @@ def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> E
 
 
 def print_lesson(known: list[Lesson], at: int) -> Exit:
-    from attnctl.verbs.learn.view import question_lines, text_lines
-
     lesson, of = known[at], len(known)
     trace = lesson.run()
     print_view(lambda to: [*text_lines(lesson, at + 1, of, to), [], *question_lines(lesson, trace, to)])
@@ -179,8 +181,6 @@ def print_lesson(known: list[Lesson], at: int) -> Exit:
 
 
 def print_text(text: str) -> None:
-    from attnctl.verbs.learn.view import paragraphs
-
     print_view(partial(paragraphs, text))
 
 
@@ -189,9 +189,6 @@ def print_text(text: str) -> None:
 
 def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: bool) -> Exit:
     """Grade a file of answers: those of the lessons that are named, or of all."""
-    from attnctl.verbs.learn import grade
-    from attnctl.verbs.learn.view import as_data, graded_lines
-
     given = read_answers(path, known)
     wanted = [known[at] for at in numbers_of(lesson, known)] if lesson else known
     if not any(each.name in given for each in wanted):
@@ -212,9 +209,6 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
 
 def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
     """The answers of a YAML file by the name of their lesson. Raises AttnError with every problem."""
-    from attnctl.inputs.config import yaml
-    from attnctl.inputs.config.load import list_problems as in_order
-
     name = "<stdin>" if path == "-" else path
     try:
         with open_input(path) as stream:
@@ -281,9 +275,6 @@ def ask_line(prompt: str) -> str | None:
 
 def show_lesson(lesson: Lesson, number: int, of: int, trace: Trace) -> None:
     """Print a lesson; where the terminal is too low for all of it, its text first."""
-    from attnctl.drawing.screen.output import output_for, plain_text, screen_of
-    from attnctl.verbs.learn.view import question_lines, text_lines
-
     text = partial(text_lines, lesson, number, of)
     question = partial(question_lines, lesson, trace)
     print_view(text)
@@ -298,9 +289,6 @@ def show_lesson(lesson: Lesson, number: int, of: int, trace: Trace) -> None:
 
 def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -> str:
     """Hear answers until one is right; how it ended."""
-    from attnctl.verbs.learn import grade
-    from attnctl.verbs.learn.view import reveal_lines, verdict_lines
-
     lesson = lessons[at]
     trace, hints = lesson.run(), iter(lesson.hints)
     show = partial(show_lesson, lesson, at + 1, len(lessons), trace)
@@ -337,9 +325,6 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
 
 def watch(lesson: Lesson, path: str, progress: Progress, name: str) -> Exit:
     """A learner's program, graded whenever it is saved, until it is right; once where nobody watches."""
-    from attnctl.verbs.learn.program import begin_program, look_again
-    from attnctl.verbs.learn.view import verdict_lines
-
     trace, watched = lesson.run(), sys.stdout.isatty()
     if path.endswith(".py") and not Path(path).exists():
         write_text(begin_program(lesson, trace), path)
@@ -366,9 +351,6 @@ def watch(lesson: Lesson, path: str, progress: Progress, name: str) -> Exit:
 
 def grade_file(lesson: Lesson, path: str, trace: Trace) -> tuple[str, AnswerVerdict]:
     """Grade a dump, or the arrays of a program that is run; returns what the program printed, too."""
-    from attnctl.verbs.learn import AnswerVerdict, grade
-    from attnctl.verbs.learn.program import run_program
-
     if not path.endswith(".py"):
         return "", grade(lesson, path, trace)
     with TemporaryDirectory() as folder:
@@ -381,8 +363,6 @@ def grade_file(lesson: Lesson, path: str, trace: Trace) -> tuple[str, AnswerVerd
 
 def note(progress: Progress, name: str, lesson: str, tries: int) -> None:
     """Note that a lesson is done; say it where that cannot be written."""
-    from attnctl.cli.program import complain
-
     try:
         progress.add(name, lesson, tries)
     except AttnError as error:

@@ -13,6 +13,8 @@ from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, G
 from attnctl.base.values import MOST, Plain, Reader, whole
 from attnctl.cli import options
 from attnctl.cli.options import command, option
+from attnctl.cli.program import complain
+from attnctl.drawing.screen.output import print_view
 from attnctl.formats import is_picture, print_json
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.math.kind import GRADIENT_SETTINGS
@@ -128,7 +130,6 @@ def print_map(
     sources: "Sequence[Layers]", view: options.ViewOptions, output: options.OutputOptions
 ) -> None:
     from attnctl.cli.output import emit, progress
-    from attnctl.cli.program import complain
     from attnctl.math.names import WEIGHTS
     from attnctl.verbs.models.heads import as_data, heads_of, map_lines
 
@@ -156,8 +157,6 @@ def print_map(
     if wanted == "json":
         print_json(as_data(heads, traces[0]))
         return
-    from attnctl.drawing.screen.output import print_view
-
     print_view(lambda screen: map_lines(heads, traces[0].tokens or [], source.model, screen))
 
 

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
 from attnctl.cli import options
+from attnctl.cli.program import complain
+from attnctl.drawing.screen.output import Element, output_for, print_lines, print_view, say, screen_of
 from attnctl.drawing.screen.text import shorten
+from attnctl.drawing.show import View, count_heads, heads_of
 from attnctl.formats import FORMATS, is_picture, print_json, write_all, write_found
+from attnctl.math.engine.cost import Cost, size_text
 from attnctl.math.names import WEIGHTS, result_in
 from attnctl.record import Trace
+from attnctl.sources import last
 
 if TYPE_CHECKING:
     from attnctl.drawing.screen import Screen
-    from attnctl.drawing.screen.output import Element
-    from attnctl.drawing.show import View
-    from attnctl.math.engine.cost import Cost
     from attnctl.sources.sentence import Source
 
 
@@ -63,9 +65,6 @@ def carry_out(
     of_model: bool = False,
 ) -> None:
     """Write the traces of these runs as asked, or print what they would cost; they are the last run."""
-    from attnctl.cli.program import complain
-    from attnctl.sources import last
-
     if cost.cost:
         print_costs(sources, output, view)
         return
@@ -82,14 +81,11 @@ def of_heads(traces: Sequence[Trace], view: options.ViewOptions) -> Sequence[Tra
     """The traces as data has them: only the heads that --head names."""
     if view.head is None:
         return traces
-    from attnctl.drawing.show import heads_of
-
     return [trace.select_heads(view.head, heads_of(trace)) for trace in traces]
 
 
 def print_traces(traces: Sequence[Trace], wanted: str, view: options.ViewOptions) -> None:
     if wanted == "table":
-        from attnctl.drawing.screen.output import print_view
         from attnctl.drawing.show.tables import lines_of_all
 
         print_view(lambda screen: lines_of_all(traces, screen, view_of(view, 4)))
@@ -102,7 +98,6 @@ def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
     drawn = [path for path in files if path.endswith(".png")]
     if not drawn:
         return
-    from attnctl.cli.program import complain
     from attnctl.drawing.pictures.png import lacking
 
     words = [word for trace in traces for word in (trace.tokens or []) + (trace.key_tokens or [])]
@@ -113,8 +108,6 @@ def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
 
 def require_heads(traces: Sequence[Trace], view: options.ViewOptions, *, settable: bool) -> None:
     """Raise AttnError naming each head to show that a trace does not have."""
-    from attnctl.drawing.show import count_heads
-
     try:
         for trace in traces if view.head else ():
             count_heads(trace, view.head)
@@ -143,8 +136,6 @@ def wanted_steps(step: str | None) -> list[str] | None:
 
 def warn(traces: Sequence[Trace]) -> None:
     """Say on stderr what a person should know before they trust the numbers; each note once."""
-    from attnctl.cli.program import complain
-
     for note in dict.fromkeys(note for trace in traces for note in trace.header.get("notes", ())):
         complain(f"note: {note}")
     for trace in traces:
@@ -161,8 +152,6 @@ def warn(traces: Sequence[Trace]) -> None:
 
 def view_of(view: options.ViewOptions, decimals: int) -> View:
     """The view that these options ask for; numbers have `decimals` digits where nothing says how many."""
-    from attnctl.drawing.show import View
-
     steps = wanted_steps(view.step)
     return View(
         steps=None if steps is None else tuple(steps),
@@ -205,8 +194,6 @@ def print_costs(
 
 def print_cost_table(costs: Sequence[Cost]) -> None:
     from attnctl.drawing.screen.listing import Listing
-    from attnctl.drawing.screen.output import print_view
-    from attnctl.math.engine.cost import size_text
 
     rows = [
         [
@@ -243,8 +230,6 @@ def give(  # noqa: PLR0913  (what was found, and how the answer is given)
         data = [each.to_dict() for each in found]
         print_json(data[0] if len(data) == 1 else data, indent=indent)
     elif printed and not quiet:
-        from attnctl.drawing.screen.output import print_view
-
         print_view(view, full=full)
 
 
@@ -253,7 +238,6 @@ def give(  # noqa: PLR0913  (what was found, and how the answer is given)
 
 def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str] | None]) -> None:
     """Print the story of each trace, of these `steps` of it if named; on a terminal a key goes on."""
-    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.story import story
     from attnctl.verbs.story.view import chapter_lines, opening
 
@@ -271,8 +255,6 @@ def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str] | None]) -> None
 
 
 def ask_key(prompt: str) -> str:
-    from attnctl.drawing.screen.output import say
-
     say("", prompt, end=" ")
     try:
         return read_key()

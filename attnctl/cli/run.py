@@ -11,6 +11,7 @@ from attnctl.base.words import quote
 from attnctl.cli import options
 from attnctl.cli.model import NOT_BESIDE_MODEL, ModelOptions, layers_of, run_layers
 from attnctl.cli.options import command, option
+from attnctl.cli.program import complain
 
 SOURCE = typer.Argument(
     help="A sentence, a config (.yaml), example:NAME, last or a dump to run again; - reads sentences, "
@@ -65,7 +66,6 @@ def run(  # noqa: PLR0913  (a group of options each)
     else:
         carry_out([asked], cost, view, output)
     if asked.joined:
-        from attnctl.cli.program import complain
         from attnctl.drawing.screen.text import shell_line
 
         several = f"printf '%s\\n' {shell_line(asked.joined)} | attnctl run -"

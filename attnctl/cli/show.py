@@ -9,6 +9,7 @@ import typer
 from attnctl.base.errors import raise_all
 from attnctl.cli import options
 from attnctl.cli.options import command
+from attnctl.cli.program import complain
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 
@@ -31,7 +32,6 @@ def show(
     The blanks of an exercise are shown as ____.
     """
     from attnctl.cli.output import emit, progress
-    from attnctl.cli.program import complain
     from attnctl.verbs.check.exercise import read_to_show
 
     found = open_source(source, Arguments(trace=trace), lone_word=False)

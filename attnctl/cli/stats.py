@@ -16,6 +16,7 @@ from attnctl.base.setting import ATTENTION, SENTENCE, Given
 from attnctl.base.values import BadValueError, Reader, words
 from attnctl.cli import options
 from attnctl.cli.options import command, option
+from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view
 from attnctl.formats import FINDINGS, format_for, print_bytes, print_json, write_found
 from attnctl.inputs.config.fields import settings_with_flags
@@ -308,7 +309,6 @@ def stats_of_texts(name: str, texts: list[str], out: Output) -> None:
 
 
 def emit(part: CorpusPart | None, out: Output) -> None:
-    from attnctl.cli.program import complain
     from attnctl.verbs.corpus.part import report_of, write_part
     from attnctl.verbs.stats.view import headline, skipped_lines
 
@@ -354,7 +354,6 @@ def is_part(path: str) -> bool:
 def measure(job: Job, cluster: str | None, files: Sequence[str], *, printed: bool) -> CorpusPart | None:
     """Measure a shard, or all on a cluster; None where that is all for files that have it already."""
     from attnctl.cli.output import progress
-    from attnctl.cli.program import complain
     from attnctl.verbs.corpus.run import saving
 
     work = job.open_sources()

@@ -23,6 +23,7 @@ from attnctl.drawing.screen.text import safe
 from attnctl.drawing.show import View
 from attnctl.drawing.show.headline import beginning, facts
 from attnctl.drawing.show.picture import USUAL, picture_of
+from attnctl.drawing.show.tables import trace_lines
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
 from attnctl.pages.describe import WORDS, Describer, name_layer
@@ -168,8 +169,6 @@ def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, descr
 
 def without_script(trace: Trace) -> str:
     """Weights and result as a picture and as text, where they are not too large."""
-    from attnctl.drawing.show.tables import trace_lines
-
     names = [name for name in (WEIGHTS, *result_in(trace)) if name in trace]
     if not names or sum(trace[name].size for name in names) > MOST_PLAIN:
         return draw_trace(trace)

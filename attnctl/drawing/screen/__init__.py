@@ -20,17 +20,11 @@ Span = tuple[str, str]
 Line = list[Span]
 
 
-class Box(NamedTuple):
-    """The characters of a frame: a horizontal line has a left end, a dash, a divider and a right end."""
+Box = tuple[str, str, str, str]
+"""The characters of a frame, top, bar, separator and bottom: a line has its ends, a dash and a divider."""
 
-    top: str
-    bar: str
-    separator: str
-    bottom: str
-
-
-ROUND = Box("╭─┬╮", "│", "├─┼┤", "╰─┴╯")
-ASCII = Box("+-++", "|", "+-++", "+-++")
+ROUND: Box = ("╭─┬╮", "│", "├─┼┤", "╰─┴╯")
+ASCII: Box = ("+-++", "|", "+-++", "+-++")
 
 
 class Screen(NamedTuple):

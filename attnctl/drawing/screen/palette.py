@@ -33,10 +33,10 @@ STEPS = 8
 """Levels of the ramp behind attention weights."""
 
 WARM = {
-    ("truecolor", "dark"): "#004d8f #0061b1 #2277ca #3b8de2 #53a4fa #7ebbff #aad1fe #d3e7fe",
-    ("truecolor", "light"): "#c7e1ff #9ac9fe #6ab1ff #4798ed #2176c4 #0968ba #005297 #003d74",
-    ("256", "dark"): "color(24) color(25) color(31) color(32) color(38) color(45) color(117) color(159)",
-    ("256", "light"): "color(153) color(117) color(75) color(33) color(27) color(25) color(20) color(18)",
+    "truecolor dark": "#004d8f #0061b1 #2277ca #3b8de2 #53a4fa #7ebbff #aad1fe #d3e7fe",
+    "truecolor light": "#c7e1ff #9ac9fe #6ab1ff #4798ed #2176c4 #0968ba #005297 #003d74",
+    "256 dark": "color(24) color(25) color(31) color(32) color(38) color(45) color(117) color(159)",
+    "256 light": "color(153) color(117) color(75) color(33) color(27) color(25) color(20) color(18)",
 }
 """Blues by the colours and the background of a terminal: each further from it than the one before.
 
@@ -44,16 +44,10 @@ Of the 256 colours only those that no theme changes.
 """
 
 COLD = {
-    ("truecolor", "dark"): "#733d00 #8f4e00 #ab5f06 #c3752a #db8b43 #f3a15b #ffbe88 #fedec4",
-    ("truecolor", "light"): "#ffd5b4 #feb272 #e4995a #ca8241 #b16a27 #985302 #7a4100 #5d3000",
-    (
-        "256",
-        "dark",
-    ): "color(94) color(130) color(136) color(172) color(208) color(214) color(220) color(229)",
-    (
-        "256",
-        "light",
-    ): "color(223) color(216) color(209) color(172) color(166) color(130) color(94) color(52)",
+    "truecolor dark": "#733d00 #8f4e00 #ab5f06 #c3752a #db8b43 #f3a15b #ffbe88 #fedec4",
+    "truecolor light": "#ffd5b4 #feb272 #e4995a #ca8241 #b16a27 #985302 #7a4100 #5d3000",
+    "256 dark": "color(94) color(130) color(136) color(172) color(208) color(214) color(220) color(229)",
+    "256 light": "color(223) color(216) color(209) color(172) color(166) color(130) color(94) color(52)",
 }
 """Browns of negative numbers in heat maps; nothing is written on them."""
 
@@ -63,7 +57,7 @@ INKS = {"dark": 2 * ("#ffffff",) + 6 * ("#000000",), "light": 4 * ("#000000",) +
 
 def ramp(color_system: str, background: str) -> tuple[str, ...]:
     """The styles of the ramp, least first, for what Rich calls this terminal's colours."""
-    blues = WARM.get((color_system, background))
+    blues = WARM.get(f"{color_system} {background}")
     if blues is None:
         return (*4 * ("",), *4 * ("bold",))  # of 8 or 16 colours a theme may make anything
     return tuple(f"{ink} on {blue}" for ink, blue in zip(INKS[background], blues.split(), strict=True))
@@ -71,7 +65,7 @@ def ramp(color_system: str, background: str) -> tuple[str, ...]:
 
 def backgrounds(color_system: str, background: str) -> dict[int, str]:
     """The colours of heat maps by level, −8 to 8 without 0; none where there are too few to tell."""
-    warm, cold = (each.get((color_system, background), "").split() for each in (WARM, COLD))
+    warm, cold = (each.get(f"{color_system} {background}", "").split() for each in (WARM, COLD))
     levels = dict(enumerate(warm, start=1))
     return levels | {-level: colour for level, colour in enumerate(cold, start=1)}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Literal
 
 from rich.box import Box as RichBox
@@ -17,18 +17,17 @@ from attnctl.drawing.screen import GAP, Box, Frame, Line, Shelf, border
 from attnctl.drawing.screen.palette import STYLES, background, backgrounds, ramp
 from attnctl.drawing.screen.text import safe
 
-Styles = Mapping[str, Style]
-"""A Rich style for each name; a name that is missing has none."""
+Styles = Callable[[str], Style | None]
+"""The Rich style of a name, if it has one."""
 
 
 class CaptionBox(RichBox):
     """A box that sets the captions of each band into the border above it."""
 
     def __init__(self, box: Box, captions: Sequence[Sequence[str]]) -> None:
-        top, bar, separator, bottom = box
+        top, bar, separator, bottom = self.frame = box
         row = f"{bar} {bar}{bar}"
         super().__init__(f"{top}\n{row}\n{separator}\n{row}\n{separator}\n{separator}\n{row}\n{bottom}")
-        self.box = box
         self.captions = captions
         self.rest = iter(captions)
 
@@ -39,12 +38,12 @@ class CaptionBox(RichBox):
     def get_top(self, widths: Sequence[int]) -> str:  # type: ignore[override]
         """The border above the first band; Rich asks for it before any other."""
         self.rest = iter(self.captions)
-        return safe(border(self.box.top, widths, next(self.rest)))
+        return safe(border(self.frame[0], widths, next(self.rest)))
 
     def get_row(  # type: ignore[override]
         self, widths: Sequence[int], level: Literal["head", "row", "foot", "mid"] = "row", edge: bool = True
     ) -> str:
-        return safe(border(self.box.separator, widths, () if level == "head" else next(self.rest)))
+        return safe(border(self.frame[2], widths, () if level == "head" else next(self.rest)))
 
 
 def renderable(element: Line | Frame | Shelf, styles: Styles) -> Segments | Table:
@@ -62,7 +61,7 @@ def renderable(element: Line | Frame | Shelf, styles: Styles) -> Segments | Tabl
 
 def segments(line: Line, styles: Styles) -> list[Segment]:
     """A line in its styles; segments are neither wrapped nor cropped, and take half the time of a Text."""
-    return [Segment(safe(text), styles.get(style)) for text, style in line]
+    return [Segment(safe(text), styles(style)) for text, style in line]
 
 
 def rich_table(frame: Frame, styles: Styles) -> Table:
@@ -88,35 +87,24 @@ def rich_table(frame: Frame, styles: Styles) -> Table:
 def styles_of(console: Console) -> Styles:
     """The styles that a console can show: none where it has no colours."""
     system = None if console.no_color else console.color_system
-    return styles_for(system, ask=console.file.isatty()) if system else {}
+    return styles_for(system, ask=console.file.isatty()) if system else lambda _: None
 
 
-def styles_for(color_system: str, *, ask: bool = False) -> Styles:
-    """The styles of words, and shades in these colours; `ask` for the background if need be."""
-    return Shades({name: Style.parse(style) for name, style in STYLES.items()}, color_system, ask=ask)
+def styles_for(color_system: str, *, ask: bool) -> Styles:
+    """The styles of words, levels of the ramp (`heat3`) and shades (`shade 3 -2`) in these colours.
 
+    The terminal is asked for its background, if it may be, where the first shade needs it.
+    """
 
-class Shades(dict[str, Style]):
-    """Styles by name; `heat3`, `shade 3` and `shade 3 -2` are made when they are asked for."""
+    @cache
+    def style(name: str) -> Style | None:
+        if name.startswith("heat"):
+            levels = ramp(color_system, background(os.environ, ask=ask))
+            return Style.parse(levels[int(name.removeprefix("heat")) - 1])
+        if name.startswith("shade "):
+            colours = backgrounds(color_system, background(os.environ, ask=ask))
+            *front, back = (colours.get(int(level)) for level in name.split()[1:])
+            return Style(color=front[0] if front else None, bgcolor=back)
+        return Style.parse(STYLES[name]) if name in STYLES else None
 
-    def __init__(self, styles: Mapping[str, Style], color_system: str, *, ask: bool) -> None:
-        super().__init__(styles)
-        self.color_system, self.ask = color_system, ask
-
-    @cached_property
-    def background(self) -> str:
-        return background(os.environ, ask=self.ask)
-
-    @cached_property
-    def colours(self) -> Mapping[int, str]:
-        return backgrounds(self.color_system, self.background)
-
-    def get(self, name: str, default: Style | None = None) -> Style | None:  # type: ignore[override]
-        """The style of this name: a level of the ramp, of a background, or of text and background."""
-        if name.startswith("heat") and name not in self:
-            styles = enumerate(ramp(self.color_system, self.background), start=1)
-            self.update({f"heat{level}": Style.parse(style) for level, style in styles})
-        elif name.startswith("shade ") and name not in self:
-            *front, back = (self.colours.get(int(level)) for level in name.split()[1:])
-            self[name] = Style(color=front[0] if front else None, bgcolor=back)
-        return super().get(name, default)
+    return style

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -227,8 +227,12 @@ class Explorer(App[None]):
         else:
             self.draw()
 
-    def action_move(self, rows: int, columns: int) -> None:
-        self.attempt(lambda walk: go.move(walk, rows, columns))
+    def action_go(self, function: str, given: tuple[Any, ...] = ()) -> None:
+        """Take a step that the walk knows under this name. (Textual passes on no *args.)"""
+        self.attempt(lambda walk: getattr(go, function)(walk, *given))
+
+    def action_undo(self) -> None:
+        self.attempt(remake.undo_edit)
 
     def action_page(self, by: int) -> None:
         page = self.query_one(MatrixGrid).page
@@ -242,14 +246,8 @@ class Explorer(App[None]):
         matrix = self.matrix(self.walk.layer, self.walk.step, self.walk.lead)
         self.attempt(lambda walk: go.at_cell(walk, end * (matrix.rows - 1), end * (matrix.columns - 1)))
 
-    def action_cell(self, row: int, column: int) -> None:
-        self.attempt(lambda walk: go.at_cell(walk, row, column))
-
     def action_follow(self, number: int | None = None) -> None:
         self.attempt(lambda walk: go.follow(walk if number is None else go.choose_operand(walk, number)))
-
-    def action_return(self) -> None:
-        self.attempt(go.back)
 
     def action_operand(self, by: int) -> None:
         self.attempt(lambda walk: go.choose_operand(walk, walk.operand + by))
@@ -267,26 +265,8 @@ class Explorer(App[None]):
         else:
             self.attempt(lambda walk: go.choose_operand(walk, number - 1))
 
-    def action_step(self, by: int) -> None:
-        self.attempt(lambda walk: go.go_step(walk, by))
-
     def action_to_step(self, number: int) -> None:
         self.attempt(lambda walk: go.to_step(walk, walk.layer.steps[number]))
-
-    def action_head(self, by: int) -> None:
-        self.attempt(lambda walk: go.along(walk, "head", by))
-
-    def action_member(self, by: int) -> None:
-        self.attempt(lambda walk: go.along(walk, "batch", by))
-
-    def action_layer(self, by: int) -> None:
-        self.attempt(lambda walk: go.to_layer(walk, by))
-
-    def action_mode(self, mode: str) -> None:
-        self.attempt(lambda walk: go.show_mode(walk, mode))
-
-    def action_undo(self) -> None:
-        self.attempt(remake.undo_edit)
 
     def action_scroll(self, by: int) -> None:
         self.lines("arithmetic").scroll_relative(y=by, animate=False)

@@ -9,10 +9,11 @@ from typing import Any
 
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import flag_text
+from attnctl.base.values import BadValueError, Plain
 from attnctl.base.words import quote
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show import heads_of
-from attnctl.inputs.config.fields import SETTABLE
+from attnctl.inputs.config.fields import FIELDS, SETTABLE
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.write import flags, in_order, value_of
 from attnctl.math.rules import Padding, Rule
@@ -153,9 +154,6 @@ def seed_of(walk: ExplorerState) -> int:
 
 def with_seed(walk: ExplorerState, text: str) -> ExplorerState:
     """Raises AttnError where this is no seed, or nothing is drawn."""
-    from attnctl.base.values import BadValueError, Plain
-    from attnctl.inputs.config.fields import FIELDS
-
     seed_of(walk)
     try:
         seed = FIELDS["seed"].reader(Plain(text.strip()))

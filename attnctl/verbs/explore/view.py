@@ -92,7 +92,7 @@ def arithmetic_lines(walk: ExplorerState, screen: Screen, precision: int = 4) ->
 
 def chosen_operand(walk: ExplorerState, page: Page) -> Parts:
     """The operand that Enter follows."""
-    back = [TextSpan("  Backspace goes back", "aside", "return")] if walk.history else []
+    back = [TextSpan("  Backspace goes back", "aside", "go('back')")] if walk.history else []
     if not walk.operands:
         return [TextSpan("nothing was read for this cell", "aside"), *back]
     step, cell = walk.operands[walk.operand]
@@ -159,10 +159,10 @@ class Hotkey(NamedTuple):
 
 
 KEYS = (
-    Hotkey("up", "move(-1,0)", "arrows", "move from cell to cell"),
-    Hotkey("down", "move(1,0)"),
-    Hotkey("left", "move(0,-1)"),
-    Hotkey("right", "move(0,1)"),
+    Hotkey("up", "go('move',(-1,0))", "arrows", "move from cell to cell"),
+    Hotkey("down", "go('move',(1,0))"),
+    Hotkey("left", "go('move',(0,-1))"),
+    Hotkey("right", "go('move',(0,1))"),
     Hotkey("pageup", "page(-1)", "PgUp PgDn", "a page of rows up or down"),
     Hotkey("pagedown", "page(1)"),
     Hotkey("home", "edge(0)", "Home End", "the first or the last column of the row"),
@@ -176,18 +176,23 @@ KEYS = (
         "go to the cell of the chosen operand: where its number came from",
         "follow",
     ),
-    Hotkey("backspace", "return", "Backspace", "go back to where you were", "back"),
+    Hotkey("backspace", "go('back')", "Backspace", "go back to where you were", "back"),
     Hotkey("tab", "operand(1)", "Tab", "choose the next operand (Shift-Tab: the one before)", "operand"),
     Hotkey("shift+tab", "operand(-1)"),
     Hotkey("1,2,3,4,5,6,7,8,9", "nth", "1-9", "choose an operand by its number"),
-    Hotkey("left_square_bracket", "step(-1)"),
-    Hotkey("right_square_bracket", "step(1)", "[ ]", "the step before, the next step", "step"),
-    Hotkey("h", "head(1)", "h", "the next head (H: the one before)", "head"),
-    Hotkey("H", "head(-1)"),
-    Hotkey("b", "member(1)", "b", "the next member of a batch (B: the one before)"),
-    Hotkey("B", "member(-1)"),
-    Hotkey("l", "layer(1)", "l", "the next layer or trace, where there are several (L: the one before)"),
-    Hotkey("L", "layer(-1)"),
+    Hotkey("left_square_bracket", "go('go_step',(-1,))"),
+    Hotkey("right_square_bracket", "go('go_step',(1,))", "[ ]", "the step before, the next step", "step"),
+    Hotkey("h", "go('along',('head',1))", "h", "the next head (H: the one before)", "head"),
+    Hotkey("H", "go('along',('head',-1))"),
+    Hotkey("b", "go('along',('batch',1))", "b", "the next member of a batch (B: the one before)"),
+    Hotkey("B", "go('along',('batch',-1))"),
+    Hotkey(
+        "l",
+        "go('to_layer',(1,))",
+        "l",
+        "the next layer or trace, where there are several (L: the one before)",
+    ),
+    Hotkey("L", "go('to_layer',(-1,))"),
     Hotkey(
         "slash",
         "ask('find')",
@@ -204,11 +209,14 @@ KEYS = (
     ),
     Hotkey("u", "undo", "u", "take the last edit back"),
     Hotkey(
-        "d", "mode('difference')", "d", "show what the edits added to each number, and the numbers again"
+        "d",
+        "go('show_mode',('difference',))",
+        "d",
+        "show what the edits added to each number, and the numbers again",
     ),
     Hotkey("m", "rules", "m", "switch rules on and off: causal, window, ...", "rules"),
     Hotkey("s", "ask('seed')", "s", "draw everything from another seed", "seed"),
-    Hotkey("t", "mode('heat')", "t", "a heat map, and the numbers again", "heat"),
+    Hotkey("t", "go('show_mode',('heat',))", "t", "a heat map, and the numbers again", "heat"),
     Hotkey(
         "w",
         "write",

@@ -33,7 +33,7 @@ def style_of(name: str, system: str) -> Style:
     out = Style()
     for each in name.split("+"):
         if system or not each.startswith(("heat", "shade")):
-            out += known.get(each) or Style()
+            out += known(each) or Style()
     return out
 
 
@@ -191,8 +191,8 @@ class MatrixGrid(LineView, can_focus=False):
         if row < matrix.rows and column < matrix.columns:
             event.stop()
             if self.heads_on:
-                await self.app.run_action(f"head({self.heads_on})")
-            await self.app.run_action(f"cell({row},{column})")
+                await self.app.run_action(f"go('along',('head',{self.heads_on}))")
+            await self.app.run_action(f"go('at_cell',({row},{column}))")
 
 
 LIT = Color.parse("bright_yellow")

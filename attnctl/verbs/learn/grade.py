@@ -11,10 +11,11 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import all_of, dims, quote
+from attnctl.drawing.show import formula_of
 from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import exactly
 from attnctl.evidence.walk import Walk
-from attnctl.inputs.plan.intended import plan_as_stated
+from attnctl.inputs.plan.intended import plan_as_stated, under_our_names
 from attnctl.math import Array
 from attnctl.math.engine import carry_out
 from attnctl.math.ops import Given
@@ -23,9 +24,12 @@ from attnctl.mistakes.mistake import Mistake, WrongStep
 from attnctl.record import Trace
 from attnctl.record.cells import Address, Speller
 from attnctl.record.cells import parse as parse_address
-from attnctl.verbs.check.check import spoken
+from attnctl.verbs.check.check import check, spoken
+from attnctl.verbs.check.exercise import read
+from attnctl.verbs.check.view import conclusion
 from attnctl.verbs.learn.expression import Cells, Value, addresses, evaluate, numbers
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
+from attnctl.verbs.learn.program import steps_to_write
 from attnctl.verbs.learn.typed import Typed, fit_shape, read_matrix, read_number
 
 STDIN = "-"
@@ -256,13 +260,6 @@ def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 
 def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """A dump of a program of one's own, about the lesson's own numbers, checked step by step."""
-    from attnctl.drawing.show import formula_of
-    from attnctl.inputs.plan.intended import under_our_names
-    from attnctl.verbs.check.check import check
-    from attnctl.verbs.check.exercise import read
-    from attnctl.verbs.check.view import conclusion
-    from attnctl.verbs.learn.program import steps_to_write
-
     settings = lesson.settings
     name = text_of(answer)
     exercise = read(str(Path(folder) / name) if name != STDIN else f"./{STDIN}", {}, named=False)

@@ -13,11 +13,16 @@ from attnctl.base.errors import AttnError, collect_problems, raise_all
 from attnctl.base.files import open_found, open_own, refuse_os_errors
 from attnctl.base.setting import Form, Setting, list_of
 from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
+from attnctl.base.words import did_you_mean
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.load import list_problems, load, place_problems
+from attnctl.inputs.config.schema import settings_of
 from attnctl.inputs.config.settings import EXAMPLE, Settings
+from attnctl.inputs.plan.sentence import prepare
+from attnctl.mistakes import CATALOGUE
 from attnctl.record import Trace
 from attnctl.store.files import data_folder, json_text, write_text
+from attnctl.store.source import read_one
 from attnctl.verbs.learn.expression import Value, evaluate, parse
 
 NUMBER, CELL, MATRIX, STEP, DUMP = KINDS = ("number", "cell", "matrix", "step", "dump")
@@ -62,9 +67,6 @@ class Lesson:
 
     def run(self) -> Trace:
         """The run that the question is about. Raises AttnError with the lesson's file and line."""
-        from attnctl.inputs.plan.sentence import prepare
-        from attnctl.store.source import read_one
-
         key = "dump" if self.dump else "run"
         try:
             if self.dump:
@@ -106,9 +108,6 @@ def read_wrong(given: Json) -> Wrong:
     if "answer" not in given and "mistake" not in given:
         raise BadValueError("no answer and no mistake; write one of them")
     if "answer" not in given:
-        from attnctl.base.words import did_you_mean
-        from attnctl.mistakes import CATALOGUE
-
         known = [each.name for each in CATALOGUE]
         if given["mistake"] not in known:
             near = did_you_mean(given["mistake"], known, "add an answer: … that shows it")
@@ -164,8 +163,6 @@ def require_keys(given: Json) -> Json:
 
 def read_run(value: Any, folder: str) -> Settings:
     """The settings of a run: a config as a mapping, or the name of an example."""
-    from attnctl.inputs.config.schema import settings_of
-
     if not isinstance(value, str):
         return settings_of(value, folder)
     if not value.startswith(EXAMPLE):

@@ -18,6 +18,8 @@ from attnctl.drawing.show.frames import step_lines
 from attnctl.drawing.show.headline import headline
 from attnctl.record import Trace
 from attnctl.record.cells import parse
+from attnctl.verbs.explain import Explainer
+from attnctl.verbs.explain.view import Page
 from attnctl.verbs.learn.expression import evaluate, numbers
 from attnctl.verbs.learn.grade import AnswerVerdict, answers_for
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
@@ -110,9 +112,6 @@ def reveal_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Eleme
 
 def arithmetic_lines(lesson: Lesson, trace: Trace, screen: Screen) -> list[Element]:
     """The arithmetic of the one cell that is asked for, as `explain` prints it; or nothing."""
-    from attnctl.verbs.explain import Explainer
-    from attnctl.verbs.explain.view import Page
-
     try:
         explainer = Explainer(trace)
         root = explainer.root(parse(lesson.answer).spell_out(explainer.trace), 1)
