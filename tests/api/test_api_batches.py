@@ -49,9 +49,17 @@ EMBEDDINGS = {
     "[UNK]": {"vocab": [*WORDS, "[UNK]"]},
     "cross-attention": {"context": "d a"},
 }
+ONE_BY_ONE = {
+    "edited": {"edits": ["attention_weights[0]=0.5"]},
+    "with gradients": {"backward": True},
+    "in chunks": {"chunks": 2},
+    "with a rule of padding": {"rules": ["padding"]},
+}
 
 
-@pytest.mark.parametrize("options", EMBEDDINGS.values(), ids=EMBEDDINGS)
+@pytest.mark.parametrize(
+    "options", [*EMBEDDINGS.values(), *ONE_BY_ONE.values()], ids=[*EMBEDDINGS, *ONE_BY_ONE]
+)
 @pytest.mark.parametrize("padded", [False, True])
 def test_the_config_of_each_trace_gives_its_numbers_again(options, padded):
     for trace in attnctl.run_many(["b c", "a d b", "c"], padded=padded, **options):

@@ -155,6 +155,11 @@ def widens_with_causal(q, k, v, causal=False):
     return softmax(s + np.where(np.tri(*s.shape[-2:]), 0, -np.inf) if causal else s) @ v
 
 
+def widens_some(q, k, v):
+    """Where lengths differ, or heads, it answers in float64."""
+    return (good if q.shape == k.shape else answers_wide)(q, k, v)
+
+
 def below():
     raise ValueError("from below")
 

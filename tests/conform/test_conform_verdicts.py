@@ -346,3 +346,45 @@ def test_conventions_are_found_out_in_each_type():
     assert found.agrees is True, str(found)
     said = found.conventions["causal corner"]
     assert said == "top-left (float64), bottom-right (float32, float16)"
+
+
+def test_a_saved_case_says_the_lengths_and_the_diagonal_of_each_sequence(tmp_path):
+    """Where keys are padded, a window that ends at the last key of all is aligned wrong."""
+
+    def attention(q, k, v, causal=False, window=None, mask=None, key_lengths=None):
+        given = {"mask": mask, "key_lengths": key_lengths}
+        if not causal or key_lengths is None:
+            return kernels.everything(q, k, v, causal=causal, window=window, corner=1, **given)[0]
+        first = (key_lengths - q.shape[-2])[:, None, None, None]
+        own = np.arange(k.shape[-2]) <= first + np.arange(q.shape[-2])[:, None]
+        return kernels.everything(q, k, v, **given | {"mask": own if mask is None else mask & own})[0]
+
+    found = conform(attention, "pairs", dtypes=("float32",), save=tmp_path)
+    failure = of(found, "pairs", "float32").failure
+    dump = attnctl.load(failure.saved)
+    assert dump.header["config"]["rules"] == [{"window": [2, 1]}]
+    assert dump.header["config"]["causal_offset"] == [-1]
+    assert attnctl.check(dump).mistake == failure.mistake == "causal-aligned-wrong"
+
+
+def letters_with_defaults(q, k, v, T=1.0, NH=7, C=0, num_heads=None):
+    assert (T, NH, C, num_heads) == (1.0, 7, 0, q.shape[1])
+    return kernels.good(q, k, v)
+
+
+def letters_without(q, k, v, B, T, NH, C):
+    batch, heads, queries, d_k = q.shape
+    assert [batch, queries, heads, heads * d_k] == [B, T, NH, C]
+    return kernels.good(q, k, v)
+
+
+@pytest.mark.parametrize("kernel", [letters_with_defaults, letters_without])
+def test_a_letter_or_two_are_a_size_only_where_they_must_be_given(kernel):
+    assert conform(kernel, "attention").agrees is True
+
+
+def test_what_must_be_given_and_is_not_known_is_said():
+    with pytest.raises(
+        attnctl.AttnError, match=r"given state, which attnctl does not know; --map state=OURS$"
+    ):
+        conform(lambda q, k, v, state: v, "attention")

@@ -105,8 +105,6 @@ def test_a_page_that_is_handed_in_says_what_to_do(tmp_path):
         {"blank": []},
         {"blank": ["nothing"]},
         {"blank": "scores"},
-        {"decimals": -1},
-        {"decimals": "4"},
         {"config": {"weights": {"file": "/etc/passwd"}}},
         {"config": {"heads": 0}},
         {"config": {"d_model": 10**9, "sentence": "a b"}},
@@ -120,6 +118,24 @@ def test_a_sheet_that_says_nonsense_of_itself_is_not_right(tmp_path, change):
     assert code in {1, 2}
     assert "all right" in out
     assert "passwd" not in err
+
+
+@pytest.mark.parametrize("decimals", [-1, 16, 2.0, True, "4", [4]], ids=repr)
+def test_what_is_no_number_of_decimals_is_said(tmp_path, decimals):
+    sheet = json.loads(made("--blank", "scores")[0]) | {"decimals": decimals}
+    (tmp_path / "x.json").write_text(json.dumps(sheet))
+    code, _, err = call("exercise", "grade", str(tmp_path / "x.json"))
+    assert code == 2
+    assert f"$.decimals: {decimals!r} is not a number of decimals; use 0 to 15" in err
+
+
+@pytest.mark.parametrize("decimals", [0, 15, None])
+def test_a_sheet_may_be_held_to_any_number_of_decimals(tmp_path, decimals):
+    sheet = json.loads(made("--blank", "scores")[0]) | {"decimals": decimals}
+    right = json.loads(call("run", "example:i-love-ai", "--json")[1])
+    sheet["steps"]["scores"]["data"] = right["steps"]["scores"]["data"]
+    (tmp_path / "x.json").write_text(json.dumps(sheet))
+    assert call("exercise", "grade", str(tmp_path / "x.json"))[0] in {0, 1}
 
 
 def test_the_shipped_exercises_are_graded_too():

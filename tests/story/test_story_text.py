@@ -81,6 +81,13 @@ def test_arrays_of_others_are_told_as_far_as_they_go(tmp_path):
     assert "because" not in text
 
 
+def test_a_row_that_is_no_share_of_anything_looks_at_nothing(tmp_path):
+    rows = [[0.25, 0.75], [0, 0], [np.nan, 1], [np.inf, 0], [1, -np.inf], [-1, -2], [-1, 0], [-1, 2]]
+    np.savez(tmp_path / "x.npz", attention_weights=np.array([rows]))
+    text = str(attnctl.story(attnctl.load(tmp_path / "x.npz")))
+    assert re.findall(r"query (\d) looks", text) == ["0", "7"]
+
+
 def test_nan_is_said_and_no_row_of_it_is_told(tmp_path):
     weights = np.array([[[0.5, 0.5], [np.nan, 1.0]]])
     np.savez(tmp_path / "x.npz", attention_weights=weights)

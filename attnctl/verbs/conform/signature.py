@@ -139,7 +139,7 @@ def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> 
     if parameters is None:
         if not profile.parameters:
             raise AttnError("its signature cannot be read; say --like sdpa, flash, onnx or jax, or wrap it")
-        parameters = [parameter(name, required=at < 3) for at, name in enumerate(profile.parameters)]
+        parameters = [parameter(name) for name in profile.parameters]
         inputs: tuple[str, ...] = ()
     else:
         inputs = find_inputs(parameters, renames)
@@ -149,7 +149,7 @@ def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> 
     own = [each for each in parameters if each.name not in {*handed.values(), *buffers}]
     names, must = [each.name for each in own], must_give(own)
     keywords = find_keywords(names, profile, renames)
-    # One letter may mean something else where it has a default.
+    # One letter or two may mean something else where they have a default.
     clear = [name for name in names if len(name) > 2 or name in must]
     sizes = find_names({ours: THEIRS[ours] for ours in SIZES}, clear, renames)
     off = {name: OFF[name] for name in must if name in OFF}
