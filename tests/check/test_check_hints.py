@@ -211,3 +211,14 @@ def test_a_factor_is_said_where_it_is(name, factor):
     report = attnctl.check(foreign(kept), meant(own.CAUSAL))
     assert report.first == name
     assert report.findings[0].words == f"{name} is multiplied by {factor}".replace("-", "−")
+
+
+@pytest.mark.parametrize("lengths", [(6, 3, 2), (5, 3, 3), (6, 1, 4)])
+def test_lengths_of_a_batch_are_found_one_by_one(lengths):
+    """Of each sequence its own, whichever of them are right."""
+    told = {"key_lengths": np.array([6, 4, 4])}
+    arrays = own.attend(own.PADDED.but(lengths=lengths))
+    given = {name: x for name, x in arrays.items() if name in (*own.INPUTS, "attention_weights")}
+    (finding,) = attnctl.check(foreign(given | told), meant(own.PADDED.but(lengths=(6, 4, 4)))).findings
+    assert finding.mistake == "padding-lengths"
+    assert finding.words == f"padding is taken to begin at {', '.join(map(str, lengths))}"

@@ -101,6 +101,25 @@ def test_config_init_keeps_a_relative_file_of_weights_right(call, tmp_path):
     assert weights == call("run", "I love AI", "--seed", "5", "--step", "W_Q", "--format", "csv")
 
 
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ("{file: w.npz}", "c.yaml:1 $.weights.file: no W_Q, W_K, W_V, W_O or bias in w.npz"),
+        ("{W_Q: {file: w.npz}}", "c.yaml:1 $.weights.W_Q: several arrays in w.npz; name one of a, b"),
+        (
+            "{W_Q: {file: w.npz, name: c}}",
+            "c.yaml:1 $.weights.W_Q: no array 'c' in w.npz; name one of a, b",
+        ),
+    ],
+)
+def test_a_file_without_what_is_asked_of_it_says_what_it_has(call, tmp_path, weights, said):
+    np.savez(tmp_path / "w.npz", a=np.eye(4), b=np.eye(4))
+    (tmp_path / "c.yaml").write_text(f"weights: {weights}\n")
+    done = call("run", "I love AI", "-c", "c.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
 @pytest.mark.slow
 def test_the_wheel_has_the_examples(tmp_path):
     build = f"from hatchling.build import build_wheel; build_wheel({str(tmp_path)!r})"

@@ -210,6 +210,19 @@ def test_few_numbers_are_written():
         assert len(cell_numbers(draw([plot], "title"))) == numbers
 
 
+def test_a_label_beside_thumbnails_is_at_the_middle_of_its_row():
+    words = ("layer 0", "layer 1", "layer 2")
+    panels = [Panel("", np.eye(20))] * 6
+    tokens = [str(at) for at in range(20)]
+    root = root_of(draw([Plot("map", (), panels, tokens, tokens, across=2, beside=words)], "title"))
+    frames = [each for each in root.iter(f"{SVG}rect") if each.get("fill") == "none"]
+    middles = [float(each.get("y")) + float(each.get("height")) / 2 for each in frames[:6:2]]
+    labels = [each for each in root.iter(f"{SVG}text") if each.text in words]
+    assert [each.text for each in labels] == list(words)
+    for label, middle in zip(labels, middles, strict=True):
+        assert 0 < float(label.get("y")) - middle < 6  # of letters of 10, from their line
+
+
 def test_without_the_first_key():
     trace = attnctl.run("I love AI", heads=2)
     picture = trace.plot(without_first=True)

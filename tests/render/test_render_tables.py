@@ -11,6 +11,7 @@ from render_golden import BRIEF, CASES, FOLDER, FULL, piped, terminal
 from rich.cells import cell_len
 
 from attnctl.base.errors import AttnError
+from attnctl.drawing.screen.grid import columns_shown
 from attnctl.drawing.show.tables import View
 from attnctl.math.rules import Causal
 from attnctl.record import Trace
@@ -297,3 +298,17 @@ def test_a_file_is_asked_for_each_array_once():
     trace = Trace(whole.steps, Counted(whole.arrays), whole.header)
     piped(trace, View(steps=("X", "V", "attention_weights")))
     assert asked == ["X", "V", "attention_weights"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_columns_of_many_widths_as_many_are_shown_as_there_is_room_for(seed):
+    """Two first ones for each last; the next that would be shown does not fit."""
+    draw = np.random.RandomState(seed)
+    widths, room, left_out = draw.randint(3, 15, 90), draw.randint(20, 80), 5
+    ((head, count, tail),) = columns_shown(90, widths.__getitem__, room, left_out)
+    after = 89 - len(tail) if len(tail) < (len(head) + 1) // 3 else len(head)
+    used = left_out + widths[head].sum() + widths[tail].sum()
+    assert used <= room < used + widths[after]
+    assert len(head) // 3 <= len(tail) <= (len(head) + 1) // 2
+    assert len(head) + count + len(tail) == 90
+    assert [*tail] == list(range(90))[90 - len(tail) :]
