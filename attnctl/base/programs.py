@@ -13,9 +13,6 @@ from typing import Any
 MOST_SAID = 2**16
 """Bytes that are kept of what a program says."""
 
-PATIENCE = 0.5
-"""Seconds in which what was written is read; others may hold the pipe open for good."""
-
 
 class Said:
     """A pipe for a program to say things to, without end if it likes; the last of them are kept."""
@@ -32,7 +29,8 @@ class Said:
         os.close(self.source)
 
     def end(self) -> bytes:
-        self.reader.join(PATIENCE)
+        # Seconds in which what was written is read; others may hold the pipe open for good.
+        self.reader.join(0.5)
         return self.kept
 
 

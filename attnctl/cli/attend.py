@@ -16,12 +16,6 @@ from attnctl.sources import DUMP, OF_SIGN
 SUFFIXES = " ".join(sign for sign in OF_SIGN if OF_SIGN[sign].kind == DUMP and sign[:1] == ".")
 
 
-WHICH_LAYER = options.OptionTerm(
-    lambda given: () if options.is_asked(given, "layer") else ("layer",),
-    "which layer of the model? --layer 3",
-)
-
-
 @command(
     "attnctl attend qkv.npz --heads 8 --causal --step output -o output.npz",
     "attnctl attend theirs.safetensors --name query=Q --name key=K --name value=V",
@@ -40,7 +34,13 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
         option(
             "The model whose layer attends to `hidden`: a folder, or an id of the hub.",
             metavar="DIR",
-            terms=[options.bars([*OF_OURS, "cost"], NOT_BESIDE_MODEL), WHICH_LAYER],
+            terms=[
+                options.bars([*OF_OURS, "cost"], NOT_BESIDE_MODEL),
+                options.OptionTerm(
+                    lambda given: () if options.is_asked(given, "layer") else ("layer",),
+                    "which layer of the model? --layer 3",
+                ),
+            ],
             section=SECTION,
         ),
     ] = None,

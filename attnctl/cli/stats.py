@@ -31,13 +31,12 @@ if TYPE_CHECKING:
     from attnctl.verbs.corpus.run import Job
     from attnctl.verbs.stats.report import DumpStats, StatsReport
 
-MOST_WORKERS = 1000
 MERGE = "merge"
 """The first argument that makes `stats` merge the others."""
 
 
 def read_cluster(text: str) -> str:
-    if text != "local" and ":" not in text and not (text.isdecimal() and 0 < int(text[:9]) < MOST_WORKERS):
+    if text != "local" and ":" not in text and not (text.isdecimal() and 0 < int(text[:9]) < 1000):
         raise BadValueError(f"{text!r} is no cluster; write tcp://host:8786, or how many local workers")
     return text
 
@@ -48,11 +47,6 @@ corpus_option = partial(option, section="A corpus (--file)")
 
 WRITTEN = ("table", "json", "csv")
 """How statistics are written."""
-
-THREE_FORMATS = options.only(
-    lambda given: given["format"] in WRITTEN,
-    "--format {format}: statistics are written as table, json or csv",
-)
 
 
 def is_table(given: Given) -> bool:
@@ -151,7 +145,12 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
         option(
             "How to write it on stdout: table, json or csv. "
             f"Left out, what {options.FORMAT_VARIABLE} says, or table.",
-            terms=[THREE_FORMATS],
+            terms=[
+                options.only(
+                    lambda given: given["format"] in WRITTEN,
+                    "--format {format}: statistics are written as table, json or csv",
+                )
+            ],
         ),
         words(*options.FORMAT_NAMES),
     ] = None,

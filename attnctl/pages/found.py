@@ -24,7 +24,6 @@ from attnctl.verbs.diff.elements import differing
 from attnctl.verbs.diff.view import verdict
 from attnctl.verbs.explain.view import Question
 
-SHOULD_BE = "it should be {}"
 BESIDE = "{} stands here in "
 
 EXPECTED = {"own": "found", "other": "expected"}
@@ -91,7 +90,7 @@ def check_pieces(found: Sequence[Report]) -> Iterator[bytes]:
 
 def mark_wrong(report: Report) -> Marks:
     cells = report.wrong_cells()
-    return {name: (wrong, expected, SHOULD_BE) for name, (wrong, expected) in cells.items()}
+    return {name: (wrong, expected, "it should be {}") for name, (wrong, expected) in cells.items()}
 
 
 def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:

@@ -21,11 +21,6 @@ from attnctl.record.linear import NotFollowedError, course
 ROOM = 9 << 19
 """Bytes of numbers in one page: 4.5 MiB become less than 6 MB of text."""
 
-MOST_GIVEN = 1 << 18
-"""Bytes of weight matrices in a page: those of a checkpoint are many times what they make of a sentence."""
-
-WIDEST = 256
-"""Blocks along a side of a matrix that is shown by blocks."""
 
 NARROW = np.dtype("float16")
 GRAIN = 1 << 14
@@ -58,7 +53,8 @@ def keep_within(trace: Trace, room: int) -> Kept:
     given = [
         name for name, step in trace.steps.items() if step.symbol == "W" and isinstance(step.op, Given)
     ]
-    large = sum(trace[name].nbytes for name in given) > MOST_GIVEN
+    # Bytes of weight matrices in a page: those of a checkpoint are many times what they make of a sentence.
+    large = sum(trace[name].nbytes for name in given) > 1 << 18
     left = given if large and WEIGHTS in trace else []
     sizes = {name: trace[name].nbytes for name in trace if name not in left}
     if not left and sum(sizes.values()) <= room:
@@ -119,7 +115,8 @@ def with_weights(trace: Trace, room: int) -> Kept:
         notes = [*trace.header.get("notes", ()), said]
         return Kept(replace(trace, arrays=arrays, header=trace.header | {"notes": notes}), {}, [said])
     matrices = max(1, int(np.prod(weights.shape[:-2])))
-    most = min(WIDEST, int(sqrt(room / NARROW.itemsize / matrices)))
+    # Blocks along a side of a matrix that is shown by blocks.
+    most = min(256, int(sqrt(room / NARROW.itemsize / matrices)))
     side = ceil(max(weights.shape[-2:]) / max(1, most))
     steps = {name: step for name, step in trace.steps.items() if name != WEIGHTS}
     queries, keys = weights.shape[-2:]

@@ -69,13 +69,12 @@ def parts(shown: Any) -> tuple[Callable[[], Iterator[bytes]], str, Sequence[Trac
 
 ESCAPED = str.maketrans({**{each: f"\\{each}" for each in "#$%&_{}"}, "\\": r"\textbackslash{}"})
 FUNCTIONS = {"exp": r"e^{{{}}}", "sqrt": r"\sqrt{{{}}}"}
-MOST_TERMS = 12
-"""Terms of a sum that are set; the rest is what they come to."""
 
 
 def latex_of(found: Explanation) -> str:
     value = found.value if found.gives is None else found.gives
-    lines = [rf"\text{{{found.name.translate(ESCAPED)}}} &= {set_expr(abridge(found.expr, MOST_TERMS))}"]
+    # The terms that are left out are what they come to.
+    lines = [rf"\text{{{found.name.translate(ESCAPED)}}} &= {set_expr(abridge(found.expr, 12))}"]
     if not isinstance(found.expr, Number):
         lines.append(rf"&= {set_number(value)}")
     return "$$\n\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}\n$$"

@@ -18,9 +18,6 @@ SCHEMA = "attnctl/trace/1"
 KEPT_HEADS = "kept_heads"
 """What a header says of a trace of some heads: by step the numbers of those that are there."""
 
-SHOWN_OF_A_SENTENCE = 60
-"""Characters, in what a prompt shows of a trace."""
-
 
 class MissingStep(AttnError, KeyError):  # noqa: N818  (what is missing, not an accident)
     """A step that is not in a trace; a KeyError too, as a mapping promises."""
@@ -41,7 +38,7 @@ class Trace(Mapping[str, Array]):
     def __repr__(self) -> str:
         """The headline of the run, then the names of the steps."""
         short = Repr()
-        short.maxstring = SHOWN_OF_A_SENTENCE
+        short.maxstring = 60  # characters of the sentence
         heads, kind = self.config.get("heads"), self.config.get("dtype")
         said = [] if self.sentence is None else [short.repr(self.sentence)]
         said += [] if heads is None else [f"{heads} head{'s' * (heads != 1)}"]

@@ -32,15 +32,12 @@ if TYPE_CHECKING:
 
 HEADER = "attnctl.json"
 LONGEST_HEADER = 100 << 20
-LONGEST_NAME = 1000
 MOST_MEMBERS = 10_000
 STORED, DEFLATED = 0, 8
 MOST_INFLATED = 1032
 """The most bytes that one byte of deflated data can inflate to."""
 
 CHUNK = 1 << 20
-RECENT = 4
-"""Inflated arrays kept in memory; mapped arrays are read from the file again at no cost."""
 
 BROKEN = (NotImplementedError, RuntimeError, EOFError, struct.error, zlib.error, ValueError, OverflowError)
 """What zipfile raises for damaged archives, beside BadZipFile."""
@@ -61,7 +58,7 @@ def write_npz(trace: Trace, stream: IO[bytes]) -> None:
 
     for name in trace:  # none that a zip file would change, or that stands for the header
         half_pair = any("\ud800" <= each <= "\udfff" for each in name)
-        if name == HEADER or "\0" in name or half_pair or len(name) > LONGEST_NAME:
+        if name == HEADER or "\0" in name or half_pair or len(name) > 1000:
             raise AttnError(f"step {show_value(name)}: this cannot be the name of an array in an .npz")
     header = np.array(encode_json(json_text(whole(trace))))
     with ZipFile(stream, "w", allowZip64=True) as archive:
@@ -102,7 +99,8 @@ def read_npz(file: File) -> Contents:
         if len({*archive.namelist()}) < count:
             raise AttnError(f"{file.place}: two arrays of one name")
         header = header_in(archive, infos.pop(HEADER, None), file.place)
-        recent, checked = Recent(maxlen=RECENT), set[str]()
+        # Inflated arrays kept in memory; mapped arrays are read from the file again at no cost.
+        recent, checked = Recent(maxlen=4), set[str]()
         members: dict[str, Array | Stored] = {}
         for name, info in infos.items():
             npy = npy_of(archive, info, f"{file.place}: {show_value(name)}")

@@ -24,8 +24,6 @@ from attnctl.store.raw import File, array_from, pieces
 
 METADATA = "__metadata__"
 HEADER = "attnctl.json"
-LONGEST_HEADER = 100_000_000
-"""Bytes of a header that the format allows."""
 
 DTYPES = {
     "BOOL": "|b1",
@@ -112,7 +110,7 @@ def read_safetensors(file: File) -> Contents:
 def contents(file: File) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The metadata, and the arrays, still in the file. Raises AttnError for a header that does not fit."""
     length = int.from_bytes(file.read(0, 8), "little")
-    if length > LONGEST_HEADER or 8 + length > file.length:
+    if length > 100_000_000 or 8 + length > file.length:  # as the format allows
         raise AttnError(
             f"{file.place}: a safetensors header of {size_text(length)} in {size_text(file.length)}"
         )

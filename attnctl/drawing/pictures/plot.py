@@ -18,9 +18,6 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 
-DEPTH = 1e-6
-"""The least part of the largest number that a logarithmic scale goes down to."""
-
 
 @dataclass(frozen=True)
 class ColourScale:
@@ -103,7 +100,8 @@ def scale_of(
         return ColourScale(-bound, bound, hidden=hidden, strange=strange)
     high = max(high, 0.0)
     if log and high > 0:
-        floor = max(least, high * DEPTH)
+        # The least part of the largest number that a logarithmic scale goes down to.
+        floor = max(least, high * 1e-6)
         return ColourScale(floor, high, True, hidden, zero, strange, clipped=least < floor)
     return ColourScale(0.0, high, hidden=hidden, strange=strange)
 

@@ -17,8 +17,6 @@ from attnctl.math import Array
 if TYPE_CHECKING:
     from attnctl.drawing.pictures.plot import Plot
 
-GAMMA = 0.7
-"""The exponent of a number's share of the largest: below 1, so that small ones differ visibly too."""
 
 UNSHADED = 1.0
 """The part of a level below which a number has no colour."""
@@ -47,7 +45,7 @@ GAP = 2
 
 def levels_of(shares: Array) -> Array:
     """The level, −8 to 8, of shares of the largest number, −1 to 1; 0 is not shaded."""
-    size = np.clip(np.abs(shares), 0.0, 1.0) ** GAMMA
+    size = np.clip(np.abs(shares), 0.0, 1.0) ** 0.7  # below 1, so that small numbers differ visibly too
     levels = np.maximum(np.ceil(size * (STEPS + UNSHADED) - UNSHADED), 0)
     return (np.sign(shares) * levels).astype(int)
 

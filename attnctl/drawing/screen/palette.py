@@ -74,18 +74,10 @@ VARIABLE = "ATTNCTL_BACKGROUND"
 
 DARK, LIGHT = "dark", "light"
 
-WHITES = {7, *range(9, 16)}
-"""The light ones of the 16 colours, as COLORFGBG numbers them."""
-
-QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
-"""Asks for the background, and then who answers, as every terminal does: none is waited for long."""
 
 ANSWER = rb"\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})"
 
 STDOUT = 1
-
-PATIENCE = 0.1
-"""Seconds that an answer may take."""
 
 
 def background(environ: Mapping[str, str], *, ask: bool) -> str:
@@ -100,7 +92,7 @@ def background(environ: Mapping[str, str], *, ask: bool) -> str:
         return said
     colour = environ.get("COLORFGBG", "").rpartition(";")[2]
     if colour.isdecimal():
-        return LIGHT if int(colour) in WHITES else DARK
+        return LIGHT if int(colour) in {7, *range(9, 16)} else DARK  # the light ones of the 16
     return background_of_terminal() if ask else DARK
 
 
@@ -130,8 +122,10 @@ def ask_terminal() -> bytes:
         before = termios.tcgetattr(terminal)
         try:
             tty.setcbreak(terminal, termios.TCSANOW)
-            os.write(terminal, QUESTION)
-            while not answer.endswith(b"c") and select.select([terminal], [], [], PATIENCE)[0]:
+            # Asks for the background, and then who answers, as every terminal does.
+            os.write(terminal, b"\x1b]11;?\x1b\\\x1b[c")
+            # Seconds that an answer may take.
+            while not answer.endswith(b"c") and select.select([terminal], [], [], 0.1)[0]:
                 answer += os.read(terminal, 64)
         finally:
             termios.tcsetattr(terminal, termios.TCSANOW, before)

@@ -36,8 +36,6 @@ MAX_PANELS = 16
 MAX_LINES, FEW_LINES = 60, 24
 """Lines of one step in that view: of matrices shown whole, and of those that are shortened anyway."""
 
-JOINED_ROWS = 12
-"""Matrices of more rows than this each repeat the labels of their columns."""
 
 LABEL, COLUMN_LABEL = 20, 12
 """Cells of the labels of a row and a column on a terminal, at most: long tokens must leave room."""
@@ -101,7 +99,8 @@ class Frames:
         shown = self.panels[: self.count_shown(block, rows + 1, across)]
         across = -(-len(shown) // -(-len(shown) // across))
         bands = [shown[start : start + across] for start in range(0, len(shown), across)]
-        for joined in [bands] if 0 < rows <= JOINED_ROWS else [[band] for band in bands]:
+        # Matrices of more rows than this each repeat the labels of their columns.
+        for joined in [bands] if 0 < rows <= 12 else [[band] for band in bands]:
             yield self.grid.frame(joined, block)
         return len(shown)
 

@@ -108,8 +108,6 @@ def column(
 FEW = 8
 """Rows or columns without names that need no numbers beside them: so many are counted at a glance."""
 
-FEW_BANDS = 2
-"""Heads one below the other beside which a step without heads may leave its place empty."""
 
 GlanceBlock = tuple[Sequence[Line | Frame], int]
 """The formulas of some steps, a table of them, and which steps are copies; and how wide that is."""
@@ -215,7 +213,8 @@ def fits_beside(run: Sequence[Small], each: Small, screen: Screen) -> bool:
     """True where rows are the same tokens, or count along the same axis, for as many heads, and all fit."""
     first, bands = run[0], {len(run[0].frame.bands), len(each.frame.bands)}
     alike = any(each.labels) or each.step.axes[-2:-1] == first.step.axes[-2:-1]
-    level = len(bands) == 1 or max(bands) <= FEW_BANDS
+    # Heads one below the other beside which a step without heads may leave its place empty.
+    level = len(bands) == 1 or max(bands) <= 2
     width = first.frame.width + sum(other.frame.widths[-1] + 1 for other in [*run[1:], each])
     return alike and each.labels == first.labels and level and width <= screen.width
 

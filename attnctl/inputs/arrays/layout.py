@@ -20,8 +20,6 @@ from attnctl.math.names import HEAD_OUTPUTS, MEMORY, OUTPUT, PAST_KEY, TABLE, W_
 GroupsOf = Callable[[str, str], Groups]
 """From the name of an array and a layout of it to the axes of a file."""
 
-MOST_TRIES = 20_000
-
 
 def axes_among(there: Container[str], of_all_keys: Container[str] = ()) -> GroupsOf:
     """The axes of a file of these arrays, some of which go by the name of another one.
@@ -101,7 +99,7 @@ class LayoutSearch:
         for layout, known in tried:
             self.tries += 1
             sizes = unify(layout, self.shapes[name], known)
-            if sizes is None or self.tries > MOST_TRIES:
+            if sizes is None or self.tries > 20_000:
                 continue
             found = self.go(at + 1, LayoutReading(self.axes, {**reading.layouts, name: layout}, sizes))
             if found is not None:

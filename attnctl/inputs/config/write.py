@@ -20,8 +20,6 @@ HEADER = """\
 """
 
 WIDTH = 100
-LONGEST_KEY = 1000
-"""A longer key has to be announced by a question mark (YAML 1.2, section 7.4.2)."""
 
 
 def write_commented(settings: Settings) -> str:
@@ -44,7 +42,8 @@ def write_commented(settings: Settings) -> str:
 def entry(key: str, value: Any, indent: str, known: Mapping[str, Setting] | None = None) -> Iterator[str]:
     """The lines of one key and its value; where the keys below are `known`, with a comment on each."""
     name = flow_text(key)
-    start = f"{indent}{name}:" if len(name) <= LONGEST_KEY else f"{indent}? {name}\n{indent}:"
+    # A longer key has to be announced by a question mark (YAML 1.2, section 7.4.2).
+    start = f"{indent}{name}:" if len(name) <= 1000 else f"{indent}? {name}\n{indent}:"
     if on_one_line(value, indent + name):
         yield f"{start} {flow(value)}"
         return

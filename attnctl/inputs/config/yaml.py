@@ -40,11 +40,6 @@ MAX_VALUES = 4_000_000
 MAX_ALIASED = 1_000_000
 """How many values aliases may stand for in all: a few large matrices named twice, not a bomb."""
 
-MAX_REPEATED = 100
-"""How many keys given twice are noted: nobody reads more."""
-
-SEPARATORS = ",\n\r\x85\u2028\u2029"
-"""One of these stands between any two values that are not nested."""
 
 CORE = "tag:yaml.org,2002:"
 SCALAR_TAGS = {CORE + name for name in ("int", "float", "bool", "null")}
@@ -84,7 +79,8 @@ def read(text: str, name: str) -> tuple[Any, list[tuple[int, str]]]:
     if "%TAG" in text and (found := TAG_DIRECTIVE.search(text)):
         line = 1 + text.count("\n", 0, found.start(1))
         raise AttnError(f"{name}:{line}: %TAG has no meaning in a config; remove the line")
-    if sum(map(text.count, SEPARATORS)) > MAX_VALUES:
+    # One of these stands between any two values that are not nested.
+    if sum(map(text.count, ",\n\r\x85\u2028\u2029")) > MAX_VALUES:
         raise AttnError(f"{name}: more than {MAX_VALUES:,} values; {INSTEAD}")
     try:
         reader = YamlBuilder(name, events(text))
@@ -171,7 +167,7 @@ class YamlBuilder:
                 raise self.error_at(event, "a key must be a plain word, not a list, a mapping or an alias")
             key, line = str(self.value(event, path)), line_of(event)
             place = (*path, key)
-            if key in lines and len(self.repeated) < MAX_REPEATED:
+            if key in lines and len(self.repeated) < 100:  # nobody reads more
                 what = f"given twice, first on line {lines[key]}; keep one of them"
                 self.repeated.append((line, f"{self.name}:{line} {json_path(place)}: {what}"))
             lines.setdefault(key, line)

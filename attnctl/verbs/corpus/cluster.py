@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 LOCAL = "local"
 """A cluster on this machine, with a worker for each processor."""
 
-SHARDS_A_WORKER = 8
-"""So that a worker that is lost costs little, and the last ones end together."""
 
 ANSWER, PATIENCE = 10, 60
 """Seconds to wait for a scheduler, and for its first worker."""
@@ -51,7 +49,8 @@ def over_cluster(
     later: dict[int, CorpusPart] = {}
     with client_of(where) as client:
         workers = max(1, sum(client.nthreads().values()))
-        count = min(left, SHARDS_A_WORKER * workers)
+        # So that a worker that is lost costs little, and the last ones end together.
+        count = min(left, 8 * workers)
         shards = [Shard(number + 1, count, whole.stop) for number in range(count)]
         for part in gather_parts(client, [replace(work.job, shard=shard) for shard in shards]):
             differs = different(whole.about, part.about)

@@ -32,9 +32,6 @@ PROJECTION, LINES, REST = "projection", "lines", "rest"
 SCRATCH = 1 << 20
 """Weights that are looked at at a time."""
 
-FAR = 0.05
-"""A result that is further off than this part of its size is not made by the lines that usually make it."""
-
 
 @dataclass(frozen=True)
 class PartShare:
@@ -179,7 +176,8 @@ class Onward:
             raise NotFollowedError(f"nothing says how {end} follows from {HEAD_OUTPUTS}")
         if not found.stated:
             made, recorded = found.value(end), trace[end]
-            if made.shape == recorded.shape and norm(made - recorded) > FAR * norm(made):
+            # What is further off than this part of its size is not made by the lines that usually make it.
+            if made.shape == recorded.shape and norm(made - recorded) > 0.05 * norm(made):
                 formula = found.lines[end].formula
                 raise NotFollowedError(f"{end} is not {formula}, and nothing says what it is")
         return found

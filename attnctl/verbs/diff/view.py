@@ -16,14 +16,6 @@ from attnctl.verbs.diff import Change, Difference, StepDifference
 from attnctl.verbs.diff.difference import ABSENT
 from attnctl.verbs.diff.split import BOTH, ELSEWHERE, SAID
 
-MOST_CONFIG_LINES = 8
-"""Of what differs in the configs, on a terminal."""
-
-VISIBLE = 5e-4
-"""A rest smaller than this part of the change is rounding, and would read 0.0 %."""
-
-OF_HEADS = (ELSEWHERE, SAID, BOTH)
-
 PARTS = {
     "attended_elsewhere": ("attended", "elsewhere", "ΔA·V"),
     "said_something_else": ("said", "something else", "A·ΔV"),
@@ -109,7 +101,7 @@ def fact(label: str, text: str, screen: Screen) -> list[Line]:
 
 def configs(found: Difference, screen: Screen) -> Iterator[Line]:
     """The paths at which the configs differ, a line each; a terminal gets the first, with short values."""
-    most = MOST_CONFIG_LINES if screen.fits else len(found.configs)
+    most = 8 if screen.fits else len(found.configs)
     for path, values in islice(found.configs.items(), most):
         dumped = [json.dumps(value, ensure_ascii=False, default=str) for value in values]
         told = ("–" if value is ABSENT else text for value, text in zip(values, dumped, strict=True))
@@ -194,7 +186,8 @@ def words_of(part: str) -> tuple[str, str, str]:
 def matters(change: Change, name: str) -> bool:
     """True if a part has a column of its own: those beside the heads' only where they do something."""
     part = change.parts.get(name)
-    return part is not None and (name in OF_HEADS or part.norm > VISIBLE * change.norm)
+    # A rest smaller than this part of the change is rounding, and would read 0.0 %.
+    return part is not None and (name in (ELSEWHERE, SAID, BOTH) or part.norm > 5e-4 * change.norm)
 
 
 def percent(share: float | None) -> str:

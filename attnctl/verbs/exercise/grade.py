@@ -83,6 +83,11 @@ class HandIn:
     def right(self) -> bool:
         return bool(self.marks) and all(mark.verdict == RIGHT for mark in self.marks) and not self.notes
 
+    @property
+    def doubts(self) -> list[str]:
+        """Why it could not be read, or else what is to be said of it."""
+        return [self.error] if self.error else list(self.notes)
+
 
 def grade(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
     """The hand-in of a file, graded; an `error` in it where that cannot be done."""

@@ -106,24 +106,24 @@ def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
         cells = [(screen.ours(sign), "bad" if sign == "wrong" else "") for sign in signs]
         rows.append([(screen.ours(sheet.student), "name"), *cells, (screen.ours(right), "")])
     yield from Listing(screen, [titles], rows, left=frozenset(range(len(steps) + 1))).lines()
-    width = screen.width if screen.fits else 10_000
     for sheet in sheets:
         said = list(remarks(sheet, alone=len(sheets) == 1))
         if said:
             yield []
             yield [(screen.ours(sheet.student), "name")]
-        for text in said:
-            for line in fold_text(screen.ours(text), max(20, width - 2)):
-                yield [(f"  {line}", "")]
+        yield from below(said, screen)
     shared = find_shared(sheets) if len(sheets) > 1 else []
     yield []
     if shared:
         yield [("What the class got wrong:", "name")]
-        for mark, students in shared:
-            text = say_shared(mark, students)
-            yield from ([(f"  {line}", "")] for line in fold_text(screen.ours(text), max(20, width - 2)))
+        yield from below([say_shared(*each) for each in shared], screen)
         yield []
     yield [(screen.ours(summary(sheets)), "")]
+
+
+def below(texts: Sequence[str], screen: Screen) -> Iterator[Element]:
+    width = max(20, screen.width - 2) if screen.fits else 10_000
+    yield from ([(f"  {line}", "")] for text in texts for line in fold_text(screen.ours(text), width))
 
 
 # --- CSV ---
@@ -137,9 +137,8 @@ def write_csv(sheets: Sequence[HandIn], stream: IO[str]) -> None:
     for sheet in sheets:
         marks = {mark.step: mark.verdict for mark in sheet.marks}
         mistakes = [f"{mark.step}: {wrong_at(mark)}" for mark in sheet.marks if mark.mistake or mark.slips]
-        notes = [sheet.error] if sheet.error else list(sheet.notes)
         texts = [sheet.student, sheet.file, *(marks.get(step, "") for step in steps)]
-        said = [harmless("; ".join(mistakes)), harmless("; ".join(notes))]
+        said = [harmless("; ".join(mistakes)), harmless("; ".join(sheet.doubts))]
         rows.writerow([*map(harmless, texts), points(sheet), len(marks), *said])
 
 
@@ -246,7 +245,7 @@ def table_html(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def row_html(sheet: HandIn, steps: Sequence[str]) -> Iterator[str]:
-    note = ' class="note" title="see its notes"' if sheet.notes or sheet.error else ""
+    note = ' class="note" title="see its notes"' if sheet.doubts else ""
     yield f'<th scope="row"{note}>{escape(visible(sheet.student))}</th>'
     marks = {mark.step: mark for mark in sheet.marks}
     for mark in map(marks.get, steps):
@@ -280,14 +279,13 @@ def gradescope_result(sheet: HandIn) -> dict[str, Any]:
         }
         for mark in sheet.marks
     ]
-    notes = [sheet.error] if sheet.error else list(sheet.notes)
     result: dict[str, Any] = {
-        "output": "\n".join(notes),
+        "output": "\n".join(sheet.doubts),
         "output_format": "text",
         "tests": tests,
         "extra_data": {"student": sheet.student, "file": sheet.file},
     }
-    return result | ({"score": 0} if sheet.error or sheet.notes else {})
+    return result | ({"score": 0} if sheet.doubts else {})
 
 
 def otter_result(sheet: HandIn) -> dict[str, Any]:
@@ -295,9 +293,8 @@ def otter_result(sheet: HandIn) -> dict[str, Any]:
 
     A hand-in whose given numbers were changed gets no points.
     """
-    doubted = bool(sheet.error or sheet.notes)
-    notes = [sheet.error] if sheet.error else list(sheet.notes)
-    told = [("the sheet", 0, not doubted, "\n".join(notes))]
+    doubted = bool(sheet.doubts)
+    told = [("the sheet", 0, not doubted, "\n".join(sheet.doubts))]
     told += [(mark.step, 1, mark.verdict == RIGHT and not doubted, words_for(mark)) for mark in sheet.marks]
     found = []
     for name, worth, passed, says in told:

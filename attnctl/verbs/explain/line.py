@@ -37,8 +37,6 @@ ROW_EDITED = "changed by an edit of this step: its row was made to sum to 1 agai
 BY_HAND = "edited"
 """What stands beside a cell, and for the formula of one whose number was put there by hand."""
 
-CLOSE = 1e-13
-"""Rounding below this part of a value is not worth a term of its own."""
 
 LONG, SHOWN = 64, 12
 """A sum of more terms is long: so many of its largest are written out, the rest is one number."""
@@ -314,7 +312,8 @@ def settle(
     if found != value and not abs(value - found) <= slack:
         return 0.0, found
     difference = value - evaluate(shown, 0.0)[0]
-    return (difference if abs(difference) > CLOSE * abs(value) else 0.0), None
+    # Rounding below this part of a value is not worth a term of its own.
+    return (difference if abs(difference) > 1e-13 * abs(value) else 0.0), None
 
 
 # --- edits ---

@@ -48,8 +48,6 @@ MOST_BESIDE, BETWEEN = 3, 3
 
 Step = Callable[[ExplorerState], ExplorerState]
 
-NARROWEST = 30
-"""Columns that the arithmetic is laid out for at least."""
 
 MOST_SAID = 4
 """Lines of what is said above the keys."""
@@ -175,7 +173,8 @@ class Explorer(App[None]):
         steps.show(walk, screen, 2 if roomy else 1)
         self.draw_heads()
         self.lines("foot").show([view.foot(self.size.width)])
-        self.draw_arithmetic()
+        beside_scrollbar = screen._replace(width=max(30, self.size.width - 1))  # columns at least
+        self.lines("arithmetic").show(view.arithmetic_lines(walk, beside_scrollbar, self.precision))
         self.say("")
 
     def draw_heads(self) -> None:
@@ -199,11 +198,6 @@ class Explorer(App[None]):
             grid.styles.width = needed if shown > 1 else "1fr"
             if grid.display:
                 grid.show(matrices[number] if shown > 1 else alone, walk.mode, walk.row, walk.column)
-
-    def draw_arithmetic(self) -> None:
-        """Draw how the cell came about, in the width beside a scrollbar."""
-        screen = self.marks._replace(width=max(NARROWEST, self.size.width - 1))
-        self.lines("arithmetic").show(view.arithmetic_lines(self.walk, screen, self.precision))
 
     def lines(self, name: str) -> Lines:
         return self.query_one(f"#{name}", Lines)

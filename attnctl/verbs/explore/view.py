@@ -80,7 +80,8 @@ def arithmetic_lines(walk: ExplorerState, screen: Screen, precision: int = 4) ->
         )
         return
     yield chosen_operand(walk, page)
-    numbers = operand_numbers(walk, screen)
+    spell = walk.layer.explainer.spell
+    numbers = {screen.ours(spell(*operand)): number for number, operand in enumerate(walk.operands)}
     for line in list(page.lines(node))[2:]:  # the step and its formula stand above the matrix
         yield from wrap_parts(link_operands(line, numbers, walk.operand), screen.width)
     old = walk.layer.old(walk.step)
@@ -120,12 +121,6 @@ def link_operands(line: Line, numbers: Mapping[str, int], chosen: int) -> Parts:
             at = found.end()
         parts += [TextSpan(text[at:], style)] if at < len(text) else []
     return parts
-
-
-def operand_numbers(walk: ExplorerState, screen: Screen) -> dict[str, int]:
-    """The number of each operand, by how the arithmetic spells it."""
-    spell = walk.layer.explainer.spell
-    return {screen.ours(spell(*operand)): number for number, operand in enumerate(walk.operands)}
 
 
 def wrap_parts(parts: Parts, width: int) -> Iterator[Parts]:

@@ -96,9 +96,6 @@ NUMBERS, HEAT, DIFFERENCE = "numbers", "heat", "difference"
 SAME = {"token": "query", "new": "key"}
 """Axes of tokens that one goes along with another from step to step."""
 
-MOST_KEPT = 1000
-"""Places that Backspace can go back to."""
-
 
 @dataclass(frozen=True)
 class Place:
@@ -215,7 +212,7 @@ def along(walk: ExplorerState, axis: str, by: int) -> ExplorerState:
 
 def jump(walk: ExplorerState, place: Place) -> ExplorerState:
     """At another cell; Backspace comes back here."""
-    history = (*walk.history, walk.place)[-MOST_KEPT:]
+    history = (*walk.history, walk.place)[-1000:]  # as far as Backspace can go back
     return place_at(replace(walk, place=place, history=history), place.cell)
 
 

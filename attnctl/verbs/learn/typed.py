@@ -18,7 +18,6 @@ NUMBER = re.compile(r"([-+−]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,2}))
 BETWEEN = re.compile(r"(?<=[\w.%\]∞])\s+(?=[-+−.\w\[∞])")
 """The space between two numbers, or two rows, where no comma stands."""
 
-MINUS_INFINITY = {"-inf", "-.inf", "-infinity", "−∞", "-∞"}
 
 ENOUGH, EXACT = 0.1, 0.01
 """The last place that is typed must be at most so much of the number: two digits that count; from three on
@@ -71,7 +70,7 @@ class Typed:
 def read_number(text: str) -> Typed:
     """0.62, 62 %, 1e-3, -inf. Raises AttnError for what is no number."""
     word = text.strip()
-    if word.lower() in MINUS_INFINITY:
+    if word.lower() in {"-inf", "-.inf", "-infinity", "−∞", "-∞"}:
         return Typed(np.array(-np.inf), 1.0)
     found = NUMBER.fullmatch(word)
     if not found or not (found[2] or found[3]):

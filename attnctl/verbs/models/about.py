@@ -15,9 +15,6 @@ from attnctl.models.description import Description, Layer
 from attnctl.models.families import FAMILIES
 from attnctl.models.source import open_model
 
-LENGTHS = (128, 1024)
-"""Tokens of the traces whose size is told."""
-
 
 @dataclass(frozen=True)
 class About:
@@ -67,7 +64,7 @@ def about(name: str) -> About:
     types = sorted({tensor.type_name for tensor in checkpoint.tensors.values()})
     checkpoint.looks = False
     trace_bytes = {}
-    for tokens in LENGTHS:  # of layer 0, every step kept
+    for tokens in (128, 1024):  # of layer 0, every step kept
         plan = prepare_attention(model.layer(0), blank_rows(model, tokens))
         trace_bytes[tokens] = peak(plan.costs())
     return About(

@@ -46,11 +46,6 @@ LEGEND = {
 }
 """What the columns mean; all are means over rows."""
 
-TOKEN_WIDTHS = range(12, 2, -1)
-"""Cells of a token beside the largest weight on a terminal: as many as leave room for the rest."""
-
-NARROWEST = 12
-"""Cells of a sentence beside the name of its dump, at least."""
 
 GAP = "  "
 
@@ -84,7 +79,8 @@ class StatsTable:
 
     def fitting(self, groups: Sequence[DumpStats], names: Cells) -> tuple[list[list[Cells]], list[int]]:
         """The rows of each group and the width of each column, tokens as short as they must be."""
-        for most in TOKEN_WIDTHS:
+        # Cells of a token beside the largest weight on a terminal: as many as leave room for the rest.
+        for most in range(12, 2, -1):
             rows = ((self.row(group, at, most) for at in range(len(group.heads))) for group in groups)
             bodies = [[row[: len(names)] for row in body] for body in rows]
             columns = zip(names, *chain.from_iterable(bodies), strict=True)
@@ -100,7 +96,7 @@ class StatsTable:
             shown, rest = beginning(group.sentence)
             more = f" {self.screen.left_out(rest)} characters" if rest else ""
             sentence = self.screen.short(
-                self.screen.ours(shown), max(NARROWEST, self.screen.width - cells(name + GAP + more))
+                self.screen.ours(shown), max(12, self.screen.width - cells(name + GAP + more))
             )
             line += [(GAP + sentence + more, "aside")]
         return line
@@ -184,8 +180,7 @@ def part_lines(part: CorpusPart, screen: Screen) -> Iterator[Element]:
 
 
 def headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
-    count = "sentence" if part.sentences == 1 else "sentences"
-    said = f"{part.sentences:,} {count}, {part.tokens:,} tokens"
+    said = f"{plural(part.sentences, 'sentence')}, {part.tokens:,} tokens"
     if (part.first, part.stop) != (0, part.lines):
         said += f"; {part.span} of {part.lines:,}"
     if part.skipped:

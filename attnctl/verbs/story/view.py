@@ -25,9 +25,6 @@ OF_ROWS = {
     chapters.UNMIXED: "{} {} not what the weights make of the values",
 }
 
-LEAST_TOLD = 0.00005
-"""A share below it is not said."""
-
 
 def story_lines(story: Story, screen: Screen) -> Iterator[Element]:
     yield from opening(story, screen)
@@ -150,7 +147,7 @@ class Writer(Namer):
 
     def mix(self, claim: chapters.Mix) -> str:
         parts = [f"{percent(share)} of {self.key(key)}" for key, share in claim.parts]
-        if claim.rest >= LEAST_TOLD:
+        if claim.rest >= 0.00005:  # what is less is not said
             parts.append(f"{percent(claim.rest)} of others")
         return f"{self.row(claim.step, claim.row)} is {all_of(parts)}."
 
