@@ -63,8 +63,11 @@ def count_twice(count: int) -> wrong.By:
 
 def plant_without_rows(case: WrongStep) -> Iterator[Plant]:
     queries, axes = case.size("query") or 0, case.derivation[case.first].axes
-    if MIX.right(case) and axes[-2] == "query" and case.differs.any():
-        start = int(np.argwhere(case.differs)[:, -2].min())
+    if MIX.right(case) and axes[-2] == "query" and (case.like or case.differs.any()):
+        wrong_from = (
+            queries - int(case.like.detail) if case.like else np.argwhere(case.differs)[:, -2].min()
+        )
+        start = max(int(wrong_from), 0)
         kept = (np.arange(queries) < start)[:, None]
         yield Plant(case.then(HEAD_OUTPUTS, wrong.By(lambda z: z * kept)), f"{queries - start}")
 

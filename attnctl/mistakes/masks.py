@@ -45,10 +45,10 @@ def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
         return
     for rule in hide.rules:
         if not isinstance(rule, Padding):
-            yield Plant(swap_rule(case, rule), f"the {rule.name} rule is ignored")
+            yield Plant(swap_rule(case, rule), f"the {rule.name} rule is ignored beside the others")
     if given_mask(case):
         scores = case.derivation[MASKED].inputs[:1]
-        yield Plant(case.put(MASKED, hide, scores), "the given mask is ignored")
+        yield Plant(case.put(MASKED, hide, scores), "the given mask is ignored beside the others")
 
 
 def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import permutations
@@ -34,6 +34,7 @@ from attnctl.verbs.conform.held import (
     HeldCase,
     hold,
     plant_cause,
+    simplicity,
 )
 from attnctl.verbs.conform.judge import ExpectedOutput, compare_output, expect, judge_answer, name_output
 from attnctl.verbs.conform.layout import read_output
@@ -44,12 +45,6 @@ from attnctl.verbs.conform.suite import CaseResult, Suite, digest_of, wrong_arra
 
 MOST_CASES = 3
 """Failing cases that are looked at before a feature's failure stays unexplained."""
-
-MOST_NUMBERS = 40_000
-"""Weights of a case that is handed to `check`: more would take seconds."""
-
-ENOUGH_TOKENS = 4
-"""Queries and keys of a case that is looked at first."""
 
 LEAST_ROUNDING = 0.01
 """The least error of arithmetic in a coarser type, as a part of the error allowed there."""
@@ -69,6 +64,7 @@ Explain = Callable[[Suite, CaseResult, Array], "Cause | Iterator[Cause] | None"]
 """A way to explain the output of one case; of causes the likeliest first."""
 
 
+@np.errstate(all="ignore")  # what overflows in a wrong program is not what came back
 def diagnose(
     suite: Suite, wrong: Sequence[CaseResult], right: Sequence[Case] = (), best: Diagnosed = NOTHING
 ) -> Diagnosed:
@@ -88,13 +84,44 @@ def diagnose(
         return choose([order], wrong, right, best)
     if any(suite.output_of(each) is None for each in outputs):
         return choose([explain_shape(suite)], wrong, right, best)
-    left = sorted(outputs, key=simplicity)
-    for result in list_searched(suite, left):
-        if best.cause is None or best.cause.explains(result) is None:
-            best = choose(search_cause(suite, result), wrong, right, best)
-        if best.explains_all:
+    return search_causes(suite, sorted(outputs, key=simplicity), wrong, right, best)
+
+
+def search_causes(
+    suite: Suite,
+    left: Sequence[CaseResult],
+    wrong: Sequence[CaseResult],
+    right: Sequence[Case],
+    best: Diagnosed,
+) -> Diagnosed:
+    """Search the causes of these cases, in drawn numbers first, and where the best one known is not it."""
+    first = left[0].case
+    tried = [suite.run(replace(first, fill="random"))] if first.fill != "random" else []
+    drawn = [each for each in tried if not each.judgement.right and suite.output_of(each) is not None]
+    most = MOST_CASES + len(drawn)
+
+    def search(result: CaseResult, ways: Sequence[Explain], best: Diagnosed) -> Diagnosed:
+        """Try explanations of one case, until the causes of one are better than the best known."""
+        output = suite.outputs_in(result)[result.judgement.output]
+        for explain in ways:
+            found = explain(suite, result, output)
+            if isinstance(found, Cause):
+                found = iter([found] if found.explains(result) is not None else [])
+            held = choose(found or (), wrong, right, best)
+            if held is not best and not held.fits_by_chance:
+                return held
+            best = held
+        return best
+
+    for result in (*drawn, *left):
+        if best.explains_all or not most:
             return best
-    return best if best.cause else choose(search_longer(suite, left[0]), wrong, right)
+        explained = best.cause is not None and best.cause.explains(result) is not None
+        best = best if explained else search(result, QUICK, best)
+        most -= not (explained and best.is_certain)
+    if best.cause is None or best.fits_by_chance:
+        return search(left[0], LONGER, NOTHING)
+    return best
 
 
 def choose(
@@ -107,43 +134,9 @@ def choose(
     for cause in causes:
         held = hold(cause, wrong, right)
         best = held if held and held.rank > best.rank else best
-        if best.is_all:
+        if best.explains_all and best.failure.scope.spared is None:
             break
     return best
-
-
-def list_searched(suite: Suite, results: Sequence[CaseResult]) -> Iterator[CaseResult]:
-    """The cases in which a cause is searched: of drawn numbers first, where that one is wrong, too."""
-    if results[0].case.fill != "random":
-        drawn = suite.run(replace(results[0].case, fill="random"))
-        if not drawn.judgement.right and suite.output_of(drawn) is not None:
-            yield drawn
-    yield from results[:MOST_CASES]
-
-
-def search_cause(suite: Suite, result: CaseResult) -> Iterator[Cause]:
-    """Try every explanation of one case; those of the first kind that explains it."""
-    quick = (
-        explain_unsteady, explain_memory, explain_earlier, explain_degenerate, explain_coarse_numbers,
-        explain_by_check, explain_factor, explain_coarse_inside,
-    )  # fmt: skip
-    return try_each(suite, result, quick)
-
-
-def search_longer(suite: Suite, result: CaseResult) -> Iterator[Cause]:
-    return try_each(suite, result, (explain_rounding, explain_nan, explain_by_pairs))
-
-
-def try_each(suite: Suite, result: CaseResult, ways: Sequence[Explain]) -> Iterator[Cause]:
-    output = suite.output_of(result)
-    assert output is not None
-    for explain in ways:
-        found = explain(suite, result, output)
-        causes = iter([found] if isinstance(found, Cause) else found or ())
-        if first := next(causes, None):
-            yield first
-            yield from causes
-            return
 
 
 def explain_end(result: CaseResult) -> Cause:
@@ -178,12 +171,15 @@ def explain_extra(suite: Suite, result: CaseResult) -> Cause:
         return name_near_miss(wanted, name, given) if name in FACTORS else None
 
     found = find(result)
-    if found is None:
-        words = result.judgement.words
-        return name_cause("extra-output", words, lambda other: other.judgement.extra == place)
-    mistake, what, fix = found
-    words = f"output {place} is no {WORDS[name]}: {what}: {fix}"
-    return name_cause(mistake, words, lambda other: other.judgement.extra == place and find(other) == found)
+    mistake, words = "extra-output", result.judgement.words
+    if found is not None:
+        mistake, what, fix = found
+        words = f"output {place} is no {WORDS[name]}: {what}: {fix}"
+
+    def is_such(other: CaseResult) -> bool:
+        return other.judgement.extra == place and find(other) == found
+
+    return name_cause(mistake, words, is_such, observed=True)
 
 
 def explain_repeats(answer: Answer) -> Failure:
@@ -204,23 +200,21 @@ def explain_repeats(answer: Answer) -> Failure:
 
 
 def name_cause(
-    mistake: str, words: str, explains: Callable[[CaseResult], bool], *, costly: bool = False
+    mistake: str,
+    words: str,
+    explains: Callable[[CaseResult], bool],
+    contradicts: Callable[[Case], bool] = lambda _: False,
+    *,
+    observed: bool = False,
 ) -> Cause:
     """A cause of which the same is said of every case."""
-    return Cause(mistake, lambda _: words, lambda other: () if explains(other) else None, costly=costly)
-
-
-def where_it_shows(cause: Cause, result: CaseResult) -> Cause | None:
-    """A cause, if it explains this case."""
-    return cause if cause.explains(result) is not None else None
-
-
-def simplicity(result: CaseResult) -> tuple[bool, bool, bool, int]:
-    """Order cases: drawn numbers first, few of them, but enough that nothing fits by chance."""
-    case = result.case
-    size = case.batch * case.heads * case.queries * case.keys
-    small = min(case.queries, case.keys) < ENOUGH_TOKENS
-    return size > MOST_NUMBERS, case.fill != "random", small, size
+    return Cause(
+        mistake,
+        lambda _: words,
+        lambda other: () if explains(other) else None,
+        lambda case, _: contradicts(case),
+        observed=observed,
+    )
 
 
 def explain_earlier(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
@@ -230,11 +224,20 @@ def explain_earlier(suite: Suite, result: CaseResult, output: Array) -> Cause | 
         first, found = suite.outputs_had.get(digest_of(wrong_arrays(other))), suite.output_of(other)
         if first is None or found is None or not np.isfinite(found).all() or not np.ptp(found):
             return None
-        if bare(first) == bare(other.case):
+        if bare(first) == bare(other.case) or is_made_anew(suite, first, other):
             return None
         return (f"it gives the answer of an earlier call ({first}): {KEPT}",)
 
-    return where_it_shows(Cause(EARLIER, "".join, explains, observed=True), result)
+    return Cause(EARLIER, "".join, explains, observed=True)
+
+
+def is_made_anew(suite: Suite, first: Case, found: CaseResult) -> bool:
+    """The same V gave both answers, and another V gives another one: it is computed, wrongly."""
+    one, other = suite.problem(first), suite.problem(found.case)
+    if not np.array_equal(one.arrays["V"], other.arrays["V"]):
+        return False
+    other.arrays["V"] = -other.arrays["V"]
+    return not have_same_bits(suite.call(other).outputs[:1], found.answer.outputs[:1])
 
 
 def bare(case: Case) -> Case:
@@ -254,20 +257,16 @@ def explain_unsteady(suite: Suite, result: CaseResult, output: Array) -> Cause |
         right = not again.error and judge_answer(suite.expect(other.case), again).right
         return ("is right" if right else "gives other numbers",)
 
-    return where_it_shows(
-        Cause(
-            "not-repeatable",
-            lambda said: f"the same call again {said[0]}: it is wrong now and then",
-            explains,
-            costly=True,
-        ),
-        result,
+    return Cause(
+        "not-repeatable",
+        lambda said: f"the same call again {said[0]}: it is wrong now and then",
+        explains,
+        costly=True,
     )
 
 
 def explain_memory(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain numbers that follow what memory held before the call."""
-    what = name_output(result.judgement.output)
 
     def count(found: CaseResult) -> tuple[int, int, bool]:
         """Numbers that follow, of all, and whether memory is all that there is."""
@@ -278,71 +277,72 @@ def explain_memory(suite: Suite, result: CaseResult, output: Array) -> Cause | N
         differ = (here[name] != beside) & ~(np.isnan(here[name]) & np.isnan(beside))
         return int(differ.sum()), differ.size, bool(differ.all() and not np.ptp(beside))
 
-    number, _, nothing = count(result)
-    if nothing:
-        words = f"nothing is written to {what}: it holds what memory held"
-        return name_cause("output-not-written", words, lambda other: count(other)[2], costly=True)
-
     def explains(other: CaseResult) -> Details | None:
-        number, size, _ = count(other)
-        return (f"{number} of {size}",) if number else None
-
-    def say(said: Details) -> str:
-        return (
-            f"{said[0]} numbers of {what} follow what memory held before the call: "
+        number, size, nothing = count(other)
+        what = name_output(other.judgement.output)
+        if nothing:
+            return (f"nothing is written to {what}: it holds what memory held",)
+        said = (
+            f"{number} of {size} numbers of {what} follow what memory held before the call: "
             "they are never written, or what is there is added to or read first"
         )
+        return (said,) if number else None
 
-    return Cause("memory-not-written", say, explains, costly=True) if number else None
+    mistake = "output-not-written" if count(result)[2] else "memory-not-written"
+    return Cause(mistake, "".join, explains, costly=True)
 
 
 def explain_degenerate(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain outputs that have nothing to do with attention: zeros, or the mean of V."""
     name = result.judgement.output
 
-    def is_zero(other: CaseResult) -> bool:
-        found = suite.outputs_in(other).get(name)
-        return found is not None and not found.any()
+    def is_zero(_: Case, found: Array) -> bool:
+        return not found.any()
 
-    def is_mean(other: CaseResult) -> bool:
-        found = suite.outputs_in(other).get(HEAD_OUTPUTS)
-        if found is None or name != HEAD_OUTPUTS:
-            return False
-        values = suite.problem(other.case).plan.run()
+    def is_mean(case: Case, found: Array) -> bool:
+        values = suite.problem(case).plan.run()
         v = values[next(each for each in ("V_shared", "present_value", "V") if each in values)]
-        mean = np.broadcast_to(v.mean(axis=-2, keepdims=True), found.shape)
-        room = 16 * TYPES[other.case.dtype].unit * np.abs(v).max()
-        return bool(np.abs(found - mean).max() <= room)
+        room = 16 * TYPES[case.dtype].unit * np.abs(v).max()
+        return bool(np.abs(found - v.mean(axis=-2, keepdims=True)).max() <= room)
 
-    if is_zero(result):
-        words = f"{name_output(name)} is all zeros: nothing was written to it"
-        return name_cause("zeros", words, is_zero)
-    if result.case.fill == "random" and result.case.keys > 1 and is_mean(result):
-        words = "the output is the mean of V whatever the scores are"
-        return name_cause("mean-of-values", words, is_mean)
+    def cause(mistake: str, words: str, is_such: Callable[[Case, Array], bool]) -> Cause:
+        def explains(other: CaseResult) -> bool:
+            found = suite.outputs_in(other)
+            return name in found and is_such(other.case, found[name])
+
+        def contradicts(case: Case) -> bool:
+            right = suite.problem(case).plan.run()
+            return name in right and not is_such(case, right[name])
+
+        return name_cause(mistake, words, explains, contradicts, observed=True)
+
+    if not output.any():
+        return cause("zeros", f"{name_output(name)} is all zeros", is_zero)
+    drawn = name == HEAD_OUTPUTS and result.case.fill == "random" and result.case.keys > 1
+    if drawn and is_mean(result.case, output):
+        return cause("mean-of-values", "the output is the mean of V whatever the scores are", is_mean)
     return None
 
 
 def ignored_cause(suite: Suite, option: str, wrong: Sequence[CaseResult]) -> Cause:
     """An option that changes nothing in these cases; a right one where it matters contradicts."""
 
+    def is_bare(case: Case, found: dict[str, Array] | None = None) -> bool:
+        """What is found, or what is right, are the numbers of the case without the option."""
+        beside, bare = HeldCase.begin(suite.problem(case), found), suite.problem(case.without(option))
+        return bool(beside.found) and beside.gives(CarriedOut.run(bare, bare.plan.derivation))
+
     def matters(case: Case) -> bool:
-        if option not in case.option_values:
-            return False
-        beside, bare = HeldCase.begin(suite.problem(case)), suite.problem(case.without(option))
-        return not beside.gives(CarriedOut.run(bare, bare.plan.derivation))
+        return option in case.option_values and not is_bare(case)
 
     def is_ignored(other: CaseResult) -> bool:
         """In a case of another feature its numbers are those without it."""
-        if option not in other.case.option_values or other.answer.error:
-            return any(other is each for each in wrong)
-        beside = HeldCase.begin(suite.problem(other.case), suite.outputs_in(other))
-        bare = suite.problem(other.case.without(option))
-        program = CarriedOut.run(bare, bare.plan.derivation)
-        return any(other is each for each in wrong) or (bool(beside.found) and beside.gives(program))
+        taken = option in other.case.option_values and not other.answer.error
+        own = any(other is each for each in wrong)
+        return own or (taken and is_bare(other.case, suite.outputs_in(other)))
 
     words = f"{suite.signature.keywords[option]} is taken and changes nothing"
-    return replace(name_cause(IGNORED_OPTION, words, is_ignored), contradicts=matters)
+    return name_cause(IGNORED_OPTION, words, is_ignored, matters)
 
 
 def explain_order(suite: Suite, result: CaseResult) -> Cause | None:
@@ -394,8 +394,15 @@ def explain_factor(suite: Suite, result: CaseResult, output: Array) -> Cause | N
     def say(said: Details) -> str:
         return f"{all_of(said)}: leave the factor{'s' * (len(said) > 1)} out"
 
-    cause = Cause("gradient-factor", say, explains, explains_with=explains_with)
-    return where_it_shows(cause, result)
+    def contradicts(case: Case, covered: Collection[Details]) -> bool:
+        wanted = suite.expect(case).outputs.items()
+        ways = [
+            [compare_output(each, each.value * factors_of[said].get(name, 1.0)) for name, each in wanted]
+            for said in covered
+        ]
+        return not any(all(each.right for each in way) for way in ways)
+
+    return Cause("gradient-factor", say, explains, contradicts, explains_with=explains_with)
 
 
 def find_factor(wanted: ExpectedOutput, found: Array) -> float | None:
@@ -410,16 +417,13 @@ def find_factor(wanted: ExpectedOutput, found: Array) -> float | None:
 
 def explain_nan(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain NaN or ∞ that no known mistake gives."""
-    what = name_output(result.judgement.output)
 
     def explains(other: CaseResult) -> Details | None:
-        found = suite.output_of(other)
+        found, what = suite.output_of(other), name_output(other.judgement.output)
         broken = 0 if found is None else int((~np.isfinite(found)).sum())
-        same = other.judgement.output == result.judgement.output
-        return (f"{broken} of {found.size}",) if found is not None and broken and same else None
+        return (f"{broken} of {found.size} numbers of {what}",) if found is not None and broken else None
 
-    say = partial("{0[0]} numbers of {1} are NaN or infinite".format)
-    return where_it_shows(Cause("nan-output", lambda said: say(said, what), explains), result)
+    return Cause("nan-output", lambda said: f"{said[0]} are NaN or infinite", explains, observed=True)
 
 
 def read_weights(suite: Suite, case: Case) -> Array | None:
@@ -495,10 +499,15 @@ def seen_by_check(suite: Suite, cause: Cause, planted: Sequence[tuple[Mistake, P
     def explains(other: CaseResult) -> Details | None:
         output = suite.output_of(other)
         for record in record_answer(suite, other, output) if output is not None else ():
-            findings = find_mistakes(suite, other, record)
-            if [each.mistake for each in findings] == names:
-                return tuple(each.planted[1].detail for each in findings if each.planted)
+            made = [each.planted for each in find_mistakes(suite, other, record) if each.planted]
+            if [mistake.name for mistake, _ in made] == names and is_reproduced(other, *made[-1]):
+                return tuple(plant.detail for _, plant in made)
         return None
+
+    def is_reproduced(other: CaseResult, mistake: Mistake, plant: Plant) -> bool:
+        """Whether a mistake, where it gives certain numbers, gives the output in all rows."""
+        beside = HeldCase.begin(suite.problem(other.case), suite.outputs_in(other))
+        return not mistake.exact or beside.gives(CarriedOut.run(beside.problem, plant.case.derivation))
 
     return Cause(cause.mistake, cause.say, explains, costly=True, certain=False)
 
@@ -555,26 +564,37 @@ def explain_coarse_inside(
     """
 
     def is_coarse(other: CaseResult, name: str) -> bool:
-        found = suite.output_of(other)
-        if found is None or TYPES[name].bits >= TYPES[other.case.dtype].bits:
+        found = suite.outputs_in(other)
+        off = [each for each, ratio in other.judgement.ratios.items() if ratio > 1]
+        if TYPES[name].bits >= TYPES[other.case.dtype].bits or not off or not {*off} <= found.keys():
             return False
         problem = suite.problem(other.case)
-        wanted = expect(replace(problem, case=replace(problem.case, dtype=name)))
-        ratio = compare_output(wanted.outputs[other.judgement.output], found).ratio
+        wanted = expect(replace(problem, case=replace(problem.case, dtype=name))).outputs
+        ratio = max(compare_output(wanted[each], found[each]).ratio for each in off)
         return ratio <= 1 and (other is not result or ratio > LEAST_ROUNDING)
 
     def explains(name: str, other: CaseResult) -> Details | None:
-        return (other.case.dtype,) if is_coarse(other, name) else None
+        return (f"{other.case.dtype}:{name}",) if is_coarse(other, name) else None
+
+    def contradicts(name: str, case: Case, said: Collection[Details]) -> bool:
+        """Drawn numbers would show the type."""
+        problem, output = suite.problem(case), result.judgement.output
+        if case.fill != "random" or output not in problem.outputs:
+            return False
+        coarse = expect(replace(problem, case=replace(problem.case, dtype=name))).outputs[output]
+        return not compare_output(suite.expect(case).outputs[output], coarse.value + coarse.scatter).right
 
     for name in names:
         if is_coarse(result, name):
-            return Cause(LOW_PRECISION, partial(say_coarse, name), partial(explains, name))
+            said = partial(explains, name), partial(contradicts, name)
+            return Cause(LOW_PRECISION, say_coarse, *said, certain=False)
     return None
 
 
-def say_coarse(name: str, types: Details) -> str:
+def say_coarse(said: Details) -> str:
+    name = said[0].partition(":")[2]
     words = f"the numbers are right to the digits of {name} only: it is computed or kept in it"
-    return f"{words}; say --dtype {types[0]}:{name} if that is meant, as by autocast"
+    return f"{words}; say --dtype {said[0]} if that is meant, as by autocast"
 
 
 def explain_rounding(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
@@ -585,7 +605,7 @@ def explain_rounding(suite: Suite, result: CaseResult, output: Array) -> Cause |
         said = describe_rounding(name_output(judged.output), judged.ratio, other.case.dtype)
         return (said.sentence,) if said else None
 
-    return where_it_shows(Cause("too-much-rounding", "".join, explains, observed=True), result)
+    return Cause("too-much-rounding", "".join, explains, observed=True)
 
 
 def describe_rounding(what: str, ratio: float, dtype: str) -> Failure | None:
@@ -597,3 +617,11 @@ def describe_rounding(what: str, ratio: float, dtype: str) -> Failure | None:
         "keep what is not stored in float32, as scores, log-sum-exp, delta and sums are"
     )
     return Failure("too-much-rounding", words)
+
+
+QUICK: tuple[Explain, ...] = (
+    explain_unsteady, explain_memory, explain_earlier, explain_degenerate, explain_coarse_numbers,
+    explain_by_check, explain_factor, explain_coarse_inside,
+)  # fmt: skip
+LONGER: tuple[Explain, ...] = (explain_rounding, explain_nan, explain_by_pairs)
+"""The explanations of a case, those first that are quick or of which others look much alike."""

@@ -1,13 +1,14 @@
 """Causes held to cases: the wrong ones that they are to explain, and those that are right.
 
 A known mistake is a program. It explains a wrong case if with the same detail it gives the numbers that
-came back there; if only another detail does, that is said. It contradicts a right case if its numbers
-would be wrong there.
+came back there; if only another detail does, that is said. It contradicts a right case, of any feature, if
+its numbers would be wrong there. What explains one wrong case of several, or some and contradicts a right
+one, fits by chance, and is not said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -47,6 +48,12 @@ MOST_TRIED = 8
 MOST_CALLED = 2
 """Cases in which a cause is looked for that takes calls."""
 
+MOST_NUMBERS = 40_000
+"""Weights of a case that is handed to `check`: more would take seconds."""
+
+ENOUGH_TOKENS = 4
+"""Queries and keys of a case that is looked at first."""
+
 Details = tuple[str, ...]
 
 
@@ -59,8 +66,8 @@ class Cause:
     """The sentence, by what is other from case to case."""
     explains: Callable[[CaseResult], Details | None]
     """The details by which it explains a case; None where it does not."""
-    contradicts: Callable[[Case], bool] = lambda _: False
-    """Whether a case that is right should not be."""
+    contradicts: Callable[[Case, Collection[Details]], bool] = lambda *_: False
+    """Whether a case that is right should not be, with any of these details."""
     costly: bool = False
     """Whether it takes calls, so that it is looked for until it is found once."""
     observed: bool = False
@@ -68,7 +75,7 @@ class Cause:
     explains_with: Callable[[CaseResult, Details], bool] | None = None
     """Whether it explains a case with these details."""
     certain: bool = True
-    """Whether nothing else need be looked for, where it was looked for in one case."""
+    """Whether it gives certain numbers; else, looked for in one case, it may not be what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -93,32 +100,33 @@ class Diagnosed:
         return self.cause is not None and (self.cause.certain or not self.failure.scope.alone)
 
     @property
-    def is_all(self) -> bool:
-        """Whether it explains all, and no right case speaks against it."""
-        return self.explains_all and self.failure.scope.spared is None
+    def fits_by_chance(self) -> bool:
+        """Whether it gives the numbers of some cases alone, and is not what is wrong there, either."""
+        scope = self.failure.scope
+        if self.cause is None or self.cause.observed or scope.explained == scope.failing:
+            return False
+        few = scope.explained == 1 or (not self.cause.certain and 2 * scope.explained <= scope.failing)
+        return few or scope.spared is not None
 
     @property
-    def rank(self) -> tuple[bool, bool, float, bool]:
+    def rank(self) -> tuple[bool, bool, bool, float, bool]:
         """By whether there is a cause, how much it explains, and whether a right case speaks against it."""
         scope = self.failure.scope
         explained = scope.explained / scope.failing
-        return self.cause is not None, self.is_certain, explained, scope.spared is None
+        no_chance = not self.fits_by_chance
+        return self.cause is not None, no_chance, self.is_certain, explained, scope.spared is None
 
     def explains(self, result: CaseResult) -> bool:
-        """Whether its cause is that of another case, too; where that takes calls, it is taken to be."""
-        return self.cause is None or self.cause.costly or self.details_in(result) is not None
-
-    def say(self, result: CaseResult) -> Failure:
-        """What is said of one case that it explains, alone."""
-        details = self.details_in(result)
-        sentence = self.failure.sentence
-        if self.cause is not None and details is not None:
-            sentence = self.cause.say(details)
-        return Failure(self.failure.mistake, sentence)
+        """Whether its cause may be that of another case, too: where that takes calls, it is not asked."""
+        return self.cause is None or self.cause.costly or self.say(result) is not None
 
     @np.errstate(all="ignore")
-    def details_in(self, result: CaseResult) -> Details | None:
-        return None if self.cause is None or self.cause.costly else self.cause.explains(result)
+    def say(self, result: CaseResult) -> Failure | None:
+        """What is said of one case, alone; None where its cause is not that of this case."""
+        if self.cause is None:
+            return Failure(self.failure.mistake, self.failure.sentence)
+        details = self.cause.explains(result)
+        return None if details is None else Failure(self.failure.mistake, self.cause.say(details))
 
     def with_details(self, details: Details) -> Diagnosed:
         """The same of every case that it explains, with these details."""
@@ -137,23 +145,38 @@ NOTHING = Diagnosed(Failure())
 def hold(cause: Cause, wrong: Sequence[CaseResult], right: Sequence[Case]) -> Diagnosed | None:
     """What is true of a cause in these cases; None where it explains none."""
     explained: list[tuple[CaseResult, Details]] = []
-    drawn = sorted(wrong, key=lambda each: each.case.fill != "random")[:MOST_CALLED]
-    for each in drawn if cause.costly else wrong:
+    for each in sorted(wrong, key=simplicity)[:MOST_CALLED] if cause.costly else wrong:
         if (details := cause.explains(each)) is not None:
             explained.append((each, details))
             if cause.costly:
                 break
     if not explained:
         return None
-    details = explained[0][1]
+    details, number = explained[0][1], len(explained)
+    said = list(dict.fromkeys(join_details(each) for _, each in explained))
+    several = cause.observed and len(said) > 1
+    scope = Scope(number, len(wrong), tuple(said[:1] if cause.observed else said), alone=several)
     if cause.costly:
-        scope = Scope(details=(join_details(details),), alone=len(wrong) > 1)
-    else:
-        spared = next((case for case in right if cause.contradicts(case)), None)
-        said = [join_details(each) for _, each in explained[: 1 if cause.observed else None]]
-        scope = Scope(len(explained), len(wrong), tuple(dict.fromkeys(said)), spared)
+        scope = Scope(details=(said[0],), alone=len(wrong) > 1)
     failure = Failure(cause.mistake, cause.say(details), scope=scope)
-    return unite([Diagnosed(failure, cause, tuple(explained))])[0]
+    return spare(unite([Diagnosed(failure, cause, tuple(explained))])[0], right)
+
+
+@np.errstate(all="ignore")
+def spare(found: Diagnosed, right: Iterable[Case]) -> Diagnosed:
+    """The same, with the first right case that speaks against it."""
+    assert found.cause is not None  # which is held
+    said = {details for _, details in found.explained}
+    spared = next((case for case in right if found.cause.contradicts(case, said)), None)
+    return replace(found, failure=replace(found.failure, scope=replace(found.failure.scope, spared=spared)))
+
+
+def simplicity(result: CaseResult) -> tuple[bool, bool, bool, int]:
+    """Order cases: drawn numbers first, few of them, but enough that nothing fits by chance."""
+    case = result.case
+    size = case.batch * case.heads * case.queries * case.keys
+    small = min(case.queries, case.keys) < ENOUGH_TOKENS
+    return size > MOST_NUMBERS, case.fill != "random", small, size
 
 
 @np.errstate(all="ignore")
@@ -220,9 +243,11 @@ class Programs:
         same = [made for made in self.known if details_of(made) == details]
         return beside is not None and any(beside.find(made) is not None for made in same)
 
-    def contradicts(self, case: Case) -> bool:
+    def contradicts(self, case: Case, said: Collection[Details]) -> bool:
         beside = HeldCase.begin(self.suite.problem(case), None, self.step)
-        return not any(beside.allows(made) for made in self.known)
+        known = [made for made in self.known if details_of(made) in said]
+        programs = [program for made in known for _, program in beside.programs(made, beside.right)]
+        return bool(programs) and not any(map(beside.gives, programs))
 
     def begin(self, result: CaseResult) -> HeldCase | None:
         if result.answer.error or result.judgement.extra is not None:
@@ -312,11 +337,6 @@ class HeldCase:
             (each for each, program in self.programs(made, self.right) if self.gives(program)), None
         )
 
-    def allows(self, made: Sequence[MadeMistake]) -> bool:
-        """Whether some program that makes these mistakes is right here, or none can be made."""
-        programs = [program for _, program in self.programs(made, self.right)]
-        return not programs or any(map(self.gives, programs))
-
     def programs(
         self, made: Sequence[MadeMistake], before: CarriedOut
     ) -> Iterator[tuple[list[MadeMistake], CarriedOut]]:
@@ -379,9 +399,7 @@ class HeldCase:
         if not all(name in self.settled or self.is_near(name, program) for name in self.found):
             return False
         far = [name for name in self.found if self.off_by(name, program) > 1]
-        if not far or CONCAT in far:
-            return not far
-        wanted = expect(self.problem, program.derivation)
+        wanted = expect(replace(self.problem, outputs=tuple(far)), program.derivation)
         rows = {name: np.broadcast_to(self.told(name), self.found[name].shape)[..., 0] for name in far}
         return all(
             compare_output(replace(wanted.outputs[name], rows=rows[name]), self.found[name]).right

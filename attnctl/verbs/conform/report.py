@@ -47,7 +47,7 @@ class Scope:
     spared: object = None
     """A case that is right, though it should not be."""
     alone: bool = False
-    """Whether it was looked for in the case shown alone, of several."""
+    """Whether the sentence was looked for, or is true as it stands, in the case shown alone, of several."""
 
     def __add__(self, other: Scope) -> Scope:
         details = tuple(dict.fromkeys((*self.details, *other.details)))
@@ -57,15 +57,18 @@ class Scope:
     def limit(self, sentence: str) -> str:
         """A sentence of the case shown, with what is true of it in others."""
         parts, others = [sentence], self.details[1:]
-        if others or (self.alone and self.explained == 1):
+        if others or self.alone:
             parts = [f"in this case {sentence}"]
+        elif self.spared:
+            parts = [f"in every failing case {sentence}"]
         if others:
             more = f" and {len(others) - MOST_SAID} more" if len(others) > MOST_SAID else ""
-            parts.append(f"in others: {', '.join(others[:MOST_SAID])}{more}")
+            said = (f"({each})" if ", " in each else each for each in others[:MOST_SAID])
+            parts.append(f"in others: {', '.join(said)}{more}")
         if self.explained < self.failing:
             parts.append(f"this explains {self.explained} of {self.failing} failing cases")
         if self.spared:
-            parts.append(f"yet not in every case: it is right in {self.spared}")
+            parts.append(f"yet it is right in {self.spared}")
         return "; ".join(parts)
 
 
@@ -127,7 +130,8 @@ class FeatureResult:
             return SKIPPED
         if self.failure is None:
             return DIFFERS if self.differs else PASSED
-        failed = IGNORED if self.failure.mistake == IGNORED_OPTION else FAILED
+        ignored = self.failure.mistake == IGNORED_OPTION and not self.failure.scope.spared
+        failed = IGNORED if ignored else FAILED
         return XFAIL if self.known else failed
 
     @property

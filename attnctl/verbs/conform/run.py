@@ -37,7 +37,7 @@ from attnctl.verbs.conform.features import (
     REPEATABLE_GRADIENTS,
     SMALL,
 )
-from attnctl.verbs.conform.held import Cause, Diagnosed, unite
+from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, spare, unite
 from attnctl.verbs.conform.judge import judge_answer
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
@@ -58,6 +58,7 @@ from attnctl.verbs.conform.report import (
     Conformance,
     Failure,
     FeatureResult,
+    Scope,
 )
 from attnctl.verbs.conform.results import judge_conventions, read_saved, recall_cause, save_case, shrink
 from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, CaseResult, Suite
@@ -363,9 +364,12 @@ class Run:
     def unite_causes(self) -> None:
         """Say of a cause the same in all features, where that is true."""
         for cause in self.causes:
-            same = {key: found for key, found in self.diagnosed.items() if found.cause is cause}
-            if same:
-                self.diagnosed |= zip(same, unite([*same.values()]), strict=True)
+            same = [key for key, found in self.diagnosed.items() if found.cause is cause]
+            united = unite([self.diagnosed[key] for key in same]) if same else []
+            self.diagnosed |= zip(same, united, strict=True)
+        for run in self.runs:
+            if (found := self.diagnosed.get((run.feature, run.dtype))) and found.cause in self.causes:
+                self.diagnosed[run.feature, run.dtype] = spare(found, self.list_beside(run))
 
     def add_cause(self, run: FeatureResult) -> None:
         """Say why it fails, if it does."""
@@ -375,21 +379,19 @@ class Run:
         cause, first = self.add_way_out(run, found.failure), found.shown or run.wrong[0]
         saved = self.save_failure(run, found)
         words = first.judgement.words or cause.sentence
-        words = "; ".join([words, *self.say_gradients(run)])
+        words = "; ".join([words, *self.say_gradients(run, first)])
         run.failure = replace(cause, case=first.case, words=words)
         if saved:
             before, after = self.request.called
             again = shell_line(["attnctl", "conform", *before, "--replay", str(saved), *after])
             run.failure = replace(run.failure, replay=again, saved=str(saved))
 
-    def say_gradients(self, run: FeatureResult) -> Iterator[str]:
-        """Say which gradients are wrong in other cases than the first, and which in none of any feature."""
-        here = run.wrong[0].judgement
-        if here.output not in GRADIENTS:
+    def say_gradients(self, run: FeatureResult, first: CaseResult) -> Iterator[str]:
+        """Say which gradients are wrong in other cases than the one shown, and which in none at all."""
+        here = first.judgement.ratios
+        if run.ratios.keys().isdisjoint(GRADIENTS):
             return
-        elsewhere = [
-            name for name in GRADIENTS if run.ratios.get(name, 0.0) > 1 >= here.ratios.get(name, 0.0)
-        ]
+        elsewhere = [name for name in GRADIENTS if run.ratios.get(name, 0.0) > 1 >= here.get(name, 0.0)]
         said = {"wrong in other cases": elsewhere, "right in every answered case": list_right(self.runs)}
         yield from (
             f"{all_of(names)} {'is' if len(names) == 1 else 'are'} {words}"
@@ -418,26 +420,37 @@ class Run:
         if self.recalled:
             return Diagnosed(self.recalled)
         if name in {REPEATABLE, REPEATABLE_GRADIENTS}:
-            return Diagnosed(explain_repeats(wrong[0].answer))
+            first, *others = (explain_repeats(each.answer) for each in wrong)
+            alone = any(each.sentence != first.sentence for each in others)
+            return Diagnosed(replace(first, scope=Scope(alone=alone)))
         if name == INPUTS_KEPT:
             what = ", ".join(wrong[0].answer.changed)
             words = f"it changes its inputs: {what} is not what it was before"
             return Diagnosed(Failure("inputs-changed", words))
         if self.search:
             return Diagnosed(self.search(wrong))
-        best = choose(self.causes, wrong, run.right)
+        right = list(self.list_beside(run))
+        best = choose(self.causes, wrong, right)
         is_own = name in OPTIONS and name not in {"cache", "out"} and best.failure.mistake != EARLIER
         if is_own and self.suite.ignores(name, wrong):
-            best = choose([ignored_cause(self.suite, name, wrong)], wrong, run.right)
+            best = choose([ignored_cause(self.suite, name, wrong)], wrong, right)
         plain = self.diagnosed.get((ATTENTION, run.dtype))
         unexplained = plain is not None and plain.cause is None
         if not unexplained and name not in self.unexplained:
-            best = diagnose(self.suite, wrong, run.right, best)
+            best = diagnose(self.suite, wrong, right, best)
+        best = NOTHING if best.fits_by_chance else best
         if best.cause is None:
             self.unexplained.add(name)
         elif best.cause not in self.causes:
             self.causes.append(best.cause)
         return best
+
+    def list_beside(self, run: FeatureResult) -> Iterator[Case]:
+        """The right cases of all features; what is said of an option is said of those that have it."""
+        for other in (run, *(each for each in self.runs if each is not run and each.dtype == run.dtype)):
+            yield from (
+                each for each in other.right if run.feature not in {*OPTIONS} - {*each.option_values}
+            )
 
     def find_failing(self, name: str, dtype: str) -> FeatureResult | None:
         same = [each for each in self.runs if each.feature == name and each.dtype == dtype]
@@ -453,8 +466,9 @@ class Run:
             again = None if before is None else self.suite.run(replace(before.case, dtype=run.dtype))
             if again is None or again.judgement.right or not found.explains(again):
                 again = self.small[name] = shrink(result, self.suite, found.explains)
-            result = again
-        return save_case(self.suite, result, name, found.say(result))
+            if (said := found.say(again)) is not None:
+                return save_case(self.suite, again, name, said)
+        return save_case(self.suite, result, name, Failure(found.failure.mistake, found.failure.sentence))
 
     def list_notes(self) -> tuple[str, ...]:
         config = list_unusual(self.suite.declared.always)

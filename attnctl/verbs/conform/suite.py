@@ -185,8 +185,8 @@ class Suite:
         judgement = judge_answer(wanted, answer)
         if judgement.right and self.extras:
             judgement = judge_extras(wanted, answer, self.extras, judgement)
-        for place, guess in self.guesses.items() if judgement.right else ():
-            if not judge_extras(wanted, answer, {place: guess}, judgement).right:
+        for place, guess in self.guesses.items() if not answer.error else ():
+            if judge_extras(wanted, answer, {place: guess}, judgement) is not judgement:
                 self.others.setdefault(place, {})[problem.case] = None
         found = CaseResult(problem.case, answer, judgement)
         for arrays in filter(None, (answer.outputs[:1], answer.gradients)):
