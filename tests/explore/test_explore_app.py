@@ -383,6 +383,22 @@ def test_a_large_matrix_formats_what_is_visible(tmp_path, monkeypatch):
     assert Screen().fits is False
 
 
+def test_the_row_of_the_cell_is_always_in_view():
+    """Of many rows as many scroll by as it takes."""
+    size = 10
+
+    async def act(app, pilot):
+        grid = app.query_one("#grid")
+        for key, rows in (("down", range(1, size)), ("up", range(size - 2, -1, -1))):
+            top = grid.scroll_offset.y
+            for row in rows:
+                await pilot.press(key)
+                top = min(max(top, row - grid.page + 1), row)
+                assert (place(app)[1][1], grid.scroll_offset.y) == (row, top)
+
+    drive(of_sentence(" ".join(f"w{at}" for at in range(size))), act, size=(60, 10))
+
+
 def test_on_a_small_terminal_the_matrix_comes_before_the_arithmetic():
     async def act(app, pilot):
         lines = screen_text(app)

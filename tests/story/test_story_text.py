@@ -36,11 +36,25 @@ def test_every_rule_has_words(kind, data):
     assert re.fullmatch(r"[^{}]+\.", data.draw(instances(kind)).said)
 
 
+OWN_ROWS = {"embeddings": "identity", "heads": 1, "weights": {"W_Q": "identity", "W_K": "identity"}}
+"""A token's scores are 1 with its like, and 0 with others."""
+
 # What is run, and sentences of its story, each worked out by hand.
 SAID = [
     (
         {"sentence": "a a", "heads": 1},
         ["a#1 looks at a#1 and a#2 alike: 50 % each, because their scores are the same."],
+    ),
+    (
+        {"sentence": "a a b", **OWN_ROWS},  # e^(1/√2) / (2 e^(1/√2) + 1)
+        ["a#1 looks most, and alike, at a#1 and a#2: 40 % each, because their scores (0.7071) are"],
+    ),
+    (
+        {"sentence": "a b c", "causal": True, **OWN_ROWS},  # e^(1/√3) / (e^(1/√3) + 1), and + 2
+        [
+            "b looks most at b: 64 %, because its score 0.5774 is the largest of the 2 it sees (causal h",
+            "c looks most at c: 47 %, because its score 0.5774 is the largest of its row.",
+        ],
     ),
     (
         {"sentence": "a b", "causal": True},
