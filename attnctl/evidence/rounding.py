@@ -205,11 +205,16 @@ def round_at_random(value: Array, unit: float, name: str, run: int) -> Array:
 
 
 def carry_rounding(
-    op: Op, inputs: Sequence[Known], unit: float, name: str = "", factors: Factors = AS_THEY_ARE
+    op: Op,
+    inputs: Sequence[Known],
+    unit: float,
+    name: str = "",
+    factors: Factors = AS_THEY_ARE,
+    of_sums: float = FLOAT32.unit,
 ) -> Known:
     """The result of an op on numbers that are known so well, as a step of this name.
 
-    `unit` is the relative error of one rounding.
+    `unit` is the relative error of one rounding, `of_sums` the largest that one in a sum has.
     """
     numbers = sum(each.numbers for each in inputs)
     if getattr(op, "exact", False):  # numbers in other places
@@ -218,7 +223,7 @@ def carry_rounding(
     coarse = getattr(op, "unit", 0.0)
     unit = max(unit, coarse)
     terms = max((each.value.shape[-1] for each in inputs if each.value.ndim), default=1)
-    sums = min(unit, FLOAT32.unit) * sqrt(terms)
+    sums = min(unit, of_sums) * sqrt(terms)
     product = isinstance(op, (MatMul, MatMulT, Project))
     inside = max(sums if sums > LITTLE * unit else 0.0, coarse, factors.unit if product else 0.0)
     if isinstance(op, Rotate):

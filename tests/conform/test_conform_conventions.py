@@ -12,6 +12,7 @@ import pytest
 
 import attnctl
 from attnctl.math.axes import rearrange
+from attnctl.verbs.conform.profile import AXES
 
 LAYOUTS = {"bhnd": "b h n d", "bnhd": "b n h d", "bnd": "b n (h d)", "nbd": "n b (h d)"}
 
@@ -142,6 +143,73 @@ def test_a_wrong_function_is_named_in_a_layout_that_nobody_said():
     found = attnctl.conform(attention, quick=True, dtypes=["float32"], features=["attention"])
     assert found.conventions["layout"] == "bnhd"
     assert found.features[0].failure.mistake == "no-scale"
+
+
+@pytest.mark.parametrize(("given", "returned"), [("bhnd", "bnd"), ("bnhd", "bnd"), ("nbhd", "nbd")])
+def test_heads_that_the_output_has_side_by_side_are_found(given, returned):
+
+    def attention(q, k, v):
+        q, k, v = (rearrange(each, f"{AXES[given]} -> b h n d") for each in (q, k, v))
+        return rearrange(attend(q, k, v, None)[0], f"b h n d -> {AXES[returned]}")
+
+    found = attnctl.conform(attention, quick=True, dtypes=["float32"], features=["attention", "lengths"])
+    assert found.agrees is True, str(found)
+    assert found.conventions["layout"] == f"{given}:{returned}"
+
+
+def test_a_mask_that_cannot_be_of_truth_values_is_added():
+
+    def attention(q, k, v, mask=None):
+        if mask is not None and mask.dtype == bool:
+            raise TypeError("a mask of numbers, please")
+        return attend(q, k, v, None, added=0.0 if mask is None else mask)[0]
+
+    found = attnctl.conform(attention, quick=True, dtypes=["float32"], features=["mask"])
+    assert found.agrees is True, str(found)
+    assert found.conventions["mask"] == "added"
+
+
+# --- what sums are kept in ---
+
+
+def one_by_one(weights, v):
+    """A V, each product added to what is there, in the type."""
+    total = np.zeros((*weights.shape[:-1], v.shape[-1]), v.dtype)
+    for j in range(v.shape[-2]):
+        total += weights[..., j : j + 1] * v[..., j : j + 1, :]
+    return total
+
+
+def summing(product):
+    def attention(q, k, v):
+        scores = q.astype(np.float64) @ k.astype(np.float64).swapaxes(-1, -2) * q.shape[-1] ** -0.5
+        return product(softmax(scores)[0].astype(q.dtype), v)
+
+    return attention
+
+
+def test_sums_may_be_kept_in_the_type_unless_declared_otherwise(tmp_path):
+    """As NumPy's einsum keeps those of float16."""
+    claims = tmp_path / "claims.yaml"
+    claims.write_text("conventions: {sums: in float32}")
+    asked = {"quick": True, "dtypes": ["float32", "float16"], "features": ["attention", "conventions"]}
+    found = attnctl.conform(summing(one_by_one), **asked)
+    assert found.agrees is True, str(found)
+    assert found.conventions["sums"] == "in the inputs' type (float16)"
+    declared = attnctl.conform(summing(one_by_one), **asked, claims=claims)
+    assert {(each.feature, each.dtype) for each in declared.wrong} >= {("conventions", "float16")}
+
+
+@pytest.mark.parametrize("part", [0.9995, 0.996])
+def test_what_is_no_loss_of_sums_is_not_taken_for_one(part):
+    """A product that is smaller throughout, in float16 alone."""
+
+    def shrunk(weights, v):
+        out = one_by_one(weights.astype(float), v.astype(float))
+        return (out * (part if v.dtype == np.float16 else 1)).astype(v.dtype)
+
+    found = attnctl.conform(summing(shrunk), quick=True, dtypes=["float16"], features=["attention"])
+    assert "sums" not in found.conventions
 
 
 # --- the axes of what comes behind the output ---

@@ -167,8 +167,10 @@ def by_place(seen):
 
 @pytest.mark.parametrize(
     ("kernel", "feature"),
-    [(by_shape({}), "attention"), (by_place([]), "repeatable")],
-    ids=["shape", "place"],
+    [
+        *((by_shape({}), feature) for feature in ("attention", "d_v ≠ d_k", "memory layouts")),
+        (by_place([]), "repeatable"),
+    ],
 )
 def test_the_answer_of_an_earlier_call_is_named(kernel, feature):
     found = attnctl.conform(kernel, quick=True, dtypes=["float32"], features=[feature])

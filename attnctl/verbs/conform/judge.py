@@ -45,7 +45,7 @@ from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import GRADIENTS
 from attnctl.verbs.conform.layout import read_answer, read_back, shapes_beside
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import AXES, TYPES
+from attnctl.verbs.conform.profile import AXES, COARSE, SUMS, TYPES
 
 RUNS, FEWER_RUNS, MANY = 12, 6, 4096
 """Runs of Monte Carlo arithmetic for each case, and where it has many numbers, which tell as much."""
@@ -133,7 +133,8 @@ class Judgement:
 def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
     """Carry out the derivation, or another one, in float64, and in the type with random rounding."""
     unit = TYPES[problem.case.dtype].unit
-    sums = min(unit, FLOAT32.unit) * (1 + sqrt(problem.case.d_k))
+    of_sums = unit if problem.profile[SUMS] == COARSE else FLOAT32.unit
+    sums = min(unit, of_sums) * (1 + sqrt(problem.case.d_k))
     steps: dict[str, Known] = {}
     again: dict[str, Known] = {}
     for step in derivation or problem.plan.derivation:
@@ -142,7 +143,7 @@ def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
             continue
         read = {**steps, **again} if is_gradient(step.name) else steps
         inputs = [read[name] for name in step.inputs]
-        known = carry_rounding(step.op, inputs, unit, step.name)
+        known = carry_rounding(step.op, inputs, unit, step.name, of_sums=of_sums)
         # Each run is carried out once for all that read it; only the latest is kept.
         steps[step.name] = replace(known, run=lru_cache(maxsize=1)(known.run))
         if step.name.startswith(WEIGHTS_AGAIN) and LOGSUMEXP in steps:

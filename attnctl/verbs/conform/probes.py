@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from attnctl.evidence.precision import FLOAT32
 from attnctl.inputs.config.settings import NONE
 from attnctl.math import Array
+from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.rules import Causal
 from attnctl.verbs.conform.call import ENDINGS, NUMPY, Answer
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
@@ -28,9 +30,11 @@ from attnctl.verbs.conform.profile import (
     ADDED,
     AHEAD,
     AXES,
+    COARSE,
     CONVENTIONS,
     CORNER,
     FLOAT_MASK,
+    FOR_W_O,
     HIDDEN_ROWS,
     LENGTHS,
     LENGTHS_CORNER,
@@ -43,6 +47,7 @@ from attnctl.verbs.conform.profile import (
     OUTPUT_TYPE,
     PADDING,
     SLIDING,
+    SUMS,
     THE_INPUTS,
     TRUTHS,
     TYPES,
@@ -58,7 +63,7 @@ HEAD_SIZES_TRIED = (64, 128, 32, 16, 256)
 MULTIPLES = (1, 16, 32, 64, 128)
 """Sizes that kernels usually have; the numbers of tokens that some are fixed to are the same."""
 
-SEVERAL = [axes for axes in AXES if "h" in split_axes(axes) and "b" in axes]
+SEVERAL = [*(axes for axes in AXES if "h" in split_axes(axes) and "b" in axes), *FOR_W_O]
 """Layouts with several members and heads."""
 
 HEADS = (1, 2, 4, 8, 12, 16)
@@ -103,7 +108,7 @@ def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[tuple[Targ
     what mixes members or heads up is right in them.
     """
     before = suite.profile
-    layouts = [before.layout] if suite.declared.layout else AXES if refused else SEVERAL
+    layouts = [before.layout] if suite.declared.layout else [*AXES, *FOR_W_O] if refused else SEVERAL
 
     def try_form(form: dict[str, Any], **more: Any) -> tuple[TargetProfile, str]:
         suite.profile = before.lay_over({**form, **more})
@@ -111,7 +116,7 @@ def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[tuple[Targ
         return suite.profile, verdict
 
     for layout in layouts:
-        for more in list_sizes(suite, layout) if refused else [{}]:
+        for more in list_sizes(suite, layout) if refused and layout not in FOR_W_O else [{}]:
             answered = []
             for form in list_forms(suite, layout):
                 yield (found := try_form(form, **more))
@@ -237,6 +242,7 @@ def find_conventions(suite: Suite, dtype: str) -> FoundConventions:
     """Find out the conventions of the target in a type; it is judged by those that are declared."""
     found: FoundConventions = {}
     for probe in (
+        probe_sums,
         probe_mask,
         probe_corner,
         probe_sliding_window,
@@ -265,7 +271,7 @@ def join_types(found: Mapping[str, FoundConventions]) -> FoundConventions:
                 types.setdefault(each[name], []).append(dtype)
         if set(types) == {THE_INPUTS}:
             continue
-        several = len(types) > 1 or name == OUTPUT_TYPE
+        several = len(types) > 1 or name in {OUTPUT_TYPE, SUMS}
         parts = (f"{value} ({', '.join(of)})" if several else value for value, of in types.items())
         words[name] = ", ".join(parts)
     return words
@@ -301,6 +307,20 @@ def describe_output_type(seen: Mapping[str, Case], dtype: str, declared: str | N
     return {OUTPUT_TYPE: " or ".join(words)}
 
 
+def probe_sums(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Find out whether sums are kept in a coarse type: small numbers are lost there, and nothing else."""
+    if TYPES[dtype].unit <= FLOAT32.unit:
+        return
+    problem = suite.problem(replace(BASE, dtype=dtype, queries=32, keys=32, d_k=32, d_v=32, fill="sums"))
+    given = read_output(problem, suite.call(problem))
+    if given is None:
+        return
+    right, found = (each[..., -1, :] for each in (problem.plan.run()[HEAD_OUTPUTS], given))
+    rest = 16 * TYPES[dtype].unit / problem.case.keys
+    if ((right - rest <= found) & (found <= right)).all() and 0 < (found == right).mean() < 1:
+        yield SUMS, COARSE
+
+
 def probe_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     """Find the shape and the kind of mask that is taken, and what is left of causal beside it.
 
@@ -315,12 +335,15 @@ def probe_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     kinds = [usual[MASK_KIND]] if MASK_KIND in declared or names[0] != "mask" else MASK_KINDS
     is_causal = MASKED not in declared and Causal() in usual.always.rules
     ways = CONVENTIONS[MASKED] if is_causal else (usual[MASKED],)
+    named_so = suite.signature.keywords[names[0]] == "attention_mask"
+    answered: FoundConventions = {}
     for kind in kinds:
         shape, masked, right = try_shapes(suite, case, kind, shapes, ways)
-        if right or (shape and suite.signature.keywords[names[0]] != "attention_mask"):
-            seen = {MASK_KIND: kind, MASK_SHAPE: shape, MASKED: masked}
-            yield from ((name, value) for name, value in seen.items() if value != usual[name])
-            return
+        if right or (shape and not answered and not named_so):
+            answered = {MASK_KIND: kind, MASK_SHAPE: shape, MASKED: masked}
+        if right or (answered and kind == MASK_KINDS[0]):
+            break
+    yield from ((name, value) for name, value in answered.items() if value != usual[name])
 
 
 def try_shapes(

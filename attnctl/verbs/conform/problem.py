@@ -195,6 +195,18 @@ def draw_channel(problem: Problem) -> dict[str, Array]:
     return {name: problem.in_type(array) for name, array in arrays.items()}
 
 
+def draw_sums(problem: Problem) -> dict[str, Array]:
+    """Q = 0, and in each column of V a one with sixteen of half its last unit in the keys after it.
+
+    Their sum is a number of any type, and in a coarse one they are lost where they are added one by one.
+    """
+    case = problem.case
+    after = (np.arange(case.keys)[:, None] - np.arange(case.d_v)) % case.keys
+    column = np.select([after == 0, after <= 16], [1.0, TYPES[case.dtype].unit], 0.0)
+    arrays = draw_uniform(problem)
+    return arrays | {"V": np.broadcast_to(column, arrays["V"].shape).copy()}
+
+
 FILLS = {
     "random": draw_random,
     "who": draw_uniform,
@@ -204,5 +216,6 @@ FILLS = {
     "shifted": draw_shifted,
     "values": draw_values,
     "channel": draw_channel,
+    "sums": draw_sums,
 }
 """The ways of drawing Q, K and V, by the `fill` of a case."""

@@ -24,12 +24,16 @@ USUAL, MERGED = "bhnd", "bnd"
 AXES = {
     "bhnd": "b h n d",
     "bnhd": "b n h d",
+    "nbhd": "n b h d",
     "bnd": "b n (h d)",
     "nbd": "n b (h d)",
     "hnd": "(b h) n d",
     "nd": "(b h n) d",
 }
 """The layouts of Q, K, V and the output: b batch, h heads, n rows, d columns; two have one member."""
+
+FOR_W_O = ("bhnd:bnd", "bnhd:bnd", "nbhd:nbd")
+"""Layouts whose output has heads side by side, as W_O reads them."""
 
 MASKS = ("bhnm", "b1nm", "bnm", "nm", "b11m", "bm")
 """The shapes of a mask; m are its keys, 1 is an axis of one."""
@@ -54,6 +58,7 @@ MASK_KIND, MASK_SHAPE, TRUE = "mask", "mask shape", "true in a mask"
 MASKED = "always causal, given a mask"
 
 OUTPUT_TYPE, THE_INPUTS = "output type", "the inputs'"
+SUMS, COARSE = "sums", "in the inputs' type"
 
 NEITHER, ADDED, TRUTHS = "neither", "added", "read as truth values"
 
@@ -67,6 +72,7 @@ CONVENTIONS: dict[str, tuple[str, ...]] = {
     AHEAD: ("none", "the same", "all"),  # keys ahead of it that it sees without causal
     FLOAT_MASK: (ADDED, TRUTHS),
     OUTPUT_TYPE: (THE_INPUTS, *TYPES),
+    SUMS: ("in float32", COARSE),  # as NumPy's einsum keeps them of float16
     MASK_KIND: MASK_KINDS,
     MASK_SHAPE: MASKS,
     TRUE: ("may attend", "hidden"),

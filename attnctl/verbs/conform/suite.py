@@ -189,8 +189,6 @@ class Suite:
             if judge_extras(wanted, answer, {place: guess}, judgement) is not judgement:
                 self.others.setdefault(place, {})[problem.case] = None
         found = CaseResult(problem.case, answer, judgement)
-        for arrays in filter(None, (answer.outputs[:1], answer.gradients)):
-            self.outputs_had.setdefault(digest_of(arrays), problem.case)
         asked = len(GRADIENTS) if not problem.profile.packed else 1
         self.more_gradients = max(self.more_gradients, len(answer.gradients) - asked)
         self.output_types.setdefault(case.dtype, {}).setdefault(answer.dtype, problem.case)
@@ -223,6 +221,8 @@ class Suite:
             changed = (*answer.changed, *back.changed)
             answer = replace(back, outputs=answer.outputs, changed=changed, dtype=answer.dtype)
         self.hangs += answer.error == "hang"
+        for arrays in filter(None, (answer.outputs[:1], answer.gradients)):
+            self.outputs_had.setdefault(digest_of(arrays), problem.case)
         return answer
 
     def output_of(self, result: CaseResult) -> Array | None:
