@@ -14,6 +14,7 @@ from attnctl.math.derivation import Step
 from attnctl.math.ops import OPS, Op
 from attnctl.math.rules import RULES, Rule
 from attnctl.verbs.story.chapters import OPTIONAL, what_happens
+from attnctl.verbs.story.view import WIDEST
 
 VARIANTS = Path(__file__).parents[2] / "samples" / "variants"
 
@@ -77,6 +78,14 @@ def test_what_is_said(options, sentences):
     text = " ".join(str(attnctl.story(attnctl.run(**options))).split())
     for sentence in sentences:
         assert sentence in text
+
+
+@pytest.mark.parametrize(("size", "more"), [(WIDEST, ""), (WIDEST + 3, " and 3 more")])
+def test_of_a_long_sentence_the_first_words_are_listed(size, more):
+    trace = attnctl.run(" ".join(f"w{at}" for at in range(size)), d_model=1)
+    text = " ".join(str(attnctl.story(trace)).split())
+    assert f"{size} tokens, each with its id: w0 (0), w1 (1)," in text
+    assert f" w{WIDEST - 1} ({WIDEST - 1}){more}. " in text
 
 
 def test_no_line_is_longer_than_80_columns():
