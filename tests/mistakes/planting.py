@@ -18,6 +18,7 @@ from attnctl.inputs.plan.intended import plan_as_stated, trace_of_arrays
 from attnctl.math.derivation import Rotary
 from attnctl.math.engine import carry_out
 from attnctl.math.names import MASKED, TABLE
+from attnctl.math.ops import Given
 from attnctl.math.rules import Alibi, Causal, Softcap, Window
 from attnctl.mistakes import CATALOGUE, examples
 from attnctl.mistakes.examples import KINDS, Strided, list_assigned, names_for
@@ -140,8 +141,9 @@ class Program:
         kept = RECORDED[what]
         if kept is None:
             return self.wrong
-        of_inputs = {f"d_{name}" for name in self.given} | {"d_Q", "d_K"}
-        return self.wrong.select([x for x in self.wrong if x in {*kept, *self.given, *of_inputs}])
+        given = {name for name, step in self.wrong.steps.items() if isinstance(step.op, Given)}
+        kept = {*kept, *given, *(f"d_{name}" for name in (*given, "Q", "K"))}
+        return self.wrong.select([name for name in self.wrong if name in kept])
 
     def check(self, what):
         """What is said of it; frequencies of rotary positions are in no settings."""
@@ -155,6 +157,7 @@ class Program:
     def right(self):
         return self.run()
 
+    @np.errstate(invalid="ignore")
     def shows(self, what):
         """Whether anything of it is off by more than a few times what rounding does to a right run."""
         trace, exact = self.recorded(what), self.run(dtype="float64")
