@@ -241,8 +241,8 @@ class StepInBlocks:
         for name in read_by(self.steps) - values.keys():
             values[name] = to_float64(self.recorded(name, cuts))
         for step in steps:
-            inputs = (values[name] for name in step.inputs)
-            values[step.name] = change_step(step, move).op.apply(*inputs)
+            op, inputs = change_step(step, move).op, [values[name] for name in step.inputs]
+            values[step.name] = op.apply(*self.record.factors_of(step.name).round(op, inputs))
         return values
 
     def sample(self, rows: slice) -> RowSample:

@@ -71,9 +71,15 @@ def round_bits(array: Array, bits: int) -> Array:
     """Numbers in float64, rounded to a significand of so many bits, ties to even."""
     lost = np.int64(FLOAT64.bits - bits)
     whole = np.ascontiguousarray(array).view(np.int64)
-    half = ((whole >> lost) & 1) + ((np.int64(1) << (lost - 1)) - 1)
-    rounded: Array = (((whole + half) >> lost) << lost).view(np.float64)
-    return rounded
+    return cut_bits(whole + (((whole >> lost) & 1) + ((np.int64(1) << (lost - 1)) - 1)), bits)
+
+
+def cut_bits(array: Array, bits: int, add: float = 0.0) -> Array:
+    """Numbers in float64 cut to a significand of so many bits, after a part of the last was added."""
+    lost = np.int64(FLOAT64.bits - bits)
+    whole = np.ascontiguousarray(array).view(np.int64) + np.int64(add * 2.0**lost)
+    cut: Array = ((whole >> lost) << lost).view(np.float64)
+    return cut
 
 
 AT_ONCE = 2**18

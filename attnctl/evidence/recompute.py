@@ -7,20 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
+from functools import partial
+from itertools import product
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.evidence.precision import FLOAT32, Precision, evident, on_grid
+from attnctl.evidence.allowed import FACTOR, root_mean_square, spread
+from attnctl.evidence.precision import FLOAT32, Precision, cut_bits, evident, on_grid, round_bits
 from attnctl.evidence.precision import round_to as nearest
 from attnctl.evidence.record import Record
 from attnctl.evidence.results import apply_op
-from attnctl.evidence.rounding import MULTIPLIED, Factors
-from attnctl.evidence.rows import stretch
-from attnctl.evidence.walk import Walk
+from attnctl.evidence.rounding import MULTIPLIED, PRODUCTS, Factors
+from attnctl.evidence.rows import axes_of, stretch
+from attnctl.evidence.walk import Verdict, Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Given, MatMul, MatMulT, Project, Unstated
+from attnctl.math.ops import Given, MatMul, MatMulT, Unstated
 
 Rounding = Callable[[Array], Array]
 
@@ -36,17 +39,24 @@ UNRELATED = 0.1
 RELATED = 0.5
 """The correlation from which on errors come from the same rounding, but for a part of it."""
 
+FAR_OFF = 0.1
+"""The part of its spread that a step may be off by fewer digits of factors, root mean square."""
+
 MOST_APART = 1.5
 """The multiple of the errors of a simulation that they may be, in spread."""
 
 FEWEST = 4
 """Numbers that show how they were rounded."""
 
-TF32 = replace(FLOAT32, name="TF32", bits=11)
-"""float32 with ten bits after the leading one: what goes into products of matrices on NVIDIA's GPUs."""
+TF32_BITS = 11
+"""Ten after the leading one: what goes into products of matrices in float32 on NVIDIA's GPUs."""
 
-TF32_UNIT = 2.0**-10
-"""The relative error of a factor, cut off rather than rounded on some of them."""
+KERNELS = tuple(product((0.0, 0.25, 0.5), (False, True)))
+"""The power of d_k by which Q and K (Q alone, where it is a half) are divided before they are rounded; and
+whether weights are rounded as parts of the largest of their row, as block by block in softmax."""
+
+BIASED = 1 / 8
+"""The part of a factor's rounding that all of a step may be off by, where a simulation explains nothing."""
 
 
 @dataclass
@@ -143,14 +153,52 @@ def on_its_grid(found: Array, right: Array, simulated: Array, precision: Precisi
 def related_errors(found: Array, right: Array, simulated: Array) -> bool:
     """True if found numbers are off as far as a simulation, and most often just where it is.
 
-    A kernel rounds exp(scores − maximum) for the product with V, not the weights: of its error that part
-    is another one.
+    That is not to be said of what all are off by together, in proportion or by as much: digits that are cut
+    off make numbers smaller, and so do many mistakes. A kernel rounds exp(scores − maximum) for the product
+    with V, not the weights: of its error that part is another one.
     """
     found, right, simulated = where_finite(found, right, simulated)
-    off, by_rounding = found - right, simulated - right
-    if off.size < FEWEST or np.std(off) > MOST_APART * np.std(by_rounding):
+    if found.size <= FEWEST:
         return False
-    return correlation(off, by_rounding) >= RELATED
+    off, by_rounding = (alone(each - right, right) for each in (found, simulated))
+    same = correlation(off, by_rounding)
+    apart = np.std(off) / max(np.std(by_rounding), np.finfo(float).tiny)
+    return same >= RELATED and bool(1 / (2 * MOST_APART) <= apart <= MOST_APART)
+
+
+def fit_together(off: Array, right: Array) -> tuple[float, float]:
+    """What numbers are off by in proportion to the right ones, and by as much: least squares."""
+    deviation = right - right.mean()
+    size = float(np.square(deviation).sum())
+    slope = float(deviation.ravel() @ off.ravel()) / size if size else 0.0
+    return slope, float(off.mean() - slope * right.mean())
+
+
+def alone(off: Array, right: Array) -> Array:
+    """What numbers are off by, but for what all of them are together."""
+    slope, offset = fit_together(off, right)
+    return np.asarray(off - slope * right - offset)
+
+
+def bias_of(found: Array, right: Array, simulated: Array, slack: float) -> float:
+    """The part of their size that all found numbers are off by together, by factor or constant.
+
+    0 where that may be chance: numbers of a row are off together, so each row counts as one.
+    """
+    told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
+    off, right = (np.where(told, each, 0.0) for each in (found - simulated, right))
+    slope, offset = fit_together(off[told], right[told])
+    left = np.where(told, off - slope * right - offset, 0.0)
+    for part, along in (
+        (slope, np.where(told, right - right[told].mean(), 0.0)),
+        (offset, told.astype(float)),
+    ):
+        size = float(np.square(along).sum())
+        chance = np.sqrt(np.square((left * along).sum(axis=-1)).sum()) / size if size else np.inf
+        scale = 1.0 if part is slope else root_mean_square(right[told])
+        if abs(part) > FACTOR * chance + slack * scale:
+            return part / scale
+    return 0.0
 
 
 def where_finite(*arrays: Array) -> list[Array]:
@@ -166,36 +214,125 @@ def correlation(a: Array, b: Array) -> float:
     return float(a @ b) / size if size > 0 else 0.0
 
 
-def factors_shown(walk: Walk) -> Factors:
-    """The factors of products of matrices: in TF32 where the first wrong step shows that they were."""
-    record, first = walk.record, next(iter(walk.wrong), "")
-    if not first or record.precision(first) is not FLOAT32:
-        return record.factors
-    expected, found = walk.expect(first), record.value(first)
-    steps = stretch(walk.derivation, record, first)
-    if expected is None or on_grid(found, TF32.bits):  # sums of TF32 have the digits of float32
-        return record.factors
-    for short in (to_tf32, cut_to_tf32):
-        simulated = recompute(record, steps, in_products(short), lambda _: keep_digits)
-        if simulated is not None and related_errors(found, expected.value, simulated):
-            return Factors(TF32_UNIT, short)
-    return record.factors
+def factors_shown(walk: Walk, name: str, plain: str) -> dict[str, Factors]:
+    """What the factors of the products that lead to a wrong step were rounded to, as far as it shows.
+
+    Where they are recorded, their product is to be reproduced number by number. Where they are not, a
+    simulation has to be off alike, all numbers together no multiple of it, and no product of the same
+    kernel `plain`: right as it is.
+    """
+    record, steps = walk.record, stretch(walk.derivation, walk.record, name)
+    names = [step.name for step in steps if isinstance(step.op, PRODUCTS)]
+    ways = roundings(record, name) if names and walk.expect(name) else []
+    direct = all(step.name in names or getattr(step.op, "exact", False) for step in steps)
+    for each in ways if direct else ():
+        shown = {names[-1]: replace(each, unit=0.0)}
+        again = Walk.over(replace(record, factors=shown), walk.derivation, walk, name, {name})
+        if name not in again.wrong:
+            return shown
+    kernel = any(is_of_kernel(walk, walk.derivation[each]) for each in names)
+    way, bias = nearest_way(walk, name, product(ways, KERNELS if kernel else KERNELS[:1]))
+    if way is None:
+        return {}
+    weighted = "key" in axes_read(walk, walk.derivation[names[-1]])[-1:]
+    if bias:
+        why = f"all of it is off by {bias:+.2g} of its size besides"
+    elif direct and not weighted:
+        why = "not all of its numbers are what that gives"
+    elif kernel and plain:
+        why = f"{plain} is right as it is"
+    else:
+        return dict.fromkeys(names, way)
+    return {name: Factors(name=way.name, refuted=why)}
 
 
-def in_products(short: Rounding) -> Callable[[Step, int], Rounding]:
-    """Rounds the two factors of products of matrices, and nothing else: no bias that is added."""
-    products = (MatMul, MatMulT, Project)
-    return lambda step, at: short if isinstance(step.op, products) and at < MULTIPLIED else keep_digits
+def nearest_way(
+    walk: Walk, name: str, ways: Iterable[tuple[Factors, tuple[float, bool]]]
+) -> tuple[Factors | None, float]:
+    """The way of rounding that leaves least of what a step is off by; and what all of it is off besides."""
+    expected, record = walk.expect(name), walk.record
+    assert expected is not None  # it is wrong
+    found, right, steps = record.value(name), expected.value, stretch(walk.derivation, record, name)
+    told = np.isfinite(found) & np.isfinite(right)
+    if root_mean_square((found - right)[told]) > FAR_OFF * spread(right[told]):
+        return None, 0.0
+    tried: list[tuple[float, float, Factors, Array]] = []
+    for each, (power, by_row) in ways:
+        rounds = in_products(each.short or keep_digits, power, by_row)
+        simulated = recompute(record, steps, rounds, lambda _: keep_digits)
+        if simulated is not None and related_errors(found, right, simulated):
+            left, all_ = (
+                float(np.std(alone(*where_finite(off, right))))
+                for off in (found - simulated, found - right)
+            )
+            tried.append((left, BIASED * left / all_ * each.unit, each, simulated))
+    if not tried:
+        return None, 0.0
+    _, slack, best, simulated = min(tried, key=lambda way: way[0])
+    return best, bias_of(found, right, simulated, slack)
+
+
+def roundings(record: Record, name: str) -> list[Factors]:
+    """The ways in which a program may have rounded the factors of a step: TF32, or what the run is in."""
+    own, run = record.precision(name), record.unrecorded
+    shorter = run.bits < own.bits
+    ways = [Factors(run.unit, partial(nearest, precision=run), run.name)] if shorter else []
+    if own is FLOAT32 and not on_grid(
+        record.value(name), TF32_BITS
+    ):  # sums of TF32 have the digits of float32
+        ways += TF32
+    return ways
+
+
+def is_of_kernel(walk: Walk, step: Step) -> bool:
+    """True for Q Kᵀ and A V, which one kernel multiplies, and their like in the backward pass."""
+    return "key" in (step.axes[-1], axes_read(walk, step)[-1])
+
+
+def axes_read(walk: Walk, step: Step) -> tuple[str, ...]:
+    """Those of the first factor."""
+    first, record = step.inputs[0], walk.record
+    return axes_of(record, first) if first in record else walk.derivation[first].axes
+
+
+def plain_product(walk: Walk) -> str:
+    """A recorded product of attention that agrees as it is, of factors with more digits than TF32."""
+    for name, checked in walk.steps.items():
+        step, record = walk.derivation[name], walk.record
+        if checked.verdict is Verdict.AGREES and isinstance(step.op, PRODUCTS) and is_of_kernel(walk, step):
+            told = [each for each in step.inputs if record.tells(each)]
+            exact = all(on_grid(record.trace[each], TF32_BITS) for each in told)
+            if len(told) == len(step.inputs) and not exact:
+                return name
+    return ""
+
+
+def in_products(short: Rounding, power: float, by_row: bool) -> Callable[[Step, int], Rounding]:
+    """Rounds the two factors of products of matrices, and nothing else: no bias that is added.
+
+    Scores are of Q and K that were multiplied by a power of d_k first, weights rounded as parts of the
+    largest of their row.
+    """
+
+    def rounding(step: Step, at: int) -> Rounding:
+        if not isinstance(step.op, PRODUCTS) or at >= MULTIPLIED:
+            return keep_digits
+        if power and isinstance(step.op, MatMulT) and (power < 1 / 2 or at == 0):
+            return lambda x: short(x * x.shape[-1] ** -power) * x.shape[-1] ** power
+        if by_row and isinstance(step.op, MatMul) and at == 0:
+            return lambda x: short(x / (top := np.abs(x).max(axis=-1, keepdims=True, initial=1e-300))) * top
+        return short
+
+    return rounding
 
 
 def keep_digits(x: Array) -> Array:
     return x
 
 
-def to_tf32(x: Array) -> Array:
-    return nearest(x, TF32)
-
-
-def cut_to_tf32(x: Array) -> Array:
-    significand, exponent = np.frexp(x)
-    return np.ldexp(np.trunc(significand * 2.0**TF32.bits) / 2.0**TF32.bits, exponent)
+TF32 = (
+    Factors(2.0**-10, partial(cut_bits, bits=TF32_BITS, add=0.5), "TF32"),
+    Factors(2.0**-10, partial(cut_bits, bits=TF32_BITS), "TF32"),
+    Factors(2.0**-10, partial(round_bits, bits=TF32_BITS), "TF32"),
+)
+"""To the nearest, ties away from 0 (cvt.rna.tf32), cut off (as tensor cores do), and ties to even."""

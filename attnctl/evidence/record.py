@@ -47,8 +47,8 @@ class Record:
     precisions: Mapping[str, Precision] = field(default_factory=dict)
     unrecorded: Precision = FLOAT64
     """What a step that is not recorded may have been carried out in."""
-    factors: Factors = AS_THEY_ARE
-    """What becomes of the factors of products of matrices."""
+    factors: Mapping[str, Factors] = field(default_factory=dict)
+    """What the factors of a product of matrices were shown to become; as they are, where it is not here."""
     lenient: bool = False
     """Whether weights of rows that are meant to see nothing may be anything: programs differ there.
 
@@ -85,13 +85,8 @@ class Record:
         return self.precisions.get(name, self.unrecorded)
 
     def factors_of(self, name: str) -> Factors:
-        """The rounding of the factors of a product of matrices.
-
-        A step that is written down in more digits may still have been made of factors in fewer.
-        """
-        coarse = self.unrecorded.unit
-        fewer = coarse > max(self.precision(name).unit, self.factors.unit)
-        return Factors(coarse) if fewer else self.factors
+        """The rounding of the factors of a product of matrices, as far as it was shown."""
+        return self.factors.get(name, AS_THEY_ARE)
 
     def known(self, name: str) -> Known:
         """A recorded step: it was rounded when it was written down, and is right to its last digit."""

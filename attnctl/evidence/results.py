@@ -48,6 +48,11 @@ def widen(array: Array) -> Array:
     return keep((place_of(array),), (array,), lambda: to_float64(array))
 
 
+def keep_rounded(short: Callable[[Array], Array], array: Array) -> Array:
+    """The array with fewer digits, which may be one that was kept."""
+    return keep((short, place_of(array)), (array,), lambda: short(array))
+
+
 def keep(key: Key, made_of: tuple[Array, ...], make: Callable[[], Array]) -> Array:
     kept = KEPT.get()
     if kept is None:

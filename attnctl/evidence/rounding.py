@@ -36,9 +36,11 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, allowed_error
 from attnctl.evidence.precision import FLOAT32, FLOAT64
-from attnctl.evidence.results import apply_op
+from attnctl.evidence.results import apply_op, keep_rounded
 from attnctl.math import Array
 from attnctl.math.ops import MatMul, MatMulT, Op, Project, Rotate, SinkSoftmax, Softmax
+from attnctl.math.ops.products import SharedTMatMul, TMatMul
+from attnctl.math.ops.vectors import ProjectBack, ProjectWeights
 
 RUNS = 12
 """Runs of Monte Carlo arithmetic; fewer where there are many numbers."""
@@ -59,6 +61,8 @@ LITTLE = 0.05
 
 ULPS = 4
 """Units of float64 that any number may be off, where no run shows an error."""
+
+PRODUCTS = (MatMul, MatMulT, Project, TMatMul, SharedTMatMul, ProjectBack, ProjectWeights)
 
 MULTIPLIED = 2
 """Inputs of a product of matrices that are its factors; a bias that is added may follow."""
@@ -164,12 +168,22 @@ class Later(Known):
 
 @dataclass(frozen=True)
 class Factors:
-    """The rounding that a program does to the factors of a product of matrices, for that alone."""
+    """The rounding that a program was shown to do to the factors of a product, for that alone."""
 
     unit: float = 0.0
-    """How far off each may be, as a part of it."""
+    """How far off each may be, as a part of it; 0 where each is known to its last digit."""
     short: Callable[[Array], Array] | None = None
     """How each is rounded, where that is known (TF32)."""
+    name: str = ""
+    """What they are rounded to."""
+    refuted: str = ""
+    """Why they are not, though the step is off as if they were."""
+
+    def round(self, op: Op, inputs: Sequence[Array]) -> list[Array]:
+        """The inputs of an op as it multiplies them: no bias that is added."""
+        if self.short is None or not isinstance(op, PRODUCTS):
+            return [*inputs]
+        return [*(keep_rounded(self.short, x) for x in inputs[:MULTIPLIED]), *inputs[MULTIPLIED:]]
 
 
 AS_THEY_ARE = Factors()
@@ -224,8 +238,10 @@ def carry_rounding(
     unit = max(unit, coarse)
     terms = max((each.value.shape[-1] for each in inputs if each.value.ndim), default=1)
     sums = min(unit, of_sums) * sqrt(terms)
-    product = isinstance(op, (MatMul, MatMulT, Project))
-    inside = max(sums if sums > LITTLE * unit else 0.0, coarse, factors.unit if product else 0.0)
+    if factors.short is not None and not factors.unit:
+        inputs = [*map(exactly, factors.round(op, [each.value for each in inputs]))]
+    factor = factors.unit if isinstance(op, PRODUCTS) else 0.0
+    inside = max(sums if sums > LITTLE * unit else 0.0, coarse, factor)
     if isinstance(op, Rotate):
         inside = max(inside, sqrt(2) * unit)  # products with cos and sin, which were rounded themselves
     if isinstance(op, (Softmax, SinkSoftmax)):
@@ -240,11 +256,8 @@ def carry_rounding(
             result = round_at_random(op.apply(*moved), unit + sums, name, number)
             return result + displace(op, moved, result, unit, name, number)
 
-    values = [each.value for each in inputs]
     with np.errstate(all="ignore"):
-        if product and factors.short is not None:
-            values = [*map(factors.short, values[:MULTIPLIED]), *values[MULTIPLIED:]]
-        value = apply_op(op, *values)
+        value = apply_op(op, *factors.round(op, [each.value for each in inputs]))
     # What is small is kept: every step that reads it runs it again.
     return Known(value, cache(run) if value.size < LARGE else run, numbers)
 

@@ -14,7 +14,6 @@ from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.blocks import MANY, StepInBlocks, in_blocks
 from attnctl.evidence.invariants import Broken, broken_by
 from attnctl.evidence.judge import Gap, judge_step
-from attnctl.evidence.precision import coarser
 from attnctl.evidence.record import Record, Values, expect, expect_surely, input_of, with_shapes
 from attnctl.evidence.rounding import Known, Later, either, exactly, noise
 from attnctl.evidence.rows import axes_of, of_scores, stretch
@@ -222,10 +221,7 @@ def hold_rows(record: Record, step: Step, checked: Checked) -> Checked:
     """What was found of a step, which is wrong where its rows break an invariant of its op as well."""
     if record.strictness != Strictness() or step.name in record.blanks:
         return checked
-    precision = record.precision(step.name)
-    if not all(name in record for name in step.inputs):  # it was carried out in who knows what
-        precision = coarser(precision, record.unrecorded)
-    broken = broken_by(step.op, record.trace[step.name], precision)
+    broken = broken_by(step.op, record.trace[step.name], record.precision(step.name))
     return replace(checked, verdict=Verdict.WRONG, broken=broken) if broken else checked
 
 

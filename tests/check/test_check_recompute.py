@@ -25,19 +25,26 @@ def test_errors_are_those_of_a_simulation(size, found, same):
     assert same_errors(right + size * found, right, right + size * OFF, least=2.0**-126) is same
 
 
+MANY = np.random.default_rng(0).standard_normal(64)
+ROUNDED = 2.0**-11 * np.random.default_rng(1).uniform(-1, 1, 64)
+
+
 @pytest.mark.parametrize(
     ("found", "related"),
     [
-        (OFF, True),
-        (OFF + np.array([0.1, 0.0, 0.0, 0.0, 0.0]), True),
-        (1.4 * OFF, True),
-        (1.6 * OFF, False),
-        (-OFF, False),
-        (np.abs(OFF), False),
+        (ROUNDED, True),
+        (ROUNDED * (np.arange(64) != 7), True),
+        (1.4 * ROUNDED, True),
+        (1.6 * ROUNDED, False),
+        (-ROUNDED, False),
+        (np.abs(ROUNDED), False),
+        (1e-3 * MANY, False),  # all together: a factor, a constant
+        (np.full(64, 1e-3), False),
+        (ROUNDED + 1e-3 * MANY - 1e-3, True),
     ],
 )
 def test_errors_are_related_to_those_of_a_simulation(found, related):
-    assert related_errors(RIGHT + found, RIGHT, RIGHT + OFF) is related
+    assert related_errors(MANY + found, MANY, MANY + ROUNDED + 1e-3 * MANY) is related
 
 
 @pytest.mark.parametrize("precision", [BFLOAT16, FLOAT16, FLOAT32, FLOAT64], ids=lambda each: each.name)

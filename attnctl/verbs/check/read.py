@@ -9,9 +9,10 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import Strictness, root_mean_square, spread
-from attnctl.evidence.precision import DTYPES, FLOAT64
-from attnctl.evidence.recompute import factors_shown, keep_digits, recompute
+from attnctl.evidence.precision import COARSE_FIRST, DTYPES, FLOAT64
+from attnctl.evidence.recompute import TF32_BITS, factors_shown, keep_digits, plain_product, recompute
 from attnctl.evidence.record import Record, with_precisions
+from attnctl.evidence.rounding import Factors
 from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.inputs.plan import DumpPlan
@@ -33,7 +34,7 @@ SCREENED = 16
 FAR_OFF = 0.1
 """The part of its spread, far above rounding, that a step which agrees may be off, root mean square."""
 
-IN_TF32 = "Its products of matrices are in TF32: each factor rounded to 11 bits, sums in float32."
+IN_FEWER = "Its products of matrices are in {}: each factor rounded to {} bits, sums in more."
 
 Walked = tuple[Reading, Walk]
 
@@ -47,11 +48,17 @@ def walk_over(reading: Reading, strictness: Strictness, plan: DumpPlan | None = 
     dtype = settings.dtype if settings else trace.config.get("dtype")
     plain = Record(ours, plan, strictness, blanks)
     record = with_precisions(plain, DTYPES.get(str(dtype), FLOAT64))
-    walk = Walk.over(record, plan.derivation)
-    if not walk.wrong:
-        return walk
-    factors = factors_shown(next(samples(walk, walk.wrong[0])).walk)
-    return Walk.over(replace(record, factors=factors), plan.derivation) if factors.short else walk
+    return with_factors_shown(Walk.over(record, plan.derivation))
+
+
+def with_factors_shown(walk: Walk, until: str | None = None) -> Walk:
+    """The walk of a program whose products have factors of as few digits as what is wrong shows."""
+    factors: dict[str, Factors] = {}
+    right = plain_product(walk) if walk.wrong else ""
+    for name in walk.wrong:
+        factors |= factors_shown(next(samples(walk, name)).walk, name, right)
+    record = replace(walk.record, factors=factors)
+    return Walk.over(record, walk.derivation, walk, until, factors) if factors else walk
 
 
 def without_unasked(whole: Walked, strictness: Strictness) -> Walked:
@@ -115,7 +122,7 @@ def walk_until(reading: Reading, strictness: Strictness, until: str) -> Walk:
     shown = next((name for name in reversed(upto) if name in record), None)
     if shown and is_wrong_in(some_rows(Walk(record, record.intended), slice(0, SCREENED)), shown):
         return Walk(record, record.intended, {shown: Checked(shown, Verdict.WRONG)})
-    return Walk.over(record, record.intended, until=until)
+    return with_factors_shown(Walk.over(record, record.intended, until=until), until)
 
 
 def is_wrong_in(part: Part, name: str) -> bool:
@@ -130,7 +137,7 @@ def is_wrong_in(part: Part, name: str) -> bool:
         told = np.isfinite(found) & np.isfinite(value)
         if root_mean_square((found - value)[told]) > FAR_OFF * spread(value[told]):
             return True
-        return name in Walk.over(part.record, Derivation(tuple(steps))).wrong
+        return name in with_factors_shown(Walk.over(part.record, Derivation(tuple(steps)))).wrong
     except (AttnError, ValueError, IndexError, TypeError):  # of this part they do not tell
         return False
 
@@ -147,5 +154,9 @@ def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
             yield f"{name} is {said}: nothing asks for it, as {option} would."
     if is_foreign(trace) and (said := ambiguous(reading)):
         yield f"{said}."
-    if record.factors.short:
-        yield IN_TF32
+    bits = {each.name: each.bits for each in COARSE_FIRST}
+    for name in dict.fromkeys(each.name for each in record.factors.values() if each.short):
+        yield IN_FEWER.format(name, bits.get(name, TF32_BITS))
+    for name, each in record.factors.items():
+        if each.refuted:
+            yield f"{name} is not explained by {each.name}: {each.refuted}."
