@@ -177,6 +177,18 @@ def test_the_answer_of_an_earlier_call_is_named(kernel, feature):
     assert found.features[0].failure.mistake == "earlier-answer", str(found)
 
 
+def test_the_same_numbers_in_another_type_have_no_earlier_answer():
+    """What is computed in float32 is the same of float64 arrays, and may be wrong of both."""
+
+    def attention(q, k, v):
+        q, k, v = (each.astype(np.float32) for each in (q, k, v))
+        return np.sin(attend(q, k, v))
+
+    found = attnctl.conform(attention, quick=True, dtypes=["float64", "float32"], features=["attention"])
+    assert found.agrees is False
+    assert "earlier-answer" not in {each.failure.mistake for each in found.wrong}
+
+
 # --- a process that something else ended ---
 
 KILLED = """

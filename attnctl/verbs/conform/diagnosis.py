@@ -242,7 +242,8 @@ def is_made_anew(suite: Suite, first: Case, found: CaseResult) -> bool:
 
 def bare(case: Case) -> Case:
     """The case of the same Q, K and V without its options."""
-    return replace(case, options=(), memory=case.memory if case.memory == "broadcast" else "plain")
+    memory = case.memory if case.memory == "broadcast" else "plain"
+    return replace(case, options=(), memory=memory, dtype="")
 
 
 def explain_unsteady(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
