@@ -313,7 +313,7 @@ def test_a_mask_that_is_added_is_hinted_at():
 
 
 @pytest.mark.sample(6)
-@pytest.mark.parametrize("theirs", ["extra", "needed", "nothing"])
+@pytest.mark.parametrize("theirs", ["extra", "needed", "nothing", "query"])
 @pytest.mark.parametrize("ours", [*THEIRS, *OPTIONS])
 def test_a_parameter_that_is_said_to_be_anything_is_passed_it_or_refused(theirs, ours):
     """Whatever `--map` says of whatever parameter: a verdict, or an error."""
@@ -330,6 +330,7 @@ def test_a_parameter_that_is_said_to_be_anything_is_passed_it_or_refused(theirs,
         pass
     else:
         assert ours not in {*HANDED, *PARTS}
+        assert theirs != "query" or ours == "Q"
         assert found.features
 
 
@@ -350,7 +351,9 @@ def test_a_name_is_of_the_backward_pass_where_the_forward_has_none():
         conform(forward, "attention", names=named)
 
 
-@pytest.mark.parametrize("dtype", ["complex128", "object", "U32", "S8", "M8[s]", [("a", "f8")]], ids=str)
+@pytest.mark.parametrize(
+    "dtype", ["complex128", "object", "bool", "U32", "S8", "M8[s]", [("a", "f8")]], ids=str
+)
 def test_what_is_no_real_number_is_no_output(dtype):
     def other(q, k, v):
         return kernels.good(q, k, v).astype(dtype)

@@ -91,6 +91,10 @@ def test_what_a_target_prints_goes_nowhere(worker):
 def test_what_a_target_raises_is_an_answer(worker):
     answer = worker("good").call(TargetCall((np.zeros((1, 1, 2, 3)),) * 3, {"scale": "x"}))
     assert answer.error in {"UFuncTypeError", "_UFuncNoLoopError", "TypeError"}
+    one = worker("interrupts")
+    pid = one.process.pid
+    assert [one.call(call(times=times)).error for times in (1, 3)] == ["KeyboardInterrupt"] * 2
+    assert (one.process.pid, one.lost) == (pid, 0)
 
 
 def test_threads_that_wait_for_work_leave_the_processor(worker, monkeypatch):

@@ -189,6 +189,16 @@ def test_the_same_numbers_in_another_type_have_no_earlier_answer():
     assert "earlier-answer" not in {each.failure.mistake for each in found.wrong}
 
 
+@pytest.mark.parametrize(
+    "answer", [np.zeros_like, lambda v: v * np.nan, lambda v: v > 0, lambda v: v.sum() > 0]
+)
+def test_an_answer_that_could_be_of_no_values_is_not_an_earlier_one(answer):
+    found = attnctl.conform(
+        lambda q, k, v: answer(attend(q, k, v)), quick=True, dtypes=["float32"], features=["repeatable"]
+    )
+    assert found.agrees or found.features[0].failure.mistake != "earlier-answer", str(found)
+
+
 # --- a process that something else ended ---
 
 KILLED = """

@@ -1,5 +1,6 @@
 """Lessons on a terminal: what is typed, how it ends; a program that is checked whenever it is saved."""
 
+import ast
 import io
 import json
 from pathlib import Path
@@ -134,6 +135,34 @@ def test_where_nobody_watches_it_is_checked_once(call):
         stream.write(TEN_LINES)
     done = call("learn", "--watch", "mine.py")
     assert (done.code, done.out.partition("\n")[0]) == (0, "Right.")
+
+
+HOSTILE = "x\nimport os; os.abort()\n\r\u2028#"
+
+
+def test_whatever_a_lesson_says_only_its_numbers_are_carried_out(call):
+    """Its title, and of its dump every text that a program could be begun with."""
+    call("run", "I love AI", "-o", "dump.json")
+    dump = json.loads(Path("dump.json").read_text())
+    steps = {name: {**step, "formula": HOSTILE} for name, step in dump["steps"].items()}
+    given = {**steps["W_O"], "axes": [HOSTILE, "d_model"]}
+    hostile = {**dump, "sentence": HOSTILE, "steps": {HOSTILE: given, **steps}}
+    Path("hostile.json").write_text(json.dumps(hostile))
+    lesson = {
+        "title": HOSTILE,
+        "text": "x",
+        "dump": "hostile.json",
+        "ask": "x",
+        "kind": "dump",
+        "answer": "concat",
+    }
+    Path("own.yaml").write_text(json.dumps(lesson))
+    assert call("learn", "--from", ".", "--watch", "mine.py", "--lesson", "own").err == ""
+    body = ast.parse(Path("mine.py").read_text()).body
+    assert {ast.unparse(each)[:10] for each in body if isinstance(each, ast.Import)} == {"import num"}
+    made = [each for each in body if not isinstance(each, ast.Import)]
+    assert made
+    assert all(ast.unparse(each.value).startswith("np.array(") for each in made)
 
 
 def test_a_program_that_does_not_end_is_ended(tmp_path, monkeypatch):

@@ -234,7 +234,7 @@ def innermost_place(frames: Sequence[tuple[str, ...]]) -> str:
     return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}, line {line}"
 
 
-def describe_exception(error: Exception) -> Answer:
+def describe_exception(error: BaseException) -> Answer:
     """Make the answer of a target that raised, with the place outside of attnctl where it did."""
     builtin = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
     frames = [(frame.filename, str(frame.lineno)) for frame in extract_tb(error.__traceback__)]

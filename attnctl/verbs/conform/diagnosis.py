@@ -185,7 +185,9 @@ def explain_extra(suite: Suite, result: CaseResult) -> Cause:
 def explain_repeats(answer: Answer) -> Failure:
     repeats = answer.repeats
     if answer.error:
-        return Failure("not-repeatable", f"made again and again, the same call fails: {answer.message}")
+        return Failure(
+            "not-repeatable", f"made again and again, the same call fails: {answer.message or answer.error}"
+        )
     if repeats.failed:
         return Failure(
             "not-repeatable", f"call {repeats.calls} with the same inputs raises {repeats.failed}"

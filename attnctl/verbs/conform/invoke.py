@@ -29,6 +29,9 @@ from attnctl.verbs.conform.call import (
 from attnctl.verbs.conform.case import INPUTS
 from attnctl.verbs.conform.signature import PACKED, THEIRS
 
+RAISED = (Exception, KeyboardInterrupt)
+"""Whatever a target raises is a result; no interrupt of a person comes as one."""
+
 
 def invoke(function: Callable[..., Any], call: TargetCall, framework: Framework) -> Answer:
     """Call a function as often as is asked; an exception is an answer."""
@@ -38,7 +41,7 @@ def invoke(function: Callable[..., Any], call: TargetCall, framework: Framework)
             if call.times > 1:
                 repeats = repeat_call(function, call, framework, answer, result)
                 answer = replace(answer, repeats=repeats)
-    except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
+    except RAISED as error:
         return describe_exception(error)
     return answer
 
@@ -324,7 +327,7 @@ def repeat_call(
                 fill(np.nan)
         try:
             found, _ = call_once(function, call, framework, arrays)
-        except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
+        except RAISED as error:
             return describe_exception(error)
         if found.changed:
             arrays = prepare_call(call, framework)
@@ -352,7 +355,9 @@ def is_stale(
     v *= 2
     try:
         found, _ = call_once(function, call, framework, ready)
-    except Exception:  # noqa: BLE001  (the call was answered before)
+    except RAISED:  # the call was answered before
         return False
-    same = have_same_bits(found.outputs[:1], before.outputs[:1])
-    return same and bool(before.outputs) and bool(np.any(before.outputs[0]))
+    (first, *_) = *before.outputs, None
+    if first is None or first.dtype.kind == "b" or not have_same_bits(found.outputs[:1], [first]):
+        return False
+    return bool(np.isfinite(first).all() and (first != first.flat[0]).any())  # others were never of V

@@ -262,6 +262,7 @@ def main() -> None:
     """Keep the pipes of the parent apart from what the target may read and print."""
     threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(2, 1)

@@ -247,7 +247,8 @@ def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> 
     by_name = [each.name for each in parameters if each.name in found and each.kind not in BY_PLACE]
     if len(found) == 3 and (by_name or names[:3] != found):
         return tuple(found)
-    if len(parameters) < 3 or not all(each.kind in BY_PLACE for each in parameters[:3]):
+    other = any(renames.get(name, ours) != ours for name, ours in zip(names, INPUTS, strict=False))
+    if other or len(parameters) < 3 or not all(each.kind in BY_PLACE for each in parameters[:3]):
         taken = ", ".join(names)
         raise AttnError(
             f"it takes ({taken}), and not Q, K and V; wrap it in a function (q, k, v); a layer with weights"

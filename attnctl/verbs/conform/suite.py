@@ -230,8 +230,9 @@ class Suite:
         return self.outputs_in(result).get(result.judgement.output)
 
     def outputs_in(self, result: CaseResult) -> dict[str, Array]:
-        """Return the outputs that are there in the right shape."""
-        return read_answer(self.problem(result.case), result.answer)
+        """Return the outputs that are there, numbers in the right shape."""
+        found = read_answer(self.problem(result.case), result.answer)
+        return {name: each for name, each in found.items() if each.dtype.kind != "b"}
 
     def is_refusal(self, answer: Answer) -> bool:
         return not self.target.refuses.isdisjoint({answer.error, answer.kind})

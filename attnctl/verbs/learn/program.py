@@ -42,22 +42,31 @@ def begin_program(lesson: Lesson, trace: Trace) -> str:
     """The file that a learner goes on from: what the lesson gives, and what is to be written."""
     given = [step for step in trace.steps.values() if isinstance(step.op, Given) or step.name == X]
     lines = [
-        f"# {lesson.title}: {visible(trace.sentence or '')}",
+        comment(f"{lesson.title}: {trace.sentence or ''}"),
         "import numpy as np",
         "",
         *(
-            f"{step.name} = np.{np.array_repr(trace[step.name], precision=6)}  # ({', '.join(step.axes)})"
+            f"{step.name} = np.{np.array_repr(trace[step.name], precision=6)}  {comment(axes_of(step))}"
             for step in given
-            if step.name != EMBEDDINGS
+            if step.name != EMBEDDINGS and step.name.isidentifier()
         ),
         "",
         "# Write these, a line each, and save: every line that is there is checked.",
         *(
-            f"# {step.name}: {formula_of(step)}  ({', '.join(step.axes)})"
+            comment(f"{step.name}: {formula_of(step)}  {axes_of(step)}")
             for step in steps_to_write(lesson, trace)
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def comment(text: str) -> str:
+    """A line that is not carried out, whatever a lesson or its dump says."""
+    return f"# {visible(text)}"
+
+
+def axes_of(step: Step) -> str:
+    return f"({', '.join(step.axes)})"
 
 
 def steps_to_write(lesson: Lesson, trace: Trace) -> list[Step]:
