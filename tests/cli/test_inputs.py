@@ -243,6 +243,14 @@ def test_whatever_the_file_of_the_last_run_holds_is_the_last_run_or_said_to_be_b
         assert bool(done.err) >= (done.code == 2)
 
 
+def test_ids_that_no_number_of_numpy_holds_are_no_column(folder, tmp_path):
+    (path,) = (tmp_path / "state" / "attnctl").iterdir()
+    (run,) = json.loads(path.read_bytes())
+    path.write_bytes(kept_with(run, "ids", [10**400] * len(run["ids"])))
+    done = folder("show", "last")
+    assert (done.code, done.err, "10000" in done.out) == (0, "", False)
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
 def test_a_run_that_cannot_be_kept_is_not_the_one_before(folder, tmp_path):
     kept = tmp_path / "state" / "attnctl"

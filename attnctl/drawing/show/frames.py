@@ -150,6 +150,8 @@ def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element,
             continue
         labels = distinct(map(screen.token, words))
         array = np.array([ids])
+        if array.dtype.kind not in "iu":  # no vocabulary is so large
+            continue
         sheet = Sheet(array, ((),), ("",), ["id"], labels, "token")
         shown = shorten_labels(labels, screen, COLUMN_LABEL)
         grid = Grid(screen, ["id"], shown, matrix_format(array), (range(1),))
