@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from attnctl import api
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.setting import ARRAYS, ATTENTION
 from attnctl.base.values import TOLERANCE, whole
 from attnctl.cli import options
 from attnctl.cli.model import IDS, SECTION
 from attnctl.cli.options import command, option
+from attnctl.cli.output import give
 from attnctl.drawing.screen.output import print_view, say
 from attnctl.formats import print_json
 from attnctl.inputs.config.fields import settings_with_flags
+from attnctl.record import Trace
 from attnctl.sources import HELP, open_source
+from attnctl.sources.dump import settings_over
 from attnctl.sources.sentence import Arguments
-
-if TYPE_CHECKING:
-    from attnctl.record import Trace
-
+from attnctl.verbs.check.exercise import read_source
+from attnctl.verbs.check.view import report_lines
 
 OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(ATTENTION)])
 
@@ -119,12 +121,6 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     Exit codes: 0 every recorded step was judged and agrees; 1 one is wrong, or a blank is not filled
     in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
-    from attnctl import api
-    from attnctl.cli.output import give
-    from attnctl.sources.dump import settings_over
-    from attnctl.verbs.check.exercise import read_source
-    from attnctl.verbs.check.view import report_lines
-
     if about is not None:
         show_mistake(about, json=json)
         return Exit.OK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,9 +16,12 @@ from attnctl.cli.options import command, option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import say
 from attnctl.formats import is_special, json_text, print_json, write_text
-
-if TYPE_CHECKING:
-    from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.config.flags import settings_from
+from attnctl.inputs.config.load import load
+from attnctl.inputs.config.schema import json_schema, with_files
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.config.write import write_commented
+from attnctl.sources.sentence import Config
 
 SCHEMA_FILE = "attnctl.schema.json"  # which the first line of a config names
 
@@ -61,10 +64,6 @@ def init(
     force: ForceOption = False,
 ) -> None:
     """Write a commented config that reproduces the run these options ask for."""
-    from attnctl.inputs.config.flags import settings_from
-    from attnctl.inputs.config.schema import with_files
-    from attnctl.inputs.config.write import write_commented
-
     settings = settings_from(config, {**more, **attention}, sentence=sentence)
     settings = settings.with_(sentence=settings.sentence or known_token(settings))
     if output is None or output == options.STDOUT:
@@ -87,8 +86,6 @@ def write_config(text: str, path: str, *, force: bool) -> None:
 
     Raises AttnError where there is a file already, unless it is to be written by `force`.
     """
-    from attnctl.inputs.config.schema import json_schema
-
     if Path(path).is_file() and not force:
         raise AttnError(f"-o {path}: it is there already, and is kept; give another name, or add --force")
     write_text(text, path)
@@ -103,9 +100,6 @@ def check(
     file: Annotated[list[str], typer.Argument(help="The configs to check.", metavar="FILE...")],
 ) -> None:
     """Validate configs and say every problem, each with its line."""
-    from attnctl.inputs.config.load import load
-    from attnctl.sources.sentence import Config
-
     problems: list[str] = []
     for path in file:
         with collect_problems(problems):
@@ -124,6 +118,4 @@ def known_token(settings: Settings) -> str:
 @command("attnctl config schema > attnctl.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a config, for an editor's completion."""
-    from attnctl.inputs.config.schema import json_schema
-
     print_json(json_schema(), indent=2)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from attnctl import api
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.values import TOLERANCE
 from attnctl.base.words import plural
 from attnctl.cli import options
 from attnctl.cli.options import command, option
+from attnctl.cli.output import give, wanted_steps
+from attnctl.record import Trace
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
-
-if TYPE_CHECKING:
-    from attnctl.record import Trace
+from attnctl.verbs.diff.view import lines_of_pairs
 
 
 @command(
@@ -64,10 +65,6 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
 
     Exit codes: 0 same, 1 differ, 2 not comparable (nothing compared is 2, never 0).
     """
-    from attnctl import api
-    from attnctl.cli.output import give, wanted_steps
-    from attnctl.verbs.diff.view import lines_of_pairs
-
     if a == b == "-":
         raise AttnError("both dumps cannot come from stdin; name a file for one")
     names = wanted_steps(step)

@@ -7,8 +7,11 @@ from typing import Annotated
 import typer
 
 from attnctl.cli import options
-from attnctl.cli.config import ForceOption
+from attnctl.cli.config import ForceOption, print_config, write_config
 from attnctl.cli.options import command
+from attnctl.drawing.screen.listing import list_meanings
+from attnctl.drawing.screen.output import print_view
+from attnctl.inputs.config.load import about, names, text_of
 
 NAME = typer.Argument(help="The config to print.", metavar="NAME", show_default=False)
 
@@ -34,11 +37,6 @@ def examples(
 
     An example runs where it is: attnctl run -c example:NAME.
     """
-    from attnctl.cli.config import print_config, write_config
-    from attnctl.drawing.screen.listing import list_meanings
-    from attnctl.drawing.screen.output import print_view
-    from attnctl.inputs.config.load import about, names, text_of
-
     if name is not None:
         if output is None or output == options.STDOUT:
             print_config(text_of(name))

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,17 +14,17 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import whole
 from attnctl.cli import options
 from attnctl.cli.options import command, option
+from attnctl.drawing.screen import Screen
+from attnctl.drawing.screen.output import Element, print_view
+from attnctl.drawing.screen.text import shell_word
 from attnctl.formats import write_found
+from attnctl.inputs.config.flags import by_flag
+from attnctl.record import Trace
+from attnctl.record.cells import Address, Token, parse
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
-
-if TYPE_CHECKING:
-    from attnctl.drawing.screen import Screen
-    from attnctl.drawing.screen.output import Element
-    from attnctl.record import Trace
-    from attnctl.record.cells import Address
-    from attnctl.verbs.explain.view import Question
-
+from attnctl.verbs.explain import Explainer
+from attnctl.verbs.explain.view import Page, Question, write_json
 
 PRINTED = options.only(
     lambda given: options.split_outputs(given["output"])[1], "files have every digit anyway"
@@ -81,11 +81,6 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
     A dump of attnctl says itself how each number came about. For the arrays of another program
     the options for attention say what they were meant to be.
     """
-    from attnctl.inputs.config.flags import by_flag
-    from attnctl.record.cells import parse
-    from attnctl.verbs.explain import Explainer
-    from attnctl.verbs.explain.view import write_json
-
     if cell is None and config is not None:  # the sentence is the config's own
         source, cell = None, source
     if cell is None:
@@ -106,17 +101,12 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
 
 
 def why_no_cell(source: str | None) -> str:
-    from attnctl.drawing.screen.text import shell_word
-
     if source is not None and re.fullmatch(r"\w+\[.*\]", source):
         return f"{source}: a cell of what? write a SOURCE before it, like last {shell_word(source)}"
     return "no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'"
 
 
 def show(found: Sequence[Question], precision: int | None, *, full: bool) -> None:
-    from attnctl.drawing.screen.output import print_view
-    from attnctl.verbs.explain.view import Page
-
     digits = Page.precision if precision is None else precision
 
     def lines(screen: Screen) -> Iterator[Element]:
@@ -130,8 +120,6 @@ def show(found: Sequence[Question], precision: int | None, *, full: bool) -> Non
 
 def cells_of(address: Address, trace: Trace) -> list[Address]:
     """The cell that is meant, of each head where the head is left out and the first place is a token."""
-    from attnctl.record.cells import Token
-
     address = address.spell_out(trace)
     axes = trace.steps[address.step].axes if address.step in trace else ()
     parts = address.parts

@@ -13,6 +13,8 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.cli import options
 from attnctl.cli.model import ModelOptions, layers_of
 from attnctl.cli.options import command, option
+from attnctl.drawing.screen.output import say
+from attnctl.inputs.config.flags import by_flag
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments, Source
 
@@ -51,8 +53,6 @@ def explore(  # noqa: PLR0913  (a group of options each)
 
     For the arrays of another program the options for attention say what they were meant to be.
     """
-    from attnctl.inputs.config.flags import by_flag
-
     if find_spec("textual") is None:
         raise AttnError(f"explore needs textual; pip install 'attnctl[tui]'. Without it: {INSTEAD}")
     require_terminal(source)
@@ -85,7 +85,6 @@ def require_terminal(source: str | None) -> None:
 
 
 def explore_on_terminal(source: Source, precision: int, *, from_stdin: bool) -> None:
-    from attnctl.drawing.screen.output import say
     from attnctl.verbs.explore import begin_walk
     from attnctl.verbs.explore.app import explore as walk_on
 

@@ -112,7 +112,7 @@ def learn(  # noqa: PLR0913  (its options)
     if progress.problem:
         complain(progress.problem)
     if watch is not None:
-        return watch_own(known, lesson, watch, progress, name)
+        return watch_program(known, lesson, watch, progress, name)
     if list_them:
         return print_lessons(known, progress.of(name), json=json)
     done = progress.of(name)
@@ -127,16 +127,6 @@ def learn(  # noqa: PLR0913  (its options)
     if sys.stdin.isatty() and sys.stdout.isatty():
         return teach(known, chosen[0], progress, name)
     return print_lesson(known, chosen[0])
-
-
-def watch_own(known: list[Lesson], lesson: str | None, path: str, progress: Progress, name: str) -> Exit:
-    programs = [at for at, each in enumerate(known) if each.kind == DUMP]
-    chosen = numbers_of(lesson, known) if lesson else programs[:1]
-    if len(chosen) != 1 or chosen[0] not in programs:
-        there = all_of(known[at].name for at in programs) or "none"
-        asked = f"of lessons that ask for a program there is {there}"
-        raise AttnError(f"--watch: {asked}; name it with --lesson")
-    return watch(known[chosen[0]], path, progress, name)
 
 
 def numbers_of(text: str, known: list[Lesson]) -> list[int]:
@@ -323,8 +313,15 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
                     return DONE
 
 
-def watch(lesson: Lesson, path: str, progress: Progress, name: str) -> Exit:
+def watch_program(known: list[Lesson], named: str | None, path: str, progress: Progress, name: str) -> Exit:
     """A learner's program, graded whenever it is saved, until it is right; once where nobody watches."""
+    programs = [each for each in known if each.kind == DUMP]
+    chosen = [known[at] for at in numbers_of(named, known)] if named else programs[:1]
+    if len(chosen) != 1 or chosen[0] not in programs:
+        there = all_of(each.name for each in programs) or "none"
+        asked = f"of lessons that ask for a program there is {there}"
+        raise AttnError(f"--watch: {asked}; name it with --lesson")
+    (lesson,) = chosen
     trace, watched = lesson.run(), sys.stdout.isatty()
     if path.endswith(".py") and not Path(path).exists():
         write_text(begin_program(lesson, trace), path)

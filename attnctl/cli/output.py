@@ -52,7 +52,12 @@ def emit(
             write_all(kept, pictures, view_of(view, 2) if pictures else None)
         say_boxes(kept, files)
     if printed:
-        print_traces(kept if wanted == "table" else of_heads(kept, view), wanted, view)
+        if wanted == "table":
+            from attnctl.drawing.show.tables import lines_of_all
+
+            print_view(lambda screen: lines_of_all(kept, screen, view_of(view, 4)))
+        else:
+            next(each for each in FORMATS if each.name == wanted).write(of_heads(kept, view), sys.stdout)
 
 
 def carry_out(
@@ -82,15 +87,6 @@ def of_heads(traces: Sequence[Trace], view: options.ViewOptions) -> Sequence[Tra
     if view.head is None:
         return traces
     return [trace.select_heads(view.head, heads_of(trace)) for trace in traces]
-
-
-def print_traces(traces: Sequence[Trace], wanted: str, view: options.ViewOptions) -> None:
-    if wanted == "table":
-        from attnctl.drawing.show.tables import lines_of_all
-
-        print_view(lambda screen: lines_of_all(traces, screen, view_of(view, 4)))
-    else:
-        next(each for each in FORMATS if each.name == wanted).write(traces, sys.stdout)
 
 
 def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:

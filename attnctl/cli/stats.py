@@ -7,29 +7,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
+from attnctl import api
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import ATTENTION, SENTENCE, Given
 from attnctl.base.values import BadValueError, Reader, words
 from attnctl.cli import options
 from attnctl.cli.options import command, option
+from attnctl.cli.output import progress
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view
 from attnctl.formats import FINDINGS, format_for, print_bytes, print_json, write_found
 from attnctl.inputs.config.fields import settings_with_flags
+from attnctl.inputs.config.flags import by_flag, settings_from
 from attnctl.inputs.config.settings import Settings
+from attnctl.record import Trace
 from attnctl.sources import HELP_OF_SEVERAL, open_source
-from attnctl.sources.sentence import Arguments
+from attnctl.sources.sentence import Arguments, gather_sentences
 from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
-
-if TYPE_CHECKING:
-    from attnctl.record import Trace
-    from attnctl.verbs.corpus.part import CorpusPart
-    from attnctl.verbs.corpus.run import Job
-    from attnctl.verbs.stats.report import DumpStats, StatsReport
+from attnctl.verbs.corpus.part import CorpusPart, report_of, write_part
+from attnctl.verbs.corpus.run import Job, saving
+from attnctl.verbs.stats.measure import measure_heads, rollout
+from attnctl.verbs.stats.report import DumpStats, StatsReport
+from attnctl.verbs.stats.view import headline, result_lines, skipped_lines, write_csv
 
 MERGE = "merge"
 """The first argument that makes `stats` merge the others."""
@@ -227,9 +230,6 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     one process gives.
     """
     from attnctl.api import merge_corpus
-    from attnctl.inputs.config.flags import by_flag, settings_from
-    from attnctl.sources.sentence import gather_sentences
-    from attnctl.verbs.corpus.run import Job
 
     arguments, flags = source or [], {**more, **attention}
     files, printed = options.split_outputs(output)
@@ -259,10 +259,6 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
 
 
 def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, *, as_layers: bool) -> None:
-    from attnctl import api
-    from attnctl.verbs.stats.measure import rollout
-    from attnctl.verbs.stats.report import StatsReport
-
     layers: list[Trace] = []
     found: list[DumpStats] = []
     for source, traces in dumps:
@@ -275,14 +271,11 @@ def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, *,
 
 
 def stats_of_texts(name: str, texts: list[str], out: Output) -> None:
-    from attnctl.cli.output import progress
     from attnctl.math.names import WEIGHTS
     from attnctl.models.run import ModelInput
     from attnctl.models.source import open_model
     from attnctl.sources.model import Layers
     from attnctl.verbs.models.heads import battery, battery_data, battery_lines
-    from attnctl.verbs.stats.measure import measure_heads
-    from attnctl.verbs.stats.report import StatsReport
 
     settings = Settings(dtype="float32")
     by_layer: dict[int, list[DumpStats]] = {}
@@ -308,9 +301,6 @@ def stats_of_texts(name: str, texts: list[str], out: Output) -> None:
 
 
 def emit(part: CorpusPart | None, out: Output) -> None:
-    from attnctl.verbs.corpus.part import report_of, write_part
-    from attnctl.verbs.stats.view import headline, skipped_lines
-
     if part is None:
         return
     for path in filter(is_part, out.files):
@@ -331,14 +321,10 @@ def give(found: StatsReport, out: Output) -> None:
     if not out.printed:
         return
     if out.wanted == "csv":
-        from attnctl.verbs.stats.view import write_csv
-
         write_csv(found, sys.stdout)
     elif out.wanted == "json":
         print_json(found.to_dict())
     else:
-        from attnctl.verbs.stats.view import result_lines
-
         print_view(lambda screen: result_lines(found, screen, out.precision, heat=out.heat))
 
 
@@ -352,9 +338,6 @@ def is_part(path: str) -> bool:
 
 def measure(job: Job, cluster: str | None, files: Sequence[str], *, printed: bool) -> CorpusPart | None:
     """Measure a shard, or all on a cluster; None where that is all for files that have it already."""
-    from attnctl.cli.output import progress
-    from attnctl.verbs.corpus.run import saving
-
     work = job.open_sources()
     parts = list(filter(is_part, files))
     complete = [path for path in parts if Path(path).is_file() and work.resume(path)]

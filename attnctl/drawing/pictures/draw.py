@@ -36,13 +36,13 @@ from attnctl.drawing.pictures.plot import (
     ODD,
     PAPER,
     ColourScale,
-    Panel,
     Plot,
     hexadecimal,
     ink_on,
     rgb,
 )
 from attnctl.drawing.pictures.png import palette_png, png
+from attnctl.drawing.screen.grid import Panel
 from attnctl.math import Array
 from attnctl.store.files import open_output
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import inf, isqrt, log
-from typing import NamedTuple
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.drawing.screen.grid import Panel
 from attnctl.math import Array
 
 
@@ -168,13 +168,6 @@ def ink_on(colour: RGB) -> str:
 
 MOST_SIDE, MOST_CELLS, THUMBNAIL_SIDE = 1024, 1 << 22, 72
 """Rows or columns of a panel, cells of a plot, rows of a thumbnail: more are merged into blocks."""
-
-
-class Panel(NamedTuple):
-    """A matrix, (row, column), and the caption above it."""
-
-    caption: str
-    values: Array
 
 
 @dataclass(frozen=True)

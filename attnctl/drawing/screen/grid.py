@@ -43,8 +43,8 @@ def all_numbers(rows: range, columns: range) -> None:
     """Every cell is of kind 0."""
 
 
-class TextPanel(NamedTuple):
-    """One matrix, (rows, columns), with what stands above it."""
+class Panel(NamedTuple):
+    """A matrix, (row, column), the caption above it, and in text of which kind its cells are."""
 
     caption: str
     values: Array
@@ -126,7 +126,7 @@ class Grid:
     def left_out(self, rest: int) -> str:
         return f" {self.screen.left_out(rest)} "
 
-    def frame(self, bands: Sequence[Sequence[TextPanel]], block: Pieces) -> Frame:
+    def frame(self, bands: Sequence[Sequence[Panel]], block: Pieces) -> Frame:
         """The matrices of each band side by side, one band below the other, all with these columns."""
         laid, across = self.lay_out(block), len(bands[0])
         width = self.panel_width([panel.caption for band in bands for panel in band], block)
@@ -148,7 +148,7 @@ class Grid:
         )
 
     def rows_of(
-        self, panels: Sequence[TextPanel], laid: Sequence[Columns], across: int, width: int
+        self, panels: Sequence[Panel], laid: Sequence[Columns], across: int, width: int
     ) -> Iterator[Row]:
         """The rows of matrices side by side, blank where there are fewer than `across`."""
         blanks: list[Line] = [[(" " * width, "")]] * (across - len(panels))
@@ -165,7 +165,7 @@ class Grid:
                 for at, row in enumerate(chunk):
                     yield self.row(self.row_labels[row], [*(body[at] for body in bodies), *blanks])
 
-    def body(self, panel: TextPanel, laid: Sequence[Columns], rows: range, spare: int) -> list[Line]:
+    def body(self, panel: Panel, laid: Sequence[Columns], rows: range, spare: int) -> list[Line]:
         """The numbers of these rows of one matrix, and `spare` blanks after them."""
         lines: list[Line] = [[(" " * self.margin, "")] * self.margin for _ in rows]
         for columns in laid:

@@ -14,8 +14,8 @@ from attnctl.drawing.screen import CAPTION_FRAME, Screen
 from attnctl.drawing.screen.grid import (
     Grid,
     NumberFormat,
+    Panel,
     Pieces,
-    TextPanel,
     blocks_of,
     columns_shown,
     matrix_format,
@@ -47,7 +47,7 @@ class Frames:
 
     sheet: Sheet
     grid: Grid
-    panels: tuple[TextPanel, ...]
+    panels: tuple[Panel, ...]
     fitted: bool
     notes: tuple[str, ...] = ()
 
@@ -129,7 +129,7 @@ def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> F
     found = marks(trace, name, sample, screen)
     words = zip(sheet.captions, sheet.indices, strict=True)
     panels = tuple(
-        TextPanel(screen.ours(caption), sheet.array[index], found.codes(index)) for caption, index in words
+        Panel(screen.ours(caption), sheet.array[index], found.codes(index)) for caption, index in words
     )
     grid = Grid(
         screen,
@@ -155,7 +155,7 @@ def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element,
         sheet = Sheet(array, ((),), ("",), ["id"], labels, "token")
         shown = shorten_labels(labels, screen, COLUMN_LABEL)
         grid = Grid(screen, ["id"], shown, matrix_format(array), (range(1),))
-        drawn = Frames(sheet, grid, (TextPanel("", array),), screen.fits and not full)
+        drawn = Frames(sheet, grid, (Panel("", array),), screen.fits and not full)
         whole &= yield from drawn.lines()
     return whole
 

@@ -279,13 +279,13 @@ def gradescope_result(sheet: HandIn) -> dict[str, Any]:
         }
         for mark in sheet.marks
     ]
-    result: dict[str, Any] = {
+    return {
         "output": "\n".join(sheet.doubts),
         "output_format": "text",
         "tests": tests,
         "extra_data": {"student": sheet.student, "file": sheet.file},
+        **({"score": 0} if sheet.doubts else {}),
     }
-    return result | ({"score": 0} if sheet.doubts else {})
 
 
 def otter_result(sheet: HandIn) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from typing import IO, Any, NamedTuple, TextIO
+from typing import IO, Any, TextIO
 
 from attnctl.base.errors import AttnError
 from attnctl.drawing.screen import Screen
@@ -57,16 +57,9 @@ def sheet_text(exercise: Exercise) -> str:
 # --- what a person sees ---
 
 
-class SheetTable(NamedTuple):
-    """A matrix on a sheet, or the part of it that is as wide as paper: its numbers, or boxes."""
-
-    caption: str
-    columns: Sequence[str]
-    rows: Sequence[str]
-    cells: Sequence[Sequence[str]]
-    """The numbers as they are written; "" is to be filled in."""
-    places: Sequence[Sequence[Cell]]
-    """Where in its step each is."""
+SheetTable = tuple[str, Sequence[str], Sequence[str], Sequence[Sequence[tuple[str, Cell]]]]
+"""A matrix, or the part of it that is as wide as paper: its caption, the labels of columns and rows, for
+each cell its number as it is written, "" where it is to be filled in, and where in its step it is."""
 
 
 def require_few(exercise: Exercise) -> None:
@@ -91,16 +84,13 @@ def tables_of(exercise: Exercise, name: str) -> Iterator[SheetTable]:
     sheet = sheet_of(load_sheet(trace, name), name, heads_of(trace))
     number = writer(sheet.array, exercise, name)
     for caption, index in zip(sheet.captions, sheet.indices, strict=True):
-        matrix = sheet.array[index]
         for start in range(0, len(sheet.columns), COLUMNS):
             columns = range(start, min(start + COLUMNS, len(sheet.columns)))
-            yield SheetTable(
-                caption,
-                [sheet.columns[at] for at in columns],
-                sheet.rows,
-                [[number(row[at]) for at in columns] for row in matrix],
-                [[(*index, at_row, at) for at in columns] for at_row in range(len(sheet.rows))],
-            )
+            cells = [
+                [(number(value[at]), (*index, row, at)) for at in columns]
+                for row, value in enumerate(sheet.array[index])
+            ]
+            yield caption, [sheet.columns[at] for at in columns], sheet.rows, cells
 
 
 def writer(array: Array, exercise: Exercise, name: str) -> Callable[[Any], str]:
@@ -165,10 +155,9 @@ def markdown_lines(exercise: Exercise) -> Iterator[str]:
             continue
         blank = step.name in exercise.blank
         yield from (f"## {step.name}{': fill in' * blank}", "", code(formula_on(step)), "")
-        for each in tables_of(exercise, step.name):
-            yield from (f"{each.caption}:", "") if each.caption else ()
-            cells = [[number or BOX for number in row] for row in each.cells]
-            yield from table(each.columns, each.rows, cells)
+        for caption, columns, rows, cells in tables_of(exercise, step.name):
+            yield from (f"{caption}:", "") if caption else ()
+            yield from table(columns, rows, [[number or BOX for number, _ in row] for row in cells])
             yield ""
 
 
@@ -206,7 +195,11 @@ def article(exercise: Exercise, *, typed: bool) -> Iterator[str]:
     yield "<article>"
     yield f"<h1>{escape(title_of(exercise))}</h1>"
     yield f'<p class="facts">{escape(" · ".join(map(visible, facts(exercise.trace))))}</p>'
-    yield f'<p class="who">Name {name_box(exercise, typed=typed)}</p>'
+    box = (
+        '<input id="name" aria-label="name" autocomplete="name">' if typed else '<span class="line"></span>'
+    )
+    who = f"<b>{escape(visible(exercise.student))}</b>" if exercise.student else box
+    yield f'<p class="who">Name {who}</p>'
     yield f'<p class="task">{escape(task_of(exercise))}</p>'
     for step in exercise.steps:
         if step.name in way:
@@ -220,29 +213,21 @@ def article(exercise: Exercise, *, typed: bool) -> Iterator[str]:
     yield "</article>"
 
 
-def name_box(exercise: Exercise, *, typed: bool) -> str:
-    if exercise.student:
-        return f"<b>{escape(visible(exercise.student))}</b>"
-    line, box = '<span class="line"></span>', '<input id="name" aria-label="name" autocomplete="name">'
-    return box if typed else line
-
-
 def table_html(each: SheetTable, step: str, *, typed: bool) -> str:
-    caption = f"<caption>{escape(each.caption)}</caption>" if each.caption else ""
-    columns = "".join(f'<th scope="col">{escape(column)}</th>' for column in each.columns)
-    rows = []
-    for label, numbers, places in zip(each.rows, each.cells, each.places, strict=True):
-        cells = [
-            f"<td>{number}</td>" if number else blank_html(step, place, each, typed=typed)
-            for number, place in zip(numbers, places, strict=True)
-        ]
-        rows.append(f'<tr><th scope="row">{escape(label)}</th>{"".join(cells)}</tr>')
-    body = "\n".join(rows)
-    head = f'<tr><td class="corner"></td>{columns}</tr>'
-    return f"<table>{caption}<thead>{head}</thead>\n<tbody>{body}</tbody></table>"
+    words, columns, labels, rows = each
+    caption = f"<caption>{escape(words)}</caption>" if words else ""
+    heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    body = []
+    for label, row in zip(labels, rows, strict=True):
+        cells = (
+            f"<td>{number}</td>" if number else blank_html(step, at, typed=typed) for number, at in row
+        )
+        body.append(f'<tr><th scope="row">{escape(label)}</th>{"".join(cells)}</tr>')
+    head, lines = f'<tr><td class="corner"></td>{heads}</tr>', "\n".join(body)
+    return f"<table>{caption}<thead>{head}</thead>\n<tbody>{lines}</tbody></table>"
 
 
-def blank_html(step: str, place: Cell, each: SheetTable, *, typed: bool) -> str:
+def blank_html(step: str, place: Cell, *, typed: bool) -> str:
     if not typed:
         return '<td class="blank"></td>'
     at = " ".join(map(str, place))

@@ -86,7 +86,7 @@ class Explorer(App[None]):
             for name in key.keys.split(",")
         ),
         Binding("ctrl+c", "interrupt", show=False, priority=True),
-        Binding("ctrl+q", "leave", show=False, priority=True),
+        Binding("ctrl+q", "quit", show=False, priority=True),
         Binding("escape", "dismiss", show=False),
     ]
 
@@ -232,14 +232,6 @@ class Explorer(App[None]):
         page = self.query_one(MatrixGrid).page
         self.attempt(lambda walk: go.move(walk, by * page, 0))
 
-    def action_edge(self, end: int) -> None:
-        column = end * max(0, self.matrix(self.walk.layer, self.walk.step, self.walk.lead).columns - 1)
-        self.attempt(lambda walk: go.at_cell(walk, walk.row, column))
-
-    def action_corner(self, end: int) -> None:
-        matrix = self.matrix(self.walk.layer, self.walk.step, self.walk.lead)
-        self.attempt(lambda walk: go.at_cell(walk, end * (matrix.rows - 1), end * (matrix.columns - 1)))
-
     def action_follow(self, number: int | None = None) -> None:
         self.attempt(lambda walk: go.follow(walk if number is None else go.choose_operand(walk, number)))
 
@@ -355,9 +347,6 @@ class Explorer(App[None]):
         self.lay_over("These give what is seen (printed when you leave, too)", lines)
 
     # --- the end ---
-
-    def action_leave(self) -> None:
-        self.exit()
 
     def action_interrupt(self) -> None:
         self.stop_at_signal(signal.SIGINT)

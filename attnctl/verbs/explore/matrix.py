@@ -9,7 +9,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen import Line, Screen
-from attnctl.drawing.screen.grid import CellStyle, Codes, NumberFormat, matrix_format
+from attnctl.drawing.screen.grid import CellStyle, NumberFormat, matrix_format
 from attnctl.drawing.screen.heat import levels_of
 from attnctl.drawing.screen.text import cells, distinct, pad_left, pad_right
 from attnctl.drawing.show import Marks, marks
@@ -90,10 +90,6 @@ class Matrix:
         """The kinds of cell: a number, a shaded weight, the name of the rule that hid a score."""
         return marks(self.trace, self.step, self.values, self.screen)
 
-    @cached_property
-    def codes(self) -> Codes:
-        return self.marks.codes(self.lead)
-
     def shown(self, mode: str) -> Array:
         if mode == DIFFERENCE and self.difference is not None:
             return self.difference
@@ -115,13 +111,15 @@ class Matrix:
         return max([self.format(mode).width, self.widest_label, *words]) + 2
 
     def row(self, mode: str, row: int, columns: range, cell: int) -> list[Line]:
-        if mode == HEAT:
-            return self.heat_row(row, columns, cell)
+        if mode == HEAT:  # a shade for each cell; a minus says that the number is below zero
+            numbers = self.values[row, columns.start : columns.stop].astype(np.float64)
+            found = zip(levels(numbers, self.top).tolist(), numbers.tolist(), strict=True)
+            return [self.shade(level, value, cell) for level, value in found]
         width = cell - 2
         values = self.shown(mode)[row, columns.start : columns.stop].tolist()
         form = self.format(mode)
         kinds, changed = [CellStyle()] * len(columns), [False] * len(columns)
-        codes = self.codes(range(row, row + 1), columns) if mode == NUMBERS else None
+        codes = self.marks.codes(self.lead)(range(row, row + 1), columns) if mode == NUMBERS else None
         if codes is not None:
             kinds = [self.marks.kinds[code] for code in codes[0].tolist()]
         if self.difference is not None:
@@ -138,12 +136,6 @@ class Matrix:
         """The largest magnitude, which has the highest level."""
         finite = self.values[np.isfinite(self.values)] if self.values.dtype != bool else self.values
         return float(np.abs(finite.astype(np.float64)).max(initial=0.0)) or 1.0
-
-    def heat_row(self, row: int, columns: range, cell: int) -> list[Line]:
-        """A shade for each of these cells; a minus says that the number is below zero."""
-        values = self.values[row, columns.start : columns.stop].astype(np.float64)
-        found = zip(levels(values, self.top).tolist(), values.tolist(), strict=True)
-        return [self.shade(level, value, cell) for level, value in found]
 
     def shade(self, level: int, value: float, cell: int) -> Line:
         if not np.isfinite(value):

@@ -153,6 +153,9 @@ class Hotkey(NamedTuple):
     foot: str = ""
 
 
+FAR = 10**9
+"""More rows and columns than a matrix has: a move of so many ends at its edge."""
+
 KEYS = (
     Hotkey("up", "go('move',(-1,0))", "arrows", "move from cell to cell"),
     Hotkey("down", "go('move',(1,0))"),
@@ -160,10 +163,15 @@ KEYS = (
     Hotkey("right", "go('move',(0,1))"),
     Hotkey("pageup", "page(-1)", "PgUp PgDn", "a page of rows up or down"),
     Hotkey("pagedown", "page(1)"),
-    Hotkey("home", "edge(0)", "Home End", "the first or the last column of the row"),
-    Hotkey("end", "edge(1)"),
-    Hotkey("ctrl+home", "corner(0)", "Ctrl-Home Ctrl-End", "the first or the last cell of the matrix"),
-    Hotkey("ctrl+end", "corner(1)"),
+    Hotkey("home", f"go('move',(0,-{FAR}))", "Home End", "the first or the last column of the row"),
+    Hotkey("end", f"go('move',(0,{FAR}))"),
+    Hotkey(
+        "ctrl+home",
+        f"go('move',(-{FAR},-{FAR}))",
+        "Ctrl-Home Ctrl-End",
+        "the first or the last cell of the matrix",
+    ),
+    Hotkey("ctrl+end", f"go('move',({FAR},{FAR}))"),
     Hotkey(
         "enter",
         "follow",
@@ -222,7 +230,7 @@ KEYS = (
     Hotkey("shift+up", "scroll(-1)", "Shift-Up Shift-Down", "scroll the arithmetic"),
     Hotkey("shift+down", "scroll(1)"),
     Hotkey("question_mark", "help", "?", "this help", "help"),
-    Hotkey("q", "leave", "q", "leave", "quit"),
+    Hotkey("q", "quit", "q", "leave", "quit"),
 )
 """Every key, in the order of the help."""
 

@@ -129,7 +129,7 @@ class ExpressionReader:
         else:
             address, self.rest = Address(word[0]), after
         if address.step == "id":
-            return token_id(address)
+            return lambda trace: id_of(address, trace)
         self.read.append(address)
         return lambda trace: part_of(address, trace)
 
@@ -210,14 +210,11 @@ def part_of(address: Address, trace: Trace) -> Value:
     return float(found) if found.ndim == 0 else found
 
 
-def token_id(address: Address) -> Expression:
-    def value(trace: Trace) -> Value:
-        part = address.parts[0] if address.parts else None
-        if not isinstance(part, TokenPlace) or not trace.tokens or not trace.ids:
-            raise AttnError("id[…]: no such token; write one of the sentence, like id[love]")
-        return float(trace.ids[place_of_token(part.text, part.nth, trace.tokens, "id")])
-
-    return value
+def id_of(address: Address, trace: Trace) -> float:
+    part = address.parts[0] if address.parts else None
+    if not isinstance(part, TokenPlace) or not trace.tokens or not trace.ids:
+        raise AttnError("id[…]: no such token; write one of the sentence, like id[love]")
+    return float(trace.ids[place_of_token(part.text, part.nth, trace.tokens, "id")])
 
 
 def size_of(step: str, axis: str, trace: Trace) -> float:

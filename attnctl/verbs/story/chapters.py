@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
 
 import numpy as np
 
@@ -188,7 +188,7 @@ def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
     wanted = list(trace.select(list(trace) if steps is None else steps).steps.values())
     loaded = replace(trace, arrays={name: np.asarray(trace[name]) for name in trace})
     chapters = []
-    for group in group_steps(wanted):
+    for group in (list(steps) for _, steps in groupby(wanted, way_made)):
         chapter = chapter_of(loaded, group)
         first = (*chapter.claims, None)[0]
         same = isinstance(first, Moved) and first.before == first.after
@@ -197,23 +197,11 @@ def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
     return Story(loaded, tuple(chapters))
 
 
-def group_steps(steps: list[Step]) -> list[list[Step]]:
-    """The steps one by one; those given, or projected, one after the other in the same way together."""
-    groups: list[list[Step]] = []
-    for step in steps:
-        if groups and are_made_alike(groups[-1][-1], step):
-            groups[-1].append(step)
-        else:
-            groups.append([step])
-    return groups
-
-
-def are_made_alike(one: Step, other: Step) -> bool:
-    if isinstance(one.op, ops.Project) and isinstance(other.op, ops.Project):
-        return one.inputs[0] == other.inputs[0] and len(one.inputs) == len(other.inputs)
-    return (
-        isinstance(one.op, ops.Given) and isinstance(other.op, ops.Given) and one.formula == other.formula
-    )
+def way_made(step: Step) -> tuple[object, ...]:
+    """How a step was made: those given, or projected, in a row and in the same way are told together."""
+    if isinstance(step.op, ops.Project):
+        return ops.Project, step.inputs[0], len(step.inputs)
+    return (ops.Given, step.formula) if isinstance(step.op, ops.Given) else (step.name,)
 
 
 def what_happens(steps: Sequence[Step]) -> str:
