@@ -122,7 +122,14 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
     if about is not None:
-        show_mistake(about, json=json)
+        from attnctl.verbs.check.about import about as page_on
+        from attnctl.verbs.check.about import lines
+
+        page = page_on(about)
+        if json:
+            print_json(page.to_dict(), indent=1)
+        else:
+            print_view(partial(lines, page))
         return Exit.OK
     if source is None:
         raise AttnError("no SOURCE; give one, or --about MISTAKE")
@@ -151,16 +158,6 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     )
     give("check", [report], output, partial(report_lines, report), json=json, quiet=quiet, full=full)
     return Exit.of(report.agrees)
-
-
-def show_mistake(name: str, *, json: bool) -> None:
-    from attnctl.verbs.check.about import about, lines
-
-    page = about(name)
-    if json:
-        print_json(page.to_dict(), indent=1)
-    else:
-        print_view(lambda screen: lines(page, screen))
 
 
 def check_layers(name: str, trace: Trace, *, json: bool, quiet: bool) -> Exit:

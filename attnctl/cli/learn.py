@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
@@ -26,7 +27,6 @@ from attnctl.verbs.learn import AnswerVerdict, Lesson, grade, lessons
 from attnctl.verbs.learn.lesson import DUMP, OWN, Progress, read_progress
 from attnctl.verbs.learn.program import begin_program, look_again, run_program
 from attnctl.verbs.learn.view import (
-    as_data,
     graded_lines,
     list_lines,
     paragraphs,
@@ -189,7 +189,7 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
         for each in wanted
     }
     if json:
-        print_json(as_data(verdicts), indent=1)
+        print_json({name: each and asdict(each) for name, each in verdicts.items()}, indent=1)
     else:
         print_view(lambda screen: graded_lines(verdicts, screen))
     if any(verdict is None or verdict.right is False for verdict in verdicts.values()):

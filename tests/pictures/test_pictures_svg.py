@@ -21,7 +21,6 @@ from attnctl.drawing.pictures.plot import (
     blocks,
     hexadecimal,
     ramp,
-    scale_of,
 )
 from attnctl.drawing.show import View
 from attnctl.drawing.show.picture import USUAL, picture_of
@@ -166,15 +165,21 @@ def test_nan_and_infinity_are_apart():
     assert {"nan", "inf", "NaN or ∞", "hidden (−∞)"} <= set(texts(picture))
 
 
+def scale_of(values, **more):
+    return Plot(
+        "step", ("about",), [Panel("", np.array([values]))], [""], [""] * len(values), **more
+    ).scale()
+
+
 def test_a_signed_step_has_0_in_the_middle_of_two_hues():
-    scale = scale_of([np.array([[-1.0, 0.0, 4.0]])])
+    scale = scale_of([-1.0, 0.0, 4.0])
     assert (scale.low, scale.high) == (-4.0, 4.0)
     assert scale.levels(np.array([[-4.0, 0.0, 4.0]])).tolist() == [[0, 32, 64]]
     assert scale.anchors == TWO_HUES
 
 
 def test_levels_of_what_is_not_a_number_of_the_scale():
-    scale = scale_of([np.array([[0.0, 1.0, np.nan, -np.inf]])])
+    scale = scale_of([0.0, 1.0, np.nan, -np.inf])
     levels = scale.levels(np.array([[0.0, 0.5, 1.0, np.nan, np.inf, -np.inf]]))
     assert levels.tolist() == [[0, 32, 64, STRANGE, STRANGE, HATCHED]]
 
@@ -186,9 +191,9 @@ def test_any_numbers_can_be_drawn(values):
 
 
 def test_a_logarithm_spreads_small_numbers():
-    scale = scale_of([np.array([[1e-4, 1e-2, 1.0, 0.0]])], log=True)
+    scale = scale_of([1e-4, 1e-2, 1.0, 0.0], log=True)
     assert scale.levels(np.array([[1e-4, 1e-2, 1.0, 0.0]])).tolist() == [[0, 32, 64, HATCHED]]
-    deep = scale_of([np.array([[1e-30, 1.0]])], log=True)
+    deep = scale_of([1e-30, 1.0], log=True)
     assert (deep.low, deep.clipped) == (1e-6, True)
     assert {"≤ 1e-06", "1, by logarithm"} <= set(texts(small([[1e-30, 1.0]], log=True)))
     assert "0" in texts(small([[0.0, 1.0]], log=True))

@@ -6,7 +6,7 @@ between a few anchors, so that its levels and an SVG gradient with the same stop
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import inf, isqrt, log
@@ -69,41 +69,6 @@ class ColourScale:
         levels[np.isnan(shares)] = STRANGE
         levels[np.isneginf(shares)] = HATCHED
         return levels
-
-
-def scale_of(
-    matrices: Iterable[Array], *, log: bool = False, signed: bool = False, name: str = "this"
-) -> ColourScale:
-    """The scale that fits all of these: from 0, or as far below 0 as above it (also if `signed`).
-
-    Raises AttnError where a logarithm is asked of negative numbers.
-    """
-    low, high, least = inf, -inf, inf
-    hidden = zero = strange = False
-    for each in matrices:
-        values = np.asarray(each, dtype=np.float64)
-        finite = values[np.isfinite(values)]
-        hidden |= bool(np.isneginf(values).any())
-        strange |= bool((np.isnan(values) | np.isposinf(values)).any())
-        if not finite.size:
-            continue
-        zero |= bool((finite == 0).any())
-        low, high = min(low, float(finite.min())), max(high, float(finite.max()))
-        least = min(least, float(finite[finite > 0].min(initial=inf)))
-    if low < 0 or (signed and high > 0):
-        if log:
-            raise AttnError(
-                f"--log: {name} has numbers below 0, which have no logarithm; "
-                "leave it out, or name a step without them, like attention_weights"
-            )
-        bound = max(-low, high)
-        return ColourScale(-bound, bound, hidden=hidden, strange=strange)
-    high = max(high, 0.0)
-    if log and high > 0:
-        # The least part of the largest number that a logarithmic scale goes down to.
-        floor = max(least, high * 1e-6)
-        return ColourScale(floor, high, True, hidden, zero, strange, clipped=least < floor)
-    return ColourScale(0.0, high, hidden=hidden, strange=strange)
 
 
 RGB = tuple[int, int, int]
@@ -209,9 +174,36 @@ class Plot:
         )
 
     def scale(self) -> ColourScale:
-        return scale_of(
-            (each.values for each in self.panels), log=self.log, signed=self.signed, name=self.title
-        )
+        """The scale that fits all panels: from 0, or as far below 0 as above it (also if `signed`).
+
+        Raises AttnError where a logarithm is asked of negative numbers.
+        """
+        low, high, least = inf, -inf, inf
+        hidden = zero = strange = False
+        for each in self.panels:
+            values = np.asarray(each.values, dtype=np.float64)
+            finite = values[np.isfinite(values)]
+            hidden |= bool(np.isneginf(values).any())
+            strange |= bool((np.isnan(values) | np.isposinf(values)).any())
+            if not finite.size:
+                continue
+            zero |= bool((finite == 0).any())
+            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
+            least = min(least, float(finite[finite > 0].min(initial=inf)))
+        if low < 0 or (self.signed and high > 0):
+            if self.log:
+                raise AttnError(
+                    f"--log: {self.title} has numbers below 0, which have no logarithm; "
+                    "leave it out, or name a step without them, like attention_weights"
+                )
+            bound = max(-low, high)
+            return ColourScale(-bound, bound, hidden=hidden, strange=strange)
+        high = max(high, 0.0)
+        if self.log and high > 0:
+            # The least part of the largest number that a logarithmic scale goes down to.
+            floor = max(least, high * 1e-6)
+            return ColourScale(floor, high, True, hidden, zero, strange, clipped=least < floor)
+        return ColourScale(0.0, high, hidden=hidden, strange=strange)
 
 
 def blocks(values: Array, tall: int, wide: int) -> Array:

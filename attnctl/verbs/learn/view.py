@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import groupby
-from typing import Any
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import plural
@@ -132,7 +130,3 @@ def graded_lines(verdicts: Mapping[str, AnswerVerdict | None], screen: Screen) -
     right = sum(verdict is not None and verdict.right is True for verdict in verdicts.values())
     yield []
     yield [(f"{right} of {plural(len(verdicts), 'lesson')} right.", "")]
-
-
-def as_data(verdicts: Mapping[str, AnswerVerdict | None]) -> dict[str, Any]:
-    return {name: asdict(verdict) if verdict else None for name, verdict in verdicts.items()}
