@@ -23,18 +23,9 @@ from attnctl.formats import print_json, write_text
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.load import list_problems as in_order
 from attnctl.record import Trace
-from attnctl.verbs.learn import AnswerVerdict, Lesson, grade, lessons
+from attnctl.verbs.learn import AnswerVerdict, Lesson, grade, lessons, view
 from attnctl.verbs.learn.lesson import DUMP, OWN, Progress, read_progress
 from attnctl.verbs.learn.program import begin_program, look_again, run_program
-from attnctl.verbs.learn.view import (
-    graded_lines,
-    list_lines,
-    paragraphs,
-    question_lines,
-    reveal_lines,
-    text_lines,
-    verdict_lines,
-)
 
 
 @command(
@@ -154,14 +145,16 @@ def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> E
         ]
         print_json(rows, indent=1)
     else:
-        print_view(lambda screen: list_lines(known, done, screen))
+        print_view(lambda screen: view.list_lines(known, done, screen))
     return Exit.OK
 
 
 def print_lesson(known: list[Lesson], at: int) -> Exit:
     lesson, of = known[at], len(known)
     trace = lesson.run()
-    print_view(lambda to: [*text_lines(lesson, at + 1, of, to), [], *question_lines(lesson, trace, to)])
+    print_view(
+        lambda to: [*view.text_lines(lesson, at + 1, of, to), [], *view.question_lines(lesson, trace, to)]
+    )
     say("")
     print_text(
         f"To answer without a terminal, write a line like {lesson.name}: … to a file, "
@@ -171,7 +164,7 @@ def print_lesson(known: list[Lesson], at: int) -> Exit:
 
 
 def print_text(text: str) -> None:
-    print_view(partial(paragraphs, text))
+    print_view(partial(view.paragraphs, text))
 
 
 # --- answers from a file ---
@@ -191,7 +184,7 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
     if json:
         print_json({name: each and asdict(each) for name, each in verdicts.items()}, indent=1)
     else:
-        print_view(lambda screen: graded_lines(verdicts, screen))
+        print_view(lambda screen: view.graded_lines(verdicts, screen))
     if any(verdict is None or verdict.right is False for verdict in verdicts.values()):
         return Exit.DIFFERS
     return Exit.USAGE if any(each and each.right is None for each in verdicts.values()) else Exit.OK
@@ -265,8 +258,8 @@ def ask_line(prompt: str) -> str | None:
 
 def show_lesson(lesson: Lesson, number: int, of: int, trace: Trace) -> None:
     """Print a lesson; where the terminal is too low for all of it, its text first."""
-    text = partial(text_lines, lesson, number, of)
-    question = partial(question_lines, lesson, trace)
+    text = partial(view.text_lines, lesson, number, of)
+    question = partial(view.question_lines, lesson, trace)
     print_view(text)
     screen = screen_of(output_for(sys.stdout, os.environ))
     height = sum(1 for _ in plain_text([*text(screen), *question(screen)])) + 3  # between and below them
@@ -282,7 +275,7 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
     lesson = lessons[at]
     trace, hints = lesson.run(), iter(lesson.hints)
     show = partial(show_lesson, lesson, at + 1, len(lessons), trace)
-    reveal = partial(reveal_lines, lesson, trace)
+    reveal = partial(view.reveal_lines, lesson, trace)
     show()
     tries = 0
     while True:
@@ -306,7 +299,7 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
             case _:
                 tries += 1
                 verdict = grade(lesson, typed, trace)
-                print_view(partial(verdict_lines, verdict))
+                print_view(partial(view.verdict_lines, verdict))
                 if verdict.right:
                     note(progress, name, lesson.name, tries)
                     print_view(reveal)
@@ -336,7 +329,7 @@ def watch_program(known: list[Lesson], named: str | None, path: str, progress: P
         printed, verdict = grade_file(lesson, path, trace)
         if printed:
             say(*printed.splitlines())
-        print_view(partial(verdict_lines, verdict))
+        print_view(partial(view.verdict_lines, verdict))
         if verdict.right:
             note(progress, name, lesson.name, tries)
             print_text(lesson.reveal)

@@ -25,29 +25,19 @@ from attnctl.record import Trace
 from attnctl.record.cells import Speller
 from attnctl.store.codec import plain
 from attnctl.store.header import whole
-from attnctl.verbs.explain import Explainer
-from attnctl.verbs.explain.line import (
-    ANOTHER,
-    BY_HAND,
-    COMPUTED,
-    EDITED,
-    HIDDEN,
-    MISFIT,
-    ROW_EDITED,
-    reasons,
-)
+from attnctl.verbs.explain import Explainer, line
 from attnctl.verbs.explain.view import DIFFERS, MAXIMUM, ROUNDED
 from attnctl.verbs.models.heads import heads_of
 
 WORDS = {
-    "another": ANOTHER,
-    "computed": COMPUTED,
+    "another": line.ANOTHER,
+    "computed": line.COMPUTED,
     "differs": DIFFERS,
-    "edited": BY_HAND,
-    "hidden": HIDDEN,
+    "edited": line.BY_HAND,
+    "hidden": line.HIDDEN,
     "maximum": MAXIMUM,
     "rounded": ROUNDED,
-    "row_edited": ROW_EDITED,
+    "row_edited": line.ROW_EDITED,
 }
 """The sentences of `explain`, for the page to fill in."""
 
@@ -127,7 +117,10 @@ class Describer:
             "cost": cost_of(explainer.trace, step),
             "words": words_of(explainer, step.name, spellings),
             "edits": [
-                {"places": [i if isinstance(i, int) else None for i in index], "note": EDITED.format(text)}
+                {
+                    "places": [i if isinstance(i, int) else None for i in index],
+                    "note": line.EDITED.format(text),
+                }
                 for text, name, index in explainer.edits
                 if name == step.name
             ],
@@ -148,7 +141,7 @@ class Describer:
         hides = None  # which rule hides each score, from 1; 0 is a score that is seen
         if hidden is not None:
             assert isinstance(source.op, Hide)
-            hides = {"block": self.add(hidden), "names": reasons(source.op)}
+            hides = {"block": self.add(hidden), "names": line.reasons(source.op)}
         if not fits(explainer, step, inputs):
             return {"hides": hides, "why": NO_FORM}
         tables: list[int] = []
@@ -261,7 +254,7 @@ def fits(explainer: Explainer, step: Step, inputs: Sequence[Array]) -> bool:
         with np.errstate(all="ignore"):
             for cell in (tuple(0 for _ in shape), tuple(size - 1 for size in shape)):
                 explainer.arithmetic(step, cell, inputs)
-    except MISFIT:
+    except line.MISFIT:
         return False
     return True
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnctl.math.arithmetic import Call, Expr, Number, Product, Quotient, Rest, Subtraction, Sum, abridge
 from attnctl.pages.found import check_pieces, conform_pieces, diff_pieces
-from attnctl.pages.write import draw_trace, pieces
+from attnctl.pages.write import asset, draw_trace, pieces
 from attnctl.record import Trace
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.conform.report import Conformance
@@ -21,16 +21,7 @@ from attnctl.verbs.stats.report import DumpStats, StatsReport
 HEIGHT = 680
 """Of the frame, in pixels: the first screen of a page, which scrolls inside it."""
 
-THEME = """<script>(() => {
-const frame = document.currentScript.previousElementSibling;
-const tell = () => {
-  const seen = getComputedStyle(document.body).backgroundColor.match(/[\\d.]+/g)?.map(Number) ?? [];
-  const paper = seen[3] === 0 || seen.length < 3 ? null : seen[0] * 0.3 + seen[1] * 0.59 + seen[2] * 0.11;
-  if (paper !== null) frame.contentWindow?.postMessage({ attnctl: paper < 128 ? "dark" : "light" }, "*");
-};
-frame.addEventListener("load", tell);
-new MutationObserver(tell).observe(document.body, { attributes: true });
-})()</script>"""
+THEME = asset("theme.html").removesuffix("\n")
 """Tells the frame whether the notebook is dark: its own theme, which need not be the system's."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -174,18 +175,8 @@ def write_page(exercises: Sequence[Exercise], stream: IO[bytes]) -> None:
         return
     (exercise,) = exercises
     text, sheet = sheet_text(exercise), "\n".join(article(exercise, typed=True))
-    data = text.replace("<", "\\u003c")
-    body = f"""<body data-sheet="{sha256(text.encode()).hexdigest()[:32]}">
-{sheet}
-<noscript><p>Its script is not run here, so that nothing is saved: print this page.</p></noscript>
-<div class="bar">
-<output id="state"></output>
-<button type="button" class="main" id="save">Save to hand in</button>
-<label>Open what was saved<input type="file" id="open" accept=".json"></label>
-<button type="button" id="print">Print</button>
-</div>
-<script type="application/json" id="dump">{data}</script>
-</body>"""
+    digest = sha256(text.encode()).hexdigest()[:32]
+    body = fill_in("sheet.html", digest=digest, sheet=sheet, dump=text.replace("<", "\\u003c"))
     stream.write(page(title_of(exercise), body, "sheet.mjs"))
 
 
@@ -247,6 +238,11 @@ def asset(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
+def fill_in(name: str, **places: str) -> str:
+    """An asset, what belongs into each {{place}} of it filled in."""
+    return re.sub(r"{{(\w+)}}", lambda place: places[place[1]], asset(name)).removesuffix("\n")
+
+
 def allow(text: str) -> str:
     """The source of a content policy that allows this very script or style."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
@@ -257,17 +253,6 @@ def page(title: str, body: str, script: str = "") -> bytes:
     style, code = asset("style.css"), asset(script) if script else ""
     runs = allow(code) if code else "'none'"
     policy = f"default-src 'none'; style-src {allow(style)}; script-src {runs}; base-uri 'none'; "
-    text = f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<style>{style}</style>
-</head>
-{body}
-{f'<script type="module">{code}</script>' if code else ""}
-</html>
-"""
-    return text.encode("utf-8", "backslashreplace")
+    places = {"title": escape(title), "style": style, "body": body, "policy": f"{policy}form-action 'none'"}
+    places["script"] = f'<script type="module">{code}</script>' if code else ""
+    return f"{fill_in('page.html', **places)}\n".encode("utf-8", "backslashreplace")

@@ -58,27 +58,7 @@ class Explorer(App[None]):
 
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None
-    CSS = """
-    Screen { background: ansi_default; color: ansi_default; }
-    #title, #foot, #message { height: 1; }
-    #heading { height: 2; }
-    #middle { height: 1fr; }
-    #steps { width: 27; overflow-x: hidden; scrollbar-size-vertical: 1; }
-    #steps.edited { width: 32; }
-    #steps.wide { width: 34; }
-    MatrixGrid { height: 1fr; scrollbar-size: 1 1; }
-    #arithmetic { height: 9; border-top: solid ansi_default; scrollbar-size: 1 1; overflow-x: hidden; }
-    #ask { height: 1; display: none; }
-    #question { width: auto; height: 1; }
-    .ascii { scrollbar-size: 0 0 !important; }
-    #arithmetic.ascii { border-top: ascii ansi_default; }
-    Input { border: none; height: 1; padding: 0; background: ansi_default; color: ansi_default; }
-    TextDialog { align: center middle; background: transparent; }
-    TextDialog Lines { width: 90%; max-width: 100; height: auto; max-height: 90%; }
-    TextDialog Lines { border: round ansi_default; }
-    TextDialog Lines.ascii { border: ascii ansi_default; }
-    Lines { overflow-x: hidden; scrollbar-size: 1 1; background: ansi_default; }
-    """
+    CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(name, f"nth({name})" if key.action == "nth" else key.action, show=False)
