@@ -33,15 +33,20 @@ class Canvas:
     y: float = MARGIN
     right: float = 0.0
 
-    def text(self, words: str, x: float, y: float, **given: object) -> None:
+    def text(
+        self,
+        words: str,
+        x: float,
+        y: float,
+        size: float | None = None,
+        full: str = "",
+        fill: str | None = None,
+    ) -> None:
         """Words on the canvas; `full` is what a title says of words that were cut."""
-        full = given.pop("full", None)
-        tip = element("title", escape_xml(str(full))) if full not in {None, words} else ""
-        self.parts.append(element("text", tip + escape_xml(words), x=float(x), y=float(y), **given))
-        size = given.get("font_size", TEXT)
-        assert isinstance(size, float)
-        if given.get("text_anchor") is None and "transform" not in given:
-            self.right = max(self.right, x + text_width(words, size))
+        tip = element("title", escape_xml(full)) if full not in {"", words} else ""
+        place = {"x": float(x), "y": float(y), "font_size": size, "fill": fill}
+        self.parts.append(element("text", tip + escape_xml(words), **place))
+        self.right = max(self.right, x + text_width(words, size or TEXT))
 
     def paint(self, name: str) -> str:
         return f"url(#{self.own}-{name})"
@@ -50,11 +55,9 @@ class Canvas:
         if parts:
             self.parts.append(element("g", "".join(parts), **given))
 
-    def line(self, words: str, **given: object) -> None:
-        size = given.get("font_size", TEXT)
-        assert isinstance(size, float)
-        self.y += size
-        self.text(words, MARGIN, self.y, **given)
+    def line(self, words: str, size: float | None = None, **more: str) -> None:
+        self.y += size or TEXT
+        self.text(words, MARGIN, self.y, size, **more)
         self.y += LINE - TEXT
 
 

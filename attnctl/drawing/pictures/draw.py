@@ -99,7 +99,7 @@ def draw(plots: Sequence[Plot], title: str = "", lines: tuple[str, ...] = ()) ->
     """The plots below each other, under a title and lines of words."""
     canvas = Canvas(name_of(plots, title, lines))
     if title:
-        canvas.line(cut(title, 80), font_size=TITLE, full=title)
+        canvas.line(cut(title, 80), TITLE, full=title)
     for words in lines:
         canvas.line(words, fill=FAINT)
     said = []
@@ -146,7 +146,7 @@ def plain(value: float) -> str:
 
 def draw_plot(canvas: Canvas, plot: Plot, scale: ColourScale) -> None:
     canvas.y += GAP
-    canvas.line(plot.title, font_size=HEADING)
+    canvas.line(plot.title, HEADING)
     canvas.line(" · ".join(plot.about), fill=FAINT)
     texts = numbers_of(plot)
     down, across = axes_of(plot, texts)
@@ -265,7 +265,7 @@ def draw_bar(canvas: Canvas, scale: ColourScale, hidden: str) -> None:
 
     def words(text: str) -> None:
         nonlocal x
-        canvas.text(text, x, base, font_size=LABEL)
+        canvas.text(text, x, base, LABEL)
         x += text_width(text, LABEL)
 
     def swatch(fill: str, width: float) -> None:

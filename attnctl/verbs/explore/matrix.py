@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -14,7 +13,7 @@ from attnctl.drawing.screen.heat import levels_of
 from attnctl.drawing.screen.text import cells, distinct, pad_left, pad_right
 from attnctl.drawing.show import Marks, marks
 from attnctl.drawing.show.frames import shorten_labels
-from attnctl.math import Array, Cell, Shape
+from attnctl.math import Array, Cell
 from attnctl.record import Trace
 from attnctl.verbs.explore.walk import (
     DIFFERENCE,
@@ -208,7 +207,9 @@ def entries(walk: ExplorerState, screen: Screen, rows: int) -> list[Entry]:
     for step in walk.layer.steps:
         cells = read.get(step, [])
         cell = cells[0] if cells else carry_place(walk, walk.trace, step)
-        pixels = pixels_of(cells, walk.trace[step].shape, rows)
+        high, wide = (1, 1, *walk.trace[step].shape)[-2:]
+        places = [(0, 0, *place)[-2:] for place in cells]
+        pixels = frozenset((pixel(row, high, rows), pixel(column, wide, WIDE)) for row, column in places)
         if unlisted:
             pixels = fill_bars(pixels)
         note, more = "", " x ".join(map(str, walk.trace[step].shape))
@@ -234,14 +235,6 @@ def picture(layer: TracedLayer, step: str, lead: Cell, rows: int) -> Array:
         starts = np.arange(min(size, most)) * size // min(size, most)
         sizes = np.maximum.reduceat(sizes, starts, axis=axis)
     return levels(sizes, float(sizes.max()) or 1.0)
-
-
-def pixels_of(cells: Iterable[Cell], shape: Shape, rows: int) -> Pixels:
-    height, width = (*(1, 1), *shape)[-2:]
-    return frozenset(
-        (pixel((*(0, 0), *cell)[-2], height, rows), pixel((*(0, 0), *cell)[-1], width, WIDE))
-        for cell in cells
-    )
 
 
 def fill_bars(pixels: Pixels) -> Pixels:

@@ -297,9 +297,6 @@ class TextDialog(ModalScreen[None]):
     def on_resize(self) -> None:
         self.fill()
 
-    def on_mount(self) -> None:
-        self.fill()
-
     def fill(self) -> None:
         lines = self.query_one(Lines)
         lines.border_title = None
