@@ -115,12 +115,13 @@ def search_causes(
 
     for result in (*drawn, *left):
         if best.explains_all or not most:
-            return best
+            break
         explained = best.cause is not None and best.cause.explains(result) is not None
         best = best if explained else search(result, QUICK, best)
         most -= not (explained and best.is_certain)
     if best.cause is None or best.fits_by_chance:
-        return search(left[0], LONGER, NOTHING)
+        best = search(left[0], LONGER, NOTHING)
+        return NOTHING if best.failure.scope.spared else best  # two mistakes at once fit much
     return best
 
 
