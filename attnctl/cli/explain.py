@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
@@ -24,7 +24,7 @@ from attnctl.record.cells import Address, Token, parse
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 from attnctl.verbs.explain import Explainer
-from attnctl.verbs.explain.view import Page, Question, write_json
+from attnctl.verbs.explain.view import Page, write_json
 
 PRINTED = options.only(
     lambda given: options.split_outputs(given["output"])[1], "files have every digit anyway"
@@ -96,26 +96,22 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
     explainer = Explainer(asked_of.under_our_names(found_in), meant, full=full)
     found = [(explainer, each, depth or 1) for each in cells_of(address, explainer.trace)]
     write_found("explain", found, files)
+    digits = Page.precision if precision is None else precision
+
+    def lines(screen: Screen) -> Iterator[Element]:
+        for number, question in enumerate(found):
+            yield from [[]] * bool(number)
+            page = Page(explainer, screen, digits, depth or 1, full)
+            yield from page.lines(explainer.root(*question[1:]))
+
     if printed:
-        (write_json(found, sys.stdout) if json else show(found, precision, full=full))
+        (write_json(found, sys.stdout) if json else print_view(lines))
 
 
 def why_no_cell(source: str | None) -> str:
     if source is not None and re.fullmatch(r"\w+\[.*\]", source):
         return f"{source}: a cell of what? write a SOURCE before it, like last {shell_word(source)}"
     return "no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'"
-
-
-def show(found: Sequence[Question], precision: int | None, *, full: bool) -> None:
-    digits = Page.precision if precision is None else precision
-
-    def lines(screen: Screen) -> Iterator[Element]:
-        for number, (explainer, address, depth) in enumerate(found):
-            yield from [[]] * bool(number)
-            page = Page(explainer, screen, digits, depth, full)
-            yield from page.lines(explainer.root(address, depth))
-
-    print_view(lines)
 
 
 def cells_of(address: Address, trace: Trace) -> list[Address]:
