@@ -367,7 +367,7 @@ BACKWARD = (
         "go over all blocks: (n + block − 1) // block of them",
         last_block,
         why="Where n is no multiple of the block n // block leaves out the rest.",
-        example="d_K = np.swapaxes(d_scores[..., :8, :], -1, -2) @ Q[..., :8, :]",
+        example="last = (n - 1) // 8 * 8\nd_K = np.swapaxes(d_scores[:, :last], -1, -2) @ Q[:, :last]",
         meant="backward long",
     ),
     Mistake(
