@@ -135,7 +135,7 @@ WRONG = (
     Wrong("wrong_blocks:last_block_dropped", "attention", "keys-dropped"),
     Wrong("wrong_blocks:last_key_dropped", "attention", "keys-dropped"),
     Wrong("wrong_blocks:first_key_dropped", "attention", "keys-dropped"),
-    Wrong("wrong_blocks:boundary_dropped", "attention", "keys-dropped"),
+    Wrong("wrong_blocks:boundary_dropped", "attention"),
     Wrong("wrong_blocks:boundary_twice", "attention"),
     Wrong("wrong_blocks:last_block_read_again", "attention"),
     Wrong("wrong_blocks:padding_counted", "attention", "keys-padded"),

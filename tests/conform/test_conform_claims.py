@@ -181,7 +181,7 @@ BACKWARD = {
     "never masked": (back(masked=False), "Weights are made again without the mask", "d_V is wrong, too"),
     "a block of 16": (
         back(block=16),
-        "The last block of 16, where it is not whole, is left out of the sum",
+        "the last block of 16, where it is not whole, is left out of the sum",
         "d_Q is right in every answered case",
     ),
 }

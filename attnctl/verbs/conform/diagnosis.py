@@ -511,7 +511,10 @@ def seen_by_check(suite: Suite, cause: Cause, planted: Sequence[tuple[Mistake, P
     def is_reproduced(other: CaseResult, mistake: Mistake, plant: Plant) -> bool:
         """Whether a mistake, where it gives certain numbers, gives the output in all rows."""
         beside = HeldCase.begin(suite.problem(other.case), suite.outputs_in(other))
-        return not mistake.exact or beside.gives(CarriedOut.run(beside.problem, plant.case.derivation))
+        finite = all(np.isfinite(each).all() for each in beside.found.values())
+        return not (mistake.exact and finite) or beside.gives(
+            CarriedOut.run(beside.problem, plant.case.derivation)
+        )
 
     return Cause(cause.mistake, cause.say, explains, costly=True, certain=False)
 

@@ -2,8 +2,8 @@
 
 A known mistake is a program. It explains a wrong case if with the same detail it gives the numbers that
 came back there; if only another detail does, that is said. It contradicts a right case, of any feature, if
-its numbers would be wrong there. What explains one wrong case of several, or some and contradicts a right
-one, fits by chance, and is not said.
+its numbers would be wrong there. A number that fits one wrong case of several, or what explains some and
+contradicts a right one, fits by chance, and is not said.
 """
 
 from __future__ import annotations
@@ -105,8 +105,9 @@ class Diagnosed:
         scope = self.failure.scope
         if self.cause is None or self.cause.observed or scope.explained == scope.failing:
             return False
-        few = scope.explained == 1 or (not self.cause.certain and 2 * scope.explained <= scope.failing)
-        return few or scope.spared is not None
+        number = scope.explained == 1 and any(map(str.isdigit, scope.details[0]))
+        few = not self.cause.certain and 2 * scope.explained <= scope.failing
+        return number or few or scope.spared is not None
 
     @property
     def rank(self) -> tuple[bool, bool, bool, float, bool]:
