@@ -78,7 +78,6 @@ WRONG = (
     Wrong("wrong_scores:alibi_without_abs", "alibi", "alibi-distance"),
     Wrong("wrong_scores:alibi_own_slopes", "alibi", "alibi-slopes"),
     Wrong("wrong_scores:float_mask_as_bool", "float_mask", "option-ignored"),
-    Wrong("wrong_scores:bool_mask_added", "mask", "mask-added"),
     Wrong("wrong_scores:float_mask_before_scale", "float_mask", "bias-scaled"),
     # the softmax
     Wrong("wrong_softmax:over_queries", "attention", "softmax-over-queries"),

@@ -303,10 +303,18 @@ def test_a_mask_that_must_be_given_hides_nothing():
     assert found.conventions["mask"] == "1 and 0"
 
 
-def test_a_mask_that_is_added_is_hinted_at():
-    found = conform(lambda q, k, v, mask=0.0: kernels.softmax(kernels.scores(q, k) + mask) @ v, "mask")
-    assert of(found, "mask").failure.mistake == "mask-added"
-    assert "say --map mask=float_mask" in str(found)
+@pytest.mark.parametrize("name", ["mask", "attn_mask", "attention_mask"])
+def test_a_mask_that_is_added_is_one_of_numbers_unless_it_is_said_to_be_boolean(tmp_path, name):
+    scope = {"softmax": kernels.softmax, "scores": kernels.scores}
+    exec(f"def added(q, k, v, {name}=0.0): return softmax(scores(q, k) + {name}) @ v", scope)
+    found = conform(scope["added"], "mask")
+    assert found.agrees is True, str(found)
+    assert found.conventions["mask"] == "added"
+    assert "a boolean one would be added as 1 and 0" in str(found)
+    (tmp_path / "claims.yaml").write_text("conventions: {mask: boolean}\n")
+    claimed = conform(scope["added"], "mask", claims=tmp_path / "claims.yaml")
+    assert of(claimed, "mask").failure.mistake == "mask-added"
+    assert f"say --map {name}=float_mask" in str(claimed)
 
 
 # --- names, and types, that do not fit ---

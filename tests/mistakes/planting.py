@@ -9,6 +9,7 @@ import inspect
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 
@@ -203,6 +204,10 @@ IN_KERNELS = {*FORWARD, *(f"d_{x}" for x in FORWARD), "delta", "concat", "hidden
 """The steps of kernels, and what they are handed."""
 
 
+BOOLEAN = Path(__file__).parent / "boolean_mask.yaml"
+"""What is claimed of a kernel that adds a boolean mask; without, its masks are taken for numbers."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A function of Q, K and V with a mistake, and how `conform` is asked about it."""
@@ -261,7 +266,8 @@ class Kernel:
         feature = ("lengths" if self.backward else "cache") if self.cached else feature
         features = [FEATURES.get(name, name) for name in self.options] or [feature]
         returns = ["output", "logsumexp"] if settings.logsumexp else None
-        return {"features": features, "always": always or None, "returns": returns, "layout": "bhnd"}
+        asked = {"features": features, "always": always or None, "returns": returns, "layout": "bhnd"}
+        return asked | ({"claims": BOOLEAN} if self.name == "mask-added" else {})
 
     def function(self, lines, *, backward):
         """The kernel with these lines, which goes forward, or back from d_output."""

@@ -341,9 +341,21 @@ def probe_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
         shape, masked, right = try_shapes(suite, case, kind, shapes, ways)
         if right or (shape and not answered and not named_so):
             answered = {MASK_KIND: kind, MASK_SHAPE: shape, MASKED: masked}
-        if right or (answered and kind == MASK_KINDS[0]):
+        adds = kind == MASK_KINDS[0] and shape and not right and adds_truths(suite, case, shape)
+        suite.adds_truths |= bool(adds)
+        if right or (answered and kind == MASK_KINDS[0] and not adds):
             break
     yield from ((name, value) for name, value in answered.items() if value != usual[name])
+
+
+def adds_truths(suite: Suite, case: Case, shape: str) -> bool:
+    """Ask whether a boolean mask is added as 1 and 0, as it is where only masks of numbers are meant."""
+    if "mask" not in case.option_values:
+        return False
+    problem = suite.problem(case, {MASK_KIND: MASK_KINDS[0], MASK_SHAPE: shape})
+    added = suite.problem(case.without("mask", "float_mask"))
+    added.add_bias(problem.passed["mask"].astype(np.float64))
+    return is_right(added, suite.call(problem))
 
 
 def try_shapes(

@@ -479,6 +479,11 @@ class Run:
         if untried := self.suite.signature.untried:
             named = f"--map {untried[0]}=OURS says what it is"
             out.append(f"Not tried: {', '.join(untried)}: left at the default in every call ({named}).")
+        if self.suite.adds_truths:
+            out.append(
+                "Its mask is numbers that are added: a boolean one would be added as 1 and 0, and hide "
+                "nothing. To hold it to boolean masks, say conventions: {mask: boolean} in --claims."
+            )
         if lost := self.suite.target.lost:
             again = f"{plural(lost, 'call')} {'was' if lost == 1 else 'were'} made again"
             out.append(f"Its process was ended by something else (SIGKILL or the like): {again}.")

@@ -116,6 +116,8 @@ class Suite:
     """By the place of a guess: the cases in which it is something else."""
     output_types: dict[str, dict[str, Case]] = field(default_factory=dict)
     """By type: the types of outputs, each with the first case that gave it."""
+    adds_truths: bool = False
+    """A boolean mask is added as 1 and 0: it takes masks of numbers."""
     nan_gradients: set[str] = field(default_factory=set)
     """The types in which gradients are NaN where a row sees no key."""
     outputs_had: dict[bytes, Case] = field(default_factory=dict)

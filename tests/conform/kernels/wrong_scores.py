@@ -152,12 +152,6 @@ def float_mask_as_bool(q, k, v, attn_mask=None):
     return finish(s if attn_mask is None else hidden(s, attn_mask.astype(bool)), c, q)
 
 
-def bool_mask_added(q, k, v, mask=None):
-    a, b, c = prepared(q, k, v)
-    s = scores(a, b)
-    return finish(s if mask is None else s + mask.astype(s.dtype), c, q)
-
-
 def float_mask_before_scale(q, k, v, attn_mask=None):
     a, b, c = prepared(q, k, v)
     s = masked(scores(a, b, 1.0), attn_mask)
