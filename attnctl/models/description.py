@@ -134,8 +134,15 @@ def resolve_settings(stack: Stack, config: Config) -> tuple[dict[str, Any], dict
         s[name] = s["bias"] if s[name] is None else s[name]
     s["expert_size"] = s["intermediate"] if s["expert_size"] is None else s["expert_size"]
     s["embed_width"] = width if s["embed_width"] is None else s["embed_width"]
-    s["project"] = s["embed_width"] != width if s["project"] is None else s["project"]
-    return s, inner
+    there = {
+        "project": s["embed_width"] != width,
+        "qk_norm": "row" if "q_norm" in inner else None,
+        "sink": "sink" in inner,
+        "gated": "gate" in inner or "gate_up" in inner,
+        "positions": "plain" if "position" in stack.outer else None,
+        "final_norm": "final_norm" in stack.outer,
+    }
+    return s | {name: value for name, value in there.items() if s[name] is None}, inner
 
 
 def layer_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], index: int, place: str) -> Layer:

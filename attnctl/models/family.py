@@ -112,7 +112,7 @@ DEFAULTS: dict[str, Setting] = {
     "norm_weight": True,
     "norm_bias": False,
     "plus_one": False,
-    "qk_norm": None,  # row: one weight for all heads; heads: all heads are one row
+    "qk_norm": None,  # None: row, one weight for all heads, where there are norms; heads: all are one row
     "qk_norm_bias": False,
     "norm_after_rotation": False,
     "first_norm": True,  # whether layer 0 has a norm before attention
@@ -135,7 +135,7 @@ DEFAULTS: dict[str, Setting] = {
     "alibi": None,  # slopes | keys: a bias by key, rounded to bfloat16
     "buckets": None,
     "furthest": 128,
-    "sink": False,
+    "sink": None,  # None: as the tensors say
     # rotary positions
     "rotary": False,
     "rope": None,  # what config.json says of their kind, in whole
@@ -154,7 +154,7 @@ DEFAULTS: dict[str, Setting] = {
     "from_norm": False,
     "residual": 1.0,
     # the feed-forward network
-    "gated": True,
+    "gated": None,  # None: as the tensors say
     "experts": None,
     "expert_layer": always,
     "expert_size": None,  # None: intermediate
@@ -173,9 +173,9 @@ DEFAULTS: dict[str, Setting] = {
     "project": None,  # None: where embed_width is not width
     "project_first": False,  # before positions are added
     "project_bias": True,
-    "positions": None,  # None | plain | after_pad
+    "positions": None,  # None: plain, where there is a table | after_pad
     "position_start": 0,
-    "final_norm": True,
+    "final_norm": None,  # None: as the tensors say
     # latent attention
     "rank": None,
     "kv_rank": None,

@@ -25,11 +25,8 @@ BERT = Stack(
         "eps": epsilon("layer_norm_eps", 1e-12),
         "act": text("hidden_act", default="gelu"),
         "bias": True,
-        "gated": False,
-        "positions": "plain",
         "segments": count("type_vocab_size"),
         "causal": flag("is_decoder"),
-        "final_norm": False,
     },
     only={"position_embedding_type": "absolute", "add_cross_attention": False},
     inert=("directionality",),
@@ -152,9 +149,7 @@ VIT = Stack(
         "bias": flag("qkv_bias", default=True),
         "out_bias": True,
         "mlp_bias": True,
-        "gated": False,
         "causal": False,
-        "final_norm": False,  # it belongs to what is pooled
     },
 )
 
@@ -188,6 +183,5 @@ CLIP_TEXT = derive_stack(
         "intermediate": count("intermediate_size", default=2048),
         "longest": count("max_position_embeddings", default=77),
         "causal": True,
-        "positions": "plain",
     },
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import add, ge, mul
 from typing import Any
 
-from attnctl.models.families.llama import LLAMA, MISTRAL, QWEN3
+from attnctl.models.families.llama import MISTRAL, PLAIN, QWEN3
 from attnctl.models.family import ROTARY, TYPES, When, always, derive_stack, inside, on_even_layers
 from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, derive, epsilon, flag, number
 from attnctl.models.rope import scale_of_length
@@ -62,7 +62,7 @@ YARN = {
 }
 
 GPT_OSS = derive_stack(
-    LLAMA,
+    PLAIN,
     inner={
         "sink": "self_attn.sinks!",
         "router": "mlp.router",
@@ -74,7 +74,6 @@ GPT_OSS = derive_stack(
     settings={
         **TYPES,
         "act": "silu",  # of a kind of its own, which `clamp` is about
-        "mlp_bias": False,
         "eps": epsilon("rms_norm_eps", 1e-5),
         "bias": flag("attention_bias", default=True),
         "d_k": count("head_dim", default=64),
@@ -83,7 +82,6 @@ GPT_OSS = derive_stack(
         "sliding": on_even_layers,
         "rope": replace(ROTARY["rope"], default=YARN),
         "theta": number("rope_theta", default=150000.0),
-        "sink": True,
         "experts": count("num_local_experts", "num_experts", default=128),
         "chosen": CHOSEN,
         "router": "chosen",
@@ -132,7 +130,6 @@ DEEPSEEK_V3 = derive_stack(
         "rank": RANK,
         "kv_rank": count("kv_lora_rank", default=512),
         "d_rope": ROTATED,
-        "qk_norm": None,
         "scale": derive(deepseek_scale, OWN, ROTATED, replace(ROTARY["rope"], default={})),
         "interleaved": flag("rope_interleave", default=True),
         "window": None,
@@ -140,7 +137,6 @@ DEEPSEEK_V3 = derive_stack(
         "expert_size": EXPERT_SIZE,
         "shared_size": derive(mul, EXPERT_SIZE, count("n_shared_experts", default=1)),
         "expert_layer": by_layer(ge, count("first_k_dense_replace", default=3, kind=INDEX)),
-        "chosen": count("num_experts_per_tok", default=8),
         "router": "sigmoid",
         "router_normalized": flag("norm_topk_prob", default=True),
         "router_scale": number("routed_scaling_factor", default=2.5),

@@ -17,7 +17,6 @@ GPT: dict[str, Setting] = {
     "norm_bias": True,
     "eps": epsilon("layer_norm_epsilon", 1e-5),
     "act": text("activation_function", default="gelu_new"),
-    "gated": False,
 }
 """The settings that GPT-2, GPT-J and BLOOM share."""
 
@@ -35,7 +34,6 @@ GPT2 = Stack(
         "transposed": True,
         "qkv": "blocks",
         "bias": True,
-        "positions": "plain",
         "scale_over_layer": flag("scale_attn_by_inverse_layer_idx"),
     },
     when=(When(flag("scale_attn_weights", default=True), False, {"scale": 1.0}),),
@@ -82,7 +80,6 @@ GPT_NEOX = Stack(
         "qkv": "groups",
         "bias": flag("attention_bias", default=True),
         "mlp_bias": True,
-        "gated": False,
         "parallel": flag("use_parallel_residual", default=True),
         "theta": BASE,
         "rotary_share": SHARE,
@@ -116,8 +113,6 @@ OPT = Stack(
         "eps": 1e-5,
         "act": text("activation_function", default="relu"),
         "bias": flag("enable_bias", default=True),
-        "gated": False,
-        "positions": "plain",
         "position_start": 2,
         "embed_width": count("word_embed_proj_dim"),
         "project_first": True,

@@ -26,7 +26,7 @@ USED_WINDOW = derive(
 )
 """A window that is there only where `use_sliding_window` says so."""
 
-LLAMA = Stack(
+PLAIN = Stack(
     layer="layers.{i}.",
     outer={"embed": "embed_tokens", "final_norm": "norm"},
     inner={
@@ -42,32 +42,33 @@ LLAMA = Stack(
         "act": text("hidden_act", default="silu"),
         "eps": epsilon("rms_norm_eps", 1e-6),
         "bias": flag("attention_bias"),
-        "mlp_bias": flag("mlp_bias"),
+        "mlp_bias": False,
     },
     ignored=("self_attn.rotary_emb.inv_freq",),
 )
+"""Llama without a bias in its network: what most of them share."""
+
+LLAMA = derive_stack(PLAIN, settings={"mlp_bias": flag("mlp_bias")})
 
 HEAD_NORMS = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
 
 MISTRAL = derive_stack(
-    LLAMA,
+    PLAIN,
     settings={
         "window": count("sliding_window", default=4096, nullable=True),
         "kv_heads": count("num_key_value_heads", default=8, nullable=True),
         "bias": False,
-        "mlp_bias": False,
     },
 )
 
 
 QWEN2 = derive_stack(
-    LLAMA,
+    PLAIN,
     settings={
         **TYPES,
         "kv_heads": count("num_key_value_heads", default=32, nullable=True),
         "bias": True,
         "out_bias": False,
-        "mlp_bias": False,
         "window": USED_WINDOW,
         "sliding": by_layer(ge, count("max_window_layers", default=28, kind=INDEX)),
     },
@@ -79,7 +80,6 @@ QWEN3 = derive_stack(
     settings={
         "bias": flag("attention_bias"),
         "out_bias": flag("attention_bias"),
-        "qk_norm": "row",
         "d_k": count("head_dim", default=128),
     },
 )
@@ -90,10 +90,9 @@ GEMMA_ACT = derive(lambda act: GELU if act == "gelu" else act, text("hidden_act"
 """Gemma 1 was released with "gelu" where the one by a tanh is meant."""
 
 GEMMAS = derive_stack(
-    LLAMA,
+    PLAIN,
     settings={
         "plus_one": True,
-        "mlp_bias": False,
         "d_k": count("head_dim", default=256),
         "embed_scale": derive(sqrt, count("hidden_size")),
     },
@@ -136,7 +135,6 @@ GEMMA3 = derive_stack(
     GEMMA2,
     inner=HEAD_NORMS,
     settings={
-        "qk_norm": "row",
         "softcap": None,
         "sliding": by_layer(
             lambda layer, every: (layer + 1) % every != 0, count("sliding_window_pattern", default=6)
@@ -149,18 +147,16 @@ GEMMA3 = derive_stack(
 )
 
 HUNYUAN = derive_stack(
-    LLAMA,
+    PLAIN,
     inner={"q_norm": "self_attn.query_layernorm", "k_norm": "self_attn.key_layernorm"},
     settings={
         "eps": epsilon("rms_norm_eps", 1e-5),
-        "mlp_bias": False,
-        "qk_norm": "row",
         "norm_after_rotation": True,
     },
 )
 
 PHI = derive_stack(
-    LLAMA,
+    PLAIN,
     outer={"final_norm": "final_layernorm"},
     inner={"o": "self_attn.dense", "up": "mlp.fc1", "down": "mlp.fc2"},
     settings={
@@ -168,7 +164,6 @@ PHI = derive_stack(
         "act": text("hidden_act", default="gelu_new"),
         "bias": True,
         "mlp_bias": True,
-        "gated": False,
         "parallel": True,
         "rotary_share": number("partial_rotary_factor", default=0.5),
     },
@@ -177,20 +172,19 @@ PHI = derive_stack(
         When(
             flag("qk_layernorm"),
             True,
-            {"qk_norm": "row", "qk_norm_bias": True},
+            {"qk_norm_bias": True},
             {"q_norm": "self_attn.q_layernorm", "k_norm": "self_attn.k_layernorm"},
         ),
     ),
 )
 
 PHI3 = derive_stack(
-    LLAMA,
+    PLAIN,
     inner={"qkv": "self_attn.qkv_proj", "gate_up": "mlp.gate_up_proj"},
     settings={
         "eps": epsilon("rms_norm_eps", 1e-5),
         "qkv": "blocks",
         "bias": False,
-        "mlp_bias": False,
         "window": count("sliding_window"),
         "rope_kinds": {"default": "default", **dict.fromkeys(("longrope", "su", "yarn"), "longrope")},
         "rotary_share": number("partial_rotary_factor", default=1.0),
@@ -200,41 +194,39 @@ PHI3 = derive_stack(
 )
 
 OLMO2 = derive_stack(
-    LLAMA,
+    PLAIN,
     inner={
         "attention_out_norm": "post_attention_layernorm",
         "mlp_out_norm": "post_feedforward_layernorm",
         **HEAD_NORMS,
     },
-    settings={"eps": epsilon("rms_norm_eps", 1e-5), "qk_norm": "heads", "mlp_bias": False},
+    settings={"eps": epsilon("rms_norm_eps", 1e-5), "qk_norm": "heads"},
     without=("attention_norm", "mlp_norm"),
 )
 
 COHERE = derive_stack(
-    LLAMA,
+    PLAIN,
     settings={
         **LAYER_NORM,
         "norm_bias": False,
-        "mlp_bias": False,
         "parallel": True,
         "interleaved": True,
         "theta": number("rope_theta", default=500000.0),
     },
     without=("mlp_norm",),
-    when=(When(flag("use_qk_norm"), True, {"qk_norm": "row"}, HEAD_NORMS),),
+    when=(When(flag("use_qk_norm"), True, inner=HEAD_NORMS),),
 )
 
 SHARE = number("partial_rotary_factor", default=0.25)
 
 STABLELM = derive_stack(
-    LLAMA,
+    PLAIN,
     settings={
         **LAYER_NORM,
         "kv_heads": count("num_key_value_heads", default=32, nullable=True),
         "d_k": None,
         "bias": flag("use_qkv_bias"),
         "out_bias": False,
-        "mlp_bias": False,
         "parallel": flag("use_parallel_residual"),
         "rotary_share": SHARE,
     },
@@ -243,15 +235,17 @@ STABLELM = derive_stack(
         When(
             flag("qk_layernorm"),
             True,
-            {"qk_norm": "row"},
-            {"q_norm": "self_attn.q_layernorm.norms.{h}", "k_norm": "self_attn.k_layernorm.norms.{h}"},
+            inner={
+                "q_norm": "self_attn.q_layernorm.norms.{h}",
+                "k_norm": "self_attn.k_layernorm.norms.{h}",
+            },
         ),
     ),
     only={"rope_pct": SHARE, "rotary_scaling_factor": 1.0, "norm_eps": LAYER_NORM["eps"]},
 )
 
 STARCODER2 = derive_stack(
-    LLAMA,
+    PLAIN,
     inner={"up": "mlp.c_fc", "down": "mlp.c_proj"},
     settings={
         **LAYER_NORM,
@@ -260,7 +254,6 @@ STARCODER2 = derive_stack(
         "kv_heads": count("num_key_value_heads", default=2, nullable=True),
         "bias": flag("use_bias", default=True),
         "mlp_bias": flag("use_bias", default=True),
-        "gated": False,
         "window": count("sliding_window"),
     },
     without=("gate",),

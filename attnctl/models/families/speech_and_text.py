@@ -50,7 +50,6 @@ T5_ENCODER = Stack(
         "intermediate": count("d_ff"),
         "eps": epsilon("layer_norm_epsilon", 1e-6),
         "act": derive(t5_activation, *NETWORK, text("dense_act_fn")),
-        "gated": GATED,
         "causal": False,
         "scale": 1.0,
         "buckets": count("relative_attention_num_buckets", default=32),
@@ -101,7 +100,6 @@ WHISPER_ENCODER = Stack(
         "act": text("activation_function", default="gelu"),
         "bias": True,
         "k_bias": False,
-        "gated": False,
         "causal": False,
     },
 )
@@ -120,7 +118,6 @@ WHISPER_DECODER = derive_stack(
         "intermediate": count("decoder_ffn_dim", default=1536),
         "longest": count("max_target_positions", default=448),
         "causal": True,
-        "positions": "plain",
     },
     only={"scale_embedding": False},
 )
