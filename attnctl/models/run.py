@@ -43,18 +43,10 @@ class ModelInput:
     d_output: Array | None = None
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The layers that are asked for: of which part, which, and whether their attention to memory."""
+def wanted_layers(text: str, count: Callable[[str], int]) -> tuple[str, list[int], bool]:
+    """'3', '0,2', '-1', 'all', 'decoder.1', 'cross.all' -> a part, its layers, if they attend to memory.
 
-    part: str
-    layers: tuple[int, ...]
-    cross: bool = False
-
-
-def wanted_layers(text: str, count: Callable[[str], int]) -> Wanted:
-    """'3', '0,2', '-1', 'all', 'decoder.1', 'cross.all' -> layers; `count` is that of a part.
-
+    `count` is that of the layers of a part.
     Raises AttnError for what names none, and for layers of several parts.
     """
     found = [LAYER.fullmatch(each.strip()) for each in text.split(",")]
@@ -77,7 +69,7 @@ def wanted_layers(text: str, count: Callable[[str], int]) -> Wanted:
             f"--layer: no layer {number}; there are {total}, from 0 to {total - 1}" for number in wrong
         )
         layers += [number % total for number in numbers]
-    return Wanted(part, tuple(sorted(set(layers))), name == CROSS)
+    return part, sorted(set(layers)), name == CROSS
 
 
 def run_model(
@@ -96,12 +88,12 @@ def run_model(
     Raises AttnError for what the model does not have, what it is not, and what does not fit memory.
     """
     settings = settings or Settings(dtype="float32")
-    wanted, part = open_wanted(name, layers, settings)
-    runner = Runner(part(wanted.part), wanted, settings, keep, moved, source.d_output)
+    runner, part = begin(name, layers, settings)
+    runner = replace(runner, keep=keep, moved=moved, d_output=source.d_output)
     if source.hidden is not None:
         return runner.of_hidden(source)
     tokens = tokens_of(name, source.text, source.ids, source.pair)
-    if wanted.part and runner.model.description.crosses:
+    if runner.part and runner.model.description.crosses:
         context = tokens_of(name, source.context, source.context_ids, None, "--context")
         encoder = part("")
         memory = embed_ids(encoder, context.ids, context.segments)
@@ -119,28 +111,27 @@ def run_model(
 
 def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> list[Plan]:
     """The attention of each layer that is asked for, to be costed: nothing is computed."""
-    wanted, part = open_wanted(name, layers, settings)
-    model = part(wanted.part)
+    runner, _ = begin(name, layers, settings)
+    model = runner.model
     model.checkpoint.looks = False
     tokens = tokens_of(name, source.text, source.ids, source.pair)
     context = tokens
-    if wanted.cross:
+    if runner.cross:
         context = tokens_of(name, source.context, source.context_ids, None, "--context")
     hidden, memory = (blank_rows(model, len(each.ids)) for each in (tokens, context))
-    runner = Runner(model, wanted, settings)
-    return [runner.plan(model.layer(index), hidden, memory, wanted.cross) for index in wanted.layers]
+    return [runner.plan(model.layer(index), hidden, memory, runner.cross) for index in runner.layers]
 
 
-def open_wanted(name: str, layers: str, settings: Settings) -> tuple[Wanted, Callable[[str], Model]]:
-    """The layers that are asked for, and the parts of the model, each opened once."""
+def begin(name: str, layers: str, settings: Settings) -> tuple[Runner, Callable[[str], Model]]:
+    """The run of the layers that are asked for, and the parts of the model, each opened once."""
     part = cache(lambda of: open_model(name, of, settings.dtype, settings.max_memory))
-    wanted = wanted_layers(layers, lambda of: len(part(of).description.layers))
-    description = part(wanted.part).description
-    if wanted.cross and not description.crosses:
-        raise AttnError(f"--layer: {description.family} has no attention to another sequence")
-    if settings.backward and len(wanted.layers) > 1:
+    named, wanted, cross = wanted_layers(layers, lambda of: len(part(of).description.layers))
+    model = part(named)
+    if cross and not model.description.crosses:
+        raise AttnError(f"--layer: {model.description.family} has no attention to another sequence")
+    if settings.backward and len(wanted) > 1:
         raise AttnError("--backward: gradients are those of one layer's attention; name it: --layer 0")
-    return wanted, part
+    return Runner(model, wanted, cross, settings), part
 
 
 def tokens_of(
@@ -159,7 +150,9 @@ class Runner:
     """Takes one sequence through a model, keeping the traces of the layers that are asked for."""
 
     model: Model
-    wanted: Wanted
+    layers: list[int]
+    cross: bool
+    """Whether their attention to memory is meant."""
     settings: Settings
     keep: Collection[str] | None = None
     moved: Moved | None = None
@@ -167,12 +160,16 @@ class Runner:
     header: dict[str, Any] = field(default_factory=dict)
     """What all of them say of the sequence."""
 
+    @property
+    def part(self) -> str:
+        return self.model.description.part
+
     def of_tokens(
         self, tokens: Tokens, memory: Array | None = None, context: Tokens | None = None
     ) -> list[Trace]:
         header: dict[str, Any] = {} if tokens.text is None else {"sentence": tokens.text}
         header |= {"tokens": tokens.labels, "ids": tokens.ids}
-        if context is not None and self.wanted.cross:
+        if context is not None and self.cross:
             header |= {"key_tokens": context.labels, "key_ids": context.ids}
         header |= {"special": list(tokens.special)} if tokens.special else {}
         self.header = header | ({"notes": list(tokens.notes)} if tokens.notes else {})
@@ -181,14 +178,14 @@ class Runner:
         return list(self.traces(hidden, memory))
 
     def of_hidden(self, source: ModelInput) -> list[Trace]:
-        if len(self.wanted.layers) != 1:
+        if len(self.layers) != 1:
             raise AttnError("--layer: `hidden` is what came into one layer; name that one")
         hidden, memory = (self.rows(each) for each in (source.hidden, source.memory))
         assert hidden is not None
-        if self.wanted.cross and memory is None:
+        if self.cross and memory is None:
             raise AttnError("memory: missing; cross-attention reads what the encoder made")
-        (index,) = self.wanted.layers
-        trace = self.trace(self.model.layer(index), hidden, memory, self.wanted.cross)
+        (index,) = self.layers
+        trace = self.trace(self.model.layer(index), hidden, memory, self.cross)
         return [select_steps(trace, self.keep)]
 
     def rows(self, array: Array | None, name: str = HIDDEN) -> Array | None:
@@ -202,11 +199,11 @@ class Runner:
         return rows.astype(self.model.dtype, copy=False)
 
     def traces(self, hidden: Array, memory: Array | None) -> Iterator[Trace]:
-        last = max(self.wanted.layers)
+        last = max(self.layers)
         kept: list[Trace] = []
 
         def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
-            if cross != self.wanted.cross or tensors.index not in self.wanted.layers:
+            if cross != self.cross or tensors.index not in self.layers:
                 return attend_plainly(tensors, hidden, memory, cross)
             kept.append(self.trace(tensors, hidden, memory, cross))
             return kept[-1]
@@ -219,7 +216,7 @@ class Runner:
                 hidden = through(tensors, hidden, memory, run)
             else:
                 attended = run(tensors, hidden, memory, False)
-                if self.wanted.cross:
+                if self.cross:
                     run(tensors, attended[RESIDUAL], memory, True)
             while kept:
                 yield select_steps(kept.pop(), self.keep)
@@ -227,8 +224,8 @@ class Runner:
     def plan(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Plan:
         """The attention of one layer on these rows, and what its dump says of it."""
         named = {"model": self.model.name, "family": tensors.d.family, "layer": tensors.index}
-        if self.wanted.part:
-            named["part"] = CROSS if cross else self.wanted.part
+        if self.part:
+            named["part"] = CROSS if cross else self.part
         whole = {**self.header, **named, "config": config_of(tensors, self.settings, cross)}
         plan = prepare_attention(tensors, hidden, whole, memory if cross else None, cross=cross)
         return with_gradients(plan, self.settings, self.rows(self.d_output, gradient_of(OUTPUT)))
@@ -236,9 +233,9 @@ class Runner:
     def trace(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
         """The attention of one layer, with what the layers after it go on from."""
         plan = self.plan(tensors, hidden, memory, cross)
-        if tensors.index == self.wanted.layers[0]:
+        if tensors.index == self.layers[0]:
             plan = replace(plan, what_if=what_if_of(self.settings))
-        onward = (X, RESIDUAL) if tensors.index < self.wanted.layers[-1] else ()
+        onward = (X, RESIDUAL) if tensors.index < self.layers[-1] else ()
         keep = None if self.keep is None else {*self.keep, *onward}
         if keep and WEIGHTS in keep and SINK_WEIGHTS in plan.derivation:
             keep.add(SINK_WEIGHTS)  # tables show it as a column more
@@ -252,16 +249,9 @@ def select_steps(trace: Trace, keep: Collection[str] | None) -> Trace:
 def config_of(tensors: LayerTensors, asked: Settings, cross: bool) -> dict[str, Any]:
     """The layer's attention as settings say it, as far as they can."""
     d, own = tensors.d, tensors.own
-    said = Settings(
-        d_model=d["width"],
-        heads=d["heads"],
-        kv_heads=d["kv_heads"],
-        d_k=d["d_k"],
-        d_v=d["d_v"],
-        scale=own.scale,
-        rules=() if cross else rules_of(d, own),
-        dtype=tensors.model.dtype,
-        **{name: getattr(asked, name) for name in GRADIENT_SETTINGS},
-    ).to_dict()
-    names = ("d_model", "heads", "kv_heads", "d_k", "d_v", "scale", "rules", "dtype", *GRADIENT_SETTINGS)
-    return {name: said[name] for name in names if name in said}
+    sizes = {"d_model": d["width"], **{name: d[name] for name in ("heads", "kv_heads", "d_k", "d_v")}}
+    rules = () if cross else rules_of(d, own)
+    known: dict[str, Any] = sizes | {"scale": own.scale, "rules": rules, "dtype": tensors.model.dtype}
+    known |= {name: getattr(asked, name) for name in GRADIENT_SETTINGS}
+    said = Settings(**known).to_dict()
+    return {name: said[name] for name in known if name in said}

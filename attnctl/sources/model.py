@@ -49,12 +49,14 @@ class Layers(Source):
         Ids say what came into the first layer. Raises AttnError where several layers are named.
         """
         name = self.model
-        wanted = run.wanted_layers(self.layers, lambda part: len(open_model(name, part).description.layers))
-        if len(wanted.layers) != 1:
+        part, layers, cross = run.wanted_layers(
+            self.layers, lambda part: len(open_model(name, part).description.layers)
+        )
+        if len(layers) != 1:
             raise AttnError(f"--layer {self.layers}: the arrays are of one layer; name that one")
-        (index,), ids, model = wanted.layers, self.input.ids, open_model(name, wanted.part)
-        first = embed_ids(model, list(ids)) if ids and index == 0 and not wanted.part else None
-        return plan_layer(model, index, trace, wanted.cross, first)
+        (index,), ids, model = layers, self.input.ids, open_model(name, part)
+        first = embed_ids(model, list(ids)) if ids and index == 0 and not part else None
+        return plan_layer(model, index, trace, cross, first)
 
     @cached_property
     def whole(self) -> Sequence[Trace]:
