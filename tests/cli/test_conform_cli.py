@@ -302,10 +302,11 @@ np.savez(sys.argv[2], out=e / e.sum(-1, keepdims=True) @ v)
 
 
 @pytest.mark.slow
-def test_a_command_refuses_by_its_exit_code(call, tmp_path):
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_command_refuses_by_its_exit_code(call, tmp_path, jobs):
     (tmp_path / "k.py").write_text(SCRIPT)
     words = ("--quick", "--dtype", "float32", "--feature", "lengths", "--feature", "large scores", "--json")
-    done = call("conform", *words, "--", sys.executable, "k.py", "{in}", "{out}")
+    done = call("conform", *words, "--jobs", jobs, "--", sys.executable, "k.py", "{in}", "{out}")
     lengths, large = json.loads(done.out)["features"]
     assert (done.code, lengths["status"], large["status"]) == (0, "skipped", "passed")
     assert lengths["explanation"] == "it ended with 1: one length only"

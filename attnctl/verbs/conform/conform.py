@@ -16,7 +16,7 @@ from attnctl.verbs.conform.merge import MergeSuite, hold_merge
 from attnctl.verbs.conform.profile import LIBRARIES, TYPES, Request, TargetProfile
 from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.conform.results import read_saved
-from attnctl.verbs.conform.run import Progress, replay, run
+from attnctl.verbs.conform.run import Progress, Run, replay
 from attnctl.verbs.conform.suite import Callee, Suite, open_suite
 
 FRAMEWORKS = ("numpy", "torch", "jax")
@@ -88,18 +88,8 @@ def hold(
     if request.merge:
         with open_suite(MergeSuite, target, request) as merges:
             return hold_merge(merges, progress)
-    with open_suite(Suite, target, recall(request) if request.replay else request, back) as suite:
-        return replay(suite) if request.replay else run(suite, progress)
-
-
-def recall(request: Request) -> Request:
-    """Call the target as it was called in the case that is run again."""
-    _, _, profile = read_saved(request.replay)
-    own = {
-        "layout": profile.layout,
-        "packed": profile.packed,
-        "always": profile.always,
-        "defaults": profile.defaults,
-        "handed": profile.handed,
-    }
-    return replace(request, profile=request.profile.lay_over({**own, "conventions": profile.conventions}))
+    if request.replay:  # it is called as it was in that case
+        _, _, called = read_saved(request.replay)
+        request = replace(request, profile=request.profile.lay_over(called))
+    with open_suite(Suite, target, request, back) as suite:
+        return replay(suite) if request.replay else Run(suite).carry_out(progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -61,7 +61,7 @@ def square_case(n: int, d: int = 8, **others: object) -> Case:
     return replace(BASE, queries=n, keys=n, d_k=d, d_v=d, **others)  # type: ignore[arg-type]
 
 
-def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> Iterator[tuple[str, tuple[Case, ...]]]:
+def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> dict[str, tuple[Case, ...]]:
     """List the features of every attention with their cases; `head_sizes` are all that it takes, if any."""
     plain = [
         replace(BASE, fill="who"),
@@ -75,49 +75,43 @@ def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> Iterator[tup
     more = [
         square_case(n, 16, batch=1, heads=2, kv_heads=2, seed=n) for n in (31, 63, 64, 127, 128, 257, 513)
     ]
-    yield ATTENTION, tuple(plain if quick else plain + more)
     sizes = tuple(head_sizes) or (
         (1, 12, 20, 64, 80, 128, 256)
         if quick
         else (1, 2, 3, 4, 12, 16, 20, 24, 32, 64, 72, 80, 96, 128, 192, 256)
     )
-    yield HEAD_SIZES, tuple(square_case(9, d, heads=2, kv_heads=2, seed=d) for d in sizes)
     lengths = ((5, 12), (12, 5), (1, 33), (33, 1), (17, 64), (64, 17), (3, 130), (67, 130))
-    yield (
-        LENGTHS,
-        tuple(
-            replace(BASE, queries=n, keys=m, seed=n, fill=fill)
-            for n, m in lengths
-            for fill in ("random", *(("who",) if n == 5 else ()))
-        ),
-    )
+    unequal = [
+        replace(BASE, queries=n, keys=m, seed=n, fill=fill)
+        for n, m in lengths
+        for fill in ("random", *(("who",) if n == 5 else ()))
+    ]
     widths = ((8, 16), (16, 8), (64, 24), (256, 8), (8, 128))
-    yield OTHER_D_V, tuple(replace(BASE, d_k=k, d_v=v, seed=k) for k, v in widths)
     shared = [
         replace(BASE, heads=heads, kv_heads=kv, fill=fill, seed=seed)
         for heads, kv in ((4, 2), (4, 1), (6, 3))
         for fill, seed in (("heads", 0), ("random", heads))
     ]
-    yield GROUPED, tuple(shared)
-    large = replace(BASE, d_k=16, d_v=16, fill="large")
-    yield (
-        LARGE,
-        (
-            large,
-            replace(large, queries=33, keys=33),
-            replace(large, queries=70, keys=70, batch=1),
-            replace(large, fill="shifted"),
-            replace(large, fill="shifted", queries=70, keys=70, batch=1),
-        ),
-    )
-    yield (
-        LARGE_VALUES,
-        tuple(square_case(n, 16, fill=how) for how in ("values", "channel") for n in (12, 33)),
-    )
+    large = [
+        *(square_case(n, 16, fill="large") for n in (12, 33)),
+        square_case(70, 16, fill="large", batch=1),
+        square_case(12, 16, fill="shifted"),
+        square_case(70, 16, fill="shifted", batch=1),
+    ]
+    values = [square_case(n, 16, fill=how) for how in ("values", "channel") for n in (12, 33)]
     memories = ("fortran", "strided", "transposed", "broadcast")
     wide = [(d, how) for d in (72, 192, 256) for how in memories[1:]]
     layouts = [square_case(9, d, memory=how) for d, how in (wide[::4] if quick else wide)]
-    yield LAYOUTS, (*(replace(BASE, memory=how) for how in memories), *layouts)
+    return {
+        ATTENTION: tuple(plain if quick else plain + more),
+        HEAD_SIZES: tuple(square_case(9, d, heads=2, kv_heads=2, seed=d) for d in sizes),
+        LENGTHS: tuple(unequal),
+        OTHER_D_V: tuple(replace(BASE, d_k=k, d_v=v, seed=k) for k, v in widths),
+        GROUPED: tuple(shared),
+        LARGE: tuple(large),
+        LARGE_VALUES: tuple(values),
+        LAYOUTS: (*(replace(BASE, memory=how) for how in memories), *layouts),
+    }
 
 
 def option_cases(name: str, claimed: Sequence[str], *, lengths: bool, quick: bool) -> tuple[Case, ...]:

@@ -246,11 +246,11 @@ def name_output(name: str) -> str:
 def suggest_layout(wanted: Expected, found: Array) -> str:
     """Name the layout in which an output of another shape would be right."""
     axes_in, heads = wanted.problem.profile.axes, wanted.problem.case.heads
-    read = {axes: read_back(found, axes, heads) for axes in AXES}
-    other = next(
-        (axes for axes, out in read.items() if out is not None and out.shape == wanted.output.shape), None
-    )
-    return f"; if that is how it answers, say --layout {axes_in}:{other}" if other else ""
+    for axes in AXES:
+        output = read_back(found, axes, heads)
+        if output is not None and output.shape == wanted.problem.output_shape:
+            return f"; if that is how it answers, say --layout {axes_in}:{axes}"
+    return ""
 
 
 @np.errstate(over="ignore", invalid="ignore")  # weights made without a mask are large; −∞ may be right

@@ -176,10 +176,9 @@ def read_gradients(problem: Problem, gradients: Sequence[Any]) -> dict[str, Arra
 def number_inputs(problem: Problem) -> list[Array]:
     """Number the cells of Q, K and V, from Q on: arrays of their shapes."""
     arrays = [problem.arrays[name] for name in INPUTS]
-    places = np.split(
-        np.arange(sum(array.size for array in arrays)), np.cumsum([a.size for a in arrays])[:-1]
-    )
-    return [place.reshape(array.shape) for place, array in zip(places, arrays, strict=True)]
+    ends = np.cumsum([array.size for array in arrays])
+    counted = zip(arrays, ends, strict=True)
+    return [np.arange(end - array.size, end).reshape(array.shape) for array, end in counted]
 
 
 def shapes_beside(problem: Problem, answer: Answer, name: str) -> tuple[Array | None, tuple[int, ...]]:

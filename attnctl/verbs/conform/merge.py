@@ -23,7 +23,7 @@ from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.names import CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT
 from attnctl.math.ops import LogSumExp, MergeChunks, MergeLogSumExp, Shares, Softmax
-from attnctl.mistakes.chunks import CHUNKS, LN2, OTHER_BASE, WAYS, whole
+from attnctl.mistakes.chunks import CHUNKS, LN2, OTHER_BASE, WAYS, Merge, whole
 from attnctl.verbs.conform.call import Answer, Target, TargetCall
 from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.diagnosis import describe_rounding, explain_end
@@ -331,8 +331,6 @@ SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
 )
 """Log-sum-exps beside an output that is right: mistake, what it is, what to write instead."""
 
-
-Merge = Callable[[Array], tuple[Array, Array]]
 
 Wrong = tuple[Mapping[str, Array], Mapping[str, Array | None], Mapping[str, ExpectedOutput]]
 """The parts of a case that is wrong, what was found, and what is right."""

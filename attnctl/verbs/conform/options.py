@@ -82,19 +82,16 @@ def draw_mask(problem: Problem, value: str) -> Array:
     seed = np.random.RandomState(problem.case.seed + 77)
     allowed = seed.uniform(size=sizes) < 2 / 3
     if value == "halves":
-        allowed = np.array(np.broadcast_to((np.arange(keys) < keys // 2) == half_of(sizes), sizes))
+        # Members and heads see the first half or the second in turn: whole blocks differ.
+        first = (np.arange(sizes[0])[:, None] + np.arange(sizes[1])) % 2 == 0
+        halves = (np.arange(keys) < keys // 2) == first[..., None, None]
+        allowed = np.array(np.broadcast_to(halves, sizes))
     for start in problem.starts.ravel():
         own = np.clip(np.arange(queries) + start, 0, keys - 1)
         allowed[..., np.arange(queries), own] = True
     if "key_lengths" in problem.case.option_values or "n" not in problem.profile[MASK_SHAPE]:
         allowed[..., 0] = True
     return np.array(np.broadcast_to(allowed, problem.scores))
-
-
-def half_of(sizes: Sequence[int]) -> Array:
-    """True for the members and heads that see the first half of the keys: whole blocks differ."""
-    batch, heads = sizes[:2]
-    return ((np.arange(batch)[:, None] + np.arange(heads)) % 2 == 0)[..., None, None]
 
 
 def ask_float_mask(problem: Problem, value: str) -> None:
@@ -148,7 +145,7 @@ def ask_sinks(problem: Problem, value: bool) -> None:
 
 def ask_out(problem: Problem, value: bool) -> None:
     """A buffer for the output, which holds NaN."""
-    problem.passed["out"] = np.full((*problem.scores[:3], problem.case.d_v), np.nan)
+    problem.passed["out"] = np.full(problem.output_shape, np.nan)
 
 
 def zero_bias(problem: Problem) -> Array:

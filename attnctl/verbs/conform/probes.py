@@ -208,10 +208,9 @@ def widen(suite: Suite, dtype: str, *, is_right: bool) -> None:
         least = next(n for n in MULTIPLES if n == found.multiple_of or is_taken(multiple_of=n))
         one = least if is_right and not is_taken(multiple_of=1, tokens=2 * least) else None
         found = replace(found, multiple_of=declared.multiple_of if one else least, tokens=one)
-    if found.head_sizes != declared.head_sizes and not is_taken(head_sizes=()):
-        found = replace(found, head_sizes=tuple(d for d in HEAD_SIZES if is_taken(head_sizes=(d,))))
-    elif found.head_sizes != declared.head_sizes:
-        found = replace(found, head_sizes=())
+    if found.head_sizes != declared.head_sizes:
+        some = () if is_taken(head_sizes=()) else HEAD_SIZES
+        found = replace(found, head_sizes=tuple(d for d in some if is_taken(head_sizes=(d,))))
     suite.profile = found
 
 

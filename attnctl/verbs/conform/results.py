@@ -20,19 +20,7 @@ from attnctl.verbs.conform.features import BASE, CONVENTIONS
 from attnctl.verbs.conform.judge import HIDDEN, compare_output
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import (
-    AHEAD,
-    CORNER,
-    LENGTHS_CORNER,
-    MASK_KIND,
-    MASK_SHAPE,
-    MASKED,
-    SLIDING,
-    TRUE,
-    TYPES,
-    Request,
-    TargetProfile,
-)
+from attnctl.verbs.conform.profile import SAVED, TYPES, Request
 from attnctl.verbs.conform.report import Failure, FeatureResult
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
@@ -132,20 +120,8 @@ def with_fewer_tokens(case: Case) -> Iterator[Case]:
             yield replace(case, keys=m)
 
 
-Saved = tuple[Case, str, TargetProfile]
-"""A case, its feature, and how the target was called."""
-
-SAVED = {
-    "corner": CORNER,
-    "window": SLIDING,
-    "ahead": AHEAD,
-    "lengths": LENGTHS_CORNER,
-    "mask": MASK_SHAPE,
-    "mask_kind": MASK_KIND,
-    "true": TRUE,
-    "masked": MASKED,
-}
-"""The keys of conventions in a dump."""
+Saved = tuple[Case, str, dict[str, Any]]
+"""A case, its feature, and the fields of the profile by which the target was called."""
 
 FOLDER = "attnctl-conform"
 """Where failing cases are saved."""
@@ -216,15 +192,15 @@ def read_saved(path: str) -> Saved:
         raise AttnError(f"{path}: conform.defaults: expected options with their values")
     if not isinstance(handed, dict) or not {*handed, *map(str, handed.values())} <= TYPES.keys():
         raise AttnError(f"{path}: conform.handed: expected types, like bfloat16: float32")
-    profile = TargetProfile(
-        layout=said.get("layout", ""),
-        packed=said.get("packed", ""),
-        conventions={SAVED[key]: said[key] for key in SAVED if key in said},
-        defaults={name: to_tuples(value) for name, value in defaults.items()},
-        always=always,
-        handed=handed,
-    )
-    return Case.of(header.get("case")), str(header.get("feature", "")), profile
+    called = {
+        "layout": said.get("layout", ""),
+        "packed": said.get("packed", ""),
+        "conventions": {SAVED[key]: said[key] for key in SAVED if key in said},
+        "defaults": {name: to_tuples(value) for name, value in defaults.items()},
+        "always": always,
+        "handed": handed,
+    }
+    return Case.of(header.get("case")), str(header.get("feature", "")), called
 
 
 def recall_cause(path: str, suite: Suite, wrong: Sequence[CaseResult]) -> Failure | None:

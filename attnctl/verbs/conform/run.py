@@ -80,11 +80,6 @@ QUICK_SECONDS, SECONDS = 2.0, 20.0
 """The time that making one call again and again may take."""
 
 
-def run(suite: Suite, progress: Progress) -> Conformance:
-    """Hold a target to every feature."""
-    return Run(suite).carry_out(progress)
-
-
 def replay(suite: Suite) -> Conformance:
     """Run the case of a file again; the same output has the same cause as before.
 
@@ -136,6 +131,7 @@ class Run:
         return self.suite.request
 
     def carry_out(self, progress: Progress) -> Conformance:
+        """Hold the target to every feature."""
         fitted = fit_suite(self.suite)
         self.refuse_types()
         taken = [dtype for dtype in self.request.dtypes if dtype not in self.refused]
@@ -236,7 +232,7 @@ class Run:
             name: features.option_cases(name, claimed, lengths=lengths, quick=quick) for name in OPTIONS
         }
         found = {
-            **dict(features.list_own_features(suite.profile.head_sizes, quick=quick)),
+            **features.list_own_features(suite.profile.head_sizes, quick=quick),
             **options,
             PAIRS: pairs,
             RANDOM: features.random_cases(
@@ -403,7 +399,7 @@ class Run:
         """Say how to declare that a kernel is not meant for what fails, where plain attention is right."""
         name = run.feature
         claimed = name in self.suite.declared.features
-        if name not in MAY_LACK or claimed or self.recalled or self.find_failing(ATTENTION, run.dtype):
+        if name not in MAY_LACK or claimed or self.recalled or (ATTENTION, run.dtype) in self.diagnosed:
             return cause
         way_out = f"if it is not meant for {MAY_LACK[name]}, say without: [{name}] in --claims"
         return replace(cause, sentence=f"{cause.sentence}; {way_out}".removeprefix("; "))
@@ -451,10 +447,6 @@ class Run:
             yield from (
                 each for each in other.right if run.feature not in {*OPTIONS} - {*each.option_values}
             )
-
-    def find_failing(self, name: str, dtype: str) -> FeatureResult | None:
-        same = [each for each in self.runs if each.feature == name and each.dtype == dtype]
-        return same[0] if same and same[0].wrong else None
 
     def save_failure(self, run: FeatureResult, found: Diagnosed) -> Path | None:
         """Save a small failing case that has the same cause, where such files are wanted."""

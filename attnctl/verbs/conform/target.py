@@ -54,8 +54,7 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
     if request.framework != "numpy":
         raise AttnError(f"--framework {request.framework}: a command reads a file; leave it out")
     options = [name for name in request.profile.features if name in OPTIONS]
-    program = Program(target, options, limit, request.backward)
-    return (program if jobs == 1 else Pool([program] * jobs)), " ".join(target)
+    return Program(target, options, limit, request.backward), " ".join(target)
 
 
 def refuse_name(text: str) -> None:
@@ -86,19 +85,17 @@ class InProcess(Target):
 
 
 class Pool(Target):
-    """Several of the same target, each called by one thread at a time."""
+    """Several processes of the same function, each called by one thread at a time."""
 
-    def __init__(self, targets: Sequence[Target]) -> None:
+    def __init__(self, targets: Sequence[Worker]) -> None:
         self.targets = targets
-        self.free: Queue[Target] = Queue()
+        self.free: Queue[Worker] = Queue()
 
     def start(self) -> None:
         for each in self.targets:
             each.start()
             self.free.put(each)
-        first = self.targets[0]
-        self.parameters, self.cannot, self.unclaimed = first.parameters, first.cannot, first.unclaimed
-        self.goes_back = first.goes_back
+        self.parameters, self.goes_back = self.targets[0].parameters, self.targets[0].goes_back
 
     def call(self, call: TargetCall) -> Answer:
         one = self.free.get()
