@@ -6,11 +6,12 @@ others are listed as also fitting.
 
 An entry has its name, the steps where it shows, what it is, what to write instead, and the derivations of
 programs that make it, in the words of `mistakes/plants.py`: `Mistake("no-softmax", (WEIGHTS,), "there is no
-softmax", "take softmax over keys (axis=-1)", at(WEIGHTS, Softmax).without())`. A wrong op that is needed
-stands in `mistakes/wrong.py`. For its page (`check --about`) it says `why` people make it, and has lines of
-NumPy that do, `example`, on one of the kinds of attention of `mistakes/examples.py`: tests plant it with
-these, written as people write them, not with the catalogue's op. `tests/check/planted.py` and
-`tests/check/trial/` are programs to plant it in, where it has more shapes than that.
+softmax", "take softmax over keys (axis=-1)", at(WEIGHTS, Softmax).without())`; what several have in common
+is said once, `of_softmax = about(WEIGHTS, …)`. A wrong op that is needed stands in `mistakes/wrong.py`. For
+its page (`check --about`) it says `why` people make it, and has lines of NumPy that do, `example`, on one
+of the kinds of attention of `mistakes/examples.py`: tests plant it with these, written as people write
+them, not with the catalogue's op. `tests/check/planted.py` and `tests/check/trial/` are programs to plant
+it in, where it has more shapes than that.
 """
 
 from attnctl.mistakes.backward import BACKWARD

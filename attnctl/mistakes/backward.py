@@ -20,7 +20,7 @@ from attnctl.math.ops.scores import SoftmaxBack, SqueezeBack
 from attnctl.math.ops.vectors import SumGroups
 from attnctl.mistakes import wrong
 from attnctl.mistakes.masks import other_corners
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import at, either, find_mask
 
 SCORES = "d_scores"
@@ -192,29 +192,27 @@ OF_AGAIN = """d_V = np.swapaxes(again, -1, -2) @ d_head_outputs
 d_scaled_scores = again * (d_attention_weights - delta[..., None])"""
 """Lines that go on from weights that were made again."""
 
+of_delta = about(*OF_SCORES, subject="delta", meant="backward")
+of_made_again = about(*OF_SCORES, *OF_VALUES, meant="backward")
+of_factor = about(SCORES, *OF_QUERIES, *OF_KEYS, subject="backward scale", meant="backward")
+
 BACKWARD = (
-    Mistake(
+    of_delta(
         "backward-no-delta",
-        OF_SCORES,
         "delta is left out of the gradient of softmax: A ∘ d_A, not A ∘ (d_A − delta)",
         "take delta, Σ d_head_outputs ∘ head_outputs of the row, off d_attention_weights first",
         SOFTMAX_BACK.by(lambda a, d, _: a * d),
         why="The derivative of exp is exp, and that the sum below it moves as well is forgotten.",
         example="d_scaled_scores = attention_weights * d_attention_weights",
-        meant="backward",
-        subject="delta",
     ),
-    Mistake(
+    of_delta(
         "backward-delta-over-keys",
-        OF_SCORES,
         "delta is one number for each key, summed down the columns, not one for each query",
         "sum over the last axis: (A * d_A).sum(axis=-1, keepdims=True)",
         SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-2, keepdims=True))),
         why="Both axes of the scores are tokens, so that nothing complains of the wrong one.",
         example="each_key = (attention_weights * d_attention_weights).sum(axis=-2, keepdims=True)\n"
         "d_scaled_scores = attention_weights * (d_attention_weights - each_key)",
-        meant="backward",
-        subject="delta",
     ),
     Mistake(
         "backward-delta-of-rounded-output",
@@ -237,16 +235,14 @@ BACKWARD = (
         example="again = softmax(scaled_scores)\n" + OF_AGAIN.replace("scaled", "masked"),
         meant="backward causal",
     ),
-    Mistake(
+    of_made_again(
         "backward-mask-unasked",
-        (*OF_SCORES, *OF_VALUES),
         "the backward pass hides the future, and the forward pass does not",
         "pass causal on to the backward pass, too",
         plant_unasked_mask,
         why="The backward kernel was written for causal attention, and its flag is not read.",
         seen="triton-lang/triton#4541, #5660",
         example="again = np.tril(attention_weights)\n" + OF_AGAIN,
-        meant="backward",
     ),
     Mistake(
         "backward-aligned-wrong",
@@ -259,20 +255,17 @@ BACKWARD = (
         example="again = np.tril(attention_weights)\n" + OF_AGAIN.replace("scaled", "masked"),
         meant="backward cached",
     ),
-    Mistake(
+    of_made_again(
         "backward-no-logsumexp",
-        (*OF_SCORES, *OF_VALUES),
         "weights are made again as exp(scores), without the log-sum-exp that divides them",
         "take exp(scores − logsumexp)",
         weights_again(lambda s, _: np.exp(s)),
         why="The forward pass kept the log-sum-exp, and the backward one does not read it.",
         example="again = np.exp(scaled_scores)\n" + OF_AGAIN,
-        meant="backward",
         subject="logsumexp",
     ),
-    Mistake(
+    of_made_again(
         "backward-logsumexp-base-2",
-        (*OF_SCORES, *OF_VALUES),
         "weights are made again with a log-sum-exp in the other base, {}",
         "use one base in both passes: log₂ L = L / ln 2",
         either(
@@ -283,30 +276,23 @@ BACKWARD = (
         example="top = scaled_scores.max(axis=-1, keepdims=True)\n"
         "base_e = top + np.log(np.exp(scaled_scores - top).sum(axis=-1, keepdims=True))\n"
         "again = np.exp(scaled_scores - base_e / np.log(2))\n" + OF_AGAIN,
-        meant="backward",
         subject="logsumexp",
     ),
-    Mistake(
+    of_factor(
         "backward-not-scaled",
-        (SCORES, *OF_QUERIES, *OF_KEYS),
         "the scale is left out of the backward pass",
         "scale d_scores as the scores were scaled",
         other_scale(lambda _: Copy()),
         why="The scale was folded into Q, or into exp, and on the way back nobody meets it.",
         example="d_scores = d_scaled_scores.copy()",
-        meant="backward",
-        subject="backward scale",
     ),
-    Mistake(
+    of_factor(
         "backward-scaled-twice",
-        (SCORES, *OF_QUERIES, *OF_KEYS),
         "the scale is applied twice in the backward pass",
         "scale d_scores once",
         other_scale(lambda op: wrong.Then(op, op)),
         why="The scale is in the gradient of the scores, and again in Q that was scaled before.",
         example="d_scores = d_scaled_scores / d_k",
-        meant="backward",
-        subject="backward scale",
     ),
     Mistake(
         "backward-groups-not-summed",

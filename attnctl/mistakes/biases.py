@@ -11,7 +11,7 @@ from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import Add, MatMul, MatMulT, Op, Scale, Slope, Softmax
 from attnctl.math.rules import alibi_slopes
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
 from attnctl.mistakes.plants import at, either, spoken_after
 
 BIASED = ("alibi_scores", "biased_scores")
@@ -131,37 +131,31 @@ def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put_all(ops, {"biased_scores": (scores,), WEIGHTS: (late, bias)}))
 
 
+of_bias = about(*BIASED, subject="bias", meant="bias")
+
 BIASES = (
-    Mistake(
+    of_bias(
         "bias-scaled",
-        BIASED,
         "the bias is added before the scale, and scaled with the scores",
         "scale Q Kᵀ first, then add",
         plant_before_scale,
-        subject="bias",
         why="The bias is added to Q Kᵀ, and then all is divided by √d_k.",
-        meant="bias",
         example="biased_scores = (scores + bias) / np.sqrt(d_k)",
     ),
-    Mistake(
+    of_bias(
         "bias-after-softmax",
-        BIASED,
         "the bias is added to the weights, after softmax",
         "add it to the scores",
         plant_after_softmax,
-        subject="bias",
         why="The bias is added where the weights are shown.",
-        meant="bias",
         example="biased_scores = scaled_scores\nattention_weights = softmax(scaled_scores) + bias",
     ),
-    Mistake(
+    of_bias(
         "alibi-slopes",
-        BIASED,
         "ALiBi's slopes are not those of its paper: {}",
         "take 2^(−8/n), 2^(−16/n), … for n a power of two, and subtract slope · distance",
         plant_other_slopes,
         fitted=True,
-        subject="bias",
         why=(
             "The slopes are a series of their own for heads that are no power of two, and its start is "
             "easily shifted."
@@ -172,14 +166,12 @@ BIASES = (
             "biased_scores = scaled_scores - slopes[:, None, None] * distance"
         ),
     ),
-    Mistake(
+    of_bias(
         "alibi-distance",
-        BIASED,
         "ALiBi's distance is not |query − key| but {}",
         "subtract slope · |query − key|, a cache's keys counted in",
         OTHER_DISTANCES,
         fitted=True,
-        subject="bias",
         why="query − key is positive where causal attention looks; without a mask its sign matters.",
         meant="alibi",
         example=(

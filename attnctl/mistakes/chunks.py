@@ -13,7 +13,7 @@ from attnctl.math import Array
 from attnctl.math.names import CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, SINK
 from attnctl.math.ops import ChunkLogSumExp, LogSumExp
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
 
 Merge = Callable[..., tuple[Array, Array]]
 """From the log-sum-exp of chunks, chunks first, to that of the whole and the share of each chunk."""
@@ -304,6 +304,9 @@ WAYS: dict[str, tuple[tuple[str, Merge], ...]] = {
 }
 """Merges by the log-sum-exp of chunks alone that are wrong, by mistake, each with what is done."""
 
+of_merging = about(*OF_MERGE, subject="merge", meant="chunks")
+of_sink = about(*OF_MERGE, subject="sink", meant="chunks sink")
+
 CHUNKS = (
     Mistake(
         OTHER_BASE,
@@ -317,29 +320,23 @@ CHUNKS = (
         "chunk_shares = grown / grown.sum(axis=0)",
         subject="merge",
     ),
-    Mistake(
+    of_merging(
         AVERAGED,
-        OF_MERGE,
         "the outputs of the chunks are {}",
         "give each the share exp(L_c − L) of its log-sum-exp",
         merged(AVERAGED),
         why="Each output is a mean of values, and so, it seems, is the mean of them.",
-        meant="chunks",
         example="head_outputs = chunk_outputs.mean(axis=0)",
-        subject="merge",
     ),
-    Mistake(
+    of_merging(
         NOT_RESCALED,
-        OF_MERGE,
         "{} added up over chunks that took off maxima of their own",
         "multiply what a chunk gave by exp(its maximum − that of all), or give it the share exp(L_c − L)",
         not_rescaled,
         why="Each chunk is right by itself, and one maximum is often that of all.",
-        meant="chunks",
         example="halves = np.split(scaled_scores, 2, axis=-1)\n"
         "sums = np.stack([np.exp(s - s.max(axis=-1, keepdims=True)).sum(axis=-1) for s in halves])\n"
         "chunk_shares = sums / sums.sum(axis=0)",
-        subject="merge",
     ),
     Mistake(
         NOTHING_AS_NAN,
@@ -351,39 +348,31 @@ CHUNKS = (
         meant="blind chunks",
         example="chunk_shares = np.exp(chunk_logsumexp - logsumexp)",
     ),
-    Mistake(
+    of_merging(
         NO_MAXIMUM,
-        OF_MERGE,
         "exp of a log-sum-exp overflows, or comes to nothing, as the largest is not taken off",
         "take exp(L_c − max) of the chunks, divided by its sum, and L = max + ln Σ exp(L_c − max)",
         merged(NO_MAXIMUM),
         why="exp(L_c) is the sum of a chunk, and for small scores nothing happens to it.",
         meant="large chunks",
         example="e = np.exp(chunk_logsumexp)\nchunk_shares = e / e.sum(axis=0)",
-        subject="merge",
     ),
-    Mistake(
+    of_sink(
         "chunks-sink-missing",
-        OF_MERGE,
         "the sink takes no share, so that those of the chunks sum to 1",
         "divide by exp(L) + exp(sink)",
         sink_missing,
         why="The merge knows what chunks wrote down, and none of them has seen the sink.",
-        meant="chunks sink",
         example="chunk_shares = np.exp(chunk_logsumexp - logsumexp)",
-        subject="sink",
     ),
-    Mistake(
+    of_sink(
         "chunks-sink-in-each",
-        OF_MERGE,
         "the sink is counted in each chunk, not once",
         "add exp(sink) to the sum of all chunks once",
         sink_in_each,
         seen="ROCm/rocm-libraries#12227",
         why="Every chunk runs the kernel of the whole, and that has the sink.",
-        meant="chunks sink",
         example="e = np.exp(chunk_logsumexp)\nchunk_shares = e / (e + np.exp(sink)[:, None]).sum(axis=0)",
-        subject="sink",
     ),
     Mistake(
         "logsumexp-base-2",

@@ -11,7 +11,7 @@ from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, TABLE
 from attnctl.math.ops import Copy, Given, MatMul, MatMulT, Merge, Op, Project, Repeat
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
 from attnctl.mistakes.plants import at, either
 
 
@@ -134,6 +134,8 @@ def plant_over_heads(case: WrongStep) -> Iterator[Plant]:
     yield Plant(case.put_all(ops))
 
 
+of_concat = about("concat", meant="heads")
+
 HEADS = (
     Mistake(
         "heads-split-wrong",
@@ -182,32 +184,27 @@ HEADS = (
         meant="grouped",
         example="K_shared, V_shared = K[[0, 0, 0, 0]], V[[0, 0, 0, 0]]",
     ),
-    Mistake(
+    of_concat(
         "heads-in-other-order",
-        ("concat",),
         "the heads stand side by side {}",
         "bring them together in the order in which they were split",
         OTHER_ORDER,
         fitted=True,
         why="A list of heads is filled from the other end, or by workers that end in any order.",
-        meant="heads",
         example="concat = np.concatenate(head_outputs[::-1], axis=-1)",
     ),
-    Mistake(
+    of_concat(
         "one-head-for-all",
-        ("concat",),
         "head {} stands in the place of every head",
         "write each head's output to its own columns",
         MERGED.best(lambda _, h: merged_after(lambda z: z[..., h : h + 1, :, :]), up_to_heads(0)),
         fitted=True,
         seen="BobMcDear/attorch#14",
         why="A loop over heads that keeps writing, or reading, the same one.",
-        meant="heads",
         example="concat = np.concatenate([head_outputs[0]] * heads, axis=-1)",
     ),
-    Mistake(
+    of_concat(
         "heads-averaged",
-        ("concat",),
         "the {} of the heads stands in the place of each",
         "put the heads side by side: z.swapaxes(0, 1).reshape(n, heads * d)",
         MERGED.instead(
@@ -217,7 +214,6 @@ HEADS = (
             }
         ),
         why="Graph attention averages heads in its last layer; here they stand side by side.",
-        meant="heads",
         example="concat = np.concatenate([head_outputs.mean(axis=0)] * heads, axis=-1)",
     ),
     Mistake(

@@ -11,7 +11,7 @@ from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Copy, Hide, Softmax
 from attnctl.math.rules import Causal, Padding, Seen, VisibilityRule
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import (
     Way,
     at,
@@ -133,10 +133,12 @@ FINITE = (
     "use -np.inf, and give rows that see nothing zeros",
 )  # fmt: skip
 
+of_strided = about(MASKED, meant="strided")
+of_mask = about(MASKED)
+
 MASKS = (
-    Mistake(
+    of_mask(
         "mask-inverted",
-        (MASKED,),
         "the mask is inverted, so that what should be hidden is seen",
         "hide where the mask is False: np.where(mask, scores, -np.inf)",
         INVERTED,
@@ -145,9 +147,8 @@ MASKS = (
         meant="causal",
         example="masked_scores = np.where(hidden, scaled_scores, -np.inf)",
     ),
-    Mistake(
+    of_mask(
         "mask-ignored",
-        (MASKED,),
         "{}, so that every key is seen",
         "before softmax, take np.where(mask, scores, -np.inf)",
         HIDE.where(more_than_padding).without("the mask is ignored"),
@@ -182,9 +183,8 @@ MASKS = (
         meant="blind",
         example="masked_scores = np.where(mask, scaled_scores, -1e9)",
     ),
-    Mistake(
+    of_mask(
         "mask-added",
-        (MASKED,),
         "the boolean mask is added to the scores, 1 to those that may be seen",
         "hide where it is False: np.where(mask, scores, -np.inf)",
         HIDE.instead(lambda hide: wrong.shown(hide, np.add)),
@@ -192,9 +192,8 @@ MASKS = (
         meant="masked",
         example="masked_scores = scaled_scores + mask",
     ),
-    Mistake(
+    of_mask(
         "mask-transposed",
-        (MASKED,),
         "the mask is transposed",
         "rows of the mask are queries, columns are keys",
         HIDE.where(square)
@@ -205,9 +204,8 @@ MASKS = (
         meant="masked",
         example="masked_scores = np.where(mask.T, scaled_scores, -np.inf)",
     ),
-    Mistake(
+    of_mask(
         "causal-strict",
-        (MASKED,),
         "a query cannot see itself",
         "hide key > query only: np.triu(…, k=1), or np.tril(…) for what is seen",
         near_misses("causal-strict"),
@@ -215,9 +213,8 @@ MASKS = (
         meant="causal",
         example="masked_scores = np.where(np.triu(np.ones((n, n), bool)), -np.inf, scaled_scores)",
     ),
-    Mistake(
+    of_mask(
         "causal-aligned-wrong",
-        (MASKED,),
         "the mask is aligned {}",
         "say which is meant with --causal-offset (0 is top left, keys − queries bottom right), and use "
         "np.tril(…, k=offset)",
@@ -229,9 +226,8 @@ MASKS = (
         meant="cached",
         example="masked_scores = np.where(np.tril(np.ones((n, keys), bool)), scaled_scores, -np.inf)",
     ),
-    Mistake(
+    of_mask(
         "padding-ignored",
-        (MASKED,),
         "padding is seen",
         "hide keys from each sequence's length on",
         rule_instead(Padding, lambda _: [("", [])]),
@@ -239,9 +235,8 @@ MASKS = (
         meant="padded",
         example="masked_scores = scaled_scores",
     ),
-    Mistake(
+    of_mask(
         "window-off-by-one",
-        (MASKED,),
         "the window is ({}), off by one",
         "count both ends in: query i sees keys i − left to i + right",
         near_misses("window-off-by-one"),
@@ -251,40 +246,34 @@ MASKS = (
             "i, j = np.indices((n, n))\nmasked_scores = np.where(abs(i - j) <= 2, scaled_scores, -np.inf)"
         ),
     ),
-    Mistake(
+    of_strided(
         "rule-off-by-one",
-        (MASKED,),
         "a size of a rule is one off, as if it were {}",
         "count as the rule does: both ends in, from 0 on",
         near_misses("rule-off-by-one"),
         why="“The last N” counts the token itself in one program and not in the next.",
-        meant="strided",
         example=(
             "i, j = np.indices((n, n))\n"
             "masked_scores = np.where((j <= i) & ((i - j) % 4 == 0), scaled_scores, -np.inf)"
         ),
     ),
-    Mistake(
+    of_strided(
         "rule-both-ways",
-        (MASKED,),
         "the {} rule is applied both ways: what comes after a query is seen as what comes before it",
         "keep the half that hides the future, or join the rule with causal",
         near_misses("rule-both-ways"),
         why="A pattern is written with abs(i − j), and the causal mask beside it is left out.",
-        meant="strided",
         example=(
             "i, j = np.indices((n, n))\n"
             "masked_scores = np.where(abs(i - j) % 3 == 0, scaled_scores, -np.inf)"
         ),
     ),
-    Mistake(
+    of_strided(
         "rule-from-the-end",
-        (MASKED,),
         "positions of the {} rule are counted from the last key, not from the first",
         "count queries and keys from the first key on",
         near_misses("rule-from-the-end"),
         why="The sequence is padded on the left, or the pattern was flipped together with it.",
-        meant="strided",
         example=(
             "i, j = np.indices((n, n))[:, ::-1, ::-1]\n"
             "masked_scores = np.where((j <= i) & ((i - j) % 3 == 0), scaled_scores, -np.inf)"
@@ -293,9 +282,8 @@ MASKS = (
 )
 
 PARTIAL_MASKS = (
-    Mistake(
+    of_mask(
         "mask-ignored",
-        (MASKED,),
         "{}",
         "hide what any rule hides: combine all of them with &",
         plant_partly_ignored,

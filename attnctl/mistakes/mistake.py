@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -250,3 +251,12 @@ class Mistake:
                     yield plant
                     if masks and (own := plant.case.mask_alike()):
                         yield replace(plant, case=own)
+
+
+def about(*steps: str, **shared: Any) -> Callable[..., Mistake]:
+    """Say what entries have in common: the steps where they show, and what each may still say otherwise."""
+
+    def entry(name: str, words: str, fix: str, plants: Plants, **own: Any) -> Mistake:
+        return Mistake(name, steps, words, fix, plants, **{**shared, **own})
+
+    return entry

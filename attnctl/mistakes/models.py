@@ -8,7 +8,7 @@ from dataclasses import replace
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.math.ops import Copy, LayerNorm, Op, RMSNorm, Rotate, SinkSoftmax, Softmax
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
 from attnctl.mistakes.plants import at, everywhere_or_once
 from attnctl.mistakes.wrong import By
 
@@ -76,6 +76,8 @@ def of_other_kind(op: RMSNorm | LayerNorm, eps: float) -> Op:
     return kind(eps, op.heads, op.plus_one)
 
 
+of_norms = about(*NORMED, meant="normed")
+
 MODELS = (
     Mistake(
         "rotary-scaling-missing",
@@ -97,39 +99,32 @@ MODELS = (
         meant="normed",
         example="Q_rotated, K_rotated = rms(rotate(Q)) * Q_norm_weight, rms(rotate(K)) * K_norm_weight",
     ),
-    Mistake(
+    of_norms(
         "norm-plus-one-wrong",
-        NORMED,
         "{}: the norm's weight is taken as it is where the model has 1 + weight, or the other way round",
         "Gemma's norms multiply by 1 + weight, others by the weight",
         NORMS.instead(lambda op: replace(op, plus_one=not op.plus_one), say=" and ".join),
         why="Gemma keeps weight − 1 in its files; Llama the weight.",
-        meant="normed",
         example="Q_normed = rms(Q) * (1 + Q_norm_weight)",
     ),
-    Mistake(
+    of_norms(
         "norm-factor-missing",
-        NORMED,
         "{} is left out",
         "multiply what is normed by its weight, and add its bias where there is one",
         plant_without_factors,
         why="The norm is written without its weight, which is 1 before training.",
-        meant="normed",
         example="Q_normed = rms(Q)",
     ),
-    Mistake(
+    of_norms(
         "norm-missing",
-        NORMED,
         "{} is not normed",
         "norm it as config.json and the layer's weights say",
         NORMS.instead(Copy(), reads=1, say=" and ".join),
         why="The model before this one had no norm of Q and K.",
-        meant="normed",
         example="K_normed = K",
     ),
-    Mistake(
+    of_norms(
         "norm-kind-wrong",
-        NORMED,
         "{}: LayerNorm for RMSNorm, or RMSNorm for LayerNorm",
         "LayerNorm takes off the mean first, RMSNorm does not",
         NORMS.instead(
@@ -138,7 +133,6 @@ MODELS = (
             say=" and ".join,
         ),
         why="LayerNorm and RMSNorm stand beside each other, and differ by the mean alone.",
-        meant="normed",
         example="Q_normed = rms(Q - Q.mean(axis=-1, keepdims=True)) * Q_norm_weight",
     ),
     Mistake(

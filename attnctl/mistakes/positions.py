@@ -14,7 +14,7 @@ from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
 from attnctl.math.ops.vectors import sinusoids
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
 from attnctl.mistakes.plants import (
     at,
     either,
@@ -218,111 +218,86 @@ def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
 ELSEWHERE = "positions are counted from elsewhere: {}"
 COUNT_FROM = "count from 0, the keys of a cache included"
 
+of_rotation = about(*TURNED, subject="rotary", meant="rotary")
+
 POSITIONS = (
-    Mistake(
+    of_rotation(
         "rotary-pairs-wrong",
-        TURNED,
         "the wrong columns are turned together: neighbours for halves, or halves for neighbours",
         "Llama and GPT-NeoX turn column i with i + d/2, GPT-J column 2i with 2i + 1 (--interleaved)",
         ROTATIONS.instead(lambda op: replace(op, interleaved=not op.interleaved)),
-        subject="rotary",
         why="GPT-J turns neighbours, Llama halves: weights of one need the pairs of the other.",
-        meant="rotary",
         example="Q_rotated, K_rotated = (rotate(x, neighbours=True) for x in (Q, K))",
     ),
-    Mistake(
+    of_rotation(
         "rotary-start",
-        TURNED,
         ELSEWHERE,
         COUNT_FROM,
         plant_from_zero,
-        subject="rotary",
         seen="lucidrains/rotary-embedding-torch#11; skyzh/tiny-llm#46",
         why="Positions counted from 1, or from the padding on the left.",
-        meant="rotary",
         example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n) + 1) for x in (Q, K))",
     ),
-    Mistake(
+    of_rotation(
         "rotary-missing",
-        TURNED,
         "queries and keys are not rotated",
         "turn Q and K by their positions before Q Kᵀ",
         BOTH.without(),
-        subject="rotary",
         why="The rotation stands in another function, which a port forgets.",
-        meant="rotary",
         example="Q_rotated, K_rotated = Q, K",
     ),
-    Mistake(
+    of_rotation(
         "rotary-one-sided",
-        TURNED,
         "only the {} are rotated",
         "turn both Q and K by their positions before Q Kᵀ",
         either(
             at("K_rotated", Rotate).where(two_turned).without("queries"),
             at("Q_rotated", Rotate).where(two_turned).without("keys"),
         ),
-        subject="rotary",
         why="Keys come from a cache that is taken to be turned already.",
-        meant="rotary",
         example="K_rotated = K",
     ),
-    Mistake(
+    of_rotation(
         "rotary-twice",
-        TURNED,
         "queries and keys are rotated twice",
         "turn each once: what comes from a cache is turned already",
         ROTATIONS.instead(lambda op: wrong.Then(op, op)),
-        subject="rotary",
         why="Keys from a cache are turned already, and turned again with the rest.",
-        meant="rotary",
         example="Q_rotated, K_rotated = rotate(rotate(Q)), rotate(rotate(K))",
     ),
-    Mistake(
+    of_rotation(
         "rotary-backwards",
-        TURNED,
         "the rotation goes the other way, its sine with the wrong sign",
         "take a·cos − b·sin for the first of a pair and a·sin + b·cos for the second",
         ROTATIONS.instead(lambda op: by_angles(op, np.negative)),
-        subject="rotary",
         why="The minus stands at the other sine: products of Q and K cannot tell, caches can.",
-        meant="rotary",
         example="Q_rotated, K_rotated = (rotate(x, positions=-np.arange(n)) for x in (Q, K))",
     ),
-    Mistake(
+    of_rotation(
         "rotary-sine-cosine",
-        TURNED,
         "sine and cosine are exchanged in the rotation",
         "take a·cos − b·sin for the first of a pair and a·sin + b·cos for the second",
         ROTATIONS.instead(lambda op: by_angles(op, lambda angle: pi / 2 - angle)),
-        subject="rotary",
         why="(sin, cos) is returned where (cos, sin) is unpacked.",
-        meant="rotary",
         example="Q_rotated, K_rotated = (rotate(x, exchanged=True) for x in (Q, K))",
     ),
-    Mistake(
+    of_rotation(
         "rotary-without-sine",
-        TURNED,
         "only the cosine part of the rotation is there: x · cos, without the other column · sin",
         "add the other column of the pair times sin, −b·sin for the first and a·sin for the second",
         ROTATIONS.instead(without_sine),
-        subject="rotary",
         why="The table of sines is read from the wrong place, and holds next to nothing there.",
         seen="vllm-project/vllm-ascend#12723",
-        meant="rotary",
         example="back = -np.arange(n)\nQ_rotated = (rotate(Q) + rotate(Q, positions=back)) / 2\n"
         "K_rotated = (rotate(K) + rotate(K, positions=back)) / 2",
     ),
-    Mistake(
+    of_rotation(
         "rotary-over-heads",
-        TURNED,
         "positions are counted along the axis of heads, so that every token is turned alike",
         "turn (head, token, d): x.swapaxes(0, 1) of (token, head, d), before and after",
         ROTATIONS.where(lambda case: (case.size("head") or 1) > 1).instead(over_heads),
-        subject="rotary",
         why="(n, head, d) is handed to a function that takes (head, n, d), or the other way about.",
         seen="mlfoundations/open_lm#4",
-        meant="rotary",
         example="Q_rotated, K_rotated = (rotate(x.swapaxes(0, 1)).swapaxes(0, 1) for x in (Q, K))",
     ),
     Mistake(
@@ -335,15 +310,12 @@ POSITIONS = (
         meant="rotary",
         example="head_outputs = attention_weights @ rotate(V)",
     ),
-    Mistake(
+    of_rotation(
         "rotary-before-split",
-        TURNED,
         "all columns of a token are rotated together, before heads are split",
         "split first, and turn the columns of each head",
         plant_before_split,
-        subject="rotary",
         why="The rotation is applied to (n, heads · d), before the heads are split.",
-        meant="rotary",
         example="Q_rotated, K_rotated = (split(rotate(merge(x))) for x in (Q, K))",
     ),
     Mistake(
@@ -359,40 +331,31 @@ POSITIONS = (
 )
 
 FITTED_POSITIONS = (
-    Mistake(
+    of_rotation(
         "rotary-bases-mixed",
-        TURNED,
         "queries and keys are turned with different bases: {}",
         "turn Q and K by the same angles: pos · θ^(−2i/d), one θ for both",
         plant_mixed_bases,
         fitted=True,
-        subject="rotary",
         why="Keys come from a cache that another version, or another default, has turned.",
-        meant="rotary",
         example="K_rotated = rotate(K, theta=500)",
     ),
-    Mistake(
+    of_rotation(
         "rotary-theta",
-        TURNED,
         "the base of the rotary angles is {}",
         "turn by pos · θ^(−2i/d), d the columns that are turned; --theta says another base",
         plant_other_theta,
         fitted=True,
-        subject="rotary",
         why="Llama 2 has 10,000, Llama 3 500,000: the default of the function is taken.",
-        meant="rotary",
         example="Q_rotated, K_rotated = rotate(Q, theta=500), rotate(K, theta=500)",
     ),
-    Mistake(
+    of_rotation(
         "rotary-dims",
-        TURNED,
         "the first {} columns of each head are rotated",
         "turn as many as are meant; if these are, say --rotary-dims {}",
         BOTH.best(lambda op, dims: replace(op, dims=dims), other_dims),
         fitted=True,
-        subject="rotary",
         why="GPT-NeoX and Phi turn only a part of the columns (partial_rotary_factor).",
-        meant="rotary",
         example=(
             "Q_rotated, K_rotated = (np.concatenate([rotate(x[..., :2]), x[..., 2:]], axis=-1) for x in "
             "(Q, K))"
@@ -401,9 +364,8 @@ FITTED_POSITIONS = (
     Mistake(
         "rotary-start", TURNED, ELSEWHERE, COUNT_FROM, plant_other_starts, fitted=True, subject="rotary"
     ),
-    Mistake(
+    of_rotation(
         "rotary-stretched",
-        TURNED,
         "positions are multiplied by {} before the rotation",
         "turn by whole positions",
         BOTH.fitted(
@@ -412,9 +374,7 @@ FITTED_POSITIONS = (
             plain,
         ),
         fitted=True,
-        subject="rotary",
         why="Position interpolation for longer contexts, left on.",
-        meant="rotary",
         example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n) / 4) for x in (Q, K))",
     ),
     Mistake(

@@ -12,7 +12,7 @@ from attnctl.math import Array
 from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Copy, Hide, MatMulT, Project, Scale, Softmax, Squeeze
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
 from attnctl.mistakes.plants import at, either, planted_fit, spoken
 
 FACTORS = (1 / 16, 1 / 4, 1 / 2, 0.8, 1.25, 2.0, 4.0, 16.0, -1.0, -4.0)  # as parts of the right one
@@ -91,14 +91,15 @@ def said_as_divisor(factor: float, right: float) -> str:
     return f"the scores are divided by {divisor}"
 
 
+of_softcap = about(CAPPED, subject="softcap", meant="capped")
+of_scale = about(SCALED, subject="scale")
+
 SCALING = (
-    Mistake(
+    of_scale(
         "no-scale",
-        ("scaled_scores",),
         "the scores are not scaled",
         "{}",
         SCALE.instead(unscaled),
-        subject="scale",
         seen="flexflow/flexflow-train#467; mlc-ai/mlc-llm#3426",
         why=(
             "The division is easily lost in copying the formula, and small sizes hide it: with d_k = 1 "
@@ -106,23 +107,19 @@ SCALING = (
         ),
         example="scaled_scores = scores",
     ),
-    Mistake(
+    of_scale(
         "scale-by-d_k",
-        ("scaled_scores",),
         "the scores are divided by d_k rather than its root",
         "divide by np.sqrt(d_k)",
         plant_by_d_k,
-        subject="scale",
         why="The root is dropped, or d_k is taken for a name of the root.",
         example="scaled_scores = scores / d_k",
     ),
-    Mistake(
+    of_scale(
         "scale-by-sqrt-d_model",
-        ("scaled_scores",),
         "the scores are divided by √d_model",
         "divide by the root of the size of one head, np.sqrt(d_k)",
         plant_by_root_of_d_model,
-        subject="scale",
         seen="aladdinpersson/Machine-Learning-Collection#65; omihub777/ViT-CIFAR#12",
         why="With one head d_model and d_k are the same; the code is kept when heads are added.",
         example="scaled_scores = scores / np.sqrt(d_model)",
@@ -214,31 +211,24 @@ SOFTCAP = (
             "3)"
         ),
     ),
-    Mistake(
+    of_softcap(
         "softcap-missing",
-        ("softcapped_scores",),
         "there is no soft cap",
         "squeeze the scaled scores: cap * np.tanh(scores / cap)",
         CAP.without(),
-        subject="softcap",
         why="Fused kernels often have no soft cap, and drop it.",
-        meant="capped",
         example="softcapped_scores = scaled_scores",
     ),
-    Mistake(
+    of_softcap(
         "softcap-before-scale",
-        ("softcapped_scores",),
         "the soft cap comes before the scale",
         "scale first, then squeeze",
         plant_before_scale,
-        subject="softcap",
         why="The cap is applied to Q Kᵀ, before √d_k.",
-        meant="capped",
         example="softcapped_scores = 3 * np.tanh(scores / 3) / np.sqrt(d_k)\ndel scaled_scores",
     ),
-    Mistake(
+    of_softcap(
         "softcap-half",
-        ("softcapped_scores",),
         "the scores are not both divided by the cap and multiplied by it again",
         "take cap * np.tanh(scores / cap)",
         CAP.instead(
@@ -246,25 +236,19 @@ SOFTCAP = (
             lambda op: wrong.By(lambda s: op.cap * np.tanh(s)),
             wrong.By(np.tanh),
         ),
-        subject="softcap",
         why="c · tanh(s) or tanh(s / c): one of the two factors is left out.",
-        meant="capped",
         example="softcapped_scores = np.tanh(scaled_scores / 3)",
     ),
-    Mistake(
+    of_softcap(
         "softcap-clipped",
-        ("softcapped_scores",),
         "the scores are cut off at the cap rather than squeezed",
         "take cap * np.tanh(scores / cap), not np.clip",
         CAP.instead(lambda op: wrong.By(lambda s: np.clip(s, -op.cap, op.cap))),
-        subject="softcap",
         why="A cap sounds like np.clip.",
-        meant="capped",
         example="softcapped_scores = np.clip(scaled_scores, -3, 3)",
     ),
-    Mistake(
+    of_softcap(
         "softcap-other",
-        ("softcapped_scores",),
         "the cap is {}",
         "squeeze to the cap that --softcap gives, or give this one",
         CAP.fitted(
@@ -273,9 +257,7 @@ SOFTCAP = (
             spoken,
         ),
         fitted=True,
-        subject="softcap",
         why="Gemma 2 has one cap for attention, 50, and one for its logits, 30.",
-        meant="capped",
         example="softcapped_scores = 5 * np.tanh(scaled_scores / 5)",
     ),
     Mistake(

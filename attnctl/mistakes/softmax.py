@@ -11,7 +11,7 @@ from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import Copy, MatMul, Softmax
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import at
 
 STEP = at(WEIGHTS, Softmax)
@@ -121,6 +121,8 @@ def logit(constant: float) -> str | None:
 SMALL = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9, 1e-12)
 LARGE = (0.1, 1.0, 5.0, 30.0)
 
+of_softmax = about(WEIGHTS, subject="softmax")
+
 SOFTMAX = (
     Mistake(
         "nan-where-nothing-is-seen",
@@ -145,46 +147,38 @@ SOFTMAX = (
         meant="large",
         example="e = np.exp(scaled_scores)\nattention_weights = e / e.sum(axis=-1, keepdims=True)",
     ),
-    Mistake(
+    of_softmax(
         "softmax-over-queries",
-        (WEIGHTS,),
         "softmax runs over queries",
         "use axis=-1",
         STEP.instead(wrong.SoftmaxOver((-2,))),
-        subject="softmax",
         across=True,
         seen="nerdai/llms-from-scratch-rs#30",
         why="axis=-2, or dim=1 of an array that has gained a head axis: columns sum to 1, not rows.",
         example="attention_weights = softmax(scaled_scores, axis=-2)",
     ),
-    Mistake(
+    of_softmax(
         "softmax-over-heads",
-        (WEIGHTS,),
         "softmax runs over heads",
         "use axis=-1",
         STEP.by(lambda s: wrong.softmax(s, axis=-3)),
-        subject="softmax",
         why="axis=0 was right before there were heads, or dim=1 of (batch, head, query, key).",
         example="attention_weights = softmax(scaled_scores, axis=-3)",
     ),
-    Mistake(
+    of_softmax(
         "softmax-over-everything",
-        (WEIGHTS,),
         "softmax runs over queries and keys together",
         "use axis=-1",
         STEP.instead(wrong.SoftmaxOver((-2, -1))),
-        subject="softmax",
         across=True,
         why="exp is divided by e.sum() without an axis.",
         example="e = np.exp(scaled_scores)\nattention_weights = e / e.sum(axis=(-1, -2), keepdims=True)",
     ),
-    Mistake(
+    of_softmax(
         "no-softmax",
-        (WEIGHTS,),
         "there is no softmax",
         "take softmax over keys (axis=-1)",
         STEP.instead(Copy(), wrong.By(lambda s: np.where(np.isneginf(s), 0.0, s))),
-        subject="softmax",
         why="A debugging shortcut that stayed, or a function that returns scores.",
         example="attention_weights = scaled_scores",
     ),
@@ -198,92 +192,76 @@ SOFTMAX = (
         why="Kernels use exp2 because it is quicker, and need the factor log2(e) in the scale.",
         example="e = np.exp2(scaled_scores)\nattention_weights = e / e.sum(axis=-1, keepdims=True)",
     ),
-    Mistake(
+    of_softmax(
         "softmax-plus-one",
-        (WEIGHTS,),
         "softmax divides by 1 + Σ",
         "divide by the sum of exp alone; rows then sum to 1",
         STEP.by(lambda s: wrong.with_constant(s, 1.0), lambda s: wrong.with_logit(s, 1.0)),
-        subject="softmax",
         why="“Softmax off by one”, or a safeguard against dividing by 0.",
         example="e = np.exp(scaled_scores)\nattention_weights = e / (1 + e.sum(axis=-1, keepdims=True))",
     ),
-    Mistake(
+    of_softmax(
         "softmax-twice",
-        (WEIGHTS,),
         "softmax is taken twice",
         "take it once",
         STEP.by(
             lambda s: wrong.softmax(wrong.softmax(s)),
             lambda s: wrong.softmax(np.where(np.isneginf(s), s, wrong.softmax(s))),
         ),
-        subject="softmax",
         why="A function that already ends in softmax is wrapped in another one.",
         example="attention_weights = softmax(softmax(scaled_scores))",
     ),
-    Mistake(
+    of_softmax(
         "softmax-unnormalized",
-        (WEIGHTS,),
         "the weights are not divided by their sum",
         "divide by exp's sum over keys",
         STEP.by(wrong.grown, np.exp),
-        subject="softmax",
         why="The division is left to a later step that was never written.",
         example="attention_weights = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))",
     ),
-    Mistake(
+    of_softmax(
         "softmax-normalized-twice",
-        (WEIGHTS,),
         "the weights are divided by exp's sum twice",
         "divide once, when all keys are summed",
         STEP.by(lambda s: wrong.shared_out(wrong.softmax(s), wrong.total(wrong.grown(s)))),
-        subject="softmax",
         why="Each block is divided by its sum, and the whole once more.",
         example=(
             "e = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))\n"
             "attention_weights = e / e.sum(axis=-1, keepdims=True) ** 2"
         ),
     ),
-    Mistake(
+    of_softmax(
         "softmax-log",
-        (WEIGHTS,),
         "the weights are their logarithms",
         "use softmax, not log_softmax",
         STEP.by(lambda s: np.log(wrong.softmax(s))),
-        subject="softmax",
         why="log_softmax stands beside softmax in every library, for the loss.",
         example="attention_weights = np.log(softmax(scaled_scores))",
     ),
-    Mistake(
+    of_softmax(
         "softmax-sigmoid",
-        (WEIGHTS,),
         "the weights are a sigmoid of the scores",
         "use softmax over keys",
         STEP.by(lambda s: 1 / (1 + np.exp(-s))),
-        subject="softmax",
         why="Sigmoid attention, or a gate copied from another layer.",
         example="attention_weights = 1 / (1 + np.exp(-scaled_scores))",
     ),
-    Mistake(
+    of_softmax(
         "softmax-relu",
-        (WEIGHTS,),
         "the weights are the positive scores, without exp",
         "use softmax over keys",
         STEP.by(
             lambda s: wrong.shared_out(e := np.maximum(s, 0.0), wrong.total(e)),
             lambda s: np.maximum(s, 0.0),
         ),
-        subject="softmax",
         why="Linear and ReLU attention leave exp out on purpose; here it was meant.",
         example="attention_weights = np.maximum(scaled_scores, 0)",
     ),
-    Mistake(
+    of_softmax(
         "softmax-hard",
-        (WEIGHTS,),
         "only the key of the highest score gets weight",
         "use softmax, not argmax",
         STEP.by(lambda s: (s == s.max(axis=-1, keepdims=True)).astype(np.float64)),
-        subject="softmax",
         why="argmax is quick to write, and right where one score is far above the others.",
         example="attention_weights = 1.0 * (scaled_scores == scaled_scores.max(axis=-1, keepdims=True))",
     ),
@@ -327,23 +305,20 @@ SUMS = (
             "attention_weights = np.where(kept, attention_weights, 0)"
         ),
     ),
-    Mistake(
+    of_softmax(
         "softmax-epsilon",
-        (WEIGHTS,),
         "{} is added to the sum that softmax divides by",
         "divide by the sum alone: after the maximum is subtracted it is at least 1",
         constant_in_sum(wrong.with_constant, small, SMALL),
         fitted=True,
-        subject="softmax",
         why="1e-6 in the denominator, to be safe: in half precision, or with 1e-3, it shows.",
         example=(
             "e = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))\n"
             "attention_weights = e / (e.sum(axis=-1, keepdims=True) + 0.01)"
         ),
     ),
-    Mistake(
+    of_softmax(
         "keys-padded",
-        (WEIGHTS,),
         "softmax counts {} of zeros, the padding of the last block",
         "hide keys from the sentence's length on before softmax",
         constant_in_sum(
@@ -352,19 +327,16 @@ SUMS = (
             LARGE,
         ),
         fitted=True,
-        subject="softmax",
         seen="flashinfer-ai/flashinfer#5090; jax-ml/jax#27224; 66RING/tiny-flash-attention#12",
         why="The last block is filled up with zeros, whose scores are 0 and not −∞.",
         example="e = np.exp(scaled_scores)\nattention_weights = e / (e.sum(axis=-1, keepdims=True) + 3)",
     ),
-    Mistake(
+    of_softmax(
         "sink",
-        (WEIGHTS,),
         "softmax counts a key more whose score is {} everywhere (an attention sink), and drops its weight",
         "take softmax over the keys alone, or check a model that has sinks",
         constant_in_sum(wrong.with_logit, logit, LARGE),
         fitted=True,
-        subject="softmax",
         why="Code for gpt-oss, or “softmax off by one” with a learnt logit.",
         example=(
             "e = np.exp(scaled_scores)\n"

@@ -16,7 +16,7 @@ from attnctl.math.ops import Hide, Softmax
 from attnctl.math.rules import Causal, Padding, Seen, VisibilityRule, Window, per_batch
 from attnctl.mistakes import wrong
 from attnctl.mistakes.masks import HIDE
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import (
     blocks_along,
     closest,
@@ -246,6 +246,9 @@ def plant_padded_queries(case: WrongStep) -> Iterator[Plant]:
         yield Plant(swap_rule(case, rule, Seen(before)))
 
 
+of_padding = about(MASKED, subject="padding", meant="padded")
+of_diagonal = about(MASKED, subject="diagonal", fitted=True)
+
 VISIBILITY = (
     Mistake(
         "mask-some-heads",
@@ -269,83 +272,65 @@ VISIBILITY = (
         meant="batch causal",
         example="masked_scores[1:] = scaled_scores[1:]",
     ),
-    Mistake(
+    of_padding(
         "padding-members",
-        (MASKED,),
         "padding goes by the lengths of other members of the batch",
         "hide keys from each member's own length on",
         plant_members_mixed_up,
-        subject="padding",
         why="The batch was sorted by length, and its lengths were not.",
-        meant="padded",
         example=(
             "masked_scores = np.where(np.arange(keys) < lengths[::-1, None, None, None], scaled_scores, "
             "-np.inf)"
         ),
     ),
-    Mistake(
+    of_padding(
         "padding-left",
-        (MASKED,),
         "the first keys are hidden where the last ones are padding",
         "hide keys from each member's length on, or take out what stands on the left",
         plant_padded_left,
-        subject="padding",
         why="Decoders are padded on the left, encoders on the right.",
-        meant="padded",
         example=(
             "masked_scores = np.where(np.arange(keys) >= keys - lengths[:, None, None, None], "
             "scaled_scores, -np.inf)"
         ),
     ),
-    Mistake(
+    of_padding(
         "padding-of-queries",
-        (MASKED,),
         "padding hides rows rather than columns",
         "hide keys: mask[:, None, None, :]",
         plant_padded_queries,
-        subject="padding",
         why="mask[:, None, :, None] instead of mask[:, None, None, :].",
-        meant="padded",
         example=(
             "masked_scores = np.where(np.arange(n)[:, None] < lengths[:, None, None, None], "
             "scaled_scores, -np.inf)"
         ),
     ),
-    Mistake(
+    of_padding(
         "padding-lengths",
-        (MASKED,),
         "padding is taken to begin at {}",
         "hide keys from each member's length on: key < length is seen",
         plant_other_lengths,
         fitted=True,
-        subject="padding",
         why="[CLS] and [SEP] are not counted, or a length is an index of the last token.",
-        meant="padded",
         example=(
             "masked_scores = np.where(np.arange(keys) < lengths[:, None, None, None] - 1, scaled_scores, "
             "-np.inf)"
         ),
     ),
-    Mistake(
+    of_diagonal(
         "causal-offset",
-        (MASKED,),
         "the diagonal is {} where it should be",
         "let query i see key j when j <= i + offset: np.tril(…, k=offset), or say --causal-offset",
         OTHER_OFFSET,
-        fitted=True,
-        subject="diagonal",
         why="np.tril(…, k=1), or a step of decoding whose position is one too far.",
         meant="causal",
         example="masked_scores = np.where(np.tril(np.ones((n, n), bool), k=2), scaled_scores, -np.inf)",
     ),
-    Mistake(
+    of_diagonal(
         "window-other",
-        (MASKED,),
         "a query sees {}",
         "take the window that is asked for, both ends counted in, or ask for this one",
         plant_other_window,
-        fitted=True,
-        subject="diagonal",
         why="A window of W keys in all, or W on each side.",
         meant="window",
         example=(
@@ -361,14 +346,11 @@ VISIBILITY = (
         why="A mask of “the others” from another task.",
         example="attention_weights = softmax(np.where(np.eye(n, dtype=bool), -np.inf, scaled_scores))",
     ),
-    Mistake(
+    of_diagonal(
         "mask-by-blocks",
-        (MASKED,),
         "{}",
         "compare the positions of queries and keys in the sentence within each tile",
         plant_by_blocks,
-        fitted=True,
-        subject="diagonal",
         why="Positions within a tile are compared, not positions in the sentence.",
         meant="long causal",
         example=(
