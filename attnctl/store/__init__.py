@@ -46,9 +46,7 @@ DUMPS = (
     DumpFormat("JSON", (".json", ".jsonl"), is_json, "attnctl.store.load_json:read_json", text=True),
     DumpFormat(".pt", (".pt", ".pth"), is_torch, "attnctl.store.torch_file:read_torch"),
     DumpFormat(".npz", (".npz",), lambda head: head.startswith(b"PK"), "attnctl.store.npz:read_npz"),
-    DumpFormat(
-        ".npy", (".npy",), lambda head: head.startswith(b"\x93NUMPY"), "attnctl.store.source:read_npy"
-    ),
+    DumpFormat(".npy", (".npy",), lambda head: head.startswith(b"\x93NUMPY"), "attnctl.store.raw:read_npy"),
     DumpFormat(
         "safetensors", (".safetensors",), is_safetensors, "attnctl.store.safetensors:read_safetensors"
     ),

@@ -92,7 +92,11 @@ Recent = deque[tuple[str, Array]]
 
 def read_npz(file: File) -> Contents:
     with open_archive(file) as archive:
-        infos = {name_of(info): info for info in archive.infolist() if info.filename.endswith(".npy")}
+        infos = {
+            info.filename.removesuffix(".npy"): info
+            for info in archive.infolist()
+            if info.filename.endswith(".npy")
+        }
         count = len(archive.infolist())
         if count > MOST_MEMBERS:
             raise AttnError(f"{file.place}: {count} arrays; {MOST_MEMBERS} are the most")
@@ -103,10 +107,11 @@ def read_npz(file: File) -> Contents:
         recent, checked = Recent(maxlen=4), set[str]()
         members: dict[str, Array | Stored] = {}
         for name, info in infos.items():
-            npy = npy_of(archive, info, f"{file.place}: {show_value(name)}")
-            load = partial(inflate_member, file, info, npy, recent)
+            place = f"{file.place}: {show_value(name)}"
+            npy = npy_of(archive, info, place)
+            load = partial(inflate_member, file, info, npy, recent, place)
             if info.compress_type == STORED:
-                load = partial(map_member, file, info, npy, checked)
+                load = partial(map_member, file, info, npy, checked, place)
             members[name] = Stored(npy.shape, npy.dtype, load)
     return Contents(header, members, file.place)
 
@@ -122,10 +127,6 @@ def open_archive(file: File, suffix: str = ".npz") -> Iterator[ZipFile]:
     except (zipfile.BadZipFile, *BROKEN) as error:
         why = ascii(str(error))[1:-1][:80]  # it may quote any part of the file
         raise AttnError(f"{file.place}: not a sound {suffix}: {why}") from None
-
-
-def name_of(info: ZipInfo) -> str:
-    return info.filename.removesuffix(".npy")
 
 
 def header_in(archive: ZipFile, info: ZipInfo | None, place: str) -> dict[str, Any] | None:
@@ -155,25 +156,23 @@ def npy_of(archive: ZipFile, info: ZipInfo, place: str) -> Npy:
     return npy
 
 
-def map_member(file: File, info: ZipInfo, npy: Npy, checked: set[str]) -> Array:
+def map_member(file: File, info: ZipInfo, npy: Npy, checked: set[str], place: str) -> Array:
     """The numbers of a member in place; the first time, held against the archive's checksum."""
     names, extra = struct.unpack("<HH", file.read(info.header_offset + 26, 4))
     data = file.map(info.header_offset + 30 + names + extra, info.file_size)
     if info.filename not in checked and zlib.crc32(data) != info.CRC:
-        place = f"{file.place}: {show_value(name_of(info))}"
         raise AttnError(f"{place}: damaged: its numbers do not have the checksum that was stored")
     checked.add(info.filename)
     return npy.array(data[npy.length :])
 
 
-def inflate_member(file: File, info: ZipInfo, npy: Npy, recent: Recent) -> Array:
+def inflate_member(file: File, info: ZipInfo, npy: Npy, recent: Recent, place: str) -> Array:
     """The numbers of a compressed member, kept while they are among the most recent."""
     for name, array in recent:
         if name == info.filename:
             return array
     if npy.nbytes > available():
         recent.clear()  # they can be inflated again
-    place = f"{file.place}: {show_value(name_of(info))}"
     data = room(npy.nbytes, place)
     with open_archive(file) as archive, archive.open(info) as stream:
         stream.read(npy.length)

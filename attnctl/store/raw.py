@@ -8,19 +8,21 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from math import prod
+from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any, BinaryIO
 
 import numpy as np
-from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
+from numpy.lib.format import MAGIC_LEN, read_array_header_1_0, read_array_header_2_0, read_magic
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.engine.cost import size_text
 from attnctl.store.codec import show_value
-from attnctl.store.header import DTYPES, Stored, check_shape
+from attnctl.store.header import DTYPES, Contents, Stored, check_shape
 
 PIECE = 1 << 17
 """Numbers of an array written at a time: what a processor's cache holds."""
@@ -95,23 +97,6 @@ MALFORMED = (
 """Errors that NumPy raises for bytes that are no header: it documents ValueError alone."""
 
 
-class HeaderStream:
-    """A stream for NumPy, which reads a header of any length before it refuses to parse a long one."""
-
-    def __init__(self, stream: IO[bytes], place: str) -> None:
-        self.stream, self.place = stream, place
-        self.length = 0
-
-    def read(self, size: int = LONGEST, /) -> bytes:
-        """The next bytes. Raises AttnError for more than a header may have."""
-        if size > LONGEST:
-            most = size_text(LONGEST)
-            raise AttnError(f"{self.place}: an array header of {size_text(size)}; {most} are the most")
-        data = self.stream.read(size)
-        self.length += len(data)
-        return data
-
-
 @dataclass(frozen=True)
 class Npy:
     """The header of an .npy: what it says of the numbers after it, and how long it is."""
@@ -129,22 +114,32 @@ class Npy:
         return array_from(data, self.shape, self.dtype, fortran=self.fortran)
 
 
-def npy_file(file: File) -> Stored:
+def read_npy(file: File) -> Contents:
+    """The one array of a file, under the file's name."""
     with file.stream() as stream:
         npy = npy_header(stream, file.place)
     check_bytes(npy, file.length, file.place)
-    return Stored(npy.shape, npy.dtype, lambda: npy.array(file.map(npy.length, npy.nbytes)))
+    array = Stored(npy.shape, npy.dtype, lambda: npy.array(file.map(npy.length, npy.nbytes)))
+    return Contents(None, {Path(file.place).stem: array}, file.place)
 
 
 def npy_header(stream: IO[bytes], place: str) -> Npy:
     """The header at the start of a stream, which then stands at the numbers.
 
-    NumPy makes types here that are refused afterwards (objects, records), but no array of them.
+    NumPy makes types here that are refused afterwards (objects, records), but no array of them. It reads
+    a header of any length before it refuses to parse a long one; here none is read.
     """
-    head = HeaderStream(stream, place)
+    start = stream.read(MAGIC_LEN)
     try:
-        read_header = READERS[read_magic(head)]
-        shape, fortran, dtype = read_header(head, max_header_size=LONGEST)
+        version = read_magic(BytesIO(start))
+        read_header = READERS[version]
+        start += stream.read(2 * version[0])  # the length of what follows, in two bytes or in four
+        size = int.from_bytes(start[MAGIC_LEN:], "little")
+        if size > LONGEST:
+            most = size_text(LONGEST)
+            raise AttnError(f"{place}: an array header of {size_text(size)}; {most} are the most")
+        start += stream.read(size)
+        shape, fortran, dtype = read_header(BytesIO(start[MAGIC_LEN:]), max_header_size=LONGEST)
     except MALFORMED:
         raise AttnError(f"{place}: the array header is not one that np.save writes") from None
     if not all(type(n) is int and n >= 0 for n in shape):
@@ -154,7 +149,7 @@ def npy_header(stream: IO[bytes], place: str) -> Npy:
         raise AttnError(
             f"{place}: type {show_value(str(dtype))}: only arrays of numbers, true and false are read"
         )
-    return Npy(head.length, shape, dtype, fortran)
+    return Npy(len(start), shape, dtype, fortran)
 
 
 def check_bytes(npy: Npy, length: int, place: str) -> None:

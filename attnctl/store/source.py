@@ -22,7 +22,7 @@ from attnctl.store.codec import show_value
 from attnctl.store.files import function
 from attnctl.store.header import Contents, assemble_trace, hold
 from attnctl.store.load_json import check_length
-from attnctl.store.raw import File, npy_file
+from attnctl.store.raw import File
 
 CHUNK = 1 << 20
 
@@ -140,11 +140,6 @@ def traces_in(stream: BinaryIO, place: str, rename: Mapping[str, str] | None) ->
     else:
         several = [read_format(file_of(head, stream, place))]
     return [assemble_trace(contents, rename or {}) for contents in several]
-
-
-def read_npy(file: File) -> Contents:
-    """The one array of a file, under the file's name."""
-    return Contents(None, {Path(file.place).stem: npy_file(file)}, file.place)
 
 
 def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:

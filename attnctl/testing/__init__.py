@@ -76,7 +76,8 @@ def check_module(
         arrays |= differentiate(begun, {**dict(module.named_parameters()), **leaves, **inside})
         turned += [gradient_of(OUTPUT), *(f"{name}.grad" for name in leaves)]
     if getattr(module, "batch_first", True) is False:
-        arrays |= batch_first({name: arrays[name] for name in turned if name in arrays})
+        batched = (name for name in turned if name in arrays and len(arrays[name].shape) == 3)
+        arrays |= {name: arrays[name].swapaxes(0, 1) for name in batched}  # from (token, batch, d_model)
     tensors = {name: array for name, array in arrays.items() if is_tensor(array)}
     return check(tensors, **{**sizes(module), **options})
 
@@ -130,13 +131,6 @@ def in_order(outputs: Any) -> list[Any]:
 def is_tensor(value: Any) -> bool:
     """Tell an array of some kind from a number or an object."""
     return hasattr(value, "shape") and len(value.shape) > 0
-
-
-def batch_first(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """(token, batch, d_model) -> (batch, token, d_model)."""
-    return {
-        name: array.swapaxes(0, 1) if len(array.shape) == 3 else array for name, array in arrays.items()
-    }
 
 
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads")

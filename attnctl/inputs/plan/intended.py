@@ -140,7 +140,8 @@ def derive_plan(
         name: derivation[name] if name in derivation else aside(name, array)
         for name, array in laid.arrays.items()
     }
-    plan = DumpPlan(derivation, laid.sizes, (*laid.notes, *notes), unasked, unknown_names(trace))
+    unknown = tuple(name for name in trace if name not in TABLE or TABLE[name].model)
+    plan = DumpPlan(derivation, laid.sizes, (*laid.notes, *notes), unasked, unknown)
     return Trace(steps, laid.arrays, trace.header), plan
 
 
@@ -225,11 +226,6 @@ def with_unasked(v: Variant, recorded: Container[str]) -> tuple[Variant, dict[st
                 v = more
                 break
     return v, unasked
-
-
-def unknown_names(trace: Trace) -> tuple[str, ...]:
-    """Recorded arrays that attnctl has no name for, or that only a model says anything of."""
-    return tuple(name for name in trace if name not in TABLE or TABLE[name].model)
 
 
 def settings_of(trace: Trace) -> Settings:
