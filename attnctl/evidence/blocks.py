@@ -169,10 +169,6 @@ class StepInBlocks:
     def found(self) -> Array:
         return self.record.trace[self.name]
 
-    @property
-    def precision(self) -> Precision:
-        return self.record.precision(self.name)
-
     def compare(self) -> tuple[Gap, float]:
         """Its largest difference, and what all its numbers may be off by as a part of their spread."""
         blocks, total = list(self.blocks()), self.found[..., 0].size
@@ -229,11 +225,6 @@ class StepInBlocks:
     def recorded(self, name: str, cuts: Mapping[str, slice]) -> Array:
         return cut(self.record.trace[name], axes_of(self.record, name), cuts)
 
-    def compute(self, rows: slice) -> tuple[Array, Array]:
-        """Numbers of these queries as they were found, and as they should be, by plain arithmetic."""
-        found = to_float64(self.recorded(self.name, cuts_to(rows)))
-        return found, self.values_in(rows, self.steps)[self.name]
-
     def values_in(self, rows: slice, steps: Sequence[Step]) -> dict[str, Array]:
         """Numbers of these queries at the first steps, and at all that any of them reads."""
         cuts, move = cuts_to(rows), begin_at(rows.start)
@@ -267,7 +258,9 @@ class StepInBlocks:
         """
         if self.record.strictness != Strictness():
             return None
-        found, expected = self.compute(rows)
+        precision = self.record.precision(self.name)
+        found = to_float64(self.recorded(self.name, cuts_to(rows)))
+        expected = self.values_in(rows, self.steps)[self.name]
         with_shapes(self.name, found, expected)
         gap, size = found - expected, np.abs(expected)
         np.abs(gap, out=gap)
@@ -275,12 +268,12 @@ class StepInBlocks:
         if lost.any():  # what is hidden in both is the same
             np.copyto(gap, 0.0, where=lost & (found == expected))
             lost = ~np.isfinite(gap)
-            if lost.any() and not surely_wrong(found, expected, lost, self.precision):
+            if lost.any() and not surely_wrong(found, expected, lost, precision):
                 return None
             near, size = np.where(lost, 0.0, gap), np.where(np.isfinite(expected), size, 0.0)
         told = np.maximum(np.count_nonzero(size, axis=-1), 1)
         row, off = (np.sqrt(np.einsum("...j,...j->...", each, each) / told) for each in (size, near))
-        own, part = near - self.precision.unit * size, CLEARLY * FACTOR
+        own, part = near - precision.unit * size, CLEARLY * FACTOR
         allowed = (part * sample.least * row)[..., None]
         fine = (own <= allowed).all(axis=-1)
         if not fine.all():
@@ -295,15 +288,10 @@ class StepInBlocks:
             return None
         wrong = lost | (near > typical(row.size) * sample.mean * row[..., None]) & ~fine[..., None]
         beyond = np.where(fine, mean, far)
-        return self.summarize(rows, gap, root_mean_square(beyond[np.isfinite(beyond)]), wrong)
-
-    @staticmethod
-    def summarize(rows: slice, gap: Array, beyond: float, wrong: Array) -> BlockFindings:
-        """The findings of a block of which these numbers are wrong; the cell alone of its largest gap."""
         at = tuple(int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape))
         count = int(wrong.sum())
         shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, count, 0, gap.size, gap.size, wrong_rows(wrong))
-        return BlockFindings(rows, shown, beyond, judged=False)
+        return BlockFindings(rows, shown, root_mean_square(beyond[np.isfinite(beyond)]), judged=False)
 
     def judge(self, rows: slice, total: int | None = None) -> BlockFindings:
         """Judge a block number by number; `total` are the rows of the step, where all is off too far."""

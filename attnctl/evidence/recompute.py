@@ -160,24 +160,19 @@ def related_errors(found: Array, right: Array, simulated: Array) -> bool:
     found, right, simulated = where_finite(found, right, simulated)
     if found.size <= FEWEST:
         return False
-    off, by_rounding = (alone(each - right, right) for each in (found, simulated))
+    off, by_rounding = (fit_together(each - right, right)[2] for each in (found, simulated))
     same = correlation(off, by_rounding)
     apart = np.std(off) / max(np.std(by_rounding), np.finfo(float).tiny)
     return same >= RELATED and bool(1 / (2 * MOST_APART) <= apart <= MOST_APART)
 
 
-def fit_together(off: Array, right: Array) -> tuple[float, float]:
-    """What numbers are off by in proportion to the right ones, and by as much: least squares."""
+def fit_together(off: Array, right: Array) -> tuple[float, float, Array]:
+    """What numbers are off by in proportion to the right ones, by as much, and else: least squares."""
     deviation = right - right.mean()
     size = float(np.square(deviation).sum())
     slope = float(deviation.ravel() @ off.ravel()) / size if size else 0.0
-    return slope, float(off.mean() - slope * right.mean())
-
-
-def alone(off: Array, right: Array) -> Array:
-    """What numbers are off by, but for what all of them are together."""
-    slope, offset = fit_together(off, right)
-    return np.asarray(off - slope * right - offset)
+    offset = float(off.mean() - slope * right.mean())
+    return slope, offset, np.asarray(off - slope * right - offset)
 
 
 def bias_of(found: Array, right: Array, simulated: Array, slack: float) -> float:
@@ -187,7 +182,7 @@ def bias_of(found: Array, right: Array, simulated: Array, slack: float) -> float
     """
     told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
     off, right = (np.where(told, each, 0.0) for each in (found - simulated, right))
-    slope, offset = fit_together(off[told], right[told])
+    slope, offset, _ = fit_together(off[told], right[told])
     left = np.where(told, off - slope * right - offset, 0.0)
     for part, along in (
         (slope, np.where(told, right - right[told].mean(), 0.0)),
@@ -256,32 +251,27 @@ def nearest_way(
     told = np.isfinite(found) & np.isfinite(right)
     if root_mean_square((found - right)[told]) > FAR_OFF * spread(right[told]):
         return None, 0.0
-    tried: list[tuple[float, float, Factors, Array]] = []
+    tried: list[tuple[float, Factors, Array]] = []
     for each, (power, by_row) in ways:
         rounds = in_products(each.short or keep_digits, power, by_row)
         simulated = recompute(record, steps, rounds, lambda _: keep_digits)
         if simulated is not None and related_errors(found, right, simulated):
-            left, all_ = (
-                float(np.std(alone(*where_finite(off, right))))
-                for off in (found - simulated, found - right)
-            )
-            tried.append((left, BIASED * left / all_ * each.unit, each, simulated))
+            left = float(np.std(fit_together(*where_finite(found - simulated, right))[2]))
+            tried.append((left, each, simulated))
     if not tried:
         return None, 0.0
-    _, slack, best, simulated = min(tried, key=lambda way: way[0])
-    return best, bias_of(found, right, simulated, slack)
+    left, best, simulated = min(tried, key=lambda way: way[0])
+    all_ = float(np.std(fit_together(*where_finite(found - right, right))[2]))
+    return best, bias_of(found, right, simulated, BIASED * left / all_ * best.unit)
 
 
 def roundings(record: Record, name: str) -> list[Factors]:
     """The ways in which a program may have rounded the factors of a step: TF32, or what the run is in."""
     own, run = record.precision(name), record.unrecorded
-    shorter = run.bits < own.bits
-    ways = [Factors(run.unit, partial(nearest, precision=run), run.name)] if shorter else []
-    if own is FLOAT32 and not on_grid(
-        record.value(name), TF32_BITS
-    ):  # sums of TF32 have the digits of float32
-        ways += TF32
-    return ways
+    shorter = [Factors(run.unit, partial(nearest, precision=run), run.name)] if run.bits < own.bits else []
+    if own is not FLOAT32 or on_grid(record.value(name), TF32_BITS):
+        return shorter
+    return [*shorter, *TF32]  # sums of TF32 have the digits of float32
 
 
 def is_of_kernel(walk: Walk, step: Step) -> bool:
@@ -300,9 +290,8 @@ def plain_product(walk: Walk) -> str:
     for name, checked in walk.steps.items():
         step, record = walk.derivation[name], walk.record
         if checked.verdict is Verdict.AGREES and isinstance(step.op, PRODUCTS) and is_of_kernel(walk, step):
-            told = [each for each in step.inputs if record.tells(each)]
-            exact = all(on_grid(record.trace[each], TF32_BITS) for each in told)
-            if len(told) == len(step.inputs) and not exact:
+            told = all(map(record.tells, step.inputs))
+            if told and not all(on_grid(record.trace[each], TF32_BITS) for each in step.inputs):
                 return name
     return ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import field, replace
 from enum import Enum
 from functools import cache
@@ -133,7 +133,7 @@ def check_step(
         return Checked(name, Verdict.NOT_RECORDED), value_of(record, step, values)
     if steps := in_blocks(record, derivation, step, values):
         blocks = StepInBlocks.begin(record, derivation, steps, values)
-        return hold_rows(record, step, said_of(record, name, *blocks.compare())), None
+        return said_of(record, step, *blocks.compare()), None
     expected = expect(record, step, values)
     if expected is None:
         return Checked(name, Verdict.NOT_CHECKABLE), None
@@ -144,7 +144,7 @@ def check_step(
     judgement = judge_step(record, name, expected)
     gap = judgement.summarize(blank)
     blurred = 0.0 if cancels(record, step, expected, values) else judgement.blurred
-    checked = hold_rows(record, step, said_of(record, name, gap, blurred))
+    checked = said_of(record, step, gap, blurred)
     if not by_hand and blank is None:  # it is in the record
         return checked, None
     known = record.known(name)
@@ -210,20 +210,13 @@ def worked_on(record: Record, name: str, expected: Known, wrong: Array, before: 
     return Known(value, run)
 
 
-def said_of(record: Record, name: str, gap: Gap, blurred: float) -> Checked:
-    if gap.differing:
-        return Checked(name, Verdict.WRONG, gap)
-    told = blurred <= record.strictness.blur
-    return Checked(name, Verdict.AGREES if told else Verdict.CANNOT_TELL, gap, blurred)
-
-
-def hold_rows(record: Record, step: Step, checked: Checked) -> Checked:
+def said_of(record: Record, step: Step, gap: Gap, blurred: float) -> Checked:
     """What was found of a step, which is wrong where its rows break an invariant of its op as well."""
+    checked = Checked(step.name, Verdict.WRONG, gap)
+    if not gap.differing:
+        told = blurred <= record.strictness.blur
+        checked = Checked(step.name, Verdict.AGREES if told else Verdict.CANNOT_TELL, gap, blurred)
     if record.strictness != Strictness() or step.name in record.blanks:
         return checked
     broken = broken_by(step.op, record.trace[step.name], record.precision(step.name))
     return replace(checked, verdict=Verdict.WRONG, broken=broken) if broken else checked
-
-
-def nothing_checked(steps: Iterable[Checked]) -> bool:
-    return not any(step.verdict in {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL} for step in steps)

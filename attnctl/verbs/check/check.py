@@ -12,7 +12,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.results import keep_results
-from attnctl.evidence.walk import Checked, Verdict, Walk, nothing_checked
+from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import DumpPlan
 from attnctl.math.engine.cost import require
@@ -125,7 +125,8 @@ def steps_to_report(
 
 
 def nothing_to_compare(trace: Trace, walk: Walk, unfilled: Collection[str]) -> list[str]:
-    if not nothing_checked(walk.steps.values()):
+    judged = {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL}
+    if any(step.verdict in judged for step in walk.steps.values()):
         return []
     if blank := [name for name in walk.steps if name in unfilled]:
         return [f"nothing is filled in yet; write numbers for null in {', '.join(blank)}"]

@@ -338,8 +338,7 @@ def list_places(places: Array) -> str:
 
 
 def compare_spread(case: WrongStep) -> str:
-    told = np.isfinite(case.found) & np.isfinite(case.expected.value)
-    found, right = case.found[told], case.expected.value[told]
+    found, right, _ = finite(case)
     if found.size < 2 or not np.ptp(right) or not np.ptp(found):
         return "Nothing relates it to what it should be."
     off = float(np.sqrt(np.mean(np.square(found - right))) / np.std(right))
