@@ -20,23 +20,9 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of
-from attnctl.evidence.allowed import (
-    FACTOR,
-    allowed_error,
-    root_mean_square,
-    spread,
-    times_scatter,
-    typical,
-)
+from attnctl.evidence.allowed import FACTOR, allowed_error, root_mean_square, spread, times_scatter, typical
 from attnctl.evidence.precision import FLOAT32
-from attnctl.evidence.rounding import (
-    Known,
-    carry_rounding,
-    exactly,
-    noise,
-    pool_scatter,
-    squared_distance,
-)
+from attnctl.evidence.rounding import Known, carry_rounding, exactly, noise, pool_scatter, squared_distance
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation
 from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, WEIGHTS, WEIGHTS_AGAIN, is_gradient

@@ -133,10 +133,6 @@ def ask_key_lengths(problem: Problem, value: str) -> None:
         problem.arrays[name] = array
 
 
-def ask_cache(problem: Problem, value: int) -> None:
-    """Do nothing: `make_problem` splits earlier keys and values off."""
-
-
 def ask_sinks(problem: Problem, value: bool) -> None:
     """A logit of each head that takes a share and gives no value."""
     sinks = problem.in_type(np.linspace(-1.0, 2.0, problem.case.heads))
@@ -152,30 +148,20 @@ def zero_bias(problem: Problem) -> Array:
     return np.zeros(problem.scores)
 
 
-def only_true(_: Case) -> Sequence[bool]:
-    return (True,)
-
-
-def shared_or_each(_: Case) -> Sequence[str]:
-    return ("same", "each")
-
-
-def shared_each_or_halves(_: Case) -> Sequence[str]:
-    return ("same", "each", "halves")
-
-
 LIBRARY_OPTIONS = (
-    KernelOption("causal", ("causal", "is_causal"), ask_rule("causal", lambda _: Causal()), only_true),
+    KernelOption("causal", ("causal", "is_causal"), ask_rule("causal", lambda _: Causal()),
+           lambda _: (True,)),
     KernelOption("window", ("window", "window_size", "local_window_size"),
            ask_rule("window", lambda ends: Window(*ends)),
            lambda case: ((2, 1), (3, 0), (case.keys // 2, 2))),
     KernelOption("sliding_window", ("sliding_window",), ask_sliding_window,
            lambda case: (4, case.keys // 2 + 1)),
     KernelOption("mask", ("mask", "attn_mask", "attention_mask"),
-           lambda problem, value: give_mask(problem, draw_mask(problem, value)), shared_each_or_halves,
+           lambda problem, value: give_mask(problem, draw_mask(problem, value)),
+           lambda _: ("same", "each", "halves"),
            lambda problem: encode_mask(problem, np.ones(problem.scores, dtype=bool))),
-    KernelOption("float_mask", (), ask_float_mask, shared_or_each, zero_bias),
-    KernelOption("bias", ("bias", "attn_bias"), ask_bias, shared_or_each, zero_bias),
+    KernelOption("float_mask", (), ask_float_mask, lambda _: ("same", "each"), zero_bias),
+    KernelOption("bias", ("bias", "attn_bias"), ask_bias, lambda _: ("same", "each"), zero_bias),
     KernelOption("scale", ("scale", "softmax_scale", "sm_scale", "scaling"), ask_scale,
            lambda _: (0.75, 0.0625),
            lambda problem: problem.case.d_k**-0.5 if problem.meant.scale is None else problem.meant.scale),
@@ -183,16 +169,17 @@ LIBRARY_OPTIONS = (
            ("softcap", "logits_soft_cap", "logit_softcap", "attn_logit_softcapping", "logit_cap"),
            ask_rule("softcap", Softcap),
            lambda _: (1.5, 30.0)),
-    KernelOption("alibi", ("alibi_slopes", "alibi"), ask_alibi, only_true,
+    KernelOption("alibi", ("alibi_slopes", "alibi"), ask_alibi, lambda _: (True,),
            lambda problem: np.zeros(problem.case.heads)),
     KernelOption("key_lengths",
            ("key_lengths", "seqlens", "seqlens_k", "cache_seqlens", "key_value_seq_lengths",
             "nonpad_kv_seqlen"), ask_key_lengths, lambda _: ("garbage",),
            lambda problem: np.full(problem.case.batch, problem.case.keys)),
-    KernelOption("cache", ("past_key", "past_value"), ask_cache, lambda case: (1, case.keys // 2)),
-    KernelOption("sinks", ("sinks", "sink", "s_aux"), ask_sinks, only_true,
+    # Earlier keys and values are split off in `make_problem`, after all that is said of keys.
+    KernelOption("cache", ("past_key", "past_value"), lambda *_: None, lambda case: (1, case.keys // 2)),
+    KernelOption("sinks", ("sinks", "sink", "s_aux"), ask_sinks, lambda _: (True,),
            lambda problem: np.full(problem.case.heads, -np.inf)),
-    KernelOption("out", ("out", "output", "o"), ask_out, only_true),
+    KernelOption("out", ("out", "output", "o"), ask_out, lambda _: (True,)),
 )  # fmt: skip
 
 

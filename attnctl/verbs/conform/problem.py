@@ -107,30 +107,29 @@ MOST_LARGE = 16
 by 256 in every type, and those of odd queries are all below −1e4."""
 
 
-def unit_values(case: Case) -> Array:
-    """V with a one in column j mod d_v of key j, so that the output tells the weights."""
-    shape = (case.batch, case.kv_heads, case.keys, case.d_v)
-    columns = np.arange(case.keys) % case.d_v
-    return np.broadcast_to(np.eye(case.d_v)[columns], shape).copy()
+def draw_with(problem: Problem, **others: Array) -> dict[str, Array]:
+    """Random numbers, and these arrays in place of some, the same along the axes that they lack."""
+    arrays = draw_random(problem)
+    same = {name: np.broadcast_to(each, arrays[name].shape).copy() for name, each in others.items()}
+    return arrays | same
+
+
+def draw_identity(problem: Problem, **others: Array) -> dict[str, Array]:
+    """V with a one in column j mod d_v of key j: the output tells the weights."""
+    columns = np.arange(problem.case.keys) % problem.case.d_v
+    return draw_with(problem, V=np.eye(problem.case.d_v)[columns], **others)
 
 
 def draw_uniform(problem: Problem) -> dict[str, Array]:
     """Q = 0 and V of unit vectors: each query sees its keys alike, which shows who sees whom."""
-    arrays = draw_random(problem)
-    return arrays | {"Q": np.zeros_like(arrays["Q"]), "V": unit_values(problem.case)}
-
-
-def draw_identity(problem: Problem) -> dict[str, Array]:
-    """V of unit vectors: the output is the weights."""
-    return draw_random(problem) | {"V": unit_values(problem.case)}
+    return draw_identity(problem, Q=np.zeros(1))
 
 
 def draw_by_head(problem: Problem) -> dict[str, Array]:
     """V constant in each kv head: the output says which head was read."""
     case = problem.case
     numbers = 1.0 + np.arange(case.kv_heads) + 16 * np.arange(case.batch)[:, None]
-    shape = (case.batch, case.kv_heads, case.keys, case.d_v)
-    return draw_random(problem) | {"V": np.broadcast_to(numbers[..., None, None], shape).copy()}
+    return draw_with(problem, V=numbers[..., None, None])
 
 
 def draw_large(problem: Problem) -> dict[str, Array]:
@@ -143,7 +142,7 @@ def draw_large(problem: Problem) -> dict[str, Array]:
     q = np.where(odd, APART * keys[meant], LARGE * keys[meant])
     q[:, 0] = np.where(odd[:, 0], -BELOW * used, q[:, 0])
     q[:, used:] = 0.0
-    return of_keys(problem, q * (0.5 if problem.profile.rotary else 1.0), keys)
+    return draw_with(problem, Q=q * (0.5 if problem.profile.rotary else 1.0), K=keys)
 
 
 def draw_shifted(problem: Problem) -> dict[str, Array]:
@@ -159,7 +158,7 @@ def draw_shifted(problem: Problem) -> dict[str, Array]:
     q = apart * keys[meant]
     q[:, 0] = np.where(odd[:, 0], -1.0, 1.0) * SHIFT * root * used
     q[:, used:] = 0.0
-    return of_keys(problem, problem.in_type(q), keys)
+    return draw_with(problem, Q=problem.in_type(q), K=keys)
 
 
 def draw_keys(case: Case) -> tuple[Array, Array, Array, int]:
@@ -169,14 +168,6 @@ def draw_keys(case: Case) -> tuple[Array, Array, Array, int]:
     meant = (7 * np.arange(case.queries) + 3) % case.keys
     odd = np.arange(case.queries)[:, None] % 2 == 1
     return keys, meant, odd, min(case.d_k, MOST_LARGE)
-
-
-def of_keys(problem: Problem, q: Array, keys: Array) -> dict[str, Array]:
-    """The same queries and keys in each head of each member, beside random V."""
-    case = problem.case
-    shape = (case.batch, case.kv_heads, case.keys, case.d_k)
-    queries = np.broadcast_to(q, (case.batch, case.heads, case.queries, case.d_k)).copy()
-    return draw_random(problem) | {"Q": queries, "K": np.broadcast_to(keys, shape).copy()}
 
 
 def draw_values(problem: Problem) -> dict[str, Array]:
@@ -203,8 +194,7 @@ def draw_sums(problem: Problem) -> dict[str, Array]:
     case = problem.case
     after = (np.arange(case.keys)[:, None] - np.arange(case.d_v)) % case.keys
     column = np.select([after == 0, after <= 16], [1.0, TYPES[case.dtype].unit], 0.0)
-    arrays = draw_uniform(problem)
-    return arrays | {"V": np.broadcast_to(column, arrays["V"].shape).copy()}
+    return draw_with(problem, Q=np.zeros(1), V=column)
 
 
 FILLS = {

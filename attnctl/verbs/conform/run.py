@@ -52,14 +52,7 @@ from attnctl.verbs.conform.profile import (
     TYPES,
     Request,
 )
-from attnctl.verbs.conform.report import (
-    FAILED,
-    IGNORED,
-    Conformance,
-    Failure,
-    FeatureResult,
-    Scope,
-)
+from attnctl.verbs.conform.report import FAILED, IGNORED, Conformance, Failure, FeatureResult, Scope
 from attnctl.verbs.conform.results import judge_conventions, read_saved, recall_cause, save_case, shrink
 from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, CaseResult, Suite
 
