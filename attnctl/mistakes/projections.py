@@ -338,7 +338,7 @@ FITTED = (
         plant_norms,
         fitted=True,
         why="Vision models norm Q and K; cosine attention divides by their length.",
-        example="Q = Q / np.sqrt((Q**2).sum(axis=-1, keepdims=True) + 1e-12)",
+        example="Q = Q / np.maximum(np.sqrt((Q**2).sum(axis=-1, keepdims=True)), 1e-12)",
     ),
     Mistake(
         "constant-factor",

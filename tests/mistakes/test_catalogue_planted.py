@@ -31,6 +31,7 @@ UNTOLD = {
     ("exp-base-2", "bfloat16", "ends"): "ln 2 and the root of d_k / d_model are 2 % apart",
     ("sink", "bfloat16", "ends"): "exp(0.7) keys of zeros are 2",
     ("rotary-dims", "bfloat16", "weights"): "the other two columns turn by 0.05 at most",
+    **dict.fromkeys(product(["keys-padded"], ["float16"], RECORDED), "three keys of zeros are a sink of ln 3"),
     **dict.fromkeys(product(["low-precision"], ["float32"], ["weights", "ends"]),
                     "it rounds factors to 11 bits, which is said to be TF32"),
 }  # fmt: skip
@@ -38,6 +39,10 @@ UNTOLD = {
 
 NAN_GRADIENTS = {"no-max-subtraction"}
 """Of gradients that are NaN no cause is looked for."""
+
+
+OF_SMALL_WEIGHTS_ALONE = "mask-finite", True, "bfloat16"
+"""The gradients by V alone show it, by what exp(−20) adds to zeros, and no digit of theirs is left."""
 
 
 def passes():
@@ -95,7 +100,9 @@ def test_every_mistake_is_named_in_a_kernel(name, backward, dtype):
         found = attnctl.conform(wrong, backward=back, quick=True, dtypes=[dtype], **kernel.asked)
     assert found.agrees is False, str(found)
     said = {each.failure.mistake for each in found.wrong}
-    if backward and name in NAN_GRADIENTS:
+    if (name, backward, dtype) == OF_SMALL_WEIGHTS_ALONE:
+        assert said <= {None, name}
+    elif backward and name in NAN_GRADIENTS:
         assert said == {"nan-output"}
     else:
         alike = {**NOT_WRITTEN_DOWN, **OF_AN_OUTPUT, **OF_AN_OPTION}.get(name, name)
