@@ -31,7 +31,8 @@ UNTOLD = {
     ("exp-base-2", "bfloat16", "ends"): "ln 2 and the root of d_k / d_model are 2 % apart",
     ("sink", "bfloat16", "ends"): "exp(0.7) keys of zeros are 2",
     ("rotary-dims", "bfloat16", "weights"): "the other two columns turn by 0.05 at most",
-    **dict.fromkeys(product(["keys-padded"], ["float16"], RECORDED), "three keys of zeros are a sink of ln 3"),
+    **dict.fromkeys(product(["keys-padded"], ["float16"], RECORDED),
+                    "three keys of zeros are a sink of ln 3"),
     **dict.fromkeys(product(["low-precision"], ["float32"], ["weights", "ends"]),
                     "it rounds factors to 11 bits, which is said to be TF32"),
 }  # fmt: skip
