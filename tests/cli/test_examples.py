@@ -127,7 +127,6 @@ def test_the_wheel_has_the_examples(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
-    assert (tmp_path / "site" / "attnctl" / "verbs" / "conform" / "sdpa.json").is_file()
     installed = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     done = subprocess.run(
         [sys.executable, "-m", "attnctl", "run", "-c", "example:india-is-great", "--json"],

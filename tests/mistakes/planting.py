@@ -204,8 +204,8 @@ IN_KERNELS = {*FORWARD, *(f"d_{x}" for x in FORWARD), "delta", "concat", "hidden
 """The steps of kernels, and what they are handed."""
 
 
-BOOLEAN = Path(__file__).parent / "boolean_mask.yaml"
-"""What is claimed of a kernel that adds a boolean mask; without, its masks are taken for numbers."""
+CLAIMED = {"mask-added": "boolean_mask.yaml", "causal-aligned-wrong": "bottom_right.yaml"}
+"""What is claimed of a kernel where a mistake would be taken for a convention: masks added, the corner."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,9 @@ class Kernel:
         features = [FEATURES.get(name, name) for name in self.options] or [feature]
         returns = ["output", "logsumexp"] if settings.logsumexp else None
         asked = {"features": features, "always": always or None, "returns": returns, "layout": "bhnd"}
-        return asked | ({"claims": BOOLEAN} if self.name == "mask-added" else {})
+        if self.name in CLAIMED:
+            asked["claims"] = Path(__file__).parent / CLAIMED[self.name]
+        return asked
 
     def function(self, lines, *, backward):
         """The kernel with these lines, which goes forward, or back from d_output."""

@@ -30,6 +30,8 @@ UNTOLD = {
                     "which weights it took is nowhere written down"),
     ("exp-base-2", "bfloat16", "ends"): "ln 2 and the root of d_k / d_model are 2 % apart",
     ("sink", "bfloat16", "ends"): "exp(0.7) keys of zeros are 2",
+    **dict.fromkeys(product(["mask-added"], ["bfloat16"], RECORDED),
+                    "gradients behind it have too few digits to follow from it"),
     ("rotary-dims", "bfloat16", "weights"): "the other two columns turn by 0.05 at most",
     **dict.fromkeys(product(["keys-padded"], ["float16"], RECORDED),
                     "three keys of zeros are a sink of ln 3"),
