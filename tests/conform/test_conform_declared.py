@@ -315,6 +315,7 @@ def test_a_mask_that_is_added_is_one_of_numbers_unless_it_is_said_to_be_boolean(
     claimed = conform(scope["added"], "mask", claims=tmp_path / "claims.yaml")
     assert of(claimed, "mask").failure.mistake == "mask-added"
     assert f"say --map {name}=float_mask" in str(claimed)
+    assert "Its mask is numbers that are added" not in str(claimed)
 
 
 # --- names, and types, that do not fit ---

@@ -336,23 +336,23 @@ def probe_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     ways = CONVENTIONS[MASKED] if is_causal else (usual[MASKED],)
     named_so = suite.signature.keywords[names[0]] == "attention_mask"
     answered: FoundConventions = {}
+    adds = False
     for kind in kinds:
         shape, masked, right = try_shapes(suite, case, kind, shapes, ways)
         if right or (shape and not answered and not named_so):
             answered = {MASK_KIND: kind, MASK_SHAPE: shape, MASKED: masked}
-        adds = kind == MASK_KINDS[0] and shape and not right and adds_truths(suite, case, shape)
-        suite.adds_truths |= bool(adds)
+        if kind == MASK_KINDS[0] and names[0] == "mask" and shape and not right:
+            adds = adds_truths(suite, case, shape)
         if right or (answered and kind == MASK_KINDS[0] and not adds):
             break
+    suite.adds_truths |= adds and answered.get(MASK_KIND) == MASK_KINDS[-1]
     yield from ((name, value) for name, value in answered.items() if value != usual[name])
 
 
 def adds_truths(suite: Suite, case: Case, shape: str) -> bool:
     """Ask whether a boolean mask is added as 1 and 0, as it is where only masks of numbers are meant."""
-    if "mask" not in case.option_values:
-        return False
     problem = suite.problem(case, {MASK_KIND: MASK_KINDS[0], MASK_SHAPE: shape})
-    added = suite.problem(case.without("mask", "float_mask"))
+    added = suite.problem(case.without("mask"))
     added.add_bias(problem.passed["mask"].astype(np.float64))
     return is_right(added, suite.call(problem))
 
