@@ -8,14 +8,9 @@ from typing import ClassVar
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Flag, Setting
-from attnctl.base.values import (
-    POSITIVE,
-    SWITCH,
-)
+from attnctl.base.values import POSITIVE, SWITCH
 from attnctl.math import Array
-from attnctl.math.rules.base import (
-    Rule,
-)
+from attnctl.math.rules.base import Rule
 
 
 @dataclass(frozen=True)
