@@ -82,17 +82,9 @@ def carry(plan, lines, names, near=lambda x: x):
     return values, gone
 
 
-# --- in what a program records ---
-
-WITH_WEIGHTS = {"Q", "K", "V", "attention_weights", "head_outputs", "output"}
-BESIDE = {"logsumexp", "chunk_logsumexp", "chunk_outputs", "mask", "bias", "sink", "key_lengths"}
-RECORDED = {"everything": None, "weights": WITH_WEIGHTS | BESIDE, "ends": {"output"} | BESIDE}
-"""What of a program is written down, beside its inputs and the gradients by them; None is everything."""
-
-
 @dataclass(frozen=True)
-class Program:
-    """What was meant, and the mistake with which it is carried out, in a type."""
+class Planted:
+    """A mistake of the catalogue, and what it is planted in: a type, forward or back."""
 
     name: str
     dtype: str
@@ -105,6 +97,19 @@ class Program:
     @cached_property
     def kind(self):
         return KINDS[self.mistake.meant]
+
+
+# --- in what a program records ---
+
+WITH_WEIGHTS = {"Q", "K", "V", "attention_weights", "head_outputs", "output"}
+BESIDE = {"logsumexp", "chunk_logsumexp", "chunk_outputs", "mask", "bias", "sink", "key_lengths"}
+RECORDED = {"everything": None, "weights": WITH_WEIGHTS | BESIDE, "ends": {"output"} | BESIDE}
+"""What of a program is written down, beside its inputs and the gradients by them; None is everything."""
+
+
+@dataclass(frozen=True)
+class Program(Planted):
+    """What was meant, and the mistake with which it is carried out, in a type."""
 
     @cached_property
     def settings(self):
@@ -209,16 +214,8 @@ CLAIMED = {"mask-added": "boolean_mask.yaml", "causal-aligned-wrong": "bottom_ri
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Planted):
     """A function of Q, K and V with a mistake, and how `conform` is asked about it."""
-
-    name: str
-    dtype: str
-    backward: bool
-
-    @cached_property
-    def mistake(self):
-        return FIRST[self.name]
 
     @cached_property
     def lines(self):
@@ -230,10 +227,6 @@ class Kernel:
     @cached_property
     def assigned(self):
         return {name for each in ast.parse(self.lines).body for name in list_assigned(each)}
-
-    @cached_property
-    def kind(self):
-        return KINDS[self.mistake.meant]
 
     @cached_property
     def cached(self):
