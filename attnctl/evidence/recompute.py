@@ -241,6 +241,12 @@ def factors_shown(walk: Walk, name: str, plain: str) -> dict[str, Factors]:
     return {name: Factors(name=way.name, refuted=why)}
 
 
+def is_far_off(found: Array, right: Array) -> bool:
+    """True where a step is off by more than fewer digits of factors can explain."""
+    told = np.isfinite(found) & np.isfinite(right)
+    return bool(root_mean_square((found - right)[told]) > FAR_OFF * spread(right[told]))
+
+
 def nearest_way(
     walk: Walk, name: str, ways: Iterable[tuple[Factors, tuple[float, bool]]]
 ) -> tuple[Factors | None, float]:
@@ -248,8 +254,7 @@ def nearest_way(
     expected, record = walk.expect(name), walk.record
     assert expected is not None  # it is wrong
     found, right, steps = record.value(name), expected.value, stretch(walk.derivation, record, name)
-    told = np.isfinite(found) & np.isfinite(right)
-    if root_mean_square((found - right)[told]) > FAR_OFF * spread(right[told]):
+    if is_far_off(found, right):
         return None, 0.0
     tried: list[tuple[float, Factors, Array]] = []
     for each, (power, by_row) in ways:

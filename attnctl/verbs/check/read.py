@@ -8,9 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.evidence.allowed import Strictness, root_mean_square, spread
+from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.precision import COARSE_FIRST, DTYPES, FLOAT64
-from attnctl.evidence.recompute import TF32_BITS, factors_shown, keep_digits, plain_product, recompute
+from attnctl.evidence.recompute import (
+    TF32_BITS,
+    factors_shown,
+    is_far_off,
+    keep_digits,
+    plain_product,
+    recompute,
+)
 from attnctl.evidence.record import Record, with_precisions
 from attnctl.evidence.rounding import Factors
 from attnctl.evidence.rows import stretch
@@ -30,9 +37,6 @@ AS_GOOD_AS_HIDDEN = -5e3
 
 SCREENED = 16
 """Rows of a step that tell whether a reading is worth being judged with care."""
-
-FAR_OFF = 0.1
-"""The part of its spread, far above rounding, that a step which agrees may be off, root mean square."""
 
 IN_FEWER = "Its products of matrices are in {}: each factor rounded to {} bits, sums in more."
 
@@ -134,8 +138,7 @@ def is_wrong_in(part: Part, name: str) -> bool:
         value = recompute(part.record, steps, lambda *_: keep_digits, lambda _: keep_digits)
         if value is None or value.shape != found.shape:
             return False
-        told = np.isfinite(found) & np.isfinite(value)
-        if root_mean_square((found - value)[told]) > FAR_OFF * spread(value[told]):
+        if is_far_off(found, value):
             return True
         return name in with_factors_shown(Walk.over(part.record, Derivation(tuple(steps)))).wrong
     except (AttnError, ValueError, IndexError, TypeError):  # of this part they do not tell
