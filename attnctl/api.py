@@ -393,6 +393,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     """
     from attnctl.verbs.conform.conform import hold, make_request
     from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS
+    from attnctl.verbs.conform.target import make_target
 
     said: dict[str, Any] = {"layout": layout, "mask_shape": mask_shape}
     said |= {"head_sizes": head_sizes, "multiple_of": multiple_of}
@@ -419,7 +420,8 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
         device=device or "",
         timeout=timeout,
     )
-    return hold(target, request, None if isinstance(backward, bool) else backward, progress)
+    back = None if isinstance(backward, bool) else make_target(backward, request)
+    return hold(make_target(target, request), request, back, progress)
 
 
 def check_words(*sentences: object) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from functools import partial
 from typing import Annotated
 
@@ -15,7 +14,6 @@ from attnctl.cli import options
 from attnctl.cli.app import LEFT_OUT
 from attnctl.cli.options import command, option
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
-from attnctl.verbs.conform.profile import USUAL
 
 target_option = partial(option, section=TARGET)
 run_option = partial(option, section="What is run")
@@ -169,16 +167,15 @@ def conform(  # noqa: PLR0913  (its options)
     from attnctl.verbs.conform.conform import hold, make_request
     from attnctl.verbs.conform.report import list_lines, write_junit
     from attnctl.verbs.conform.results import FOLDER
+    from attnctl.verbs.conform.target import make_target
 
     if not target and backward not in ALONE:  # what follows --backward was meant as the TARGET
         target, backward = [str(backward)], ITS_OWN
     if not target:
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
-    if merge and is_command(target):
-        raise AttnError("--merge: a command cannot be called so; give module:function or file.py:function")
     said = {"like": like, "returns": returns, "framework": framework, "device": device, "timeout": timeout}
     request = make_request(
-        given={"layout": USUAL} | arrays if is_command(target) else arrays,
+        given=arrays,
         always=lambda claimed: settings_from(None, always, claimed),
         like=like,
         returns=returns,
@@ -189,7 +186,7 @@ def conform(  # noqa: PLR0913  (its options)
         only=tuple(feature or ()),
         quick=quick,
         save=None if replay or merge else save or FOLDER,
-        called=words_of_replay(target, {**said, "claims": claims}, backward, map or []),
+        flags=flags_of_replay({**said, "claims": claims}, backward, map or []),
         jobs=jobs or 1,
         backward=backward is not None,
         merge=merge,
@@ -198,36 +195,21 @@ def conform(  # noqa: PLR0913  (its options)
         device=device or "",
         timeout=timeout,
     )
+    called = make_target(target, request)
+    back = None if backward in ALONE else make_target([str(backward)], request)
     with progress("cases") as moved:
-        back = None if backward in ALONE else target_words([str(backward)])
-        found = hold(target_words(target), request, back, moved)
+        found = hold(called, request, back, moved)
     if junit is not None:
         write_text(write_junit(found), junit)
     give("conform", [found], output, partial(list_lines, found), json=json)
     return Exit.of(found.agrees)
 
 
-def is_command(target: list[str]) -> bool:
-    return len(target) > 1 or "{in" in target[0]
-
-
-def target_words(target: list[str]) -> str | list[str]:
-    """Return the name of a function, or the words of a command. Raises AttnError for several targets."""
-    if not is_command(target):
-        return target[0]
-    if len(target) > 1 and not any("{in" in word for word in target):
-        raise AttnError(f"{target[1]}: one TARGET at a time; a command has {{in}} and {{out}} in it")
-    return target if len(target) > 1 else shlex.split(target[0])
-
-
-def words_of_replay(
-    target: list[str], said: Given, backward: str | None, renamed: list[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words of a replay that say what is called and how: those before --replay FILE, and after it."""
+def flags_of_replay(said: Given, backward: str | None, renamed: list[str]) -> tuple[str, ...]:
+    """The words of a replay that say how its target is called."""
     flags = [
         word for name, value in said.items() if value is not None for word in (f"--{name}", str(value))
     ]
     if backward is not None:
         flags += ["--backward", *([] if backward == ITS_OWN else [backward])]
-    flags += [word for pair in renamed for word in ("--map", pair)]
-    return (tuple(flags), ("--", *target)) if is_command(target) else ((*target, *flags), ())
+    return (*flags, *(word for pair in renamed for word in ("--map", pair)))

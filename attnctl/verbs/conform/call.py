@@ -129,6 +129,9 @@ REFUSALS = frozenset(
 class Target:
     """Something that answers calls."""
 
+    name: str = ""
+    words: tuple[str, ...] = ()
+    """The words of a command line that name it; none of a function of this process."""
     parameters: Sequence[Parameter] | None = None
     """What it takes, once it is started; None where it does not say."""
     refuses: frozenset[str] = REFUSALS
@@ -139,6 +142,8 @@ class Target:
     """Gradients by its inputs come from its framework."""
     lost: int = 0
     """Calls whose process something else ended, and that were made again."""
+    layout: str = ""
+    """The axes of its arrays, where the way it is called says them."""
     unclaimed: str = "nothing in its signature asks for it"
     """Why an option is skipped that it does not have."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.config.settings import Settings
+from attnctl.verbs.conform.call import Target
 from attnctl.verbs.conform.declared import find_senseless, read_claims, read_xfail, unknown_names
 from attnctl.verbs.conform.extras import RETURNS
 from attnctl.verbs.conform.features import INPUTS_KEPT, MERGES, NAMES
@@ -17,7 +18,7 @@ from attnctl.verbs.conform.profile import LIBRARIES, TYPES, Request, TargetProfi
 from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.conform.results import read_saved
 from attnctl.verbs.conform.run import Progress, Run, replay
-from attnctl.verbs.conform.suite import Callee, Suite, open_suite
+from attnctl.verbs.conform.suite import Suite, open_suite
 
 FRAMEWORKS = ("numpy", "torch", "jax")
 
@@ -78,7 +79,7 @@ def read_returns(given: str | Sequence[str], *, merge: bool = False) -> tuple[st
 
 
 def hold(
-    target: Callee, request: Request, back: Callee | None = None, progress: Progress | None = None
+    target: Target, request: Request, back: Target | None = None, progress: Progress | None = None
 ) -> Conformance:
     """Hold a target to what is asked; `back` gives its gradients, where it does not.
 

@@ -181,7 +181,9 @@ class MergeSuite(Suite):
 
     def read_signature(self, *, forward: bool) -> None:
         """Find its parameters. Raises AttnError where it cannot be called as a merge."""
-        self.names, self.into = find_parameters(self.target, self.name)
+        if MERGE in self.target.cannot:
+            raise AttnError(f"--merge: {self.target.cannot[MERGE]}")
+        self.names, self.into = find_parameters(self.target, self.target.name)
         self.unit = LN2 if LSE2 in self.declared.returns else 1.0
 
     @property

@@ -108,7 +108,8 @@ def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[tuple[Targ
     what mixes members or heads up is right in them.
     """
     before = suite.profile
-    layouts = [before.layout] if suite.declared.layout else [*AXES, *FOR_W_O] if refused else SEVERAL
+    said = suite.declared.layout or suite.target.layout
+    layouts = [before.layout] if said else [*AXES, *FOR_W_O] if refused else SEVERAL
 
     def try_form(form: dict[str, Any], **more: Any) -> tuple[TargetProfile, str]:
         suite.profile = before.lay_over({**form, **more})

@@ -58,7 +58,7 @@ class Worker(Target):
     said: Said | None = None
 
     def __post_init__(self) -> None:
-        self.goes_back = self.framework.goes_back
+        self.name, self.words, self.goes_back = self.target, (self.target,), self.framework.goes_back
 
     def start(self) -> None:
         """Begin the process and load the target. Raises AttnError where that fails."""

@@ -281,8 +281,8 @@ class Request:
     xfail: Mapping[str, Known] = field(default_factory=dict)
     save: str | None = None
     """The folder for failing cases."""
-    called: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    """The words of the command line that name the target, before --replay FILE and after it."""
+    flags: tuple[str, ...] = ()
+    """The words of the command line that say how the target is called, which a replay takes again."""
     jobs: int = 1
     backward: bool = False
     """Gradients are asked for."""

@@ -157,7 +157,7 @@ def save_case(suite: Suite, result: CaseResult, feature: str, said: Failure) -> 
         },
         "config": make_config(problem, result.case),
     }
-    path = folder / f"{slug(suite.name)}-{slug(feature)}-{result.case.dtype}.npz"
+    path = folder / f"{slug(suite.target.name)}-{slug(feature)}-{result.case.dtype}.npz"
     with open_output(path) as stream:
         write_npz(Trace(trace.steps, dict(trace), header), stream)
     return path

@@ -82,7 +82,7 @@ def replay(suite: Suite) -> Conformance:
     case, feature, _ = read_saved(path)
     lacking = [option for option, _ in case.options if option not in suite.signature.keywords]
     if lacking:
-        raise AttnError(f"{suite.name}: nothing in its signature asks for {', '.join(lacking)}")
+        raise AttnError(f"{suite.target.name}: nothing in its signature asks for {', '.join(lacking)}")
     run = Run(suite)
     if suite.declared.returns:
         run.find_extras(replace(BASE, dtype=case.dtype))
@@ -165,7 +165,7 @@ class Run:
             why, types = self.request.xfail.get(result.feature, ("", ()))
             if result.dtype in types and result.status in {FAILED, IGNORED}:
                 result.known = why
-        return Conformance(self.suite.name, found, dict(conventions), notes)
+        return Conformance(self.suite.target.name, found, dict(conventions), notes)
 
     # --- what is found out first ---
 
@@ -371,8 +371,9 @@ class Run:
         words = "; ".join([words, *self.say_gradients(run, first)])
         run.failure = replace(cause, case=first.case, words=words)
         if saved:
-            before, after = self.request.called
-            again = shell_line(["attnctl", "conform", *before, "--replay", str(saved), *after])
+            own, flags = self.suite.target.words, (*self.request.flags, "--replay", str(saved))
+            line = (*flags, *own) if own[:1] == ("--",) else (*own, *flags)
+            again = shell_line(["attnctl", "conform", *line])
             run.failure = replace(run.failure, replay=again, saved=str(saved))
 
     def say_gradients(self, run: FeatureResult, first: CaseResult) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
 from hashlib import sha256
@@ -23,7 +23,6 @@ from attnctl.verbs.conform.options import make_problem
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import HIDDEN_GRADIENTS, MERGED, USUAL, Request, TargetProfile
 from attnctl.verbs.conform.signature import CallSignature, read_signature, refuse_unused
-from attnctl.verbs.conform.target import make_target
 
 ABSENT = {"NotImplementedError"}
 """Exceptions by which a target says that it lacks an option whose keyword it takes."""
@@ -42,32 +41,25 @@ class CaseResult:
     judgement: Judgement
 
 
-Callee = str | Sequence[str] | Callable[..., Any]
-"""A function, the name of one, or the words of a command."""
-
 Kind = TypeVar("Kind", bound="Suite")
 
 
 @contextmanager
 def open_suite(
-    kind: type[Kind], target: Callee, request: Request, back: Callee | None = None
+    kind: type[Kind], target: Target, request: Request, back: Target | None = None
 ) -> Iterator[Kind]:
     """Start a target, and what gives its gradients, where it does not.
 
     Raises AttnError where one cannot be called, or where gradients are asked for that nothing gives.
     """
     with ExitStack() as started:
-
-        def start(callee: Callee) -> tuple[Target, str]:
-            made, name = make_target(callee, request)
-            started.callback(made.close)
-            made.start()
-            return made, name
-
-        suite = kind(*start(target), request)
+        for each in filter(None, (target, back)):
+            started.callback(each.close)
+            each.start()
+        suite = kind(target, request)
         suite.read_signature(forward=back is not None)
         if back is not None:
-            suite.take_apart(start(back)[0])
+            suite.take_apart(back)
         elif request.backward and not (suite.signature.handed or suite.target.goes_back):
             raise AttnError(
                 "--backward: nothing gives gradients; say --framework torch or jax, give the function that "
@@ -97,7 +89,6 @@ class Suite:
     """Runs cases on a target, and keeps all that is learnt of it."""
 
     target: Target
-    name: str
     request: Request
     signature: CallSignature = CallSignature()
     profile: TargetProfile = TargetProfile()

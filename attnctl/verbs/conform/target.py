@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -25,49 +26,49 @@ from attnctl.base.programs import Said, begin, kill
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.verbs.conform.call import NUMPY, Answer, Target, TargetCall, repeat
+from attnctl.verbs.conform.features import INPUTS_KEPT, LAYOUTS, MERGE
 from attnctl.verbs.conform.invoke import Framework, environment, invoke, order_gradients, to_numpy, widen
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.process import Worker, as_function, quote_last_words, read_parameters
-from attnctl.verbs.conform.profile import Request
+from attnctl.verbs.conform.profile import USUAL, Request
 from attnctl.verbs.conform.signature import HANDED, PARTS, THEIRS, parameter
 
 SECONDS = 20.0
 """What one call may take."""
 
 
-def make_target(target: str | Sequence[str] | Callable[..., Any], request: Request) -> tuple[Target, str]:
-    """Make the target of a function, of a function's name or of a command, and name it.
+def make_target(target: str | Sequence[str] | Callable[..., Any], request: Request) -> Target:
+    """Make the target of a function, of its name, `module:function` or `file.py:function`, or of a command.
 
     The file of a command holds the options that it is said to take, and what a backward pass takes.
-    Raises AttnError for what is no target.
+    Raises AttnError for what is no target, and for several.
     """
     framework = Framework(request.framework, request.device)
     limit, jobs = request.timeout or SECONDS, request.jobs
     if callable(target):
-        return InProcess(target, framework), getattr(target, "__qualname__", type(target).__name__)
-    if isinstance(target, str):
-        refuse_name(target)
-        workers = [Worker(target, framework, limit) for _ in range(jobs)]
-        return (workers[0] if jobs == 1 else Pool(workers)), target
-    if not isinstance(target, Sequence):
+        return InProcess(target, framework)
+    if not isinstance(target, (str, Sequence)):
         raise AttnError(f"{target!r}: not a target; give a function, or the name of one, module:function")
-    if request.framework != "numpy":
-        raise AttnError(f"--framework {request.framework}: a command reads a file; leave it out")
-    options = [name for name in request.profile.features if name in OPTIONS]
-    return Program(target, options, limit, request.backward), " ".join(target)
-
-
-def refuse_name(text: str) -> None:
-    """Raise AttnError for what is neither `module:function` nor `file.py:function` of a file."""
-    place, colon, name = text.rpartition(":")
-    if not colon or not place or not name:
+    words = [target] if isinstance(target, str) else target
+    if any("{in" in word for word in words):
+        if request.framework != "numpy":
+            raise AttnError(f"--framework {request.framework}: a command reads a file; leave it out")
+        options = [name for name in request.profile.features if name in OPTIONS]
+        command = words if len(words) > 1 else shlex.split(words[0])
+        return Program(command, options, limit, request.backward)
+    if len(words) > 1:
+        raise AttnError(f"{words[1]}: one TARGET at a time; a command has {{in}} and {{out}} in it")
+    place, _, function = words[0].rpartition(":")
+    if not place or not function:
         raise AttnError(
-            f"{text}: not a target; write module:function, file.py:function, or -- CMD {{in}} {{out}}"
+            f"{words[0]}: not a target; write module:function, file.py:function, or -- CMD {{in}} {{out}}"
         )
     if place.endswith(".py"):
         if not Path(place).is_file():
-            raise AttnError(f"{text}: {place}: no such file")
+            raise AttnError(f"{words[0]}: {place}: no such file")
         note_input(place)
+    workers = [Worker(words[0], framework, limit) for _ in range(jobs)]
+    return workers[0] if jobs == 1 else Pool(workers)
 
 
 class InProcess(Target):
@@ -75,6 +76,7 @@ class InProcess(Target):
 
     def __init__(self, function: Callable[..., Any], framework: Framework) -> None:
         self.function, self.framework = as_function(function), framework
+        self.name = getattr(function, "__qualname__", type(function).__name__)
         self.goes_back = framework.goes_back
 
     def start(self) -> None:
@@ -89,6 +91,7 @@ class Pool(Target):
 
     def __init__(self, targets: Sequence[Worker]) -> None:
         self.targets = targets
+        self.name, self.words = targets[0].name, targets[0].words
         self.free: Queue[Worker] = Queue()
 
     def start(self) -> None:
@@ -123,26 +126,31 @@ PLACE = re.compile(r"\{(in|out)(\.npz|\.safetensors)?\}")
 class Program(Target):
     """Runs a command for each call, in a session of its own."""
 
-    words: Sequence[str]
+    command: Sequence[str]
     options: Sequence[str] = ()
     """The options that it is said to take: arrays of these names are in its file."""
     limit: float = 20.0
     backward: bool = False
     """It gives gradients: what it takes of the forward is in its file, too."""
+    layout = USUAL
     unclaimed = "its --claims do not name it"
     refuses = frozenset({"exit"})
     cannot = MappingProxyType(
-        dict.fromkeys(("memory layouts", "inputs kept", "out"), "its arrays come in a file")
+        {
+            **dict.fromkeys((LAYOUTS, INPUTS_KEPT, "out"), "its arrays come in a file"),
+            MERGE: "a command cannot be called so; give module:function or file.py:function",
+        }
     )
+
+    def __post_init__(self) -> None:
+        self.name, self.words = " ".join(self.command), ("--", *self.command)
 
     def start(self) -> None:
         """List what it takes. Raises AttnError where it has no place for its files."""
-        places = {found[1] for word in self.words for found in PLACE.finditer(word)}
+        places = {found[1] for word in self.command for found in PLACE.finditer(word)}
         if places != {"in", "out"}:
-            raise AttnError(
-                f"{' '.join(self.words)}: write {{in}} and {{out}} where the names of its files go"
-            )
-        for word in filter(os.path.exists, self.words):
+            raise AttnError(f"{self.name}: write {{in}} and {{out}} where the names of its files go")
+        for word in filter(os.path.exists, self.command):
             note_input(word)
         theirs = [PARTS if name == "cache" else OPTIONS[name].theirs[:1] for name in self.options]
         named = [name for names in theirs for name in names]
@@ -180,7 +188,7 @@ class Program(Target):
             files[found[1]] = folder / f"{found[1]}{found[2] or '.npz'}"
             return str(files[found[1]])
 
-        return [PLACE.sub(name_file, word) for word in self.words], files
+        return [PLACE.sub(name_file, word) for word in self.command], files
 
     def run(self, words: Sequence[str], fill: int) -> Answer | None:
         """Run the command, and return its failure, if any."""
