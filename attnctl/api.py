@@ -392,7 +392,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     AttnError where the function cannot be called, and for names that there are not.
     """
     from attnctl.verbs.conform.conform import hold, make_request
-    from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS
+    from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS, CLAIMS
     from attnctl.verbs.conform.target import make_target
 
     said: dict[str, Any] = {"layout": layout, "mask_shape": mask_shape}
@@ -403,10 +403,11 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
         raise_all(f"{name}: a merge of two parts has none" for name, value in more.items() if value)
     on = read_options(always or {}, {name: each.reader for name, each in ALWAYS_FORM.keys.items()})
     request = make_request(
-        given=read_options(said, {name: each.reader for name, each in ARRAYS.items()}),
+        given=read_options(
+            {**said, "returns": returns}, {name: CLAIMS.keys[name].reader for name in (*ARRAYS, "returns")}
+        ),
         always=lambda claimed: lay_over(claimed, on),
         like=like,
-        returns=returns,
         claims=None if claims is None else fspath(claims),
         xfail=None if xfail is None else fspath(xfail),
         dtypes=dtypes,

@@ -13,7 +13,7 @@ from attnctl.base.values import POSITIVE, whole, words
 from attnctl.cli import options
 from attnctl.cli.app import LEFT_OUT
 from attnctl.cli.options import command, option
-from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
+from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, RETURNED, TARGET
 
 target_option = partial(option, section=TARGET)
 run_option = partial(option, section="What is run")
@@ -56,10 +56,9 @@ def conform(  # noqa: PLR0913  (its options)
         ),
     ] = None,
     returns: Annotated[
-        str | None,
-        target_option(
-            "What it returns, in order, like output,logsumexp; - is not judged.", metavar="NAME,…"
-        ),
+        tuple[str, ...] | None,
+        target_option("What it returns, in order, like output,logsumexp; - is not judged."),
+        RETURNED,
     ] = None,
     backward: Annotated[
         str | None,
@@ -173,12 +172,17 @@ def conform(  # noqa: PLR0913  (its options)
         target, backward = [str(backward)], ITS_OWN
     if not target:
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
-    said = {"like": like, "returns": returns, "framework": framework, "device": device, "timeout": timeout}
+    said = {
+        "like": like,
+        "returns": returns and ",".join(returns),
+        "framework": framework,
+        "device": device,
+        "timeout": timeout,
+    }
     request = make_request(
-        given=arrays,
+        given=arrays if returns is None else {**arrays, "returns": returns},
         always=lambda claimed: settings_from(None, always, claimed),
         like=like,
-        returns=returns,
         claims=claims,
         xfail=xfail,
         dtypes=dtype or (),

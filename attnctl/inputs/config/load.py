@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
+from typing import Any
 
 from attnctl.base import files
 from attnctl.base.errors import AttnError
@@ -51,26 +52,32 @@ def parse(text: bytes, name: str, base: pathlib.Path) -> Settings:
     """
     from attnctl.inputs.config.schema import settings_of
 
-    try:
-        decoded = yaml.decode(text, name)
-        data, problems = yaml.read(decoded, name)
+    def read(data: Any) -> Settings:
         if isinstance(data, dict) and data.get("schema") == SCHEMA:
             raise AttnError(f"{name}: a dump, not a config; attnctl show, explain and check read it")
-        try:
-            settings = settings_of(data, "" if base == pathlib.Path() else str(base))
-        except BadValueError as bad:
-            problems += place_problems(decoded, name, bad.problems)
+        return settings_of(data, "" if base == pathlib.Path() else str(base))
+
+    try:
+        decoded = yaml.decode(text, name)
+        settings = read_as(decoded, name, read)
     except MemoryError:
         raise AttnError(f"{name}: more than fits into memory; keep matrices in a .npz file") from None
-    if problems:
-        raise AttnError(list_problems(problems))
     return replace(settings, where=partial(place_in, decoded, name))
 
 
-def place_problems(text: str, name: str, problems: list[tuple[Path, str]]) -> list[tuple[int, str]]:
-    """Each problem with its line, and its place written before it."""
-    lines = yaml.lines(text, [path for path, _ in problems])
-    return [(lines[path], f"{name}:{lines[path]} {json_path(path)}: {what}") for path, what in problems]
+def read_as(text: str, name: str, form: Callable[[Any], Any]) -> Any:
+    """What a form makes of a YAML text. Raises AttnError with every problem, in the order of the lines."""
+    data, problems = yaml.read(text, name)
+    try:
+        made = form(data)
+    except BadValueError as bad:
+        lines = yaml.lines(text, [path for path, _ in bad.problems])
+        problems += (
+            (lines[path], f"{name}:{lines[path]} {json_path(path)}: {what}") for path, what in bad.problems
+        )
+    if problems:
+        raise AttnError(list_problems(problems))
+    return made
 
 
 def list_problems(problems: list[tuple[int, str]]) -> Iterable[str]:

@@ -10,7 +10,6 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.config.settings import Settings
 from attnctl.verbs.conform.call import Target
 from attnctl.verbs.conform.declared import find_senseless, read_claims, read_xfail, unknown_names
-from attnctl.verbs.conform.extras import RETURNS
 from attnctl.verbs.conform.features import INPUTS_KEPT, MERGES, NAMES
 from attnctl.verbs.conform.merge import RETURNS as OF_MERGE
 from attnctl.verbs.conform.merge import MergeSuite, hold_merge
@@ -28,7 +27,6 @@ def make_request(
     given: Mapping[str, Any],
     always: Callable[[Settings], Settings] = lambda claimed: claimed,
     like: str | None = None,
-    returns: str | Sequence[str] | None = None,
     claims: str | None = None,
     xfail: str | None = None,
     dtypes: Sequence[str] = (),
@@ -36,8 +34,8 @@ def make_request(
 ) -> Request:
     """Read what is asked for. Raises AttnError with every name that there is not.
 
-    `given` holds values of `ARRAYS`; `always` lays options over the attention that claims say is always on;
-    `asked` are fields of the request.
+    `given` holds fields of the profile as claims do, without `always`, which lays options over what
+    claims say is always on; `asked` are fields of the request.
     """
     known = (*MERGES, INPUTS_KEPT) if asked.get("merge") else NAMES
     raise_all(
@@ -54,28 +52,15 @@ def make_request(
     computed = [name.rpartition(":")[2] for name in dtypes]
     profile = profile.lay_over({**given, "handed": handed, "always": always(profile.always)})
     raise_all(f"{profile.always.where(path)}: {what}" for path, what in find_senseless(profile.always))
-    if returns:
-        profile = replace(profile, returns=read_returns(returns, merge=asked.get("merge", False)))
+    if asked.get("merge") and profile.returns not in {(), *OF_MERGE}:
+        ways = " or ".join(map(",".join, OF_MERGE))
+        raise AttnError(f"returns: {','.join(profile.returns)} is no merge; write {ways}")
     return Request(
         profile=profile,
         dtypes=tuple(name for name in TYPES if name in (computed or TYPES)),
         xfail=read_xfail(xfail) if xfail else {},
         **asked,
     )
-
-
-def read_returns(given: str | Sequence[str], *, merge: bool = False) -> tuple[str, ...]:
-    """Read the names of outputs, the output first. Raises AttnError for others."""
-    names = tuple(given.split(",") if isinstance(given, str) else given)
-    if merge and names not in OF_MERGE:
-        ways = " or ".join(map(",".join, OF_MERGE))
-        raise AttnError(f"returns: {','.join(names)} is no merge; write {ways}")
-    raise_all(unknown_names("returns", names, RETURNS))
-    if not names or names[0] != RETURNS[0]:
-        raise AttnError(
-            f"--returns {','.join(names)}: the output comes first; write {RETURNS[0]},… or wrap it"
-        )
-    return names
 
 
 def hold(

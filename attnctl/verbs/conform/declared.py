@@ -18,28 +18,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.files import open_input
-from attnctl.base.setting import ATTENTION, Flag, Form, Setting
-from attnctl.base.values import (
-    SIZE,
-    SWITCH,
-    BadValueError,
-    Path,
-    Plain,
-    Reader,
-    each,
-    json_path,
-    show,
-    words,
-)
+from attnctl.base.files import open_input, refuse_os_errors
+from attnctl.base.setting import ATTENTION, Flag, Form, Setting, list_of
+from attnctl.base.values import SIZE, SWITCH, WORD, BadValueError, Plain, Reader, each, show, words
 from attnctl.base.words import suggest
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_with_flags
+from attnctl.inputs.config.load import read_as
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.math.kind import BACKWARD, CHUNKS, COTANGENT, KIND, LOGSUMEXP
 from attnctl.verbs.conform.extras import RETURNS
@@ -131,15 +120,72 @@ ALWAYS_FORM = Form(
 )
 """The same in claims, where what flags give in parts is one key."""
 
-FORM = Form(
-    "DeclaredForm",
+
+def known(names: Sequence[str]) -> Reader:
+    """One of these names; for another one the nearest is suggested."""
+
+    def read(value: Any) -> str:
+        if value not in names:
+            raise BadValueError(f"{show(value)} is not known; {suggest(str(value), names)}")
+        return str(value)
+
+    return Reader(read, {"enum": list(names)})
+
+
+def read_returns(value: Any) -> tuple[str, ...]:
+    """The names of what comes back, the output first: a list, or a text with commas between them."""
+    names = list_of(known(RETURNS))(value.split(",") if isinstance(value, str) else value)
+    if names[:1] != RETURNS[:1]:
+        raise BadValueError(f"the output comes first; write {RETURNS[0]},… or wrap it")
+    return tuple(names)
+
+
+RETURNED = Reader(read_returns, {}, "NAME,…")
+
+CLAIMS = Form(
+    "ClaimsForm",
     TARGET,
     [
+        Setting("features", list_of(known(NAMES)), "Features that it has: an exception is a failure."),
+        Setting("without", list_of(known(NAMES)), "Features that it takes, but is not said to have."),
+        Setting(
+            "conventions",
+            Form(
+                "ConventionsForm",
+                "In what programs differ.",
+                [Setting(name, known(values), name) for name, values in CONVENTIONS.items()],
+            ),
+            "How it does in what programs differ.",
+        ),
+        Setting("returns", RETURNED, "What it returns, in order."),
         Setting("deterministic", SWITCH, "Gradients have the same bits in every call."),
         *ARRAYS.values(),
         Setting("always", ALWAYS_FORM, "Attention that is always on."),
     ],
 )
+
+WHY = Form(
+    "WhyForm",
+    "A feature that is known to fail.",
+    [
+        Setting("why", WORD, "Why it fails."),
+        Setting("types", list_of(known(tuple(TYPES))), "The types in which it does."),
+    ],
+)
+
+
+def read_why(value: Any) -> Known:
+    """Why a feature is known to fail, and the types in which it does: all, where none are said."""
+    given = {"why": value} if isinstance(value, str) else value
+    if not isinstance(given, dict) or not isinstance(given.get("why"), str):
+        raise BadValueError("expected why, as a text or as {types: [float16], why: …}")
+    if not given["why"]:
+        raise BadValueError("say why it is known to fail")
+    read = WHY(given)
+    return read["why"], read.get("types", tuple(TYPES))
+
+
+XFAIL = Form("XfailForm", "What fails.", [Setting(name, Reader(read_why, {}), name) for name in NAMES])
 
 
 def find_senseless(always: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -151,120 +197,21 @@ def find_senseless(always: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
         yield ("kv_heads",), f"{kv_heads} cannot be shared by {heads} heads; write a divisor of {heads}"
 
 
-# --- files ---
-
-Problems = Iterator[tuple[Path, str]]
-
-
 def read_claims(path: str) -> dict[str, Any]:
     """The fields of a profile that a file says. Raises AttnError with every problem, each with its line."""
-    data = read_yaml(path, claims_problems)
-    given: dict[str, Any] = FORM(pick_declared(data))
-    given |= {key: tuple(map(str, data[key])) for key in LISTS if key in data}
-    said = data.get("conventions", {})
-    given["conventions"] = {str(name): str(value) for name, value in said.items()}
+    given: dict[str, Any] = read_file(path, CLAIMS)
     return given
-
-
-def pick_declared(data: Mapping[Any, Any]) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if key in FORM.keys}
 
 
 def read_xfail(path: str) -> dict[str, Known]:
     """The features of a file that are known to fail. Raises AttnError with every problem."""
-    entries = {
-        name: {"why": value} if isinstance(value, str) else value
-        for name, value in read_yaml(path, xfail_problems).items()
-    }
-    return {
-        name: (str(entry["why"]), tuple(map(str, entry.get("types", TYPES))))
-        for name, entry in entries.items()
-    }
+    given: dict[str, Known] = read_file(path, XFAIL)
+    return given
 
 
-def read_yaml(path: str, problems: Callable[[Any], Problems]) -> dict[str, Any]:
-    """Read the data of a YAML file. Raises AttnError with all its problems in order of lines."""
-    try:
-        with open_input(path) as stream:
-            raw = stream.read()
-    except OSError as error:
-        raise AttnError(f"{path}: {error.strerror or error}") from None
-    text = yaml.decode(raw, path)
-    data, repeated = yaml.read(text, path)
-    found = list(problems(data))
-    lines = yaml.lines(text, [place for place, _ in found])
-    placed = [(lines[place], f"{path}:{lines[place]} {json_path(place)}: {what}") for place, what in found]
-    raise_all(what for _, what in sorted([*repeated, *placed]))
-    return dict(data)
-
-
-LISTS = {
-    "features": (NAMES, f"a list of features, like [{NAMES[0]}]"),
-    "without": (NAMES, f"a list of features, like [{NAMES[0]}]"),
-    "returns": (RETURNS, f"a list with the output first, like [{RETURNS[0]}, {RETURNS[1]}]"),
-}
-"""The keys of claims that hold lists: the names there are, and what is expected."""
-
-CLAIM_KEYS = ("features", "without", "conventions", "returns", *FORM.keys)
-
-
-def claims_problems(data: Any) -> Problems:
-    if not isinstance(data, dict):
-        yield (), "expected features:, without:, conventions: and the like"
-        return
-    try:
-        FORM(pick_declared(data))
-    except BadValueError as wrong:
-        yield from wrong.problems
-    for key, value in data.items():
-        if key in LISTS:
-            yield from list_problems(key, value)
-        elif key == "conventions":
-            yield from conventions_problems(key, value)
-        else:
-            yield from unknown_claim((key,), key, CLAIM_KEYS)
-
-
-def list_problems(key: str, value: Any) -> Problems:
-    known, expected = LISTS[key]
-    if not isinstance(value, list) or (key == "returns" and value[:1] != [RETURNS[0]]):
-        yield (key,), f"expected {expected}"
-        return
-    for at, name in enumerate(value):
-        yield from unknown_claim((key, at), name, known)
-
-
-def conventions_problems(key: str, value: Any) -> Problems:
-    if not isinstance(value, dict):
-        yield (key,), "expected names with values, like {causal corner: bottom-right}"
-        return
-    for name, said in value.items():
-        problems = list(unknown_claim((key, name), name, list(CONVENTIONS)))
-        yield from problems or unknown_claim((key, name), said, CONVENTIONS[name])
-
-
-def xfail_problems(data: Any) -> Problems:
-    if not isinstance(data, dict):
-        yield (), "expected features with why each is known to fail"
-        return
-    for name, value in data.items():
-        yield from unknown_claim((name,), name, NAMES)
-        if isinstance(value, str):
-            if not value:
-                yield (name,), "say why it is known to fail"
-        elif not isinstance(value, dict) or not isinstance(value.get("why"), str):
-            yield (name,), "expected why, as a text or as {types: [float16], why: …}"
-        else:
-            types = value.get("types", [])
-            for at, each in enumerate(types if isinstance(types, list) else [types]):
-                yield from unknown_claim((name, "types", at), each, list(TYPES))
-            for key in value:
-                yield from unknown_claim((name, key), key, ("types", "why"))
-
-
-def unknown_claim(place: Path, name: Any, known: Sequence[str]) -> Problems:
-    if not isinstance(name, str) or name not in known:
-        yield place, f"{show(name)} is not known; {suggest(str(name), known)}"
+def read_file(path: str, form: Form) -> Any:
+    with refuse_os_errors(path), open_input(path) as stream:
+        return read_as(yaml.decode(stream.read(), path), path, form)
 
 
 def unknown_names(what: str, given: Iterable[str], known: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from attnctl.base.setting import Form, Setting, list_of
 from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
 from attnctl.base.words import did_you_mean
 from attnctl.inputs.config import yaml
-from attnctl.inputs.config.load import list_problems, load, place_problems
+from attnctl.inputs.config.load import load, read_as
 from attnctl.inputs.config.schema import settings_of
 from attnctl.inputs.config.settings import EXAMPLE, Settings
 from attnctl.inputs.plan.sentence import prepare
@@ -177,16 +177,10 @@ def read_lesson(path: FilePath) -> Lesson:
     """Raises AttnError with every problem, each with its line."""
     with refuse_os_errors(path, "; give a folder of lessons"), open_found(path) as stream:
         text = yaml.decode(stream.read(), str(path))
-    data, problems = yaml.read(text, str(path))
-    try:
-        given = lesson_form(str(path.parent))(data)
-    except BadValueError as bad:
-        problems += place_problems(text, str(path), bad.problems)
-    if problems:
-        raise AttnError(list_problems(problems))
+    given = read_as(text, str(path), lesson_form(str(path.parent)))
+    keys: list[Path] = [(key,) for key in given]
     if "run" in given:
         given["settings"] = given.pop("run")
-    keys: list[Path] = [(key,) for key in data]
     lines = {str(key): line for (key,), line in yaml.lines(text, keys).items()}
     name = NUMBERED.sub("", path.stem, count=1) or path.stem
     return Lesson(name=name, file=str(path), lines=lines, **given)
