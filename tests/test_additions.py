@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("what", ["rule", "step", "weight"])
 def test_the_snippets_of_contributing_go_everywhere(what, tmp_path):
     done = subprocess.run(

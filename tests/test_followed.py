@@ -149,6 +149,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_the_parts_are_the_change(put, pair):
     found = attnctl.diff(*pair())

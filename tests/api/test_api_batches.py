@@ -57,6 +57,7 @@ ONE_BY_ONE = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "options", [*EMBEDDINGS.values(), *ONE_BY_ONE.values()], ids=[*EMBEDDINGS, *ONE_BY_ONE]
 )

@@ -11,6 +11,7 @@ from attnctl.verbs.check import about
 FIRST = {each.name: each for each in reversed(CATALOGUE)}
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", about.names()[::30])
 def test_the_example_of_a_page_shows_its_mistake_and_nothing_else(name):
     page = about.about(name)

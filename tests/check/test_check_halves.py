@@ -62,7 +62,7 @@ def test_a_weight_that_outdoes_its_row_is_held_to_its_own_runs():
     assert verdict(halves.recorded(steps, "weights and output")) is not False
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mistake", halves.WRONG)
 @pytest.mark.parametrize("dtype", halves.DTYPES)
 @pytest.mark.parametrize(("n", "size", "seed"), SIZES)

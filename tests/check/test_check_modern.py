@@ -148,6 +148,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("program", "mistake"), WRONG, ids=[mistake for _, mistake in WRONG])
 def test_a_mistake_in_it_is_named(program, mistake):
     report = attnctl.check(replace(program, wrong=mistake)(), **program.asked)

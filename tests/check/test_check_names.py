@@ -81,10 +81,13 @@ def test_attend_computes_what_the_module_did(name):
     np.testing.assert_allclose(found, arrays["attn_output"], atol=1e-5)
 
 
-NORMED = [("sinks", "gpt-oss"), ("q_norm.weight", "qwen3"), ("q_norm.weight", "cohere")]
+NORMED = [
+    pytest.param("sinks", "gpt-oss"),
+    pytest.param("q_norm.weight", "qwen3", marks=pytest.mark.slow),
+    pytest.param("q_norm.weight", "cohere", marks=pytest.mark.slow),
+]
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(("lost", "name"), NORMED)
 def test_what_a_program_does_not_record_it_is_not_acquitted_of(lost, name):
     arrays = {each: array for each, array in loaded(name).items() if not each.endswith(lost)}

@@ -65,6 +65,7 @@ KEPT = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("options", "kept", "wrong"), KEPT, ids=[kept for _, kept, _ in KEPT])
 def test_what_is_wrong_is_named_whatever_was_kept(options, kept, wrong):
     """A step may say that it reads what the file leaves out; mistakes are looked for all the same."""

@@ -24,6 +24,7 @@ def cases():
                     yield pytest.param(mistake, kind, what, marks=marks, id=f"{mistake}-{number}-{what}")
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize(("mistake", "kind", "what"), list(cases()))
 def test_a_planted_mistake_is_named(mistake, kind, what, planted_table):
     arrays = own.recorded(quietly(own.attend, kind, mistake), what)

@@ -59,6 +59,7 @@ def saved(arrays, step, name="scores"):
     return {**{each: arrays[each] for each in KEPT}, name: arrays[step]}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SAVED)
 @pytest.mark.parametrize("step", ["scores", "scaled_scores", "softcapped_scores", "masked_scores"])
 def test_scores_are_those_that_queries_and_keys_say(name, step):

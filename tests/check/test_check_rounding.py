@@ -50,7 +50,7 @@ def tried(data, op):
     return op, inputs
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", TRIED, ids=lambda value: getattr(value, "__name__", type(value).__name__))
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -79,7 +79,7 @@ def written(array, unit, name):
     return Known(value, lambda run: round_at_random(value, unit, str(name), run))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("op", TRIED, ids=lambda value: getattr(value, "__name__", type(value).__name__))
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))

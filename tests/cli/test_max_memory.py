@@ -57,7 +57,7 @@ def test_every_command_that_reads_dumps_is_held_to_it():
     assert without == {"exercise make"}  # a config with the files it names: as much as is free
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("command", "arguments"), list(reading()))
 def test_what_a_reader_inflates_counts_before_it_is_inflated(bombs, command, arguments):
     done = bombs(*command.split(), *arguments.split())

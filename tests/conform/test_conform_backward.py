@@ -91,7 +91,7 @@ MISTAKES = {
 WHERE = {"not masked": "causal", "groups not summed": "grouped heads", "no slope": "softcap"}
 
 
-@pytest.mark.sample(4, "dtype")
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_in_a_backward_pass_is_found_by_name(mistake, dtype):
@@ -102,6 +102,7 @@ def test_a_mistake_in_a_backward_pass_is_found_by_name(mistake, dtype):
     assert {each.failure.mistake for each in found.wrong} == {MISTAKES[mistake]}, str(found)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "layout"), [("tokens_first", "bnhd"), ("packed", "bhnd")], ids=["tokens first", "packed"]
 )
@@ -214,6 +215,7 @@ def test_what_is_no_gradient_never_passes(change, words):
     assert words in found.words
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["into_buffers", "of_weights"])
 def test_gradients_come_back_in_the_ways_of_kernels(name):
     import backward

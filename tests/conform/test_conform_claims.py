@@ -204,6 +204,7 @@ def told(found):
     return re.sub(r"\s+", " ", str(found))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("target", "dtypes"),
     [

@@ -73,7 +73,7 @@ CONVENTIONS = list(
 )
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize(("layout", "corner", "mask", "scale"), CONVENTIONS)
 def test_conventions_are_found_together(layout, corner, mask, scale):
     found = attnctl.conform(
@@ -145,6 +145,7 @@ def test_a_wrong_function_is_named_in_a_layout_that_nobody_said():
     assert found.features[0].failure.mistake == "no-scale"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("given", "returned"), [("bhnd", "bnd"), ("bnhd", "bnd"), ("nbhd", "nbd")])
 def test_heads_that_the_output_has_side_by_side_are_found(given, returned):
 
@@ -235,7 +236,7 @@ def returning(axes, make):
 MADE = {"logsumexp": lambda _, sums: sums, "maximum": lambda scores, _: scores.max(-1)}
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("declared", [False, True])
 @pytest.mark.parametrize(("axes", "name"), list(product(ROWS, MADE)))
 def test_the_axes_of_an_output_are_found_once(axes, name, declared):

@@ -65,7 +65,7 @@ ALWAYS = WITH_OTHERS | {
 """Of each option a value, with the others that it needs, and a layout."""
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.usefixtures("_unexplained")
 @pytest.mark.parametrize("name", ALWAYS)
 def test_what_is_always_on_is_added_to_every_case(name):
@@ -108,6 +108,7 @@ def test_the_usual_sizes_are_tried_where_others_are_refused():
     assert found.conventions == {"lengths": "multiples of 16", "head sizes": "64, 128"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("fixed", "found"),
     [({"batch": 1}, {"batch": "1"}), ({"n": 64}, {"queries and keys": "64"}),
@@ -220,7 +221,7 @@ def laid(layout, heads):
     return told if heads is None else lambda q, k, v: told(q, k, v, heads)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("layout", "heads"), [*((axes, None) for axes in AXES), ("bnd", 4), ("nbd", 12)])
 def test_layouts_are_found_out(layout, heads):
     found = conform(laid(layout, heads), "large scores")
@@ -303,6 +304,7 @@ def test_a_mask_that_must_be_given_hides_nothing():
     assert found.conventions["mask"] == "1 and 0"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["mask", "attn_mask", "attention_mask"])
 def test_a_mask_that_is_added_is_one_of_numbers_unless_it_is_said_to_be_boolean(tmp_path, name):
     scope = {"softmax": kernels.softmax, "scores": kernels.scores}
@@ -321,7 +323,7 @@ def test_a_mask_that_is_added_is_one_of_numbers_unless_it_is_said_to_be_boolean(
 # --- names, and types, that do not fit ---
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("theirs", ["extra", "needed", "nothing", "query"])
 @pytest.mark.parametrize("ours", [*THEIRS, *OPTIONS])
 def test_a_parameter_that_is_said_to_be_anything_is_passed_it_or_refused(theirs, ours):
@@ -360,6 +362,7 @@ def test_a_name_is_of_the_backward_pass_where_the_forward_has_none():
         conform(forward, "attention", names=named)
 
 
+@pytest.mark.usefixtures("_unexplained")
 @pytest.mark.parametrize(
     "dtype", ["complex128", "object", "bool", "U32", "S8", "M8[s]", [("a", "f8")]], ids=str
 )

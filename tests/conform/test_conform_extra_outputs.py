@@ -57,6 +57,7 @@ def conform(kernel, *only, dtypes=("float32",), **more):
     return attnctl.conform(kernel, quick=True, features=only or ("attention",), dtypes=dtypes, **more)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(("make", "mistake", "words"), WRONG.values(), ids=WRONG)
 def test_a_declared_log_sum_exp_that_is_none_is_found_by_name(make, mistake, words):
     (result,) = conform(returning(make), returns=DECLARED).features
@@ -64,6 +65,7 @@ def test_a_declared_log_sum_exp_that_is_none_is_found_by_name(make, mistake, wor
     assert words in result.failure.explanation
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["times ln 2", "without its maximum", "mixed", "negative", "not scaled"])
 def test_one_near_neither_base_is_said_where_it_is_not_declared(name):
     make, _, words = WRONG[name]
@@ -80,7 +82,7 @@ def test_what_is_unknown_altogether_is_said():
     assert squares == "Output 1, of shape [2, 3, 12, 12], is not known and not judged."
 
 
-@pytest.mark.sample(4, "dtype")
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("make", "returns"),

@@ -40,6 +40,7 @@ TYPES = [["bfloat16"], pytest.param(["float64", "float32", "float16"], marks=pyt
 IN_TYPES = pytest.mark.parametrize("dtypes", TYPES, ids=" ".join)
 
 
+@pytest.mark.sample(3)
 @IN_TYPES
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_merge_conforms_in_every_type(name, dtypes):
@@ -52,6 +53,7 @@ def test_a_right_merge_conforms_in_every_type(name, dtypes):
     assert bool(found.notes) == (name == "output_alone")
 
 
+@pytest.mark.sample(3)
 @IN_TYPES
 @pytest.mark.parametrize(("name", "mistake"), NAMED.items())
 def test_a_wrong_merge_is_named_in_every_type(name, mistake, dtypes):

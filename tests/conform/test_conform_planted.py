@@ -62,7 +62,7 @@ def split(kernels, few):
     ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kernel", split(RIGHT, lambda kernel: kernel.name in FEW_RIGHT))
 def test_a_right_kernel_is_not_accused(kernel):
     options = dict(zip(map(OPTIONS.get, kernel.options[::2]), kernel.options[1::2], strict=True))
@@ -73,7 +73,7 @@ def test_a_right_kernel_is_not_accused(kernel):
     assert found.agrees, str(found)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "kernel",
     split([each for each in WRONG if each.mistake], lambda kernel: kernel.target in FEW_WRONG),

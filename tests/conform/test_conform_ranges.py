@@ -128,7 +128,7 @@ NOT_IN = {"a maximum that begins at -5e4": {"float16"}, "-2e4 under causal": {"f
 """float16 has no scores below −65504, and products before they are scaled are larger."""
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_a_part_of_the_range_is_found(fault, dtype):
@@ -137,6 +137,7 @@ def test_a_fault_in_a_part_of_the_range_is_found(fault, dtype):
     assert found.agrees is (dtype in NOT_IN.get(fault, ())), str(found)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_a_right_function_is_right_in_all_of_it(dtype):
     features = ["attention", "large scores", "large values", "memory layouts", "lengths", "causal", "mask"]
@@ -189,6 +190,7 @@ def test_the_same_numbers_in_another_type_have_no_earlier_answer():
     assert "earlier-answer" not in {each.failure.mistake for each in found.wrong}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "answer", [np.zeros_like, lambda v: v * np.nan, lambda v: v > 0, lambda v: v.sum() > 0]
 )
@@ -217,6 +219,7 @@ def attention(q, k, v):
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
 @pytest.mark.parametrize("at", [1, 6])
 def test_a_lost_process_is_begun_again(tmp_path, name, at):
@@ -256,6 +259,7 @@ def in_float16(q, k, v, causal=False):
     return right(*(each.astype(np.float16) for each in (q, k, v)), causal=causal).astype(q.dtype)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("kernel", "dtype"), [(autocast, "float32:bfloat16"), (in_float16, "float32:float16")]
 )

@@ -68,6 +68,7 @@ def test_the_bottom_right_corner_is_a_convention():
     assert found.conventions["causal corner"] == "bottom-right"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("kernel", "feature", "status", "mistake"),
     [

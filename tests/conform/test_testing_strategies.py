@@ -28,6 +28,7 @@ def beside(case):
     return {name: array for name, array in case.arrays.items() if name not in "QKV"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_a_right_kernel_is_held_to_every_case(dtype, right):
     @FEW
@@ -60,6 +61,7 @@ def without(rule):
     return kernel
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("rule", "kernel"),
     [

@@ -34,6 +34,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
 def test_every_cell_evaluates_to_itself(options, dtype):

@@ -31,6 +31,7 @@ def test_nothing_is_wider_than_the_terminal(name):
     assert all(len(line) <= width for line in CASES[name]().splitlines())
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("screen", [PIPE, TERMINAL])
 def test_full_leaves_nothing_out(screen):
     text = shown(base(), "Q[0,0,3]", screen, full=True)

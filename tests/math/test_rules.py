@@ -95,6 +95,7 @@ def attend(rules, offset, queries, keys, **how):
     return carry_out(derive(variant), given, **how)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", RULES.values(), ids=lambda kind: kind.name)
 @settings(max_examples=60, deadline=None)
 @given(
@@ -206,6 +207,7 @@ def test_a_rule_that_is_called_absolute_and_is_not_is_found(kind):
 TIGHT = [Causal(), Window(2, 0), Window(0, 3), Window(None, 1), Window(1, None), Padding(4), Padding(0)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rule", TIGHT, ids=str)
 def test_rules_without_holes_promise_all_that_is_so(rule):
     for first in range(-9, 10):

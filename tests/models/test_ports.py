@@ -17,7 +17,7 @@ def report_of(port, arrays):
     return check(*plan_layer(open_model(str(ROOT / port.name)), port.layer, trace))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 @pytest.mark.parametrize("port", PORTS, ids=lambda port: f"{port.name}-{port.bug}")
 def test_a_planted_mistake_is_named(port, kind):

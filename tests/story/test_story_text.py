@@ -19,6 +19,7 @@ from attnctl.verbs.story.view import WIDEST
 VARIANTS = Path(__file__).parents[2] / "samples" / "variants"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", OPS.values(), ids=lambda kind: kind.__name__)
 @given(data=st.data(), count=st.integers(0, 3))
 def test_every_op_has_words(kind, data, count):
