@@ -188,7 +188,10 @@ ELSEWHERE = {
 def openings():
     """What opens a file: where, and what is called."""
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        if not any(f"{name}(" in text for name in OPENING | BUILTIN):
+            continue
+        for node in ast.walk(ast.parse(text)):
             match node:
                 case ast.Call(ast.Attribute(attr=method)) if method in OPENING:
                     called = ast.unparse(node.func)

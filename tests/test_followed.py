@@ -231,7 +231,7 @@ def test_stats_are_those_of_the_weights(put):
     assert attnctl.stats(found).heads == attnctl.stats(bare).heads
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 def test_check_recomputes_it_and_finds_it_wrong(put):
     trace = run()
     assert attnctl.check(trace).agrees

@@ -29,7 +29,7 @@ import hostile_tensors  # noqa: E402, F401
 from hostile import GENERATORS as DUMPS  # noqa: E402
 from yaml_generators import GENERATORS as CONFIGS  # noqa: E402
 
-pytestmark = pytest.mark.sample(5)
+pytestmark = pytest.mark.sample(12)
 
 GOOD = HERE.parents[1] / "configs" / "i-love-ai.yaml"
 ADDRESS_SPACE = 2**20  # KiB

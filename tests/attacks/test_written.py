@@ -43,7 +43,7 @@ def test_every_verb_that_writes_is_here():
     assert {*LINES} | WRITE_NO_TEXT_OF_OTHERS == {*VERBS}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("suffix", ["html", "svg", "md", "csv", "json", "jsonl", "yaml"])
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
 def test_no_file_steers_a_terminal(dump, line, suffix):

@@ -28,7 +28,7 @@ def test_every_mistake_says_why_and_shows_lines(name):
     assert set(mistake.steps) & set(re.findall(r"\w+", mistake.example)) or len(mistake.steps) > 1
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_its_lines_an_example_agrees(kind):
     mistake = next(each for each in CATALOGUE if each.meant == kind)

@@ -112,7 +112,7 @@ WHERE |= dict.fromkeys(("chunks-nan-where-nothing-is-seen", "logsumexp-empty-row
 WHERE["merge-without-maximum"] = "large"
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(22)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mistake", [each.name for each in CHUNKS])
 def test_a_planted_mistake_is_named(mistake, dtype):

@@ -123,9 +123,13 @@ def test_exit_codes(check, args, code):
     told = code < 2 or args in CANNOT_TELL
     assert bool(done.out) == told
     assert bool(done.err) != told
-    if "--quiet" not in args:
-        quiet = check(f"{args} -q")
-        assert (quiet.code, quiet.out) == (code, "")
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize(("args", "code"), [each for each in EXITS if "--quiet" not in each[0]])
+def test_quiet_leaves_the_exit_code(check, args, code):
+    quiet = check(f"{args} -q")
+    assert (quiet.code, quiet.out) == (code, "")
 
 
 TERMINAL = {"FORCE_COLOR": "1", "NO_COLOR": "1"}

@@ -163,6 +163,7 @@ def test_what_was_not_tried_is_said(monkeypatch):
     assert "Not every pair of mistakes was tried" in hint
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("decimals", [3, 5])
 def test_printed_numbers_are_known_as_such(decimals):
     arrays = own.attend(own.CAUSAL)

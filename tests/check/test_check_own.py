@@ -32,7 +32,7 @@ VARIANTS = {
 SENTENCE = "the cat saw the dog"
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
 def test_every_kind_of_run_agrees(options, dtype):
@@ -41,7 +41,7 @@ def test_every_kind_of_run_agrees(options, dtype):
     assert all(step.verdict.value in {"agrees", "given"} for step in report.steps.values())
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
 def test_a_run_of_which_little_was_kept_is_checked_by_its_config(options, dtype):

@@ -9,6 +9,7 @@ import attnctl
 from attnctl.inputs.plan.intended import under_our_names
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("what", own.RECORDED)
 @pytest.mark.parametrize("kind", [own.SQUARE, own.SQUARE.but(causal=True), own.SQUARE.but(dtype=own.F32)])
 def test_square_matrices_as_nn_linear_keeps_them_agree(kind, what):
@@ -74,7 +75,7 @@ def foreign_or_known(arrays):
     return under_our_names(foreign(arrays))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("step", ["scaled_scores", "masked_scores"])
 @pytest.mark.parametrize(
     ("kind", "mistake"),

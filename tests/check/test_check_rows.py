@@ -102,7 +102,7 @@ def test_rows_of_right_programs_are_not_accused(program, dtype, spread):
         assert report(program(s, dtype), s, dtype).agrees is not False
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("dtype", programs.DTYPES)
 @pytest.mark.parametrize("what", WRONG)
 @pytest.mark.parametrize("times", [1, 10])

@@ -38,7 +38,7 @@ def walked(record):
         return Walk.over(record, record.intended)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("what", RECORDED)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("start", STARTS)
@@ -81,7 +81,7 @@ LOCAL = [mistake for mistake in CATALOGUE if not (mistake.across or mistake.fitt
 VARIED = ("grouped", "rotary", "capped", "masked", "sinusoidal", "square", "biased")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("what", "first"), [("ends", "output"), ("weights", "attention_weights")])
 @pytest.mark.parametrize("kind", [KINDS[name] for name in VARIED], ids=VARIED)
 @pytest.mark.parametrize("start", STARTS)

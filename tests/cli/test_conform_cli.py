@@ -141,6 +141,7 @@ def words_for_types(name):
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "found"),
     [

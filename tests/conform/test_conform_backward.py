@@ -227,6 +227,7 @@ def test_gradients_come_back_in_the_ways_of_kernels(name):
     assert (name == "of_weights") == ("not summed" in grouped.reason or not grouped.cases)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("named", [False, True], ids=["a tuple", "by name"])
 def test_gradients_by_more_than_q_k_and_v_are_said_not_to_be_judged(named):
     import backward

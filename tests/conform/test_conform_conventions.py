@@ -91,6 +91,7 @@ def test_conventions_are_found_together(layout, corner, mask, scale):
     assert found.conventions.get("by default") == (None if scale is None else f"scale {scale}")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("named", "words"),
     [
@@ -145,7 +146,7 @@ def test_a_wrong_function_is_named_in_a_layout_that_nobody_said():
     assert found.features[0].failure.mistake == "no-scale"
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("given", "returned"), [("bhnd", "bnd"), ("bnhd", "bnd"), ("nbhd", "nbd")])
 def test_heads_that_the_output_has_side_by_side_are_found(given, returned):
 
@@ -201,6 +202,7 @@ def test_sums_may_be_kept_in_the_type_unless_declared_otherwise(tmp_path):
     assert {(each.feature, each.dtype) for each in declared.wrong} >= {("conventions", "float16")}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("part", [0.9995, 0.996])
 def test_what_is_no_loss_of_sums_is_not_taken_for_one(part):
     """A product that is smaller throughout, in float16 alone."""
@@ -236,7 +238,7 @@ def returning(axes, make):
 MADE = {"logsumexp": lambda _, sums: sums, "maximum": lambda scores, _: scores.max(-1)}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("declared", [False, True])
 @pytest.mark.parametrize(("axes", "name"), list(product(ROWS, MADE)))
 def test_the_axes_of_an_output_are_found_once(axes, name, declared):

@@ -82,7 +82,7 @@ def test_what_is_unknown_altogether_is_said():
     assert squares == "Output 1, of shape [2, 3, 12, 12], is not known and not judged."
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("make", "returns"),
@@ -107,6 +107,7 @@ def test_one_that_is_not_there_is_found():
     assert found.features[0].failure.words == "the output is right, but output 1 is not there"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", ["option", "claims"])
 def test_it_is_declared_by_an_option_or_in_claims(tmp_path, how):
     claims = tmp_path / "claims.yaml"

@@ -255,7 +255,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rehashed", [False, True])
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_part_that_was_edited_is_refused(tmp_path, name, rehashed):

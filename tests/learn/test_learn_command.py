@@ -36,7 +36,7 @@ def test_a_lesson_in_a_pipe_is_printed(call):
     assert "dot" not in call("learn", "--lesson", "4", "--hint").out
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("lesson", [lesson.name for lesson in lessons()])
 def test_every_lesson_fits_80_columns_and_has_hints(call, lesson):
     assert max(map(len, call("learn", "--lesson", lesson).out.splitlines())) <= 80

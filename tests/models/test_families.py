@@ -20,7 +20,7 @@ from attnctl.models.source import open_model
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_layer_is_that_of_transformers(name, tmp_path):
     expected = expected_of(name)

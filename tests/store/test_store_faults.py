@@ -104,7 +104,7 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize("after", [0, 20, 60])
 def test_a_process_that_is_ended_leaves_the_old_file_whole(number, after, tmp_path):

@@ -127,7 +127,7 @@ def test_small_numbers_have_one_form_with_orjson_and_another_without():
     )
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("shape", [(2**20,), (2**10, 2**10), (2**3, 2**16, 2), (1, 2**20)])
 @pytest.mark.parametrize("orjson", [True, False])
 def test_text_is_made_a_little_at_a_time(shape, orjson, monkeypatch):
