@@ -1,6 +1,7 @@
 """Kernels that the tests of `conform` call, as people write them."""
 
 import os
+import signal
 import sys
 import time
 
@@ -265,3 +266,8 @@ def talks(q, k, v):
 
 def says_how_threads_wait(q, k, v):
     raise RuntimeError(os.environ["OMP_WAIT_POLICY"])
+
+
+def killed(q, k, v, causal=False, scale=None):
+    """As by a system without memory, in every call."""
+    os.kill(os.getpid(), signal.SIGKILL)

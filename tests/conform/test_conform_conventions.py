@@ -14,6 +14,7 @@ import attnctl
 from attnctl.math.axes import rearrange
 from attnctl.verbs.conform.profile import AXES
 
+CORNERS = ("top-left", "bottom-right")
 LAYOUTS = {"bhnd": "b h n d", "bnhd": "b n h d", "bnd": "b n (h d)", "nbd": "n b (h d)"}
 
 
@@ -68,9 +69,7 @@ def kernel(layout, corner, mask, scale):
     return made["made"]
 
 
-CONVENTIONS = list(
-    product(LAYOUTS, ("top-left", "bottom-right"), ("may attend", "hidden", "added"), (None, 1.0, 0.3))
-)
+CONVENTIONS = list(product(LAYOUTS, CORNERS, ("may attend", "hidden", "added"), (None, 1.0, 0.3)))
 
 
 @pytest.mark.sample(24)
@@ -98,6 +97,7 @@ def test_conventions_are_found_together(layout, corner, mask, scale):
         ({"softcap": 5.0}, "softcap 5.0"),
         ({"window": (2, 1)}, "window (2, 1)"),
         ({"softcap": 0.0, "window": (-1, -1), "scale": 0.0}, None),
+        ({"window": (None, None)}, None),
     ],
 )
 def test_what_is_on_by_default_is_read_from_the_signature(named, words):
@@ -108,7 +108,7 @@ def test_what_is_on_by_default_is_read_from_the_signature(named, words):
     def attention(q, k, v, *, softcap=soft, window=near, scale=0.0):
         rows, keys = np.arange(q.shape[2])[:, None], np.arange(k.shape[2])
         hidden = np.zeros((rows.size, keys.size), dtype=bool)
-        if window and min(window) >= 0:
+        if window and None not in window and min(window) >= 0:
             hidden = (keys < rows - window[0]) | (keys > rows + window[1])
         kind = np.result_type(q.dtype, np.float32)
         scores = q.astype(kind) @ k.astype(kind).swapaxes(-1, -2) * (scale or q.shape[-1] ** -0.5)
@@ -147,8 +147,10 @@ def test_a_wrong_function_is_named_in_a_layout_that_nobody_said():
 
 
 @pytest.mark.sample(6)
-@pytest.mark.parametrize(("given", "returned"), [("bhnd", "bnd"), ("bnhd", "bnd"), ("nbhd", "nbd")])
-def test_heads_that_the_output_has_side_by_side_are_found(given, returned):
+@pytest.mark.parametrize(
+    ("given", "returned"), [("bhnd", "bnd"), ("bnhd", "bnd"), ("nbhd", "nbd"), ("bhnd", "bnhd")]
+)
+def test_an_output_that_is_laid_out_for_w_o_is_found(given, returned):
 
     def attention(q, k, v):
         q, k, v = (rearrange(each, f"{AXES[given]} -> b h n d") for each in (q, k, v))
@@ -157,6 +159,65 @@ def test_heads_that_the_output_has_side_by_side_are_found(given, returned):
     found = attnctl.conform(attention, quick=True, dtypes=["float32"], features=["attention", "lengths"])
     assert found.agrees is True, str(found)
     assert found.conventions["layout"] == f"{given}:{returned}"
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize(("layout", "corner", "default"), list(product(LAYOUTS, CORNERS, (None, 1.0))))
+def test_a_causal_mask_that_nobody_asked_for_is_one_finding(layout, corner, default):
+    """Everything else is judged with it; said to be meant it is none."""
+
+    def attention(q, k, v, num_heads, scale=default, mask=None):
+        heads = {"h": num_heads} if "(" in LAYOUTS[layout] else {}
+        q, k, v = (rearrange(each, f"{LAYOUTS[layout]} -> b h n d", **heads) for each in (q, k, v))
+        hidden = hide(q, k, corner) | (False if mask is None else ~mask)
+        return rearrange(attend(q, k, v, scale, hidden)[0], f"b h n d -> {LAYOUTS[layout]}")
+
+    def hold(**declared):
+        features = ["attention", "lengths", "large scores", "mask", "scale"]
+        return attnctl.conform(attention, quick=True, dtypes=["float32"], features=features, **declared)
+
+    found = hold()
+    assert [(each.feature, each.failure.mistake) for each in found.wrong] == [
+        ("conventions", "mask-unasked")
+    ]
+    assert str(found).startswith("It masks causally, and nothing asks for that: say --causal")
+    assert found.conventions["causal corner"] == corner
+    assert hold(always={"causal": True}).agrees is True
+
+
+def test_a_causal_mask_that_its_keyword_does_not_turn_off_is_no_convention():
+    def attention(q, k, v, is_causal=False):
+        return attend(q, k, v, None, hide(q, k, "top-left"))[0]
+
+    found = attnctl.conform(attention, quick=True, dtypes=["float32"], features=["attention", "causal"])
+    assert [(each.feature, each.failure.mistake) for each in found.wrong] == [("attention", "mask-unasked")]
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    ("said", "given"),
+    [
+        ("q, k, v, segment_ids", "segment_ids=None"),
+        ("q, k, v, table: Pages | None", "table=None"),
+        ("q, k, v, table: 'Optional[Pages]', dropout_p", "dropout_p=0.0, table=None"),
+        ("q, k, v, mask: Pages | None", ""),
+        ("q, k, v, biases", "biases=()"),
+        ("query, key_, value, *, key=None", ""),
+    ],
+)
+def test_what_must_be_given_and_may_be_nothing_is_given_as_nothing(said, given):
+    names = [part.partition(":")[0].strip() for part in said.split(",")[:3]]
+    others = [part.partition(":")[0].strip() for part in said.split(",")[3:]]
+    nothing = [f"not {name}" for name in others if name.isidentifier()]
+    made = {"attend": attend, "Pages": np.ndarray}
+    exec(
+        f"def made({said}):\n    assert {' and '.join(nothing) or True}\n"
+        f"    return attend({', '.join(names)}, None)[0]",
+        made,
+    )
+    found = attnctl.conform(made["made"], quick=True, dtypes=["float32"], features=["attention"])
+    assert found.agrees is True, str(found)
+    assert (f"In every call: {given}." in found.notes) == bool(given)
 
 
 def test_a_mask_that_cannot_be_of_truth_values_is_added():

@@ -235,7 +235,7 @@ def test_a_layout_of_the_output_is_declared_and_hinted_at():
         return np.swapaxes(kernels.good(q, k, v), 1, 2)
 
     assert conform(kernel, "attention", layout="bhnd:bnhd").agrees is True
-    found = conform(kernel, "attention")
+    found = conform(kernel, "attention", layout="bhnd")
     assert of(found, "attention").failure.mistake == "wrong-shape"
     assert "say --layout bhnd:bnhd" in str(found)
 
@@ -360,6 +360,8 @@ def test_a_name_is_of_the_backward_pass_where_the_forward_has_none():
     assert conform(forward, "attention", backward=backward, names=named).agrees is True
     with pytest.raises(attnctl.AttnError, match="a backward pass alone is given d_output"):
         conform(forward, "attention", names=named)
+    with pytest.raises(attnctl.AttnError, match="it takes no upstream"):
+        conform(forward, "attention", names=named, backward=True, framework="jax")
 
 
 @pytest.mark.parametrize(

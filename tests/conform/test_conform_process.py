@@ -84,6 +84,11 @@ def test_how_a_process_ends_is_an_answer_and_the_next_call_is_answered(worker, n
     assert one.call(call(8)).error == ""
 
 
+def test_a_target_that_is_killed_whenever_it_is_called_is_not_called_for_long():
+    found = attnctl.conform(f"{KERNELS}:killed", quick=True)
+    assert [(each.feature, each.failure.mistake) for each in found.features] == [("attention", "crash")]
+
+
 def test_what_a_target_prints_goes_nowhere(worker):
     assert worker("talks").call(call()).error == ""
 

@@ -120,6 +120,9 @@ ENDINGS = {
 }
 """Sentences for a process that did not answer."""
 
+SENT = {"SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"}
+"""Signals that come from outside: of a system without memory, or of a person."""
+
 REFUSALS = frozenset(
     {"NotImplementedError", "ValueError", "TypeError", "RuntimeError", "AssertionError", "IndexError"}
 )

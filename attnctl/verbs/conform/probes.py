@@ -148,17 +148,28 @@ def judge_plain(suite: Suite, dtype: str) -> str:
         return ENDED
     if not is_readable(problem, answer):
         return REFUSED
-    if is_right(problem, answer):
-        return RIGHT
-    with_defaults = suite.profile
-    if suite.profile.defaults:
-        suite.profile = replace(suite.profile, defaults={})
+    usual = suite.profile
+    for reading in list_readings(suite):
+        suite.profile = reading
         if is_right(suite.problem(problem.case), answer):
             return RIGHT
-        suite.profile = with_defaults
+    suite.profile = usual
     knows_heads = "heads" in suite.signature.sizes or not is_merged(suite.profile.layout.partition(":")[0])
     laid = knows_heads and try_conventions(suite, replace(BASE, dtype=dtype, fill="heads"), {})
     return LAID if laid and problem.case.heads > 1 else WRONG
+
+
+def list_readings(suite: Suite) -> Iterator[TargetProfile]:
+    """List what an answer without options may be, as it is meant first.
+
+    A causal mask that nothing turns off is judged as one that nobody asked for.
+    """
+    usual = suite.profile
+    yield usual
+    if usual.defaults:
+        yield replace(usual, defaults={})
+    if not usual.always.rules and "causal" not in suite.signature.claimed:
+        yield replace(usual, always=replace(usual.always, rules=(Causal(),)))
 
 
 def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import select
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input
 from attnctl.base.programs import Said, begin, kill
-from attnctl.verbs.conform.call import Answer, Target, TargetCall, read_last_words
+from attnctl.verbs.conform.call import SENT, Answer, Target, TargetCall, read_last_words
 from attnctl.verbs.conform.invoke import Framework, invoke
 
 LOADING = 300.0
@@ -39,9 +40,6 @@ def quote_last_words(said: Said) -> str:
     words = read_last_words(said.end())
     return f": {words}" if words else ""
 
-
-SENT = {"SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"}
-"""Signals that come from outside: of a system without memory, or of a person."""
 
 PATIENT = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Threads of OpenMP that wait for work sleep: calls are small, and torch's waiting cost more than them."""
@@ -209,12 +207,16 @@ def read_parameters(function: Any) -> list[Parameter] | None:
 
 
 def name_default(parameter: Parameter) -> Parameter:
-    """A parameter to send: a default of any other kind than numbers and texts is named."""
+    """A parameter to send: a default of any other kind than numbers and texts is named.
+
+    Its annotation is None where that is said to be taken.
+    """
     default = parameter.default
     parts = default if type(default) is tuple else (default,)
     told = default is Parameter.empty or {*map(type, parts)} <= {type(None), bool, int, float, str}
     default = default if told else f"<{type(default).__name__}>"
-    return parameter.replace(default=default, annotation=Parameter.empty)
+    nothing = {"None", "Optional"} & {*re.findall(r"\w+", str(parameter.annotation))}
+    return parameter.replace(default=default, annotation=None if nothing else Parameter.empty)
 
 
 def list_own_files(function: Any) -> list[str]:

@@ -32,8 +32,8 @@ AXES = {
 }
 """The layouts of Q, K, V and the output: b batch, h heads, n rows, d columns; two have one member."""
 
-FOR_W_O = ("bhnd:bnd", "bnhd:bnd", "nbhd:nbd")
-"""Layouts whose output has heads side by side, as W_O reads them."""
+FOR_W_O = ("bhnd:bnd", "bnhd:bnd", "nbhd:nbd", "bhnd:bnhd")
+"""Layouts whose output is laid out for W_O, heads side by side or next to each other."""
 
 MASKS = ("bhnm", "b1nm", "bnm", "nm", "b11m", "bm")
 """The shapes of a mask; m are its keys, 1 is an axis of one."""
@@ -152,8 +152,8 @@ class TargetProfile:
     """Its keyword of an option, where the keyword means another option elsewhere."""
     passes: Mapping[str, Callable[[str, Any], dict[str, Any]]] = field(default_factory=dict)
     """The functions that make its keywords of an option's keyword and value."""
-    gives: Callable[[int, int], dict[str, Any]] = lambda *_: {}
-    """Other keywords that follow from the numbers of heads."""
+    gives: Callable[[int, int, int], dict[str, Any]] = lambda *_: {}
+    """Other keywords that follow from the numbers of heads, and d_k."""
     bool_mask_only: bool = False
 
     def __getitem__(self, convention: str) -> str:
@@ -299,18 +299,18 @@ class Request:
 # --- the ways of libraries ---
 
 
-def pass_module(heads: int, kv_heads: int) -> dict[str, Any]:
+def pass_module(heads: int, kv_heads: int, d_k: int) -> dict[str, Any]:
     """Make the layer that an attention function of transformers is handed, as far as it reads it."""
     share = heads // kv_heads
-    layer = {"num_key_value_groups": share, "training": False, "is_causal": False, "layer_idx": 0}
-    return {"module": SimpleNamespace(**layer)}
+    layer = {"num_key_value_groups": share, "head_dim": d_k, "layer_idx": 0}
+    return {"module": SimpleNamespace(**layer, training=False, is_causal=False)}
 
 
 LIBRARIES = {
     "sdpa": TargetProfile(
         layout="bhnd",
         parameters=("query", "key", "value", "attn_mask", "is_causal", "scale", "enable_gqa"),
-        gives=lambda heads, kv_heads: {"enable_gqa": True} if heads != kv_heads else {},
+        gives=lambda heads, kv_heads, _: {"enable_gqa": True} if heads != kv_heads else {},
         conventions={CORNER: "top-left"},
     ),
     "flash": TargetProfile(

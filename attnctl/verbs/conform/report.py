@@ -27,6 +27,9 @@ DIFFERS = "differs"
 IGNORED_OPTION = "option-ignored"
 """The mistake of an option that is taken and changes nothing."""
 
+UNASKED = "mask-unasked"
+"""The mistake of a mask that is there whatever it is called with."""
+
 
 def plain(ratio: float | None) -> float | str | None:
     return ratio if ratio is None or isfinite(ratio) else "Infinity"
@@ -243,6 +246,9 @@ SIGNS = {
 
 
 def list_lines(found: Conformance, screen: Screen) -> Iterator[Element]:
+    unasked = [each.failure for each in found.features if each.failure and each.failure.mistake == UNASKED]
+    for failure in unasked[:1]:
+        yield from screen.sentence(f"{failure.sentence[0].upper()}{failure.sentence[1:]}.", "bad")
     if found.agrees is not None:
         yield from make_table(found, screen).lines()
     yield from screen.sentence(summarise(found))

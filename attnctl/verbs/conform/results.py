@@ -20,24 +20,34 @@ from attnctl.verbs.conform.features import BASE, CONVENTIONS
 from attnctl.verbs.conform.judge import HIDDEN, compare_output
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import SAVED, TYPES, Request
-from attnctl.verbs.conform.report import Failure, FeatureResult
+from attnctl.verbs.conform.profile import SAVED, TYPES
+from attnctl.verbs.conform.report import UNASKED, Failure, FeatureResult
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
+UNASKED_WORDS = (
+    "it masks causally, and nothing asks for that: say --causal if it is meant; "
+    "everything else is judged with this mask"
+)
 
-def judge_conventions(request: Request, dtype: str, found: Mapping[str, str]) -> list[FeatureResult]:
-    """Judge the conventions that are declared by those that were found."""
-    declared = {name: each for name, each in request.profile.conventions.items() if name in found}
-    if not declared or (request.only and CONVENTIONS not in request.only):
-        return []
+
+def judge_conventions(suite: Suite, dtype: str, found: Mapping[str, str]) -> list[FeatureResult]:
+    """Judge the conventions that are declared by those found, and a mask that nobody asked for."""
+    request = suite.request
+    judged = found if not request.only or CONVENTIONS in request.only else {}
+    declared = {name: each for name, each in request.profile.conventions.items() if name in judged}
     wrong = [
         f"{name} is declared {value} and found {found[name]}"
         for name, value in declared.items()
         if found[name] != value
     ]
-    words = "; ".join(wrong)
-    failure = Failure("convention", words, replace(BASE, dtype=dtype), words) if wrong else None
-    return [FeatureResult(CONVENTIONS, dtype, len(declared), len(declared), failure=failure)]
+    unasked = suite.profile.always != request.profile.always
+    if not (declared or unasked):
+        return []
+    words = "; ".join([*[UNASKED_WORDS] * unasked, *wrong])
+    mistake = UNASKED if unasked else "convention"
+    failure = Failure(mistake, words, replace(BASE, dtype=dtype), words) if words else None
+    cases = len(declared) + unasked
+    return [FeatureResult(CONVENTIONS, dtype, cases, cases, failure=failure)]
 
 
 # --- a failing case, made small, written as a dump and read again ---

@@ -14,7 +14,7 @@ from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.headline import kind_words, positions
 from attnctl.verbs.conform import features
-from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, RATE, chance_missed
+from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, RATE, SENT, chance_missed
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import (
@@ -141,7 +141,7 @@ class Run:
         for dtype in taken:
             found[dtype] |= describe_output_type(self.suite.output_types[dtype], dtype, declared)
             found[dtype] |= {HIDDEN_GRADIENTS: "NaN"} if dtype in self.suite.nan_gradients else {}
-        held = [each for dtype in taken for each in judge_conventions(self.request, dtype, found[dtype])]
+        held = [each for dtype in taken for each in judge_conventions(self.suite, dtype, found[dtype])]
         return self.conclude(
             [*self.runs, *held], {**fitted, **join_types(found)}, (*said, *self.list_notes())
         )
@@ -175,7 +175,7 @@ class Run:
         for dtype, each in plain.items():
             if self.suite.is_refusal(each.answer):
                 self.refused[dtype] = each.judgement.words
-            elif each.answer.error == "hang":
+            elif each.answer.error == "hang" or each.answer.kind in SENT:
                 self.hung.append(FeatureResult(ATTENTION, dtype, of=1))
                 self.hung[-1].add(each)
             elif dtype == "float64" and each.answer.dtype in {*TYPES} - {dtype}:
@@ -462,9 +462,13 @@ class Run:
         out = [f"Always on: {', '.join(on)}."] if on else []
         for place, (name, _) in self.suite.guesses.items():
             out.append(describe_guess(place, name, [*self.suite.others.get(place, ())]))
-        if untried := self.suite.signature.untried:
+        signature = self.suite.signature
+        if untried := signature.untried:
             named = f"--map {untried[0]}=OURS says what it is"
             out.append(f"Not tried: {', '.join(untried)}: left at the default in every call ({named}).")
+        off = {name: value for name, value in signature.off.items() if name not in signature.used}
+        if off:
+            out.append(f"In every call: {', '.join(f'{name}={value}' for name, value in off.items())}.")
         if self.suite.adds_truths:
             out.append(
                 "Its mask is numbers that are added: a boolean one would be added as 1 and 0, and hide "

@@ -56,8 +56,13 @@ SIZES: dict[str, Callable[[Case], int]] = {
 }
 """Sizes that a function is passed, and their values in a case."""
 
-OFF = {"dropout": 0.0, "dropout_p": 0.0, "attn_dropout": 0.0, "dropout_rate": 0.0, "training": False}
-"""Arguments that some functions must be given and that have no part in attention."""
+OFF: dict[str, Any] = {
+    **dict.fromkeys(("dropout", "dropout_p", "attn_dropout", "dropout_rate"), 0.0),
+    "training": False,
+    "segment_ids": None,
+    "biases": (),
+}
+"""Arguments that some functions must be given, and their values without a part in attention."""
 
 
 def parameter(name: str, *, required: bool = False) -> Parameter:
@@ -66,9 +71,13 @@ def parameter(name: str, *, required: bool = False) -> Parameter:
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default)
 
 
-def must_give(parameters: Sequence[Parameter]) -> list[str]:
-    """The names of those without a default."""
-    return [each.name for each in parameters if each.default is Parameter.empty]
+def must_give(parameters: Sequence[Parameter], *, nothing: bool = False) -> list[str]:
+    """The names of those without a default that take an array or number, or `nothing`: None."""
+    return [
+        each.name
+        for each in parameters
+        if each.default is Parameter.empty and (each.annotation is None) == nothing
+    ]
 
 
 @dataclass(frozen=True)
@@ -105,7 +114,7 @@ class CallSignature:
     def with_options(self, problem: Problem) -> dict[str, Any]:
         """Return the keywords of a call, arrays among them."""
         case = problem.case
-        out: dict[str, Any] = {**problem.profile.gives(case.heads, case.kv_heads), **self.off}
+        out: dict[str, Any] = {**problem.profile.gives(case.heads, case.kv_heads, case.d_k), **self.off}
         out |= {theirs: SIZES[ours](case) for ours, theirs in self.sizes.items()}
         if "out" in self.required:
             OPTIONS["out"].ask(problem, True)
@@ -152,11 +161,11 @@ def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> 
     # One letter or two may mean something else where they have a default.
     clear = [name for name in names if len(name) > 2 or name in must]
     sizes = find_names({ours: THEIRS[ours] for ours in SIZES}, clear, renames)
-    off = {name: OFF[name] for name in must if name in OFF}
+    off = {name: OFF[name] for name in must if name in OFF} | dict.fromkeys(must_give(own, nothing=True))
     packed = find_packed(names, renames)
     first = inputs or ([packed] if packed else names[:3])
     used = frozenset({*first, *keywords.values(), *sizes.values(), *handed.values()})
-    taken = {*used, *off, *renames, *profile.gives(2, 1)}
+    taken = {*used, *off, *renames, *profile.gives(2, 1, 8)}
     if unknown := [name for name in must if name not in taken]:
         ours = f"OURS, like {D_OUTPUT}" if request.backward and not handed else "OURS"
         raise AttnError(
@@ -175,7 +184,8 @@ def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> 
 def is_on(option: str, default: Any) -> bool:
     """A default is a value that the option has an effect with, and none that stands for another."""
     if option == "window":
-        return type(default) is tuple and len(default) == 2 and min(default) >= 0
+        ends = default if type(default) is tuple else ()
+        return len(ends) == 2 and all(type(end) is int and end >= 0 for end in ends)
     return type(default) in (int, float) and default > 0
 
 
@@ -201,7 +211,7 @@ def find_buffers(names: Sequence[str]) -> tuple[str, ...]:
 def find_handed(names: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
     """Find the keywords of what a backward pass takes of the forward; nothing where this is none."""
     wanted = {ours: [name for name in names if name.lower() in THEIRS[ours]] for ours in HANDED}
-    found = find_names(wanted, names, renames)
+    found = find_names(wanted, names, {theirs: renames[theirs] for theirs in names if theirs in renames})
     return found if D_OUTPUT in found else {}
 
 
@@ -213,13 +223,13 @@ def refuse_renames(renames: Mapping[str, str]) -> None:
             raise AttnError(f"--map {theirs}={ours}: attnctl has no {ours}; {suggest(ours, known)}")
 
 
-def refuse_unused(renames: Mapping[str, str], *signatures: CallSignature) -> None:
+def refuse_unused(request: Request, *signatures: CallSignature) -> None:
     """Raise AttnError for a name of theirs that no call gives."""
     used = {name for signature in signatures for name in signature.used}
-    for theirs, ours in renames.items():
+    for theirs, ours in request.renames.items():
         if theirs in used:
             continue
-        if ours in HANDED:
+        if ours in HANDED and not request.backward:
             why = f"a backward pass alone is given {ours}; add --backward"
         elif ours in PARTS:
             why = f"a cache is {' and '.join(PARTS)}; map the other one, too"
@@ -239,7 +249,9 @@ def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> 
     if packed := find_packed(names, renames):
         return () if names[0] == packed and parameters[0].kind in BY_PLACE else (packed,)
     usual = {
-        symbol: [name for name in names if name not in renames and name.lower() in THEIRS[symbol]]
+        symbol: [
+            name for name in names if name not in renames and name.lower().rstrip("_") in THEIRS[symbol]
+        ]
         for symbol in INPUTS
     }
     own = {theirs: ours for theirs, ours in renames.items() if theirs in names}

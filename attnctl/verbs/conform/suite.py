@@ -14,7 +14,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
-from attnctl.verbs.conform.call import Answer, Target, bits_of, have_same_bits
+from attnctl.verbs.conform.call import SENT, Answer, Target, bits_of, have_same_bits
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
 from attnctl.verbs.conform.extras import Extras, judge_extras
 from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answer
@@ -31,7 +31,7 @@ NOT_CALLED = "not called"
 """The error in place of an answer, once a target hung too often to be called again."""
 
 MOST_HANGS = 2
-"""Calls that may hang before no more are made."""
+"""Calls that may hang, or be killed when they are made again, too, before no more are made."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def open_suite(
                 "--backward: nothing gives gradients; say --framework torch or jax, give the function that "
                 "computes them (--backward file.py:fn), or a target that takes d_output"
             )
-        refuse_unused(request.renames, suite.signature, *([suite.apart[1]] if suite.apart else []))
+        refuse_unused(request, suite.signature, *([suite.apart[1]] if suite.apart else []))
         yield suite
 
 
@@ -205,7 +205,8 @@ class Suite:
 
     def call(self, problem: Problem, **made: Any) -> Answer:
         if self.is_let_be:
-            return Answer(error=NOT_CALLED, message=f"it hung {MOST_HANGS} times and is not called again")
+            what = "hung or was killed"
+            return Answer(error=NOT_CALLED, message=f"it {what} {MOST_HANGS} times and is not called again")
         apart = self.apart if problem.backward else None
         forward, once = (replace(problem, outputs=FORWARD), {}) if apart else (problem, made)
         answer = self.target.call(make_call(forward, self.signature, **once))
@@ -213,7 +214,7 @@ class Suite:
             back = apart[0].call(make_call(problem, apart[1], **made))
             changed = (*answer.changed, *back.changed)
             answer = replace(back, outputs=answer.outputs, changed=changed, dtype=answer.dtype)
-        self.hangs += answer.error == "hang"
+        self.hangs += answer.error == "hang" or answer.kind in SENT
         for arrays in filter(None, (answer.outputs[:1], answer.gradients)):
             self.outputs_had.setdefault(digest_of(arrays), problem.case)
         return answer
