@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import sqrt
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from attnctl.evidence.judge import Gap, blur_of, judge_step, vanishes, wrong_row
 from attnctl.evidence.precision import Precision
 from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
 from attnctl.evidence.results import to_float64
-from attnctl.evidence.rounding import LEAST_RUNS, Known
+from attnctl.evidence.rounding import LEAST_RUNS, Known, noise
 from attnctl.evidence.rows import (
     OverQueries,
     after_scores,
@@ -104,14 +105,16 @@ class BlockFindings:
 
 
 def in_blocks(record: Record, derivation: Derivation, step: Step, values: Values) -> Sequence[Step]:
-    """The steps that make a large recorded one from what stands before scores, in order.
+    """The steps that make a large one from what is recorded, or stands before scores, in order.
 
     None of them where it is not large, or its rows do not follow from those of the queries alone.
     """
     name = step.name
-    if not record.tells(name) or step.axes[-2:-1] != ("query",):
+    if name in record.blanks or step.axes[-2:-1] != ("query",):
         return []
-    if len(step.axes) != record.trace[name].ndim or largest_step(record, derivation, name) < MANY:
+    if name in record and len(step.axes) != record.trace[name].ndim:
+        return []
+    if largest_step(record, derivation, name) < MANY:
         return []
     later = after_scores(derivation)
     steps = [each for each in stretch(derivation, record, name) if each.name in later]
@@ -136,6 +139,7 @@ class StepInBlocks:
     record: Record
     steps: Sequence[Step]
     outside: Mapping[str, tuple[tuple[str, ...], Known]]
+    queries: int
     numbers: int
     """Those of the largest step on the way."""
 
@@ -149,7 +153,12 @@ class StepInBlocks:
             known = None if name in record and per_query(axes) else values.get(name) or record.known(name)
             if known:
                 outside[name] = axes, known.with_runs_kept()  # for the sample of each block
-        blocks = cls(record, steps, outside, largest_step(record, derivation, steps[-1].name))
+        numbers = largest_step(record, derivation, steps[-1].name)
+        told = {name: axes_of(record, name) for name in {steps[-1].name, *read_by(steps)} & {*record.trace}}
+        arrays = [(axes, record.trace[name]) for name, axes in told.items()]
+        arrays += [(axes, known.value) for axes, known in outside.values()]
+        queries = next(array.shape[-2] for axes, array in arrays if axes[-2:-1] == ("query",))
+        blocks = cls(record, steps, outside, queries, numbers)
         return replace(blocks, steps=blocks.summed())
 
     def summed(self) -> Sequence[Step]:
@@ -157,8 +166,9 @@ class StepInBlocks:
         steps = list(self.steps)
         for at, step in enumerate(self.steps):
             if isinstance(step.op, OverQueries) and not step.op.told:
-                read = (self.values_in(rows, steps[:at])[step.inputs[0]] for rows in self.blocks())
-                steps[at] = replace(step, op=step.op.of(read))
+                read = (self.values_in(rows, steps[:at]) for rows in self.blocks())
+                told = step.op.of([values[name] for name in step.inputs] for values in read)
+                steps[at] = replace(step, op=told)
         return steps
 
     @property
@@ -201,10 +211,8 @@ class StepInBlocks:
         return gap, blur_of(self.record.strictness, values, scatter, total)
 
     def blocks(self) -> Iterator[slice]:
-        queries = self.found.shape[-2]
-        row = self.numbers // queries
-        rows = max(SPARSE * SAMPLED, BLOCK // max(row, 1))
-        return (slice(at, min(at + rows, queries)) for at in range(0, queries, rows))
+        rows = max(SPARSE * SAMPLED, BLOCK // max(self.numbers // self.queries, 1))
+        return (slice(at, min(at + rows, self.queries)) for at in range(0, self.queries, rows))
 
     def of(self, rows: slice) -> tuple[Record, Known]:
         """The record of these queries alone, and the step as it should be there."""
@@ -224,6 +232,22 @@ class StepInBlocks:
 
     def recorded(self, name: str, cuts: Mapping[str, slice]) -> Array:
         return cut(self.record.trace[name], axes_of(self.record, name), cuts)
+
+    def known(self) -> Known | None:
+        """The step, which nobody recorded, in less memory than what leads to it takes; None of few rows.
+
+        How decent programs scatter is drawn for a few rows, as a part of each.
+        """
+        blocks = list(self.blocks())
+        if len(blocks) == 1:
+            return None
+        value = np.concatenate([self.values_in(rows, self.steps)[self.name] for rows in blocks], axis=-2)
+        row = np.sqrt(np.square(value).mean(axis=-1, keepdims=True))
+        if not (np.isfinite(row) & (row > 0)).all():  # rows that see nothing could be anything
+            return None
+        drawn = np.array([self.sample(rows).mean for rows in (blocks[0], blocks[-1])])
+        most = sqrt(3) * root_mean_square(drawn) * row  # of noise that is spread evenly
+        return Known(value, lambda run: value + most * noise(self.name, run, value.shape))
 
     def values_in(self, rows: slice, steps: Sequence[Step]) -> dict[str, Array]:
         """Numbers of these queries at the first steps, and at all that any of them reads."""

@@ -88,20 +88,26 @@ class Probe:
         if self.before.record.tells(name):
             return self.before.record.value(name)
         if name not in self.values:
-            if self.is_changed(name):
-                self.values[name] = self.compute(name)
-            else:
-                known = self.before.values[name]
-                self.values[name] = None if known is None else known.value
+            old = None if self.is_changed(name) else self.earlier(name)
+            known = self.before.values[old.name] if old else None
+            self.values[name] = known.value if known else None if old else self.compute(name)
         return self.values[name]
 
     def is_changed(self, name: str) -> bool:
         """True for a step that is another one than before, or is computed from such as is not recorded."""
         if name not in self.changed:
-            step, old = self.derivation[name], self.before.derivation.by_name.get(name)
-            computed = (each for each in step.inputs if not self.before.record.tells(each))
-            self.changed[name] = step is not old or any(map(self.is_changed, computed))
+            computed = (x for x in self.derivation[name].inputs if not self.before.record.tells(x))
+            self.changed[name] = self.earlier(name) is None or any(map(self.is_changed, computed))
         return self.changed[name]
+
+    def earlier(self, name: str) -> Step | None:
+        """The same step as it was before, which may have another name there."""
+        step, walk = self.derivation[name], self.before
+        if name in walk.derivation:
+            old = walk.derivation[name]
+            return old if old is step else None
+        same = (x for x in walk.derivation if x.op is step.op and x.inputs == step.inputs)
+        return next((x for x in same if x.name in walk.values and x.name not in walk.record), None)
 
 
 def recompute(

@@ -24,7 +24,7 @@ from attnctl.evidence.rounding import (
     noise,
     round_at_random,
 )
-from attnctl.math import Array
+from attnctl.math import Array, Shape
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Given, Hide, Softmax, Unstated
 from attnctl.record import Trace
@@ -103,13 +103,14 @@ class Record:
 
         return Known(value, run)
 
-    def unseen(self, s: Array) -> Array:
-        """The rows of scores that are meant to see nothing, (..., query, 1)."""
+    def unseen(self, shape: Shape) -> Array:
+        """The rows of scores of this shape that are meant to see nothing, (..., query, 1)."""
         for step in self.intended:
             if isinstance(step.op, Hide) and all(name in self for name in step.inputs[1:]):
-                allowed = step.op.allowed(s.shape, *(self.value(name) for name in step.inputs[1:]))
-                return np.logical_not(np.broadcast_to(allowed, s.shape).any(axis=-1, keepdims=True))
-        return np.zeros((*s.shape[:-1], 1), dtype=bool)
+                allowed = step.op.allowed(shape, *(self.value(name) for name in step.inputs[1:]))
+                seen = allowed.any(axis=-1, keepdims=True)
+                return np.logical_not(np.broadcast_to(seen, (*shape[:-1], 1)))
+        return np.zeros((*shape[:-1], 1), dtype=bool)
 
 
 def with_precisions(record: Record, at_least: Precision) -> Record:
@@ -184,5 +185,5 @@ def excuse_empty_rows(record: Record, weights: Known, scores: Array) -> Known:
     """The weights, free to be anything in rows that see nothing and are not meant to."""
     nothing = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
     if nothing.any() and not record.lenient:
-        nothing = np.logical_and(nothing, ~record.unseen(scores))
+        nothing = np.logical_and(nothing, ~record.unseen(scores.shape))
     return anything(weights, nothing) if nothing.any() else weights

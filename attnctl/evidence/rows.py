@@ -40,8 +40,8 @@ class OverQueries(RowWise):
         """Whether it was; else it takes all queries at once."""
         raise NotImplementedError
 
-    def of(self, blocks: Iterable[Array]) -> OverQueries:
-        """Return the same op, told the sums over all queries: these scores, some queries at a time."""
+    def of(self, blocks: Iterable[Sequence[Array]]) -> OverQueries:
+        """Return the same op, told the sums over all queries: its inputs, some queries at a time."""
         raise NotImplementedError
 
 
@@ -82,11 +82,12 @@ def stretch(derivation: Derivation, record: Record, name: str) -> list[Step]:
 
 
 def largest_step(record: Record, derivation: Derivation, name: str) -> int:
-    """The most numbers that a step has which is computed, or read, on the way to this recorded one."""
-    steps, found = stretch(derivation, record, name), record.trace[name]
+    """The most numbers that a step has which is computed, or read, on the way to this one."""
+    steps, here = stretch(derivation, record, name), record
     names = {name, *(each for step in steps for each in (step.name, *step.inputs))}
-    rows = found.shape[-2] if found.ndim > 1 else 1
-    here = replace(record, plan=replace(record.plan, sizes={**record.plan.sizes, "query": rows}))
+    if name in record:  # of which there may be some rows
+        rows = record.trace[name].shape[-2] if record.trace[name].ndim > 1 else 1
+        here = replace(record, plan=replace(record.plan, sizes={**record.plan.sizes, "query": rows}))
     return max(
         record.trace[each].size if each in record else here.numbers(derivation[each].axes)
         for each in names

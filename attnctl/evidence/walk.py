@@ -16,10 +16,10 @@ from attnctl.evidence.invariants import Broken, broken_by
 from attnctl.evidence.judge import Gap, judge_step
 from attnctl.evidence.record import Record, Values, expect, expect_surely, input_of, with_shapes
 from attnctl.evidence.rounding import Known, Later, either, exactly, noise
-from attnctl.evidence.rows import axes_of, of_scores, stretch
+from attnctl.evidence.rows import axes_of, of_scores
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Add, Given, Hide, Softmax, Unstated
+from attnctl.math.ops import Given, Hide, Softmax, Unstated
 from attnctl.math.ops.products import SumRows, SumTokens
 
 CANCELLED = 4.0
@@ -94,17 +94,19 @@ class Walk:
     def leniently(self) -> Walk:
         """The walk with rows that are meant to see nothing excused, where there may be any."""
         softmax = [step for step in self.derivation if isinstance(step.op, Softmax)]
-        blind = [step.name for step in softmax if self.may_be_blind(step)]
+        blind = [step.name for step in softmax if self.may_be_blind(step.inputs[0])]
         lenient = replace(self, record=replace(self.record, lenient=True))
         return Walk.over(lenient.record, self.derivation, self, anew=blind) if blind else lenient
 
-    def may_be_blind(self, softmax: Step) -> bool:
-        """False where every row of the scores that softmax reads surely sees something."""
-        scores = softmax.inputs[0]
-        if scores in self.record:
-            return bool(np.isneginf(self.record.trace[scores].max(axis=-1)).any())
-        leading = stretch(self.derivation, self.record, scores)
-        return any(isinstance(step.op, (Hide, Add)) for step in leading)
+    def may_be_blind(self, scores: str) -> bool:
+        """False where every row of these scores surely sees something, or is not meant to see nothing."""
+        record = self.record
+        if scores in record:
+            return bool(np.isneginf(record.trace[scores].max(axis=-1)).any())
+        if any(isinstance(step.op, Hide) and step.inputs[1:] for step in record.intended):
+            return True
+        sizes = (record.plan.sizes.get(axis, 1) for axis in self.derivation[scores].axes)
+        return bool(record.unseen(tuple(sizes)).any())
 
     @property
     def wrong(self) -> list[str]:
@@ -130,7 +132,7 @@ def check_step(
     if name in record.trace.edited:
         return Checked(name, Verdict.EDITED), None
     if name not in record:
-        return Checked(name, Verdict.NOT_RECORDED), value_of(record, step, values)
+        return Checked(name, Verdict.NOT_RECORDED), value_of(record, derivation, step, values)
     if steps := in_blocks(record, derivation, step, values):
         blocks = StepInBlocks.begin(record, derivation, steps, values)
         return said_of(record, step, *blocks.compare()), None
@@ -170,15 +172,19 @@ def cancels(record: Record, step: Step, expected: Known, values: Values) -> bool
     return bool((np.abs(expected.value) <= most).all())
 
 
-def value_of(record: Record, step: Step, values: Values) -> Known | None:
+def value_of(record: Record, derivation: Derivation, step: Step, values: Values) -> Known | None:
     """The value of a step that is not recorded; large scores, and what follows, only when asked for."""
     late = of_scores(step) and record.numbers(step.axes) >= MANY
     late |= any(isinstance(values.get(name), Later) or has_many(record, name) for name in step.inputs)
     late &= not isinstance(step.op, Unstated)
 
     def compute() -> Known:
-        known = expect_surely(record, step, values)
-        return known if of_scores(step) else known.with_runs_kept()  # runs of scores are too large to keep
+        if of_scores(step):
+            return expect_surely(record, step, values)  # whose runs are too large to keep
+        steps, known = in_blocks(record, derivation, step, values), None
+        if steps and of_scores(derivation[step.inputs[0]]):
+            known = StepInBlocks.begin(record, derivation, steps, values).known()
+        return (known or expect_surely(record, step, values)).with_runs_kept()
 
     if late and all(values.get(each) or record.tells(each) for each in step.inputs):
         return Later(compute)

@@ -92,7 +92,7 @@ def dropped_later(case: WrongStep) -> tuple[Array, Array, float] | None:
 
 def plant_overflowing(case: WrongStep) -> Iterator[Plant]:
     """exp overflows where its argument is not held down by the row's maximum."""
-    told = ~case.record.unseen(case.found) if case.first == WEIGHTS else True
+    told = ~case.record.unseen(case.found.shape) if case.first == WEIGHTS else True
     if (np.isnan(case.found) & told).any():
         types = ("float32", "float64", "float16")
         yield from STEP.instead({dtype: wrong.bare(dtype) for dtype in types})(case)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 
 import numpy as np
@@ -148,14 +148,14 @@ class SoftmaxOver(OverQueries):
         """Whether it has the sums."""
         return self.sums is not None
 
-    def of(self, blocks: Iterable[Array]) -> SoftmaxOver:
+    def of(self, blocks: Iterable[Sequence[Array]]) -> SoftmaxOver:
         """Hand it the sums over these scores."""
         return replace(self, sums=self.sum_up(blocks))
 
-    def sum_up(self, blocks: Iterable[Array]) -> tuple[Array, Array]:
+    def sum_up(self, blocks: Iterable[Sequence[Array]]) -> tuple[Array, Array]:
         """Sum online: what was summed shrinks as the maximum grows."""
         top, sums = np.array(-np.inf), np.array(0.0)
-        for s in blocks:
+        for (s,) in blocks:
             last, top = top, np.maximum(top, s.max(axis=self.axes, keepdims=True))
             safe = np.where(np.isinf(top), 0.0, top)
             here = np.exp(s - safe).sum(axis=self.axes, keepdims=True)
@@ -165,8 +165,42 @@ class SoftmaxOver(OverQueries):
     def apply(self, *inputs: Array) -> Array:
         """(..., query, key) -> the same shape; all queries, where it has no sums."""
         (s,) = inputs
-        top, sums = self.sums or self.sum_up(inputs)
+        top, sums = self.sums or self.sum_up([inputs])
         return shared_out(np.exp(s - top), sums)
+
+
+@dataclass(frozen=True)
+class MixTransposed(OverQueries):
+    """Aᵀ V, of as many queries as keys: each value is shared out among the keys of its query."""
+
+    mix: Op
+    begin: int = 0
+    whole: Array | None = field(default=None, compare=False, repr=False)
+    """All rows of it."""
+
+    @property
+    def told(self) -> bool:
+        """Whether it has all rows."""
+        return self.whole is not None
+
+    def of(self, blocks: Iterable[Sequence[Array]]) -> MixTransposed:
+        """Add up what these queries give to every row."""
+        total, start = np.array(0.0), 0
+        for weights, values in blocks:
+            stop = start + weights.shape[-2]
+            total = total + self.mix.apply(transpose(weights), values[..., start:stop, :])
+            start = stop
+        return replace(self, whole=total)
+
+    def from_query(self, query: int) -> MixTransposed:
+        return replace(self, begin=self.begin + query)
+
+    def apply(self, *inputs: Array) -> Array:
+        """(..., query, key), (..., key, d) -> (..., query, d)."""
+        weights, values = inputs
+        if self.whole is None:
+            return self.mix.apply(transpose(weights), values)
+        return self.whole[..., self.begin : self.begin + weights.shape[-2], :]
 
 
 def softmax_then_hide(hide: Hide) -> Shown:

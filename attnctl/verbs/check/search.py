@@ -149,8 +149,10 @@ class Search:
         """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked.
 
         `value_of` gives the step by a program where what is searched, some queries, does not tell it.
-        What was `screened` is not tried again.
+        What was `screened` is not tried again, nor anything where no number is off by more than rounding.
         """
+        if not self.case.differs.any():
+            return []
         self.case.effort.allow(MOST_FITTED * self.patience)
         found, tried = [], [each for each in CATALOGUE if each.across and each.name not in self.screened]
         for mistake, plant in self.plants(self.case, tried):
