@@ -31,8 +31,8 @@ from attnctl.verbs.check.read import (
 )
 from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
 from attnctl.verbs.check.report import Finding, Report, find_unjudged
-from attnctl.verbs.check.sample import Part, one_head_of, samples, whole_of
-from attnctl.verbs.check.search import Fit, Search
+from attnctl.verbs.check.sample import Part, few_rows_of, one_head_of, samples, whole_of
+from attnctl.verbs.check.search import Fit, Search, slight
 
 ARRAYS_AT_ONCE = 8
 """Arrays of the size of the largest step that a check may hold, in float64."""
@@ -169,16 +169,19 @@ class Diagnosis:
         apart. Where nothing is found, the mistake may mix up queries, or have a number in it, or there
         are two.
         """
-        begun: list[tuple[Search, Part]] = []
+        begun: list[Search] = []
+        few: list[Search] = []
         for part in samples(self.walk, first):
             search = self.begin(part, first)
             found = search.fits()
-            seek = part.words and not begun and not found
-            if seek and (fits := self.screen_rows(search, part) or self.screen(search, one_head_of)):
+            much = not self.walk.gap(first).largest <= slight(search.case.expected.value)
+            seek = part.words and not begun and not found and much
+            if seek and (fits := self.screen_rows(search) or self.screen(search, one_head_of)):
                 return search, fits
-            begun.append((search, part))
+            begun.append(search)
             if not any(map(search.exactly, found)):
-                found = search.fits(found, fitted=True)
+                few.append(self.begin_few(search))
+                found = search.fits_fitted(found, few[-1])
             if fits := self.verify_best(first, found, part):
                 return search, fits
             across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
@@ -186,8 +189,22 @@ class Diagnosis:
                 return search, fits
             if across or not found:
                 break
-        search, part = begun[0]
-        return search, self.verify_best(first, search.pairs(), part) if self.pairs else []
+        return begun[0], self.pairs_of(*begun[:1], *few[:1]) if self.pairs else []
+
+    def begin_few(self, search: Search) -> Search:
+        """A search of the few rows of a part that show most; the same where too few do."""
+        first, part = search.case.first, search.part
+        few = few_rows_of(part, self.walk, first, search.case.differs) if part.words else None
+        return self.begin(few, first) if few else search
+
+    def pairs_of(self, search: Search, few: Search | None = None) -> list[Fit]:
+        """Two mistakes at once, sought in few rows of what was searched."""
+        if few and few is not search:
+            few.fits()
+            found = few.pairs()
+            search.case.effort.exceeded |= few.case.effort.exceeded
+            return self.verify_best(search.case.first, found, few.part)
+        return self.verify_best(search.case.first, search.pairs(), search.part)
 
     def screen(self, before: Search, part_of: Callable[[Walk, str], Part]) -> list[Fit]:
         """The mistake that mixes up queries and explains all of a step, sought by plain arithmetic."""
@@ -197,9 +214,9 @@ class Diagnosis:
         search.screened.update(before.screened)
         return self.first_verified(first, search.screen(), part)
 
-    def screen_rows(self, search: Search, part: Part) -> list[Fit]:
+    def screen_rows(self, search: Search) -> list[Fit]:
         """The same in some rows, for what needs no more of the other queries than their sums."""
-        first = search.case.first
+        first, part = search.case.first, search.part
         fits = search.screen(lambda case: part.value_by(case.derivation, self.walk, first))
         return self.first_verified(first, fits, part)
 

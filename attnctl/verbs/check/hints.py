@@ -37,7 +37,7 @@ NOT_ALL_TRIED = (
 
 def hint(search: Search) -> str:
     """One or two sentences on how found and expected numbers are related, and where they differ."""
-    only = f" This is said of {search.part}; the rest was not searched." if search.part else ""
+    only = f" This is said of {words}; the rest was not searched." if (words := search.part.words) else ""
     case = search.case
     relation = (
         relate_by_factor(case)

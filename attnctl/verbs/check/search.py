@@ -84,10 +84,10 @@ class Search:
 
     walk: Walk
     case: WrongStep
+    part: Part
+    """The part of the record that is searched."""
     named: tuple[Mistake, ...] = ()
     """What was named at earlier steps: what contradicts it is not looked for."""
-    part: str = ""
-    """Which part of the step is searched; nothing where it is all of it."""
     patience: float = 1.0
     """The part of the most numbers that it may compute for what is fitted, or chosen in many ways."""
     screened: set[str] = field(default_factory=set)
@@ -129,30 +129,56 @@ class Search:
         place = part.begin, part.wrong_rows
         case = WrongStep(walk.derivation, record, first, found, expected, differs, walk, *place)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
-        return cls(walk, case, earlier, part.words, patience, by_rows=by_rows)
+        return cls(walk, case, part, earlier, patience, by_rows=by_rows)
 
-    def fits(self, others: Sequence[Fit] = (), *, fitted: bool = False) -> list[Fit]:
-        """Known mistakes that reproduce the step, and others, best first; or those with a number to fit."""
+    def fits(self) -> list[Fit]:
+        """Known mistakes without a number to fit that reproduce the step, best first."""
+        return self.best_of(self.tried([each for each in CATALOGUE if not each.fitted]))
+
+    def fits_fitted(self, others: Sequence[Fit], few: Search) -> list[Fit]:
+        """Those with a number to fit that come near in a `few` rows, and others, best first."""
+        mistakes = [each for each in CATALOGUE if each.fitted]
+        if few is not self:
+            names = few.come_near(mistakes)
+            mistakes = [each for each in mistakes if each.name in names]
+        return self.best_of(self.tried(mistakes), others)
+
+    def best_of(
+        self, tried: Iterable[tuple[Mistake, Plant, Array | None]], others: Sequence[Fit] = ()
+    ) -> list[Fit]:
         found = {fit.mistakes[0][0].name: fit for fit in others}
-        self.case.effort.allow(MOST_FITTED * self.patience if fitted else inf)
-        for mistake, plant in self.plants(self.case, [each for each in CATALOGUE if each.fitted is fitted]):
-            value = plant.case.value(anyway=True)
+        for mistake, plant, value in tried:
             fit = self.held(plant, ((mistake, plant),), value)
             other = found.get(mistake.name)
             if fit and (other is None or (fit.rank, fit.misfit) < (other.rank, other.misfit)):
                 found[mistake.name] = fit
+        return rank_fits(list(found.values()), self.floor)
+
+    def come_near(self, mistakes: Sequence[Mistake]) -> set[str]:
+        """The names of those that come near, or only say how far off numbers may be."""
+        near = {each.name for each in mistakes if not each.exact}
+        for mistake, _, value in self.tried(mistakes):
+            if value is not None and self.near(value, EXPLAINED):
+                near.add(mistake.name)
+        return near
+
+    def tried(self, mistakes: Sequence[Mistake]) -> Iterator[tuple[Mistake, Plant, Array | None]]:
+        """Each way to make these with the step that it gives; what may be one of two is remembered."""
+        self.case.effort.allow(
+            MOST_FITTED * self.patience if any(each.fitted for each in mistakes) else inf
+        )
+        for mistake, plant in self.plants(self.case, mistakes):
+            value = plant.case.value(anyway=True)
+            yield mistake, plant, value
             if value is not None and self.may_be_half(value):
                 self.halves.append((self.case.misfit(value), mistake, plant))
-        return rank_fits(list(found.values()), self.floor)
 
     def screen(self, value_of: Callable[[WrongStep], Array | None] | None = None) -> list[Fit]:
         """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked.
 
         `value_of` gives the step by a program where what is searched, some queries, does not tell it.
-        What was `screened` is not tried again, nor anything where no number is off by more than rounding.
+        What was `screened` is not tried again.
         """
-        if not self.case.differs.any():
-            return []
         self.case.effort.allow(MOST_FITTED * self.patience)
         found, tried = [], [each for each in CATALOGUE if each.across and each.name not in self.screened]
         for mistake, plant in self.plants(self.case, tried):
@@ -265,7 +291,7 @@ class Search:
         if not told.any():
             return True
         gap, right_gap = np.abs(found - value)[told], np.abs(found - right)[told]
-        left = gap > NEAR * right_gap
+        left = ~(gap <= NEAR * right_gap) | np.isinf(gap)
         if np.isnan(found[self.case.differs]).mean() > NEAR:
             return bool(left.mean() <= NEAR)
         return left.mean() <= NEAR and bool(np.square(gap).sum() <= part**2 * np.square(right_gap).sum())
@@ -273,10 +299,14 @@ class Search:
 
 def off_by_much(found: Array, right: Array) -> Array:
     """Mark numbers that are off by more than any rounding, as a part of how far the right ones vary."""
-    told = np.isfinite(right)
     gap = np.where(found == right, 0.0, np.abs(found - right))
-    much: Array = ~(gap <= SLIGHT * spread(right[told]))
+    much: Array = ~(gap <= slight(right))
     return much & ~np.isnan(right)
+
+
+def slight(right: Array) -> float:
+    """What any number may be off by rounding."""
+    return SLIGHT * spread(right[np.isfinite(right)])
 
 
 def rank_fits(fits: Sequence[Fit], floor: float) -> list[Fit]:
