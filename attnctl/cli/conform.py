@@ -172,13 +172,6 @@ def conform(  # noqa: PLR0913  (its options)
         target, backward = [str(backward)], ITS_OWN
     if not target:
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
-    said = {
-        "like": like,
-        "returns": returns and ",".join(returns),
-        "framework": framework,
-        "device": device,
-        "timeout": timeout,
-    }
     request = make_request(
         given=arrays if returns is None else {**arrays, "returns": returns},
         always=lambda claimed: settings_from(None, always, claimed),
@@ -190,7 +183,6 @@ def conform(  # noqa: PLR0913  (its options)
         only=tuple(feature or ()),
         quick=quick,
         save=None if replay or merge else save or FOLDER,
-        flags=flags_of_replay({**said, "claims": claims}, backward, map or []),
         jobs=jobs or 1,
         backward=backward is not None,
         merge=merge,
@@ -207,13 +199,3 @@ def conform(  # noqa: PLR0913  (its options)
         write_text(write_junit(found), junit)
     give("conform", [found], output, partial(list_lines, found), json=json)
     return Exit.of(found.agrees)
-
-
-def flags_of_replay(said: Given, backward: str | None, renamed: list[str]) -> tuple[str, ...]:
-    """The words of a replay that say how its target is called."""
-    flags = [
-        word for name, value in said.items() if value is not None for word in (f"--{name}", str(value))
-    ]
-    if backward is not None:
-        flags += ["--backward", *([] if backward == ITS_OWN else [backward])]
-    return (*flags, *(word for pair in renamed for word in ("--map", pair)))

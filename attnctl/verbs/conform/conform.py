@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from attnctl.base.errors import AttnError, raise_all
@@ -55,8 +56,13 @@ def make_request(
     if asked.get("merge") and profile.returns not in {(), *OF_MERGE}:
         ways = " or ".join(map(",".join, OF_MERGE))
         raise AttnError(f"returns: {','.join(profile.returns)} is no merge; write {ways}")
+    said = {"like": like, "returns": ",".join(given.get("returns", ())), "claims": claims}
+    said |= {name: asked.get(name) for name in ("framework", "device", "timeout")}
+    words = [(f"--{name}", str(value)) for name, value in said.items() if value and value != "numpy"]
+    words += [("--map", f"{theirs}={ours}") for theirs, ours in asked.get("renames", {}).items()]
     return Request(
         profile=profile,
+        flags=tuple(chain(*words)),
         dtypes=tuple(name for name in TYPES if name in (computed or TYPES)),
         xfail=read_xfail(xfail) if xfail else {},
         **asked,
@@ -74,8 +80,8 @@ def hold(
     if request.merge:
         with open_suite(MergeSuite, target, request) as merges:
             return hold_merge(merges, progress)
-    if request.replay:  # it is called as it was in that case
-        _, _, called = read_saved(request.replay)
-        request = replace(request, profile=request.profile.lay_over(called))
+    saved = read_saved(request.replay) if request.replay else None
+    if saved is not None:  # it is called as it was in that case
+        request = replace(request, profile=request.profile.lay_over(saved[2]))
     with open_suite(Suite, target, request, back) as suite:
-        return replay(suite) if request.replay else Run(suite).carry_out(progress)
+        return Run(suite).carry_out(progress) if saved is None else replay(suite, saved)

@@ -121,7 +121,7 @@ def search_causes(
         most -= not (explained and best.is_certain)
     if best.cause is None or best.fits_by_chance:
         best = search(left[0], LONGER, NOTHING)
-        return NOTHING if best.failure.scope.spared else best  # two mistakes at once fit much
+        return NOTHING if best.failure.spared else best  # two mistakes at once fit much
     return best
 
 
@@ -135,7 +135,7 @@ def choose(
     for cause in causes:
         held = hold(cause, wrong, right)
         best = held if held and held.rank > best.rank else best
-        if best.explains_all and best.failure.scope.spared is None:
+        if best.explains_all and best.failure.spared is None:
             break
     return best
 
@@ -185,20 +185,14 @@ def explain_extra(suite: Suite, result: CaseResult) -> Cause:
 
 def explain_repeats(answer: Answer) -> Failure:
     repeats = answer.repeats
+    often = f"{repeats.others} of {repeats.calls - 1} calls, off by up to {repeats.apart:.2g}"
+    words = f"the same call with the same inputs gives other bits in {often}"
     if answer.error:
-        return Failure(
-            "not-repeatable", f"made again and again, the same call fails: {answer.message or answer.error}"
-        )
-    if repeats.failed:
-        return Failure(
-            "not-repeatable", f"call {repeats.calls} with the same inputs raises {repeats.failed}"
-        )
-    if repeats.stale:
+        words = f"made again and again, the same call fails: {answer.message or answer.error}"
+    elif repeats.failed:
+        words = f"call {repeats.calls} with the same inputs raises {repeats.failed}"
+    elif repeats.stale:
         return Failure(EARLIER, f"other numbers in the same arrays have the answer of those before: {KEPT}")
-    often = f"{repeats.others} of {repeats.calls - 1} calls"
-    words = (
-        f"the same call with the same inputs gives other bits in {often}, off by up to {repeats.apart:.2g}"
-    )
     return Failure("not-repeatable", words)
 
 

@@ -30,7 +30,7 @@ from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.judge import compare_output, expect
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import TYPES
-from attnctl.verbs.conform.report import Failure, Scope
+from attnctl.verbs.conform.report import Failure
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 UNITS = 16
@@ -92,30 +92,29 @@ class Diagnosed:
 
     @property
     def explains_all(self) -> bool:
-        scope = self.failure.scope
-        return self.cause is not None and scope.explained == scope.failing and self.is_certain
+        whole = self.failure.explained == self.failure.failing
+        return self.cause is not None and whole and self.is_certain
 
     @property
     def is_certain(self) -> bool:
-        return self.cause is not None and (self.cause.certain or not self.failure.scope.alone)
+        return self.cause is not None and (self.cause.certain or not self.failure.alone)
 
     @property
     def fits_by_chance(self) -> bool:
         """Whether it gives the numbers of some cases alone, and is not what is wrong there, either."""
-        scope = self.failure.scope
-        if self.cause is None or self.cause.observed or scope.explained == scope.failing:
+        said = self.failure
+        if self.cause is None or self.cause.observed or said.explained == said.failing:
             return False
-        number = scope.explained == 1 and any(map(str.isdigit, scope.details[0]))
-        few = not self.cause.certain and 2 * scope.explained <= scope.failing
-        return number or few or scope.spared is not None
+        number = said.explained == 1 and any(map(str.isdigit, said.details[0]))
+        few = not self.cause.certain and 2 * said.explained <= said.failing
+        return number or few or said.spared is not None
 
     @property
     def rank(self) -> tuple[bool, bool, bool, float, bool]:
         """By whether there is a cause, how much it explains, and whether a right case speaks against it."""
-        scope = self.failure.scope
-        explained = scope.explained / scope.failing
+        explained = self.failure.explained / self.failure.failing
         no_chance = not self.fits_by_chance
-        return self.cause is not None, no_chance, self.is_certain, explained, scope.spared is None
+        return self.cause is not None, no_chance, self.is_certain, explained, self.failure.spared is None
 
     def explains(self, result: CaseResult) -> bool:
         """Whether its cause may be that of another case, too: where that takes calls, it is not asked."""
@@ -132,8 +131,8 @@ class Diagnosed:
     def with_details(self, details: Details) -> Diagnosed:
         """The same of every case that it explains, with these details."""
         assert self.cause is not None  # it has details
-        scope = replace(self.failure.scope, details=(join_details(details),))
-        failure = replace(self.failure, sentence=self.cause.say(details), scope=scope)
+        joined = (join_details(details),)
+        failure = replace(self.failure, sentence=self.cause.say(details), details=joined)
         return replace(
             self, failure=failure, explained=tuple((each, details) for each, _ in self.explained)
         )
@@ -156,10 +155,10 @@ def hold(cause: Cause, wrong: Sequence[CaseResult], right: Sequence[Case]) -> Di
     details, number = explained[0][1], len(explained)
     said = list(dict.fromkeys(join_details(each) for _, each in explained))
     several = cause.observed and len(said) > 1
-    scope = Scope(number, len(wrong), tuple(said[:1] if cause.observed else said), alone=several)
-    if cause.costly:
-        scope = Scope(details=(said[0],), alone=len(wrong) > 1)
-    failure = Failure(cause.mistake, cause.say(details), scope=scope)
+    failure = Failure(cause.mistake, cause.say(details), details=(said[0],), alone=len(wrong) > 1)
+    if not cause.costly:
+        every = tuple(said[:1] if cause.observed else said)
+        failure = replace(failure, explained=number, failing=len(wrong), details=every, alone=several)
     return spare(unite([Diagnosed(failure, cause, tuple(explained))])[0], right)
 
 
@@ -169,7 +168,7 @@ def spare(found: Diagnosed, right: Iterable[Case]) -> Diagnosed:
     assert found.cause is not None  # which is held
     said = {details for _, details in found.explained}
     spared = next((case for case in right if found.cause.contradicts(case, said)), None)
-    return replace(found, failure=replace(found.failure, scope=replace(found.failure.scope, spared=spared)))
+    return replace(found, failure=replace(found.failure, spared=spared))
 
 
 def simplicity(result: CaseResult) -> tuple[bool, bool, bool, int]:

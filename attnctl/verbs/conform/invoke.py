@@ -64,7 +64,9 @@ def call_once(
         found = order_gradients(result, call.gives) if isinstance(result, Mapping) else result
         back = buffers or (found if isinstance(found, (tuple, list)) else (found,))
         outputs = ()
-    return Answer(outputs, tuple(map(to_numpy, back)), ready.find_changed(), dtype=dtype), result
+    now = {name: bits_of(to_numpy(ready.given[name])) for name in ready.before}
+    changed = tuple(name for name, was in ready.before.items() if now[name] != was)
+    return Answer(outputs, tuple(map(to_numpy, back)), changed, dtype=dtype), result
 
 
 def order_gradients(found: Mapping[str, Any], names: Sequence[str]) -> Sequence[Any]:
@@ -193,11 +195,6 @@ class PreparedCall:
     """The gradient by the output, where those by the inputs are asked for."""
     leaves: Sequence[Any] = ()
     """Q, K and V that gradients are taken by, of which the inputs may be copies."""
-
-    def find_changed(self) -> tuple[str, ...]:
-        return tuple(
-            name for name, was in self.before.items() if bits_of(to_numpy(self.given[name])) != was
-        )
 
 
 def widen(dtype: str) -> str:

@@ -91,10 +91,6 @@ class Expected:
     seen: Array
     """The rows (batch, head, query) that see a key."""
 
-    @property
-    def output(self) -> Array:
-        return self.steps[HEAD_OUTPUTS].value
-
 
 @dataclass(frozen=True)
 class Judgement:

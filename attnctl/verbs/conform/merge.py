@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from operator import itemgetter
 from typing import Any
@@ -79,6 +80,9 @@ BUFFER = re.compile(r"(out(put)?|o|[vo]?_?merged)(_out)?|(lse|s|l)_(out|merged)|
 """Names of parameters that the merge is written to, where there are more than four."""
 
 RETURNS = ((OUTPUT, LSE), (OUTPUT, LSE2))
+
+Held = tuple[Mapping[str, Array], Mapping[str, Array | None], Mapping[str, ExpectedOutput]]
+"""The parts of a case, what came back, and what is right."""
 
 
 # --- what is asked ---
@@ -244,16 +248,21 @@ class MergeSuite(Suite):
             self.changed.setdefault(case.dtype, found)
         return found
 
+    def look(self, case: Case, answer: Answer, dtype: str = "") -> Held:
+        """What a case is made of, what came back, and what is right in its type, or in another."""
+        parts = draw_parts(case, self.unit)
+        wanted = expect_merge(parts, dtype or case.dtype)
+        return parts, self.read(answer, wanted), wanted
+
     def judge(self, case: Case, answer: Answer, dtype: str = "") -> Judgement:
-        """Judge an answer as what is right in its type, or in another."""
         if answer.error:
             return judge_failure(answer)
-        wanted = expect_merge(draw_parts(case, self.unit), dtype or case.dtype)
+        _, returned, wanted = self.look(case, answer, dtype)
         return join_judgements(
             Judgement(inf, words=f"{name_output(name)} has another shape than that of a part", output=name)
             if found is None
             else compare_output(wanted[name], found)
-            for name, found in self.read(answer, wanted).items()
+            for name, found in returned.items()
         )
 
     def explain(self, results: Sequence[CaseResult]) -> Failure:
@@ -263,17 +272,15 @@ class MergeSuite(Suite):
             held = hold(explain_end(first), results, ())
             assert held is not None  # it explains the first
             return held.failure
-        wrong = []
-        for result in results:
-            parts = draw_parts(result.case, self.unit)
-            wanted = expect_merge(parts, result.case.dtype)
-            wrong.append((parts, self.read(result.answer, wanted), wanted))
-        if all(result.judgement.ratios.get(HEAD_OUTPUTS, inf) <= 1 for result in results):
-            cause = explain_sum(wrong)
-        else:
-            cause = explain_output(wrong, np.float64 if first.case.dtype == "float64" else np.float32)
+        wrong = [self.look(result.case, result.answer) for result in results]
+        right = all(result.judgement.ratios.get(HEAD_OUTPUTS, inf) <= 1 for result in results)
+        name = LOGSUMEXP if right else HEAD_OUTPUTS
+        kind = np.float64 if first.case.dtype == "float64" else np.float32
+        for mistake, sentence, made in list_sums() if right else list_merges(wrong, kind):
+            if all(gives(each, name, made) for each in wrong):
+                return Failure(mistake, sentence)
         worst = max(result.judgement.ratio for result in results)
-        return cause or describe_rounding("the output", worst, first.case.dtype) or Failure(None, "")
+        return describe_rounding("the output", worst, first.case.dtype) or Failure()
 
     def find_layout(self, case: Case) -> None:
         """Take the first axes in which what comes back is right, or else of the shapes of a part."""
@@ -334,51 +341,45 @@ SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
 """Log-sum-exps beside an output that is right: mistake, what it is, what to write instead."""
 
 
-Wrong = tuple[Mapping[str, Array], Mapping[str, Array | None], Mapping[str, ExpectedOutput]]
-"""The parts of a case that is wrong, what was found, and what is right."""
+Way = tuple[str, str, Callable[[Mapping[str, Array]], Array]]
+"""A mistake, its sentence, and the array that it makes of the parts."""
 
 
-def explain_sum(wrong: Sequence[Wrong]) -> Failure | None:
-    """Find the log-sum-exp that is given beside outputs that are right."""
+def of_sums(made: Callable[[Array], Array]) -> Callable[[Mapping[str, Array]], Array]:
+    return lambda parts: made(parts[LOGSUMEXP])
+
+
+def list_sums() -> Iterator[Way]:
+    """The log-sum-exps that are given beside outputs that are right."""
     for name, words, fix, other in SUM_ALONE:
-        if all(gives_sum(each, other) for each in wrong):
-            return Failure(name, f"{words}; {fix}")
-    return None
+        yield name, f"{words}; {fix}", of_sums(other)
 
 
-def explain_output(wrong: Sequence[Wrong], kind: type[np.floating[Any]]) -> Failure | None:
-    """Find the way of merging that gives these outputs, of log-sum-exps of this kind."""
-    catalogue = {mistake.name: mistake for mistake in CHUNKS}
-    for name, ways in WAYS.items():
-        for detail, merge in ways:
-            if all(gives(each, merge, kind) for each in wrong):
-                base_2 = name == OTHER_BASE and all(
-                    gives_sum(each, lambda parts: whole(parts * LN2) / LN2) for each in wrong
-                )
-                also = f"; or say --returns {OUTPUT},{LSE2} if log-sum-exps are in base 2" if base_2 else ""
-                return Failure(name, f"{catalogue[name].words.format(detail)}; {catalogue[name].fix}{also}")
-    return None
+def list_merges(wrong: Sequence[Held], kind: type[np.floating[Any]]) -> Iterator[Way]:
+    """The outputs of every wrong way to merge, by log-sum-exps of this kind."""
 
-
-def gives(wrong: Wrong, merge: Merge, kind: type[np.floating[Any]]) -> bool:
-    """True for a merge whose output is the one that was found."""
-    parts, *_ = wrong
-    with np.errstate(all="ignore"):
+    def made(parts: Mapping[str, Array], merge: Merge) -> Array:
         _, shares = merge(parts[LOGSUMEXP].astype(kind))
-        return is_found(HEAD_OUTPUTS, (shares[..., None] * parts[HEAD_OUTPUTS]).sum(axis=0), wrong)
+        return np.asarray((shares[..., None] * parts[HEAD_OUTPUTS]).sum(axis=0))
+
+    for mistake in CHUNKS:
+        base_2 = mistake.name == OTHER_BASE and all(
+            gives(each, LOGSUMEXP, of_sums(lambda p: whole(p * LN2) / LN2)) for each in wrong
+        )
+        also = f"; or say --returns {OUTPUT},{LSE2} if log-sum-exps are in base 2" if base_2 else ""
+        for detail, merge in WAYS.get(mistake.name, ()):
+            sentence = f"{mistake.words.format(detail)}; {mistake.fix}{also}"
+            yield mistake.name, sentence, partial(made, merge=merge)
 
 
-def gives_sum(wrong: Wrong, other: Callable[[Array], Array]) -> bool:
-    with np.errstate(all="ignore"):
-        return is_found(LOGSUMEXP, other(wrong[0][LOGSUMEXP]), wrong)
-
-
-def is_found(name: str, value: Array, wrong: Wrong) -> bool:
-    """True where this value was found, and is as wrong; one that is not finite is like any other."""
-    found, wanted = wrong[1].get(name), wrong[2][name]
+def gives(wrong: Held, name: str, made: Callable[[Mapping[str, Array]], Array]) -> bool:
+    """True where what was found is made so, and is as wrong; one that is not finite is like any other."""
+    parts, found, wanted = wrong[0], wrong[1].get(name), wrong[2][name]
     if found is None:
         return False
-    finite = np.isfinite(value)
-    near = (np.abs(found - value) <= 2 * wanted.allowed * (1 + np.abs(value)))[finite]
-    differs = compare_output(wanted, found).right or not compare_output(wanted, value).right
-    return bool(differs and (np.isfinite(found) == finite).all() and near.all())
+    with np.errstate(all="ignore"):
+        value = made(parts)
+        finite = np.isfinite(value)
+        near = (np.abs(found - value) <= 2 * wanted.allowed * (1 + np.abs(value)))[finite]
+        differs = compare_output(wanted, found).right or not compare_output(wanted, value).right
+        return bool(differs and (np.isfinite(found) == finite).all() and near.all())

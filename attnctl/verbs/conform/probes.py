@@ -256,8 +256,7 @@ def find_conventions(suite: Suite, dtype: str) -> FoundConventions:
         probe_sums,
         probe_mask,
         probe_corner,
-        probe_sliding_window,
-        probe_lengths,
+        probe_values,
         probe_float_mask,
         probe_hidden_rows,
         probe_padding,
@@ -412,27 +411,23 @@ def probe_corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     yield CORNER, NEITHER
 
 
-def probe_lengths(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    if not {"causal", "key_lengths"} <= set(suite.signature.claimed):
-        return
-    case = replace(BASE, dtype=dtype, fill="who").having(causal=True, key_lengths="garbage")
-    yield from try_values(suite, case, LENGTHS_CORNER)
+SHOWN_BY: dict[tuple[str, ...], dict[str, Any]] = {
+    (SLIDING, AHEAD): {"sliding_window": 4},
+    (LENGTHS_CORNER,): {"causal": True, "key_lengths": "garbage"},
+}
+"""Conventions by the options that show them together."""
 
 
-def probe_sliding_window(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    if "sliding_window" not in suite.signature.claimed:
-        return
-    case = replace(BASE, dtype=dtype, fill="who").having(sliding_window=4)
-    yield from try_values(suite, case, SLIDING, AHEAD)
-
-
-def try_values(suite: Suite, case: Case, *names: str) -> Iterator[tuple[str, str]]:
-    """Find the first values of conventions by which an answer is right."""
-    for values in product(*(CONVENTIONS[name] for name in reversed(names))):
-        conventions = dict(zip(names, reversed(values), strict=True))
-        if try_conventions(suite, case, conventions):
-            yield from conventions.items()
-            return
+def probe_values(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Find the first values of these conventions by which an answer is right."""
+    for names, options in SHOWN_BY.items():
+        if not options.keys() <= {*suite.signature.claimed}:
+            continue
+        case = replace(BASE, dtype=dtype, fill="who").having(**options)
+        tried = product(*(CONVENTIONS[name] for name in reversed(names)))
+        every = (dict(zip(names, reversed(values), strict=True)) for values in tried)
+        right = (each for each in every if try_conventions(suite, case, each))
+        yield from next(right, {}).items()
 
 
 def probe_float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:

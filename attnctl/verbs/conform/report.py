@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field, replace
+from functools import reduce
 from math import isfinite, isinf
 from typing import TYPE_CHECKING, Any
 
@@ -40,44 +41,8 @@ MOST_SAID = 3
 
 
 @dataclass(frozen=True)
-class Scope:
-    """In how much of what fails a sentence is true."""
-
-    explained: int = 1
-    failing: int = 1
-    details: tuple[str, ...] = ("",)
-    """What is not the same in every case, that of the case shown first."""
-    spared: object = None
-    """A case that is right, though it should not be."""
-    alone: bool = False
-    """Whether the sentence was looked for, or is true as it stands, in the case shown alone, of several."""
-
-    def __add__(self, other: Scope) -> Scope:
-        details = tuple(dict.fromkeys((*self.details, *other.details)))
-        explained, failing = self.explained + other.explained, self.failing + other.failing
-        return Scope(explained, failing, details, self.spared or other.spared, self.alone or other.alone)
-
-    def limit(self, sentence: str) -> str:
-        """A sentence of the case shown, with what is true of it in others."""
-        parts, others = [sentence], self.details[1:]
-        if others or self.alone:
-            parts = [f"in this case {sentence}"]
-        elif self.spared:
-            parts = [f"in every failing case {sentence}"]
-        if others:
-            more = f" and {len(others) - MOST_SAID} more" if len(others) > MOST_SAID else ""
-            said = (f"({each})" if ", " in each else each for each in others[:MOST_SAID])
-            parts.append(f"in others: {', '.join(said)}{more}")
-        if self.explained < self.failing:
-            parts.append(f"this explains {self.explained} of {self.failing} failing cases")
-        if self.spared:
-            parts.append(f"yet it is right in {self.spared}")
-        return "; ".join(parts)
-
-
-@dataclass(frozen=True)
 class Failure:
-    """Why something fails, and a case that shows it."""
+    """Why something fails, a case that shows it, and in how much of what fails that is true."""
 
     mistake: str | None = None
     sentence: str = ""
@@ -88,12 +53,46 @@ class Failure:
     replay: str = ""
     saved: str = ""
     """The dump of a small failing case, which `replay` runs again."""
-    scope: Scope = Scope()
+    explained: int = 1
+    """The cases in which the sentence is true, of those `failing`."""
+    failing: int = 1
+    details: tuple[str, ...] = ("",)
+    """What is not the same in every case, that of the case shown first."""
+    spared: object = None
+    """A case that is right, though it should not be."""
+    alone: bool = False
+    """Whether the sentence was looked for, or is true as it stands, in the case shown alone, of several."""
+
+    def join(self, other: Failure) -> Failure:
+        """The same, in the cases of another one, too."""
+        return replace(
+            self,
+            explained=self.explained + other.explained,
+            failing=self.failing + other.failing,
+            details=tuple(dict.fromkeys((*self.details, *other.details))),
+            spared=self.spared or other.spared,
+            alone=self.alone or other.alone,
+        )
 
     @property
     def explanation(self) -> str:
-        """The sentence, as far as it is true."""
-        return self.scope.limit(self.sentence) if self.sentence else ""
+        """The sentence of the case shown, with what is true of it in others."""
+        parts, others = [self.sentence], self.details[1:]
+        if not self.sentence:
+            return ""
+        if others or self.alone:
+            parts = [f"in this case {self.sentence}"]
+        elif self.spared:
+            parts = [f"in every failing case {self.sentence}"]
+        if others:
+            more = f" and {len(others) - MOST_SAID} more" if len(others) > MOST_SAID else ""
+            said = (f"({each})" if ", " in each else each for each in others[:MOST_SAID])
+            parts.append(f"in others: {', '.join(said)}{more}")
+        if self.explained < self.failing:
+            parts.append(f"this explains {self.explained} of {self.failing} failing cases")
+        if self.spared:
+            parts.append(f"yet it is right in {self.spared}")
+        return "; ".join(parts)
 
 
 @dataclass
@@ -133,7 +132,7 @@ class FeatureResult:
             return SKIPPED
         if self.failure is None:
             return DIFFERS if self.differs else PASSED
-        ignored = self.failure.mistake == IGNORED_OPTION and not self.failure.scope.spared
+        ignored = self.failure.mistake == IGNORED_OPTION and not self.failure.spared
         failed = IGNORED if ignored else FAILED
         return XFAIL if self.known else failed
 
@@ -330,26 +329,21 @@ def list_skipped(found: Conformance) -> dict[str, list[str]]:
 
 def describe_failures(found: Conformance, screen: Screen) -> Iterator[Line]:
     """Describe what each mistake spoils: features and types, its sentence, a case, how to replay it."""
-    spoilt: dict[tuple[str, str], tuple[Failure, list[FeatureResult]]] = {}
+    spoilt: dict[tuple[str, str], list[FeatureResult]] = {}
     for each in found.features:
-        if each.failure:
-            failure = each.failure
-            alone = (
-                each.feature
-                if failure.mistake is None
-                else failure.sentence * (not failure.scope.details[0])
-            )
-            spoilt.setdefault((failure.mistake or "", alone), (failure, []))[1].append(each)
-    for failure, results in spoilt.values():
+        if failure := each.failure:
+            alone = each.feature if failure.mistake is None else failure.sentence * (not failure.details[0])
+            spoilt.setdefault((failure.mistake or "", alone), []).append(each)
+    for results in spoilt.values():
         yield []
+        failure, *others = (each.failure for each in results if each.failure)
         names = ", ".join(dict.fromkeys(each.feature for each in results))
         types = list(dict.fromkeys(each.dtype for each in results))
         reasons = dict.fromkeys(each.known for each in results if each.known)
         known = "".join(f" (known: {why})" for why in reasons)
         name = failure.mistake or results[0].status
         yield from screen.sentence(f"{name}: {names}, in {', '.join(types)}{known}", "name")
-        scope = sum((each.failure.scope for each in results[1:] if each.failure), failure.scope)
-        said = replace(failure, scope=scope).explanation or "no known mistake gives these numbers"
+        said = reduce(Failure.join, others, failure).explanation or "no known mistake gives these numbers"
         yield from screen.sentence(f"{said[0].upper()}{said[1:]}.")
         words = "" if failure.words == failure.explanation else f": {failure.words}"
         yield from screen.sentence(f"{failure.case}{words}", "aside")

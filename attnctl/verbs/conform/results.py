@@ -130,8 +130,8 @@ def with_fewer_tokens(case: Case) -> Iterator[Case]:
             yield replace(case, keys=m)
 
 
-Saved = tuple[Case, str, dict[str, Any]]
-"""A case, its feature, and the fields of the profile by which the target was called."""
+Saved = tuple[Case, str, dict[str, Any], Trace]
+"""A case, its feature, the fields of the profile by which the target was called, and its dump."""
 
 FOLDER = "attnctl-conform"
 """Where failing cases are saved."""
@@ -188,7 +188,8 @@ def read_saved(path: str) -> Saved:
     from attnctl.inputs.config.schema import validate
     from attnctl.store.source import read_one
 
-    header = read_one(path).header.get("conform")
+    dump = read_one(path)
+    header = dump.header.get("conform")
     if not isinstance(header, dict) or not isinstance(header.get("conventions"), dict):
         raise AttnError(f"{path}: no case of attnctl conform; give a file that it saved")
     said = header["conventions"]
@@ -210,14 +211,11 @@ def read_saved(path: str) -> Saved:
         "always": always,
         "handed": handed,
     }
-    return Case.of(header.get("case")), str(header.get("feature", "")), called
+    return Case.of(header.get("case")), str(header.get("feature", "")), called, dump
 
 
-def recall_cause(path: str, suite: Suite, wrong: Sequence[CaseResult]) -> Failure | None:
+def recall_cause(dump: Trace, suite: Suite, wrong: Sequence[CaseResult]) -> Failure | None:
     """Recall the cause that was found when a case was saved, if its outputs are still the same."""
-    from attnctl.store.source import read_one
-
-    dump = read_one(path)
     said = dump.header["conform"].get("said")
     if not wrong or not isinstance(said, dict):
         return None

@@ -26,17 +26,7 @@ from attnctl.verbs.conform.diagnosis import (
     ignored_cause,
 )
 from attnctl.verbs.conform.extras import describe_guess, describe_unknown, find_declared, recognise_extras
-from attnctl.verbs.conform.features import (
-    ATTENTION,
-    BASE,
-    INPUTS_KEPT,
-    OPTIONAL,
-    PAIRS,
-    RANDOM,
-    REPEATABLE,
-    REPEATABLE_GRADIENTS,
-    SMALL,
-)
+from attnctl.verbs.conform.features import ATTENTION, BASE, REPEATABLE, REPEATABLE_GRADIENTS
 from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, spare, unite
 from attnctl.verbs.conform.judge import judge_answer
 from attnctl.verbs.conform.options import OPTIONS
@@ -52,8 +42,8 @@ from attnctl.verbs.conform.profile import (
     TYPES,
     Request,
 )
-from attnctl.verbs.conform.report import FAILED, IGNORED, Conformance, Failure, FeatureResult, Scope
-from attnctl.verbs.conform.results import judge_conventions, read_saved, recall_cause, save_case, shrink
+from attnctl.verbs.conform.report import FAILED, IGNORED, Conformance, Failure, FeatureResult
+from attnctl.verbs.conform.results import Saved, judge_conventions, recall_cause, save_case, shrink
 from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, CaseResult, Suite
 
 Progress = Callable[[int, int], None]
@@ -73,13 +63,12 @@ QUICK_SECONDS, SECONDS = 2.0, 20.0
 """The time that making one call again and again may take."""
 
 
-def replay(suite: Suite) -> Conformance:
-    """Run the case of a file again; the same output has the same cause as before.
+def replay(suite: Suite, saved: Saved) -> Conformance:
+    """Run a saved case again; the same output has the same cause as before.
 
     Raises AttnError where the target does not take its options.
     """
-    path = suite.request.replay
-    case, feature, _ = read_saved(path)
+    case, feature, _, dump = saved
     lacking = [option for option, _ in case.options if option not in suite.signature.keywords]
     if lacking:
         raise AttnError(f"{suite.target.name}: nothing in its signature asks for {', '.join(lacking)}")
@@ -87,7 +76,7 @@ def replay(suite: Suite) -> Conformance:
     if suite.declared.returns:
         run.find_extras(replace(BASE, dtype=case.dtype))
     again = run.run_feature(feature, (case,), case.dtype)
-    run.runs, run.recalled = [again], recall_cause(path, suite, again.wrong)
+    run.runs, run.recalled = [again], recall_cause(dump, suite, again.wrong)
     return run.conclude(run.runs)
 
 
@@ -155,7 +144,7 @@ class Run:
         """Put the results together; those that someone expects to fail are marked."""
         found = tuple(results)
         for result in found:
-            if result.feature == INPUTS_KEPT and not result.skipped:
+            if result.feature == features.INPUTS_KEPT and not result.skipped:
                 self.count_all_calls(result)
             if result.wrong:
                 self.diagnosed[result.feature, result.dtype] = self.explain(result)
@@ -218,7 +207,7 @@ class Run:
             skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
             claimed.remove("float_mask")
         pairs = features.pairs_cases(claimed)
-        few = {} if pairs else {PAIRS: "it has fewer than two options"}
+        few = {} if pairs else {features.PAIRS: "it has fewer than two options"}
         self.skips = {**few, **skips, **lacking, **suite.target.cannot}
         quick = request.quick
         options = {
@@ -227,12 +216,12 @@ class Run:
         found = {
             **features.list_own_features(suite.profile.head_sizes, quick=quick),
             **options,
-            PAIRS: pairs,
-            RANDOM: features.random_cases(
+            features.PAIRS: pairs,
+            features.RANDOM: features.random_cases(
                 claimed, lengths=lengths, groups=groups, widths=widths, quick=quick
             ),
-            **dict.fromkeys(self.repeated, (SMALL, replace(BASE, queries=33, keys=33, seed=1))),
-            INPUTS_KEPT: (BASE,),
+            **dict.fromkeys(self.repeated, (features.SMALL, replace(BASE, queries=33, keys=33, seed=1))),
+            features.INPUTS_KEPT: (BASE,),
         }
         return {name: cases for name, cases in found.items() if not request.only or name in request.only}
 
@@ -274,7 +263,7 @@ class Run:
         run = FeatureResult(name, dtype, of=len(fitted), skipped=self.refused.get(dtype, ""))
         if run.skipped:
             return run
-        if name in {*self.repeated, INPUTS_KEPT}:
+        if name in {*self.repeated, features.INPUTS_KEPT}:
             return self.run_repeatedly(name, in_type)
         for case in fitted:
             if not self.run_case(run, case):
@@ -308,7 +297,7 @@ class Run:
             return True
         case, claimed = found.case, self.suite.declared.features
         unequal = case.queries != case.keys - case.past and LENGTHS not in claimed
-        may_refuse = unequal or feature in OPTIONAL - {*claimed}
+        may_refuse = unequal or feature in features.OPTIONAL - {*claimed}
         return may_refuse and self.suite.is_refusal(found.answer)
 
     def is_broadcast(self, feature: str, found: CaseResult) -> bool:
@@ -371,10 +360,15 @@ class Run:
         words = "; ".join([words, *self.say_gradients(run, first)])
         run.failure = replace(cause, case=first.case, words=words)
         if saved:
-            own, flags = self.suite.target.words, (*self.request.flags, "--replay", str(saved))
-            line = (*flags, *own) if own[:1] == ("--",) else (*own, *flags)
-            again = shell_line(["attnctl", "conform", *line])
+            again = shell_line(["attnctl", "conform", *self.say_target("--replay", str(saved))])
             run.failure = replace(run.failure, replay=again, saved=str(saved))
+
+    def say_target(self, *flags: str) -> tuple[str, ...]:
+        """The words of a command line for the target, called as it is, with these flags."""
+        own, back = self.suite.target.words, ["--backward"] if self.request.backward else []
+        back += [self.suite.apart[0].name] if self.suite.apart else []
+        said = (*self.request.flags, *back, *flags)
+        return (*said, *own) if own[:1] == ("--",) else (*own, *said)
 
     def say_gradients(self, run: FeatureResult, first: CaseResult) -> Iterator[str]:
         """Say which gradients are wrong in other cases than the one shown, and which in none at all."""
@@ -412,8 +406,8 @@ class Run:
         if name in {REPEATABLE, REPEATABLE_GRADIENTS}:
             first, *others = (explain_repeats(each.answer) for each in wrong)
             alone = any(each.sentence != first.sentence for each in others)
-            return Diagnosed(replace(first, scope=Scope(alone=alone)))
-        if name == INPUTS_KEPT:
+            return Diagnosed(replace(first, alone=alone))
+        if name == features.INPUTS_KEPT:
             what = ", ".join(wrong[0].answer.changed)
             words = f"it changes its inputs: {what} is not what it was before"
             return Diagnosed(Failure("inputs-changed", words))
@@ -447,7 +441,7 @@ class Run:
         name, result = run.feature, found.shown or run.wrong[0]
         if self.request.save is None:
             return None
-        if name not in {REPEATABLE, REPEATABLE_GRADIENTS, INPUTS_KEPT}:
+        if name not in {REPEATABLE, REPEATABLE_GRADIENTS, features.INPUTS_KEPT}:
             before = self.small.get(name)
             again = None if before is None else self.suite.run(replace(before.case, dtype=run.dtype))
             if again is None or again.judgement.right or not found.explains(again):
