@@ -194,7 +194,7 @@ def test_a_case_that_rounding_hides_is_no_evidence(dtype):
     wanted = expect(problem)
     assert not judge_answer(wanted, Answer((wanted.outputs["head_outputs"].value,))).shows
     plain = expect(make_problem(case, TargetProfile()))
-    assert judge_answer(plain, Answer((plain.output,))).shows
+    assert judge_answer(plain, Answer((plain.outputs["head_outputs"].value,))).shows
 
 
 @pytest.mark.parametrize(

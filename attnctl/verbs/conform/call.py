@@ -43,7 +43,6 @@ class TargetCall:
     out: str = ""
     """The keyword of a buffer that the output is written to."""
     numbers: int = 0
-    """Numbers of the output."""
     times: int = 1
     seconds: float = 0.0
     """The call is made `times` times, as long as these seconds last."""
@@ -95,7 +94,6 @@ class Answer:
     gradients: tuple[Any, ...] = ()
     """The gradients by the inputs, in their order."""
     changed: tuple[str, ...] = ()
-    """The inputs that the target changed."""
     repeats: Repeats = Repeats()
     error: str = ""
     """The kind of failure: crash, hang, exit, or the name of an exception."""
@@ -105,7 +103,6 @@ class Answer:
     place: str = ""
     """The file and line where it raised."""
     dtype: str = ""
-    """The type of the output."""
 
     @property
     def compared(self) -> tuple[Any, ...]:

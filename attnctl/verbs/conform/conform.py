@@ -10,7 +10,7 @@ from typing import Any
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.config.settings import Settings
 from attnctl.verbs.conform.call import Target
-from attnctl.verbs.conform.declared import find_senseless, read_claims, read_xfail, unknown_names
+from attnctl.verbs.conform.declared import CLAIMS, XFAIL, find_senseless, read_file, unknown_names
 from attnctl.verbs.conform.features import INPUTS_KEPT, MERGES, NAMES
 from attnctl.verbs.conform.merge import RETURNS as OF_MERGE
 from attnctl.verbs.conform.merge import MergeSuite, hold_merge
@@ -47,8 +47,7 @@ def make_request(
             *unknown_names("framework", [asked.get("framework", "numpy")], FRAMEWORKS),
         ]
     )
-    profile = LIBRARIES[like] if like else TargetProfile()
-    profile = profile.lay_over(read_claims(claims)) if claims else profile
+    profile = (LIBRARIES[like] if like else TargetProfile()).lay_over(read_file(claims, CLAIMS))
     handed = {computed: own for own, colon, computed in (name.partition(":") for name in dtypes) if colon}
     computed = [name.rpartition(":")[2] for name in dtypes]
     profile = profile.lay_over({**given, "handed": handed, "always": always(profile.always)})
@@ -64,7 +63,7 @@ def make_request(
         profile=profile,
         flags=tuple(chain(*words)),
         dtypes=tuple(name for name in TYPES if name in (computed or TYPES)),
-        xfail=read_xfail(xfail) if xfail else {},
+        xfail=read_file(xfail, XFAIL),
         **asked,
     )
 

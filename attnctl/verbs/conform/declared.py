@@ -197,21 +197,12 @@ def find_senseless(always: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
         yield ("kv_heads",), f"{kv_heads} cannot be shared by {heads} heads; write a divisor of {heads}"
 
 
-def read_claims(path: str) -> dict[str, Any]:
-    """The fields of a profile that a file says. Raises AttnError with every problem, each with its line."""
-    given: dict[str, Any] = read_file(path, CLAIMS)
-    return given
-
-
-def read_xfail(path: str) -> dict[str, Known]:
-    """The features of a file that are known to fail. Raises AttnError with every problem."""
-    given: dict[str, Known] = read_file(path, XFAIL)
-    return given
-
-
-def read_file(path: str, form: Form) -> Any:
+def read_file(path: str | None, form: Form) -> dict[str, Any]:
+    """What a file says, if there is one. Raises AttnError with every problem, each with its line."""
+    if not path:
+        return {}
     with refuse_os_errors(path), open_input(path) as stream:
-        return read_as(yaml.decode(stream.read(), path), path, form)
+        return dict(read_as(yaml.decode(stream.read(), path), path, form))
 
 
 def unknown_names(what: str, given: Iterable[str], known: Sequence[str]) -> list[str]:

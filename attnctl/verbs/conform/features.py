@@ -42,7 +42,6 @@ NAMES = (
     INPUTS_KEPT,
     CONVENTIONS,
 )
-"""Every feature, in order."""
 
 MERGE = "merge"
 MERGES = (MERGE, "peaked rows", "flat rows", "large scores", "nothing in one part", "nothing in both")

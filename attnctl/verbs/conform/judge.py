@@ -103,7 +103,6 @@ class Judgement:
     output: str = HEAD_OUTPUTS
     """The first output that is wrong, or the worst."""
     ratios: Mapping[str, float] = field(default_factory=dict)
-    """The ratio of each output."""
     extra: int | None = None
     """The place of an output behind the first that is wrong."""
 

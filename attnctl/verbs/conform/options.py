@@ -29,7 +29,6 @@ Ask = Callable[[Problem, Any], None]
 class KernelOption:
     name: str
     theirs: tuple[str, ...]
-    """Its names in libraries."""
     ask: Ask
     """Lay it down in a problem: the value passed, and the attention meant."""
     values: Callable[[Case], Sequence[Any]]
@@ -199,7 +198,6 @@ def list_rule_options() -> Iterable[KernelOption]:
 OPTIONS: dict[str, KernelOption] = {
     option.name: option for option in (*LIBRARY_OPTIONS, *list_rule_options())
 }
-"""Every option by our name."""
 
 
 def make_problem(case: Case, profile: TargetProfile, outputs: Sequence[str] = FORWARD) -> Problem:

@@ -280,12 +280,10 @@ class Request:
     quick: bool = False
     xfail: Mapping[str, Known] = field(default_factory=dict)
     save: str | None = None
-    """The folder for failing cases."""
     flags: tuple[str, ...] = ()
     """The words of the command line that say how the target is called, which a replay takes again."""
     jobs: int = 1
     backward: bool = False
-    """Gradients are asked for."""
     merge: bool = False
     """The target merges two parts of attention."""
     replay: str = ""

@@ -114,7 +114,6 @@ class FeatureResult:
     """The outputs of which some case is evidence."""
     wrong: list[CaseResult] = field(default_factory=list, repr=False)
     right: list[Case] = field(default_factory=list, repr=False)
-    """The cases that are right."""
     refused: int = 0
     ended: int = 0
     """Calls in which the process of the target ended."""
@@ -124,7 +123,6 @@ class FeatureResult:
     """The difference of gradients from call to call, where they are right all the same."""
     failure: Failure | None = None
     known: str = ""
-    """The reason why it is expected to fail, where someone has said so."""
 
     @property
     def status(self) -> str:

@@ -134,7 +134,6 @@ Saved = tuple[Case, str, dict[str, Any], Trace]
 """A case, its feature, the fields of the profile by which the target was called, and its dump."""
 
 FOLDER = "attnctl-conform"
-"""Where failing cases are saved."""
 
 
 def save_case(suite: Suite, result: CaseResult, feature: str, said: Failure) -> Path:
