@@ -28,7 +28,8 @@ from attnctl.mistakes.plants import (
 HIDE = at(MASKED, Hide)
 
 FILLS_NEAR = (-100.0, -30.0, -20.0, -15.0, -10.0, -3.0, -1.0, 1.0)
-FILLS = (0.0, 1e-9, -1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min))
+FILLS = (-1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min), 0.0, 1e-9)
+"""Those near the scores last: drawn numbers show them, and the largest do not tell them from the others."""
 
 
 def given_mask(case: WrongStep) -> bool:

@@ -144,6 +144,7 @@ def test_a_wrong_function_is_named_in_a_layout_that_nobody_said():
     found = attnctl.conform(attention, quick=True, dtypes=["float32"], features=["attention"])
     assert found.conventions["layout"] == "bnhd"
     assert found.features[0].failure.mistake == "no-scale"
+    assert "or say --scale 1 if that is meant" in str(found)
 
 
 @pytest.mark.sample(6)

@@ -5,6 +5,8 @@ A function that is right stays right there; one kept from an earlier call is nam
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -135,6 +137,19 @@ def test_a_fault_in_a_part_of_the_range_is_found(fault, dtype):
     kernel, feature = FAULTS[fault]
     found = attnctl.conform(kernel, quick=True, dtypes=[dtype], features=[feature])
     assert found.agrees is (dtype in NOT_IN.get(fault, ())), str(found)
+
+
+def test_a_number_in_place_of_infinity_is_not_called_0_where_scores_are_large():
+    """Large scores alone do not tell −1e4 from 0."""
+    kernel = partial(hides_by(-1e4), causal=True)
+    found = attnctl.conform(
+        kernel,
+        quick=True,
+        dtypes=["float16"],
+        features=["large scores"],
+        always={"causal": True},
+    )
+    assert "Hidden scores are -1e4 instead" in str(found)
 
 
 @pytest.mark.sample(4)

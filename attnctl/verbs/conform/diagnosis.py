@@ -541,11 +541,14 @@ def plan_answer(problem: Problem, found: dict[str, Array]) -> tuple[Trace, DumpP
 def add_hint(suite: Suite, result: CaseResult, cause: Cause) -> Cause:
     """Add the option that declares a mistake as meant, where there is one."""
     keyword = suite.signature.keywords.get("mask")
-    how = {
-        "mask-added": f"say --map {keyword}=float_mask if it takes only masks that are added",
-        "mask-inverted": f"claim {{{TRUE}: hidden}} among the conventions of --claims if that is meant",
-    }
-    if "mask" not in result.case.option_values or cause.mistake not in how:
+    given = result.case.option_values.keys()
+    how = {} if "scale" in given else {"no-scale": "say --scale 1 if that is meant"}
+    if "mask" in given:
+        how |= {
+            "mask-added": f"say --map {keyword}=float_mask if it takes only masks that are added",
+            "mask-inverted": f"claim {{{TRUE}: hidden}} among the conventions of --claims if that is meant",
+        }
+    if cause.mistake not in how:
         return cause
     return replace(cause, say=lambda details: f"{cause.say(details)}; or {how[cause.mistake]}")
 
