@@ -219,6 +219,16 @@ def test_one_matrix_of_a_file_for_q_k_and_v(tmp_path):
         np.testing.assert_array_equal(trace[name], trace["X"][None, :, ::-1])
 
 
+def test_weights_of_a_file_are_used_but_for_those_written_out(tmp_path):
+    first, last = np.eye(4)[::-1], 2 * np.eye(4)
+    np.savez(tmp_path / "w.npz", W_Q=first, W_K=first, junk=first)
+    path = tmp_path / "run.yaml"
+    path.write_text(f"sentence: I love AI\nd_model: 4\nweights: {{file: w.npz, W_K: {last.tolist()}}}\n")
+    trace = prepare(load(path)).run()
+    np.testing.assert_array_equal(trace["Q"], trace["X"][None] @ first)
+    np.testing.assert_array_equal(trace["K"], trace["X"][None] @ last)
+
+
 def test_a_config_may_come_on_stdin(monkeypatch):
     class Stdin:
         buffer = (HERE / "problems" / "keys.yaml").open("rb")
