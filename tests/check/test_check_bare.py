@@ -1,5 +1,7 @@
 """Programs of queries, keys and values alone, of which no setting says what was meant."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,30 @@ def test_logits_of_as_many_queries_and_keys_are_scores():
     q, k, v = Q[:6], K[:7], V[:7]
     report = attnctl.check({"q": q, "k": k, "v": v, "logits": q @ k.T})
     assert (report.agrees, report.unknown, [*report.steps]) == (True, (), ["Q", "K", "V", "scores"])
+
+
+MOST = 2**31 - 1
+NO_OFFSETS = [MOST + 1, -MOST - 1, [0, MOST + 1], "0", True, 0.0]
+
+
+def recorded(offset, path):
+    """A causal run whose dump says that the mask begins so many keys ahead."""
+    attnctl.attend({"Q": Q[:4], "K": K[:4], "V": V[:4]}, causal=True).save(path)
+    dump = json.loads(path.read_text())
+    dump["config"]["causal_offset"] = offset
+    path.write_text(json.dumps(dump))
+    return attnctl.load(path)
+
+
+@pytest.mark.parametrize(("offset", "agrees"), [(0, True), (MOST, False), (-MOST, False)])
+def test_where_a_dump_says_that_causal_begins_is_held_to_it(offset, agrees, tmp_path):
+    assert attnctl.check(recorded(offset, tmp_path / "dump.json"), heads=1).agrees is agrees
+
+
+@pytest.mark.parametrize("offset", NO_OFFSETS, ids=str)
+def test_where_causal_begins_is_a_number_of_keys(offset, tmp_path):
+    with pytest.raises(attnctl.AttnError, match=r"^\$\.config\.causal_offset: .* is not a number of keys"):
+        attnctl.check(recorded(offset, tmp_path / "dump.json"), heads=1)
 
 
 @pytest.mark.parametrize("shape", [(D,), (1, D), (4, D)])

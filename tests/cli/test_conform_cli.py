@@ -38,6 +38,7 @@ def test_json_and_junit_say_the_same(call, tmp_path):
     assert data["conventions"] == {"causal corner": "top-left"}
     failed, skipped = data["features"]
     assert (failed["feature"], failed["status"], failed["mistake"]) == ("attention", "failed", "no-scale")
+    assert (failed["cases"], failed["failed"], skipped["failed"]) == (12, 10, 0)  # one key; scores of 0
     suite = ET.parse(tmp_path / "out.xml").getroot()[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "1")
     assert [each.get("name") for each in suite] == ["attention", "softcap"]

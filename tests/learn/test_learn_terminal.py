@@ -56,6 +56,15 @@ def test_an_answer_is_graded_and_noted(sit, tmp_path):
     assert json.loads(path.read_text())["done"] == {"attnctl": {"softmax": 2}}
 
 
+def test_behind_the_last_lesson_no_other_is_offered(sit):
+    first, *_, last = [lesson.name for lesson in lessons()]
+    _, screen, _ = sit("learn", "--lesson", last, keys="show\n")
+    assert "Enter: next lesson" not in screen
+    assert "That was the last lesson. 0 of " in screen
+    assert "Enter: next lesson" in sit("learn", "--lesson", first, keys="show\n")[1]
+    assert "Enter: next lesson" not in sit("learn", "--lesson", first, keys="skip\nq\n")[1]
+
+
 @pytest.mark.parametrize("keys", ["", "hint\n", "2\n"])
 def test_control_d_leaves_a_clean_line(sit, keys):
     code, screen, err = sit("learn", "--lesson", "tokens", keys=keys)
