@@ -118,6 +118,8 @@ def plant_over_heads(case: WrongStep) -> Iterator[Plant]:
         return
     axes = {name: step.axes for name, step in case.derivation.by_name.items()}
     squares = {name for name in axes if axes[name][-2:] == ("query", "key") and "head" in axes[name]}
+    if case.first in squares and case.size("head") != case.size("query"):  # they would have another shape
+        return
 
     def turn(name: str) -> wrong.Move:
         """What is of scores stays turned."""

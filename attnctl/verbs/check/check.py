@@ -192,10 +192,10 @@ class Diagnosis:
         return begun[0], self.pairs_of(*begun[:1], *few[:1]) if self.pairs else []
 
     def begin_few(self, search: Search) -> Search:
-        """A search of the few rows of a part that show most; the same where too few do."""
+        """A search of the few rows of a part that show most, half as patient; the same where none do."""
         first, part = search.case.first, search.part
         few = few_rows_of(part, self.walk, first, search.case.differs) if part.words else None
-        return self.begin(few, first) if few else search
+        return replace(self.begin(few, first), patience=search.patience / 2) if few else search
 
     def pairs_of(self, search: Search, few: Search | None = None) -> list[Fit]:
         """Two mistakes at once, sought in few rows of what was searched."""
@@ -209,6 +209,8 @@ class Diagnosis:
     def screen(self, before: Search, part_of: Callable[[Walk, str], Part]) -> list[Fit]:
         """The mistake that mixes up queries and explains all of a step, sought by plain arithmetic."""
         first = before.case.first
+        if not any(before.unscreened()):
+            return []
         part = part_of(self.walk, first)
         search = self.begin(part, first, plainly=True)
         search.screened.update(before.screened)

@@ -18,6 +18,7 @@ from attnctl.evidence.allowed import spread
 from attnctl.evidence.invariants import like
 from attnctl.evidence.judge import wrong_numbers
 from attnctl.evidence.precision import FLOAT32, FLOAT64, Precision
+from attnctl.evidence.recompute import Probe
 from attnctl.evidence.rounding import exactly, free
 from attnctl.evidence.walk import Walk
 from attnctl.math import Array
@@ -180,8 +181,8 @@ class Search:
         What was `screened` is not tried again.
         """
         self.case.effort.allow(MOST_FITTED * self.patience)
-        found, tried = [], [each for each in CATALOGUE if each.across and each.name not in self.screened]
-        for mistake, plant in self.plants(self.case, tried):
+        found = []
+        for mistake, plant in self.unscreened():
             value = value_of(plant.case) if value_of else plant.case.value(anyway=True)
             if value is not None:
                 self.screened.add(mistake.name)
@@ -189,6 +190,13 @@ class Search:
                 planted, misfit = Walk(self.walk.record, plant.case.derivation), self.case.misfit(value)
                 found.append(Fit(((mistake, plant),), planted, certain=True, misfit=misfit))
         return sorted(found, key=lambda fit: fit.misfit)
+
+    def unscreened(self) -> Iterator[tuple[Mistake, Plant]]:
+        """Every way to mix up queries that was not tried and changes the step."""
+        mistakes = [each for each in CATALOGUE if each.across and each.name not in self.screened]
+        for mistake, plant in self.plants(self.case, mistakes):
+            if Probe(self.walk, plant.case.derivation).is_changed(self.case.first):
+                yield mistake, plant
 
     def exactly(self, fit: Fit) -> bool:
         """True for a fit that leaves so little that no fitted number could leave less."""
