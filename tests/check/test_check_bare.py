@@ -88,3 +88,6 @@ def test_weights_of_a_norm_are_of_each_head_or_of_all(shape):
     trace = attnctl.attend({"Q": heads, "K": heads, "V": heads, **weights}, qk_norm="rms")
     rms = np.sqrt((heads**2).mean(axis=-1, keepdims=True))
     np.testing.assert_allclose(trace["Q_normed"], 2 * heads / rms, rtol=1e-4)
+    flat = heads.swapaxes(0, 1).reshape(N, 4 * D)
+    beside = attnctl.attend({"Q": flat, "K": flat, "V": flat, **weights}, qk_norm="rms", heads=4)
+    np.testing.assert_array_equal(beside["Q_normed"], trace["Q_normed"])

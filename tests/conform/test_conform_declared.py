@@ -329,6 +329,16 @@ def test_a_mask_that_is_added_is_one_of_numbers_unless_it_is_said_to_be_boolean(
     assert "Its mask is numbers that are added" not in str(claimed)
 
 
+@pytest.mark.parametrize(("name", "status"), [("mask", "skipped"), ("attn_mask", "ignored")])
+def test_numbers_read_as_truth_values_are_wrong_where_their_name_says_that_they_are_added(name, status):
+    scope = {"softmax": kernels.softmax, "scores": kernels.scores, "where": np.where}
+    seen = f"where(True if {name} is None else {name} != 0, scores(q, k), -float('inf'))"
+    exec(f"def read(q, k, v, {name}=None): return softmax({seen}) @ v", scope)
+    found = conform(scope["read"], "mask", "float_mask")
+    assert found.conventions["float mask"] == "read as truth values"
+    assert [each.status for each in found.features] == ["passed", status]
+
+
 # --- names, and types, that do not fit ---
 
 
