@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -37,21 +38,20 @@ def invoke(function: Callable[..., Any], call: TargetCall, framework: Framework)
     """Call a function as often as is asked; an exception is an answer."""
     try:
         with np.errstate(all="ignore"):
-            answer, result = call_once(function, call, framework, prepare_call(call, framework))
+            ready = prepare_call(function, framework, call)
+            answer, result = call_once(ready)
             if call.times > 1:
-                repeats = repeat_call(function, call, framework, answer, result)
-                answer = replace(answer, repeats=repeats)
+                answer = replace(answer, repeats=repeat_call(ready, answer, result))
     except RAISED as error:
         return describe_exception(error)
     return answer
 
 
-def call_once(
-    function: Callable[..., Any], call: TargetCall, framework: Framework, ready: PreparedCall
-) -> tuple[Answer, Any]:
+def call_once(ready: PreparedCall) -> tuple[Answer, Any]:
     """Return the answer of one call, and its result as it is. Raises what the target raises."""
+    call, framework = ready.call, ready.framework
     with fill_memory(call.fill, call.numbers, lambda block: framework.give(block, call.dtype)):
-        result, back = framework.carry_out(function, ready)
+        result, back = framework.carry_out(ready)
     outputs = read_outputs(result)
     if call.out:
         outputs = (to_numpy(ready.given[call.out]), *outputs[1:])
@@ -108,11 +108,11 @@ class Framework:
         """It gives gradients of what is computed in it."""
         return self.name != "numpy"
 
-    def carry_out(self, function: Callable[..., Any], ready: PreparedCall) -> tuple[Any, Sequence[Any]]:
+    def carry_out(self, ready: PreparedCall) -> tuple[Any, Sequence[Any]]:
         """Return the result of a function, and the gradients by its inputs where they are asked for."""
+        function, leaves = ready.function, ready.leaves
         if ready.cotangent is None:
             return function(*ready.inputs, **ready.keywords), ()
-        leaves = ready.leaves
         if self.name == "torch":
             result = function(*ready.inputs, **ready.keywords)
             output = first_array(result)
@@ -124,7 +124,7 @@ class Framework:
             return result, [0 * leaf if each is None else each for leaf, each in both]
 
         def of_inputs(*leaves: Any) -> tuple[Any, Any]:
-            named = dict(zip(ready.names, leaves, strict=False))
+            named = dict(zip(ready.call.names, leaves, strict=False))
             result = function(*(() if named else leaves), **{**ready.keywords, **named})
             return first_array(result), result
 
@@ -183,14 +183,15 @@ def lay_in_memory(array: Array, memory: str) -> Array:
 
 @dataclass(frozen=True)
 class PreparedCall:
+    function: Callable[..., Any]
+    framework: Framework
+    call: TargetCall
     inputs: list[Any]
     keywords: dict[str, Any]
     given: dict[str, Any]
     """Every array, by name."""
     before: dict[str, bytes]
     """The bits of those that are to stay as they are."""
-    names: tuple[str, ...] = ()
-    """The keywords of the inputs, where they are not given by place."""
     cotangent: Any = None
     """The gradient by the output, where those by the inputs are asked for."""
     leaves: Sequence[Any] = ()
@@ -202,7 +203,7 @@ def widen(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
-def prepare_call(call: TargetCall, framework: Framework) -> PreparedCall:
+def prepare_call(function: Callable[..., Any], framework: Framework, call: TargetCall) -> PreparedCall:
     """Make the arrays of a call anew, in memory as it asks for."""
     kind = np.dtype(NUMPY.get(call.dtype, call.dtype))
 
@@ -244,7 +245,7 @@ def prepare_call(call: TargetCall, framework: Framework) -> PreparedCall:
         keywords |= dict(zip(call.names, inputs, strict=True))
         inputs = []
     before = {name: bits_of(to_numpy(array)) for name, array in given.items() if name not in call.buffers}
-    return PreparedCall(inputs, keywords, given, before, call.names, cotangent, leaves)
+    return PreparedCall(function, framework, call, inputs, keywords, given, before, cotangent, leaves)
 
 
 def copy_of_leaf(leaf: Any) -> Any:
@@ -300,58 +301,51 @@ def environment(byte: int) -> dict[str, str]:
 # --- the same call again ---
 
 
-def repeat_call(
-    function: Callable[..., Any], call: TargetCall, framework: Framework, answer: Answer, result: Any
-) -> Repeats:
+def repeat_call(ready: PreparedCall, answer: Answer, result: Any) -> Repeats:
     """Make the same call again, in the same arrays while the function keeps them.
 
     An output whose memory is used again is spoilt before each call.
     """
-    negative = replace(call, inputs=tuple(-each for each in call.inputs))
-    call_once(function, call, framework, prepare_call(negative, framework))
+    call, anew = ready.call, partial(prepare_call, ready.function, ready.framework)
+    call_once(anew(replace(call, inputs=tuple(-each for each in call.inputs))))
     kept = bool(call.out or answer.gradients)
     reused = not kept and not have_same_bits(read_outputs(result)[:1], answer.outputs[:1])
-    arrays = prepare_call(call, framework)
+    ready = anew(call)
 
     def again() -> Answer:
-        nonlocal arrays
+        nonlocal ready
         if call.buffers:
-            arrays = prepare_call(call, framework)
+            ready = anew(call)
         if reused:
             output = first_array(result)
             fill = getattr(output, "fill_", None) or getattr(output, "fill", None) or (lambda _: None)
             with suppress(TypeError, ValueError, RuntimeError):
                 fill(np.nan)
         try:
-            found, _ = call_once(function, call, framework, arrays)
+            found, _ = call_once(ready)
         except RAISED as error:
             return describe_exception(error)
         if found.changed:
-            arrays = prepare_call(call, framework)
+            ready = anew(call)
         return found
 
     repeats = repeat(again, answer.compared, call.times, call.seconds)
-    stale = not repeats.failed and is_stale(function, call, framework, arrays, answer)
+    stale = not repeats.failed and is_stale(ready, answer)
     return replace(repeats, reused=reused, stale=stale)
 
 
-def is_stale(
-    function: Callable[..., Any],
-    call: TargetCall,
-    framework: Framework,
-    ready: PreparedCall,
-    before: Answer,
-) -> bool:
+def is_stale(ready: PreparedCall, before: Answer) -> bool:
     """V doubled in place gives the answer that V gave: it was kept for these arrays, or for their place.
 
     Arrays of jax cannot be changed.
     """
-    if framework.name == "jax" or "V" not in ready.given or ready.cotangent is not None or call.gives:
+    constant = ready.framework.name == "jax" or "V" not in ready.given
+    if constant or ready.cotangent is not None or ready.call.gives:
         return False
     v = ready.given["V"]
     v *= 2
     try:
-        found, _ = call_once(function, call, framework, ready)
+        found, _ = call_once(ready)
     except RAISED:  # the call was answered before
         return False
     (first, *_) = *before.outputs, None

@@ -116,18 +116,15 @@ def with_fewer_columns(case: Case) -> Iterator[Case]:
 def with_fewer_tokens(case: Case) -> Iterator[Case]:
     """As many queries as keys stay as many."""
     past = case.past
-    new = case.keys - past
-    if case.queries == new:
-        for n in dict.fromkeys((2, case.queries // 2, case.queries - 1)):
-            if 0 < n < case.queries:
-                yield replace(case, queries=n, keys=n + past)
-        return
-    for n in dict.fromkeys((1, case.queries // 2, case.queries - 1)):
-        if 0 < n < case.queries:
-            yield replace(case, queries=n)
-    for m in dict.fromkeys((2, case.keys // 2, case.keys - 1)):
-        if past < m < case.keys:
-            yield replace(case, keys=m)
+    if case.queries == case.keys - past:
+        yield from (replace(case, queries=n, keys=n + past) for n in list_fewer(case.queries, 2))
+    else:
+        yield from (replace(case, queries=n) for n in list_fewer(case.queries, 1))
+        yield from (replace(case, keys=m) for m in list_fewer(case.keys, 2, past))
+
+
+def list_fewer(n: int, least: int, more_than: int = 0) -> list[int]:
+    return [fewer for fewer in dict.fromkeys((least, n // 2, n - 1)) if more_than < fewer < n]
 
 
 Saved = tuple[Case, str, dict[str, Any], Trace]
