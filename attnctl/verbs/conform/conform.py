@@ -18,7 +18,7 @@ from attnctl.verbs.conform.profile import LIBRARIES, TYPES, Request, TargetProfi
 from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.conform.results import read_saved
 from attnctl.verbs.conform.run import Progress, Run, replay
-from attnctl.verbs.conform.suite import Suite, open_suite
+from attnctl.verbs.conform.suite import Suite
 
 FRAMEWORKS = ("numpy", "torch", "jax")
 
@@ -77,10 +77,12 @@ def hold(
     """
     progress = progress or (lambda _done, _total: None)
     if request.merge:
-        with open_suite(MergeSuite, target, request) as merges:
+        merges = MergeSuite(target, request)
+        with merges.opened():
             return hold_merge(merges, progress)
     saved = read_saved(request.replay) if request.replay else None
     if saved is not None:  # it is called as it was in that case
         request = replace(request, profile=request.profile.lay_over(saved[2]))
-    with open_suite(Suite, target, request, back) as suite:
+    suite = Suite(target, request)
+    with suite.opened(back):
         return Run(suite).carry_out(progress) if saved is None else replay(suite, saved)

@@ -264,7 +264,6 @@ class Programs:
 
 
 def plant_cause(suite: Suite, planted: Sequence[tuple[Mistake, Plant | None]], step: str) -> Cause:
-    """The cause that are these mistakes."""
     mistakes = tuple(mistake for mistake, _ in planted)
     known = [[MadeMistake(*each) for each in planted]] if all(plant for _, plant in planted) else []
     made = Programs(suite, step, mistakes, known)

@@ -301,7 +301,6 @@ class MergeSuite(Suite):
 
 
 def hold_merge(suite: MergeSuite, progress: Progress) -> Conformance:
-    """Hold a target to the merge in every type."""
     features, asked = dict(list_features(quick=suite.request.quick)), suite.request
     wanted = {name: cases for name, cases in features.items() if not asked.only or name in asked.only}
     suite.find_layout(replace(features[MERGE][0], dtype=asked.dtypes[0]))

@@ -102,7 +102,6 @@ def ask_float_mask(problem: Problem, value: str) -> None:
 
 
 def ask_bias(problem: Problem, value: str) -> None:
-    """Numbers that are added to the scores."""
     lead = problem.scores[:2] if value == "each" else (1, 1)
     bias = np.broadcast_to(problem.draw("bias", *lead, *problem.scores[2:]), problem.scores)
     problem.passed["bias"] = np.array(bias)

@@ -227,7 +227,6 @@ class Run:
 
     @property
     def repeated(self) -> tuple[str, ...]:
-        """The features whose cases are called again and again."""
         forward = () if self.suite.signature.handed else (REPEATABLE,)
         return (*forward, REPEATABLE_GRADIENTS) if self.request.backward else forward
 
@@ -350,7 +349,6 @@ class Run:
                 self.diagnosed[run.feature, run.dtype] = spare(found, self.list_beside(run))
 
     def add_cause(self, run: FeatureResult) -> None:
-        """Say why it fails, if it does."""
         if not run.wrong:
             return
         found = self.diagnosed[run.feature, run.dtype]

@@ -272,7 +272,6 @@ def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> 
 def find_keywords(
     names: Sequence[str], profile: TargetProfile, renames: Mapping[str, str]
 ) -> dict[str, str]:
-    """Find the keyword of each option among these names."""
     wanted = {ours: THEIRS[ours] for ours in (*OPTIONS, *PARTS) if ours != "cache"}
     wanted |= {ours: (theirs,) for ours, theirs in profile.keywords.items()}
     out = find_names(wanted, [name for name in names if name not in renames], renames)

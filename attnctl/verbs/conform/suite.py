@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -39,49 +39,6 @@ class CaseResult:
     case: Case
     answer: Answer
     judgement: Judgement
-
-
-Kind = TypeVar("Kind", bound="Suite")
-
-
-@contextmanager
-def open_suite(
-    kind: type[Kind], target: Target, request: Request, back: Target | None = None
-) -> Iterator[Kind]:
-    """Start a target, and what gives its gradients, where it does not.
-
-    Raises AttnError where one cannot be called, or where gradients are asked for that nothing gives.
-    """
-    with ExitStack() as started:
-        for each in filter(None, (target, back)):
-            started.callback(each.close)
-            each.start()
-        suite = kind(target, request)
-        suite.read_signature(forward=back is not None)
-        if back is not None:
-            suite.take_apart(back)
-        elif request.backward and not (suite.signature.handed or suite.target.goes_back):
-            raise AttnError(
-                "--backward: nothing gives gradients; say --framework torch or jax, give the function that "
-                "computes them (--backward file.py:fn), or a target that takes d_output"
-            )
-        refuse_unused(request, suite.signature, *([suite.apart[1]] if suite.apart else []))
-        yield suite
-
-
-def make_profile(declared: TargetProfile, signature: CallSignature) -> TargetProfile:
-    """Complete what is declared by what follows from it, and by the signature."""
-    always = declared.always
-    profile = replace(
-        declared,
-        layout=declared.layout or (MERGED if signature.is_packed else USUAL),
-        defaults=signature.defaults if declared.defaults is None else declared.defaults,
-        heads=always.heads,
-        tells_kv_heads=bool(always.kv_heads) or not {"kv_heads", "kv_share"}.isdisjoint(signature.sizes),
-    )
-    if not signature.is_packed or declared.packed:
-        return profile
-    return replace(profile, packed=packings(profile.axes)[0])
 
 
 @dataclass
@@ -122,11 +79,43 @@ class Suite:
         """What is documented or declared of the target; it is not found out."""
         return self.request.profile
 
+    @contextmanager
+    def opened(self, back: Target | None = None) -> Iterator[None]:
+        """Start the target, and what gives its gradients, where it does not.
+
+        Raises AttnError where one cannot be called, or where gradients are asked for that nothing gives.
+        """
+        with ExitStack() as started:
+            for each in filter(None, (self.target, back)):
+                started.callback(each.close)
+                each.start()
+            self.read_signature(forward=back is not None)
+            if back is not None:
+                self.take_apart(back)
+            elif self.request.backward and not (self.signature.handed or self.target.goes_back):
+                raise AttnError(
+                    "--backward: nothing gives gradients; say --framework torch or jax, give the function "
+                    "that computes them (--backward file.py:fn), or a target that takes d_output"
+                )
+            every = [self.signature, *([self.apart[1]] if self.apart else [])]
+            refuse_unused(self.request, *every)
+            yield
+
     def read_signature(self, *, forward: bool) -> None:
         """Read how the target is called, perhaps only `forward`. Raises AttnError where it cannot be."""
         asked = replace(self.request, backward=self.request.backward and not forward)
-        self.signature = read_signature(self.target.parameters, asked)
-        self.profile = make_profile(self.declared, self.signature)
+        self.signature = signature = read_signature(self.target.parameters, asked)
+        declared, always = self.declared, self.declared.always
+        self.profile = profile = replace(
+            declared,
+            layout=declared.layout or (MERGED if signature.is_packed else USUAL),
+            defaults=signature.defaults if declared.defaults is None else declared.defaults,
+            heads=always.heads,
+            tells_kv_heads=bool(always.kv_heads)
+            or not {"kv_heads", "kv_share"}.isdisjoint(signature.sizes),
+        )
+        if signature.is_packed and not declared.packed:
+            self.profile = replace(profile, packed=packings(profile.axes)[0])
 
     def take_apart(self, back: Target) -> None:
         """Take gradients from another target. Raises AttnError where it gives none."""
