@@ -195,7 +195,7 @@ DUMPS = [each.suffix for each in FORMATS if not each.picture and each.name not i
 """The formats of dumps; the others are for people and spreadsheets."""
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("suffix", DUMPS)
 def test_every_name_reads_back_from_every_format(tmp_path, suffix):
     seen = set()

@@ -225,7 +225,7 @@ def a_little(x):
     return x * (1 + 3e-5 * np.random.RandomState(0).randn(*x.shape)).astype(x.dtype)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("change", [None, a_number, a_row, all_of_it, a_little])
 @pytest.mark.parametrize("what", RECORDED)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

@@ -167,6 +167,7 @@ def test_a_part_that_shows_too_little_is_passed_over(monkeypatch):
     assert next(samples(fewer, "attention_weights")).words == "the first 3 queries"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("wrong", "places"),
     [(slice(5, None), "query 5 to 11"), (slice(2, 9, 6), "query 2 to 8"), (7, "query 7")],

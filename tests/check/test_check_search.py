@@ -61,6 +61,7 @@ def test_a_search_is_half_as_patient_after_each_step_that_nothing_explains(monke
     assert sorted(set(allowed), reverse=True) == [1.0, 0.5, 0.25, 0.125]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("patience", [1.0, 0.5])
 def test_patience_is_a_part_of_what_may_be_computed(patience):
     record = with_precisions(Record(*plan_dump(foreign(noisy("Q")), meant(PLAIN))), FLOAT64)

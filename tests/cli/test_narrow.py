@@ -43,7 +43,7 @@ def test_every_verb_has_a_view_here():
     assert {view[0] for view in VIEWS} | UNFIT == set(VERBS)
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(48)
 @pytest.mark.parametrize("columns", range(1, 13))
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: " ".join(map(str, view[:2])))
 def test_a_view_of_few_columns_ends(files, view, columns):

@@ -53,7 +53,7 @@ def test_a_right_merge_conforms_in_every_type(name, dtypes):
     assert bool(found.notes) == (name == "output_alone")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @IN_TYPES
 @pytest.mark.parametrize(("name", "mistake"), NAMED.items())
 def test_a_wrong_merge_is_named_in_every_type(name, mistake, dtypes):

@@ -73,7 +73,7 @@ def test_a_right_kernel_is_not_accused(kernel):
     assert found.agrees, str(found)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "kernel",
     split([each for each in WRONG if each.mistake], lambda kernel: kernel.target in FEW_WRONG),

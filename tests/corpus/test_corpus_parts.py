@@ -34,7 +34,7 @@ def shards(job, count, seed=0):
     return parts
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("count", "pairs"), [(1, True), (2, True), (7, True), (7, False), (60, False)])
 def test_any_number_of_shards_of_a_model_in_any_order(tmp_path, model, count, pairs):
     job = Job(str(written(tmp_path / "c.txt")), model, pairs=pairs)

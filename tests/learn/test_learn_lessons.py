@@ -316,7 +316,7 @@ OTHERS = [
 ONE_OF_A_KIND = {lesson.kind: name for name, lesson in LESSONS.items()}.values()
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(
     "names",
     [
@@ -359,7 +359,7 @@ def numbers_in(text):
     return [float(each) for each in re.findall(r"-?\d+\.?\d*", text)]
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("name", [name for name in CASES if LESSONS[name].kind == "number"])
 def test_what_is_said_of_a_wrong_number_does_not_give_the_right_one(name):
     """Neither as it stands nor added to, taken from, multiplied by or divided by what was typed."""
