@@ -147,6 +147,20 @@ def test_a_wrong_function_is_named_in_a_layout_that_nobody_said():
     assert "or say --scale 1 if that is meant" in str(found)
 
 
+def test_heads_side_by_side_are_found_where_more_axes_are_members():
+    """As haiku's: (…, n, h d), and (batch, head, n, d) is answered head by head, wrongly."""
+
+    def attention(q, k, v):
+        q, k, v = (each.reshape(*each.shape[:-1], 4, -1).swapaxes(-2, -3) for each in (q, k, v))
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1], dtype=q.dtype)
+        out = (softmax(scores)[0] @ v).swapaxes(-2, -3)
+        return out.reshape(*out.shape[:-2], -1)
+
+    found = attnctl.conform(attention, quick=True, dtypes=["float32"], features=["attention"])
+    assert found.agrees is True, str(found)
+    assert (found.conventions["layout"], found.conventions["heads"]) == ("bnd", "4")
+
+
 @pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("given", "returned"), [("bhnd", "bnd"), ("bnhd", "bnd"), ("nbhd", "nbd"), ("bhnd", "bnhd")]

@@ -87,8 +87,10 @@ def fit_suite(suite: Suite) -> FoundConventions:
     verdicts = []
     for dtype in dtypes:
         verdicts.append(judge_plain(suite, dtype))
-        if verdicts[-1] in {RIGHT, LAID, ENDED}:
+        if verdicts[-1] in {RIGHT, ENDED}:
             return describe_fit(suite, before)
+        if verdicts[-1] == LAID:  # by a function of heads side by side, too, that takes others for members
+            break
     refused = set(verdicts) == {REFUSED}
     for dtype in dtypes[:MOST_TYPES]:
         tried = list(try_forms(suite, dtype, refused=refused))
