@@ -39,7 +39,7 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 settings.register_profile("any machine", deadline=None)  # a busy one is no failure
 settings.load_profile("any machine")
 
-FEW_EXAMPLES = 8
+FEW_EXAMPLES = 6
 """Of a property in the README's test command, the same each time; `-m slow` draws all that it asks for."""
 
 

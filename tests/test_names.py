@@ -290,7 +290,7 @@ def assert_same(found, own, layout):
         np.testing.assert_array_equal(found[name], array, err_msg=f"{name}, {layout}")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @BATCHES
 def test_every_layout_of_the_table_is_found(batch):
     searched = names.where(lambda row: not (row.broadcasts or row.model) and row.name != names.KEY_LENGTHS)

@@ -21,7 +21,7 @@ from attnctl.mistakes.wrong import By, Coarse, Dropped, Then, softmax_then_hide
 from attnctl.record import Trace
 from attnctl.verbs.check.check import check
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 N = 96
 OPTIONS = {

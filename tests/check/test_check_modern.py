@@ -179,6 +179,7 @@ def test_a_sink_says_how_many_heads_there_are():
     assert trace["attention_weights"].shape == (HEADS, NEW, NEW)
 
 
+@pytest.mark.slow
 def test_an_array_with_a_number_for_each_head_is_read_as_a_sink_before_anyone_is_accused():
     arrays = SINK()
     arrays["mystery"] = arrays.pop("sink")

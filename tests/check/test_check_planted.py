@@ -11,7 +11,7 @@ from trial.mistakes import CLASSES
 import attnctl
 from attnctl.mistakes import CATALOGUE
 
-pytestmark = pytest.mark.sample(8)
+pytestmark = pytest.mark.sample(16)
 
 
 def cases():
@@ -123,7 +123,7 @@ def test_two_mistakes_between_recorded_steps_are_both_named():
     assert [finding.mistake for finding in report.findings] == ["no-scale", "softmax-over-queries"]
 
 
-@pytest.mark.sample(20)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", own.CLEAN.values(), ids=own.CLEAN)
 @pytest.mark.parametrize("dtype", [pytest.param(own.F64, marks=pytest.mark.slow), own.F32])
 def test_noise_in_one_cell_names_the_step_and_the_cell(kind, dtype):

@@ -22,7 +22,7 @@ from attnctl.math import ops
 from attnctl.math.rules import Causal
 from attnctl.mistakes import wrong
 
-pytestmark = pytest.mark.sample(2)
+pytestmark = pytest.mark.sample(4)
 
 SCORES, ROWS = (2, 5, 5), (2, 5, 4)
 HIDE = ops.Hide(rules=(Causal(),))

@@ -49,7 +49,8 @@ def test_a_quarter_of_the_trial_is_named():
     held_to_the_bars(*tried(list(programs())[::SLOW_EVERY]))
 
 
-@pytest.mark.parametrize("every", [401, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [401, 6])
 def test_what_is_called_scores_hides_no_mistake(every):
     held_to_the_bars(*tried(list(that_save_scores())[::every]))
 

@@ -65,6 +65,7 @@ def test_a_failing_case_is_small_saved_and_replayed(call, tmp_path):
     assert report.mistake == "no-scale"
 
 
+@pytest.mark.slow
 def test_a_replay_says_what_the_report_said(call):
     """Of two queries alone another mistake might fit."""
     words = ("--quick", "--dtype", "float64", "--feature", "attention", "--feature", "lengths", "--json")
@@ -244,6 +245,7 @@ def test_jobs_give_the_same_report(call):
     assert call(*words).out == call(*words, "--jobs", "2").out
 
 
+@pytest.mark.slow
 def test_a_case_of_what_is_always_on_is_replayed_with_it(call, tmp_path):
     (tmp_path / "k.py").write_text(
         "import attnctl\n"

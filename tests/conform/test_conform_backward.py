@@ -245,6 +245,7 @@ def test_gradients_by_more_than_q_k_and_v_are_said_not_to_be_judged(named):
     )
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_0_in_a_case_is_not_called_right():
     """With Q = 0, as in the first case, d_K is 0, whatever it is multiplied by."""
     import backward
@@ -268,6 +269,7 @@ def test_groups_that_are_claimed_are_summed(tmp_path):
     assert found.agrees is False
 
 
+@pytest.mark.slow
 def test_a_mask_forward_alone_is_named_where_delta_is_of_the_weights():
     import backward
 
@@ -357,6 +359,7 @@ def test_a_program_finds_what_it_takes_in_its_file_and_writes_gradients_there(ca
     assert (done.code, feature["cases"], set(feature["ratios"])) == (0, 5, {"d_Q", "d_K", "d_V"})
 
 
+@pytest.mark.slow
 def test_the_layout_is_told_by_the_output_where_gradients_are_wrong():
     import backward
 

@@ -102,6 +102,7 @@ SAVES = [
 ]
 
 
+@pytest.mark.slow
 def test_a_program_is_checked_whenever_it_is_saved(sit, tmp_path, monkeypatch):
     path = tmp_path / "mine.py"
     said, begun = [], []

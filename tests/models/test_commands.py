@@ -105,6 +105,7 @@ def test_a_dump_is_checked_against_its_model(run, tmp_path):
         attnctl.check(attnctl.load(dump), model=GPT_OSS, layer=1, causal=True)
 
 
+@pytest.mark.slow
 def test_a_log_sum_exp_under_another_name_is_held_to_the_model(run, tmp_path):
     model, path = str(ROOT / "llama"), tmp_path / "port.npz"
     (trace,) = run_model(model, ids=[3, 4, 5, 6], layer="1")
