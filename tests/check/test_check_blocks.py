@@ -258,6 +258,27 @@ def test_what_nobody_recorded_is_never_whole(in_blocks):
     assert found.values["masked_scores"].numbers > 2 * 24 * 24
 
 
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_what_follows_from_scores_is_known_in_blocks_as_it_is_whole(in_blocks, kind):
+    record = record_of(kind, "ends")
+    whole = walk(record).values["head_outputs"]
+    in_blocks()
+    found = walk(record).values["head_outputs"]
+    np.testing.assert_allclose(found.value, whole.value, rtol=1e-12, atol=1e-12)
+    ours, theirs = (np.sqrt(np.square(known.scatter).mean()) for known in (found, whole))
+    assert theirs / 3 <= ours <= 3 * theirs
+
+
+def test_transposed_weights_are_named_in_whatever_part_is_searched(large):
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.normal(size=(2, N, 8)).astype(np.float32) for _ in range(3))
+    scores = q @ k.swapaxes(-1, -2) / np.float32(np.sqrt(8))
+    weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    for recorded in ({}, {"attention_weights": weights}):
+        steps = {"Q": q, "K": k, "V": v, **recorded, "head_outputs": weights.swapaxes(-1, -2) @ v}
+        assert attnctl.check(steps).mistake == "weights-transposed"
+
+
 @pytest.mark.parametrize(
     ("change", "what", "blocks_judged"),
     [
