@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("what", ["rule", "step", "weight"])
+@pytest.mark.parametrize(
+    "what",
+    ["rule", pytest.param("step", marks=pytest.mark.slow), pytest.param("weight", marks=pytest.mark.slow)],
+)
 def test_the_snippets_of_contributing_go_everywhere(what, tmp_path):
     done = subprocess.run(
         [sys.executable, Path(__file__).parent / "additions.py", what],

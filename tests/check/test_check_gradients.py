@@ -164,7 +164,7 @@ ONLY_IN = {"backward-delta-of-rounded-output": ("float64", "float32")}
 """What rounding hides in the other types."""
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(32)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mistake", [each.name for each in BACKWARD])
 def test_a_planted_mistake_is_named(mistake, dtype):

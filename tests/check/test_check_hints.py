@@ -91,7 +91,7 @@ FORENSICS = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("name", "change", "said"), FORENSICS.values(), ids=FORENSICS)
 def test_what_has_no_name_is_described(name, change, said):
     arrays = changed(name, change)

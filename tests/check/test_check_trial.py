@@ -72,7 +72,7 @@ FIRST = {
 }
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("program", FIRST.values(), ids=[f"{group}: {words}" for group, words in FIRST])
 def test_each_mistake_is_named(program):
     word, report = verdict(program)

@@ -72,7 +72,7 @@ def kernel(layout, corner, mask, scale):
 CONVENTIONS = list(product(LAYOUTS, CORNERS, ("may attend", "hidden", "added"), (None, 1.0, 0.3)))
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(72)
 @pytest.mark.parametrize(("layout", "corner", "mask", "scale"), CONVENTIONS)
 def test_conventions_are_found_together(layout, corner, mask, scale):
     found = attnctl.conform(
@@ -266,6 +266,7 @@ def summing(product):
     return attention
 
 
+@pytest.mark.slow
 def test_sums_may_be_kept_in_the_type_unless_declared_otherwise(tmp_path):
     """As NumPy's einsum keeps those of float16."""
     claims = tmp_path / "claims.yaml"

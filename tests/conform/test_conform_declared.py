@@ -342,7 +342,7 @@ def test_numbers_read_as_truth_values_are_wrong_where_their_name_says_that_they_
 # --- names, and types, that do not fit ---
 
 
-@pytest.mark.sample(18)
+@pytest.mark.sample(36)
 @pytest.mark.parametrize("theirs", ["extra", "needed", "nothing", "query"])
 @pytest.mark.parametrize("ours", [*THEIRS, *OPTIONS])
 def test_a_parameter_that_is_said_to_be_anything_is_passed_it_or_refused(theirs, ours):

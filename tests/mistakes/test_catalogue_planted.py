@@ -57,7 +57,7 @@ def passes():
     return [(name, back) for name in FIRST for back in alone if name not in alone[back]]
 
 
-@pytest.mark.sample(400)
+@pytest.mark.sample(800)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("name", "backward"), passes())
 def test_every_mistake_is_named_in_what_a_program_records(name, backward, dtype):
@@ -92,7 +92,7 @@ def kernels():
 
 
 @pytest.mark.usefixtures("_strided")
-@pytest.mark.sample(400)
+@pytest.mark.sample(800)
 @pytest.mark.parametrize(("name", "backward", "dtype"), kernels())
 def test_every_mistake_is_named_in_a_kernel(name, backward, dtype):
     kernel = Kernel(name, dtype, backward)
