@@ -65,6 +65,20 @@ def test_a_failing_case_is_small_saved_and_replayed(call, tmp_path):
     assert report.mistake == "no-scale"
 
 
+def test_a_case_saved_from_python_says_the_whole_command(call, tmp_path):
+    found = attnctl.conform(
+        target("bad"),
+        features=["attention"],
+        dtypes=["float32"],
+        quick=True,
+        timeout=30,
+        save=tmp_path,
+    )
+    replay = shlex.split(found.wrong[0].failure.replay)
+    assert replay[:6] == ["attnctl", "conform", target("bad"), "--timeout", "30", "--replay"]
+    assert call(*replay[1:]).code == 1
+
+
 @pytest.mark.slow
 def test_a_replay_says_what_the_report_said(call):
     """Of two queries alone another mistake might fit."""

@@ -31,30 +31,26 @@ BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 PARTS = (PAST_KEY, PAST_VALUE)
 """The two keywords of a cache."""
 
+SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], int]]] = {
+    "heads": (("num_heads", "n_heads", "n_head", "heads", "num_attention_heads", "nhead", "NH"),
+              lambda case: case.heads),
+    "kv_heads": (("num_kv_heads", "n_kv_heads", "n_kv_head", "kv_heads", "num_key_value_heads"),
+                 lambda case: case.kv_heads),
+    "kv_share": (("num_key_value_groups", "n_rep"), lambda case: case.heads // case.kv_heads),
+    "d_k": (("head_dim", "head_size", "dim_head", "d_head", "d_k"), lambda case: case.d_k),
+    "d_model": (("embed_dim", "d_model", "n_embd", "C"), lambda case: case.heads * case.d_k),
+    "batch": (("batch_size", "bsz", "B"), lambda case: case.batch),
+    "queries": (("seq_len", "seqlen", "T"), lambda case: case.queries),
+}  # fmt: skip
+"""Sizes that a function is passed: what other programs call them, and their values in a case."""
+
 THEIRS: dict[str, tuple[str, ...]] = {
     **{ours: passed_names(ours) for ours in (*INPUTS, *HANDED, *PARTS)},
     PACKED: ("qkv",),
-    "heads": ("num_heads", "n_heads", "n_head", "heads", "num_attention_heads", "nhead", "NH"),
-    "kv_heads": ("num_kv_heads", "n_kv_heads", "n_kv_head", "kv_heads", "num_key_value_heads"),
-    "kv_share": ("num_key_value_groups", "n_rep"),
-    "d_k": ("head_dim", "head_size", "dim_head", "d_head", "d_k"),
-    "d_model": ("embed_dim", "d_model", "n_embd", "C"),
-    "batch": ("batch_size", "bsz", "B"),
-    "queries": ("seq_len", "seqlen", "T"),
+    **{ours: theirs for ours, (theirs, _) in SIZES.items()},
     **{name: option.theirs for name, option in OPTIONS.items() if name != "cache"},
 }  # fmt: skip
 """What other programs call what they are passed, by our name; arrays in lower case."""
-
-SIZES: dict[str, Callable[[Case], int]] = {
-    "heads": lambda case: case.heads,
-    "kv_heads": lambda case: case.kv_heads,
-    "kv_share": lambda case: case.heads // case.kv_heads,
-    "d_k": lambda case: case.d_k,
-    "d_model": lambda case: case.heads * case.d_k,
-    "batch": lambda case: case.batch,
-    "queries": lambda case: case.queries,
-}
-"""Sizes that a function is passed, and their values in a case."""
 
 OFF: dict[str, Any] = {
     **dict.fromkeys(("dropout", "dropout_p", "attn_dropout", "dropout_rate"), 0.0),
@@ -115,7 +111,7 @@ class CallSignature:
         """Return the keywords of a call, arrays among them."""
         case = problem.case
         out: dict[str, Any] = {**problem.profile.gives(case.heads, case.kv_heads, case.d_k), **self.off}
-        out |= {theirs: SIZES[ours](case) for ours, theirs in self.sizes.items()}
+        out |= {theirs: SIZES[ours][1](case) for ours, theirs in self.sizes.items()}
         if "out" in self.required:
             OPTIONS["out"].ask(problem, True)
         passed = dict(problem.passed)
