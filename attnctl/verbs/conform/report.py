@@ -63,7 +63,7 @@ class Failure:
     alone: bool = False
     """Whether the sentence was looked for, or is true as it stands, in the case shown alone, of several."""
 
-    def join(self, other: Failure) -> Failure:
+    def widen(self, other: Failure) -> Failure:
         """The same, in the cases of another one, too."""
         return replace(
             self,
@@ -341,7 +341,7 @@ def describe_failures(found: Conformance, screen: Screen) -> Iterator[Line]:
         known = "".join(f" (known: {why})" for why in reasons)
         name = failure.mistake or results[0].status
         yield from screen.sentence(f"{name}: {names}, in {', '.join(types)}{known}", "name")
-        said = reduce(Failure.join, others, failure).explanation or "no known mistake gives these numbers"
+        said = reduce(Failure.widen, others, failure).explanation or "no known mistake gives these numbers"
         yield from screen.sentence(f"{said[0].upper()}{said[1:]}.")
         words = "" if failure.words == failure.explanation else f": {failure.words}"
         yield from screen.sentence(f"{failure.case}{words}", "aside")
