@@ -144,7 +144,6 @@ def test_a_wrong_function_is_named_in_a_layout_that_nobody_said():
     found = attnctl.conform(attention, quick=True, dtypes=["float32"], features=["attention"])
     assert found.conventions["layout"] == "bnhd"
     assert found.features[0].failure.mistake == "no-scale"
-    assert "or say --scale 1 if that is meant" in str(found)
 
 
 def test_heads_side_by_side_are_found_where_more_axes_are_members():
@@ -162,9 +161,7 @@ def test_heads_side_by_side_are_found_where_more_axes_are_members():
 
 
 @pytest.mark.sample(6)
-@pytest.mark.parametrize(
-    ("given", "returned"), [("bhnd", "bnd"), ("bnhd", "bnd"), ("nbhd", "nbd"), ("bhnd", "bnhd")]
-)
+@pytest.mark.parametrize(("given", "returned"), [("bhnd", "bnd"), ("bnhd", "bnd"), ("nbhd", "nbd")])
 def test_an_output_that_is_laid_out_for_w_o_is_found(given, returned):
 
     def attention(q, k, v):

@@ -542,13 +542,11 @@ def add_hint(suite: Suite, result: CaseResult, cause: Cause) -> Cause:
     """Add the option that declares a mistake as meant, where there is one."""
     keyword = suite.signature.keywords.get("mask")
     given = result.case.option_values.keys()
-    how = {} if "scale" in given else {"no-scale": "say --scale 1 if that is meant"}
-    if "mask" in given:
-        how |= {
-            "mask-added": f"say --map {keyword}=float_mask if it takes only masks that are added",
-            "mask-inverted": f"claim {{{TRUE}: hidden}} among the conventions of --claims if that is meant",
-        }
-    if cause.mistake not in how:
+    how = {
+        "mask-added": f"say --map {keyword}=float_mask if it takes only masks that are added",
+        "mask-inverted": f"claim {{{TRUE}: hidden}} among the conventions of --claims if that is meant",
+    }
+    if "mask" not in given or cause.mistake not in how:
         return cause
     return replace(cause, say=lambda details: f"{cause.say(details)}; or {how[cause.mistake]}")
 

@@ -32,8 +32,8 @@ AXES = {
 }
 """The layouts of Q, K, V and the output: b batch, h heads, n rows, d columns; two have one member."""
 
-FOR_W_O = ("bhnd:bnd", "bnhd:bnd", "nbhd:nbd", "bhnd:bnhd")
-"""Layouts whose output is laid out for W_O, heads side by side or next to each other."""
+FOR_W_O = ("bhnd:bnd", "bnhd:bnd", "nbhd:nbd")
+"""Layouts whose output has heads side by side, as W_O reads them."""
 
 MASKS = ("bhnm", "b1nm", "bnm", "nm", "b11m", "bm")
 """The shapes of a mask; m are its keys, 1 is an axis of one."""
