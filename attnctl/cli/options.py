@@ -25,6 +25,7 @@ from attnctl.base.words import one_of, quote
 from attnctl.cli.app import Command, make_app
 from attnctl.formats import FINDINGS, FORMATS, Format, is_picture, unwritable
 from attnctl.inputs.config.fields import is_given, settings_with_flags
+from attnctl.math.names import SYMBOLS
 
 STDOUT = "-"
 """As a file to write: standard output, in the format that is asked for there."""
@@ -461,4 +462,4 @@ def renames(pairs: list[str], flag: str = "--name") -> dict[str, str]:
     wrong = [pair for pair, (theirs, _, ours) in zip(pairs, parts, strict=True) if not (theirs and ours)]
     if wrong:
         raise AttnError([f"{flag}: {pair!r} is not THEIRS=OURS; write it like query=Q" for pair in wrong])
-    return {theirs: ours for theirs, _, ours in parts}
+    return {theirs: SYMBOLS.get(ours, ours) for theirs, _, ours in parts}

@@ -333,6 +333,16 @@ def gradients() -> Iterator[Name]:
 TABLE = {row.name: row for row in (*ROWS, *gradients())}
 
 
+FIRST = {row.symbol: row.name for row in reversed(ROWS) if row.symbol and not (row.is_weight or row.model)}
+"""The first step with each symbol: scores of the several that have S."""
+
+SYMBOLS = {
+    **{symbol: name for symbol, name in FIRST.items() if symbol not in TABLE},
+    **{f"d{symbol}": gradient_of(name) for symbol, name in FIRST.items() if gradient_of(name) in TABLE},
+}
+"""The step that a symbol names: attention_weights, which is A in tables."""
+
+
 def where(wanted: Callable[[Name], bool]) -> list[str]:
     """The names of the rows that this holds of, in order."""
     return [row.name for row in TABLE.values() if wanted(row)]

@@ -12,6 +12,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import nearest, one_of
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
+from attnctl.math.names import SYMBOLS
 
 SCHEMA = "attnctl/trace/1"
 
@@ -46,7 +47,7 @@ class Trace(Mapping[str, Array]):
         return f"<Trace: {', '.join(said)}>\n{' '.join(self)}"
 
     def __getitem__(self, name: str) -> Array:
-        require_steps([name], list(self.steps))
+        (name,) = [name] if name in self.steps else names_of_steps([name], list(self.steps))
         return self.arrays[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -146,8 +147,8 @@ class Trace(Mapping[str, Array]):
 
         Raises MissingStep naming every step that is not there.
         """
-        require_steps(names, list(self.steps))
-        kept = {name: step for name, step in self.steps.items() if name in names}
+        wanted = names_of_steps(names, list(self.steps))
+        kept = {name: step for name, step in self.steps.items() if name in wanted}
         return replace(self, steps=kept)
 
 
@@ -164,9 +165,13 @@ def is_unfinished(trace: Trace) -> bool:
     return isinstance(trace, Unfinished) and bool(trace.begun or trace.unfilled)
 
 
-def require_steps(wanted: Iterable[str], there: Sequence[str]) -> None:
-    """Raise MissingStep naming every wanted step that is not there."""
-    missing = [name for name in wanted if name not in there]
+def names_of_steps(wanted: Iterable[str], there: Sequence[str]) -> list[str]:
+    """The names of the wanted steps, which a symbol of tables names, too: A for attention_weights.
+
+    Raises MissingStep naming every one that is not there.
+    """
+    names = [name if name in there else SYMBOLS.get(name, name) for name in wanted]
+    missing = [name for name in names if name not in there]
     if missing:
         nearby = ((name, nearest(name, there)) for name in missing)
         raise MissingStep(
@@ -174,3 +179,4 @@ def require_steps(wanted: Iterable[str], there: Sequence[str]) -> None:
             + (f"; did you mean {one_of(near)}?" if near else "")
             for name, near in nearby
         )
+    return names

@@ -19,7 +19,7 @@ from attnctl.base.errors import AttnError, collect_problems, raise_all
 from attnctl.base.words import dims, quote
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.names import BIAS, MASKED, TABLE, WEIGHTS
+from attnctl.math.names import BIAS, MASKED, SYMBOLS, TABLE, WEIGHTS
 from attnctl.record import Trace
 from attnctl.record.cells import Address, parse_start, unknown_step
 
@@ -155,6 +155,7 @@ def parse(text: str, read: ReadDump) -> Edit:
     address, rest = parse_start(text)
     if not address.parts and address.step[-1] in "+*":  # no bracket between the step and its rule
         address, rest = Address(address.step[:-1]), address.step[-1] + rest
+    address = Address(SYMBOLS.get(address.step, address.step), address.parts)
     rule = RULE.fullmatch(rest)
     if rule is None:
         raise AttnError(f"expected =, += or *= and a value after the cell; {LIKE}")

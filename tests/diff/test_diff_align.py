@@ -158,7 +158,7 @@ def test_steps_of_one_side_alone_are_named():
         (["X"], ["W_O"], None, "no step in common; A has X; B has W_O"),
         (["X", "W_O"], ["X"], ["W_O"], "no step 'W_O' in B; both have X"),
         (["X"], ["X", "W_O"], ["W_O"], "no step 'W_O' in A; both have X"),
-        (["X"], ["X"], ["Y"], "no step 'Y' in either; both have X"),
+        (["X"], ["X"], ["Q"], "no step 'Q' in either; both have X"),
         (["X"], ["X"], [], "nothing to compare"),
     ],
 )

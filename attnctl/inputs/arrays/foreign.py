@@ -42,6 +42,7 @@ from attnctl.math.names import (
     WEIGHTS,
     X,
     gradient_of,
+    matrix_of,
 )
 
 MATRICES, BIASES = ("W_Q", "W_K", "W_V"), ("b_Q", "b_K", "b_V")
@@ -186,6 +187,7 @@ CONVENTIONS = (
     named(SCALED),
     Convention(r"logits|s|energy", ("scores",), IF_SCORES),
     named(WEIGHTS),
+    Convention(r"a|weights", (WEIGHTS,), IF_SCORES),
     Convention(
         r"(?:chunk|split|partial)s?_(?:lse|log_?sum_?exp)|lse_(?:accum|partial)|softmax_lse_accum",
         (CHUNK_LOGSUMEXP,),
@@ -268,7 +270,7 @@ def with_gradients(
 
 
 MATRIX = re.compile(r"(?:.*\.)?w_?[qkvo]", re.IGNORECASE)
-"""Modules whose bare name is their matrix, not what comes out, in arrays beside a model that has it too."""
+"""Names of a matrix, or of a module and so of what comes out: beside an X the shape tells."""
 
 
 def beside_model(names: Iterable[str], *, cross: bool) -> dict[str, str]:
@@ -380,16 +382,20 @@ class Understood:
                 f"{name} is left out: --heads N says how many heads share its {len(row.ours)}"
             )
             return
-        names = row.ours
-        if names == (OUTPUT,) and self.is_by_head(arrays[0]):
-            names = (HEAD_OUTPUTS,)
-        if names[0] in NORMED and arrays[0].ndim == 1:
-            names = (f"{names[0][0]}_norm_weight",)
+        names = self.settle(name, row.ours, arrays[0])
         for ours, array in zip(names, arrays, strict=True):
             self.arrays[ours] = both(self.arrays[ours], array) if ours in self.arrays else array
         found = pattern(row.theirs).fullmatch(name)
         assert found is not None
         self.read[" ".join(names)] = found[1]
+
+    def settle(self, name: str, ours: tuple[str, ...], array: Array) -> tuple[str, ...]:
+        """Ours for a name that several arrays go by: its shape tells."""
+        if MATRIX.fullmatch(name) and self.is_matrix(name):
+            return (matrix_of(name[-1].upper()),)
+        if ours == (OUTPUT,) and self.is_by_head(array):
+            return (HEAD_OUTPUTS,)
+        return (f"{ours[0][0]}_norm_weight",) if ours[0] in NORMED and array.ndim == 1 else ours
 
     def is_by_head(self, output: Array) -> bool:
         """True if what attention gives still has its heads, as a fused kernel gives it, laid out as V."""
@@ -397,6 +403,15 @@ class Understood:
             return False
         v = self.arrays.get("V")
         return output.ndim == 4 or (W_O not in self.arrays and v is not None and v.ndim == output.ndim)
+
+    def is_matrix(self, name: str) -> bool:
+        """True if X can be multiplied by it, and it is not as long as what comes out of a module."""
+        x = next((self.found[each] for each in self.found if each in {X, X.lower()}), None)
+        array = self.found[name]
+        if x is None or x.ndim < 2 or not 2 <= array.ndim <= 3:
+            return False
+        of_x = array.shape[-1 if name[-1] in "oO" else -2]
+        return of_x == x.shape[-1] and (array.shape[-2] != x.shape[-2] or "." not in name)
 
     def may_be_scores(self, name: str) -> bool:
         """True if other arrays have as many queries and keys; logits of words have no such keys."""

@@ -27,7 +27,7 @@ from attnctl.math.names import EMBEDDINGS, OUTPUT, PROJECTED, TABLE, X, gradient
 from attnctl.math.ops import Sinusoid
 from attnctl.math.rules import Alibi, Padding, PerBatch, Rule
 from attnctl.math.steps import root_of
-from attnctl.record import Trace, require_steps
+from attnctl.record import Trace, names_of_steps
 
 if TYPE_CHECKING:
     from attnctl.record.edits import WhatIf
@@ -54,7 +54,7 @@ class Plan:
         So are they where gradients need the whole of scores. Raises AttnError for lines that cannot
         be carried out.
         """
-        whole = bool(self.what_if)
+        whole, keep = bool(self.what_if), self.kept(keep)
         if keep and not whole:
             from attnctl.math.engine.back import needs_whole
 
@@ -62,12 +62,16 @@ class Plan:
         itemsize = np.dtype(self.dtype).itemsize
         return costs_of(self.variant, self.given, itemsize, None if whole else keep)
 
+    def kept(self, keep: Collection[str] | None) -> list[str] | None:
+        """The names of the steps to keep. Raises AttnError for one that it does not have."""
+        return None if keep is None else names_of_steps(keep, [step.name for step in self.derivation])
+
     def run(self, keep: Collection[str] | None = None, progress: Progress | None = None) -> Trace:
         """Carry it out, keeping these steps (None: all).
 
         Raises AttnError for a step it does not have, and where it needs more memory than it may take.
         """
-        require_steps(keep or (), [step.name for step in self.derivation])
+        keep = self.kept(keep)
         edits = self.what_if.changes(self.derivation, self.header) if self.what_if else None
         needed, last = peak(self.costs(keep)), self.derivation.steps[-1].name
         try:

@@ -33,7 +33,7 @@ from attnctl.math.engine import Outcome, carry_out
 from attnctl.math.engine.cost import peak, require
 from attnctl.math.names import EMBEDDINGS, MEMORY, W_O, shape_in
 from attnctl.math.rules import Padding, Rule, VisibilityRule
-from attnctl.record import Trace, require_steps
+from attnctl.record import Trace
 
 if TYPE_CHECKING:
     from attnctl.record.edits import WhatIf
@@ -181,7 +181,7 @@ def carry_out_batch(
     ):
         return [each.run(keep) for each in alone]
     lengths = tuple(len(each.header["tokens"]) for each in alone)
-    require_steps(keep or (), [step.name for step in alone[0].derivation])
+    keep = alone[0].kept(keep)
     outcome = run_padded(alone, lengths, keep, progress)
     if outcome.overflow:  # whose it is, each says for itself
         return [each.run(keep) for each in alone]

@@ -133,7 +133,11 @@ def nothing_to_compare(trace: Trace, walk: Walk, unfilled: Collection[str]) -> l
     plan = walk.record.plan
     has = ", ".join(name for name in trace if name not in plan.supplied) or "nothing"
     unknown = ", ".join(plan.unknown)
-    lost = f" (no step is called {unknown}: --name THEIRS=OURS renames)" if unknown else ""
+    lost = (
+        f" (no step is called {unknown}: say what it is, like --name {plan.unknown[0]}=attention_weights)"
+        if unknown
+        else ""
+    )
     wanted = "give a step and what it is computed from, like Q, K and scores"
     return [f"nothing to compare: it has {has}{lost}; {wanted}"]
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.walk import Verdict, Walk
+from attnctl.inputs.arrays.foreign import MATRIX
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.config.write import flags_of
 from attnctl.math import Array
@@ -218,7 +219,9 @@ def layouts(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
 def as_linear(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
     """Square matrices as nn.Linear keeps them: those of Q, K and V, with or without W_O."""
     projections = [matrix_of(symbol) for symbol in PROJECTED]
-    if any(name in trace.header.get("read", {}) for name in (" ".join(projections), *projections)):
+    read = trace.header.get("read", {})
+    theirs = [read[name] for name in (" ".join(projections), *projections) if name in read]
+    if not all(map(MATRIX.fullmatch, theirs)):
         return  # their names tell
     for names in (projections, [*projections, W_O]):
         shapes = [trace[name].shape if name in trace else () for name in names]

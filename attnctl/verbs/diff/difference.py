@@ -15,7 +15,7 @@ from attnctl.base.values import Path
 from attnctl.evidence.allowed import Tolerance
 from attnctl.inputs.config.settings import dotted_path
 from attnctl.math import Array
-from attnctl.math.names import results
+from attnctl.math.names import SYMBOLS, results
 from attnctl.math.ops import MatMulT
 from attnctl.record import Trace
 from attnctl.verbs.diff.align import HEAD, Alignment, ApartError, head_counts, sides_of, single
@@ -177,6 +177,7 @@ def steps_of_both(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
         )
     if steps is None:
         return both
+    steps = [SYMBOLS.get(name, name) for name in steps]
     raise_all(
         f"no step {name!r} in {'A' if name in b else 'B' if name in a else 'either'}; "
         f"both have {', '.join(both)}"

@@ -20,7 +20,7 @@ from attnctl.inputs.plan.sentence import prepare
 from attnctl.math.engine.cost import limit_memory
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Given
-from attnctl.record import Trace, Unfinished, require_steps
+from attnctl.record import Trace, Unfinished, names_of_steps
 from attnctl.record.cells import spell_cell
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import handed_out, read
@@ -158,14 +158,13 @@ def blanks(
 
     Raises AttnError where it names steps that there are not.
     """
-    named = [*asked] or exercise.header.get("blank")
+    known = () if reference is None else tuple(reference)
+    named = names_of_steps(asked, known) or exercise.header.get("blank")
     if named is None:
         steps = {} if report is None else report.steps
         not_filled_in = {Verdict.GIVEN, Verdict.EDITED, Verdict.NOT_RECORDED}
         found = [name for name, step in steps.items() if step.verdict not in not_filled_in]
         return found or [name for name in TABLE if name in exercise.unfilled | exercise.begun]
-    known = () if reference is None else tuple(reference)
-    require_steps(asked, known)
     if not isinstance(named, list) or not named or not all(each in known for each in named):
         raise AttnError("$.blank: not a list of steps of this run")
     return [name for name in known if name in named]

@@ -23,7 +23,7 @@ from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.engine import Edit, carry_out
 from attnctl.math.ops import Given
-from attnctl.record import Trace, require_steps
+from attnctl.record import Trace, names_of_steps
 
 SEEDS = 2**31
 DECIMALS = 4
@@ -63,7 +63,7 @@ def make(
     if student is not None:
         settings = settings.with_(seed=seed_from(student))
     trace = prepare(settings).run()
-    require_steps(blank, list(trace))
+    blank = names_of_steps(blank, list(trace))
     raise_all(
         ["--blank: no step in it; name steps that are computed, like scores"] * (not blank)
         + [
