@@ -14,6 +14,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import whole
 from attnctl.cli import options
 from attnctl.cli.options import command, option
+from attnctl.cli.program import complain
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import Element, print_view
 from attnctl.drawing.screen.text import shell_word
@@ -93,6 +94,8 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
     address = parse(cell)
     found_in = asked_of.trace()
     meant = asked_of.meant(found_in)
+    if note := what_is_taken(address.spell_out(found_in), found_in):
+        complain(f"note: {note}")
     explainer = Explainer(asked_of.under_our_names(found_in), meant, full=full)
     found = [(explainer, each, depth or 1) for each in cells_of(address, explainer.trace)]
     write_found("explain", found, files)
@@ -112,6 +115,16 @@ def why_no_cell(source: str | None) -> str:
     if source is not None and re.fullmatch(r"\w+\[.*\]", source):
         return f"{source}: a cell of what? write a SOURCE before it, like last {shell_word(source)}"
     return "no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'"
+
+
+def what_is_taken(address: Address, trace: Trace) -> str:
+    """What the first number of an address is, where it leaves out the one head that there is."""
+    parts = address.parts
+    axes = trace.steps[address.step].axes if address.step in trace else ()
+    if len(parts) != len(axes) - 1 or axes[0] != "head" or not isinstance(parts[0], int):
+        return ""
+    alone = len(trace[address.step]) == 1
+    return f"{parts[0]} is read as the {axes[1]}; the head, of which there is one, is left out" * alone
 
 
 def cells_of(address: Address, trace: Trace) -> list[Address]:

@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 from time import strftime
 from typing import Annotated, Any
 
+import typer
+
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import open_input
 from attnctl.base.words import all_of, did_you_mean, quote
@@ -31,12 +33,17 @@ from attnctl.verbs.learn.program import begin_program, look_again, run_program
 @command(
     "attnctl learn",
     "attnctl learn --list",
-    "attnctl learn --lesson 4 --hint",
+    "attnctl learn softmax",
+    "attnctl learn 4 --hint",
     "attnctl learn --answers answers.yaml --json",
     "attnctl learn --watch mine.py",
 )
 def learn(  # noqa: PLR0913  (its options)
     *,
+    which: Annotated[
+        str | None,
+        typer.Argument(help="A lesson, by number or name.", metavar="LESSON", show_default=False),
+    ] = None,
     lesson: Annotated[
         str | None,
         option(
@@ -45,10 +52,18 @@ def learn(  # noqa: PLR0913  (its options)
             terms=[
                 options.excludes("list_them", "means nothing with --list; leave it out"),
                 options.excludes("reset", "means nothing with --reset; leave it out"),
+                options.excludes("which", "a lesson is named already; leave one out"),
             ],
         ),
     ] = None,
-    list_them: Annotated[bool, option("List the lessons, and which are done.", "--list")] = False,
+    list_them: Annotated[
+        bool,
+        option(
+            "List the lessons, and which are done.",
+            "--list",
+            terms=[options.excludes("which", "lists every lesson; leave out LESSON")],
+        ),
+    ] = False,
     hint: Annotated[bool, option("Print the hints of the lesson.")] = False,
     reset: Annotated[bool, option("Forget which lessons are done.")] = False,
     folder: Annotated[
@@ -92,6 +107,7 @@ def learn(  # noqa: PLR0913  (its options)
     }
     given = [flag for flag, is_given in asked.items() if is_given]
     raise_all([f"{', '.join(given)}: one of them at a time"] if len(given) > 1 else [])
+    lesson = lesson or which
     known = lessons(folder)
     name = OWN if folder is None else os.path.realpath(folder)
     if answers is not None:

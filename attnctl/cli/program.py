@@ -90,11 +90,16 @@ def command(args: list[str]) -> Exit:
     from typer import TyperException
 
     from attnctl.cli.app import app
+    from attnctl.cli.slips import refuse_slips
 
+    if args[:1] in (["help"], ["version"]):  # as words, too
+        args = [*args[1:], f"--{args[0]}"]
     if "COMP_WORDS" in os.environ:
         from attnctl.cli.complete import join_at_colons
 
         join_at_colons(os.environ)
+    else:
+        refuse_slips(args)
     try:
         code = Exit(app(args, prog_name="attnctl", standalone_mode=False) or 0)
     except TyperException as error:

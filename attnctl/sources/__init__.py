@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from attnctl.base.errors import AttnError
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import STANDARD_INPUT
 from attnctl.base.words import one_of
 from attnctl.inputs.config.settings import EXAMPLE
@@ -135,6 +135,11 @@ def open_run(words: Sequence[str], file: str | None, beside: Arguments, *, padde
     if not source.is_run and (beside.config or file):
         raise AttnError(f"{source.text}: a dump says itself what was run; leave out -c and --file")
     given = words[1:] if named else words
+    raise_all(
+        f"{word}: a config after other words; give one config, before its sentences"
+        for word in given
+        if OF_SIGN[sign_of(word)].kind == CONFIG
+    )
     source.joined = [] if file else join_words(given)
     source.sentences = gather_sentences([" ".join(source.joined)] if source.joined else given, file)
     source.padded = padded

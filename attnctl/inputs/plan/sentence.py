@@ -76,7 +76,9 @@ def prepare_all(settings: Settings, sentences: Sequence[str] = ()) -> list[Plan]
     if not sentences:
         where = settings.where(("sentence",))
         place = f"{where}: " if where.endswith("$.sentence") else ""
-        raise AttnError(f'{place}no sentence; give one, like "I love AI", or a config that has one')
+        raise AttnError(
+            f'{place}no sentence; give one, like "I love AI", a config that has one, or - to read stdin'
+        )
     raise_all(unmeant_cache((), settings))
     settings = tensors.with_file(settings)
     tokens = [embed.tokens_of(settings, sentence) for sentence in sentences]
