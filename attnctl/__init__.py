@@ -47,6 +47,7 @@ VERBS = {
     "learn": ("Learn", "Take a lesson: predict a number, then see it revealed.", ""),
     "exercise": ("Learn", "Make exercises of runs, and grade a class.", ""),
     "check": ("Compare", "Recompute anyone's dump; name the first wrong step and why.", "api"),
+    "mistakes": ("Compare", "List the known mistakes, or explain one.", ""),
     "diff": ("Compare", "Compare two dumps: where they part, by how much, and why.", "api"),
     "attend": ("Build", "Attend over arrays: Q K V, or X and weights.", "api"),
     "conform": ("Build", "Hold someone's attention function to a suite of cases.", "api"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
 
@@ -9,20 +10,28 @@ import typer
 
 from attnctl import api
 from attnctl.base.errors import AttnError, Exit, raise_all
+from attnctl.base.files import STANDARD_INPUT
 from attnctl.base.setting import ARRAYS, ATTENTION
 from attnctl.base.values import TOLERANCE, whole
 from attnctl.cli import options
 from attnctl.cli.model import IDS, SECTION
 from attnctl.cli.options import command, option
 from attnctl.cli.output import give
-from attnctl.drawing.screen.output import print_view, say
+from attnctl.drawing.screen import Line, Screen
+from attnctl.drawing.screen.output import Element, print_view, say
+from attnctl.drawing.screen.text import shell_line
 from attnctl.formats import print_json
 from attnctl.inputs.config.fields import settings_with_flags
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.config.write import flags
+from attnctl.inputs.plan.intended import settings_of
 from attnctl.record import Trace
+from attnctl.record.cells import spell_cell
 from attnctl.sources import HELP, open_source
 from attnctl.sources.dump import settings_over
 from attnctl.sources.sentence import Arguments
 from attnctl.verbs.check.exercise import read_source
+from attnctl.verbs.check.report import Report
 from attnctl.verbs.check.view import report_lines
 
 OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(ATTENTION)])
@@ -123,13 +132,13 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     """
     if about is not None:
         from attnctl.verbs.check.about import about as page_on
-        from attnctl.verbs.check.about import lines
+        from attnctl.verbs.check.about import lines as lines_of
 
         page = page_on(about)
         if json:
             print_json(page.to_dict(), indent=1)
         else:
-            print_view(partial(lines, page))
+            print_view(partial(lines_of, page))
         return Exit.OK
     if source is None:
         raise AttnError("no SOURCE; give one, or --about MISTAKE")
@@ -142,22 +151,43 @@ def check(  # noqa: PLR0913  (options, and groups of them)
         return check_layers(model, found, json=json, quiet=quiet)
     port = None
     if model is not None:
-        from attnctl.inputs.config.settings import Settings
         from attnctl.models.run import ModelInput
         from attnctl.sources.model import Layers
 
         port = Layers(model, ModelInput(ids=ids), layer, Settings())
+    settings = settings_over(found, config, {**layout, **attention})
     report = api.check(
         found,
-        settings_over(found, config, {**layout, **attention}),
+        settings,
         rtol=rtol,
         atol=atol,
         decimals=decimals,
         layer=options.layer_number(layer) if model is None else None,
         model=port,
     )
-    give("check", [report], output, partial(report_lines, report), json=json, quiet=quiet, full=full)
+    read = [source, *["--trace", trace or ""] * bool(trace)]
+    read += [word for pair in name or [] for word in ("--name", pair)]
+    again = "" if port or source == STANDARD_INPUT else explain_command(report, read, settings)
+    ending: list[Line] = [[], [("Why: ", "aside"), (again, "")]] if again else []
+
+    def lines(screen: Screen) -> Iterator[Element]:
+        yield from report_lines(report, screen)
+        yield from ending
+
+    give("check", [report], output, lines, json=json, quiet=quiet, full=full)
     return Exit.of(report.agrees)
+
+
+def explain_command(report: Report, read: list[str], settings: Settings | None) -> str:
+    """The command that shows the arithmetic of the first wrong number; "" where there is none."""
+    wrong = next((finding for finding in report.findings if finding.gap.differing), None)
+    base = settings_of(report.trace)
+    meant = flags(settings or base, base)
+    ours = bool(report.trace.config)  # which says itself what was meant
+    if wrong is None or report.reading or meant is None or (ours and meant):
+        return ""
+    cell = spell_cell(report.trace, wrong.step, wrong.gap.at)
+    return shell_line(["attnctl", "explain", read[0], cell, *read[1:], *meant])
 
 
 def check_layers(name: str, trace: Trace, *, json: bool, quiet: bool) -> Exit:

@@ -32,11 +32,10 @@ def refuse_slips(args: list[str]) -> None:
         return
     for find in (curly_quotes, dashes, example_name):
         if slip := find(words):
-            from attnctl.drawing.screen.text import shell_word
+            from attnctl.drawing.screen.text import shell_line
 
             wrong, meant = slip
-            command = " ".join(map(shell_word, [*meant, *args[len(words) :]]))
-            raise AttnError(f"{wrong}; type: attnctl {command}")
+            raise AttnError(f"{wrong}; type: {shell_line(['attnctl', *meant, *args[len(words) :]])}")
 
 
 def curly_quotes(words: list[str]) -> Slip | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
@@ -58,8 +58,8 @@ def about(name: str) -> MistakePage:
     """The page of a mistake. Raises AttnError where there is none of this name."""
     found = next((each for each in CATALOGUE if each.name == name), None)
     if found is None:
-        near = did_you_mean(name, names(), "attnctl check names those that it knows, like no-scale")
-        raise AttnError(f"--about: no mistake {json.dumps(name)}; {near}")
+        near = did_you_mean(name, names(), "attnctl mistakes lists them")
+        raise AttnError(f"no mistake {json.dumps(name)}; {near}")
     example = carry_out_example(found)
     return MistakePage(found, example, judge(example))
 
@@ -71,39 +71,69 @@ def judge(example: PlantedRun) -> Report:
     return check(trace_of_arrays({**beside, **dict(example.wrong.items())}), example.meant)
 
 
+def list_mistakes() -> dict[str, str]:
+    """What is wrong, by the name of each mistake; where only an example tells, why people make it."""
+    known = {each.name: each for each in reversed(CATALOGUE)}
+    return {
+        name: known[name].why
+        if known[name].words.startswith("{}")
+        else known[name].words.replace("{}", "…")
+        for name in names()
+    }
+
+
+def sections(page: MistakePage) -> Iterator[tuple[str, str]]:
+    """The titles of a page's paragraphs, and their texts."""
+    fix = page.report.findings[0].fix
+    yield "Why people make it", page.mistake.why
+    yield "Seen in", page.mistake.seen
+    yield "Instead", f"{fix[0].upper()}{fix[1:]}."
+
+
+def title_of_example(page: MistakePage) -> str:
+    return f"Example ({', '.join(facts(page.example.right))})"
+
+
 def lines(page: MistakePage, screen: Screen) -> Iterator[Element]:
-    mistake, (finding, *_) = page.mistake, page.report.findings
-    yield [(mistake.name, "name")]
-    yield from screen.sentence(f"What you get when {finding.words}.")
-    fix = f"{finding.fix[0].upper()}{finding.fix[1:]}."
-    for title, text in (("Why people make it", mistake.why), ("Seen in", mistake.seen), ("Instead", fix)):
+    yield [(page.mistake.name, "name")]
+    yield from screen.sentence(f"What you get when {page.report.findings[0].words}.")
+    for title, text in sections(page):
         yield from [[], [(title, "aside")], *screen.sentence(text)] if text else []
-    meant = ", ".join(facts(page.example.right))
-    yield from [[], [(screen.ours(f"Example ({meant})"), "aside")]]
-    yield from ([("  ", ""), (screen.ours(line), "")] for line in mistake.example.split("\n"))
-    yield []
-    yield from matrices(page, screen)
-
-
-def matrices(page: MistakePage, screen: Screen) -> Iterator[Element]:
-    """A part of the first wrong step, about its largest difference: what it is beside what it should be."""
-    name, at = page.report.findings[0].step, page.report.findings[0].gap.at
-    right, found = page.example.right[name], page.example.wrong[name]
-    *outer, row, column = at
-    rows, columns = (window(*each) for each in zip((row, column), right.shape[-2:], strict=True))
-    said = zip(page.example.right.steps[name].axes, outer, strict=False)
-    yield [(screen.ours(", ".join([name, *(f"{axis} {place}" for axis, place in said)])), "aside")]
-    across = [str(each) for each in columns]
-    blank = [""] * (len(columns) - 1)
-    titles = [["", "wrong", *blank, "right", *blank], ["", *across, *across]]
-    body: list[Line] = []
-    for at_row in rows:
-        line = [(str(at_row), "aside")]
-        for array, style in ((found, "bad"), (right, "")):
-            numbers = array[tuple(outer)][at_row, columns]
-            line += [(f"{each:.3f}" if abs(each) < LARGE else f"{each:.2g}", style) for each in numbers]
-        body.append(line)
+    yield from [[], [(screen.ours(title_of_example(page)), "aside")]]
+    yield from ([("  ", ""), (screen.ours(line), "")] for line in page.mistake.example.split("\n"))
+    seen = part_shown(page)
+    yield from [[], [(screen.ours(seen.title), "aside")]]
+    blank = [""] * (len(seen.columns) - 1)
+    titles = [["", "wrong", *blank, "right", *blank], ["", *seen.columns, *seen.columns]]
+    body: list[Line] = [
+        [(place, "aside"), *((each, "bad") for each in wrong), *((each, "") for each in right)]
+        for place, wrong, right in seen.rows
+    ]
     yield from Listing(screen, titles, body, frozenset({0})).lines()
+
+
+class PartShown(NamedTuple):
+    """A part of the first wrong step: the place of each row, its wrong numbers and its right ones."""
+
+    title: str
+    columns: list[str]
+    rows: list[tuple[str, list[str], list[str]]]
+
+
+def part_shown(page: MistakePage) -> PartShown:
+    """What is about the largest difference of an example's first wrong step."""
+    name, at = page.report.findings[0].step, page.report.findings[0].gap.at
+    *outer, row, column = at
+    arrays = [trace[name][tuple(outer)] for trace in (page.example.wrong, page.example.right)]
+    rows, columns = (window(*each) for each in zip((row, column), arrays[1].shape, strict=True))
+    said = zip(page.example.right.steps[name].axes, outer, strict=False)
+    title = ", ".join([name, *(f"{axis} {place}" for axis, place in said)])
+    wrong, right = ([list(map(number, array[row, columns])) for row in rows] for array in arrays)
+    return PartShown(title, list(map(str, columns)), list(zip(map(str, rows), wrong, right, strict=True)))
+
+
+def number(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < LARGE else f"{value:.2g}"
 
 
 def window(at: int, size: int) -> list[int]:
