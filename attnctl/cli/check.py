@@ -23,12 +23,10 @@ from attnctl.drawing.screen.text import shell_line
 from attnctl.formats import print_json
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.write import flags
-from attnctl.inputs.plan.intended import settings_of
 from attnctl.record import Trace
 from attnctl.record.cells import spell_cell
 from attnctl.sources import HELP, open_source
-from attnctl.sources.dump import settings_over
+from attnctl.sources.dump import flags_meant, settings_over
 from attnctl.sources.sentence import Arguments
 from attnctl.verbs.check.exercise import read_source
 from attnctl.verbs.check.report import Report
@@ -181,10 +179,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
 def explain_command(report: Report, read: list[str], settings: Settings | None) -> str:
     """The command that shows the arithmetic of the first wrong number; "" where there is none."""
     wrong = next((finding for finding in report.findings if finding.gap.differing), None)
-    base = settings_of(report.trace)
-    meant = flags(settings or base, base)
-    ours = bool(report.trace.config)  # which says itself what was meant
-    if wrong is None or report.reading or meant is None or (ours and meant):
+    meant = None if report.reading else flags_meant(report.trace, settings)
+    if wrong is None or meant is None:
         return ""
     cell = spell_cell(report.trace, wrong.step, wrong.gap.at)
     return shell_line(["attnctl", "explain", read[0], cell, *read[1:], *meant])

@@ -8,14 +8,12 @@ from typing import Annotated
 
 import typer
 
-from attnctl.base.files import refuse_os_errors
 from attnctl.cli import options
 from attnctl.cli.options import command, option
 from attnctl.cli.output import progress
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import print_view, say
 from attnctl.formats import print_json
-from attnctl.store.files import open_output
 from attnctl.verbs.check.about import about, lines, list_mistakes
 
 NAME = typer.Argument(help="The mistake to explain.", metavar="NAME", show_default=False)
@@ -46,7 +44,11 @@ def mistakes(
     attnctl check looks for these where a dump is wrong, attnctl conform where a kernel is.
     """
     if output is not None:
-        write_pages(output)
+        from attnctl.pages.mistakes import write_pages
+
+        with progress("mistakes") as moved:
+            index = write_pages(Path(output), moved)
+        say(f"{index} lists them.")
     elif name is not None:
         page = about(name)
         print_json(page.to_dict(), indent=1) if json else print_view(partial(lines, page))
@@ -54,17 +56,3 @@ def mistakes(
         print_json(list_mistakes(), indent=1)
     else:
         print_view(partial(list_meanings, list_mistakes()))
-
-
-def write_pages(folder: str) -> None:
-    from attnctl.pages.mistakes import INDEX, pages_of_mistakes
-
-    with refuse_os_errors(folder):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    total = len(list_mistakes()) + 1
-    with progress("mistakes") as moved:
-        for done, (name, content) in enumerate(pages_of_mistakes(), start=1):
-            with open_output(Path(folder) / name) as stream:
-                stream.write(content)
-            moved(done, total)
-    say(f"{Path(folder) / INDEX} lists them.")

@@ -25,7 +25,6 @@ from attnctl.base.words import one_of, quote
 from attnctl.cli.app import Command, make_app
 from attnctl.formats import FINDINGS, FORMATS, Format, is_picture, unwritable
 from attnctl.inputs.config.fields import is_given, settings_with_flags
-from attnctl.math.names import SYMBOLS
 
 STDOUT = "-"
 """As a file to write: standard output, in the format that is asked for there."""
@@ -457,7 +456,11 @@ def read_all(options: list[Option], texts: Given) -> Given:
 
 
 def renames(pairs: list[str], flag: str = "--name") -> dict[str, str]:
-    """['theirs=ours', …] -> {theirs: ours}."""
+    """['theirs=ours', …] -> {theirs: ours}; ours may be a symbol."""
+    if not pairs:
+        return {}
+    from attnctl.math.names import SYMBOLS
+
     parts = [pair.partition("=") for pair in pairs]
     wrong = [pair for pair, (theirs, _, ours) in zip(pairs, parts, strict=True) if not (theirs and ours)]
     if wrong:

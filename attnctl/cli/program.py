@@ -90,7 +90,6 @@ def command(args: list[str]) -> Exit:
     from typer import TyperException
 
     from attnctl.cli.app import app
-    from attnctl.cli.slips import refuse_slips
 
     if args[:1] in (["help"], ["version"]):  # as words, too
         args = [*args[1:], f"--{args[0]}"]
@@ -98,7 +97,9 @@ def command(args: list[str]) -> Exit:
         from attnctl.cli.complete import join_at_colons
 
         join_at_colons(os.environ)
-    else:
+    elif any(map(may_be_slip, args[1:])):
+        from attnctl.cli.slips import refuse_slips
+
         refuse_slips(args)
     try:
         code = Exit(app(args, prog_name="attnctl", standalone_mode=False) or 0)
@@ -108,6 +109,11 @@ def command(args: list[str]) -> Exit:
     if code is Exit.INTERRUPTED:  # Typer turns KeyboardInterrupt into its exit code
         complain("interrupted")
     return code
+
+
+def may_be_slip(word: str) -> bool:
+    """True for what a sentence in quotes and an option with two dashes never are."""
+    return not word[:1].isascii() or (word[1:2].isalpha() if word[:1] == "-" else " " not in word)
 
 
 def usage(error: TyperException, args: list[str]) -> str:

@@ -16,7 +16,7 @@ DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 OPENING, CLOSING = "\u201c\u201e\u201f\u00ab\u2018\u201a", "\u201d\u201c\u00bb\u2019\u2018"
 
 OPTION = re.compile(rf"([{DASHES}]+-?|-)(\w[\w-]+)(=.*)?", re.DOTALL)
-EXAMPLE = re.compile(r"(?:examples?[:/])?([\w-]+)")
+EXAMPLE = re.compile(r"(?:examples:|examples?/)?(\w[\w-]*)")
 
 Slip = tuple[str, list[str]]
 """What is wrong, and the words that were meant."""

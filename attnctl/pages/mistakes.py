@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
+from attnctl.base.files import refuse_os_errors
+from attnctl.math import Progress
 from attnctl.pages.tables import page, paragraphs, table, text
-from attnctl.verbs.check.about import (
-    MistakePage,
-    about,
-    part_shown,
-    sections,
-    title_of_example,
-)
+from attnctl.store.files import open_output
+from attnctl.verbs.check.about import MistakePage, about, names, part_shown, sections, title_of_example
 
 INDEX = "index.html"
 HEADING = "Mistakes in attention"
 FACTS = "what attnctl check finds: what is wrong, why people make it, what to write instead"
 
 
-def pages_of_mistakes() -> Iterator[tuple[str, bytes]]:
-    """The name and the content of each file: a page a mistake, then the list."""
-    terms = []
-    for name in names():
+def write_pages(folder: Path, progress: Progress) -> Path:
+    """Write a page for each mistake, then the list, which is returned. Raises AttnError where it cannot."""
+    with refuse_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    terms, known = [], names()
+    for done, name in enumerate(known, start=1):
         mistake = about(name)
-        yield f"{name}.html", page_of(mistake)
-        terms.append(f'<dt><a href="{name}.html">{text(name)}</a></dt><dd>{text(words_of(mistake))}</dd>')
+        write(folder / f"{name}.html", page_of(mistake))
+        progress(done, len(known))
+        terms.append(f'<dt><a href="{name}.html">{text(name)}</a></dt><dd>{text(wrong(mistake))}</dd>')
     listed = f'<section><dl class="terms">{"".join(terms)}</dl></section>'
-    yield INDEX, page(HEADING, HEADING, FACTS, [listed])
+    write(folder / INDEX, page(HEADING, HEADING, FACTS, [listed]))
+    return folder / INDEX
 
 
-def words_of(mistake: MistakePage) -> str:
-    return f"What you get when {mistake.report.findings[0].words}."
+def write(path: Path, content: bytes) -> None:
+    with open_output(path) as stream:
+        stream.write(content)
+
+
+def wrong(mistake: MistakePage) -> str:
+    return mistake.report.findings[0].words
 
 
 def page_of(mistake: MistakePage) -> bytes:
@@ -40,10 +46,7 @@ def page_of(mistake: MistakePage) -> bytes:
     texts.append((title_of_example(mistake), f"<pre>{text(mistake.mistake.example)}</pre>"))
     said = "".join(f"<h2>{text(title)}</h2>{content}" for title, content in texts)
     titles = [f"{kind} {column}" for kind in ("wrong", "right") for column in seen.columns]
-    rows = [(place, *wrong, *right) for place, wrong, right in seen.rows]
-    body = [
-        f"<section>{said}</section>",
-        table(seen.title, ["", *titles], rows),
-        f'<section><p class="note"><a href="{INDEX}">All mistakes</a></p></section>',
-    ]
-    return page(f"{name} · {HEADING}", name, words_of(mistake), body)
+    rows = [(place, *found, *right) for place, found, right in seen.rows]
+    back = f'<p class="note"><a href="{INDEX}">All mistakes</a></p>'
+    body = [f"<section>{said}{back}</section>", table(seen.title, ["", *titles], rows)]
+    return page(f"{name} · {HEADING}", name, f"What you get when {wrong(mistake)}.", body)

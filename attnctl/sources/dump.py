@@ -114,6 +114,15 @@ def settings_over(trace: Trace, config: str | None, flags: Given) -> Settings | 
     return settings_from(config, flags, None if config else settings_of(trace))
 
 
+def flags_meant(trace: Trace, settings: Settings | None) -> list[str] | None:
+    """The flags that say what a trace was meant to be; None where a dump of ours, or no flag, says it."""
+    from attnctl.inputs.config.write import flags
+
+    base = settings_of(trace)
+    meant = flags(settings or base, base)
+    return None if meant and trace.config else meant
+
+
 def source_of_run(trace: Trace, words: tuple[str, ...]) -> Source:
     """What carries a recorded trace out again and comes to the same numbers; `words` name its file.
 

@@ -208,3 +208,32 @@ def test_a_name_is_read_alike_alone_and_beside_a_model_but_where_the_model_says_
 ):
     assert list(read_foreign({theirs: np.zeros((3, 4))}).arrays) == [alone]
     assert beside_model([theirs], cross=False).get(theirs, theirs) == with_model
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "tokens", "ours"),
+    [
+        ("Wq", 4, 5, "W_Q"),
+        ("wq", 4, 5, "W_Q"),
+        ("WQ", 4, 4, "W_Q"),
+        ("wq", 5, 5, "Q"),
+        ("attn.wq", 4, 4, "Q"),
+        ("attn.wq", 4, 5, "W_Q"),
+        ("w_o", 4, 5, "W_O"),
+    ],
+)
+def test_what_may_be_a_matrix_or_what_comes_out_is_told_by_its_shape(name, rows, tokens, ours):
+    arrays = {"X": np.zeros((tokens, 4)), name: np.zeros((rows, 4))}
+    assert list(read_foreign(arrays).arrays) == ["X", ours]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "ours"),
+    [
+        ("weights", (5, 5), "attention_weights"),
+        ("A", (2, 5, 5), "attention_weights"),
+        ("weights", (4, 7), "weights"),
+    ],
+)
+def test_weights_are_those_of_attention_where_they_have_its_rows(name, shape, ours):
+    assert list(read_foreign({"Q": np.zeros((5, 4)), name: np.zeros(shape)}).arrays) == ["Q", ours]

@@ -2,7 +2,9 @@
 
 import json
 import re
+import shlex
 
+import numpy as np
 import pytest
 
 from attnctl.verbs.check import about
@@ -46,7 +48,7 @@ def test_the_page_as_json(call):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--about", "no-scal"], '--about: no mistake "no-scal"; did you mean no-scale?'),
+        (["--about", "no-scal"], 'no mistake "no-scal"; did you mean no-scale?'),
         (["x.npz", "--about", "no-scale"], "--about: a page on a mistake needs no SOURCE; leave it out"),
         ([], "no SOURCE; give one, or --about MISTAKE"),
     ],
@@ -60,3 +62,34 @@ def test_the_report_names_the_page(call):
     done = call("check", "a.npz", "--scale", "0.5")
     assert done.code == 1
     assert "\n(no-scale)\nMore: attnctl check --about no-scale\n\n" in done.out
+
+
+@pytest.mark.parametrize(
+    ("made", "meant"),
+    [
+        (["--scale", "1"], ["--scale", "0.5"]),
+        (["--heads", "2", "--causal"], ["--heads", "2"]),
+        ([], ["--causal", "--scale", "2"]),
+    ],
+)
+def test_the_last_line_is_the_command_for_the_arithmetic(call, made, meant):
+    call("run", "I love AI", *made, "-o", "a.npz")
+    kept = ("Q", "K", "V", "attention_weights")
+    with np.load("a.npz") as arrays:
+        np.savez("theirs.npz", **{name: arrays[name] for name in kept})
+    done = call("check", "theirs.npz", *meant)
+    assert done.code == 1
+    last = done.out.splitlines()[-1]
+    assert last.startswith("Why: attnctl explain theirs.npz 'attention_weights[")
+    explained = call(*shlex.split(last.removeprefix("Why: "))[1:])
+    assert explained.code == 0
+    assert "but the dump has" in explained.out
+
+
+def test_a_pipe_cannot_be_read_again(call):
+    made = call("run", "I love AI", "--edit", "scores[0,0,0]=9", "--json").out
+    data = json.loads(made)
+    del data["edits"]
+    done = call("check", "-", stdin=json.dumps(data).encode())
+    assert done.code == 1
+    assert "Why:" not in done.out

@@ -98,7 +98,7 @@ def test_help_is_as_wide_as_the_terminal(call, width):
 # ruff: noqa: E501  (a row a line)
 SUGGESTED = [
     (["config"], "attnctl: config: no command; there are init, check and schema (see attnctl config --help)"),
-    (["corpus"], "attnctl: No such command 'corpus'; there are run, show, explain, explore, stats, model, learn, exercise, check, diff, attend, conform, config and examples (see attnctl --help)"),
+    (["corpus"], "attnctl: No such command 'corpus'; there are run, show, explain, explore, stats, model, learn, exercise, check, mistakes, diff, attend, conform, config and examples (see attnctl --help)"),
     (["rnu", "x"], "attnctl: No such command 'rnu'; did you mean run? (see attnctl --help)"),
     (["config", "inti"], "attnctl: config: No such command 'inti'; did you mean init? (see attnctl config --help)"),
     (["I love AI"], "attnctl: No such command 'I love AI'; attnctl run 'I love AI'? (see attnctl --help)"),

@@ -26,6 +26,7 @@ VIEWS = [
     ("attend", "other.json"),
     ("config", "check", "c.yaml"),
     ("examples",),
+    ("mistakes",),
 ]
 UNFIT = {"explore", "conform"}
 """A screen of its own; the findings of a program that takes long to start (they are check's)."""

@@ -73,12 +73,11 @@ def judge(example: PlantedRun) -> Report:
 
 def list_mistakes() -> dict[str, str]:
     """What is wrong, by the name of each mistake; where only an example tells, why people make it."""
-    known = {each.name: each for each in reversed(CATALOGUE)}
+    first = {each.name: each for each in reversed(CATALOGUE)}
+    mistakes = [first[name] for name in names()]
     return {
-        name: known[name].why
-        if known[name].words.startswith("{}")
-        else known[name].words.replace("{}", "…")
-        for name in names()
+        each.name: each.why if each.words.startswith("{}") else each.words.replace("{}", "…")
+        for each in mistakes
     }
 
 
