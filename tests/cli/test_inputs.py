@@ -86,7 +86,7 @@ REFUSED = [
     (["stats", "state"], "state: it is a folder; give a dump, a config, example:NAME, last or a sentence"),
     (["stats", "d.json", "--seed", "0"], "--seed: only a sentence has that, and this is a dump"),
     (["run", "a.txt"], "a.txt: text, no dump; --file a.txt reads sentences from it, one a line"),
-    (["run", "-c", "empty.yaml"], 'empty.yaml:1 $.sentence: no sentence; give one, like "I love AI", or a config that has one'),
+    (["run", "-c", "empty.yaml"], 'empty.yaml:1 $.sentence: no sentence; give one, like "I love AI", a config that has one, or - to read stdin'),
     (["show", "my.yaml", "--trace", "1"], "--trace: only a dump has that, and this is a config"),
     (["show", "last", "--trace", "1"], "last[1]: there are 1 trace, from 0"),
     (["explain", "my.yaml"], "no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'"),
