@@ -98,6 +98,15 @@ def test_cats_chase_mice_has_punctuation_positions_and_a_causal_mask():
     assert np.isneginf(trace["masked_scores"][:, future]).all()
 
 
+def test_it_looks_at_the_animal_because_a_pronoun_asks_for_a_being():
+    trace = trace_of("it-was-tired")
+    it, animal, street = map(trace.tokens.index, ["it", "animal", "street"])
+    row = trace["attention_weights"][0, it]
+    # 7/√2, 1/√2 and seven zeros: e^4.949747 = 141.139, e^0.707107 = 2.028115, typed in
+    np.testing.assert_allclose(row[[animal, street]], [0.939880, 0.013506], atol=1e-6)
+    assert trace["attention_weights"][1, trace.tokens.index("tired")].argmax() == it
+
+
 def test_the_base_transformer_has_its_sizes():
     trace = trace_of("base-transformer")
     assert len(trace.tokens) == 10

@@ -14,11 +14,16 @@ from attnctl.drawing.show.tables import View, show
 FOLDER = Path(__file__).parent / "golden"
 
 
-def terminal(trace, width, colours=None, view=None):
+def terminal(trace, width, colours=None, view=None, height=25):
     """What a terminal of this width gets."""
     stream = StringIO()
     console = Console(
-        file=stream, force_terminal=True, width=width, color_system=colours, legacy_windows=False
+        file=stream,
+        force_terminal=True,
+        width=width,
+        height=height,
+        color_system=colours,
+        legacy_windows=False,
     )
     show(trace, console, view)
     return stream.getvalue()

@@ -20,8 +20,37 @@ VARIANTS, PICTURE = SAMPLES / "variants", SAMPLES / "pictures" / "first.svg"
 WIDTHS = [60, 80, 100, 140]
 
 
-def test_it_fits_a_screen_with_the_command_above_and_the_prompt_below():
-    assert len(terminal(first(), 100).splitlines()) <= 50 - 2
+@pytest.mark.parametrize(("width", "lines"), [(80, 70), (100, 55), (140, 45)])
+def test_it_is_short(width, lines):
+    assert len(terminal(first(), width).splitlines()) <= lines
+
+
+def test_matrices_are_given_where_they_are_used_and_formulas_stand_in_the_border():
+    text = terminal(first(), 80)
+    order = [
+        "W_Q[0]",
+        "Q[0] = X W_Q",
+        "scores[0]",
+        "concat = heads side by side",
+        "W_O",
+        "output = concat W_O",
+    ]
+    places = [text.index(f"─ {caption} ─") for caption in order]
+    assert places == sorted(places)
+
+
+def test_blocks_are_apart_where_there_is_room():
+    tall, low = (terminal(first(), 80, height=height) for height in (90, 60))
+    assert tall.count("\n\n") == 8
+    assert "\n\n" not in low
+    assert tall.replace("\n\n", "\n") == low
+
+
+def test_random_weights_are_said_to_be(call, tmp_path):
+    said = "Random weights mean nothing"
+    call("run", "example:it-was-tired", "-o", str(tmp_path / "a.json"))
+    assert said in terminal(run("I love AI"), 80)
+    assert said not in terminal(load(tmp_path / "a.json"), 80)
 
 
 def matrices(text):
@@ -29,8 +58,9 @@ def matrices(text):
     found, at = {}, {}
     for line in text.splitlines():
         for part in re.finditer(r"[─├┼┬╭]─ ([^─│]+?) ─(?=─*[┬┼╮┤])", line):
-            at[part.start()] = part[1]
-            found[part[1]] = []
+            name = part[1].partition(" = ")[0]  # a formula may follow
+            at[part.start()] = name
+            found[name] = []
         for row in re.finditer(r"(?<=│)[^│]*(?=│)", line):
             numbers = re.findall(r"(?<!\S)-?\d+\.\d{4}(?!\S)", row[0])
             if numbers:
@@ -60,7 +90,7 @@ def test_a_copy_is_a_line_and_what_an_edit_changed_is_none():
         "concat = head_outputs · output = concat",
     ]
     edited = terminal(run("I love AI", edits=["X[0,0]=1"]), 60)
-    assert "─ X ─" in edited
+    assert "─ X = embeddings, edited ─" in edited
     assert not re.search(r"^X = embeddings$", edited, re.MULTILINE)
 
 
@@ -105,12 +135,12 @@ def test_what_is_large_stands_alone_and_says_what_is_left_out():
     assert "--full leaves nothing out" in text
 
 
-@pytest.mark.parametrize(("width", "lines"), [(80, 90), (140, 65)])
+@pytest.mark.parametrize(("width", "lines"), [(80, 90), (140, 66)])
 def test_gradients_come_with_weights_and_result_alone(width, lines):
     trace = run("I love AI", backward=True, causal=True)
     text = terminal(trace, width)
     assert len(text.splitlines()) < lines
-    frames = set(re.findall(r"─ (\w+) ─", text))
+    frames = set(re.findall(r"─ (\w+)(?: = [^─]*)? ─", text))
     assert frames >= {"attention_weights", "output", "d_output", "delta", "d_Q", "d_W_Q", "d_X"}
     assert not frames & {"Q", "scores", "W_Q", "d_X_through_Q", "d_head_outputs", "d_scaled_scores"}
     assert "d_head_outputs = d_concat" in text

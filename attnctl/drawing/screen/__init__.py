@@ -35,6 +35,7 @@ class Screen(NamedTuple):
     encoding: str = "utf-8"
     colours: bool = False
     shades: bool = False  # colours enough for heat maps
+    height: int = 0
 
     @property
     def ascii_only(self) -> bool:

@@ -68,7 +68,7 @@ def screen_of(output: Console | PlainOutput) -> Screen:
         return Screen(output.width, encoding=output.stream.encoding or "utf-8")
     colours = output.color_system is not None and not output.no_color
     shades = colours and output.color_system in {"truecolor", "256"}
-    return Screen(output.width, output.is_terminal, output.encoding, colours, shades)
+    return Screen(output.width, output.is_terminal, output.encoding, colours, shades, output.height)
 
 
 def plain_text(elements: Iterable[Element]) -> Iterator[str]:

@@ -10,12 +10,15 @@ import numpy as np
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen import Line, Screen
 from attnctl.math import Array, Cell
-from attnctl.math.names import WEIGHTS
+from attnctl.math.derivation import Step
+from attnctl.math.names import TABLE, WEIGHTS
 from attnctl.record import Trace
 from attnctl.record.cells import number_repeats
 
 MOST_KEYS, MOST_HEADS = 4, 8
 """Keys that are named one by one, heads that have a sentence each."""
+
+RANDOM = "Random weights mean nothing: try attnctl run example:it-was-tired, or --model DIR."
 
 ULPS = 8
 """Numbers that differ by no more than so many units in the last place are the same for a person."""
@@ -74,6 +77,13 @@ def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Ite
             yield [(text.replace(UNBROKEN, " "), style) for text, style in line]
     if len(leads) > MOST_HEADS:
         yield [(screen.ours(f"… and {plural(len(leads) - MOST_HEADS, 'head')} more"), "aside")]
+    if any(is_drawn(step) for step in trace.steps.values()):
+        yield from screen.sentence(RANDOM, "aside")
+
+
+def is_drawn(step: Step) -> bool:
+    """True of a matrix that a seed gives."""
+    return step.name in TABLE and TABLE[step.name].drawn and step.formula.startswith("drawn ")
 
 
 def find_ties(row: Array) -> tuple[int, ...]:

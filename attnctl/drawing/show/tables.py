@@ -68,11 +68,15 @@ def first_screen(
 
     whole = yield from opening(trace, screen)
     first = of_gradients(trace, chosen)
-    whole &= len(first) == len(chosen)
-    whole &= yield from glance(trace, first, screen, view, heads)
+    blocks, small, all_there = glance(trace, first, screen, view, heads)
     if any(step.name == WEIGHTS for step in chosen):
-        yield from look_lines(trace, screen, view.heads)
-    return whole
+        blocks.append(list(look_lines(trace, screen, view.heads)))
+    # Blank lines between them where there is room, or where it goes on below the screen anyway.
+    used = OPENING + sum(1 + sum(1 for _ in plain_text(block)) for block in blocks) if small else 0
+    for block in blocks:
+        yield from [[]] * (used < screen.height or not small)
+        yield from block
+    return whole and len(first) == len(chosen) and all_there
 
 
 def of_gradients(trace: Trace, chosen: Sequence[Step]) -> Sequence[Step]:
@@ -104,6 +108,12 @@ def column(
 
 
 # --- side by side ---
+
+CORNERS = 4
+"""The least that a caption leaves of its border: a dash and a blank before it, and after it."""
+
+OPENING = 4
+"""Lines of the headline, and of the prompt that follows."""
 
 FEW = 8
 """Rows or columns without names that need no numbers beside them: so many are counted at a glance."""
@@ -145,25 +155,38 @@ def opening(trace: Trace, screen: Screen) -> Generator[Element, None, bool]:
 
 def glance(
     trace: Trace, steps: Sequence[Step], screen: Screen, view: View, heads: int
-) -> Generator[Element, None, bool]:
-    """Show the given steps, then the ones that follow; returns whether each is shown whole."""
+) -> tuple[list[list[Element]], bool, bool]:
+    """The given steps, then the ones that follow, in blocks.
+
+    And whether all can be taken in at a glance, and whether each is shown whole.
+    """
     copies = copies_of(trace, steps)
     copied = {step.name for found in copies.values() for step in found}
+    blocks: list[list[Element]] = []
     row: list[GlanceBlock] = []
-    whole = True
+    small = whole = True
     for run in runs_of(trace, [step for step in steps if step.name not in copied], screen, view, heads):
         block = None if isinstance(run, Step) else block_of(run, copies, screen)
         if row and (block is None or sum(width + GAP for _, width in row) + block[1] > screen.width):
-            yield from on_shelf(row)
+            blocks.append(on_shelf(row))
             row = []
         if isinstance(run, Step):
-            yield []
-            whole &= yield from step_lines(load_sheet(trace, run.name), run, screen, view, heads)
-            yield from copy_lines(run, copies, screen)
+            lines, shown = all_of(step_lines(load_sheet(trace, run.name), run, screen, view, heads))
+            small, whole = False, whole and shown
+            blocks.append([*lines, *copy_lines(run, copies, screen)])
         elif block is not None:
             row.append(block)
-    yield from on_shelf(row)
-    return whole
+    return [*blocks, *([on_shelf(row)] if row else [])], small, whole
+
+
+def all_of(lines: Generator[Element, None, bool]) -> tuple[list[Element], bool]:
+    """The lines that it yields, and what it returns."""
+    drawn: list[Element] = []
+    try:
+        while True:
+            drawn.append(next(lines))
+    except StopIteration as end:
+        return drawn, end.value
 
 
 def copies_of(trace: Trace, steps: Sequence[Step]) -> dict[str, list[Step]]:
@@ -190,10 +213,12 @@ def runs_of(
 ) -> Iterator[list[Small] | Step]:
     """Steps that stand in one table, as many as fit; a step that is too large stands alone.
 
-    What was read of no other step comes first. Of the rest, steps with a column for each key stand
-    together, and so do others.
+    What Q, K and V are made of comes first; of the rest, matrices that are given stand by themselves
+    where they are used, steps with a column for each key together, and so do others.
     """
-    in_order = sorted(steps, key=lambda step: bool(step.inputs))
+    scores = next((at for at, step in enumerate(steps) if step.axes[-1:] == ("key",)), len(steps))
+    late = {step.name for step in steps[scores:]}
+    in_order = sorted(steps, key=lambda step: bool(step.inputs) or step.name in late)
     for _, group in groupby(in_order, lambda step: (bool(step.inputs), step.axes[-1:] == ("key",))):
         run: list[Small] = []
         for step in group:
@@ -211,10 +236,9 @@ def runs_of(
 
 def fits_beside(run: Sequence[Small], each: Small, screen: Screen) -> bool:
     """True where rows are the same tokens, or count along the same axis, for as many heads, and all fit."""
-    first, bands = run[0], {len(run[0].frame.bands), len(each.frame.bands)}
+    first = run[0]
     alike = any(each.labels) or each.step.axes[-2:-1] == first.step.axes[-2:-1]
-    # Heads one below the other beside which a step without heads may leave its place empty.
-    level = len(bands) == 1 or max(bands) <= 2
+    level = len(first.frame.bands) == len(each.frame.bands)
     width = first.frame.width + sum(other.frame.widths[-1] + 1 for other in [*run[1:], each])
     return alike and each.labels == first.labels and level and width <= screen.width
 
@@ -246,6 +270,19 @@ def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> S
     return Small(step, frame, own.grid.row_labels, own.notes) if frame.width <= screen.width else None
 
 
+def with_formulas(run: Sequence[Small], screen: Screen) -> list[Small] | None:
+    """The steps with their formulas in the borders above them; None where one has no room there."""
+    out = []
+    for each in run:
+        first, *bands = each.frame.bands
+        caption = screen.ours(f"{first.captions[-1]} = {each.step.formula}")
+        if not each.step.formula or cells(caption) + CORNERS > each.frame.widths[-1]:
+            return None
+        titled = first._replace(captions=[*first.captions[:-1], caption])
+        out.append(each._replace(frame=replace(each.frame, bands=[titled, *bands])))
+    return out
+
+
 def one_table(trace: Trace, steps: Sequence[Step], screen: Screen, heads: int) -> Frame | None:
     run: list[Small] = []
     for step in steps:
@@ -261,18 +298,32 @@ def table_of(run: Sequence[Small]) -> Frame:
 
 
 def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> GlanceBlock:
-    frame = table_of(run)
+    titled = with_formulas(run, screen)
+    frame = table_of(titled or run)
     titles: dict[str, list[str]] = {}
     for each in run:
         name, symbol = each.step.name, each.step.symbol
         title = f"{name} {symbol}" if each.step.inputs and symbol != name else name  # `Q_rotated Q`
         titles.setdefault(each.step.formula, []).append(title)
     said = [(f"{', '.join(names)} = {formula}", "name") for formula, names in titles.items() if formula]
-    said += [(note, "aside") for each in run for note in each.notes]
-    above = flow(said, screen)
+    notes = [(note, "aside") for each in run for note in each.notes]
+    above = (over_each(run, screen) if 1 < len(said) == len(run) else []) or flow(said, screen)
+    above = [*([] if titled else above), *flow(notes, screen)]
     below = [line for each in run for line in copy_lines(each.step, copies, screen)]
     widths = [sum(cells(text) for text, _ in line) for line in above + below]
     return [*above, frame, *below], max([frame.width, *widths])
+
+
+def over_each(run: Sequence[Small], screen: Screen) -> list[Line]:
+    """A line with each formula above its own matrix; none where there is no room for one."""
+    widths = [each.frame.widths[-1] + 1 for each in run]
+    line: Line = [(" " * (run[0].frame.width - widths[0]), "")]
+    for each, width in zip(run, [*widths[:-1], screen.width], strict=True):
+        text = screen.ours(f"{each.step.symbol} = {each.step.formula}")
+        if cells(text) >= width:
+            return []
+        line += [(text, "name"), (" " * (width - cells(text)), "")]
+    return [line[:-1]]
 
 
 def copy_lines(step: Step, copies: Copies, screen: Screen) -> list[Line]:
@@ -284,11 +335,10 @@ def flow(spans: Line, screen: Screen) -> list[Line]:
     return screen.flow([(screen.ours(text), style) for text, style in spans], screen.dot) if spans else []
 
 
-def on_shelf(row: Sequence[GlanceBlock]) -> Iterator[Element]:
+def on_shelf(row: Sequence[GlanceBlock]) -> list[Element]:
     if len(row) > 1:
-        yield Shelf([lines for lines, _ in row], [width for _, width in row])
-    else:
-        yield from (line for lines, _ in row for line in lines)
+        return [Shelf([lines for lines, _ in row], [width for _, width in row])]
+    return [line for lines, _ in row for line in lines]
 
 
 # --- a step by itself, for anyone's console or layout: Rich is imported by whoever shows it ---
