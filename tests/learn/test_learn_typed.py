@@ -35,6 +35,25 @@ def test_too_few_digits_or_other_numbers_do_not(text, right):
     assert not read_number(text).could_be(np.array(right))
 
 
+SOFTMAX = np.array([0.3875, 0.235, 0.235, 0.1425])
+
+
+@pytest.mark.parametrize(
+    ("text", "right", "is_right"),
+    [
+        ("0.39 0.235 0.235 0.14", SOFTMAX, True),
+        ("0.39 0.24 0.235 0.14", SOFTMAX, True),
+        ("0.39 0.235 0.235 0.15", SOFTMAX, False),
+        ("0.38 0.235 0.235 0.14", SOFTMAX, False),
+        ("0.4 0.235 0.235 0.14", SOFTMAX, False),
+        ("0.5 0.25 0.25 0", np.array([0.498, 0.251, 0.249, 0.002]), True),
+        ("0.5 0.25 0.25 0", np.array([0.48, 0.26, 0.25, 0.01]), False),
+    ],
+)
+def test_each_number_is_judged_by_its_own_digits(text, right, is_right):
+    assert read_matrix(text).could_be(right) == is_right
+
+
 @pytest.mark.parametrize(
     "text", ["", "nan", "inf", "0,62", "1e999", "0x1", "1_0", "--1", ".", "%", "1 2", "٣"]
 )

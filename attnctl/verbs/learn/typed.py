@@ -26,34 +26,41 @@ the last may be off by one."""
 
 @dataclass(frozen=True)
 class Typed:
-    """Numbers as they were typed, and what a unit of the last place that was typed is."""
+    """Numbers as they were typed, and what a unit of the last place of each is."""
 
     numbers: Array
-    unit: float
+    unit: Array
 
     def could_be(self, right: Array) -> bool:
-        """True where these are the right numbers, rounded at the last place that was typed."""
+        """True where these are the right numbers, each rounded at the last place that was typed.
+
+        A number with fewer places than others may lack zeros at its end: 0.5 beside 0.25 and 0.25.
+        """
         if right.shape != self.numbers.shape or not right.size:
             return False
         if (np.isneginf(right) != np.isneginf(self.numbers)).any():
             return False
         slack = np.maximum(1e-12, 1e-9 * np.abs(np.where(np.isfinite(right), right, 0)))
-        enough = self.unit <= ENOUGH * self.size(right)
-        return bool((self.off(right) <= slack + enough * self.tolerance(right)).all())
+        near = [
+            np.where(unit <= ENOUGH * self.size(right), self.tolerance(right, unit), 0.0)
+            for unit in (self.unit, np.asarray(self.unit.min()))
+        ]
+        return bool((self.off(right) <= slack + np.maximum(*near)).all())
 
     def off(self, right: Array) -> Array:
         """Return each number's error, 0 where not both are finite."""
         finite = np.isfinite(right)
         return np.abs(np.where(finite, self.numbers - np.where(finite, right, 0), 0))
 
-    def tolerance(self, right: Array) -> Array:
+    def tolerance(self, right: Array, unit: Array | None = None) -> Array:
         """Return each number's tolerance: rounding, and from three digits on one unit of the last.
 
         A whole number to which no decimals are typed is exact.
         """
-        by_one = 1.5 if self.unit <= EXACT * self.size(right) else 0.5
-        whole = (right == np.round(right)) & (self.unit >= 1)
-        return np.where(whole, 0.0, by_one * self.unit)
+        unit = self.unit if unit is None else unit
+        by_one = np.where(unit <= EXACT * self.size(right), 1.5, 0.5)
+        whole = (right == np.round(right)) & (unit >= 1)
+        return np.where(whole, 0.0, by_one * unit)
 
     def size(self, right: Array) -> float:
         """Return the root mean square of the finite numbers."""
@@ -71,7 +78,7 @@ def read_number(text: str) -> Typed:
     """0.62, 62 %, 1e-3, -inf. Raises AttnError for what is no number."""
     word = text.strip()
     if word.lower() in {"-inf", "-.inf", "-infinity", "−∞", "-∞"}:
-        return Typed(np.array(-np.inf), 1.0)
+        return Typed(np.array(-np.inf), np.array(1.0))
     found = NUMBER.fullmatch(word)
     if not found or not (found[2] or found[3]):
         comma = "; write a point for the comma" if re.fullmatch(r"[-+]?[0-9]+,[0-9]+", word) else ""
@@ -79,7 +86,7 @@ def read_number(text: str) -> Typed:
     sign, whole, part, power, percent = found.groups()
     shift = int(power or 0) - (2 if percent else 0)
     value = float(f"{'-' if sign in {'-', '−'} else ''}{whole or '0'}.{part or '0'}e{shift}")
-    return Typed(np.array(value), 10.0 ** (shift - len(part or "")))
+    return Typed(np.array(value), np.array(10.0 ** (shift - len(part or ""))))
 
 
 def read_matrix(value: Any) -> Typed:
@@ -107,7 +114,7 @@ def read_matrix(value: Any) -> Typed:
         array = np.array(rows, dtype=np.float64)
     except ValueError:
         raise AttnError("rows of different lengths; write them all as long as the first") from None
-    return Typed(array, min(cell.unit for cell in cells))
+    return Typed(array, np.array([cell.unit for cell in cells]).reshape(array.shape))
 
 
 def split_rows(text: str) -> Any:
@@ -126,5 +133,5 @@ def fit_shape(typed: Typed, shape: tuple[int, ...]) -> Typed:
     """Return the numbers in a shape that only has axes of size 1 more or fewer."""
     own = [size for size in typed.numbers.shape if size != 1]
     if own == [size for size in shape if size != 1]:
-        return Typed(typed.numbers.reshape(shape), typed.unit)
+        return Typed(typed.numbers.reshape(shape), typed.unit.reshape(shape))
     return typed

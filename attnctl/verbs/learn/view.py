@@ -25,10 +25,10 @@ from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 WIDEST = 80
 
 WANTED = {
-    NUMBER: "a number, like 2 or 0.623; the last of three digits may be off by one",
+    NUMBER: "a number, like 2 or 0.623; three digits are enough",
     CELL: "a cell, like attention_weights[0,love,AI]",
-    MATRIX: "numbers, like 0.39 0.61, or rows of them, like 1 0; 0 1 (or in brackets); the last of three"
-    " digits may be off by one",
+    MATRIX: "numbers, like 0.39 0.61, or rows of them, like 1 0; 0 1 (or in brackets); three digits are "
+    "enough",
     STEP: "the name of a step",
     DUMP: "the file of a dump",
 }
