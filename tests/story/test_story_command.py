@@ -33,6 +33,20 @@ def test_a_story_in_a_pipe_is_text():
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_one_head_side_by_side_with_none_is_the_same_matrix():
+    out = call("run", "I love AI", "--story")[1]
+    assert "/9 head_outputs" in out
+    assert "concat is the same matrix." in " ".join(out.split())
+
+
+def test_matrices_that_do_not_fit_beside_each_other_are_all_shown():
+    output = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+    told = story(attnctl.run("I love AI", d_model=8))
+    print_view(lambda screen: story_lines(told, screen), output)
+    shown = output.file.getvalue()
+    assert all(f"─ {name} ─" in shown for name in ("W_Q", "W_K", "W_V", "Q", "K", "V"))
+
+
 def test_a_copy_is_told_where_it_is_asked_for():
     assert "The numbers are those of embeddings." in call("run", "I love AI", "--story", "--step", "X")[1]
 
@@ -143,12 +157,12 @@ def terminal():
 
 def test_on_a_terminal_enter_goes_on_and_q_ends(terminal):
     terminal = terminal("run", "I love AI", "--story")
-    assert "2/10" not in terminal.until("q: end")
+    assert "2/9" not in terminal.until("q: end")
     terminal.type("\n")
-    assert "2/10" in terminal.until("q: end")
+    assert "2/9" in terminal.until("q: end")
     terminal.type("q")
     assert terminal.end() == 0
-    assert "3/10" not in terminal.seen
+    assert "3/9" not in terminal.seen
 
 
 @pytest.mark.sample(2)

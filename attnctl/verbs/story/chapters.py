@@ -187,14 +187,22 @@ def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
     """
     wanted = list(trace.select(list(trace) if steps is None else steps).steps.values())
     loaded = replace(trace, arrays={name: np.asarray(trace[name]) for name in trace})
-    chapters = []
+    chapters: list[Chapter] = []
     for group in (list(steps) for _, steps in groupby(wanted, way_made)):
-        chapter = chapter_of(loaded, group)
-        first = (*chapter.claims, None)[0]
-        same = isinstance(first, Moved) and first.before == first.after
-        if steps is not None or not (same and isinstance(group[0].op, ops.Copy)):
-            chapters.append(chapter)
+        if steps is None and chapters and only_repeats(loaded, group[0], chapters[-1].steps[-1]):
+            before = chapters[-1]
+            chapters[-1] = replace(before, happens=f"{before.happens} {group[0].name} is the same matrix.")
+        else:
+            chapters.append(chapter_of(loaded, group))
     return Story(loaded, tuple(chapters))
+
+
+def only_repeats(trace: Trace, step: Step, other: Step) -> bool:
+    """True of a copy of the other step, and of one head put side by side with none."""
+    if not isinstance(step.op, ops.Copy | ops.Merge) or step.inputs[0] != other.name:
+        return False
+    own, source = trace[step.name], trace[other.name]
+    return own.size == source.size and np.array_equal(own, source.reshape(own.shape), equal_nan=True)
 
 
 def way_made(step: Step) -> tuple[object, ...]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attnctl.base.words import all_of, plural
-from attnctl.drawing.screen import GAP, Line, Screen, Shelf
+from attnctl.drawing.screen import GAP, Frame, Line, Screen, Shelf
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.text import cells, fold_text
 from attnctl.drawing.show import formula_of, heads_of, shape_of
 from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, name_of, percent
 from attnctl.drawing.show.tables import one_table
+from attnctl.math.derivation import Step
+from attnctl.record import Trace
 from attnctl.record.cells import Speller
 from attnctl.verbs.story import chapters
 from attnctl.verbs.story.chapters import Story, is_slope, plainly
@@ -58,17 +60,27 @@ def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element
     head, name = len(count), len(screen.ours(title))
     yield [(first[:head], "aside"), (first[head : head + name], "name"), (first[head + name :], "")]
     yield from ([(line, "")] for line in rest)
-    table = one_table(story.trace, chapter.steps, screen, heads_of(story.trace)) if screen.fits else None
-    beside = table is not None and table.width + GAP + NARROWEST <= screen.width
-    room = screen._replace(width=screen.width - table.width - GAP) if table and beside else screen
+    tables = tables_of(story.trace, chapter.steps, screen) if screen.fits else []
+    width = max((table.width for table in tables), default=0)
+    beside = len(tables) == 1 and width + GAP + NARROWEST <= screen.width
+    room = screen._replace(width=screen.width - width - GAP) if beside else screen
     more = [f"… and {plural(chapter.left_out, 'row')} more."] * bool(chapter.left_out)
     told = (chapter.happens, *map(writer.sentence, chapter.claims), *more)
     words = [line for sentence in told for line in wrap_sentence(sentence, room, "" if beside else "  ")]
-    if table is not None and beside:
-        yield Shelf([[table], words], [table.width, max(cells(text) for ((text, _),) in words)])
+    if beside:
+        yield Shelf([tables, words], [width, max(cells(text) for ((text, _),) in words)])
     else:
-        yield from [table] if table is not None else []
+        yield from tables
         yield from words
+
+
+def tables_of(trace: Trace, steps: Sequence[Step], screen: Screen) -> list[Frame]:
+    """The matrices of these steps in one table, or in one each where they do not fit beside each other."""
+    heads = heads_of(trace)
+    whole = one_table(trace, steps, screen, heads)
+    if whole is not None or len(steps) == 1:
+        return [whole] if whole is not None else []
+    return [table for step in steps for table in tables_of(trace, [step], screen)]
 
 
 def wrap_sentence(text: str, screen: Screen, indent: str = "  ") -> Iterator[Line]:
