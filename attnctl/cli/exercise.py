@@ -151,12 +151,14 @@ def is_folder(target: str) -> bool:
 
 @command(
     "attnctl exercise grade handed-in/*.json",
-    "attnctl exercise grade handed-in/*.json -o grades.html -o grades.csv",
+    "attnctl exercise grade handed-in/ --students roster.csv -o grades.html -o grades.csv",
     "attnctl exercise grade Ann.json -c task.yaml --blank scores,output --format gradescope",
 )
 def grade(  # noqa: PLR0913  (its options)
     *,
-    file: Annotated[list[str], typer.Argument(help="The hand-ins.", metavar="FILE...")],
+    file: Annotated[
+        list[str], typer.Argument(help="The hand-ins, or a folder of them.", metavar="FILE...")
+    ],
     format: Annotated[  # noqa: A002  (the name of the option)
         str | None,
         option(
@@ -170,6 +172,10 @@ def grade(  # noqa: PLR0913  (its options)
     csv: Annotated[
         str | None,
         option("Write the grades to FILE as CSV; - is stdout.", metavar="FILE", writes=True, hidden=True),
+    ] = None,
+    students: Annotated[
+        str | None,
+        option("The roster that the sheets were made for: who is missing is said.", metavar="CSV"),
     ] = None,
     config: options.Config = None,
     blank: Annotated[
@@ -192,21 +198,24 @@ def grade(  # noqa: PLR0913  (its options)
     Exit codes: 0 all are right; 1 some are not; 2 some cannot be read.
     """
     wanted = options.chosen_format(format, json=json, possible=GRADE_FORMATS)
-    files = place_grades(wanted, output or [], file)
+    roster = making.read_roster(students) if students else []
+    hand_ins = list(grading.hand_ins(file))
+    files = place_grades(wanted, output or [], hand_ins)
     settings = settings_from(config, {}) if config else None
     if blank is not None and settings is None:
         raise AttnError("--blank: the steps of which run? add -c CONFIG, with which the exercise was made")
     asked = grading.Assignment(settings, tuple(wanted_steps(blank) or ()), decimals)
     sheets = []
     with progress("grading") as moved:
-        for number, each in enumerate(file):
-            sheets.append(grading.grade(each, asked))
-            moved(number + 1, len(file))
+        for number, hand_in in enumerate(hand_ins):
+            sheets.append(grading.grade(hand_in, asked))
+            moved(number + 1, len(hand_ins))
     for sheet in sheets:
         if sheet.error:
             complain(f"{sheet.file}: {sheet.error.removeprefix(f'{sheet.file}: ')}")
-    write_grades(sheets, wanted, files, csv, printed=options.STDOUT in (output or ()))
     unread = any(sheet.error for sheet in sheets)
+    sheets += grading.missing(sheets, roster)
+    write_grades(sheets, wanted, files, csv, printed=options.STDOUT in (output or ()))
     return Exit.of(None if unread else all(sheet.right for sheet in sheets))
 
 

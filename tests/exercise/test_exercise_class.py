@@ -118,3 +118,36 @@ def test_a_blank_that_nothing_needs_is_seen_by_check_too(tmp_path):
     assert call("exercise", "make", "example:i-love-ai", "--blank", "output", "-o", str(task))[0] == 0
     code, out, _ = call("check", str(task), "--json")
     assert (code, json.loads(out)["agrees"], json.loads(out)["not_filled"]) == (1, False, ["output"])
+
+
+def test_a_folder_and_the_roster_tell_who_is_missing(tmp_path):
+    (tmp_path / "roster.csv").write_text("name\nAnn\nBo\nCid\n")
+    (tmp_path / "in").mkdir()
+    roster, folder = str(tmp_path / "roster.csv"), str(tmp_path / "in")
+    made = call(
+        "exercise",
+        "make",
+        "example:i-love-ai",
+        "--blank",
+        "A",
+        "--seed-from",
+        "Ann",
+        "-o",
+        f"{folder}/a.json",
+    )
+    assert made[0] == 0
+    (tmp_path / "in" / "notes.txt").write_text("no hand-in")
+    code, out, err = call(
+        "exercise", "grade", folder, "--students", roster, "-o", f"{tmp_path}/g.csv", "-o", "-"
+    )
+    assert (code, err) == (1, "")
+    assert "0 of 1 hand-in all right; missing: Bo, Cid." in out
+    rows = list(csv.reader((tmp_path / "g.csv").read_text().splitlines()))
+    assert [row[0] for row in rows] == ["name", "Ann", "Bo", "Cid"]
+    assert rows[2][-1] == "nothing handed in"
+
+
+def test_a_folder_without_hand_ins(tmp_path):
+    code, out, err = call("exercise", "grade", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert err == f"attnctl: {tmp_path}: no .json in this folder; give the files that were handed in\n"

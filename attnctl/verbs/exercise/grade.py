@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,26 @@ class HandIn:
     def doubts(self) -> list[str]:
         """Why it could not be read, or else what is to be said of it."""
         return [self.error] if self.error else list(self.notes)
+
+
+def hand_ins(paths: Sequence[str]) -> Iterator[str]:
+    """The files that these paths name: a folder has a hand-in in each of its .json files.
+
+    Raises AttnError for a folder that has none.
+    """
+    for path in paths:
+        if not Path(path).is_dir():
+            yield path
+            continue
+        found = sorted(str(file) for file in Path(path).glob("*.json"))
+        raise_all([f"{path}: no .json in this folder; give the files that were handed in"] * (not found))
+        yield from found
+
+
+def missing(sheets: Sequence[HandIn], roster: Sequence[str]) -> list[HandIn]:
+    """A hand-in of nothing for each student of the roster who is on no sheet."""
+    there = {sheet.student for sheet in sheets}
+    return [HandIn("", name, error="nothing handed in") for name in roster if name not in there]
 
 
 def grade(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:

@@ -50,7 +50,7 @@ def steps_of(sheets: Sequence[HandIn]) -> list[str]:
 def remarks(sheet: HandIn, *, alone: bool = True) -> Iterator[str]:
     """Write the remarks on a hand-in; mistakes are explained once for all where it is not `alone`."""
     if sheet.error:
-        yield f"{sheet.file} cannot be read."
+        yield f"{sheet.file} cannot be read." if sheet.file else "Nothing handed in."
     coarse = [mark for mark in sheet.marks if mark.verdict == COARSE]
     if coarse:
         yield f"{all_of(mark.step for mark in coarse)}: {coarse[0].words}."
@@ -87,9 +87,10 @@ def name_mistake(mark: Mark) -> str:
 
 def summary(sheets: Sequence[HandIn]) -> str:
     right = sum(sheet.right for sheet in sheets)
-    lost = sum(bool(sheet.error) for sheet in sheets)
-    unread = f", {lost} unreadable" if lost else ""
-    return f"– not filled in. {right} of {plural(len(sheets), 'hand-in')} all right{unread}."
+    lost = sum(bool(sheet.error and sheet.file) for sheet in sheets)
+    missing = [sheet.student for sheet in sheets if not sheet.file]
+    more = f", {lost} unreadable" * bool(lost) + f"; missing: {', '.join(missing)}" * bool(missing)
+    return f"– not filled in. {right} of {plural(len(sheets) - len(missing), 'hand-in')} all right{more}."
 
 
 # --- a screen: a row a student, a column a step, and what the class got wrong ---
