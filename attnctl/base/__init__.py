@@ -6,7 +6,7 @@ TYPE_CHECKING = False  # as in typing, which is not imported: this is on the way
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 VIEWS: dict[str, str] = {}
 """By class, the function `lines(value, screen)` that draws a value of it; by role, what helps.
