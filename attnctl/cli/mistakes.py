@@ -35,6 +35,7 @@ def mistakes(
             "-o",
             "--output",
             metavar="DIR",
+            writes=True,
             terms=[options.excludes("name json", "the pages are of all mistakes; leave it out")],
         ),
     ] = None,

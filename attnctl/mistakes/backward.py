@@ -25,7 +25,6 @@ from attnctl.mistakes.plants import at, either, find_mask
 
 SCORES = "d_scores"
 OF_SCORES = tuple(where(lambda row: bool(row.gradient) and row.of_scores))
-OF_ROWS = tuple(where(lambda row: bool(row.gradient) and row.symbol in {"dQ", "dK", "dV"}))
 OF_QUERIES = tuple(where(lambda row: row.symbol == "dQ"))
 OF_KEYS = tuple(where(lambda row: row.symbol == "dK"))
 OF_VALUES = tuple(where(lambda row: row.symbol == "dV"))

@@ -118,9 +118,9 @@ def flags_meant(trace: Trace, settings: Settings | None) -> list[str] | None:
     """The flags that say what a trace was meant to be; None where a dump of ours, or no flag, says it."""
     from attnctl.inputs.config.write import flags
 
-    base = settings_of(trace)
-    meant = flags(settings or base, base)
-    return None if meant and trace.config else meant
+    if settings is None:
+        return []
+    return None if trace.config else flags(settings, Settings())
 
 
 def source_of_run(trace: Trace, words: tuple[str, ...]) -> Source:

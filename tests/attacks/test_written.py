@@ -22,7 +22,7 @@ LINES = {
     "exercise": ["exercise", "make", "dump.json", "--blank", "scores"],
     "config": ["config", "init", EVIL, "--force"],
 }
-WRITE_NO_TEXT_OF_OTHERS = {"examples", "conform", "explore", "learn", "model"}
+WRITE_NO_TEXT_OF_OTHERS = {"examples", "conform", "explore", "learn", "mistakes", "model"}
 
 
 @pytest.fixture

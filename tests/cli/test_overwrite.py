@@ -89,7 +89,9 @@ def writes(info):
 
 
 WRITING = [
-    (command, min(flags, key=len)) for command, flags, info in options() if getattr(info, "writes", 0)
+    (command, min(flags, key=len))
+    for command, flags, info in options()
+    if writes(info) and command != "mistakes"  # which reads nothing
 ]
 
 
