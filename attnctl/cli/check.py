@@ -23,7 +23,7 @@ from attnctl.drawing.screen.text import shell_line
 from attnctl.formats import print_json
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.inputs.config.settings import Settings
-from attnctl.record import Trace
+from attnctl.record import Trace, is_unfinished
 from attnctl.record.cells import spell_cell
 from attnctl.sources import HELP, open_source
 from attnctl.sources.dump import flags_meant, settings_over
@@ -165,7 +165,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     )
     read = [source, *["--trace", trace or ""] * bool(trace)]
     read += [word for pair in name or [] for word in ("--name", pair)]
-    again = "" if port or source == STANDARD_INPUT else explain_command(report, read, settings)
+    unreadable = port or source == STANDARD_INPUT or is_unfinished(found)
+    again = "" if unreadable else explain_command(report, read, settings)
     ending: list[Line] = [[], [("Why: ", "aside"), (again, "")]] if again else []
 
     def lines(screen: Screen) -> Iterator[Element]:
