@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError, collect_problems, raise_all
-from attnctl.base.values import BadValueError, show, whole
+from attnctl.base.values import BadValueError, short_value, whole_number
 from attnctl.base.words import suggest
 from attnctl.inputs.config.fields import KEYWORDS, lay_over
 from attnctl.inputs.config.fields import OF_ARRAYS as ONLY_ARRAYS
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from attnctl.verbs.story import Story
 
 
-READERS = {name: each.reader for name, each in KEYWORDS.items()} | {"max_memory": whole(0, 2**63)}
+READERS = {name: setting.reader for name, setting in KEYWORDS.items()} | {
+    "max_memory": whole_number(0, 2**63)
+}
 OF_ARRAYS = [name for name in READERS if name != "sentence"]
 OF_SENTENCES = [name for name in OF_ARRAYS if name not in ONLY_ARRAYS]
 """The options that verbs take: `attnctl.options` has their types."""
@@ -113,7 +115,7 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     from attnctl.sources.model import Layers
 
     check_kept(keep)
-    own, other = (None if each is None else tuple(each) for each in (ids, context_ids))
+    own, other = (None if given_ids is None else tuple(given_ids) for given_ids in (ids, context_ids))
     given = ModelInput(sentence, own, pair, context, other, hidden, memory, d_output)
     asked = {"dtype": dtype, "edits": list(edits) or None, "backward": backward or None}
     settings = choose_settings(None, {name: value for name, value in asked.items() if value is not None})
@@ -222,7 +224,9 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     from attnctl.verbs.corpus.lines import SHARD, WHOLE
     from attnctl.verbs.corpus.run import Job, measure_into
 
-    if model is not None and (settings is not None or any(each is not None for each in options.values())):
+    if model is not None and (
+        settings is not None or any(option is not None for option in options.values())
+    ):
         raise AttnError("model: it has its own attention; leave out settings and options")
     given = read_options({"shard": shard}, {"shard": SHARD})
     source = fspath(sentences) if isinstance(sentences, (str, PathLike)) else tuple(sentences)
@@ -391,7 +395,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     to the merge of two parts, (o1, L1, o2, L2) -> (o, L), in base 2 where it `returns` logsumexp2. Raises
     AttnError where the function cannot be called, and for names that there are not.
     """
-    from attnctl.verbs.conform.conform import hold, make_request
+    from attnctl.verbs.conform.conform import hold_target, make_request
     from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS, CLAIMS
     from attnctl.verbs.conform.target import make_target
 
@@ -401,7 +405,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
         more = said | {"always": always, "like": like, "names": names, "claims": claims, "xfail": xfail}
         more |= {"save": save, "backward": backward}
         raise_all(f"{name}: a merge of two parts has none" for name, value in more.items() if value)
-    on = read_options(always or {}, {name: each.reader for name, each in ALWAYS_FORM.keys.items()})
+    on = read_options(always or {}, {name: key.reader for name, key in ALWAYS_FORM.keys.items()})
     request = make_request(
         given=read_options(
             {**said, "returns": returns}, {name: CLAIMS.keys[name].reader for name in (*ARRAYS, "returns")}
@@ -422,15 +426,15 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
         timeout=timeout,
     )
     back = None if isinstance(backward, bool) else make_target(backward, request)
-    return hold(make_target(target, request), request, back, progress)
+    return hold_target(make_target(target, request), request, back, progress)
 
 
 def check_words(*sentences: object) -> None:
     """Raise AttnError for each sentence that is no text."""
     raise_all(
-        f"sentence: {show(each)} is not text; give words, like 'I love AI'"
-        for each in sentences
-        if not isinstance(each, str)
+        f"sentence: {short_value(sentence)} is not text; give words, like 'I love AI'"
+        for sentence in sentences
+        if not isinstance(sentence, str)
     )
 
 

@@ -112,7 +112,7 @@ def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], view: View |
 
 
 def is_picture(path: str | Path) -> bool:
-    return any(each.picture and each.suffix == Path(path).suffix for each in FORMATS)
+    return any(fmt.picture and fmt.suffix == Path(path).suffix for fmt in FORMATS)
 
 
 def write_found(verb: str, found: Sequence[Any], paths: Sequence[str | Path]) -> None:

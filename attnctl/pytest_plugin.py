@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if config.inipath is None:
         raise pytest.UsageError(f"{CONFORM}: write it in a file, like pytest.ini, rather than with -o")
-    folders = [config.invocation_params.dir / each.partition("::")[0] for each in config.args]
+    folders = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
     if not any(config.inipath.is_relative_to(folder) for folder in folders):
         config.args.append(str(config.inipath))
 
@@ -72,7 +72,7 @@ def attnctl_conform(attnctl_feature: str) -> Callable[..., Conformance]:
     def hold(target: Any, **options: Any) -> Conformance:
         __tracebackhide__ = True
         found = conform(target, features=[attnctl_feature], **options)
-        judge([each.to_dict() for each in found.features])
+        judge([feature.to_dict() for feature in found.features])
         return found
 
     return hold
@@ -101,14 +101,14 @@ class ConformItem(pytest.Item):
         """Judge the feature; the first test of a target runs every feature of it that is wanted."""
         reports = self.session.stash.setdefault(REPORTS, {})
         if self.words not in reports:
-            mine = [each for each in self.session.items if isinstance(each, ConformItem)]
-            wanted = [each.feature for each in mine if each.words == self.words]
+            mine = [item for item in self.session.items if isinstance(item, ConformItem)]
+            wanted = [feature.feature for feature in mine if feature.words == self.words]
             reports[self.words] = run_conform(self.words, wanted, self.path.parent)
         results = reports[self.words]
         if isinstance(results, str):  # said once
             reports[self.words] = []
             pytest.fail(results, pytrace=False)
-        judge([each for each in results if each["feature"] == self.feature])
+        judge([result for result in results if result["feature"] == self.feature])
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         return self.path, None, self.name
@@ -145,22 +145,24 @@ def run_conform(words: Sequence[str], wanted: Sequence[str], folder: Path) -> Re
 def judge(results: Results) -> None:
     """Pass, skip, or fail with what is wrong, of one feature in every type."""
     __tracebackhide__ = True
-    wrong = [each for each in results if each["status"] in {"failed", "ignored"}]
+    wrong = [result for result in results if result["status"] in {"failed", "ignored"}]
     if wrong:
-        pytest.fail("\n\n".join(paragraphs(wrong)), pytrace=False)
-    if known := dict.fromkeys(each["known"] for each in results if each["status"] == "xfail"):
+        pytest.fail("\n\n".join(mistake_paragraphs(wrong)), pytrace=False)
+    if known := dict.fromkeys(result["known"] for result in results if result["status"] == "xfail"):
         pytest.xfail("; ".join(known))
-    if all(each["status"] == "skipped" for each in results):
-        reasons = dict.fromkeys(each["explanation"] for each in results)
+    if all(result["status"] == "skipped" for result in results):
+        reasons = dict.fromkeys(result["explanation"] for result in results)
         pytest.skip("; ".join(reasons) or "it was not run, or nothing is declared that could be held to")
 
 
-def paragraphs(wrong: Results) -> Iterator[str]:
+def mistake_paragraphs(wrong: Results) -> Iterator[str]:
     """Each mistake once: the types that show it, what it is, a case, and how to see that again."""
     by_mistake: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for each in wrong:
-        by_mistake.setdefault((each["mistake"] or each["status"], each["explanation"]), []).append(each)
+    for feature in wrong:
+        by_mistake.setdefault((feature["mistake"] or feature["status"], feature["explanation"]), []).append(
+            feature
+        )
     for (mistake, explanation), same in by_mistake.items():
-        first, types = same[0], ", ".join(each["dtype"] for each in same)
+        first, types = same[0], ", ".join(feature["dtype"] for feature in same)
         lines = [f"{mistake}: {first['feature']}, in {types}", explanation, first["case"], first["replay"]]
         yield "\n".join(filter(None, lines))

@@ -77,7 +77,7 @@ class Trace(Displayed, AnyTrace):
         from attnctl.drawing.show import View
         from attnctl.drawing.show.picture import picture_of
 
-        heads = None if head is None else tuple(int(each) for each in np.atleast_1d(head))
+        heads = None if head is None else tuple(int(number) for number in np.atleast_1d(head))
         view = View((step,), heads, precision, log=log, without_first=without_first)
         return picture_of([self], view)
 

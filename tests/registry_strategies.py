@@ -11,7 +11,7 @@ from attnctl.base.errors import AttnError
 from attnctl.math.axes import LEAD
 from attnctl.math.kind import Chunks
 from attnctl.math.ops import Block, LayerNorm, RMSNorm
-from attnctl.math.ops.base import parse, size_of
+from attnctl.math.ops.base import parse_signature, size_of
 from attnctl.math.rules import RULES, Composed, Padding, PerBatch, VisibilityRule
 
 VALUES = {
@@ -71,7 +71,7 @@ def by_member(op):
 def examples(draw, kind):
     """An op of this class, and inputs of any shapes that its signature has; scores may be hidden."""
     op = draw(instances(kind))
-    signature = parse(op.signature)
+    signature = parse_signature(op.signature)
     least = 1 if (LEAD,) in (*signature.takes, signature.gives) else 0
     lead = tuple(draw(st.lists(st.integers(1, 2), min_size=least, max_size=2)))
     sizes = {}

@@ -32,7 +32,7 @@ else:
         dataclasses.dataclass(init=False, eq=False, repr=False, kw_only=kw_only)(cls)
         methods = {
             **initialize(cls),
-            **(show(cls) if repr else {}),
+            **(repr_method(cls) if repr else {}),
             **(compare(cls, frozen=frozen) if eq else {}),
             **(freeze(cls) if frozen else {}),
         }
@@ -46,11 +46,13 @@ Methods = dict[str, Any]
 
 def initialize(cls: type) -> Methods:
     """`__init__`, and the signature that `inspect` and `help` see."""
-    fields = [each for each in dataclasses.fields(cls) if each.init]
-    names = frozenset(each.name for each in fields)
-    in_order = [each.name for each in fields if not each.kw_only]
-    defaults = {each.name: each.default for each in fields if each.default is not MISSING}
-    factories = {each.name: each.default_factory for each in fields if each.default_factory is not MISSING}
+    fields = [field for field in dataclasses.fields(cls) if field.init]
+    names = frozenset(field.name for field in fields)
+    in_order = [field.name for field in fields if not field.kw_only]
+    defaults = {field.name: field.default for field in fields if field.default is not MISSING}
+    factories = {
+        field.name: field.default_factory for field in fields if field.default_factory is not MISSING
+    }
     needed = names - defaults.keys() - factories.keys()
     after = hasattr(cls, "__post_init__")
 
@@ -79,17 +81,17 @@ class SignatureOf:
         if instance is not None:
             raise AttributeError("__signature__")
         parameters = []
-        for each in dataclasses.fields(cls):
-            kind = Parameter.KEYWORD_ONLY if each.kw_only else Parameter.POSITIONAL_OR_KEYWORD
-            default = Parameter.empty if each.default is MISSING else each.default
-            if each.default_factory is not MISSING:
+        for field in dataclasses.fields(cls):
+            kind = Parameter.KEYWORD_ONLY if field.kw_only else Parameter.POSITIONAL_OR_KEYWORD
+            default = Parameter.empty if field.default is MISSING else field.default
+            if field.default_factory is not MISSING:
                 default = ...
-            parameters += [Parameter(each.name, kind, default=default, annotation=each.type)] * each.init
+            parameters += [Parameter(field.name, kind, default=default, annotation=field.type)] * field.init
         return Signature(sorted(parameters, key=lambda parameter: parameter.kind))
 
 
-def show(cls: type) -> Methods:
-    names = [each.name for each in dataclasses.fields(cls) if each.repr]
+def repr_method(cls: type) -> Methods:
+    names = [field.name for field in dataclasses.fields(cls) if field.repr]
 
     def text(self: object) -> str:
         said = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
@@ -99,7 +101,7 @@ def show(cls: type) -> Methods:
 
 
 def compare(cls: type, *, frozen: bool) -> Methods:
-    names = [each.name for each in dataclasses.fields(cls) if each.compare]
+    names = [field.name for field in dataclasses.fields(cls) if field.compare]
     values = attrgetter(*names) if names else type
 
     def equal(self: object, other: object) -> bool:
@@ -113,7 +115,7 @@ def compare(cls: type, *, frozen: bool) -> Methods:
 
 def freeze(cls: type) -> Methods:
     """Each field is set once, by `__init__`; an instance of just this class has no other attributes."""
-    names = {each.name for each in dataclasses.fields(cls)}
+    names = {field.name for field in dataclasses.fields(cls)}
 
     def set_once(self: object, name: str, value: object) -> None:
         if name in vars(self) if name in names else type(self) is cls:

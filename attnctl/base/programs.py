@@ -36,15 +36,15 @@ class Said:
 
 def begin(words: Sequence[str], out: Said | int, err: Said, **more: Any) -> subprocess.Popen[bytes]:
     """Begin a program in a session of its own, which no interrupt of ours reaches. Raises OSError."""
-    to = [each.sink if isinstance(each, Said) else each for each in (out, err)]
+    to = [stream.sink if isinstance(stream, Said) else stream for stream in (out, err)]
     try:
         return subprocess.Popen(  # noqa: S603  (what the person named)
             words, stdout=to[0], stderr=to[1], start_new_session=True, **more
         )
     finally:
-        for each in {out, err}:
-            if isinstance(each, Said):
-                os.close(each.sink)
+        for stream in {out, err}:
+            if isinstance(stream, Said):
+                os.close(stream.sink)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

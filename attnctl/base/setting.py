@@ -19,7 +19,7 @@ from attnctl.base.values import (
     Problem,
     Reader,
     every,
-    show,
+    short_value,
     wrong_at,
 )
 from attnctl.base.words import nearest, one_of
@@ -105,7 +105,7 @@ class Setting:
         if self.switch:
             return [self.flag.name] * bool(value)
         texts = value if self.flag.repeated else [value]
-        return [word for each in texts for word in (self.flag.name, flag_text(each))]
+        return [word for text in texts for word in (self.flag.name, flag_text(text))]
 
     def read_flag(self, given: Any) -> Any:
         """Read what its flag was given: a text, several, or on and off. Raises BadValueError."""
@@ -151,15 +151,17 @@ class Form(Reader):
     ) -> None:
         self.name, self.about, self.make = name, about, make
         self.elsewhere, self.misfits = elsewhere, misfits
-        self.keys = {each.name: each for each in keys}
-        forms = tuple(each.reader for each in self.keys.values())
+        self.keys = {key.name: key for key in keys}
+        forms = tuple(key.reader for key in self.keys.values())
         super().__init__(self.read_mapping, {"$ref": f"#/$defs/{name}"}, forms=forms)
         self.just_one, self.required = just_one, required
 
     def read_mapping(self, value: Any) -> Any:
         if not isinstance(value, dict):
             first = next(iter(self.keys))
-            raise BadValueError(f"{show(value)} is not a mapping; write keys and values, like {first}: …")
+            raise BadValueError(
+                f"{short_value(value)} is not a mapping; write keys and values, like {first}: …"
+            )
         given: Json = {}
         problems: list[Problem] = []
         for name, key in self.keys.items():
@@ -217,7 +219,7 @@ class Choice(Reader):
     def read_form(self, value: Any) -> Any:
         form = self.pick(value)
         if form is None:
-            raise BadValueError(f"{show(value)} is not {self.expected}")
+            raise BadValueError(f"{short_value(value)} is not {self.expected}")
         return form(value)
 
 
@@ -237,7 +239,7 @@ def list_of(item: Reader, check: Callable[[list[Any]], None] | None = None, leas
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise BadValueError(
-                f"{show(value)} is not a list; write one like [a, b], or a line that begins with - for each"
+                f"{short_value(value)} is not a list; write one like [a, b], or lines that begin with -"
             )
         if len(value) < least:
             raise BadValueError(f"a list of {len(value)}; write {least} or more")

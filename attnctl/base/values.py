@@ -48,7 +48,9 @@ class BadValueError(ValueError):
     """A value is wrong: a problem, or several, each with its path within the value."""
 
     def __init__(self, *problems: str | Problem) -> None:
-        self.problems: list[Problem] = [((), each) if isinstance(each, str) else each for each in problems]
+        self.problems: list[Problem] = [
+            ((), problem) if isinstance(problem, str) else problem for problem in problems
+        ]
         super().__init__(problems)
 
 
@@ -80,7 +82,7 @@ def json_path(path: Path) -> str:
     )
 
 
-def show(value: Any) -> str:
+def short_value(value: Any) -> str:
     """A value as a message shows it: short, on one line, nothing a terminal would act on."""
     match value:
         case Plain() if not value:
@@ -108,18 +110,18 @@ def quote(text: str) -> str:
 def read_word(value: Any) -> str:
     """Text, however it is spelled: `no`, `1.0` and `null` are words."""
     if not isinstance(value, str):
-        raise BadValueError(f"{show(value)} is not text; put it in quotes if it is meant as a word")
+        raise BadValueError(f"{short_value(value)} is not text; put it in quotes if it is meant as a word")
     if isinstance(value, Plain) and value == "":
         raise BadValueError('nothing is written here; write a word (an empty text is "")')
     if any(0xD800 <= ord(c) < 0xE000 for c in value):
-        raise BadValueError(f"{show(value)} holds half of a character; write the whole")
+        raise BadValueError(f"{short_value(value)} holds half of a character; write the whole")
     return str(value)
 
 
 def read_file_name(value: Any) -> str:
     text = read_word(value)
     if not text or "\0" in text:
-        raise BadValueError(f"{show(text)} is not the name of a file; write one like weights.npz")
+        raise BadValueError(f"{short_value(text)} is not the name of a file; write one like weights.npz")
     return text
 
 
@@ -129,7 +131,7 @@ def read_switch(value: Any) -> bool:
         return value
     if isinstance(value, Plain) and value in (*TRUE, *FALSE):
         return value in TRUE
-    raise BadValueError(f"{show(value)} is not a truth value; write true or false")
+    raise BadValueError(f"{short_value(value)} is not a truth value; write true or false")
 
 
 def read_real(value: Any) -> float:
@@ -139,27 +141,27 @@ def read_real(value: Any) -> float:
     if isinstance(value, Plain) and re.fullmatch(NOT_FINITE, value):
         number = inf
     if not isinstance(number, (int, float)) or isinstance(number, bool):
-        raise BadValueError(f"{show(value)} is not a number{why(value)}; write one like 0.5")
+        raise BadValueError(f"{short_value(value)} is not a number{why(value)}; write one like 0.5")
     try:
         number = float(number)
     except OverflowError:
         number = inf
     if not isfinite(number):
-        raise BadValueError(f"{show(value)} is not a finite number; write one like 0.5")
+        raise BadValueError(f"{short_value(value)} is not a finite number; write one like 0.5")
     return number
 
 
 def read_positive(value: Any) -> float:
     number = read_real(value)
     if number <= 0:
-        raise BadValueError(f"{show(value)} is not above 0; write a number like 1.5")
+        raise BadValueError(f"{short_value(value)} is not above 0; write a number like 1.5")
     return number
 
 
 def read_tolerance(value: Any) -> float:
     number = read_real(value)
     if number < 0:
-        raise BadValueError(f"{show(value)} is not a tolerance; write a number from 0, like 1e-6")
+        raise BadValueError(f"{short_value(value)} is not a tolerance; write a number from 0, like 1e-6")
     return number
 
 
@@ -178,18 +180,18 @@ def why(value: Any) -> str:
     return ""
 
 
-def whole(least: int, most: int = MOST) -> Reader:
+def whole_number(least: int, most: int = MOST) -> Reader:
 
     def read(value: Any) -> int:
         number = value
         if isinstance(value, Plain) and re.fullmatch(WHOLE, value):
             number = int(value[:MOST_DIGITS])  # what is longer is too large, cut or not
         if not isinstance(number, int) or isinstance(number, bool):
-            raise BadValueError(f"{show(value)} is not a whole number{why(value)}; write one like 4")
+            raise BadValueError(f"{short_value(value)} is not a whole number{why(value)}; write one like 4")
         if number < least:
-            raise BadValueError(f"{show(value)} is too small; write {least} or more")
+            raise BadValueError(f"{short_value(value)} is too small; write {least} or more")
         if number > most:
-            raise BadValueError(f"{show(value)} is too large; write {most} or less")
+            raise BadValueError(f"{short_value(value)} is too large; write {most} or less")
         return number
 
     return Reader(read, {"type": "integer", "minimum": least, "maximum": most}, "N")
@@ -198,7 +200,7 @@ def whole(least: int, most: int = MOST) -> Reader:
 def words(*choices: str) -> Reader:
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in choices:
-            raise BadValueError(f"{show(value)} is not one of the choices; write {one_of(choices)}")
+            raise BadValueError(f"{short_value(value)} is not one of the choices; write {one_of(choices)}")
         return str(value)
 
     return Reader(read, {"enum": list(choices)}, f"<{'|'.join(choices)}>")
@@ -215,7 +217,7 @@ def read_heads(text: str) -> tuple[int, ...]:
         ends = [Plain(end.strip()) for end in part.strip().split("-")]
         if len(ends) != 2 or not all(ends):  # -1 and 0- are no ranges
             ends = [Plain(part.strip())]
-        first, last = (whole(0, MOST_HEADS)(end) for end in (ends[0], ends[-1]))
+        first, last = (whole_number(0, MOST_HEADS)(end) for end in (ends[0], ends[-1]))
         if first > last:
             raise BadValueError(f"{first}-{last} runs backwards; write {last}-{first}")
         heads += range(first, last + 1)
@@ -231,8 +233,8 @@ SWITCH = Reader(read_switch, {"type": "boolean"})
 REAL = Reader(read_real, {"type": "number"}, "X")
 POSITIVE = Reader(read_positive, {"type": "number", "exclusiveMinimum": 0}, "X")
 TOLERANCE = Reader(read_tolerance, {"type": "number", "minimum": 0}, "X")
-SIZE = whole(1)
-SEED = whole(0, 2**32 - 1)
+SIZE = whole_number(1)
+SEED = whole_number(0, 2**32 - 1)
 HEADS = Reader(read_heads, {}, "N,…")
 
 

@@ -34,8 +34,8 @@ def nearest(word: str, known: Iterable[str], most: int = 3, cutoff: float = 0.6)
     """The known words that look most like this one whatever their case, best first."""
     from difflib import get_close_matches
 
-    by_lower = {each.lower(): each for each in reversed(list(known))}
-    return [by_lower[each] for each in get_close_matches(word.lower(), by_lower, n=most, cutoff=cutoff)]
+    by_lower = {other.lower(): other for other in reversed(list(known))}
+    return [by_lower[match] for match in get_close_matches(word.lower(), by_lower, n=most, cutoff=cutoff)]
 
 
 def did_you_mean(word: str, known: Sequence[str], otherwise: str) -> str:

@@ -58,7 +58,7 @@ DAILY = {
 EVERYTHING = "--help-all"
 
 
-def text_of(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+def raw_word(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
     """Return the word the shell gave; Typer handles what is missing, and options with a callback."""
     missing = value in (None, ())
     if (missing and parameter.required) or (parameter.callback and not missing):
@@ -68,9 +68,9 @@ def text_of(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, va
 
 def completions(parameter: Any, context: Any, incomplete: str) -> list[Any]:
     """Complete a word of this parameter; none where nothing is known of it."""
-    from attnctl.cli.complete import words
+    from attnctl.cli.complete import words_for
 
-    found = words(parameter.name, parameter.metavar, context.params, incomplete)
+    found = words_for(parameter.name, parameter.metavar, context.params, incomplete)
     return [SimpleNamespace(value=word, help=None, type="plain") for word in found]
 
 
@@ -81,7 +81,7 @@ class Documented:
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the command's other base
         for parameter in parameters:
             if "process_value" not in vars(parameter):
-                parameter.process_value = partial(text_of, parameter, parameter.process_value)
+                parameter.process_value = partial(raw_word, parameter, parameter.process_value)
                 parameter.shell_complete = partial(completions, parameter)
         return parameters
 
@@ -91,7 +91,7 @@ class Documented:
         return [] if EVERYTHING in ctx.meta else DAILY.get(path, "").split()
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        words = [usage_word(each) for each in self.get_params(ctx) if each.param_type_name == "argument"]
+        words = [usage_word(param) for param in self.get_params(ctx) if param.param_type_name == "argument"]
         return ["[OPTIONS]", *words, *["COMMAND [ARGS]…"] * isinstance(self, TyperGroup)]
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
@@ -144,29 +144,31 @@ class Command(Documented, TyperCommand):
         if EVERYTHING in (args[: args.index("--")] if "--" in args else args):
             ctx.meta[EVERYTHING] = True
             args = ["--help"]
-        params = [each for each in self.get_params(ctx) if not getattr(each, "is_flag", False)]
-        return super().parse_args(ctx, with_values(args, {name for each in params for name in each.opts}))
+        params = [param for param in self.get_params(ctx) if not getattr(param, "is_flag", False)]
+        return super().parse_args(ctx, with_values(args, {name for param in params for name in param.opts}))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """The arguments, then each section of options; or one section of what is used daily."""
-        parameters = [each for each in self.get_params(ctx) if not each.hidden]
-        arguments = [each for each in parameters if each.param_type_name == "argument"]
+        parameters = [param for param in self.get_params(ctx) if not param.hidden]
+        arguments = [param for param in parameters if param.param_type_name == "argument"]
         daily = self.daily(ctx)
         sections: dict[str, list[tuple[str, str]]] = {
-            "Arguments": [(usage_word(each).strip("[]"), each.help or "") for each in arguments],
+            "Arguments": [
+                (usage_word(argument).strip("[]"), argument.help or "") for argument in arguments
+            ],
             "Options": [],
         }
-        options = [each for each in parameters if each.param_type_name == "option"]
+        options = [param for param in parameters if param.param_type_name == "option"]
         if daily:
-            by_name = {each.name: each.get_help_record(ctx) for each in options}
+            by_name = {option.name: option.get_help_record(ctx) for option in options}
             shown = [(flags, first_sentence(text)) for flags, text in map(by_name.__getitem__, daily)]
             left_out = len(options) - len(daily) - 1  # --help
             more = (EVERYTHING, f"All options: {left_out} more, and what they do.")
             sections["Options"] = [*shown, more]
         else:
-            for each in options:
-                panel = each.rich_help_panel or "Options"
-                sections.setdefault(panel, []).append(each.get_help_record(ctx))
+            for option in options:
+                panel = option.rich_help_panel or "Options"
+                sections.setdefault(panel, []).append(option.get_help_record(ctx))
         for title, records in sections.items():
             if records:
                 with formatter.section(title):
@@ -204,7 +206,11 @@ class Group(Documented, TyperGroup):
 
     def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
         commands: list[Any] = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
-        return {"Commands": [(each.name, cleandoc(each.help).partition("\n\n")[0]) for each in commands]}
+        return {
+            "Commands": [
+                (command.name, cleandoc(command.help).partition("\n\n")[0]) for command in commands
+            ]
+        }
 
 
 def make_app(**more: Any) -> typer.Typer:
@@ -232,8 +238,8 @@ class Lazy(Group):
     def get_params(self, ctx: Any) -> list[Any]:
         """Every parameter; that completion can also be printed needs no line of the help."""
         parameters = super().get_params(ctx)
-        for each in parameters:
-            each.hidden = getattr(each, "hidden", False) or each.name == "show_completion"
+        for param in parameters:
+            param.hidden = getattr(param, "hidden", False) or param.name == "show_completion"
         return parameters
 
     def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:

@@ -12,7 +12,7 @@ from attnctl import api
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import STANDARD_INPUT
 from attnctl.base.setting import ARRAYS, ATTENTION
-from attnctl.base.values import TOLERANCE, whole
+from attnctl.base.values import TOLERANCE, whole_number
 from attnctl.cli import options
 from attnctl.cli.model import IDS, SECTION
 from attnctl.cli.options import command, option
@@ -54,7 +54,7 @@ def check(  # noqa: PLR0913  (options, and groups of them)
                 )
             ],
         ),
-        whole(0, 15),
+        whole_number(0, 15),
     ] = None,
     rtol: Annotated[
         float | None,
@@ -129,8 +129,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
     if about is not None:
-        from attnctl.verbs.check.about import about as page_on
-        from attnctl.verbs.check.about import lines as lines_of
+        from attnctl.verbs.check.about import mistake_page as page_on
+        from attnctl.verbs.check.about import page_lines as lines_of
 
         page = page_on(about)
         if json:
@@ -191,9 +191,9 @@ def check_layers(name: str, trace: Trace, *, json: bool, quiet: bool) -> Exit:
     from attnctl.verbs.check.layers import check_port
 
     checked = check_port(name, trace)
-    wrong = [each for each in checked if not each.agrees]
+    wrong = [layer for layer in checked if not layer.agrees]
     if json:
-        rows = [{**vars(each), "agrees": each.agrees} for each in checked]
+        rows = [{**vars(layer), "agrees": layer.agrees} for layer in checked]
         print_json({"agrees": not wrong, "first": wrong[0].layer if wrong else None, "layers": rows})
     elif not quiet:
         for each in checked:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BEHIND_COLON = "_ATTNCTL_BEHIND_COLON"
 
 
-def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: str) -> list[str]:
+def words_for(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: str) -> list[str]:
     """The words for this parameter that begin so, by its name; none where any text may stand.
 
     `given` are the parameters that the command line has already, by name.
@@ -36,9 +36,9 @@ def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: 
         case "source" | "a" | "b":
             return complete_word([*example_names(), "last", *files(incomplete, CONFIG, DUMP)], incomplete)
         case "name" if metavar == "NAME":
-            return complete_word([each.removeprefix("example:") for each in example_names()], incomplete)
+            return complete_word([name.removeprefix("example:") for name in example_names()], incomplete)
         case "cell":
-            return cells(given, incomplete)
+            return cell_words(given, incomplete)
         case "lesson":
             from attnctl.verbs.learn import lessons
 
@@ -81,16 +81,16 @@ def one_more(names: Iterable[str], incomplete: str) -> list[str]:
 
 def example_names() -> list[str]:
     """The examples as --config takes them."""
-    from attnctl.inputs.config.load import names
+    from attnctl.inputs.config.load import example_names
 
-    return [f"{EXAMPLE}{name}" for name in names()]
+    return [f"{EXAMPLE}{name}" for name in example_names()]
 
 
 def files(incomplete: str, *kinds: str) -> list[str]:
     """The files that begin so, with a suffix of these kinds, and the folders they may be in."""
     found = sorted(glob(f"{escape(incomplete)}*"))  # noqa: PTH207  pathlib would rewrite ./x
     folders = [f"{path}/" for path in found if os.path.isdir(path)]  # noqa: PTH112
-    suffixes = tuple(sign for sign, each in OF_SIGN.items() if sign[:1] == "." and each.kind in kinds)
+    suffixes = tuple(sign for sign, kind in OF_SIGN.items() if sign[:1] == "." and kind.kind in kinds)
     return [path for path in found if path.endswith(suffixes)] + folders
 
 
@@ -110,7 +110,7 @@ def trace_in(given: Mapping[str, Any]) -> Any:
         return None
 
 
-def cells(given: Mapping[str, Any], incomplete: str) -> list[str]:
+def cell_words(given: Mapping[str, Any], incomplete: str) -> list[str]:
     """The steps of the dump, or the places along the axis that comes next in the brackets.
 
     Where just one is left it goes on to the next axis: a shell puts a space behind what is whole.

@@ -9,7 +9,7 @@ import typer
 
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.setting import Given
-from attnctl.base.values import POSITIVE, whole, words
+from attnctl.base.values import POSITIVE, whole_number, words
 from attnctl.cli import options
 from attnctl.cli.app import LEFT_OUT
 from attnctl.cli.options import command, option
@@ -115,7 +115,7 @@ def conform(  # noqa: PLR0913  (its options)
         str | None, run_option("Run the one case that is saved in FILE again.", metavar="FILE")
     ] = None,
     jobs: Annotated[
-        int | None, run_option("Processes that run cases side by side (1)."), whole(1, 64)
+        int | None, run_option("Processes that run cases side by side (1)."), whole_number(1, 64)
     ] = None,
     save: Annotated[
         str | None,
@@ -163,7 +163,7 @@ def conform(  # noqa: PLR0913  (its options)
     from attnctl.cli.output import give, progress
     from attnctl.formats import write_text
     from attnctl.inputs.config.flags import settings_from
-    from attnctl.verbs.conform.conform import hold, make_request
+    from attnctl.verbs.conform.conform import hold_target, make_request
     from attnctl.verbs.conform.report import list_lines, write_junit
     from attnctl.verbs.conform.results import FOLDER
     from attnctl.verbs.conform.target import make_target
@@ -194,7 +194,7 @@ def conform(  # noqa: PLR0913  (its options)
     called = make_target(target, request)
     back = None if backward in ALONE else make_target([str(backward)], request)
     with progress("cases") as moved:
-        found = hold(called, request, back, moved)
+        found = hold_target(called, request, back, moved)
     if junit is not None:
         write_text(write_junit(found), junit)
     give("conform", [found], output, partial(list_lines, found), json=json)

@@ -11,7 +11,7 @@ from attnctl.cli.config import ForceOption, print_config, write_config
 from attnctl.cli.options import command
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import print_view
-from attnctl.inputs.config.load import about, names, text_of
+from attnctl.inputs.config.load import example_names, example_summary, example_text
 
 NAME = typer.Argument(help="The config to print.", metavar="NAME", show_default=False)
 
@@ -39,8 +39,10 @@ def examples(
     """
     if name is not None:
         if output is None or output == options.STDOUT:
-            print_config(text_of(name))
+            print_config(example_text(name))
         else:
-            write_config(text_of(name), output, force=force)
+            write_config(example_text(name), output, force=force)
         return
-    print_view(lambda screen: list_meanings({name: about(name) for name in names()}, screen))
+    print_view(
+        lambda screen: list_meanings({name: example_summary(name) for name in example_names()}, screen)
+    )

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from attnctl.base.errors import AttnError, Exit, raise_all
-from attnctl.base.values import whole, words
+from attnctl.base.values import whole_number, words
 from attnctl.cli import options
 from attnctl.cli.app import Group, make_app
 from attnctl.cli.options import command, option
@@ -23,7 +23,7 @@ from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 from attnctl.verbs.exercise import grade as grading
 from attnctl.verbs.exercise import make as making
-from attnctl.verbs.exercise.gradebook import AUTOGRADERS, as_data, csv_text, grade_lines
+from attnctl.verbs.exercise.gradebook import AUTOGRADERS, class_data, csv_text, grade_lines
 from attnctl.verbs.exercise.sheet import sheet_text
 
 app = make_app(
@@ -35,7 +35,7 @@ app = make_app(
     ),
 )
 
-DECIMALS = whole(1, 12)
+DECIMALS = whole_number(1, 12)
 GRADE_FORMATS = ("table", "json", "csv", "gradescope", "otter")
 NO_SEED = options.bars(["seed"], "the name of a student gives it; leave out --seed")
 A_NAME = options.only(
@@ -132,8 +132,8 @@ def write_sheets(made: list[making.Exercise], output: list[str], *, several: boo
     def files_of(target: str) -> list[tuple[list[making.Exercise], str]]:
         if not several or not (is_folder(target) or "{name}" in target):
             return [(made, target)]
-        files = making.place_sheets(target, [str(each.student) for each in made])
-        return [([each], file) for each, file in zip(made, files, strict=True)]
+        files = making.place_sheets(target, [str(exercise.student) for exercise in made])
+        return [([exercise], file) for exercise, file in zip(made, files, strict=True)]
 
     wanted = [each for target in output if target != options.STDOUT for each in files_of(target)]
     raise_all(unwritable([file for _, file in wanted], FINDINGS["exercise make"]))
@@ -208,7 +208,7 @@ def grade(  # noqa: PLR0913  (its options)
     sheets = []
     with progress("grading") as moved:
         for number, hand_in in enumerate(hand_ins):
-            sheets.append(grading.grade(hand_in, asked))
+            sheets.append(grading.grade_hand_in(hand_in, asked))
             moved(number + 1, len(hand_ins))
     for sheet in sheets:
         if sheet.error:
@@ -255,6 +255,6 @@ def write_grades(
     elif printed and wanted in AUTOGRADERS:
         print_json(AUTOGRADERS[wanted](sheets[0]), indent=1)
     elif printed and wanted == "json":
-        print_json(as_data(sheets), indent=1)
+        print_json(class_data(sheets), indent=1)
     elif printed:
         print_view(lambda screen: grade_lines(sheets, screen))

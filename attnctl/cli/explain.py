@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.values import whole
+from attnctl.base.values import whole_number
 from attnctl.cli import options
 from attnctl.cli.options import command, option
 from attnctl.cli.program import complain
@@ -21,7 +21,7 @@ from attnctl.drawing.screen.text import shell_word
 from attnctl.formats import write_found
 from attnctl.inputs.config.flags import by_flag
 from attnctl.record import Trace
-from attnctl.record.cells import Address, Token, parse
+from attnctl.record.cells import Address, Token, parse_address
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 from attnctl.verbs.explain import Explainer
@@ -44,7 +44,7 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
         str | None, typer.Argument(help="STEP[HEAD,ROW,COLUMN], by index or by token.", metavar="CELL")
     ] = None,
     depth: Annotated[
-        int | None, option("Lines of the derivation to go back, as a tree (1)."), whole(1)
+        int | None, option("Lines of the derivation to go back, as a tree (1)."), whole_number(1)
     ] = None,
     precision: Annotated[
         int | None,
@@ -91,13 +91,13 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
     asked_of = open_source(source, Arguments(config, given, trace, options.renames(name or []), layer))
     of_files = {"--trace": trace, "--name": name, "--layer": layer, **by_flag(layout)}
     raise_all(asked_of.list_unused(of_files, by_flag(more)))
-    address = parse(cell)
+    address = parse_address(cell)
     found_in = asked_of.trace()
     meant = asked_of.meant(found_in)
     if note := what_is_taken(address.spell_out(found_in), found_in):
         complain(f"note: {note}")
     explainer = Explainer(asked_of.under_our_names(found_in), meant, full=full)
-    found = [(explainer, each, depth or 1) for each in cells_of(address, explainer.trace)]
+    found = [(explainer, place, depth or 1) for place in cells_of(address, explainer.trace)]
     write_found("explain", found, files)
     digits = Page.precision if precision is None else precision
 

@@ -123,7 +123,7 @@ def learn(  # noqa: PLR0913  (its options)
     if list_them:
         return print_lessons(known, progress.of(name), json=json)
     done = progress.of(name)
-    ahead = [at for at, each in enumerate(known) if each.name not in done]
+    ahead = [at for at, entry in enumerate(known) if entry.name not in done]
     chosen = numbers_of(lesson, known) if lesson else ahead[:1] or [0]
     if len(chosen) != 1:
         raise AttnError("--lesson: several; name one, or grade --answers")
@@ -138,7 +138,7 @@ def learn(  # noqa: PLR0913  (its options)
 
 def numbers_of(text: str, known: list[Lesson]) -> list[int]:
     """The places of the lessons that a text names. Raises AttnError for each that there is not."""
-    names = [each.name for each in known]
+    names = [entry.name for entry in known]
     places: list[int] = []
     problems = []
     for word in filter(None, (part.strip() for part in text.split(","))):
@@ -156,8 +156,8 @@ def numbers_of(text: str, known: list[Lesson]) -> list[int]:
 def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> Exit:
     if json:
         rows = [
-            {"lesson": each.name, "title": each.title, "kind": each.kind, "done": each.name in done}
-            for each in known
+            {"lesson": entry.name, "title": entry.title, "kind": entry.kind, "done": entry.name in done}
+            for entry in known
         ]
         print_json(rows, indent=1)
     else:
@@ -190,20 +190,22 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
     """Grade a file of answers: those of the lessons that are named, or of all."""
     given = read_answers(path, known)
     wanted = [known[at] for at in numbers_of(lesson, known)] if lesson else known
-    if not any(each.name in given for each in wanted):
+    if not any(entry.name in given for entry in wanted):
         raise AttnError(f"{path}: no answer in it; write lines like {wanted[0].name}: …")
     folder = "" if path == "-" else os.path.dirname(path)  # noqa: PTH120  (pathlib would rewrite ./x)
     verdicts = {
-        each.name: grade(each, given[each.name], folder=folder) if each.name in given else None
-        for each in wanted
+        entry.name: grade(entry, given[entry.name], folder=folder) if entry.name in given else None
+        for entry in wanted
     }
     if json:
-        print_json({name: each and asdict(each) for name, each in verdicts.items()}, indent=1)
+        print_json({name: verdict and asdict(verdict) for name, verdict in verdicts.items()}, indent=1)
     else:
         print_view(lambda screen: view.graded_lines(verdicts, screen))
     if any(verdict is None or verdict.right is False for verdict in verdicts.values()):
         return Exit.DIFFERS
-    return Exit.USAGE if any(each and each.right is None for each in verdicts.values()) else Exit.OK
+    return (
+        Exit.USAGE if any(verdict and verdict.right is None for verdict in verdicts.values()) else Exit.OK
+    )
 
 
 def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
@@ -221,7 +223,7 @@ def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
         raise AttnError(in_order(problems))
     if not isinstance(data, dict):
         raise AttnError(f"{name}: no answers; write lines like {known[0].name}: …")
-    lines = yaml.lines(text, [(key,) for key in data])
+    lines = yaml.line_numbers(text, [(key,) for key in data])
     answers: dict[str, Any] = {}
     unknown = []
     for key, answer in data.items():
@@ -229,7 +231,7 @@ def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
             answers[known[numbers_of(key, known)[0]].name] = answer
         except AttnError as error:
             place = f"{name}:{lines[key,]}"
-            unknown += [f"{place} {each.removeprefix('--lesson: ')}" for each in error.problems]
+            unknown += [f"{place} {problem.removeprefix('--lesson: ')}" for problem in error.problems]
     raise_all(unknown)
     return answers
 
@@ -324,10 +326,10 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
 
 def watch_program(known: list[Lesson], named: str | None, path: str, progress: Progress, name: str) -> Exit:
     """A learner's program, graded whenever it is saved, until it is right; once where nobody watches."""
-    programs = [each for each in known if each.kind == DUMP]
+    programs = [entry for entry in known if entry.kind == DUMP]
     chosen = [known[at] for at in numbers_of(named, known)] if named else programs[:1]
     if len(chosen) != 1 or chosen[0] not in programs:
-        there = all_of(each.name for each in programs) or "none"
+        there = all_of(program.name for program in programs) or "none"
         asked = f"of lessons that ask for a program there is {there}"
         raise AttnError(f"--watch: {asked}; name it with --lesson")
     (lesson,) = chosen

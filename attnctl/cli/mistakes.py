@@ -14,7 +14,7 @@ from attnctl.cli.output import progress
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import print_view, say
 from attnctl.formats import print_json
-from attnctl.verbs.check.about import about, lines, list_mistakes
+from attnctl.verbs.check.about import list_mistakes, mistake_page, page_lines
 
 NAME = typer.Argument(help="The mistake to explain.", metavar="NAME", show_default=False)
 
@@ -51,8 +51,8 @@ def mistakes(
             index = write_pages(Path(output), moved)
         say(f"{index} lists them.")
     elif name is not None:
-        page = about(name)
-        print_json(page.to_dict(), indent=1) if json else print_view(partial(lines, page))
+        page = mistake_page(name)
+        print_json(page.to_dict(), indent=1) if json else print_view(partial(page_lines, page))
     elif json:
         print_json(list_mistakes(), indent=1)
     else:

@@ -10,7 +10,7 @@ import typer
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given
-from attnctl.base.values import MOST, Plain, Reader, whole
+from attnctl.base.values import MOST, Plain, Reader, whole_number
 from attnctl.cli import options
 from attnctl.cli.options import command, option
 from attnctl.cli.program import complain
@@ -31,7 +31,9 @@ NOT_BESIDE_MODEL = "means nothing with --model; leave it out"
 ONLY_A_MODEL = options.needs("model", "only a model has that; add --model DIR")
 
 
-IDS = Reader(lambda text: tuple(whole(0, MOST)(Plain(part.strip())) for part in text.split(",")), {}, "N,…")
+IDS = Reader(
+    lambda text: tuple(whole_number(0, MOST)(Plain(part.strip())) for part in text.split(",")), {}, "N,…"
+)
 
 
 class ModelOptions(NamedTuple):
@@ -103,7 +105,7 @@ def layers_of(
     settings = settings_from(None, {"dtype": "float32", **flags})
     beside = ModelInput(ids=model.ids, pair=model.pair, context=context, context_ids=model.context_ids)
     inputs = [replace(beside, text=text) for text in sentences] or [beside]
-    return [Layers(model.model, each, model.layer, settings) for each in inputs]
+    return [Layers(model.model, input_, model.layer, settings) for input_ in inputs]
 
 
 def run_layers(
@@ -131,7 +133,7 @@ def print_map(
 ) -> None:
     from attnctl.cli.output import emit, progress
     from attnctl.math.names import WEIGHTS
-    from attnctl.verbs.models.heads import as_data, heads_of, map_lines
+    from attnctl.verbs.models.heads import as_data, head_profiles, map_lines
 
     wanted = options.chosen_format(output.format, json=output.json, possible=("table", "json"))
     drawn = bool(output.output) and all(map(is_picture, output.output or ()))
@@ -144,14 +146,14 @@ def print_map(
         raise AttnError("a map is that of one sentence; add --layer, or give one")
     (source,) = sources
     given = {"--step": view.step, "--story": view.story}
-    given |= {f"--{each}": getattr(source.settings, each) for each in GRADIENT_SETTINGS}
+    given |= {f"--{setting}": getattr(source.settings, setting) for setting in GRADIENT_SETTINGS}
     raise_all(f"{flag}: a map has no steps; add --layer" for flag, value in given.items() if value)
     with progress("layers") as moved:
         traces = source.run(keep=[WEIGHTS], progress=moved)
     if drawn:
         emit(traces, output, view)
         return
-    heads = [head for trace in traces for head in heads_of(trace)]
+    heads = [head for trace in traces for head in head_profiles(trace)]
     for text in traces[0].header.get("notes", ()):
         complain(f"note: {text}")
     if wanted == "json":
@@ -183,8 +185,8 @@ def model(
     weights, a kind of rope that is not understood, pickles.
     """
     from attnctl.cli.output import give, progress
-    from attnctl.verbs.models.about import about, model_lines
+    from attnctl.verbs.models.about import describe_checkpoint, model_lines
 
     with progress("reading"):
-        found = about(folder)
+        found = describe_checkpoint(folder)
     give("model", [found], output, partial(model_lines, found), json=json_)

@@ -20,7 +20,7 @@ from typer.models import ArgumentInfo
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import announce_output
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given, Setting
-from attnctl.base.values import HEADS, MOST, BadValueError, Plain, Reader, whole, words
+from attnctl.base.values import HEADS, MOST, BadValueError, Plain, Reader, whole_number, words
 from attnctl.base.words import one_of, quote
 from attnctl.cli.app import Command, make_app
 from attnctl.formats import FINDINGS, FORMATS, Format, is_picture, unwritable
@@ -30,10 +30,10 @@ STDOUT = "-"
 """As a file to write: standard output, in the format that is asked for there."""
 
 FORMAT_VARIABLE = "ATTNCTL_FORMAT"
-FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not (each.binary or each.picture)))
+FORMAT_NAMES = ("table", *(fmt.name for fmt in FORMATS if not (fmt.binary or fmt.picture)))
 """How a trace is written on stdout."""
 
-PRECISION = whole(0, 17)
+PRECISION = whole_number(0, 17)
 
 
 class OptionTerm(NamedTuple):
@@ -106,7 +106,7 @@ def read_size(text: str) -> int:
 
 
 BYTES = Reader(read_size, {}, "SIZE")
-LAYER = whole(0, MOST)
+LAYER = whole_number(0, MOST)
 
 Arrays = Annotated[Given, settings_with_flags(ARRAYS)]
 Attention = Annotated[Given, settings_with_flags(ATTENTION)]
@@ -146,7 +146,7 @@ def layer_number(text: str | None) -> int | None:
 
 def findings_option(verb: str, *, checked: bool = True) -> Any:
     """The option -o of a verb that finds something: a list of files, whose suffixes are checked."""
-    suffixes = " ".join(each.suffix for each in FINDINGS[verb])
+    suffixes = " ".join(fmt.suffix for fmt in FINDINGS[verb])
     return output_option(
         f"Write what was found to FILE instead of stdout, by suffix: {suffixes}; - is stdout. "
         "May be given more than once.",
@@ -263,7 +263,7 @@ class OutputOptions(NamedTuple):
     output: Annotated[
         list[str] | None,
         output_option(
-            f"Write to FILE instead of stdout, by suffix: {' '.join(each.suffix for each in FORMATS)}; "
+            f"Write to FILE instead of stdout, by suffix: {' '.join(fmt.suffix for fmt in FORMATS)}; "
             "- is stdout. May be given more than once.",
             FORMATS,
         ),
@@ -300,7 +300,7 @@ def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FO
     if json or given:
         return given or "json"
     usual = os.environ.get(FORMAT_VARIABLE, "")
-    if usual and usual not in {*FORMAT_NAMES, *(each.name for each in FORMATS)}:
+    if usual and usual not in {*FORMAT_NAMES, *(fmt.name for fmt in FORMATS)}:
         raise AttnError(f"{FORMAT_VARIABLE}: {quote(usual)} is no format; use {one_of(FORMAT_NAMES)}")
     return usual if usual in possible else "table"
 
@@ -361,7 +361,7 @@ def command(*examples: str) -> Callable[[Callable[..., Exit | None]], Callable[.
         def run(**texts: Any) -> int:
             values = read_all(options, texts)
             given = {
-                name: gather({each.name: values[each.name] for each in group})
+                name: gather({member.name: values[member.name] for member in group})
                 for name, (group, gather) in groups.items()
             }
             try:
@@ -375,11 +375,11 @@ def command(*examples: str) -> Callable[[Callable[..., Exit | None]], Callable[.
                 raise PipeClosed from error
 
         parameters = [
-            Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=each.annotation)
-            for each in options
+            Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.annotation)
+            for one in options
         ]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in options}
+        run.__annotations__ = {one.name: one.annotation for one in options}
         app: typer.Typer = function.__globals__.setdefault("app", make_app())
         app.command(cls=Command, epilog="\n".join(examples))(run)
         return run
@@ -396,12 +396,12 @@ def group_of(parameter: Parameter) -> tuple[list[Option], Callable[[Given], Any]
     if isinstance(kind, type):
         hints, fields = get_type_hints(kind, include_extras=True), kind._field_defaults  # type: ignore[attr-defined]
         section, make = SECTIONS.get(kind), getattr(kind, "of", kind)
-        options = [typed_option(each, hints[each], default, section) for each, default in fields.items()]
+        options = [typed_option(item, hints[item], default, section) for item, default in fields.items()]
         return options, lambda values: make(**values)
     settings = kind.__metadata__[0]
     if isinstance(settings, dict):
-        options = [setting_option(*each) for each in settings.items()]
-        return options, lambda values: {each: value for each, value in values.items() if is_given(value)}
+        options = [setting_option(*item) for item in settings.items()]
+        return options, lambda values: {item: value for item, value in values.items() if is_given(value)}
     return [typed_option(name, kind, parameter.default)], lambda values: values[name]
 
 

@@ -57,7 +57,7 @@ def emit(
 
             print_view(lambda screen: lines_of_all(kept, screen, view_of(view, 4)))
         else:
-            next(each for each in FORMATS if each.name == wanted).write(of_heads(kept, view), sys.stdout)
+            next(fmt for fmt in FORMATS if fmt.name == wanted).write(of_heads(kept, view), sys.stdout)
 
 
 def carry_out(
@@ -171,17 +171,17 @@ def print_costs(
     if view.story:
         raise AttnError("--cost: nothing is computed that could be told; leave out --story")
     keep = wanted_steps(view.step)
-    for costs in [each for source in sources for each in source.costs(keep)]:
+    for costs in [cost for source in sources for cost in source.costs(keep)]:
         if wanted == "json":
             steps = {
-                each.name: {
-                    "shape": list(each.shape),
-                    "bytes": each.bytes,
-                    "flops": each.flops,
-                    "grows": each.growth,
-                    "kept": each.kept,
+                cost.name: {
+                    "shape": list(cost.shape),
+                    "bytes": cost.bytes,
+                    "flops": cost.flops,
+                    "grows": cost.growth,
+                    "kept": cost.kept,
                 }
-                for each in costs
+                for cost in costs
             }
             print_json({"steps": steps})
         else:
@@ -193,16 +193,16 @@ def print_cost_table(costs: Sequence[Cost]) -> None:
 
     rows = [
         [
-            (each.name, "name"),
-            (" × ".join(map(str, each.shape)), ""),
-            (each.growth, "aside"),
-            (size_text(each.bytes) if each.kept else "not kept", ""),
-            (f"{each.flops:,}", ""),
+            (cost.name, "name"),
+            (" × ".join(map(str, cost.shape)), ""),
+            (cost.growth, "aside"),
+            (size_text(cost.bytes) if cost.kept else "not kept", ""),
+            (f"{cost.flops:,}", ""),
         ]
-        for each in costs
+        for cost in costs
     ]
-    kept = size_text(sum(each.bytes for each in costs if each.kept))
-    flops = f"{sum(each.flops for each in costs):,}"
+    kept = size_text(sum(cost.bytes for cost in costs if cost.kept))
+    flops = f"{sum(cost.flops for cost in costs):,}"
     rows.append([("in all", ""), ("", ""), ("", ""), (kept, ""), (flops, "")])
     titles = [["step", "shape", "grows with", "bytes", "FLOPs"]]
     print_view(lambda screen: Listing(screen, titles, rows, frozenset({0, 1, 2})).fit(2).lines())

@@ -137,7 +137,7 @@ def what_is_wrong(error: TyperException) -> str:
         return error.format_message()
     from attnctl.base.words import nearest, one_of
 
-    known = {name.lstrip("-"): name for each in context.command.get_params(context) for name in each.opts}
+    known = {name.lstrip("-"): name for param in context.command.get_params(context) for name in param.opts}
     word = option.lstrip("-")
     near = [name for name in known if name.startswith(word)] or nearest(word, known, most=2)
     instead = f"; did you mean {one_of(known[name] for name in near)}?" if near else ""

@@ -81,10 +81,10 @@ def example_name(words: list[str]) -> Slip | None:
     )
     if found is None:
         return None
-    from attnctl.inputs.config.load import names
+    from attnctl.inputs.config.load import example_names
 
     name = found[1]
-    if name not in names():
+    if name not in example_names():
         return None
     return f"{name} is an example", [
         words[0],

@@ -239,7 +239,7 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     if file is not None:
         settings = settings_from(config, flags) if config or flags else Settings()
         job = Job(file, model, settings, shard or WHOLE, pairs, skip_bad)
-        emit(measure(job, dask, files, printed=printed), out)
+        emit(measure_shards(job, dask, files, printed=printed), out)
     elif model is not None:
         stats_of_texts(model, gather_sentences(arguments, None), out)
     elif arguments[:1] == [MERGE]:
@@ -254,8 +254,8 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
         sources = [open_source(each, beside, lone_word=False) for each in named]
         of_files: dict[str, object] = {"--trace": trace, "--name": name}
         of_runs = {"-c": config, **by_flag(flags)}
-        raise_all(problem for each in sources for problem in each.list_unused(of_files, of_runs))
-        stats_of_dumps(((each.path, each.traces()) for each in sources), out, as_layers=rollout)
+        raise_all(problem for source in sources for problem in source.list_unused(of_files, of_runs))
+        stats_of_dumps(((source.path, source.traces()) for source in sources), out, as_layers=rollout)
 
 
 def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, *, as_layers: bool) -> None:
@@ -285,7 +285,9 @@ def stats_of_texts(name: str, texts: list[str], out: Output) -> None:
                 layer = int(trace.header["layer"])
                 by_layer.setdefault(layer, []).append(measure_heads(trace, f"layer {layer}"))
             moved(number + 1, len(texts))
-    wholes = [(layer, StatsReport(tuple(each)).aggregate) for layer, each in sorted(by_layer.items())]
+    wholes = [
+        (layer, StatsReport(tuple(measured)).aggregate) for layer, measured in sorted(by_layer.items())
+    ]
     report = StatsReport(tuple(replace(whole, name=f"layer {layer}") for layer, whole in wholes if whole))
     if out.wanted == "csv" and out.printed:
         raise_all([] if texts else ["--format csv: no text; give some"])
@@ -336,7 +338,9 @@ def is_part(path: str) -> bool:
     return format_for(path, 1, FINDINGS["stats"]).name == "json"
 
 
-def measure(job: Job, cluster: str | None, files: Sequence[str], *, printed: bool) -> CorpusPart | None:
+def measure_shards(
+    job: Job, cluster: str | None, files: Sequence[str], *, printed: bool
+) -> CorpusPart | None:
     """Measure a shard, or all on a cluster; None where that is all for files that have it already."""
     work = job.open_sources()
     parts = list(filter(is_part, files))

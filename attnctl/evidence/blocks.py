@@ -117,10 +117,12 @@ def in_blocks(record: Record, derivation: Derivation, step: Step, values: Values
     if largest_step(record, derivation, name) < MANY:
         return []
     later = after_scores(derivation)
-    steps = [each for each in stretch(derivation, record, name) if each.name in later]
-    told = all(each in record or values.get(each) for each in read_by(steps) - record.blanks.keys())
-    rows = all("query" in each.axes and "chunk" not in each.axes for each in steps)
-    by_row = step in steps and rows and all(is_by_row(each.op) for each in steps)
+    steps = [step for step in stretch(derivation, record, name) if step.name in later]
+    told = all(
+        name_read in record or values.get(name_read) for name_read in read_by(steps) - record.blanks.keys()
+    )
+    rows = all("query" in step.axes and "chunk" not in step.axes for step in steps)
+    by_row = step in steps and rows and all(is_by_row(step.op) for step in steps)
     return steps if by_row and told and read_by(steps).isdisjoint(record.blanks) else []
 
 
@@ -266,7 +268,7 @@ class StepInBlocks:
         scatter = expected.scatter_in(LEAST_RUNS)
         told = np.isfinite(expected.value) & np.isfinite(scatter) & (scatter > 0)
         value, off = (
-            np.square(np.where(told, each, 0.0)).sum(axis=-1) for each in (expected.value, scatter)
+            np.square(np.where(told, array, 0.0)).sum(axis=-1) for array in (expected.value, scatter)
         )
         ratios = np.sqrt(off[value > 0] / value[value > 0])
         tells = bool(ratios.size and np.isfinite(ratios).all())
@@ -296,7 +298,7 @@ class StepInBlocks:
                 return None
             near, size = np.where(lost, 0.0, gap), np.where(np.isfinite(expected), size, 0.0)
         told = np.maximum(np.count_nonzero(size, axis=-1), 1)
-        row, off = (np.sqrt(np.einsum("...j,...j->...", each, each) / told) for each in (size, near))
+        row, off = (np.sqrt(np.einsum("...j,...j->...", array, array) / told) for array in (size, near))
         own, part = near - precision.unit * size, CLEARLY * FACTOR
         allowed = (part * sample.least * row)[..., None]
         fine = (own <= allowed).all(axis=-1)
@@ -341,12 +343,12 @@ def surely_wrong(found: Array, expected: Array, lost: Array, precision: Precisio
 
 def sparsely(count: int) -> list[int]:
     """The first of so many blocks, each twice as far on as the one before, and the last."""
-    return sorted({0, *(2**each for each in range(count.bit_length()) if 2**each < count), count - 1})
+    return sorted({0, *(2**power for power in range(count.bit_length()) if 2**power < count), count - 1})
 
 
 def between(drawn: Mapping[int, RowSample], at: int) -> RowSample:
     """The sample of a block; where none was drawn, those before and after it, joined."""
-    before, after = max(each for each in drawn if each <= at), min(each for each in drawn if each >= at)
+    before, after = max(run for run in drawn if run <= at), min(run for run in drawn if run >= at)
     return drawn[before].join(drawn[after])
 
 

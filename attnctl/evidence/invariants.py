@@ -57,9 +57,9 @@ class Broken:
         found = self.invariant.found[np.isfinite(self.invariant.found)]
         right = np.broadcast_to(self.invariant.right, self.invariant.found.shape)
         meant = float(np.nanmedian(right))
-        least, mean, most = (float(each(found)) for each in (np.min, np.mean, np.max))
+        least, mean, most = (float(summary(found)) for summary in (np.min, np.mean, np.max))
         digits = max(4, 2 - floor(log10(max(abs(least - meant), abs(most - meant), LEAST_SHOWN))))
-        shown = [f"{each:.{digits}g}" for each in (least, most, mean)]
+        shown = [f"{statistic:.{digits}g}" for statistic in (least, most, mean)]
         span = shown[0] if len({*shown}) == 1 else f"{shown[0]} to {shown[1]}, {shown[2]} on average"
         rows = f"{found.size:,} rows {self.invariant.words} {span}"
         return f"{rows}, which rounding to {self.precision.name} does not make of {meant:g}"
@@ -84,7 +84,7 @@ def invariants_of(op: Op, result: Array) -> Invariants:
     rows = max(1, AT_ONCE * result.shape[-2] // result.size)
     blocks = (to_float64(result[..., at : at + rows, :]) for at in range(0, result.shape[-2], rows))
     for parts in zip(*(list(op.invariants(block)) for block in blocks), strict=True):
-        arrays = ((each.found, np.broadcast_to(each.right, each.found.shape), each.size) for each in parts)
+        arrays = ((part.found, np.broadcast_to(part.right, part.found.shape), part.size) for part in parts)
         yield Invariant(
             parts[0].words, *(np.concatenate(all_, axis=-1) for all_ in zip(*arrays, strict=True))
         )

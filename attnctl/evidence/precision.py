@@ -36,7 +36,7 @@ FLOAT16 = Precision("float16", 11, 65504.0, 2.0**-14)
 FLOAT32 = Precision("float32", 24, 3.4028e38, 2.0**-126)
 FLOAT64 = Precision("float64", 53, float(np.finfo(np.float64).max), 2.0**-1022)
 
-DTYPES = {each.name: each for each in (FLOAT16, FLOAT32, FLOAT64)}
+DTYPES = {precision.name: precision for precision in (FLOAT16, FLOAT32, FLOAT64)}
 COARSE_FIRST = (BFLOAT16, FLOAT16, FLOAT32)
 
 
@@ -123,15 +123,15 @@ def of_run(leaves: Iterable[Array], steps: Iterable[Array]) -> Precision:
     A run in bfloat16 or float16 that was saved as float32 starts from numbers of that type, and a
     coincidence is ruled out: `evident`. Then every step may have that rounding.
     """
-    given = [each for each in leaves if each.dtype.kind == "f"]
-    derived = [each for each in steps if each.dtype.kind == "f"]
+    given = [leaf for leaf in leaves if leaf.dtype.kind == "f"]
+    derived = [step for step in steps if step.dtype.kind == "f"]
     for precision in COARSE_FIRST:
-        if not all(on_grid(each, precision.bits) for each in given):
+        if not all(on_grid(array, precision.bits) for array in given):
             continue
-        if any(evident(each, precision) for each in given):
+        if any(evident(array, precision) for array in given):
             return precision
-        if all(on_grid(each, precision.bits) for each in derived) and any(
-            evident(each, precision) for each in derived
+        if all(on_grid(array, precision.bits) for array in derived) and any(
+            evident(array, precision) for array in derived
         ):
             return precision
     return FLOAT64

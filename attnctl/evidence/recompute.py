@@ -75,8 +75,8 @@ class Probe:
         step = self.derivation[name]
         if isinstance(step.op, (Given, Unstated)):
             return None
-        inputs = [self.input(each) for each in step.inputs]
-        told = [each for each in inputs if each is not None]
+        inputs = [self.input(input_) for input_ in step.inputs]
+        told = [input_ for input_ in inputs if input_ is not None]
         if len(told) < len(inputs):
             return None
         value = apply_op(step.op, *told)
@@ -166,7 +166,7 @@ def related_errors(found: Array, right: Array, simulated: Array) -> bool:
     found, right, simulated = where_finite(found, right, simulated)
     if found.size <= FEWEST:
         return False
-    off, by_rounding = (fit_together(each - right, right)[2] for each in (found, simulated))
+    off, by_rounding = (fit_together(array - right, right)[2] for array in (found, simulated))
     same = correlation(off, by_rounding)
     apart = np.std(off) / max(np.std(by_rounding), np.finfo(float).tiny)
     return same >= RELATED and bool(1 / (2 * MOST_APART) <= apart <= MOST_APART)
@@ -181,13 +181,13 @@ def fit_together(off: Array, right: Array) -> tuple[float, float, Array]:
     return slope, offset, np.asarray(off - slope * right - offset)
 
 
-def bias_of(found: Array, right: Array, simulated: Array, slack: float) -> float:
+def common_bias(found: Array, right: Array, simulated: Array, slack: float) -> float:
     """The part of their size that all found numbers are off by together, by factor or constant.
 
     0 where that may be chance: numbers of a row are off together, so each row counts as one.
     """
     told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
-    off, right = (np.where(told, each, 0.0) for each in (found - simulated, right))
+    off, right = (np.where(told, array, 0.0) for array in (found - simulated, right))
     slope, offset, _ = fit_together(off[told], right[told])
     left = np.where(told, off - slope * right - offset, 0.0)
     for part, along in (
@@ -204,8 +204,8 @@ def bias_of(found: Array, right: Array, simulated: Array, slack: float) -> float
 
 def where_finite(*arrays: Array) -> list[Array]:
     """The numbers of arrays in the places where all are finite."""
-    told = np.logical_and.reduce([np.isfinite(each) for each in arrays])
-    return [each[told] for each in arrays]
+    told = np.logical_and.reduce([np.isfinite(array) for array in arrays])
+    return [array[told] for array in arrays]
 
 
 def correlation(a: Array, b: Array) -> float:
@@ -231,7 +231,7 @@ def factors_shown(walk: Walk, name: str, plain: str) -> dict[str, Factors]:
         again = Walk.over(replace(record, factors=shown), walk.derivation, walk, name, {name})
         if name not in again.wrong:
             return shown
-    kernel = any(is_of_kernel(walk, walk.derivation[each]) for each in names)
+    kernel = any(is_of_kernel(walk, walk.derivation[name]) for name in names)
     way, bias = nearest_way(walk, name, product(ways, KERNELS if kernel else KERNELS[:1]))
     if way is None:
         return {}
@@ -273,7 +273,7 @@ def nearest_way(
         return None, 0.0
     left, best, simulated = min(tried, key=lambda way: way[0])
     all_ = float(np.std(fit_together(*where_finite(found - right, right))[2]))
-    return best, bias_of(found, right, simulated, BIASED * left / all_ * best.unit)
+    return best, common_bias(found, right, simulated, BIASED * left / all_ * best.unit)
 
 
 def roundings(record: Record, name: str) -> list[Factors]:
@@ -302,7 +302,7 @@ def plain_product(walk: Walk) -> str:
         step, record = walk.derivation[name], walk.record
         if checked.verdict is Verdict.AGREES and isinstance(step.op, PRODUCTS) and is_of_kernel(walk, step):
             told = all(map(record.tells, step.inputs))
-            if told and not all(on_grid(record.trace[each], TF32_BITS) for each in step.inputs):
+            if told and not all(on_grid(record.trace[input_], TF32_BITS) for input_ in step.inputs):
                 return name
     return ""
 

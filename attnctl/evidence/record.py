@@ -158,7 +158,7 @@ def expect(record: Record, step: Step, values: Values) -> Known | None:
     if isinstance(step.op, Unstated):
         return None
     inputs = [input_of(record, name, values) for name in step.inputs]
-    found = [each for each in inputs if each is not None]
+    found = [input_ for input_ in inputs if input_ is not None]
     if len(found) < len(inputs):
         return None
     try:
@@ -166,8 +166,8 @@ def expect(record: Record, step: Step, values: Values) -> Known | None:
         value = carry_rounding(step.op, found, unit, step.name, factors)
     except (ValueError, IndexError, TypeError, ArithmeticError):  # a step that was not written by attnctl
         shapes = ", ".join(
-            f"{name} {' × '.join(map(str, each.value.shape))}"
-            for name, each in zip(step.inputs, found, strict=True)
+            f"{name} {' × '.join(map(str, array.value.shape))}"
+            for name, array in zip(step.inputs, found, strict=True)
         )
         raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
     recorded = (known for name, known in zip(step.inputs, found, strict=True) if name in record)

@@ -38,22 +38,22 @@ def apply_op(op: Op, *inputs: Array) -> Array:
     """The result of an op; that of a projection may be one that was kept, and is not to be written to."""
     if not isinstance(op, Project):
         return op.apply(*inputs)
-    return keep((op, *map(place_of, inputs)), inputs, lambda: op.apply(*inputs))
+    return kept_or_made((op, *map(place_of, inputs)), inputs, lambda: op.apply(*inputs))
 
 
 def widen(array: Array) -> Array:
     """The array in float64, which may be one that was kept; booleans as they are."""
     if array.dtype in {np.dtype(bool), np.dtype(np.float64)}:
         return array
-    return keep((place_of(array),), (array,), lambda: to_float64(array))
+    return kept_or_made((place_of(array),), (array,), lambda: to_float64(array))
 
 
 def keep_rounded(short: Callable[[Array], Array], array: Array) -> Array:
     """The array with fewer digits, which may be one that was kept."""
-    return keep((short, place_of(array)), (array,), lambda: short(array))
+    return kept_or_made((short, place_of(array)), (array,), lambda: short(array))
 
 
-def keep(key: Key, made_of: tuple[Array, ...], make: Callable[[], Array]) -> Array:
+def kept_or_made(key: Key, made_of: tuple[Array, ...], make: Callable[[], Array]) -> Array:
     kept = KEPT.get()
     if kept is None:
         return make()

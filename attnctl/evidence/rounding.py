@@ -230,16 +230,16 @@ def carry_rounding(
 
     `unit` is the relative error of one rounding, `of_sums` the largest that one in a sum has.
     """
-    numbers = sum(each.numbers for each in inputs)
+    numbers = sum(input_.numbers for input_ in inputs)
     if getattr(op, "exact", False):  # numbers in other places
-        value = op.apply(*(each.value for each in inputs))
-        return Known(value, lambda number: op.apply(*(each.run(number) for each in inputs)), numbers)
+        value = op.apply(*(input_.value for input_ in inputs))
+        return Known(value, lambda number: op.apply(*(input_.run(number) for input_ in inputs)), numbers)
     coarse = getattr(op, "unit", 0.0)
     unit = max(unit, coarse)
-    terms = max((each.value.shape[-1] for each in inputs if each.value.ndim), default=1)
+    terms = max((input_.value.shape[-1] for input_ in inputs if input_.value.ndim), default=1)
     sums = min(unit, of_sums) * sqrt(terms)
     if factors.short is not None and not factors.unit:
-        inputs = [*map(exactly, factors.round(op, [each.value for each in inputs]))]
+        inputs = [*map(exactly, factors.round(op, [input_.value for input_ in inputs]))]
     factor = factors.unit if isinstance(op, PRODUCTS) else 0.0
     inside = max(sums if sums > LITTLE * unit else 0.0, coarse, factor)
     if isinstance(op, Rotate):
@@ -250,14 +250,14 @@ def carry_rounding(
     def run(number: int) -> Array:
         with np.errstate(all="ignore"):
             moved = [
-                round_at_random(each.run(number), inside, f"{name} {at}", number)
-                for at, each in enumerate(inputs)
+                round_at_random(input_.run(number), inside, f"{name} {at}", number)
+                for at, input_ in enumerate(inputs)
             ]
             result = round_at_random(op.apply(*moved), unit + sums, name, number)
             return result + displace(op, moved, result, unit, name, number)
 
     with np.errstate(all="ignore"):
-        value = apply_op(op, *factors.round(op, [each.value for each in inputs]))
+        value = apply_op(op, *factors.round(op, [input_.value for input_ in inputs]))
     # What is small is kept: every step that reads it runs it again.
     return Known(value, cache(run) if value.size < LARGE else run, numbers)
 

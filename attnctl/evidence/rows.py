@@ -77,21 +77,21 @@ def stretch(derivation: Derivation, record: Record, name: str) -> list[Step]:
         step = derivation[wanted.pop()]
         if not isinstance(step.op, (Given, Unstated)) and step.name not in found:
             found.add(step.name)
-            wanted += [each for each in step.inputs if each not in record and each in derivation]
+            wanted += [input_ for input_ in step.inputs if input_ not in record and input_ in derivation]
     return [step for step in derivation if step.name in found]
 
 
 def largest_step(record: Record, derivation: Derivation, name: str) -> int:
     """The most numbers that a step has which is computed, or read, on the way to this one."""
     steps, here = stretch(derivation, record, name), record
-    names = {name, *(each for step in steps for each in (step.name, *step.inputs))}
+    names = {name, *(input_ for step in steps for input_ in (step.name, *step.inputs))}
     if name in record:  # of which there may be some rows
         rows = record.trace[name].shape[-2] if record.trace[name].ndim > 1 else 1
         here = replace(record, plan=replace(record.plan, sizes={**record.plan.sizes, "query": rows}))
     return max(
-        record.trace[each].size if each in record else here.numbers(derivation[each].axes)
-        for each in names
-        if each in record or each in derivation
+        record.trace[name].size if name in record else here.numbers(derivation[name].axes)
+        for name in names
+        if name in record or name in derivation
     )
 
 
@@ -122,8 +122,8 @@ def is_by_row(op: Op) -> bool:
 
 
 def within(op: Any) -> dict[str, Op]:
-    found = {each.name: getattr(op, each.name) for each in fields(op)}
-    return {name: each for name, each in found.items() if isinstance(each, Op)}
+    found = {field.name: getattr(op, field.name) for field in fields(op)}
+    return {name: array for name, array in found.items() if isinstance(array, Op)}
 
 
 def change_ops(op: Any, change: Callable[[Op], Op]) -> Any:

@@ -154,7 +154,7 @@ def check_step(
         known = exactly(record.value(name))
     elif by_hand:
         filled_in = values.keys() - record.strictness.handed_out
-        before = sum(each in record and values[each] is not None for each in filled_in)
+        before = sum(name in record and values[name] is not None for name in filled_in)
         known = worked_on(record, name, expected, judgement.wrong, before)
     return checked, known if blank is None else either(blank, expected, known)
 
@@ -186,7 +186,7 @@ def value_of(record: Record, derivation: Derivation, step: Step, values: Values)
             known = StepInBlocks.begin(record, derivation, steps, values).known()
         return (known or expect_surely(record, step, values)).with_runs_kept()
 
-    if late and all(values.get(each) or record.tells(each) for each in step.inputs):
+    if late and all(values.get(input_) or record.tells(input_) for input_ in step.inputs):
         return Later(compute)
     known = expect(record, step, values)
     return known and known.with_runs_kept()

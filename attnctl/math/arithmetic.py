@@ -146,7 +146,7 @@ def abridge(expr: Expr, most: int, longest: int | None = None) -> Expr:
 
     match expr:
         case Sum(parts) if len(parts) > longest:
-            shown, rest = largest(parts, most)
+            shown, rest = largest_terms(parts, most)
             return Sum((*map(inner, shown), rest))
         case Sum(parts):
             return Sum(tuple(map(inner, parts)))
@@ -162,7 +162,7 @@ def abridge(expr: Expr, most: int, longest: int | None = None) -> Expr:
             return expr
 
 
-def largest(parts: tuple[Expr, ...], most: int) -> tuple[list[Expr], Rest]:
+def largest_terms(parts: tuple[Expr, ...], most: int) -> tuple[list[Expr], Rest]:
     """The terms of a sum whose size is greatest (NaN above all), in their order, and the rest of them."""
     values = [evaluate(part, 0.0)[0] for part in parts]
     written = [at for at, part in enumerate(parts) if not isinstance(part, Rest)]

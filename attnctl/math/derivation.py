@@ -144,9 +144,9 @@ def norm_line(v: Variant, at: Latest, norm: ops.Op | None, name: str, source: st
     """The norm of the latest step of a symbol, with the weight and bias that are given."""
     if norm is None:
         return
-    factors = tuple(each for each in (f"{by}_weight", f"{by}_bias") if each in v.given)
-    for each in factors:
-        yield from given(v, each)
+    factors = tuple(name for name in (f"{by}_weight", f"{by}_bias") if name in v.given)
+    for factor in factors:
+        yield from given(v, factor)
     kind = "LayerNorm" if isinstance(norm, ops.LayerNorm) else "RMSNorm"
     yield line(name, norm, (at[source], *factors), f"{kind}({at[source]})")
 

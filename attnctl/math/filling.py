@@ -82,8 +82,8 @@ class Filling:
         raise TypeError(place.kind)
 
     def places(self, places: Sequence[Place]) -> Callable[[At], Cell]:
-        found = [self.place(each) for each in places]
-        return lambda at: tuple([each(at) for each in found])
+        found = [self.place(place) for place in places]
+        return lambda at: tuple([term(at) for term in found])
 
     def condition(self, term: Term) -> Callable[[At], bool]:
         match term.kind, term.parts:
@@ -122,8 +122,8 @@ class Filling:
         return lambda at: kind(a(at), b(at))
 
     def add_up(self, name: str, size: int, body: Operand, *seen: Term) -> Expression:
-        part, holds = self.expression(body), [self.condition(each) for each in seen]
-        return lambda at: one_sum(part(at) for _ in over(at, name, size) if all(each(at) for each in holds))
+        part, holds = self.expression(body), [self.condition(term) for term in seen]
+        return lambda at: one_sum(part(at) for _ in over(at, name, size) if all(hold(at) for hold in holds))
 
     def apply(self, name: str, inside: Operand) -> Expression:
         made = self.expression(inside)

@@ -22,7 +22,7 @@ from attnctl.base.values import (
     Json,
     Plain,
     Reader,
-    whole,
+    whole_number,
     words,
 )
 from attnctl.math.rules import Rule
@@ -98,7 +98,9 @@ NORM = Choice(
 def norm_words(value: Any) -> str:
     """The norms of a config in a few words: Q and K normed (rms, eps 1e-05)."""
     said = {"kind": value} if isinstance(value, str) else dict(value)
-    more = [f"{name.replace('_', ' ')}{'' if each is True else f' {each}'}" for name, each in said.items()]
+    more = [
+        f"{name.replace('_', ' ')}{'' if value is True else f' {value}'}" for name, value in said.items()
+    ]
     return f"Q and K normed ({', '.join(more).removeprefix('kind ')})"
 
 
@@ -149,7 +151,7 @@ GRADIENT_SETTINGS = ("backward", "cotangent", "logsumexp")
 Chunks = int | tuple[tuple[int, int], ...]
 """So many, as equal as can be, the longer ones first; or the range of keys of each."""
 
-COUNT, KEY = whole(1, 2**16), whole(0)
+COUNT, KEY = whole_number(1, 2**16), whole_number(0)
 
 
 def spans(chunks: Chunks, keys: int) -> tuple[tuple[int, int], ...]:
@@ -164,20 +166,20 @@ def spans(chunks: Chunks, keys: int) -> tuple[tuple[int, int], ...]:
 def where_broken(chunks: Chunks) -> str:
     """The first range that does not go on where the one before it ended; nothing where all do."""
     last = 0
-    for each in () if isinstance(chunks, int) else chunks:
-        if len(each) != 2 or each[0] != last or each[1] <= last:
-            return f"{':'.join(map(str, each))} does not go on from key {last}"
-        last = each[1]
+    for chunk in () if isinstance(chunks, int) else chunks:
+        if len(chunk) != 2 or chunk[0] != last or chunk[1] <= last:
+            return f"{':'.join(map(str, chunk))} does not go on from key {last}"
+        last = chunk[1]
     return ""
 
 
 def read_chunks(value: Any) -> Chunks:
     """A number of chunks; or ranges, one behind the other: 0:64,64:128 or [[0, 64], [64, 128]]."""
     if isinstance(value, str) and ":" in value:
-        value = [[Plain(key.strip()) for key in each.split(":")] for each in value.split(",")]
+        value = [[Plain(key.strip()) for key in word.split(":")] for word in value.split(",")]
     if not isinstance(value, list):
         return int(COUNT(value))
-    if not value or not all(isinstance(each, list) and len(each) == 2 for each in value):
+    if not value or not all(isinstance(item, list) and len(item) == 2 for item in value):
         raise BadValueError("expected ranges of keys; write them like 0:64,64:128")
     chunks = tuple((KEY(start), KEY(stop)) for start, stop in value)
     if broken := where_broken(chunks):
@@ -213,7 +215,7 @@ class Kind:
     cotangent: str | None = field(default=None, metadata={"setting": COTANGENT})
 
 
-KIND: dict[str, Setting | None] = {each.name: each.metadata.get("setting") for each in fields(Kind)}
+KIND: dict[str, Setting | None] = {field_.name: field_.metadata.get("setting") for field_ in fields(Kind)}
 """The setting of each field, in order; None for the rules, which have theirs in `attnctl.inputs.config`."""
 
 

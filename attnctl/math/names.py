@@ -74,7 +74,7 @@ class Name(NamedTuple):
     @property
     def axes(self) -> tuple[str, ...]:
         """The axes as tables and dumps show them, without a batch axis."""
-        return tuple(shown(group) for group in parse_axes(self.own))
+        return tuple(shown_axis(group) for group in parse_axes(self.own))
 
     @property
     def of_scores(self) -> bool:
@@ -117,10 +117,10 @@ class Name(NamedTuple):
         return self.layouts[1] if self.is_split else self.own
 
 
-def shown(group: Group) -> str:
+def shown_axis(group: Group) -> str:
     """An axis as tables and dumps show it: heads·d_v of those of the heads side by side."""
     *heads, axis = (SHOWN_AS.get(axis, axis) for axis in group)
-    return "".join(f"{each}s·" for each in heads) + axis
+    return "".join(f"{head}s·" for head in heads) + axis
 
 
 SCORES = "head query key"
@@ -252,12 +252,12 @@ ROWS = (
         CHUNK_LOGSUMEXP,
         "L_c",
         ("chunk head query",),
-        (*OF_SPLITS, *(f"{each} 1" for each in ("chunk head query", *OF_SPLITS))),
+        (*OF_SPLITS, *(f"{layout} 1" for layout in ("chunk head query", *OF_SPLITS))),
     ),
     Name(LOGSUMEXP, "L", ("head query",), ("head query 1", "query head", "query head 1")),
     scores(WEIGHTS, "A", hidden=0.0),
     Name(SINK_WEIGHTS, "A_sink", ("head query",)),
-    Name(CHUNK_OUTPUTS, "Z_c", ("chunk head query d_v",), tuple(f"{each} d_v" for each in OF_SPLITS)),
+    Name(CHUNK_OUTPUTS, "Z_c", ("chunk head query d_v",), tuple(f"{layout} d_v" for layout in OF_SPLITS)),
     Name(CHUNK_SHARES, "w_c", ("chunk head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
     Name(CONCAT, "Z", ("query (head d_v)",), result=True),
@@ -303,7 +303,7 @@ def is_gradient(name: str) -> bool:
     return name in TABLE and bool(TABLE[name].gradient)
 
 
-def way(name: str, reader: str) -> str:
+def partial_gradient_name(name: str, reader: str) -> str:
     """The name of the part of a gradient that comes through one of the steps that read the array."""
     return f"d_{name}_through_{reader}"
 
@@ -324,7 +324,7 @@ def gradients() -> Iterator[Name]:
             gradient=row.name,
         )
         readers = (WEIGHTS, LOGSUMEXP) if row.of_scores else READERS.get(row.name, ())
-        yield from (own._replace(name=way(row.name, each)) for each in readers)
+        yield from (own._replace(name=partial_gradient_name(row.name, reader)) for reader in readers)
         yield own
         if row.name == WEIGHTS:
             yield Name(DELTA, "δ", ("head query",), gradient=WEIGHTS)
@@ -363,14 +363,14 @@ def result_in(there: Container[str]) -> list[str]:
     return [name for name in reversed(results()) if name in there][:1]
 
 
-def size_of(axis: str, sizes: Sizes) -> int:
+def axis_size(axis: str, sizes: Sizes) -> int:
     """The size of an axis of a layout, or of the wider one that it is shown as."""
     return sizes[axis] if axis in sizes else sizes[SHOWN_AS[axis]]
 
 
 def shape_in(layout: str, sizes: Sizes) -> Shape:
     """The shape of an array in this layout."""
-    return tuple(prod(size_of(axis, sizes) for axis in group) for group in parse_axes(layout))
+    return tuple(prod(axis_size(axis, sizes) for axis in group) for group in parse_axes(layout))
 
 
 def matrix_of(symbol: str) -> str:

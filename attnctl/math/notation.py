@@ -101,13 +101,13 @@ def positions(term: Any) -> set[int]:
     return own.union(*map(positions, term.parts))
 
 
-def table(array: Array, *places: Place) -> Term:
+def table_term(array: Array, *places: Place) -> Term:
     """The number of an array that is no input."""
     kept = Table(lambda: array, lambda at: array[at].item())
     return Term("table", kept, *own_places(array.shape, places))
 
 
-def number(place: Place) -> Term:
+def index_number(place: Place) -> Term:
     """A place as a number to count with."""
     return Term("number", place)
 
@@ -122,7 +122,7 @@ def total(i: Term, body: Term, seen: Term | None = None) -> Term:
     return Term("sum", *i.parts, body, *([] if seen is None else [is_seen(seen)]))
 
 
-def largest(i: Term, body: Term, *others: Term) -> Term:
+def largest_term(i: Term, body: Term, *others: Term) -> Term:
     """The largest number over an index and of some others: one number, whose arithmetic is not written."""
     return Term("max", *i.parts, body, *others)
 
@@ -153,5 +153,5 @@ def is_seen(score: Term) -> Term:
 def data(part: Any, number_of: Callable[[Array], int]) -> Any:
     """A form as plain lists, [kind, part, …]; `number_of` says which number stands for a table."""
     if isinstance(part, Term):
-        return [part.kind, *(data(each, number_of) for each in part.parts)]
+        return [part.kind, *(data(inner, number_of) for inner in part.parts)]
     return number_of(part.whole()) if isinstance(part, Table) else part

@@ -6,7 +6,15 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from attnctl.base.dataclass import dataclass
-from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT, TABLE, gradient_of, way
+from attnctl.math.names import (
+    DELTA,
+    HEAD_OUTPUTS,
+    LOGSUMEXP,
+    OUTPUT,
+    TABLE,
+    gradient_of,
+    partial_gradient_name,
+)
 from attnctl.math.ops import Given, MatMul, Op
 from attnctl.math.ops.base import AddAll, Gradient, Line
 
@@ -73,7 +81,7 @@ def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
     by_name = {step.name: step for step in steps}
     roots = [root_of(by_name), *([LOGSUMEXP] if gradient_of(LOGSUMEXP) in given else [])]
     reached = [step for step in steps if step.name in ancestors(steps, roots)]
-    readers = {step.name: [each for each in reached if step.name in each.inputs] for step in reached}
+    readers = {step.name: [name for name in reached if step.name in name.inputs] for step in reached}
     for root in roots:
         how = given.get(gradient_of(root), "given")
         yield like(by_name[root], gradient_of(root), Given(), (), how)
@@ -88,7 +96,7 @@ def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
                 continue
             source = by_name[line.by]
             several = len(readers[source.name]) > 1
-            name = way(source.name, step.name) if several else gradient_of(source.name)
+            name = partial_gradient_name(source.name, step.name) if several else gradient_of(source.name)
             yield like(source, name, line.op, line.inputs, line.formula)
             there = ways.setdefault(source.name, [])
             there.append(name)
@@ -119,13 +127,13 @@ def gradients(
     """
     axes = tuple(steps[name].axes if name in steps else TABLE[name].axes for name in step.inputs)
     line = Line(step.name, step.inputs, axes)
-    for each in step.op.adjoint(line, gradient_of(step.name)):
-        if each.by != DELTA or not isinstance(readers[step.name][0].op, MatMul):
-            yield each
+    for line_back in step.op.adjoint(line, gradient_of(step.name)):
+        if line_back.by != DELTA or not isinstance(readers[step.name][0].op, MatMul):
+            yield line_back
             continue
         mixed = readers[step.name][0].name
         formula = f"Σ over d_v of {gradient_of(mixed)} ∘ {mixed}"
-        yield each._replace(inputs=(gradient_of(mixed), mixed), formula=formula)
+        yield line_back._replace(inputs=(gradient_of(mixed), mixed), formula=formula)
 
 
 def like(step: Step, name: str, op: Op, inputs: tuple[str, ...], formula: str) -> Step:

@@ -33,7 +33,7 @@ SOFTMAX_BACK = at(*OF_SCORES, SoftmaxBack)
 SQUEEZE_BACK = at(*OF_SCORES, SqueezeBack)
 
 
-def lines(case: WrongStep, kind: type[Op], *read: str) -> list[Step]:
+def backward_lines(case: WrongStep, kind: type[Op], *read: str) -> list[Step]:
     """The lines of the backward pass with such an op that read these."""
     return [
         step
@@ -124,11 +124,11 @@ def other_scale(make: Callable[[Op], Op]) -> Plants:
     """Plants another op for the scale, on the gradient of scores, or on what is made of it alone."""
 
     def plants(case: WrongStep) -> Iterator[Plant]:
-        for step in lines(case, Scale):
+        for step in backward_lines(case, Scale):
             if step.name != SCORES:
                 continue
             yield Plant(case.put(SCORES, make(step.op)))
-            for reader in [each for each in case.derivation if SCORES in each.inputs]:
+            for reader in [step for step in case.derivation if SCORES in step.inputs]:
                 bare = case.bare("scaled otherwise", make(step.op), step.inputs, SCORES)
                 yield Plant(case.through(reader.name, SCORES, bare))
 
@@ -160,7 +160,7 @@ def slope_before_cap(case: WrongStep) -> Iterator[Plant]:
 
 
 def last_block(case: WrongStep) -> Iterator[Plant]:
-    of_keys, of_queries = lines(case, MatMul, SCORES), lines(case, TMatMul)
+    of_keys, of_queries = backward_lines(case, MatMul, SCORES), backward_lines(case, TMatMul)
     for steps, axis in ((of_queries, "query"), (of_keys, "key")):
         size = case.size(axis) or 0
         blocks = [block for block in (256, 128, 64, 32, 16, 8, 4) if block < size or case.like]

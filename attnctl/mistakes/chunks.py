@@ -71,7 +71,7 @@ def tops_of(case: WrongStep) -> Callable[[Array], Array]:
     )
 
 
-def whole(parts: Array) -> Array:
+def log_of_sums(parts: Array) -> Array:
     """ln Σ exp over chunks."""
     return LogSumExp().apply(np.moveaxis(parts, 0, -1))
 
@@ -91,7 +91,7 @@ def grown(parts: Array, top: Array) -> Array:
     return np.where(np.isneginf(parts), 0.0, np.exp(parts - np.where(np.isneginf(top), 0.0, top)))
 
 
-def with_sink(total: Array, sink: Array) -> Array:
+def add_sink(total: Array, sink: Array) -> Array:
     """ln(exp(L) + exp(sink))."""
     return np.logaddexp(total, sink[:, None])
 
@@ -117,8 +117,8 @@ def in_base_2(case: WrongStep) -> Iterator[Plant]:
         for base in (LN2, 1.0):
 
             def merge(p: Array, *sinks: Array, base: float = base) -> tuple[Array, Array]:
-                total = whole(p * LN2)
-                return total / base, grown(p * LN2, with_sink(total, *sinks) if sinks else total)
+                total = log_of_sums(p * LN2)
+                return total / base, grown(p * LN2, add_sink(total, *sinks) if sinks else total)
 
             right = with_merge(case, merge, *sink)
             yield Plant(right.then(CHUNK_LOGSUMEXP, wrong.By(lambda p: p / LN2)))
@@ -143,7 +143,7 @@ def empty_rows(case: WrongStep) -> Iterator[Plant]:
 
             def right(p: Array, number: float = number) -> tuple[Array, Array]:
                 parts = np.where(p == number, -np.inf, p)
-                return whole(parts), shares(parts)
+                return log_of_sums(parts), shares(parts)
 
             again = with_merge(case, right).then(CHUNK_LOGSUMEXP, filled)
             yield Plant(again, f"{number:g}")
@@ -154,20 +154,20 @@ def sink_in_sums(case: WrongStep) -> Iterator[Plant]:
     """ln(exp(L) + exp(sink)) of the row; or of each chunk, its outputs scaled or not, and merged so."""
     if SINK not in case.derivation or LOGSUMEXP not in case.derivation:
         return
-    yield Plant(case.then(LOGSUMEXP, wrong.By(with_sink), SINK), "of the row")
+    yield Plant(case.then(LOGSUMEXP, wrong.By(add_sink), SINK), "of the row")
     if not has_chunks(case):
         return
     sums = case.derivation[CHUNK_LOGSUMEXP].op
 
     def scaled(z: Array, s: Array, sink: Array) -> Array:
         parts = sums.apply(s)
-        return np.asarray(z * grown(parts, with_sink(parts, sink))[..., None])
+        return np.asarray(z * grown(parts, add_sink(parts, sink))[..., None])
 
     for merge in (
-        lambda p, _: (whole(p), shares(p)),
-        lambda p, sink: (whole(p), grown(p, with_sink(whole(p), sink))),
+        lambda p, _: (log_of_sums(p), shares(p)),
+        lambda p, sink: (log_of_sums(p), grown(p, add_sink(log_of_sums(p), sink))),
     ):
-        again = with_merge(case, merge, SINK).then(CHUNK_LOGSUMEXP, wrong.By(with_sink), SINK)
+        again = with_merge(case, merge, SINK).then(CHUNK_LOGSUMEXP, wrong.By(add_sink), SINK)
         yield Plant(again, "of each chunk")
         yield Plant(again.then(CHUNK_OUTPUTS, wrong.By(scaled), scores_of(case), SINK), "of each chunk")
 
@@ -204,7 +204,7 @@ def not_rescaled(case: WrongStep) -> Iterator[Plant]:
 
 def sink_missing(case: WrongStep) -> Iterator[Plant]:
     if SINK in case.derivation and has_chunks(case):
-        yield Plant(with_merge(case, lambda p: (whole(p), shares(p))))
+        yield Plant(with_merge(case, lambda p: (log_of_sums(p), shares(p))))
 
 
 def sink_in_each(case: WrongStep) -> Iterator[Plant]:
@@ -212,7 +212,7 @@ def sink_in_each(case: WrongStep) -> Iterator[Plant]:
     for more in (0, 1) if SINK in case.derivation and has_chunks(case) else ():
 
         def merge(p: Array, sink: Array, more: int = more) -> tuple[Array, Array]:
-            return whole(p), grown(p, with_sink(whole(p), sink + log(len(p) + more)))
+            return log_of_sums(p), grown(p, add_sink(log_of_sums(p), sink + log(len(p) + more)))
 
         yield Plant(with_merge(case, merge, SINK))
 
@@ -250,7 +250,7 @@ def lost(rows: Callable[[Array], Array]) -> Merge:
 
     def merge(p: Array) -> tuple[Array, Array]:
         nan = rows(np.isneginf(p))
-        return np.where(nan, np.nan, whole(p)), np.where(nan, np.nan, shares(p))
+        return np.where(nan, np.nan, log_of_sums(p)), np.where(nan, np.nan, shares(p))
 
     return merge
 
@@ -271,7 +271,7 @@ def first_not_rescaled(p: Array) -> tuple[Array, Array]:
     """Every chunk but the last as it is, the sum under the maximum of all."""
     e = fade(p)
     e[:-1] = np.where(np.isneginf(p[:-1]), 0.0, 1.0)
-    return whole(p), e / np.maximum(fade(p).sum(axis=0), 1)
+    return log_of_sums(p), e / np.maximum(fade(p).sum(axis=0), 1)
 
 
 OTHER_BASE, AVERAGED, NOT_RESCALED = "chunks-merged-in-other-base", "chunks-averaged", "chunks-not-rescaled"
@@ -279,17 +279,20 @@ NOTHING_AS_NAN, NO_MAXIMUM = "chunks-nan-where-nothing-is-seen", "merge-without-
 
 WAYS: dict[str, tuple[tuple[str, Merge], ...]] = {
     OTHER_BASE: (
-        ("base 2 is read as e", lambda p: (whole(p / LN2), shares(p / LN2))),
-        ("base e is read as 2", lambda p: (whole(p * LN2) / LN2, shares(p * LN2))),
-        ("exp2 of natural ones is taken", lambda p: (whole(p), grown(p * LN2, whole(p) * LN2))),
-        ("exp of those in base 2 is taken", lambda p: (whole(p), grown(p / LN2, whole(p) / LN2))),
+        ("base 2 is read as e", lambda p: (log_of_sums(p / LN2), shares(p / LN2))),
+        ("base e is read as 2", lambda p: (log_of_sums(p * LN2) / LN2, shares(p * LN2))),
+        ("exp2 of natural ones is taken", lambda p: (log_of_sums(p), grown(p * LN2, log_of_sums(p) * LN2))),
+        (
+            "exp of those in base 2 is taken",
+            lambda p: (log_of_sums(p), grown(p / LN2, log_of_sums(p) / LN2)),
+        ),
     ),
     AVERAGED: (
-        ("averaged", lambda p: (whole(p), np.full_like(p, 1 / len(p)))),
-        ("averaged over the chunks that a row sees", lambda p: (whole(p), seen(p))),
-        ("added up", lambda p: (whole(p), np.ones_like(p))),
-        ("added up, each times exp(L_c − max), and not divided", lambda p: (whole(p), fade(p))),
-        ("given the shares of one another", lambda p: (whole(p), shares(p)[::-1])),
+        ("averaged", lambda p: (log_of_sums(p), np.full_like(p, 1 / len(p)))),
+        ("averaged over the chunks that a row sees", lambda p: (log_of_sums(p), seen(p))),
+        ("added up", lambda p: (log_of_sums(p), np.ones_like(p))),
+        ("added up, each times exp(L_c − max), and not divided", lambda p: (log_of_sums(p), fade(p))),
+        ("given the shares of one another", lambda p: (log_of_sums(p), shares(p)[::-1])),
     ),
     NOT_RESCALED: (("the outputs before the last chunk are", first_not_rescaled),),
     NOTHING_AS_NAN: tuple(

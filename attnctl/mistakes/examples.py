@@ -142,7 +142,9 @@ class PlantedRun:
 def carry_out_example(mistake: Mistake) -> PlantedRun:
     """Carry out what was meant, and again with the lines of the mistake's example."""
     meant = KINDS[mistake.meant]
-    given = {name: draw(name, each, meant.loud) for name, each in (WEIGHTS | dict(meant.arrays)).items()}
+    given = {
+        name: example_array(name, each, meant.loud) for name, each in (WEIGHTS | dict(meant.arrays)).items()
+    }
     prepared = operator.prepare(given, meant.settings, {})
     if meant.stretched:
         kind = prepared.variant
@@ -155,7 +157,7 @@ def carry_out_example(mistake: Mistake) -> PlantedRun:
 WEIGHTS: dict[str, Any] = dict.fromkeys(("W_Q", "W_K", "W_V", "W_O"), (D_MODEL, D_MODEL))
 
 
-def draw(name: str, given: tuple[int, ...] | Array, loud: float) -> Array:
+def example_array(name: str, given: tuple[int, ...] | Array, loud: float) -> Array:
     """An array of the example: as it is given, or drawn from its name."""
     if isinstance(given, np.ndarray):
         return given
@@ -169,7 +171,10 @@ def with_lines(prepared: Plan, lines: str, names: dict[str, Any]) -> Trace:
     statements = ast.parse(lines).body
 
     def pass_through(step: str) -> Callable[[Array], Array]:
-        last = max((at for at, each in enumerate(statements, 1) if step in list_assigned(each)), default=0)
+        last = max(
+            (at for at, statement in enumerate(statements, 1) if step in list_assigned(statement)),
+            default=0,
+        )
         code = compile(ast.Module(statements[:last], []), "example", "exec")
 
         def edit(right: Array) -> Array:
@@ -187,7 +192,9 @@ def with_lines(prepared: Plan, lines: str, names: dict[str, Any]) -> Trace:
     with np.errstate(all="ignore"):
         outcome = carry_out(prepared.derivation, prepared.given, prepared.dtype, edits=edits)
     deleted = {
-        name.id for each in statements if isinstance(each, ast.Delete) for name in ast.walk(each)
+        name.id
+        for statement in statements if isinstance(statement, ast.Delete)
+        for name in ast.walk(statement)
         if isinstance(name, ast.Name)
     }  # fmt: skip
     trace = prepared.record(outcome)

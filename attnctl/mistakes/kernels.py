@@ -180,7 +180,7 @@ def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
             continue
         for names in every:
             value = simulate_precision(case, steps, names, precision)
-            if shown(case, value, precision):
+            if is_shown(case, value, precision):
                 ops = {
                     name: wrong.Coarse(case.derivation[name].op, precision.unit, precision.largest)
                     for name in names
@@ -206,11 +206,11 @@ def too_far(case: WrongStep, value: Array | None) -> bool:
     if value is None:
         return False
     told = np.isfinite(case.found) & np.isfinite(case.expected.value)
-    off, by_rounding = (np.abs(each - case.expected.value)[told] for each in (case.found, value))
+    off, by_rounding = (np.abs(array - case.expected.value)[told] for array in (case.found, value))
     return bool(off.size and np.isfinite(by_rounding).all() and np.median(off) > 10 * by_rounding.max())
 
 
-def shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:
+def is_shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:
     found, right = case.found, case.expected.value
     if value is None:
         return False

@@ -18,7 +18,7 @@ from attnctl.mistakes.plants import (
     either,
     find_mask,
     rule_instead,
-    rules_of,
+    rules_of_kind,
     spoken,
     spoken_after,
     square,
@@ -37,7 +37,9 @@ def given_mask(case: WrongStep) -> bool:
 
 
 def more_than_padding(case: WrongStep) -> bool:
-    return given_mask(case) or any(not isinstance(rule, Padding) for rule in rules_of(case, VisibilityRule))
+    return given_mask(case) or any(
+        not isinstance(rule, Padding) for rule in rules_of_kind(case, VisibilityRule)
+    )
 
 
 def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
@@ -112,7 +114,7 @@ def near_misses(mistake: str) -> Plants:
     """Plants the rules that people write in place of those there are, as far as they make this mistake."""
 
     def plants(case: WrongStep) -> Iterator[Plant]:
-        for rule in rules_of(case, VisibilityRule):
+        for rule in rules_of_kind(case, VisibilityRule):
             for name, detail, other in rule.mistaken(case.size("key") or 0):
                 if name == mistake:
                     yield Plant(swap_rule(case, rule, other), detail or rule.name)

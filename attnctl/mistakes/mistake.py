@@ -144,7 +144,7 @@ class WrongStep:
     def through(self, name: str, read: str, new: Step) -> WrongStep:
         """A step reads a new one instead of what it read."""
         step = self.derivation[name]
-        inputs = tuple(new.name if each == read else each for each in step.inputs)
+        inputs = tuple(new.name if input_ == read else input_ for input_ in step.inputs)
         return self.beside(name, [new], with_op(step, step.op, inputs))
 
     def reading(self, name: str, read: str, op: Op) -> WrongStep:

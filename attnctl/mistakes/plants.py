@@ -142,8 +142,8 @@ class At:
 
 
 def at(*steps_and_kinds: str | type[Op]) -> At:
-    names = tuple(each for each in steps_and_kinds if isinstance(each, str))
-    return At(names, tuple(each for each in steps_and_kinds if not isinstance(each, str)) or (Op,))
+    names = tuple(kind for kind in steps_and_kinds if isinstance(kind, str))
+    return At(names, tuple(kind for kind in steps_and_kinds if not isinstance(kind, str)) or (Op,))
 
 
 def alternatives(way: Way, right: Op) -> Mapping[str, Op]:
@@ -163,7 +163,7 @@ def find_mask(case: WrongStep) -> Hide | None:
     return op if isinstance(op, Hide) else None
 
 
-def rules_of(case: WrongStep, kind: type[R]) -> list[R]:
+def rules_of_kind(case: WrongStep, kind: type[R]) -> list[R]:
     hide = find_mask(case)
     return [rule for rule in (hide.rules if hide else ()) if isinstance(rule, kind)]
 
@@ -182,7 +182,7 @@ def rule_instead(
     """Plants other rules for each of a kind, as they are made of it, with what is said of them."""
     return lambda case: (
         Plant(swap_rule(case, rule, *others), detail)
-        for rule in rules_of(case, kind)
+        for rule in rules_of_kind(case, kind)
         for detail, others in make(rule)
     )
 

@@ -32,7 +32,7 @@ BOTH = ROTATIONS.together()
 THETAS = (3.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 5e5, 1e6, 3e6, 1e7)
 
 
-def plain(value: float) -> str:
+def option_number(value: float) -> str:
     """A number as an option takes it."""
     return f"{value:.6g}" if value != round(value) or abs(value) >= 1e15 else f"{value:.0f}"
 
@@ -42,11 +42,11 @@ def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
 
 
 def plant_other_theta(case: WrongStep) -> Iterator[Plant]:
-    right = next((plain(op.theta) for op in ROTATIONS.right(case).values()), "")
+    right = next((option_number(op.theta) for op in ROTATIONS.right(case).values()), "")
     yield from BOTH.fitted(
         of_base,
         THETAS,
-        lambda theta: f"{plain(theta)}, where {right} is meant",
+        lambda theta: f"{option_number(theta)}, where {right} is meant",
     )(case)
 
 
@@ -66,7 +66,7 @@ def of_base(op: Rotate, theta: float) -> Rotate:
 
 
 def say_base(letter: str, theta: float) -> str:
-    return f"{plain(theta)} for {letter} alone"
+    return f"{option_number(theta)} for {letter} alone"
 
 
 def without_sine(op: Rotate) -> Op:
@@ -128,7 +128,7 @@ def two_turned(case: WrongStep) -> bool:
 
 def move_position(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...]:
     """A position, or that of each member of a batch, moved."""
-    return start + by if isinstance(start, int) else tuple(each + by for each in start)
+    return start + by if isinstance(start, int) else tuple(position + by for position in start)
 
 
 def plant_on_values(case: WrongStep) -> Iterator[Plant]:
@@ -144,17 +144,17 @@ def plant_on_values(case: WrongStep) -> Iterator[Plant]:
 
 def plant_before_split(case: WrongStep) -> Iterator[Plant]:
     """All columns of a token turned together, as if it were one head; the projections show it, too."""
-    yield from BOTH.instead(lambda op: wrong.By(whole(op)))(case)
+    yield from BOTH.instead(lambda op: wrong.By(rotate_side_by_side(op)))(case)
     ops: dict[str, Op] = {}
     for name, op in ROTATIONS.right(case).items():
         project = case.op(name[0])
         if isinstance(project, Project):
-            ops |= {name[0]: wrong.Then(project, wrong.By(whole(op))), name: Copy()}
+            ops |= {name[0]: wrong.Then(project, wrong.By(rotate_side_by_side(op))), name: Copy()}
     if ops:
         yield Plant(case.put_all(ops))
 
 
-def whole(op: Rotate) -> Callable[[Array], Array]:
+def rotate_side_by_side(op: Rotate) -> Callable[[Array], Array]:
     """Heads side by side, turned, and split again."""
     wide = replace(op, dims=None)
 
@@ -177,7 +177,7 @@ def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
             return case.reading("scores", q, turn).reading("scores", k, turn)
 
         def say(theta: float, interleaved: bool = interleaved) -> str:
-            return f"--positions rope --theta {plain(theta)}{' --interleaved' * interleaved}"
+            return f"--positions rope --theta {option_number(theta)}{' --interleaved' * interleaved}"
 
         yield from planted_fit(case, make, THETAS, say)
 
@@ -212,7 +212,9 @@ def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
         waves = wrong.By(lambda: np.where(columns % 2 == 0, np.sin(angle), np.cos(angle)))
         return case.put("positions", waves)
 
-    yield from planted_fit(case, with_base, THETAS, lambda base: f"the base is {plain(base)}, not 10000")
+    yield from planted_fit(
+        case, with_base, THETAS, lambda base: f"the base is {option_number(base)}, not 10000"
+    )
 
 
 ELSEWHERE = "positions are counted from elsewhere: {}"
@@ -371,7 +373,7 @@ FITTED_POSITIONS = (
         BOTH.fitted(
             lambda op, by: by_angles(op, lambda angle: by * angle),
             (0.1, 0.25, 0.5, 0.9, 1.1, 2.0, 4.0),
-            plain,
+            option_number,
         ),
         fitted=True,
         why="Position interpolation for longer contexts, left on.",

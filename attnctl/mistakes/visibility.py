@@ -23,7 +23,7 @@ from attnctl.mistakes.plants import (
     ends,
     find_mask,
     planted_best,
-    rules_of,
+    rules_of_kind,
     swap_rule,
 )
 from attnctl.mistakes.positions import move_position
@@ -46,10 +46,10 @@ def hiding(case: WrongStep, rule: VisibilityRule) -> WrongStep | None:
 
 
 def window_of(case: WrongStep) -> Ends:
-    windows = rules_of(case, Window)
+    windows = rules_of_kind(case, Window)
     left = min((rule.left for rule in windows if rule.left is not None), default=None)
     right = min((rule.right for rule in windows if rule.right is not None), default=None)
-    return left, 0 if rules_of(case, Causal) else right
+    return left, 0 if rules_of_kind(case, Causal) else right
 
 
 def other_windows(right: Ends, near: Sequence[int]) -> Iterator[Ends]:
@@ -89,7 +89,9 @@ def plant_other_window(case: WrongStep) -> Iterator[Plant]:
     if right in {(None, None), (None, 0)}:
         return
     ways = [way for way in dict.fromkeys(other_windows(right, tried_ends(case, size))) if way != right]
-    others = [rule for rule in rules_of(case, VisibilityRule) if not isinstance(rule, (Causal, Window))]
+    others = [
+        rule for rule in rules_of_kind(case, VisibilityRule) if not isinstance(rule, (Causal, Window))
+    ]
 
     def say(way: Ends) -> str:
         back, ahead = ("any number" if end is None else str(end) for end in way)
@@ -109,7 +111,7 @@ def option(way: Ends) -> str:
 
 def other_offsets(case: WrongStep) -> list[int]:
     """Numbers of keys to move the diagonal by, where there is one."""
-    if not any(rule.relative for rule in rules_of(case, VisibilityRule)):
+    if not any(rule.relative for rule in rules_of_kind(case, VisibilityRule)):
         return []
     size = max(case.size("key") or 0, case.size("query") or 0)
     return [by for end in tried_ends(case, size) for by in (end, -end) if by] + [-1, -2, -3]
@@ -124,9 +126,9 @@ OTHER_OFFSET = HIDE.best(
 
 def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
     size = max(case.size("query") or 0, case.size("key") or 0)
-    if not (find_mask(case) or WEIGHTS in case.derivation) or rules_of(case, Window):
+    if not (find_mask(case) or WEIGHTS in case.derivation) or rules_of_kind(case, Window):
         return
-    asked = bool(rules_of(case, Causal))
+    asked = bool(rules_of_kind(case, Causal))
     ways: list[Ends] = [] if asked else [(None, 0)]
     for end in tried_ends(case, size):
         ways += [(end, 0), (end, None)] if asked else [(end, end), (end, 0), (end, None), (None, end)]
@@ -165,7 +167,7 @@ BLOCKWISE: dict[str, SeenInBlock] = {
 
 def plant_by_blocks(case: WrongStep) -> Iterator[Plant]:
     sizes = blocks_along(case, "key")
-    for causal in rules_of(case, Causal):
+    for causal in rules_of_kind(case, Causal):
         rules = {
             said.format(block): Seen(partial(seen, block))
             for said, seen in BLOCKWISE.items()
@@ -199,7 +201,7 @@ def reaching_some(axis: str, at: int, name: str) -> Plants:
 
 
 def paddings(case: WrongStep) -> Iterator[tuple[Padding, tuple[int, ...]]]:
-    for rule in rules_of(case, Padding):
+    for rule in rules_of_kind(case, Padding):
         if rule.lengths is not None:
             yield rule, (rule.lengths,) if isinstance(rule.lengths, int) else rule.lengths
 

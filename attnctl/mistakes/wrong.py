@@ -208,7 +208,7 @@ def softmax_then_hide(hide: Hide) -> Shown:
     return shown(hide, lambda s, seen: np.where(seen, softmax(s), 0.0))
 
 
-def bare(dtype: str) -> ByRow:
+def naive_softmax(dtype: str) -> ByRow:
     """exp(s) / Σ exp(s), the row maximum not subtracted: exp overflows, and ∞ / ∞ is NaN."""
     return ByRow(lambda s: ((e := np.exp(s.astype(dtype))) / total(e)).astype(np.float64))
 

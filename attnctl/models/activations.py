@@ -72,9 +72,9 @@ def erf_single(x: Array) -> Array:
 def horner(coefficients: tuple[float, ...], x: Array) -> Array:
     """The polynomial at x, the highest power first, with no array made on the way."""
     out = np.full_like(x, coefficients[0])
-    for each in coefficients[1:]:
+    for coefficient in coefficients[1:]:
         out *= x
-        out += x.dtype.type(each)
+        out += x.dtype.type(coefficient)
     return out
 
 

@@ -228,5 +228,5 @@ def read_latents(tensors: LayerTensors) -> Named:
         named |= {f"{kind}_latent_KV": (latent, origin), f"{kind}_K_rope": (rope, origin)}
     named |= norm_factors(tensors, "latent_kv_norm", "latent_KV_norm", (rank,))
     up = split(tensors.matrix("kv", rank, heads * (own + d_v)), heads)
-    named["W_K"], named["W_V"] = ((each, tensors.origin("kv")) for each in np.split(up, [own], axis=-1))
+    named["W_K"], named["W_V"] = ((word, tensors.origin("kv")) for word in np.split(up, [own], axis=-1))
     return named

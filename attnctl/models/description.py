@@ -17,7 +17,7 @@ from attnctl.math.rules import Window
 from attnctl.models.activations import ACTIVATIONS
 from attnctl.models.families import FAMILIES
 from attnctl.models.family import DEFAULTS, Names, Stack
-from attnctl.models.keys import Config, keys_of, value_of
+from attnctl.models.keys import Config, keys_of_setting, setting_value
 from attnctl.models.rope import KINDS, ORIGINAL, Rope
 from attnctl.models.rope import misread as misread_rope
 
@@ -120,11 +120,11 @@ def resolve_settings(stack: Stack, config: Config) -> tuple[dict[str, Any], dict
     found = {**DEFAULTS, **stack.settings}
     inner = dict(stack.inner)
     for case in stack.when:
-        if value_of(case.setting, config) == case.equals:
+        if setting_value(case.setting, config) == case.equals:
             found.update(case.settings)
             inner.update(case.inner)
             inner = {use: name for use, name in inner.items() if use not in case.without}
-    s = {name: value_of(setting, config) for name, setting in found.items()}
+    s = {name: setting_value(setting, config) for name, setting in found.items()}
     width, heads = s["width"], s["heads"]
     s["kv_heads"] = heads if s["kv_heads"] is None else s["kv_heads"]
     if s["d_k"] is None and width and heads and width % heads == 0:
@@ -247,13 +247,13 @@ INERT = re.compile("|".join(NAMES))
 
 def misread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     """Keys whose values are of no kind that they may have, and keys that this family does not read."""
-    yield from dict.fromkeys(problem for each in stack.keys for problem in each.problems(config))
+    yield from dict.fromkeys(problem for key in stack.keys for problem in key.problems(config))
     for setting in ("layers", "width", "heads", "intermediate"):
-        keys = keys_of({**DEFAULTS, **stack.settings}[setting])
-        if all(each.value(config) is None for each in keys):
+        keys = keys_of_setting({**DEFAULTS, **stack.settings}[setting])
+        if all(key.value(config) is None for key in keys):
             yield f"no {keys[0].names[0]}"
     for name, setting in stack.only.items():
-        said, understood = config.get(name), value_of(setting, config)
+        said, understood = config.get(name), setting_value(setting, config)
         if said is not None and said != understood:
             yield f"{name} {quote(str(said))} is not understood; only {understood}"
     yield from unread(kind, stack, config)
@@ -308,8 +308,8 @@ def impossible_experts(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
 
 
 def impossible_types(types: list[str], layers: int, window: int | None) -> Iterator[str]:
-    for each in sorted({*types} - set(TYPES)):
-        yield f"layer_types: {quote(each)} is not understood; only {one_of(TYPES)}"
+    for name in sorted({*types} - set(TYPES)):
+        yield f"layer_types: {quote(name)} is not understood; only {one_of(TYPES)}"
     if len(types) != layers:
         yield f"layer_types: {len(types)} of {layers} layers"
     if window is None and "sliding_attention" in types:

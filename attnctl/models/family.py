@@ -18,9 +18,9 @@ from attnctl.models.keys import (
     Setting,
     count,
     epsilon,
-    keys_of,
-    number,
-    text,
+    keys_of_setting,
+    number_key,
+    text_key,
 )
 
 Names = Mapping[str, str]
@@ -69,15 +69,15 @@ class Stack:
         settings = [*{**DEFAULTS, **self.settings}.values(), *self.only.values()]
         for case in self.when:
             settings += [case.setting, *case.settings.values()]
-        return tuple(key for setting in settings for key in keys_of(setting))
+        return tuple(key for setting in settings for key in keys_of_setting(setting))
 
     @cached_property
     def understood(self) -> frozenset[str]:
         """The names of config.json that mean something here, or are known to mean nothing."""
-        return frozenset((*(name for each in self.keys for name in each.names), *self.only, *self.inert))
+        return frozenset((*(name for key in self.keys for name in key.names), *self.only, *self.inert))
 
     def key_of(self, name: str) -> str:
-        keys = keys_of({**DEFAULTS, **self.settings}[name])
+        keys = keys_of_setting({**DEFAULTS, **self.settings}[name])
         return keys[0].names[0] if keys else name
 
 
@@ -105,7 +105,7 @@ DEFAULTS: dict[str, Setting] = {
     "longest": count("max_position_embeddings"),
     "segments": None,
     "intermediate": count("intermediate_size"),
-    "act": text("hidden_act"),
+    "act": text_key("hidden_act"),
     # norms
     "norm": "rms",  # rms | layer
     "eps": 1e-6,
@@ -189,7 +189,7 @@ DEFAULTS: dict[str, Setting] = {
 ROTARY: dict[str, Setting] = {
     "rotary": True,
     "rope": Key(("rope_parameters", "rope_scaling"), TABLE),
-    "theta": number("rope_theta", default=10000.0),
+    "theta": number_key("rope_theta", default=10000.0),
     "original": count("original_max_position_embeddings"),
 }
 """The settings of families with rotary positions as transformers reads them."""
@@ -220,5 +220,5 @@ def derive_stack(stack: Stack, *, without: tuple[str, ...] = (), **changes: Any)
         for name, value in {"inner": {}, "outer": {}, **changes}.items()
     }
     for name in ("inner", "outer"):
-        entries[name] = {use: each for use, each in entries[name].items() if use not in without}
+        entries[name] = {use: entry for use, entry in entries[name].items() if use not in without}
     return replace(stack, **entries)

@@ -43,8 +43,8 @@ def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None =
         places = [index + d["position_start"] for index in range(len(ids))]
         if d["positions"] == "after_pad":  # those of padding are not counted
             padding = d["position_start"] - 1
-            seen = np.cumsum([each != padding for each in ids]).tolist()
-            places = [padding + n * (each != padding) for each, n in zip(ids, seen, strict=True)]
+            seen = np.cumsum([row != padding for row in ids]).tolist()
+            places = [padding + n * (row != padding) for row, n in zip(ids, seen, strict=True)]
         x = x + rows(model, "position", "position", places, width)
     if "segment" in d.shared:
         x = x + rows(model, "segment", "segment", segments or [0] * len(ids), width)

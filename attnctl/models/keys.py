@@ -101,24 +101,24 @@ class Derived:
     keys: tuple[Key, ...]
 
     def value(self, config: Config) -> Any:
-        return self.rule(*(each.value(config) for each in self.keys))
+        return self.rule(*(key.value(config) for key in self.keys))
 
 
 Setting = Any
 """A `Key`, what is `Derived` from some, or a value."""
 
 
-def value_of(setting: Setting, config: Config) -> Any:
+def setting_value(setting: Setting, config: Config) -> Any:
     return setting.value(config) if isinstance(setting, (Key, Derived)) else setting
 
 
-def keys_of(setting: Setting) -> tuple[Key, ...]:
+def keys_of_setting(setting: Setting) -> tuple[Key, ...]:
     if isinstance(setting, Derived):
         return setting.keys
     return (setting,) if isinstance(setting, Key) else ()
 
 
-def derive(rule: Callable[..., Any], *keys: Key) -> Derived:
+def derived_key(rule: Callable[..., Any], *keys: Key) -> Derived:
     return Derived(rule, keys)
 
 
@@ -131,7 +131,7 @@ def count(*names: str, default: int | None = None, kind: KeyKind = COUNT, nullab
     return Key(names, kind, default, nullable)
 
 
-def number(*names: str, default: float | None = None, nullable: bool = False) -> Key:
+def number_key(*names: str, default: float | None = None, nullable: bool = False) -> Key:
     return Key(names, NUMBER, default, nullable)
 
 
@@ -143,5 +143,5 @@ def flag(name: str, *, default: bool = False) -> Key:
     return Key((name,), FLAG, default)
 
 
-def text(*names: str, default: str | None = None) -> Key:
+def text_key(*names: str, default: str | None = None) -> Key:
     return Key(names, TEXT, default)

@@ -41,7 +41,7 @@ class Rope:
         if self.kind == "default":
             return Rotary(self.theta, self.dims, self.interleaved, first=self.first)
         frequencies, factor = KINDS[self.kind].frequencies(self, length)
-        listed = tuple(float(each) for each in frequencies)
+        listed = tuple(float(frequency) for frequency in frequencies)
         return Rotary(self.theta, self.dims, self.interleaved, listed, factor, self.first)
 
     @property
@@ -75,7 +75,7 @@ def exponents(rope: Rope) -> Array:
     return np.arange(0, rope.dims, 2).astype(FLOAT) / FLOAT(rope.dims)
 
 
-def plain(rope: Rope, theta: float | None = None) -> Array:
+def base_frequencies(rope: Rope, theta: float | None = None) -> Array:
     """θ^(−2i/dims)."""
     base = FLOAT(rope.theta if theta is None else theta)
     return FLOAT(1) / base ** exponents(rope)
@@ -83,7 +83,7 @@ def plain(rope: Rope, theta: float | None = None) -> Array:
 
 def linear(rope: Rope, length: int) -> Frequencies:
     """Positions over a factor."""
-    return plain(rope) / FLOAT(rope.factor), 1.0
+    return base_frequencies(rope) / FLOAT(rope.factor), 1.0
 
 
 def dynamic(rope: Rope, length: int) -> Frequencies:
@@ -92,7 +92,7 @@ def dynamic(rope: Rope, length: int) -> Frequencies:
         raise AttnError("rope_type dynamic turns two pairs of columns or more")
     longest, factor = rope.positions, rope.factor
     grown = (factor * max(length, longest) / longest - (factor - 1)) ** (rope.dims / (rope.dims - 2))
-    return plain(rope, rope.theta * grown), 1.0
+    return base_frequencies(rope, rope.theta * grown), 1.0
 
 
 def yarn(rope: Rope, length: int) -> Frequencies:
@@ -144,7 +144,7 @@ def longrope(rope: Rope, length: int) -> Frequencies:
 
 def llama3(rope: Rope, length: int) -> Frequencies:
     """Long waves over a factor, short ones as they are, a blend between (Llama 3.1)."""
-    frequencies, factor = plain(rope), FLOAT(rope.factor)
+    frequencies, factor = base_frequencies(rope), FLOAT(rope.factor)
     low, high = rope.says("low_freq_factor", 1), rope.says("high_freq_factor", 4)
     wavelength = FLOAT(2 * pi) / frequencies
     blend = (FLOAT(rope.original) / wavelength - FLOAT(low)) / FLOAT(high - low)

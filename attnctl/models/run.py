@@ -49,21 +49,21 @@ def wanted_layers(text: str, count: Callable[[str], int]) -> tuple[str, list[int
     `count` is that of the layers of a part.
     Raises AttnError for what names none, and for layers of several parts.
     """
-    found = [LAYER.fullmatch(each.strip()) for each in text.split(",")]
+    found = [LAYER.fullmatch(word.strip()) for word in text.split(",")]
     if not all(found):
         raise AttnError(
             f"--layer: {quote(text)}; write 3, 0,2, -1 or all; decoder.1 or cross.1 for a decoder"
         )
-    parts = {each["part"] or "" for each in found if each}
+    parts = {trace["part"] or "" for trace in found if trace}
     if len(parts) > 1:
         raise AttnError(f"--layer: {quote(text)} names layers of several parts; give one at a time")
     (name,) = parts
     part = "decoder" if name == CROSS else name
     total = count(part)
     layers: list[int] = []
-    for each in found:
-        assert each
-        numbers = range(total) if each["number"] == "all" else [int(each["number"])]
+    for trace in found:
+        assert trace
+        numbers = range(total) if trace["number"] == "all" else [int(trace["number"])]
         wrong = [number for number in numbers if not -total <= number < total]
         raise_all(
             f"--layer: no layer {number}; there are {total}, from 0 to {total - 1}" for number in wrong
@@ -88,7 +88,7 @@ def run_model(
     Raises AttnError for what the model does not have, what it is not, and what does not fit memory.
     """
     settings = settings or Settings(dtype="float32")
-    runner, part = begin(name, layers, settings)
+    runner, part = begin_run(name, layers, settings)
     runner = replace(runner, keep=keep, moved=moved, d_output=source.d_output)
     if source.hidden is not None:
         return runner.of_hidden(source)
@@ -111,18 +111,18 @@ def run_model(
 
 def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> list[Plan]:
     """The attention of each layer that is asked for, to be costed: nothing is computed."""
-    runner, _ = begin(name, layers, settings)
+    runner, _ = begin_run(name, layers, settings)
     model = runner.model
     model.checkpoint.looks = False
     tokens = tokens_of(name, source.text, source.ids, source.pair)
     context = tokens
     if runner.cross:
         context = tokens_of(name, source.context, source.context_ids, None, "--context")
-    hidden, memory = (blank_rows(model, len(each.ids)) for each in (tokens, context))
+    hidden, memory = (blank_rows(model, len(words.ids)) for words in (tokens, context))
     return [runner.plan(model.layer(index), hidden, memory, runner.cross) for index in runner.layers]
 
 
-def begin(name: str, layers: str, settings: Settings) -> tuple[Runner, Callable[[str], Model]]:
+def begin_run(name: str, layers: str, settings: Settings) -> tuple[Runner, Callable[[str], Model]]:
     """The run of the layers that are asked for, and the parts of the model, each opened once."""
     part = cache(lambda of: open_model(name, of, settings.dtype, settings.max_memory))
     named, wanted, cross = wanted_layers(layers, lambda of: len(part(of).description.layers))

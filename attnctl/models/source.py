@@ -118,11 +118,13 @@ class Tokens:
 def plain_ids(ids: Sequence[int]) -> Tokens:
     """Ids that are given; each is its own label. Raises AttnError where there are none, or others."""
     wrong = [
-        f"ids: {quote(str(each))} is no whole number" for each in ids if not isinstance(each, Integral)
+        f"ids: {quote(str(number))} is no whole number"
+        for number in ids
+        if not isinstance(number, Integral)
     ]
     raise_all(wrong or ([] if ids else ["ids: none; give one or more"]))
-    ids = [int(each) for each in ids]
-    return Tokens(ids, [str(each) for each in ids], [0] * len(ids))
+    ids = [int(number) for number in ids]
+    return Tokens(ids, [str(number) for number in ids], [0] * len(ids))
 
 
 class Words:

@@ -19,7 +19,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input, open_found, refuse_os_errors
 from attnctl.base.words import dims, nearest, quote
 from attnctl.math import Array, Shape
-from attnctl.math.engine.tiles import blas_alone, cores, in_order
+from attnctl.math.engine.tiles import blas_alone, cores, results_in_order
 from attnctl.models.family import Names
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File
@@ -53,7 +53,7 @@ def inside(folder: Path, name: str) -> Path:
     allowed = [root]
     if root.parent.name == "snapshots":
         allowed.append(root.parent.parent / "blobs")
-    if not any(target.is_relative_to(each) for each in allowed):
+    if not any(target.is_relative_to(name) for name in allowed):
         raise AttnError(f"{path}: a link that leads out of {folder}")
     return path
 
@@ -162,7 +162,7 @@ class Checkpoint:
                 np.matmul(x, w if axis else w.T, out=out[..., block])
                 rooms.append(room)
 
-            list(in_order(fill, blocks, threads))
+            list(results_in_order(fill, blocks, threads))
             self.rooms += rooms
         if self.looks:
             self.finite.add(self.find_name(name))
@@ -205,7 +205,7 @@ def refuse_infinite(place: str, array: Array, part: Any) -> None:
             if np.isfinite(np.vdot(piece, piece)):
                 continue
         for wrong in (start + np.flatnonzero(~np.isfinite(piece))).tolist():
-            index = [int(each) for each in np.unravel_index(wrong, array.shape)]
+            index = [int(place) for place in np.unravel_index(wrong, array.shape)]
             if isinstance(part, int):
                 index = [part, *index]
             elif isinstance(part, tuple):
@@ -222,7 +222,7 @@ def shards(folder: Path) -> list[str]:
     if (folder / INDEX).exists():
         index = json_file(inside(folder, INDEX), LONGEST_INDEX)
         files = index.get("weight_map")
-        if not isinstance(files, dict) or not all(isinstance(each, str) for each in files.values()):
+        if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
             raise AttnError(f"{folder / INDEX}: $.weight_map: expected the file of each tensor")
         names = sorted(set(files.values()))
         for name in names:

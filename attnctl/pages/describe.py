@@ -23,11 +23,11 @@ from attnctl.math.ops import Given, Hide, Softmax
 from attnctl.pages.kept import Kept
 from attnctl.record import Trace
 from attnctl.record.cells import Speller
-from attnctl.store.codec import plain
-from attnctl.store.header import whole
+from attnctl.store.codec import as_json_data
+from attnctl.store.header import header_data
 from attnctl.verbs.explain import Explainer, line
 from attnctl.verbs.explain.view import DIFFERS, MAXIMUM, ROUNDED
-from attnctl.verbs.models.heads import heads_of
+from attnctl.verbs.models.heads import head_profiles
 
 WORDS = {
     "another": line.ANOTHER,
@@ -68,7 +68,7 @@ class Describer:
         """A trace: the dump that is read back, and what is shown of it."""
         trace = kept.trace
         held = {name: self.add(trace[name]) for name in trace}
-        dump = whole(trace)
+        dump = header_data(trace)
         if "model" in dump:  # its name, and not where on this machine it lies
             dump |= {"model": model_name(str(dump["model"]))}
         return {"dump": dump if held else None, "blocks": held, "view": self.view(kept)}
@@ -86,7 +86,7 @@ class Describer:
         layer = layer_of(trace)
         name = (trace.sentence or "") if layer is None else f"layer {layer}"
         notes = [each for each in trace.header.get("notes", ()) if each not in kept.said]
-        return plain(
+        return as_json_data(
             {
                 "name": name or "attention",
                 "called": name_layer(trace),
@@ -150,7 +150,7 @@ class Describer:
             tables.append(self.add(table))
             return tables[-1]
 
-        form = plain(data(form_of(step.op, array.ndim, inputs), number_of))
+        form = as_json_data(data(form_of(step.op, array.ndim, inputs), number_of))
         return {"form": form, "tables": tables, "hides": hides}
 
     def pictures(self, kept: Kept, spellings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -212,9 +212,9 @@ def layer_of(trace: Trace) -> int | None:
 
 def model_name(path: str) -> str:
     """Name a model by the last folder of its path that says something."""
-    parts = [each for each in re.split(r"[\\/]", path) if each]
-    names = [each.rpartition("--")[2] for each in parts if each.startswith("models--")]
-    said = [each for each in parts if each.lower() not in UNSAID]
+    parts = [word for word in re.split(r"[\\/]", path) if word]
+    names = [part.rpartition("--")[2] for part in parts if part.startswith("models--")]
+    said = [part for part in parts if part.lower() not in UNSAID]
     return (names or said or parts or [path])[-1]
 
 
@@ -230,7 +230,7 @@ def what_heads_do(trace: Trace) -> list[dict[str, Any]] | None:
         return None
     return [
         {"name": each.name, "shares": {kind: round(share, 4) for kind, share in each.shares.items()}}
-        for each in heads_of(trace)
+        for each in head_profiles(trace)
     ]
 
 

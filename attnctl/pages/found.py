@@ -47,10 +47,10 @@ def write_explain(found: Sequence[Question], stream: IO[bytes]) -> None:
 def conform_pieces(found: Sequence[Conformance]) -> Iterator[bytes]:
     """The page of targets: what was found, and each failing case that was saved, what is wrong marked."""
     saved = dict.fromkeys(
-        (each.failure.saved, f"{each.feature}, {each.dtype}")
+        (feature.failure.saved, f"{feature.feature}, {feature.dtype}")
         for one in found
-        for each in one.features
-        if each.failure and each.failure.saved
+        for feature in one.features
+        if feature.failure and feature.failure.saved
     )
     cases = [(name, *failing_case(path)) for path, name in list(saved)[:MOST_CASES]]
     text = "\n\n".join(map(str, found))
@@ -98,20 +98,22 @@ def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
     traces: list[Trace] = []
     names: list[str] = []
     marks: list[Marks] = []
-    for number, each in enumerate(found):
-        assert each.alignment is not None
+    for number, difference in enumerate(found):
+        assert difference.alignment is not None
         pair = f" {number}" if len(found) > 1 else ""
         for side, other in ("AB", "BA"):
-            traces.append(each.alignment.a if side == "A" else each.alignment.b)
+            traces.append(difference.alignment.a if side == "A" else difference.alignment.b)
             names.append(f"{side}{pair}")
-            marks.append(dict(beside(each, side, other)))
-    text = "".join(f"{each}\n" for each in found)
+            marks.append(dict(difference_marks(difference, side, other)))
+    text = "".join(f"{report}\n" for report in found)
     panels = [A_AND_B, A_AND_B | {"own": "B", "other": "A"}] * len(found)
     finding = PageFinding(f"diff: {verdict(found[0])}", text, marks, names, panels, "first that differs")
     yield from pieces(traces, finding)
 
 
-def beside(found: Difference, side: str, other: str) -> Iterator[tuple[str, tuple[Array, Array, str]]]:
+def difference_marks(
+    found: Difference, side: str, other: str
+) -> Iterator[tuple[str, tuple[Array, Array, str]]]:
     """Mark the cells where each step differs to one side, if the two stand beside each other."""
     alignment = found.alignment
     assert alignment is not None
@@ -119,7 +121,7 @@ def beside(found: Difference, side: str, other: str) -> Iterator[tuple[str, tupl
         with suppress(ApartError):
             sides = alignment.sides(name)
             whole = (alignment.a if side == "A" else alignment.b)[name]
-            places = np.ix_(*(each.a if side == "A" else each.b for each in sides.pairings))
+            places = np.ix_(*(pairing.a if side == "A" else pairing.b for pairing in sides.pairings))
             index: tuple[Any, ...] = (*(0,) * (whole.ndim - sides.a.ndim), *places)
             wrong, numbers = np.zeros(whole.shape, bool), np.full(whole.shape, np.nan)
             wrong[index] = differing(sides.a, sides.b, found.tolerance)
@@ -127,12 +129,12 @@ def beside(found: Difference, side: str, other: str) -> Iterator[tuple[str, tupl
             yield name, (wrong, numbers, BESIDE + other)
 
 
-def writer(
+def page_writer(
     pieces_of: Callable[[Sequence[Any]], Iterator[bytes]],
 ) -> Callable[[Sequence[Any], IO[bytes]], None]:
     return lambda found, stream: stream.writelines(pieces_of(found))
 
 
-write_check = writer(check_pieces)
-write_diff = writer(diff_pieces)
-write_conform = writer(conform_pieces)
+write_check = page_writer(check_pieces)
+write_diff = page_writer(diff_pieces)
+write_conform = page_writer(conform_pieces)

@@ -39,7 +39,7 @@ class Kept:
     """What a weight on each key is worth, (head, key): ‖V W_O‖ (Kobayashi et al. 2020, section 3)."""
 
 
-def keep(traces: Sequence[Trace]) -> list[Kept]:
+def choose_kept(traces: Sequence[Trace]) -> list[Kept]:
     """Choose what one page keeps of these traces: all of them have the same room."""
     return [keep_within(trace, ROOM // max(1, len(traces))) for trace in traces]
 

@@ -6,9 +6,16 @@ from pathlib import Path
 
 from attnctl.base.files import refuse_os_errors
 from attnctl.math import Progress
-from attnctl.pages.tables import page, paragraphs, table, text
+from attnctl.pages.tables import html_paragraphs, html_table, page, text
 from attnctl.store.files import open_output
-from attnctl.verbs.check.about import MistakePage, about, names, part_shown, sections, title_of_example
+from attnctl.verbs.check.about import (
+    MistakePage,
+    mistake_names,
+    mistake_page,
+    part_shown,
+    sections,
+    title_of_example,
+)
 
 INDEX = "index.html"
 HEADING = "Mistakes in attention"
@@ -19,9 +26,9 @@ def write_pages(folder: Path, progress: Progress) -> Path:
     """Write a page for each mistake, then the list, which is returned. Raises AttnError where it cannot."""
     with refuse_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    terms, known = [], names()
+    terms, known = [], mistake_names()
     for done, name in enumerate(known, start=1):
-        mistake = about(name)
+        mistake = mistake_page(name)
         write(folder / f"{name}.html", page_of(mistake))
         progress(done, len(known))
         terms.append(f'<dt><a href="{name}.html">{text(name)}</a></dt><dd>{text(wrong(mistake))}</dd>')
@@ -42,11 +49,11 @@ def wrong(mistake: MistakePage) -> str:
 def page_of(mistake: MistakePage) -> bytes:
     """Wrong and right side by side, below what is to be said of it."""
     name, seen = mistake.mistake.name, part_shown(mistake)
-    texts = [(title, paragraphs([words])) for title, words in sections(mistake) if words]
+    texts = [(title, html_paragraphs([words])) for title, words in sections(mistake) if words]
     texts.append((title_of_example(mistake), f"<pre>{text(mistake.mistake.example)}</pre>"))
     said = "".join(f"<h2>{text(title)}</h2>{content}" for title, content in texts)
     titles = [f"{kind} {column}" for kind in ("wrong", "right") for column in seen.columns]
     rows = [(place, *found, *right) for place, found, right in seen.rows]
     back = f'<p class="note"><a href="{INDEX}">All mistakes</a></p>'
-    body = [f"<section>{said}{back}</section>", table(seen.title, ["", *titles], rows)]
+    body = [f"<section>{said}{back}</section>", html_table(seen.title, ["", *titles], rows)]
     return page(f"{name} · {HEADING}", name, f"What you get when {wrong(mistake)}.", body)

@@ -15,7 +15,7 @@ from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.diff import Difference
 from attnctl.verbs.explain import Explanation
 from attnctl.verbs.explain.view import number_for_people
-from attnctl.verbs.stats.picture import picture_of
+from attnctl.verbs.stats.picture import stats_picture
 from attnctl.verbs.stats.report import DumpStats, StatsReport
 
 HEIGHT = 680
@@ -35,7 +35,7 @@ def bundle(shown: Any) -> dict[str, str]:
     if isinstance(shown, Explanation):
         return {"text/latex": latex_of(shown), "text/plain": str(shown)}
     if isinstance(shown, DumpStats):
-        return {"image/svg+xml": picture_of([StatsReport((shown,))]).svg, "text/plain": repr(shown)}
+        return {"image/svg+xml": stats_picture([StatsReport((shown,))]).svg, "text/plain": repr(shown)}
     page, text, traces = parts(shown)
     source, picture = b"".join(page()).decode(), "".join(map(draw_trace, traces[:1]))
     frame = (

@@ -44,12 +44,12 @@ def write_stats(found: Sequence[StatsReport], stream: IO[bytes]) -> None:
 
     Raises AttnError for more dumps than a page holds.
     """
-    count = sum(len(each.dumps) for each in found)
+    count = sum(len(part.dumps) for part in found)
     if count > MOST_TRACES:
         raise AttnError(f"{count} dumps: a page holds {MOST_TRACES}; pick one with --trace, or write .csv")
-    shown = [without_folders(each) for each in found]
-    body = [part for each in shown for part in stats_parts(each)]
-    names = [visible(dump.name) for each in shown for dump in each.dumps]
+    shown = [without_folders(part) for part in found]
+    body = [part for report in shown for part in stats_parts(report)]
+    names = [visible(dump.name) for report in shown for dump in report.dumps]
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     title = " · ".join([HEADING, *(name + more for name in names[:1])])
     stream.write(page(title, HEADING, FACTS, body))
@@ -57,14 +57,14 @@ def write_stats(found: Sequence[StatsReport], stream: IO[bytes]) -> None:
 
 def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
     """A page of checkpoints: a table for each part, and their sizes."""
-    names = " · ".join(visible(model_name(each.name)) for each in found)
+    names = " · ".join(visible(model_name(part.name)) for part in found)
     body = []
     for each in found:
         for part in each.parts:
             rows, notes = layer_rows(part), [" · ".join(facts_of(part))]
-            body.append(table(stack_name(part), LAYER_HEADINGS, rows, notes, words=True))
-        body.append(f"<section>{paragraphs(size_lines(each)[1:])}</section>")
-    sizes = " · ".join(size_lines(each)[0] for each in found)
+            body.append(html_table(stack_name(part), LAYER_HEADINGS, rows, notes, words=True))
+        body.append(f"<section>{html_paragraphs(size_lines(each)[1:])}</section>")
+    sizes = " · ".join(size_lines(part)[0] for part in found)
     stream.write(page(f"{names} · {sizes}", names, sizes, body))
 
 
@@ -94,8 +94,10 @@ def stats_parts(found: StatsReport) -> Iterator[str]:
         yield group_table(group)
     if found.rolled is not None and found.rolled.size <= MOST_PLAIN:
         words = distinct(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
-        rows = [(word, *map(number, row)) for word, row in zip(words, found.rolled.tolist(), strict=True)]
-        yield table(ROLLED, ["", *words], rows)
+        rows = [
+            (word, *map(number_cell, row)) for word, row in zip(words, found.rolled.tolist(), strict=True)
+        ]
+        yield html_table(ROLLED, ["", *words], rows)
     if groups:
         meanings = legend_of(found).items()
         terms = "".join(f"<dt>{escape(word)}</dt><dd>{escape(means)}</dd>" for word, means in meanings)
@@ -108,18 +110,18 @@ def group_table(group: DumpStats) -> str:
     for at, head in enumerate(group.heads):
         near = group.nearest(at)
         nearest = (f"{near[0]} at {near[1]:.2f}", number_text(near[1])) if near else "–"
-        row = (str(at), *map(number, head.means.values()), largest(head), nearest)
+        row = (str(at), *map(number_cell, head.means.values()), largest_cell(head), nearest)
         rows.append(row[: len(names)])
     said, rest = beginning(group.sentence or "")
     more = f" … {rest} more characters" if rest else ""
-    return table(group.name, names, rows, [*([said + more] if said else []), *notes_on(group)])
+    return html_table(group.name, names, rows, [*([said + more] if said else []), *notes_on(group)])
 
 
-def number(value: float | None) -> Cell:
+def number_cell(value: float | None) -> Cell:
     return "–" if value is None else (f"{value:.2f}", number_text(value))
 
 
-def largest(head: HeadStats) -> Cell:
+def largest_cell(head: HeadStats) -> Cell:
     """`0.91 love→AI`."""
     if head.largest is None:
         return "–"
@@ -129,17 +131,17 @@ def largest(head: HeadStats) -> Cell:
 
 def battery_table(found: dict[str, Any]) -> str:
     """Layers down, heads across: what the battery calls each head."""
-    heads = {(each["layer"], each["head"]): " ".join(each["names"]) for each in found["heads"]}
+    heads = {(head["layer"], head["head"]): " ".join(head["names"]) for head in found["heads"]}
     layers, columns = (sorted({place[axis] for place in heads}) for axis in (0, 1))
     rows = [(f"layer {at}", *(heads.get((at, head)) or "·" for head in columns)) for at in layers]
     notes = [f"{name}: {means}" for name, means in found["definitions"].items()]
-    return table(BATTERY.format_map(found), ["", *map(str, columns)], rows, notes, words=True)
+    return html_table(BATTERY.format_map(found), ["", *map(str, columns)], rows, notes, words=True)
 
 
 def without_folders(found: StatsReport) -> StatsReport:
-    names = [each.name if each.name == each.sentence else file_name(each.name) for each in found.dumps]
+    names = [dump.name if dump.name == dump.sentence else file_name(dump.name) for dump in found.dumps]
     pairs = zip(found.dumps, distinct(names), strict=True)
-    return replace(found, dumps=tuple(replace(each, name=name) for each, name in pairs))
+    return replace(found, dumps=tuple(replace(dump, name=name) for dump, name in pairs))
 
 
 def file_name(path: str) -> str:
@@ -153,7 +155,7 @@ def file_name(path: str) -> str:
 # --- HTML ---
 
 
-def table(
+def html_table(
     caption: str,
     names: Sequence[str],
     rows: Sequence[Sequence[Cell]],
@@ -171,7 +173,7 @@ def table(
     return (
         f'<section class="scroll" tabindex="0" aria-label="{text(caption)}"><table class="{kind}">'
         f"<caption>{text(caption)}</caption><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
-        f"{paragraphs(notes)}</section>"
+        f"{html_paragraphs(notes)}</section>"
     )
 
 
@@ -181,7 +183,7 @@ def cell(shown: Cell) -> str:
     return f'<td title="{shown[1]}">{text(shown[0])}</td>'
 
 
-def paragraphs(lines: Sequence[str]) -> str:
+def html_paragraphs(lines: Sequence[str]) -> str:
     return "".join(f'<p class="note">{text(line)}</p>' for line in lines)
 
 

@@ -27,7 +27,7 @@ from attnctl.drawing.show.tables import trace_lines
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
 from attnctl.pages.describe import WORDS, Describer, name_layer
-from attnctl.pages.kept import Kept, keep
+from attnctl.pages.kept import Kept, choose_kept
 from attnctl.record import Trace
 from attnctl.store import page
 
@@ -92,14 +92,14 @@ def pieces(
         raise AttnError(
             f"{len(traces)} traces: a page holds {MOST_TRACES}; pick one with --trace, or write .jsonl"
         )
-    shown = keep(traces)
+    shown = choose_kept(traces)
     describer = Describer()
-    described = [describer.trace(each) for each in shown]
+    described = [describer.trace(view) for view in shown]
     if finding:
         add_finding(described, finding, describer)
     marked = [at for at, marks in enumerate(finding.marks) if marks] if finding else []
     data = {
-        "blocks": [{"dtype": each.dtype.name, "shape": list(each.shape)} for each in describer.arrays],
+        "blocks": [{"dtype": array.dtype.name, "shape": list(array.shape)} for array in describer.arrays],
         "traces": described,
         "words": WORDS,
         "ramps": RAMPS,
@@ -125,15 +125,15 @@ def pieces(
 def fill_in(shown: Sequence[Kept], finding: PageFinding | None) -> dict[str, str]:
     """What belongs into each place of the page."""
     heading = finding.title if finding else beginning(shown[0].trace.sentence or "")[0] or "attention"
-    called = (name_layer(each.trace) for each in shown[:1])
+    called = (name_layer(view.trace) for view in shown[:1])
     title = " · ".join(filter(None, [heading, *called]))
     return {
         **heading_places(title, heading, " · ".join(facts(shown[0].trace) if shown else [])),
         "policy": policy(),
         "script": script(),
-        "notes": "".join(f"<li>{escape(note)}</li>" for each in shown[:1] for note in each.said),
+        "notes": "".join(f"<li>{escape(note)}</li>" for view in shown[:1] for note in view.said),
         "finding": describe_finding(finding, opened=not shown) if finding else "",
-        "plain": "".join(without_script(each.trace) for each in shown[:1]),
+        "plain": "".join(without_script(view.trace) for view in shown[:1]),
     }
 
 
@@ -202,7 +202,7 @@ def asset(name: str) -> str:
 
 def heading_places(title: str, heading: str, facts: str) -> dict[str, str]:
     words = {"title": title, "heading": heading, "facts": facts}
-    return {name: escape(each) for name, each in words.items()} | {"style": asset("style.css")}
+    return {name: escape(word) for name, word in words.items()} | {"style": asset("style.css")}
 
 
 @cache
@@ -213,7 +213,7 @@ def script() -> str:
 def module(name: str) -> str:
     """A module as a function of its own, with the names that it exports beside those of the others."""
     text = IMPORT.sub("", asset(f"{name}.mjs"))
-    names = ", ".join(each[2] for each in EXPORT.finditer(text))
+    names = ", ".join(match[2] for match in EXPORT.finditer(text))
     body = EXPORT.sub(r"\1", text)
     return f"const {{ {names} }} = (() => {{\n{body}return {{ {names} }};\n}})();\n"
 

@@ -89,7 +89,7 @@ class Trace(Mapping[str, Array]):
         """The steps whose numbers were edited."""
         edits = self.header.get("edits")
         told = edits if isinstance(edits, list) else []
-        steps = (each.get("step") for each in told if isinstance(each, dict))
+        steps = (edit.get("step") for edit in told if isinstance(edit, dict))
         return frozenset(step for step in steps if isinstance(step, str))
 
     @property
@@ -117,7 +117,9 @@ class Trace(Mapping[str, Array]):
         kept = self.header.get(KEPT_HEADS)
         lists = kept.items() if isinstance(kept, dict) else ()
         return {
-            name: each for name, each in lists if isinstance(each, list) and set(map(type, each)) == {int}
+            name: heads
+            for name, heads in lists
+            if isinstance(heads, list) and set(map(type, heads)) == {int}
         }
 
     def select_heads(self, heads: Sequence[int], total: int) -> Trace:

@@ -108,7 +108,7 @@ class Address:
 # --- reading ---
 
 
-def parse(text: str) -> Address:
+def parse_address(text: str) -> Address:
     """The address that a text spells. Raises AttnError where it spells none."""
     address, rest = parse_start(text)
     if rest.strip():

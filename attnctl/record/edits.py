@@ -143,14 +143,14 @@ def what_if(texts: Sequence[str], read: ReadDump, *, renormalize: bool = False) 
     problems: list[str] = []
     for text in texts:
         with collect_problems(problems, f"edit {quote(text)}: "):
-            edits.append(parse(text, read_once))
+            edits.append(parse_edit(text, read_once))
     raise_all(problems)
     if renormalize and not any(edit.step == WEIGHTS for edit in edits):
         raise AttnError(f"renormalize: no edit of {WEIGHTS}, so there is nothing to make sum to 1 again")
     return WhatIf(tuple(edits), renormalize)
 
 
-def parse(text: str, read: ReadDump) -> Edit:
+def parse_edit(text: str, read: ReadDump) -> Edit:
     """The edit that a text spells. Raises AttnError where it spells none."""
     address, rest = parse_start(text)
     if not address.parts and address.step[-1] in "+*":  # no bracket between the step and its rule

@@ -64,7 +64,7 @@ class Course:
             return line.op.apply(*inputs)
         except (ValueError, IndexError) as error:
             shapes = ", ".join(
-                f"{name} {each.shape}" for name, each in zip(line.inputs, inputs, strict=True)
+                f"{name} {input_.shape}" for name, input_ in zip(line.inputs, inputs, strict=True)
             )
             raise NotFollowedError(f"{line.name} cannot be made of {shapes}") from error
 

@@ -50,7 +50,7 @@ KINDS = (
     SourceKind(
         DUMP,
         "attnctl.sources.dump:Dump",
-        (FILE, *(suffix for each in DUMPS for suffix in each.suffixes)),
+        (FILE, *(suffix for reader in DUMPS for suffix in reader.suffixes)),
         "a dump",
     ),
     SourceKind(CONFIG, OF_CONFIG, (".yaml", ".yml"), "a config", "a config (.yaml)"),
@@ -60,9 +60,9 @@ KINDS = (
     SourceKind(SENTENCE, "attnctl.sources.sentence:Sentence", ("",), "a sentence"),
 )
 
-OF_SIGN = {sign: each for each in KINDS for sign in each.signs}
-NAMES = one_of([each.name for each in KINDS if each.name])
-*OTHERS, FINAL = (each.help or each.name for each in KINDS)
+OF_SIGN = {sign: kind for kind in KINDS for sign in kind.signs}
+NAMES = one_of([kind.name for kind in KINDS if kind.name])
+*OTHERS, FINAL = (kind.help or kind.name for kind in KINDS)
 LISTED = f"{', '.join(OTHERS)}, or {FINAL}."
 HELP, HELP_OF_SEVERAL = (
     text[0].upper() + text[1:] for text in (LISTED, re.sub(r"\ba (\w+)", r"\1s", LISTED))

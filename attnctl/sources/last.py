@@ -56,7 +56,7 @@ def keep(traces: Sequence[Trace]) -> str:
     path = None
     try:
         path = path_of_last()
-        replace_last(path, text_of(traces))
+        replace_last(path, runs_as_json(traces))
     except (OSError, AttnError) as error:
         if path is not None and not forget(path):
             why = getattr(error, "strerror", None) or error
@@ -97,7 +97,7 @@ def private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
 
 
-def text_of(traces: Sequence[Trace]) -> str:
+def runs_as_json(traces: Sequence[Trace]) -> str:
     """The runs as JSON: without their numbers where they can be carried out again."""
     runs = []
     for trace in traces:

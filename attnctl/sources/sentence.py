@@ -187,17 +187,17 @@ class Sentence(Config):
 
 def join_words(words: Sequence[str]) -> list[str]:
     """The words of a sentence that was given without quotes, or none."""
-    several = len(words) > 1 and all(len(each.split()) == 1 and each != STANDARD_INPUT for each in words)
+    several = len(words) > 1 and all(len(word.split()) == 1 and word != STANDARD_INPUT for word in words)
     return list(words) if several else []
 
 
 def gather_sentences(sentences: Sequence[str], file: str | None) -> list[str]:
     """Every sentence: the arguments (- is stdin, one a line), then those of a file."""
-    out = [each for text in sentences for each in (lines(text) if text == STANDARD_INPUT else [text])]
-    return out + (lines(file) if file is not None else [])
+    out = [line for text in sentences for line in (read_lines(text) if text == STANDARD_INPUT else [text])]
+    return out + (read_lines(file) if file is not None else [])
 
 
-def lines(source: str) -> list[str]:
+def read_lines(source: str) -> list[str]:
     """The lines of a file (- is stdin) that hold more than space."""
     with refuse_os_errors(source), open_input(source) as stream:
         data = stream.read()

@@ -42,25 +42,27 @@ DEEPEST = 32
 """How deep rules may stand within rules, as deep as a config can say."""
 
 
-def name_of(kind: type) -> str:
+def kind_name(kind: type) -> str:
     """The name of a dataclass in a dump: its own `name` if it has one (rules do)."""
     return str(getattr(kind, "name", kind.__name__))
 
 
-def plain(value: Any) -> Any:
+def as_json_data(value: Any) -> Any:
     """Anything a header or an op holds as strict JSON data: no tuples, NumPy scalars, NaN or infinity."""
     if isinstance(value, (str, int)) and not isinstance(value, np.generic):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        told = {each.name: getattr(value, each.name) for each in fields(value)}
-        changed = {each.name: told[each.name] for each in fields(value) if told[each.name] != default(each)}
-        return {"name": name_of(type(value))} | plain(changed)
+        told = {field.name: getattr(value, field.name) for field in fields(value)}
+        changed = {
+            field.name: told[field.name] for field in fields(value) if told[field.name] != default(field)
+        }
+        return {"name": kind_name(type(value))} | as_json_data(changed)
     if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): as_json_data(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
+        return [as_json_data(item) for item in value]
     if isinstance(value, (np.generic, np.ndarray)):
-        return plain(value.tolist())
+        return as_json_data(value.tolist())
     if isinstance(value, float) and not isfinite(value):
         return number_text(value)
     return value
@@ -78,16 +80,18 @@ def op_of(data: Any, path: str) -> ops.Op:
 def decode(kind: Any, data: Any, path: str, depth: int = 0) -> Any:
     """JSON data as a value of this annotated type; AttnError with the path where it is none."""
     options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    options = tuple(each for option in options for each in kinds_of(option))
-    named = {name_of(each): each for each in options if isinstance(each, type) and is_dataclass(each)}
+    options = tuple(kind for option in options for kind in kinds_of(option))
+    named = {
+        kind_name(option): option for option in options if isinstance(option, type) and is_dataclass(option)
+    }
     if named and (isinstance(data, dict) or len(named) == len(options)):
         return record(named, data, path, depth)
     for option in options:
         if get_origin(option) is tuple and isinstance(data, list):
             inside = get_args(option)[0]
-            return tuple(decode(inside, each, f"{path}[{i}]", depth) for i, each in enumerate(data))
+            return tuple(decode(inside, item, f"{path}[{i}]", depth) for i, item in enumerate(data))
         if option is float and type(data) is int:
-            return number(data, path)
+            return decode_number(data, path)
         if option is float and isinstance(data, str) and data in NOT_FINITE:
             return NOT_FINITE[data]
         if type(data) is option:
@@ -114,9 +118,9 @@ def record(kinds: dict[str, type], data: Any, path: str, depth: int = 0) -> Any:
         near = GONE.get(name) or did_you_mean(name, list(kinds), f"expected one of {some}")
         raise AttnError(f"{path}.name: unknown name {name!r}; {near}")
     kind = kinds[name]
-    hints, known = get_type_hints(kind), {each.name: each for each in fields(kind)}
+    hints, known = get_type_hints(kind), {field.name: field for field in fields(kind)}
     unknown = [key for key in data if key != "name" and key not in known]
-    missing = [key for key, each in known.items() if default(each) is MISSING and key not in data]
+    missing = [key for key, field_ in known.items() if default(field_) is MISSING and key not in data]
     if unknown or missing:
         problems = [f"{under(path, key)}: {name} has no such field" for key in unknown]
         raise AttnError(problems + [f"{path}.{key}: {name} needs this field" for key in missing])
@@ -126,10 +130,10 @@ def record(kinds: dict[str, type], data: Any, path: str, depth: int = 0) -> Any:
     try:
         return kind(**values)
     except AttnError as error:  # the dataclass's own checks
-        raise AttnError(f"{path}: {each}" for each in error.problems) from None
+        raise AttnError(f"{path}: {problem}" for problem in error.problems) from None
 
 
-def number(data: int, path: str) -> float:
+def decode_number(data: int, path: str) -> float:
     try:
         return float(data)
     except OverflowError:

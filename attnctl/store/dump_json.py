@@ -53,7 +53,7 @@ def texts(trace: Trace, newline: str) -> Iterator[bytes]:
         array = trace[name]
         yield start.encode() + step_text(step, array.shape, array.dtype)
         yield f', "data":{newline or " "}'.encode()
-        yield from pieces(array, newline)
+        yield from json_pieces(array, newline)
         yield b"}"
         start = f",{newline or ' '}"
     yield b"}}"
@@ -81,7 +81,7 @@ LARGE = 1e16
 """Numbers at least this large are written as the standard library does: 1e+16, not orjson's 1e16."""
 
 
-def pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
+def json_pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
     """The array as nested lists, with `newline` after the comma between two rows."""
     comma = b"," + newline.encode()
     if array.ndim == 0:
@@ -95,9 +95,9 @@ def pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
         yield b"]"
     else:
         yield b"["
-        for at, each in enumerate(array):
+        for at, row in enumerate(array):
             yield comma if at else b""
-            yield from pieces(each, newline)
+            yield from json_pieces(row, newline)
         yield b"]"
 
 

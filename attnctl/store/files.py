@@ -35,9 +35,9 @@ def write_all(
     `view` is how they are drawn, for pictures.
     """
     chosen = [format_for(path, len(traces), formats) for path in paths]
-    for each, path in zip(chosen, paths, strict=True):
+    for fmt, path in zip(chosen, paths, strict=True):
         with open_output(path) as stream:
-            each.write(traces, stream, view)
+            fmt.write(traces, stream, view)
 
 
 def format_for(path: str | Path, count: int, formats: Sequence[Format]) -> Format:
@@ -45,9 +45,9 @@ def format_for(path: str | Path, count: int, formats: Sequence[Format]) -> Forma
     suffix = Path(path).suffix
     if not suffix and is_special(path):
         suffix = ".json"
-    found = next((each for each in formats if each.suffix == suffix), None)
+    found = next((format_ for format_ in formats if format_.suffix == suffix), None)
     if found is None:
-        known = ", ".join(each.suffix for each in formats)
+        known = ", ".join(format_.suffix for format_ in formats)
         lacks = f"no format for the suffix {suffix!r}" if suffix else "no suffix that says its format"
         what = "it is a folder" if str(path) and Path(path).is_dir() else lacks
         raise AttnError(f"{str(path) or quote('')}: {what}; expected one of {known}")
@@ -139,9 +139,9 @@ def signals_raise() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ending = [each for each in ENDING_SIGNALS if signal.getsignal(each) is signal.SIG_DFL]
-    for each in ending:
-        signal.signal(each, leave)
+    ending = [signal_ for signal_ in ENDING_SIGNALS if signal.getsignal(signal_) is signal.SIG_DFL]
+    for signal_ in ending:
+        signal.signal(signal_, leave)
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from attnctl.math.engine.cost import INFLATED, available, size_text
 from attnctl.math.names import PAST_KEY, PAST_VALUE, TABLE
 from attnctl.math.ops import Unstated
 from attnctl.record import SCHEMA, Trace
-from attnctl.store.codec import decode, op_of, plain, show_value, under
+from attnctl.store.codec import as_json_data, decode, op_of, show_value, under
 
 WHOLE = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 DTYPES = {np.dtype(name) for name in ("bool", *WHOLE, "float16", "float32", "float64")}
@@ -55,7 +55,7 @@ FIELDS: dict[str, Any] = {
 MOST_PROBLEMS = 20
 
 
-def hold(need: int, what: str, limit: int | None = None) -> None:
+def require_bytes(need: int, what: str, limit: int | None = None) -> None:
     """Raise AttnError if something needs more bytes than the limit (default: what is available)."""
     limit = available() if limit is None else limit
     if need > limit:
@@ -64,7 +64,7 @@ def hold(need: int, what: str, limit: int | None = None) -> None:
 
 def room(need: int, what: str) -> Array:
     """Bytes for an array that is to be inflated. Raises AttnError if there are not so many."""
-    hold(need, what)
+    require_bytes(need, what)
     data: Array = np.empty(need, dtype=np.uint8)
     INFLATED.add(data)
     return data
@@ -84,13 +84,13 @@ def raise_first(problems: Iterable[str]) -> None:
 
 
 def heading(trace: Trace) -> dict[str, Any]:
-    return {"schema": SCHEMA, "attnctl": __version__, **plain(trace.header)}
+    return {"schema": SCHEMA, "attnctl": __version__, **as_json_data(trace.header)}
 
 
 def entry(step: Step, shape: Shape, dtype: np.dtype[Any]) -> dict[str, Any]:
     if dtype.newbyteorder("=") not in DTYPES:
         raise AttnError(f"step {step.name}: a dump cannot hold numbers of type {dtype}")
-    op = {} if isinstance(step.op, Unstated) else {"op": plain(step.op)}
+    op = {} if isinstance(step.op, Unstated) else {"op": as_json_data(step.op)}
     return {
         "formula": step.formula,
         "symbol": step.symbol,
@@ -102,7 +102,7 @@ def entry(step: Step, shape: Shape, dtype: np.dtype[Any]) -> dict[str, Any]:
     }
 
 
-def whole(trace: Trace) -> dict[str, Any]:
+def header_data(trace: Trace) -> dict[str, Any]:
     """Everything of a dump but its numbers, for the formats that keep those apart."""
     steps = {name: entry(trace.steps[name], array.shape, array.dtype) for name, array in trace.items()}
     return heading(trace) | {"steps": steps}
@@ -162,17 +162,17 @@ def assemble_trace(contents: Contents, rename: Mapping[str, str]) -> Trace:
         check_schema(header, place)
     elif not members:
         raise AttnError(f"{place}: no arrays in it")
-    unknown = [each for each in rename if each not in members]
+    unknown = [name for name in rename if name not in members]
     has = ", ".join(list(members)[:MOST_PROBLEMS])
-    raise_first([f"{place}: no array {show_value(each)} to rename; it has {has}" for each in unknown])
-    ours = {each: rename.get(each, each) for each in members}
-    twice = [each for each, count in Counter(ours.values()).items() if count > 1]
-    raise_first([f"{place}: two arrays would be called {show_value(each)}" for each in twice])
-    found = {ours[name]: each for name, each in members.items()}
+    raise_first([f"{place}: no array {show_value(name)} to rename; it has {has}" for name in unknown])
+    ours = {member: rename.get(member, member) for member in members}
+    twice = [item for item, count in Counter(ours.values()).items() if count > 1]
+    raise_first([f"{place}: two arrays would be called {show_value(name)}" for name in twice])
+    found = {ours[name]: member for name, member in members.items()}
     raise_first(
-        f"{place}: {name}: {show_shape(tuple(each.shape))}, no number in it"
-        for name, each in found.items()
-        if name in TABLE and is_empty(name, each.shape)
+        f"{place}: {name}: {show_shape(tuple(array.shape))}, no number in it"
+        for name, array in found.items()
+        if name in TABLE and is_empty(name, array.shape)
     )
     if header is None:
         order = list(TABLE)
@@ -197,7 +197,7 @@ def with_names(header: dict[str, Any], ours: Mapping[str, str]) -> dict[str, Any
         if not isinstance(inputs, list):
             return data
         return data | {
-            "inputs": [ours.get(each, each) if isinstance(each, str) else each for each in inputs]
+            "inputs": [ours.get(input_, input_) if isinstance(input_, str) else input_ for input_ in inputs]
         }
 
     return header | {"steps": {ours.get(name, name): entry(data) for name, data in steps.items()}}
@@ -222,7 +222,7 @@ def rebuild(header: dict[str, Any], found: Mapping[str, Array | Stored], place: 
             check_depth(value, under("$", key))
             if key in FIELDS:
                 decode(FIELDS[key], value, under("$", key))
-    raise_first([f"{place}: {each}" for each in problems])
+    raise_first([f"{place}: {problem}" for problem in problems])
     return Trace(read, Arrays(found, place), rest)
 
 
@@ -271,9 +271,11 @@ def step_of(name: str, data: Any, array: Array | Stored | None, above: Container
     )
     if len(axes) != len(array.shape):
         raise AttnError(f"{path}.axes: {len(axes)} names for numbers with {len(array.shape)} axes")
-    for at, each in enumerate(inputs):  # what stands above, or what attnctl knows but this dump leaves out
-        if each == name or (each not in above and each not in TABLE):
-            raise AttnError(f"{path}.inputs[{at}]: no step {show_value(each)} above this one")
+    for at, input_ in enumerate(
+        inputs
+    ):  # what stands above, or what attnctl knows but this dump leaves out
+        if input_ == name or (input_ not in above and input_ not in TABLE):
+            raise AttnError(f"{path}.inputs[{at}]: no step {show_value(input_)} above this one")
     formula = decode(str, data.get("formula", ""), f"{path}.formula")
     symbol = decode(str, data.get("symbol", step.symbol), f"{path}.symbol")
     return Step(name, op, inputs, axes, formula, symbol)

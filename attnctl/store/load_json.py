@@ -19,7 +19,15 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.engine.cost import size_text
 from attnctl.store.codec import NOT_FINITE, show_value, under
-from attnctl.store.header import DTYPES, Contents, check_schema, check_shape, hold, raise_first, show_shape
+from attnctl.store.header import (
+    DTYPES,
+    Contents,
+    check_schema,
+    check_shape,
+    raise_first,
+    require_bytes,
+    show_shape,
+)
 
 LONGEST = 1 << 30
 """Bytes of JSON that are read at most; larger dumps are what .npz and .safetensors are for."""
@@ -29,7 +37,7 @@ BEGIN = re.compile(r"[^ \t\r\n]")
 
 
 def read_json(data: bytes | bytearray, place: str) -> Iterator[Contents]:
-    values = list(parse(text_of(data, place), place))
+    values = list(parse_values(checked_text(data, place), place))
     if len(values) == 1 and isinstance(values[0], list):
         values = values[0]
     if not values:
@@ -39,23 +47,23 @@ def read_json(data: bytes | bytearray, place: str) -> Iterator[Contents]:
 
 
 def header_of(data: bytes, place: str) -> dict[str, Any]:
-    values = list(parse(text_of(data, place), place))
+    values = list(parse_values(checked_text(data, place), place))
     if len(values) != 1 or not isinstance(values[0], dict):
         raise AttnError(f"{place}: expected one object")
     return values[0]
 
 
-def text_of(data: bytes | bytearray, place: str) -> str:
+def checked_text(data: bytes | bytearray, place: str) -> str:
     """The characters of a JSON text whose values will fit into memory."""
     containers = data.count(b"[") + data.count(b"{")
-    hold(5 * len(data) + 88 * containers + 32 * data.count(b","), f"{place}: reading this JSON")
+    require_bytes(5 * len(data) + 88 * containers + 32 * data.count(b","), f"{place}: reading this JSON")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise AttnError(f"{place}: not UTF-8 at byte {error.start}") from None
 
 
-def parse(text: str, place: str) -> Iterator[Any]:
+def parse_values(text: str, place: str) -> Iterator[Any]:
     """The values of a strict JSON text, one after the other."""
     decoder = json.JSONDecoder(object_pairs_hook=make_object, parse_constant=refuse_constant)
     at = 0
@@ -71,7 +79,7 @@ def parse(text: str, place: str) -> Iterator[Any]:
     except ValueError:  # Python's own limit
         raise AttnError(f"{place}: a whole number with thousands of digits") from None
     except AttnError as error:
-        raise AttnError(f"{place}: {each}" for each in error.problems) from None
+        raise AttnError(f"{place}: {problem}" for problem in error.problems) from None
 
 
 def check_length(length: int, place: str) -> None:
@@ -143,7 +151,7 @@ def array_of(data: Any, shape: Any = None, dtype: Any = None) -> Array:
     if dtype is None:
         logical = any(rows) and set(map(type, chain.from_iterable(rows))) == {bool}
         dtype = "bool" if logical else "float64"
-    kinds = {each.name: each for each in DTYPES}
+    kinds = {dtype.name: dtype for dtype in DTYPES}
     if not isinstance(dtype, str) or dtype not in kinds:
         raise AttnError(f": dtype {show_value(dtype)} is none of {', '.join(sorted(kinds))}")
     kind = kinds[dtype]
@@ -174,15 +182,15 @@ def read_shape(data: Any, shape: Any) -> Shape:
 def rows_of(data: Any, shape: Shape, at: Shape = ()) -> Iterator[list[Any]]:
     if not isinstance(data, list) or len(data) != shape[0]:
         found = f"{len(data)} of them" if isinstance(data, list) else show_value(data)
-        raise AttnError(f"{place(at)}: expected a list of {shape[0]}, found {found}")
+        raise AttnError(f"{index_text(at)}: expected a list of {shape[0]}, found {found}")
     if len(shape) == 1:
         yield data
         return
-    for i, each in enumerate(data):
-        yield from rows_of(each, shape[1:], (*at, i))
+    for i, row in enumerate(data):
+        yield from rows_of(row, shape[1:], (*at, i))
 
 
-def place(at: Iterable[int | np.intp]) -> str:
+def index_text(at: Iterable[int | np.intp]) -> str:
     """(0, 2) -> '[0][2]'."""
     return "".join(f"[{i}]" for i in at)
 
@@ -194,12 +202,14 @@ def check_numbers(rows: list[list[Any]], dtype: np.dtype[Any], shape: Shape) -> 
         kinds = set(map(type, row))
         if kinds <= allowed and (dtype.kind not in "iu" or fits(row, dtype)):
             continue
-        for column, each in enumerate(row):
-            said = type(each) is str and dtype.kind == "f" and each in NOT_FINITE
-            fine = type(each) in allowed and (dtype.kind not in "iu" or fits([each], dtype))
+        for column, value in enumerate(row):
+            said = type(value) is str and dtype.kind == "f" and value in NOT_FINITE
+            fine = type(value) in allowed and (dtype.kind not in "iu" or fits([value], dtype))
             if not said and not fine:
                 at = np.unravel_index(number * len(row) + column, shape) if shape else ()
-                raise AttnError(f"{place(at)}: {show_value(each)} is not a number of type {dtype.name}")
+                raise AttnError(
+                    f"{index_text(at)}: {show_value(value)} is not a number of type {dtype.name}"
+                )
 
 
 def fits(row: list[int], dtype: np.dtype[Any]) -> bool:

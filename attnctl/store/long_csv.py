@@ -33,8 +33,7 @@ def write_csv(traces: Sequence[Trace], stream: TextIO) -> None:
     stream.write(",".join(columns) + "\n")
     for number, trace in enumerate(traces):
         for name in trace:
-            for lines in matrices(trace, name, [str(number)] * several, batch=batch):
-                stream.write(lines)
+            stream.writelines(matrices(trace, name, [str(number)] * several, batch=batch))
 
 
 def matrices(trace: Trace, name: str, before: list[str], *, batch: bool) -> Iterator[str]:
@@ -43,7 +42,7 @@ def matrices(trace: Trace, name: str, before: list[str], *, batch: bool) -> Iter
     inner = min(2, sum(axis not in LEADING for axis in axes))
     outer = array.ndim - inner
     labels = [
-        [cell(each) for each in number_repeats(trace.labels(name, axis))]
+        [csv_cell(repeat) for repeat in number_repeats(trace.labels(name, axis))]
         for axis in range(outer, array.ndim)
     ]
     rows, columns = ([[""], [""], *labels])[-2:]
@@ -52,11 +51,11 @@ def matrices(trace: Trace, name: str, before: list[str], *, batch: bool) -> Iter
         told = [(axes[axis], leading[axis][i]) for axis, i in enumerate(index)]
         member = ["/".join(label for axis, label in told if axis == "batch")] if batch else []
         heads = "/".join(label for axis, label in told if axis != "batch")
-        start = ",".join([*before, *member, cell(name), heads])
-        yield from lines(array[index].reshape(len(rows), len(columns)), start, rows, columns)
+        start = ",".join([*before, *member, csv_cell(name), heads])
+        yield from csv_lines(array[index].reshape(len(rows), len(columns)), start, rows, columns)
 
 
-def lines(matrix: Array, start: str, rows: list[str], columns: list[str]) -> Iterator[str]:
+def csv_lines(matrix: Array, start: str, rows: list[str], columns: list[str]) -> Iterator[str]:
     for row, values in zip(rows, matrix, strict=True):
         texts = (number_text(x) if isinstance(x, float) else json.dumps(x) for x in values.tolist())
         yield "".join(
@@ -64,9 +63,9 @@ def lines(matrix: Array, start: str, rows: list[str], columns: list[str]) -> Ite
         )
 
 
-def cell(text: str) -> str:
+def csv_cell(text: str) -> str:
     """A text as a cell: not run as a formula, quoted where needed, and valid UTF-8."""
     text = encode_json(text).decode()
     guarded = f"'{text}" if text.startswith(FORMULA_STARTS) else text
-    quoted = any(each in guarded for each in ',"\r\n')
+    quoted = any(sign in guarded for sign in ',"\r\n')
     return '"' + guarded.replace('"', '""') + '"' if quoted else guarded

@@ -23,9 +23,9 @@ from attnctl.math.engine.cost import available, size_text
 from attnctl.record import Trace
 from attnctl.store.codec import show_value
 from attnctl.store.files import encode_json, json_text
-from attnctl.store.header import Contents, Stored, hold, room, whole
+from attnctl.store.header import Contents, Stored, header_data, require_bytes, room
 from attnctl.store.load_json import header_of
-from attnctl.store.raw import File, Npy, check_bytes, npy_header, pieces
+from attnctl.store.raw import File, Npy, byte_pieces, check_bytes, npy_header
 
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
@@ -57,10 +57,10 @@ def write_npz(trace: Trace, stream: IO[bytes]) -> None:
     from zipfile import ZipFile
 
     for name in trace:  # none that a zip file would change, or that stands for the header
-        half_pair = any("\ud800" <= each <= "\udfff" for each in name)
+        half_pair = any("\ud800" <= char <= "\udfff" for char in name)
         if name == HEADER or "\0" in name or half_pair or len(name) > 1000:
             raise AttnError(f"step {show_value(name)}: this cannot be the name of an array in an .npz")
-    header = np.array(encode_json(json_text(whole(trace))))
+    header = np.array(encode_json(json_text(header_data(trace))))
     with ZipFile(stream, "w", allowZip64=True) as archive:
         for name in trace:
             add(archive, name, trace[name])
@@ -80,7 +80,7 @@ def add(archive: ZipFile, name: str, array: Array) -> None:
     info.extra = struct.pack("<HH", PADDING_FIELD, -before % ALIGNED) + bytes(-before % ALIGNED)
     with archive.open(info, "w", force_zip64=large) as entry:
         entry.write(head.getvalue())
-        for piece in pieces(array):
+        for piece in byte_pieces(array):
             entry.write(piece)
 
 
@@ -132,7 +132,7 @@ def open_archive(file: File, suffix: str = ".npz") -> Iterator[ZipFile]:
 def header_in(archive: ZipFile, info: ZipInfo | None, place: str) -> dict[str, Any] | None:
     if info is None:
         return None
-    hold(info.file_size, f"{place}: its header", min(LONGEST_HEADER, available()))
+    require_bytes(info.file_size, f"{place}: its header", min(LONGEST_HEADER, available()))
     with archive.open(info) as entry:
         npy = npy_header(entry, f"{place}: {HEADER}")
         if npy.dtype.kind != "S" or npy.shape != ():

@@ -22,7 +22,7 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.store.codec import decode, show_value
 from attnctl.store.files import encode_json, json_text
-from attnctl.store.header import DTYPES, Contents, Stored, check_shape, hold, room
+from attnctl.store.header import DTYPES, Contents, Stored, check_shape, require_bytes, room
 from attnctl.store.load_json import check_length, header_of
 from attnctl.store.npz import MOST_INFLATED
 from attnctl.store.raw import array_from
@@ -64,7 +64,7 @@ def load_block(text: bytes, shape: Shape, dtype: np.dtype[Any], place: str) -> A
     size = prod(shape) * dtype.itemsize
     if size > MOST_INFLATED * (len(text) + 8):
         raise AttnError(f"{place}: so many numbers cannot come out of a block this short")
-    hold(2 * size + len(text), place)
+    require_bytes(2 * size + len(text), place)
     numbers = room(size, place)
     try:
         stream = zlib.decompressobj()
@@ -90,14 +90,14 @@ def read_page(data: bytes | bytearray, place: str) -> Iterator[Contents]:
         )
     texts = {int(each[1]): each[2] for each in BLOCKS.finditer(data, found.end())}
     packed = [
-        pack_block(each, texts.get(number), f"{place}: block {number}")
-        for number, each in enumerate(read_objects(header, "blocks", place))
+        pack_block(object_, texts.get(number), f"{place}: block {number}")
+        for number, object_ in enumerate(read_objects(header, "blocks", place))
     ]
     traces = read_objects(header, "traces", place)
     if not traces:
         raise AttnError(f"{place}: $.traces: a page with no trace in it")
-    for at, each in enumerate(traces):
-        yield contents_of(each, packed, f"{place}: $.traces[{at}]")
+    for at, trace in enumerate(traces):
+        yield contents_of(trace, packed, f"{place}: $.traces[{at}]")
 
 
 def read_objects(header: Mapping[str, Any], key: str, place: str) -> list[Any]:
@@ -111,7 +111,7 @@ def pack_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> Stor
     if text is None:
         raise AttnError(f"{place}: missing")
     kind = decode(str, entry.get("dtype"), f"{place}: dtype")
-    if kind not in {each.name for each in DTYPES}:
+    if kind not in {dtype.name for dtype in DTYPES}:
         raise AttnError(f"{place}: {show_value(kind)} is no type of number that a dump may hold")
     shape = decode(tuple[int, ...], entry.get("shape"), f"{place}: shape")
     if any(size < 0 for size in shape):

@@ -28,7 +28,7 @@ PIECE = 1 << 17
 """Numbers of an array written at a time: what a processor's cache holds."""
 
 
-def pieces(array: Array) -> Iterator[memoryview]:
+def byte_pieces(array: Array) -> Iterator[memoryview]:
     """The array's numbers in C order, lowest byte first, whatever its layout."""
     little = array.dtype.newbyteorder("<")
     walk = np.nditer(  # type: ignore[call-overload]  # its types misspell "contig"

@@ -18,9 +18,9 @@ from attnctl.math.engine.cost import size_text
 from attnctl.record import Trace
 from attnctl.store.codec import show_value, under
 from attnctl.store.files import encode_json, json_text
-from attnctl.store.header import Contents, Stored, check_shape, raise_first, whole
+from attnctl.store.header import Contents, Stored, check_shape, header_data, raise_first
 from attnctl.store.load_json import header_of
-from attnctl.store.raw import File, array_from, pieces
+from attnctl.store.raw import File, array_from, byte_pieces
 
 METADATA = "__metadata__"
 HEADER = "attnctl.json"
@@ -48,7 +48,7 @@ def write_safetensors(trace: Trace, stream: IO[bytes]) -> None:
     """Write one dump, straight from its arrays; the widest numbers first, so that all are aligned."""
     if METADATA in trace:
         raise AttnError(f"step {METADATA}: this cannot be the name of an array in a .safetensors file")
-    write_tensors(trace, stream, {METADATA: {HEADER: encode_json(json_text(whole(trace))).decode()}})
+    write_tensors(trace, stream, {METADATA: {HEADER: encode_json(json_text(header_data(trace))).decode()}})
 
 
 def write_tensors(
@@ -70,7 +70,7 @@ def write_tensors(
     text += b" " * (-len(text) % 8)
     stream.write(struct.pack("<Q", len(text)) + text)
     for name in names:
-        for piece in pieces(arrays[name]):
+        for piece in byte_pieces(arrays[name]):
             stream.write(piece)
 
 
@@ -103,7 +103,7 @@ def read_safetensors(file: File) -> Contents:
     metadata, tensors = contents(file)
     text = metadata.get(HEADER)
     told = None if text is None else header_of(encode_json(text), f"{file.place}: {HEADER}")
-    members = {name: Stored(each.shape, each.dtype, each.load) for name, each in tensors.items()}
+    members = {name: Stored(tensor.shape, tensor.dtype, tensor.load) for name, tensor in tensors.items()}
     return Contents(told, members, file.place)
 
 
@@ -116,7 +116,7 @@ def contents(file: File) -> tuple[dict[str, str], dict[str, Tensor]]:
         )
     header = header_of(file.read(8, length), file.place)
     metadata = header.pop(METADATA, {})
-    if not isinstance(metadata, dict) or not all(isinstance(each, str) for each in metadata.values()):
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise AttnError(f"{file.place}: $.{METADATA}: expected strings by name")
     problems: list[str] = []
     placed: list[tuple[int, int, str, Tensor]] = []
@@ -124,7 +124,7 @@ def contents(file: File) -> tuple[dict[str, str], dict[str, Tensor]]:
         with collect_problems(problems):
             placed.append(tensor_of(name, data, file, 8 + length))
     problems += gaps(placed, file.length - 8 - length)
-    raise_first([f"{file.place}: {each}" for each in problems])
+    raise_first([f"{file.place}: {problem}" for problem in problems])
     return metadata, {name: tensor for _, _, name, tensor in placed}
 
 

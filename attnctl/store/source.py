@@ -20,7 +20,7 @@ from attnctl.record import Trace
 from attnctl.store import DUMPS
 from attnctl.store.codec import show_value
 from attnctl.store.files import function
-from attnctl.store.header import Contents, assemble_trace, hold
+from attnctl.store.header import Contents, assemble_trace, require_bytes
 from attnctl.store.load_json import check_length
 from attnctl.store.raw import File
 
@@ -130,9 +130,9 @@ def traces_in(stream: BinaryIO, place: str, rename: Mapping[str, str] | None) ->
     head = stream.read(HEAD)
     if not head:
         raise AttnError(f"{place}: empty; expected a dump")
-    found = next((each for each in DUMPS if each.starts(head)), None)
+    found = next((reader for reader in DUMPS if reader.starts(head)), None)
     if found is None:
-        *names, last = (each.name for each in DUMPS)
+        *names, last = (reader.name for reader in DUMPS)
         raise AttnError(f"{place}: not a dump: neither {', '.join(names)} nor {last}")
     read_format = function(found.reader)
     if found.text:
@@ -148,7 +148,7 @@ def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:
     while piece:
         data += piece
         check_length(len(data), place)
-        hold(len(data), f"{place}: reading it", limit)
+        require_bytes(len(data), f"{place}: reading it", limit)
         piece = stream.read(CHUNK)
     return data
 
@@ -170,6 +170,6 @@ def file_of(head: bytes, stream: BinaryIO, place: str) -> File:
         file.write(head)
         while piece := stream.read(CHUNK):
             file.write(piece)
-            hold(file.tell(), f"{place}: reading this stream", limit)
+            require_bytes(file.tell(), f"{place}: reading this stream", limit)
         file.flush()
         return File(file.fileno(), place)

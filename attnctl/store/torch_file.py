@@ -17,7 +17,7 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.store.codec import show_value
-from attnctl.store.header import DEEPEST, DTYPES, Contents, check_shape, hold
+from attnctl.store.header import DEEPEST, DTYPES, Contents, check_shape, require_bytes
 from attnctl.store.npz import open_archive
 from attnctl.store.raw import File
 
@@ -37,7 +37,7 @@ def read_torch(file: File) -> Contents:
         ) from None
     if file.read(0, 2) == b"PK":
         with open_archive(file, ".pt") as archive:
-            hold(sum(info.file_size for info in archive.infolist()), f"{file.place}: reading it")
+            require_bytes(sum(info.file_size for info in archive.infolist()), f"{file.place}: reading it")
     try:
         with file.stream() as stream:
             found = torch.load(stream, map_location="cpu", weights_only=True)
@@ -80,7 +80,7 @@ def array_of(name: str, tensor: Any, place: str) -> Array:
     It may be a view that repeats a number without end: its size is held to before it is laid out.
     """
     check_shape(tuple(tensor.shape), f"{place}: {show_value(name)}")
-    hold(8 * prod(tensor.shape), f"{place}: {show_value(name)}: reading it")
+    require_bytes(8 * prod(tensor.shape), f"{place}: {show_value(name)}: reading it")
     try:
         own = tensor.detach()
         dtype = str(own.dtype).removeprefix("torch.")

@@ -33,7 +33,7 @@ def assert_attention(
     report = check(arrays, **options)
     if not report.agrees:
         raise AssertionError(str(report))
-    if backward and not any(each.gap for name, each in report.steps.items() if name in GRADIENTS):
+    if backward and not any(step.gap for name, step in report.steps.items() if name in GRADIENTS):
         raise AssertionError(f"no gradient was compared; record d_output and d_Q (or do, q.grad)\n{report}")
     return report
 
@@ -55,7 +55,7 @@ def check_module(
     drawn from N(0, 1). Raises AttnError where there is nothing to compare.
     """
     keywords = keywords or {}
-    inputs = with_gradients(inputs) if backward else inputs
+    inputs = requiring_gradients(inputs) if backward else inputs
     of_torch = hasattr(module, "in_proj_weight")
     read = ("query", "key", "value") if of_torch else ("hidden_states",)
     arrays = {**module.state_dict(), **dict(zip(read, inputs, strict=False)), **keywords}
@@ -71,7 +71,7 @@ def check_module(
     if backward:
         begun = inside[projected[0]] if projected else given[0]
         leaves = dict(zip(read, inputs, strict=False))
-        if len({id(each) for each in inputs[1:3]}) > 1:  # K and V are made of two: neither is all of it
+        if len({id(input_) for input_ in inputs[1:3]}) > 1:  # K and V are made of two: neither is all of it
             leaves = {read[0]: inputs[0]}
         arrays |= differentiate(begun, {**dict(module.named_parameters()), **leaves, **inside})
         turned += [gradient_of(OUTPUT), *(f"{name}.grad" for name in leaves)]
@@ -82,14 +82,14 @@ def check_module(
     return check(tensors, **{**sizes(module), **options})
 
 
-def with_gradients(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def requiring_gradients(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Copies of the tensors that gradients are taken by; one that is given twice is one tensor."""
     leaf = {
-        id(each): each.detach().clone().requires_grad_()
-        for each in inputs
-        if is_tensor(each) and each.is_floating_point()
+        id(input_): input_.detach().clone().requires_grad_()
+        for input_ in inputs
+        if is_tensor(input_) and input_.is_floating_point()
     }
-    return tuple(leaf.get(id(each), each) for each in inputs)
+    return tuple(leaf.get(id(input_), input_) for input_ in inputs)
 
 
 def differentiate(output: Any, by: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,11 +97,11 @@ def differentiate(output: Any, by: Mapping[str, Any]) -> dict[str, Any]:
     torch = sys.modules["torch"]
     drawn = stream(0, gradient_of(OUTPUT), count=output.numel()).standard_normal(tuple(output.shape))
     begin = output.new_tensor(drawn)
-    wanted = {name: each for name, each in by.items() if each is not output and each.requires_grad}
+    wanted = {name: array for name, array in by.items() if array is not output and array.requires_grad}
     found = torch.autograd.grad(output, list(wanted.values()), begin, allow_unused=True)
     gradients = zip(wanted, found, strict=True)
     return {gradient_of(OUTPUT): begin} | {
-        f"{name}.grad": each for name, each in gradients if each is not None
+        f"{name}.grad": array for name, array in gradients if array is not None
     }
 
 
@@ -125,7 +125,7 @@ def record_projections(module: Any) -> Iterator[dict[str, Any]]:
 def in_order(outputs: Any) -> list[Any]:
     """The tensors of what a module returns."""
     several = outputs if isinstance(outputs, (tuple, list)) else [outputs]
-    return [each for each in several if is_tensor(each)]
+    return [array for array in several if is_tensor(array)]
 
 
 def is_tensor(value: Any) -> bool:
@@ -143,7 +143,7 @@ def sizes(module: Any) -> dict[str, int]:
     found: dict[str, int] = {}
     for option, names in (("heads", HEADS), ("kv_heads", KV_HEADS)):
         told = (getattr(place, name, None) for place in places for name in names)
-        number = next((each for each in told if type(each) is int), None)
+        number = next((line for line in told if type(line) is int), None)
         if number is not None:
             found[option] = number
     return found

@@ -35,7 +35,7 @@ def values(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
     """Draw small values of a setting, by its JSON Schema: of several forms the one that says most."""
     forms = schema.get("anyOf") or schema.get("oneOf")
     if forms:
-        return values(next((each for each in forms if each.get("type") == "array"), forms[0]))
+        return values(next((form for form in forms if form.get("type") == "array"), forms[0]))
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     match schema["type"]:
@@ -52,7 +52,7 @@ def values(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
 
 
 RULES: dict[str, SearchStrategy[Any]] = {
-    **{each.keyword: values(each.reader.schema) for each in SETTABLE if each.flag},
+    **{setting.keyword: values(setting.reader.schema) for setting in SETTABLE if setting.flag},
     "scale": st.floats(0.01, 1),
     "positions": st.just("alibi"),
 }
@@ -154,7 +154,7 @@ def shapes(  # noqa: PLR0913  (one for each size)
 
 def lengths(most: int) -> SearchStrategy[int]:
     """A number of tokens, up to this."""
-    near = [each for each in BOUNDARIES if each <= most]
+    near = [length for length in BOUNDARIES if length <= most]
     return st.integers(1, most) | st.sampled_from(near)
 
 
@@ -220,7 +220,7 @@ def mask_of(draw: DrawFn, random: Any, size: Shape, arrays: Mapping[str, Array])
     return {"mask": mask}
 
 
-def bias_of(draw: DrawFn, random: Any, size: Shape, arrays: Mapping[str, Array]) -> dict[str, Array]:
+def drawn_bias(draw: DrawFn, random: Any, size: Shape, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Numbers that are added to the scores; the same for all, or one by member and head."""
     lead = draw(st.sampled_from([(1, 1), (size.batch, size.heads)]))
     return {"bias": random.standard_normal((*lead, size.queries, size.keys)).astype(arrays["Q"].dtype)}
@@ -230,7 +230,7 @@ def float_mask_of(draw: DrawFn, random: Any, size: Shape, arrays: Mapping[str, A
     """Numbers that are added to the scores, −∞ where a key is hidden."""
     import numpy as np
 
-    bias = bias_of(draw, random, size, arrays)["bias"]
+    bias = drawn_bias(draw, random, size, arrays)["bias"]
     seen = random.uniform(size=bias.shape) < 0.7
     seen[..., 0] |= ~seen.any(axis=-1)
     return {"mask": np.where(seen, bias, -np.inf).astype(bias.dtype)}
@@ -254,7 +254,7 @@ def cache_of(draw: DrawFn, random: Any, size: Shape, arrays: Mapping[str, Array]
 ADDED = {
     "mask": mask_of,
     "float_mask": float_mask_of,
-    "bias": bias_of,
+    "bias": drawn_bias,
     "key_lengths": lengths_of,
     "cache": cache_of,
 }

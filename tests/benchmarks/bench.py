@@ -88,7 +88,7 @@ def products(q, k, v):
     import numpy as np
 
     from attnctl.math.engine.cost import TILE_QUERIES, TILE_SCORES
-    from attnctl.math.engine.tiles import cores, in_order
+    from attnctl.math.engine.tiles import cores, results_in_order
 
     keys = TILE_SCORES // TILE_QUERIES
 
@@ -102,7 +102,7 @@ def products(q, k, v):
             np.matmul(np.matmul(rows, columns.T, out=out), v[head, start : start + keys])
 
     tasks = [(head, row) for head in range(len(q)) for row in range(0, q.shape[1], TILE_QUERIES)]
-    list(in_order(work, tasks, cores()))
+    list(results_in_order(work, tasks, cores()))
 
 
 def attend():
@@ -267,13 +267,13 @@ def yaml():
     import numpy as np
     import yaml as pyyaml
 
-    from attnctl.inputs.config.load import parse
+    from attnctl.inputs.config.load import parse_config
 
     rows = np.random.RandomState(0).randn(1000, 64).tolist()
     text = "embeddings:\n" + "".join(f"  - {row}\n" for row in rows)
     reader = getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)
     anchor = lambda: pyyaml.load(text, Loader=reader)  # noqa: E731  (a safe loader)
-    yield "YAML 1000×64 / CSafeLoader", ratio(lambda: parse(text.encode(), "x", Path()), anchor), 0.5
+    yield "YAML 1000×64 / CSafeLoader", ratio(lambda: parse_config(text.encode(), "x", Path()), anchor), 0.5
 
 
 def tables():

@@ -12,14 +12,14 @@ FIRST = {each.name: each for each in reversed(CATALOGUE)}
 
 
 @pytest.mark.sample(6)
-@pytest.mark.parametrize("name", about.names()[::30])
+@pytest.mark.parametrize("name", about.mistake_names()[::30])
 def test_the_example_of_a_page_shows_its_mistake_and_nothing_else(name):
-    page = about.about(name)
+    page = about.mistake_page(name)
     assert page.report.mistake == name
     assert [each.mistake for each in page.report.findings] == [name]
 
 
-@pytest.mark.parametrize("name", about.names())
+@pytest.mark.parametrize("name", about.mistake_names())
 def test_every_mistake_says_why_and_shows_lines(name):
     mistake = FIRST[name]
     assert re.fullmatch(r"\S.*[.?]", mistake.why), "a sentence says why people make it"

@@ -7,7 +7,7 @@ from check_foreign import foreign, meant
 
 import attnctl
 from attnctl.mistakes.plants import spoken
-from attnctl.verbs.check.hints import nearest
+from attnctl.verbs.check.hints import nearest_rows
 
 
 def changed(name, change):
@@ -143,8 +143,8 @@ def test_places_in_a_part_are_those_of_the_whole(change, said, monkeypatch):
 
 def test_rows_that_are_all_but_the_same_are_in_their_own_places():
     rows = np.random.RandomState(0).standard_normal((1, 40)) * np.linspace(1, 1.0001, 5)[:, None]
-    assert nearest(rows[::-1], rows) == [0, 1, 2, 3, 4]
-    assert nearest(rows[:2] * 2, rows) is None
+    assert nearest_rows(rows[::-1], rows) == [0, 1, 2, 3, 4]
+    assert nearest_rows(rows[:2] * 2, rows) is None
 
 
 def test_a_list_of_most_places_is_not_begun():

@@ -31,7 +31,7 @@ def test_the_page(call):
     assert (done.code, done.err) == (0, "")
     text, table = done.out.split("╭", 1)
     assert text == PAGE
-    right = about.about("output-projection-missing").example.right
+    right = about.mistake_page("output-projection-missing").example.right
     concat, output = right["concat"], right["output"]
     row = next(line for line in table.split("\n") if line.startswith("│ 2 "))
     shown = [float(word) for word in re.findall(r"-?[0-9.]+", row)]

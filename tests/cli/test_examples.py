@@ -13,7 +13,7 @@ import pytest
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import plain_text
-from attnctl.inputs.config.load import about, names
+from attnctl.inputs.config.load import example_names, example_summary
 from attnctl.inputs.config.schema import json_schema
 
 ROOT = Path(__file__).parent.parent.parent
@@ -21,15 +21,20 @@ CONFIGS = sorted((ROOT / "configs").glob("*.yaml"), key=lambda path: path.stem)
 
 
 def test_every_config_is_an_example_with_a_word_about_it(call):
-    assert names() == [path.stem for path in CONFIGS]
+    assert example_names() == [path.stem for path in CONFIGS]
     lines = call("examples").out.splitlines()
-    assert [line.split()[0] for line in lines] == names()
-    assert all(about(name) and about(name) in line for name, line in zip(names(), lines, strict=True))
+    assert [line.split()[0] for line in lines] == example_names()
+    assert all(
+        example_summary(name) and example_summary(name) in line
+        for name, line in zip(example_names(), lines, strict=True)
+    )
 
 
 def test_the_word_about_an_example_is_a_whole_sentence(call):
-    assert about("gradients-by-hand").endswith("with equal scores, so that each weight is a half.")
-    assert all(about(name).endswith(".") for name in names())
+    assert example_summary("gradients-by-hand").endswith(
+        "with equal scores, so that each weight is a half."
+    )
+    assert all(example_summary(name).endswith(".") for name in example_names())
 
 
 def test_the_list_fits_a_terminal():
@@ -53,11 +58,9 @@ def test_an_example_is_printed_as_it_is_and_runs(call, tmp_path):
 @pytest.mark.parametrize("args", [["examples", "nothing"], ["run", "-c", "example:nothing"]], ids=" ".join)
 def test_an_example_that_there_is_not_is_refused_with_the_others(call, args):
     done = call(*args)
-    assert (done.code, done.out) == (2, "")
-    assert (
-        done.err
-        == f"attnctl: no example 'nothing'; there are {', '.join(names()[:-1])} and {names()[-1]}\n"
-    )
+    *known, last = example_names()
+    there = f"there are {', '.join(known)} and {last}"
+    assert done == (2, "", f"attnctl: no example 'nothing'; {there}\n")
 
 
 def test_the_configs_have_their_schema_beside_them():
@@ -141,5 +144,5 @@ def test_the_wheel_has_the_examples(tmp_path):
         path.name for path in (ROOT / "attnctl" / "lessons").iterdir()
     }
     assert {path.stem for path in (tmp_path / "site" / "attnctl" / "examples").glob("*.yaml")} == set(
-        names()
+        example_names()
     )

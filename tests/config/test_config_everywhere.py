@@ -11,7 +11,7 @@ from setting_values import ways, with_flags
 import attnctl
 from attnctl.cli.program import program
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, SETTABLE
-from attnctl.inputs.config.load import parse
+from attnctl.inputs.config.load import parse_config
 from attnctl.inputs.config.settings import IN_ORDER, OF_ARRAYS, Settings
 from attnctl.inputs.config.write import flags
 from attnctl.math.rules import RULES
@@ -73,7 +73,7 @@ def run_by_flags(words):
 def test_flags_keywords_and_a_config_ask_for_the_same(words, keywords, config):
     dump = run_by_flags(words)
     by_keywords = attnctl.run(SENTENCE_TEXT, **keywords)
-    by_config = attnctl.run(SENTENCE_TEXT, parse(config.encode(), "x.yaml", Path()))
+    by_config = attnctl.run(SENTENCE_TEXT, parse_config(config.encode(), "x.yaml", Path()))
     assert json.loads(json.dumps(by_keywords.config)) == dump["config"]
     assert by_config.config == by_keywords.config
     assert by_config["output"].tolist() == by_keywords["output"].tolist() == dump["steps"]["output"]["data"]
@@ -81,7 +81,7 @@ def test_flags_keywords_and_a_config_ask_for_the_same(words, keywords, config):
 
 @pytest.mark.parametrize("config", [config for _, _, config in (*TOGETHER, *ALONE.values())])
 def test_settings_spell_the_flags_that_give_them_again(config):
-    settings = parse(config.encode(), "x.yaml", Path())
+    settings = parse_config(config.encode(), "x.yaml", Path())
     again = run_by_flags(shlex.join(flags(settings, Settings())))
     assert again["config"] == json.loads(json.dumps(attnctl.run(SENTENCE_TEXT, settings).config))
 
@@ -89,7 +89,7 @@ def test_settings_spell_the_flags_that_give_them_again(config):
 @pytest.mark.parametrize("name", NOT_ALONE)
 def test_a_flag_that_says_nothing_alone_is_spelled_too(name):
     flag, _, config = ways(with_flags()[name])
-    said = flags(parse(config.encode(), "x.yaml", Path()), Settings())
+    said = flags(parse_config(config.encode(), "x.yaml", Path()), Settings())
     assert said == shlex.split(flag.replace("=", " ", 1))
 
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from attnctl.base.errors import AttnError
-from attnctl.inputs.config.load import parse
+from attnctl.inputs.config.load import parse_config
 
 HERE = Path(__file__).parent
 SEEDS = [path.read_bytes() for path in sorted(HERE.glob("*/*.yaml"))]
@@ -43,7 +43,7 @@ def answer(raw):
 
 def outcome(raw):
     try:
-        return parse(raw, "x.yaml", Path()), ()
+        return parse_config(raw, "x.yaml", Path()), ()
     except AttnError as error:
         return None, error.problems
 

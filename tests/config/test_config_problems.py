@@ -7,7 +7,7 @@ import pytest
 from attnctl.base.errors import AttnError
 from attnctl.base.values import flow
 from attnctl.inputs.config.fields import FIELDS, RULE_SETTINGS
-from attnctl.inputs.config.load import load, parse
+from attnctl.inputs.config.load import load, parse_config
 from attnctl.inputs.config.schema import validate
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ ALIKE = (
 
 def problems_in(text):
     with pytest.raises(AttnError) as caught:
-        parse(text if isinstance(text, bytes) else text.encode(), "x.yaml", Path())
+        parse_config(text if isinstance(text, bytes) else text.encode(), "x.yaml", Path())
     return list(caught.value.problems)
 
 
@@ -40,7 +40,7 @@ def test_every_problem_has_its_line_path_and_remedy(path):
     for what, names in EVERY.items():
         expected = expected.replace(what, f"{', '.join(names[:-1])} or {names[-1]}")
     with pytest.raises(AttnError) as caught:
-        parse(path.read_bytes(), path.name, HERE)
+        parse_config(path.read_bytes(), path.name, HERE)
     assert list(caught.value.problems) == expected.splitlines()
 
 
@@ -141,7 +141,7 @@ def test_settings_know_where_each_value_was_written(path, expected):
         "# comment\nheads: 2\nweights:\n  W_Q:\n    - [1, 2]\n    - [3, 4]\n"
         "embeddings:\n  a b: [1, 2]\nrules:\n- causal\n- mask: [[1]]\n"
     )
-    settings = parse(text.encode(), "x.yaml", Path())
+    settings = parse_config(text.encode(), "x.yaml", Path())
     assert settings.where(path) == expected
 
 

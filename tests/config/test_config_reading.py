@@ -10,7 +10,7 @@ import yaml
 from attnctl.base.errors import AttnError
 from attnctl.base.values import BadValueError, Plain
 from attnctl.inputs.config import yaml as reader
-from attnctl.inputs.config.load import load, parse
+from attnctl.inputs.config.load import load, parse_config
 from attnctl.inputs.config.settings import FromFile, Random, Settings, Tokenizer, Weights
 from attnctl.inputs.config.tensors import BIAS, MASK, MATRIX, VECTOR
 from attnctl.inputs.plan.sentence import prepare
@@ -22,7 +22,7 @@ ROOT = HERE.parent.parent
 
 
 def settings(text):
-    return parse(text.encode(), "x.yaml", Path())
+    return parse_config(text.encode(), "x.yaml", Path())
 
 
 @pytest.fixture(params=["libyaml", "pure Python"])
@@ -90,7 +90,7 @@ def test_every_place_knows_its_line_or_the_nearest_above_it():
         (): 1, ("a",): 1, ("a", 0): 2, ("a", 1): 3, ("a", 1, 1): 4, ("a", 7): 1, ("a", "f"): 1,
         ("b", "c"): 6, ("d",): 7, ("d", "c"): 6, ("e", 1): 1,
     }  # fmt: skip
-    assert reader.lines(text, expected) == expected
+    assert reader.line_numbers(text, expected) == expected
 
 
 @pytest.mark.parametrize(

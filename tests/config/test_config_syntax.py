@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from attnctl.base.errors import AttnError
-from attnctl.inputs.config.load import parse
+from attnctl.inputs.config.load import parse_config
 
 TEXTS = {
     "a: b: c\n": "1: a colon where no key may stand",
@@ -43,7 +43,7 @@ def test_syntax_errors_are_told_in_our_words(monkeypatch, text, parser):
     if parser == "pure":
         monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
     with pytest.raises(AttnError) as caught:
-        parse(text.encode(), "x.yaml", Path())
+        parse_config(text.encode(), "x.yaml", Path())
     (problem,) = caught.value.problems
     assert problem.startswith(f"x.yaml:{TEXTS[text]}")
     assert ";" in problem  # what to write instead
@@ -63,7 +63,7 @@ weights:
   heads: [{W_K: [[1], [2], [3]]}]
 """
     with pytest.raises(AttnError) as caught:
-        parse(text.encode(), "x.yaml", Path())
+        parse_config(text.encode(), "x.yaml", Path())
     assert caught.value.problems == (
         "x.yaml:1 $.haeds: unknown key; did you mean heads?",
         "x.yaml:2 $.causal: not a key of its own; write rules: [causal]",
@@ -79,5 +79,5 @@ weights:
 def test_rows_of_embeddings_say_what_a_matrix_must_fit():
     text = "heads: two\nembeddings: {I: [1, 2, 3]}\nweights: {W_V: [[1]]}\n"
     with pytest.raises(AttnError) as caught:
-        parse(text.encode(), "x.yaml", Path())
+        parse_config(text.encode(), "x.yaml", Path())
     assert caught.value.problems[1] == "x.yaml:3 $.weights.W_V: 1 × 1, expected 3 rows (d_model)"

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as effort
 
 from attnctl.inputs.config.fields import FIELDS
-from attnctl.inputs.config.load import parse
+from attnctl.inputs.config.load import parse_config
 from attnctl.inputs.config.schema import validate
 from attnctl.inputs.config.settings import FromFile, Random, Settings, Tokenizer, Weights
 from attnctl.inputs.config.write import write_commented
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 
 def read_back(text):
-    return parse(text.encode(), "x.yaml", Path())
+    return parse_config(text.encode(), "x.yaml", Path())
 
 
 calm = effort(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))

@@ -11,7 +11,7 @@ import attnctl
 from attnctl.verbs.conform import run
 from attnctl.verbs.conform.declared import ALWAYS_FORM
 from attnctl.verbs.conform.held import NOTHING
-from attnctl.verbs.conform.layout import lay_out, read_back
+from attnctl.verbs.conform.layout import in_target_axes, read_back
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.profile import AXES, MASKS
 from attnctl.verbs.conform.signature import HANDED, PARTS, THEIRS
@@ -40,7 +40,7 @@ def attends(layout="bhnd", **options):
     def kernel(q, k, v):
         trace = attnctl.attend({"Q": q, "K": k, "V": v}, layout=layout, dtype=q.dtype.name, **options)
         out = np.asarray(trace["head_outputs"])
-        return lay_out(out, layout) if layout != "bhnd" else out
+        return in_target_axes(out, layout) if layout != "bhnd" else out
 
     return kernel
 
@@ -216,7 +216,7 @@ def laid(layout, heads):
     def told(q, k, v, num_heads):
         if q.ndim != len(layout):
             raise ValueError(f"{q.ndim} axes")
-        return lay_out(kernels.good(*(read_back(x, layout, num_heads) for x in (q, k, v))), layout)
+        return in_target_axes(kernels.good(*(read_back(x, layout, num_heads) for x in (q, k, v))), layout)
 
     return told if heads is None else lambda q, k, v: told(q, k, v, heads)
 

@@ -15,7 +15,7 @@ from attnctl.base.errors import AttnError
 from attnctl.cli.app import with_values
 from attnctl.cli.program import program
 from attnctl.verbs.corpus.part import read_part
-from attnctl.verbs.corpus.run import Job, part_of
+from attnctl.verbs.corpus.run import Job, measure_shard
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_three_workers_of_which_one_is_killed(tmp_path, cluster, capsys, monkeyp
     from attnctl.verbs.corpus import cluster as room
 
     path = written(tmp_path / "c.txt", 300)
-    whole = part_of(Job(str(path))).to_bytes()
+    whole = measure_shard(Job(str(path))).to_bytes()
     workers = [nanny.pid for nanny in cluster.workers.values()]
     real, killed = room.result_of, []
 
@@ -125,7 +125,7 @@ def test_a_killed_client_leaves_a_part_that_either_way_goes_on_from(tmp_path, cl
     for path, more in ((part, on_cluster), (other, [])):
         assert program([*args, str(path), *more]) == 0
         assert f"the part goes on after line {begun.stop}" in capsys.readouterr().err
-    assert part.read_bytes() == other.read_bytes() == part_of(Job(args[2], skip_bad=True)).to_bytes()
+    assert part.read_bytes() == other.read_bytes() == measure_shard(Job(args[2], skip_bad=True)).to_bytes()
     assert program([*args, str(part), *on_cluster]) == 0
     assert "is complete, and kept" in capsys.readouterr().err
 

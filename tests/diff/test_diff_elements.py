@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from attnctl.verbs.diff import elements
-from attnctl.verbs.diff.elements import Tolerance, measure
+from attnctl.verbs.diff.elements import Tolerance, measure_difference
 
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1.0 + 1e-9, 1e-30, 5e-324, 1e308, -1e308, inf, -inf, nan])
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)
@@ -45,7 +45,7 @@ def largest(values):
 @given(pairs(), st.sampled_from([0.0, 1e-9, 0.5]), st.sampled_from([0.0, 1e-9, 2.0]), st.booleans())
 def test_it_is_what_a_loop_finds(pair, rtol, atol, equal_nan):
     a, b = pair
-    found = measure(a, b, Tolerance(rtol, atol, equal_nan))
+    found = measure_difference(a, b, Tolerance(rtol, atol, equal_nan))
     every = [(i, float(a[i]), float(b[i])) for i in np.ndindex(a.shape)]
     gaps = [(i, distance(x, y, equal_nan)) for i, x, y in every]
     parts = [
@@ -67,9 +67,9 @@ def test_chunks_change_nothing(monkeypatch, chunk):
     a = rng.standard_normal((3, 5, 4))
     b = np.where(rng.random_sample(a.shape) < 0.5, a, rng.standard_normal(a.shape))
     b[2, 0, 1] = nan
-    whole = measure(a, b, Tolerance())
+    whole = measure_difference(a, b, Tolerance())
     monkeypatch.setattr(elements, "CHUNK", chunk)
-    assert repr(measure(a, b, Tolerance())) == repr(whole)
+    assert repr(measure_difference(a, b, Tolerance())) == repr(whole)
     assert whole.at == (2, 0, 1)
 
 
@@ -87,7 +87,7 @@ HIDDEN = [[-inf, -inf, 1.0], [2.0, nan, nan]]
     ],
 )
 def test_what_is_hidden_or_no_number_is_said_as_such(other, equal_nan, counts, most):
-    found = measure(np.array(HIDDEN), np.array(other), Tolerance(equal_nan=equal_nan))
+    found = measure_difference(np.array(HIDDEN), np.array(other), Tolerance(equal_nan=equal_nan))
     assert (found.differing, found.hidden_in_a, found.hidden_in_b, found.nan) == counts
     assert np.array_equal(found.max_abs, most, equal_nan=True)
 
@@ -109,18 +109,20 @@ def test_what_is_hidden_or_no_number_is_said_as_such(other, equal_nan, counts, m
 def test_the_tolerance_follows_from_the_coarser_type(first, second, gap, differing):
     a = np.array([0.0, 1.0]).astype(first)
     b = np.array([0.0, 1.0 - gap]).astype(second)
-    assert measure(a, b, Tolerance()).differing == differing
+    assert measure_difference(a, b, Tolerance()).differing == differing
 
 
 def test_the_second_is_the_reference_of_a_relative_difference():
-    found = measure(np.array([3.0, 0.0]), np.array([2.0, 0.0]), Tolerance(rtol=0.4, atol=0.0))
+    found = measure_difference(np.array([3.0, 0.0]), np.array([2.0, 0.0]), Tolerance(rtol=0.4, atol=0.0))
     assert (found.max_abs, found.max_rel, found.differing) == (1.0, 0.5, 1)
-    assert measure(np.array([2.0]), np.array([3.0]), Tolerance(rtol=0.4, atol=0.0)).differing == 0
+    assert (
+        measure_difference(np.array([2.0]), np.array([3.0]), Tolerance(rtol=0.4, atol=0.0)).differing == 0
+    )
 
 
 @pytest.mark.parametrize(
     ("a", "b", "gap"), [(2**53, 2**53 + 1, 1.0), (-(2**62), 2**62, 2.0**63), (3, 3, 0.0)]
 )
 def test_whole_numbers_are_compared_as_such(a, b, gap):
-    found = measure(np.array([a, 1]), np.array([b, 1]), Tolerance())
+    found = measure_difference(np.array([a, 1]), np.array([b, 1]), Tolerance())
     assert (found.max_abs, found.differing) == (gap, int(gap > 0))

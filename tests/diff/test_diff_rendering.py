@@ -13,7 +13,7 @@ import attnctl
 from attnctl.drawing.screen.grid import four_digits
 from attnctl.drawing.screen.output import PlainOutput, print_view
 from attnctl.drawing.screen.text import cells
-from attnctl.verbs.diff.view import difference_lines, percent
+from attnctl.verbs.diff.view import difference_lines, signed_percent
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -124,7 +124,7 @@ def test_numbers(value, text):
     [(1.0, "100.0 %"), (-0.5, "-50.0 %"), (-1e-9, "0.0 %"), (12.3456, "1234.6 %"), (None, "")],
 )
 def test_shares(share, text):
-    assert percent(share) == text
+    assert signed_percent(share) == text
 
 
 if __name__ == "__main__":

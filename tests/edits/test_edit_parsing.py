@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import attnctl
 from attnctl.record.cells import Address, Token
-from attnctl.record.edits import parse, what_if
+from attnctl.record.edits import parse_edit, what_if
 from attnctl.store.source import read_one
 
 SPELLED = [
@@ -32,7 +32,7 @@ SPELLED = [
 
 @pytest.mark.parametrize(("text", "address", "rule", "value"), SPELLED, ids=[each[0] for each in SPELLED])
 def test_edits(text, address, rule, value):
-    edit = parse(text, read_one)
+    edit = parse_edit(text, read_one)
     assert (edit.address, edit.rule, edit.value, edit.text) == (address, rule, value, text)
 
 
@@ -45,7 +45,7 @@ ROWS = [
 
 @pytest.mark.parametrize(("text", "rows"), ROWS, ids=[each[0] for each in ROWS])
 def test_rows_and_matrices(text, rows):
-    value = parse(text, read_one).value
+    value = parse_edit(text, read_one).value
     assert (value.dtype, value.tolist()) == (np.float64, rows)
 
 

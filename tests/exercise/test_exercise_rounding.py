@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from command_line import call
 
-from attnctl.verbs.exercise.grade import grade
+from attnctl.verbs.exercise.grade import grade_hand_in
 
 STEPS = classroom.BLANK.split(",")
 
@@ -26,7 +26,7 @@ def judged(sheet, folder):
     """The steps that are not right, as `grade` and as `check` have it."""
     path = folder / "Ann.json"
     path.write_text(json.dumps(sheet))
-    marks = {mark.step: mark.verdict for mark in grade(str(path)).marks}
+    marks = {mark.step: mark.verdict for mark in grade_hand_in(str(path)).marks}
     steps = json.loads(call("check", str(path), "--json")[1])["steps"]
     return [
         [name for name in STEPS if marks[name] != "right"],

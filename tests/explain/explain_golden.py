@@ -6,7 +6,7 @@ import attnctl
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import plain_text
 from attnctl.inputs.config.load import load
-from attnctl.record.cells import parse
+from attnctl.record.cells import parse_address
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import Page
 
@@ -30,7 +30,7 @@ def shown(trace, cell, screen, *, depth=1, full=False, **view):
     """The lines of an explanation as plain text."""
     explainer = Explainer(trace, full=full)
     page = Page(explainer, screen, depth=depth, full=full, **view)
-    lines = page.lines(explainer.root(parse(cell), depth))
+    lines = page.lines(explainer.root(parse_address(cell), depth))
     return "".join(f"{line}\n" for line in plain_text(lines))
 
 

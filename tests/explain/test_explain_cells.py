@@ -16,7 +16,7 @@ from attnctl.record.cells import (
     Address,
     Speller,
     Token,
-    parse,
+    parse_address,
     parse_start,
     spell_cell,
     spellings,
@@ -49,7 +49,7 @@ THE = Token("the")
     ],
 )
 def test_parse(text, step, parts):
-    assert parse(text) == Address(step, parts)
+    assert parse_address(text) == Address(step, parts)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_parse(text, step, parts):
 )
 def test_what_spells_no_cell_is_refused(text, said):
     with pytest.raises(AttnError, match=r"^[^\n]{1,300}$") as error:
-        parse(text)
+        parse_address(text)
     assert said in str(error.value)
 
 
@@ -107,7 +107,7 @@ def a_trace(tokens=("the", "cat", "the"), heads=2):
     ],
 )
 def test_resolve(text, index):
-    assert parse(text).resolve(a_trace()) == index
+    assert parse_address(text).resolve(a_trace()) == index
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_resolve(text, index):
 )
 def test_the_head_may_be_left_out_where_there_is_one(text, edited, explained):
     trace = a_trace(heads=1)
-    assert parse(text).resolve(trace) == edited
+    assert parse_address(text).resolve(trace) == edited
     if explained:
-        assert parse(text).cell(trace) == explained
+        assert parse_address(text).cell(trace) == explained
     else:
         with pytest.raises(AttnError, match="3 cells, expected one"):
-            parse(text).cell(trace)
+            parse_address(text).cell(trace)
 
 
 @pytest.mark.parametrize(
@@ -147,13 +147,13 @@ def test_the_head_may_be_left_out_where_there_is_one(text, edited, explained):
 )
 def test_what_cannot_be_found_is_named(text, said):
     with pytest.raises(AttnError) as error:
-        parse(text).resolve(a_trace())
+        parse_address(text).resolve(a_trace())
     assert str(error.value) == said
 
 
 def test_one_cell_is_asked_for():
     with pytest.raises(AttnError) as error:
-        parse("scores[0]").cell(a_trace())
+        parse_address("scores[0]").cell(a_trace())
     assert str(error.value) == (
         "scores: 9 cells, expected one; name a place along each of (head, query, key), "
         "like scores[0,the#1,the#1]"
@@ -168,14 +168,14 @@ def test_tokens_are_quoted_and_numbered_only_where_they_must_be():
 
 def test_the_keys_of_cross_attention_have_tokens_of_their_own():
     trace = attnctl.run("I love AI", context="you love cats too")
-    assert parse("scores[0,I,cats]").resolve(trace) == (0, 0, 2)
+    assert parse_address("scores[0,I,cats]").resolve(trace) == (0, 0, 2)
     assert spell_cell(trace, "V", (0, 3, 1)) == "V[0,too,1]"
 
 
 @given(st.text() | st.text("scores[],:\"\\#-0123 'ab"))
 def test_any_text_is_an_address_or_refused(text):
     try:
-        address = parse(text)
+        address = parse_address(text)
     except AttnError:
         return
     assert isinstance(address, Address)
@@ -192,16 +192,16 @@ def test_what_is_spelled_reads_back(data, tokens):
     trace = a_trace(tokens)
     cell = data.draw(st.tuples(*(st.integers(0, size - 1) for size in trace["scores"].shape)))
     text = Speller(trace)("scores", cell)
-    assert parse(text).resolve(trace) == parse(text).cell(trace) == cell
+    assert parse_address(text).resolve(trace) == parse_address(text).cell(trace) == cell
 
 
 @given(st.text(max_size=20) | st.text('scores[],:"#-012the', max_size=20))
 def test_any_text_resolves_or_is_refused(text):
     try:
-        places = parse(text).resolve(a_trace())
+        places = parse_address(text).resolve(a_trace())
     except AttnError:
         return
-    a_trace()[parse(text).step][places]
+    a_trace()[parse_address(text).step][places]
 
 
 @pytest.mark.parametrize(

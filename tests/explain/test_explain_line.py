@@ -163,9 +163,9 @@ def walk(node):
 
 
 def root(trace, cell, depth):
-    from attnctl.record.cells import parse
+    from attnctl.record.cells import parse_address
 
-    return Explainer(trace).root(parse(cell), depth)
+    return Explainer(trace).root(parse_address(cell), depth)
 
 
 def test_the_tree_goes_back_to_embeddings_and_weights():

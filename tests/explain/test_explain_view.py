@@ -11,7 +11,7 @@ from explain_golden import CASES, FOLDER, PIPE, TERMINAL, base, shown, toy
 from explained import close, evaluated
 
 import attnctl
-from attnctl.record.cells import parse
+from attnctl.record.cells import parse_address
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import json_pieces, number_for_people
 
@@ -73,7 +73,7 @@ def test_a_softmax_over_2000_keys_is_a_page(screen, cell):
 def test_json_of_a_long_sum_says_what_it_has_as_one_number(cell, full):
     trace = long_rows()
     explainer = Explainer(trace, full=full)
-    found = json.loads("".join(json_pieces(explainer, explainer.root(parse(cell)))))
+    found = json.loads("".join(json_pieces(explainer, explainer.root(parse_address(cell)))))
     assert close(evaluated(found["expression"]), found["value"])
     long = not full and not cell.startswith("scores")
     terms = [each["terms"] for each in found.get("left_out", ())]
@@ -119,7 +119,7 @@ def test_numbers_for_people(value, precision, text):
 
 def as_json(trace, cell, depth=1):
     explainer = Explainer(trace)
-    text = "".join(json_pieces(explainer, explainer.root(parse(cell), depth)))
+    text = "".join(json_pieces(explainer, explainer.root(parse_address(cell), depth)))
     return json.loads(text, parse_constant=pytest.fail)
 
 

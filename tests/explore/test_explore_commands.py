@@ -14,7 +14,7 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.write import flags
 from attnctl.models.run import ModelInput
 from attnctl.sources.model import Layers
-from attnctl.store.codec import plain
+from attnctl.store.codec import as_json_data
 from attnctl.verbs.explore import begin_walk, remake
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.remake import commands
@@ -59,7 +59,7 @@ def numbers_of(command, walk):
 def holds(walk):
     """Whether the commands of a walk give its matrix, and the value of its cell."""
     matrix, cell = commands(walk)
-    assert numbers_of(matrix, walk) == plain(walk.array.tolist())
+    assert numbers_of(matrix, walk) == as_json_data(walk.array.tolist())
     run(matrix)  # and the head is one that it has
     printed = run(cell)
     from attnctl.verbs.explain.view import number_for_people

@@ -187,7 +187,7 @@ def test_a_rule_is_switched_on_and_off(name):
     on = remake.switch_rule(CATS, name)
     expected = attnctl.run("the cat sat on the mat", heads=2, **RULES[name])
     assert all(np.array_equal(on.trace[step], expected[step]) for step in expected)
-    assert list(remake.rules_of(on).values()) == [each == name for each in RULES]
+    assert list(remake.switchable_rules(on).values()) == [each == name for each in RULES]
     off = remake.switch_rule(on, name)
     assert all(np.array_equal(off.trace[step], CATS.trace[step]) for step in CATS.trace)
     assert list(off.trace) == list(CATS.trace)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attnctl.base.errors import AttnError
 from attnctl.base.values import Plain
-from attnctl.verbs.learn.expression import Cells, parse
+from attnctl.verbs.learn.expression import Cells, parse_expression
 from attnctl.verbs.learn.typed import fit_shape, read_matrix, read_number
 
 ACCEPTED = [
@@ -146,8 +146,8 @@ def test_expressions():
         ("id[I#2]", 0),
         ("exp(scores[0,love,AI])", np.exp(s[0, 1, 2])),
     ]:
-        assert parse(text)(run) == pytest.approx(value), text
-    found = parse("largest(A[0,love,:])")(run)
+        assert parse_expression(text)(run) == pytest.approx(value), text
+    found = parse_expression("largest(A[0,love,:])")(run)
     best = np.flatnonzero(a[0, 1] == a[0, 1].max())
     assert found == Cells("attention_weights", tuple((0, 1, int(key)) for key in best))
 
@@ -170,10 +170,10 @@ def test_expressions():
 )
 def test_what_is_no_expression(text):
     with pytest.raises(AttnError):
-        parse(text)
+        parse_expression(text)
 
 
 @pytest.mark.parametrize("text", ["nothing[0]", "scores[9,9,9]", "size(Q,key)", "id[x]", "1 + largest(A)"])
 def test_what_a_run_does_not_have(text):
     with pytest.raises(AttnError):
-        parse(text)(trace())
+        parse_expression(text)(trace())

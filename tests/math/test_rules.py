@@ -28,7 +28,7 @@ from attnctl.math.rules import (
     all_of,
     any_of,
 )
-from attnctl.store.codec import op_of, plain
+from attnctl.store.codec import as_json_data, op_of
 
 HIDING = [rule for rule in RULES.values() if issubclass(rule, VisibilityRule)]
 
@@ -141,7 +141,7 @@ def test_a_rule_is_a_value_that_reads_back_from_a_dump(kind, data):
     with pytest.raises(FrozenInstanceError):
         rule.anything = 1
     if isinstance(rule, VisibilityRule):
-        assert op_of(plain(Hide(rules=(rule,))), "$") == Hide(rules=(rule,))
+        assert op_of(as_json_data(Hide(rules=(rule,))), "$") == Hide(rules=(rule,))
 
 
 # --- the laws can fail ---

@@ -118,7 +118,7 @@ class Program(Planted):
     @cached_property
     def given(self):
         near, drawn = rounding(self.dtype), examples.WEIGHTS | dict(self.kind.arrays)
-        given = {name: examples.draw(name, each, self.kind.loud) for name, each in drawn.items()}
+        given = {name: examples.example_array(name, each, self.kind.loud) for name, each in drawn.items()}
         if self.backward:
             given["d_output"] = np.random.RandomState(3).standard_normal(given["X"].shape)
         return {name: near(each) if each.dtype.kind == "f" else each for name, each in given.items()}
@@ -297,7 +297,7 @@ class Kernel(Planted):
             settings = replace(settings, rules=tuple(strided))
         elif set(self.options) & {*BY_RULE.values()}:
             settings = replace(settings, rules=())
-        batched = examples.draw("X", self.kind.arrays["X"], 1).ndim == 3
+        batched = examples.example_array("X", self.kind.arrays["X"], 1).ndim == 3
         values = self.values(arrays, settings, lines if on else "", together=batched or bool(self.options))
         near = rounding(self.dtype)
         if backward:

@@ -11,7 +11,7 @@ from checkpoints import NAMES, expected_of, folder_of
 
 from attnctl.base.errors import AttnError
 from attnctl.models.run import ModelInput, run_model
-from attnctl.verbs.models.about import about
+from attnctl.verbs.models.about import describe_checkpoint
 
 ODD = [
     *(
@@ -73,7 +73,7 @@ def fuzz(name, scratch, times, seed):
         (folder / "config.json").write_text(json.dumps(mutated(config, draw)))
         with suppress(AttnError):
             run_model(str(folder), source, "1")
-            about(str(folder))
+            describe_checkpoint(str(folder))
 
 
 @pytest.mark.sample(3)

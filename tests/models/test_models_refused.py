@@ -191,10 +191,10 @@ def refusal_of_states(folder):
 def test_what_a_layer_costs_takes_no_numbers(llama):
     from attnctl.inputs.config.settings import Settings
     from attnctl.models.run import plans
-    from attnctl.verbs.models.about import about
+    from attnctl.verbs.models.about import describe_checkpoint
 
     with_number(llama, "layers.0.self_attn.q_proj.weight", (0, 0), np.nan)
-    assert about(str(llama)).parameters
+    assert describe_checkpoint(str(llama)).parameters
     assert plans(str(llama), IDS, "0", Settings(dtype="float32"))
 
 

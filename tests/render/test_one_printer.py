@@ -10,7 +10,7 @@ import pytest
 import attnctl
 from attnctl.cli.complete import complete_word
 from attnctl.drawing.screen.output import PlainOutput, output_for, print_lines, say
-from attnctl.record.cells import parse, spelling
+from attnctl.record.cells import parse_address, spelling
 
 PACKAGE = Path(attnctl.__file__).parent
 STREAMS = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
@@ -75,5 +75,5 @@ def test_no_line_tells_a_terminal_anything(text, forced):
 def test_addresses_and_completions_hold_what_can_be_printed(token):
     address = f"scores[{spelling(token)},0]"
     assert address.isprintable()
-    assert parse(address).parts[0].text == token
+    assert parse_address(address).parts[0].text == token
     assert complete_word([token, "a"], "") == ["a"]

@@ -21,7 +21,7 @@ from attnctl.math.filling import filler, form_of
 from attnctl.math.notation import data as written_out
 from attnctl.math.ops import OPS, Op
 from attnctl.record import Trace
-from attnctl.store.codec import plain
+from attnctl.store.codec import as_json_data
 from attnctl.store.source import read
 from attnctl.verbs.explain.view import number_for_people
 
@@ -109,8 +109,11 @@ def filled_in(op, inputs, result):
         arrays.append(table)
         return len(arrays) - 1
 
-    written = plain(written_out(form, number_of))
-    held = [{"values": plain(each.astype(float).ravel().tolist()), "shape": each.shape} for each in arrays]
+    written = as_json_data(written_out(form, number_of))
+    held = [
+        {"values": as_json_data(each.astype(float).ravel().tolist()), "shape": each.shape}
+        for each in arrays
+    ]
     return {"form": written, "arrays": held, "cells": cells}, map(filler(form, inputs), cells)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.pages.found import beside, check_pieces, conform_pieces, diff_pieces, mark_wrong
+from attnctl.pages.found import check_pieces, conform_pieces, diff_pieces, difference_marks, mark_wrong
 from attnctl.record import Trace
 from attnctl.store.source import read
 
@@ -68,7 +68,7 @@ def test_the_mistake_is_read_before_the_rest_is_opened(right):
 def test_a_difference_is_marked_on_both_sides(right):
     found = attnctl.diff(right, changed(right, "V", (0, 1, 1), 4.0))
     for side, other, value in (("A", "B", 4.0), ("B", "A", right["V"][0, 1, 1])):
-        wrong, numbers, words = dict(beside(found, side, other))["V"]
+        wrong, numbers, words = dict(difference_marks(found, side, other))["V"]
         assert np.argwhere(wrong).tolist() == [[0, 1, 1]]
         assert numbers[0, 1, 1] == value
         assert words == f"{{}} stands here in {other}"
@@ -76,7 +76,9 @@ def test_a_difference_is_marked_on_both_sides(right):
 
 def test_sentences_that_differ_are_marked_where_they_stand_side_by_side():
     found = attnctl.diff(attnctl.run("I love AI"), attnctl.run("I really love AI"))
-    (first, *_), (second, other, _) = (dict(beside(found, *sides))["scores"] for sides in ("AB", "BA"))
+    (first, *_), (second, other, _) = (
+        dict(difference_marks(found, *sides))["scores"] for sides in ("AB", "BA")
+    )
     assert (first.shape, second.shape) == ((1, 3, 3), (1, 4, 4))
     assert not second[0, 1].any()
     assert np.isnan(other[0, 1]).all()

@@ -16,11 +16,11 @@ import attnctl
 from attnctl import formats
 from attnctl.base.errors import AttnError
 from attnctl.pages.describe import model_name
-from attnctl.pages.kept import ROOM, by_blocks, keep, keep_within, value_norms
+from attnctl.pages.kept import ROOM, by_blocks, choose_kept, keep_within, value_norms
 from attnctl.pages.write import pieces
-from attnctl.store.header import whole
+from attnctl.store.header import header_data
 from attnctl.store.source import read
-from attnctl.verbs.models.heads import heads_of
+from attnctl.verbs.models.heads import head_profiles
 
 VARIANTS = sorted((Path(__file__).parents[2] / "samples" / "variants").glob("*.json"))
 HOSTILE = "</script><script>alert(1)</script>"
@@ -45,7 +45,7 @@ def weights(heads, tokens, dtype="float32"):
 def test_a_page_reads_back_to_the_bit(path, tmp_path):
     traces = read(path)
     back = read(write(traces, tmp_path / "x.html"))
-    assert [whole(each) for each in back] == [whole(each) for each in traces]
+    assert [header_data(each) for each in back] == [header_data(each) for each in traces]
     for trace, own in zip(back, traces, strict=True):
         for name in own:
             assert trace[name].dtype == own[name].dtype
@@ -178,7 +178,7 @@ def test_a_model_is_called_after_the_folder_that_says_so(path, name):
 def test_heads_are_named_as_the_map_of_a_model_names_them():
     trace = layer(attnctl.run("I love AI and AI loves me", heads=2), 1)
     found = description(page(trace))["traces"][0]["view"]["heads"]
-    assert [each["name"] for each in found] == [each.name for each in heads_of(trace)]
+    assert [each["name"] for each in found] == [each.name for each in head_profiles(trace)]
     foreign = replace(trace, header={"layer": "x", "ids": [1]})
     assert description(page(foreign))["traces"][0]["view"]["heads"] is None
 
@@ -251,7 +251,7 @@ def test_the_weights_are_kept_before_the_rest():
 
 def test_where_there_is_no_room_weights_are_shown_by_blocks(tmp_path):
     trace = weights(12, 700)
-    (found,) = keep([trace])
+    (found,) = choose_kept([trace])
     array, side = found.pictures["attention_weights"]
     assert (array.shape, side) == ((12, 234, 234), 3)
     assert len(found.trace) == 0

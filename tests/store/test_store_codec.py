@@ -9,7 +9,7 @@ import pytest
 from attnctl.base.errors import AttnError
 from attnctl.math.ops import OPS, Given, Hide, Repeat, Rotate, Scale, Sinusoid, Softmax
 from attnctl.math.rules import RULES, Causal, Composed, Padding, VisibilityRule, Window
-from attnctl.store.codec import decode, op_of, plain
+from attnctl.store.codec import as_json_data, decode, op_of
 
 TYPED = [
     (Given(), {"name": "Given"}),
@@ -37,7 +37,7 @@ TYPED = [
 
 @pytest.mark.parametrize(("op", "data"), TYPED, ids=lambda value: type(value).__name__)
 def test_an_op_is_this_data_and_back(op, data):
-    assert plain(op) == data
+    assert as_json_data(op) == data
     assert op_of(data, "$") == op
 
 
@@ -67,7 +67,7 @@ def filled(kind):
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_every_op_there_is_comes_back_with_every_field(name):
     op = filled(OPS[name])
-    data = plain(op)
+    data = as_json_data(op)
     assert set(data) == {"name"} | {each.name for each in fields(op)}
     assert op_of(data, "$") == op
 

@@ -19,7 +19,7 @@ WORDS = [np.nan, np.inf, -np.inf]
 
 
 def text_of(array, newline="\n"):
-    return b"".join(dump_json.pieces(array, newline))
+    return b"".join(dump_json.json_pieces(array, newline))
 
 
 def both(array, newline="\n"):
@@ -136,7 +136,7 @@ def test_text_is_made_a_little_at_a_time(shape, orjson, monkeypatch):
         shape = tuple(n // 8 if n == max(shape) else n for n in shape)
     array = np.random.RandomState(0).normal(size=shape)
     tracemalloc.start()
-    for _ in dump_json.pieces(array):
+    for _ in dump_json.json_pieces(array):
         pass
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -77,14 +77,14 @@ def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) 
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" id="{own}" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="{own}-title {own}-desc" '
-        f'font-family="{FAMILY}" font-size="{number(TEXT)}" fill="{INK}">'
+        f'font-family="{FAMILY}" font-size="{coordinate(TEXT)}" fill="{INK}">'
     )
     parts = [
         head,
         element("title", escape_xml(title) or " ", id=f"{own}-title"),
         element("desc", escape_xml(said) or " ", id=f"{own}-desc"),
         element("style", AT_NIGHT.replace("#own", f"#{own}")),
-        element("defs", hatching + "".join(gradient(f"{own}-{each}", RAMPS[each]) for each in RAMPS)),
+        element("defs", hatching + "".join(gradient(f"{own}-{ramp}", RAMPS[ramp]) for ramp in RAMPS)),
         element("rect", width=float(width), height=float(height), fill=PAPER, class_="paper"),
         body,
         "</svg>\n",
@@ -94,7 +94,7 @@ def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) 
 
 def gradient(name: str, anchors: tuple[str, ...]) -> str:
     stops = (
-        element("stop", offset=number(at / (len(anchors) - 1)), stop_color=colour)
+        element("stop", offset=coordinate(at / (len(anchors) - 1)), stop_color=colour)
         for at, colour in enumerate(anchors)
     )
     return element("linearGradient", "".join(stops), id=name)
@@ -113,7 +113,7 @@ def escape_xml(text: str) -> str:
     return safe(text).translate(ENTITIES)
 
 
-def number(value: float) -> str:
+def coordinate(value: float) -> str:
     """A coordinate: at most two decimals, no zeros at the end."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
@@ -124,7 +124,7 @@ def element(tag: str, content: str = "", **given: object) -> str:
     start = tag
     for name, value in given.items():
         if value is not None:
-            text = number(value) if isinstance(value, float) else escape_xml(str(value))
+            text = coordinate(value) if isinstance(value, float) else escape_xml(str(value))
             start += f' {name.rstrip("_").replace("_", "-")}="{text}"'
     return f"<{start}>{content}</{tag}>" if content else f"<{start}/>"
 

@@ -22,11 +22,11 @@ from attnctl.drawing.pictures.canvas import (
     MARGIN,
     TEXT,
     Canvas,
+    coordinate,
     cut,
     document,
     element,
     escape_xml,
-    number,
     text_width,
 )
 from attnctl.drawing.pictures.plot import (
@@ -97,13 +97,13 @@ def writers(picture_of: Callable[..., Picture]) -> tuple[Callable[..., None], Ca
 
 def draw(plots: Sequence[Plot], title: str = "", lines: tuple[str, ...] = ()) -> Picture:
     """The plots below each other, under a title and lines of words."""
-    canvas = Canvas(name_of(plots, title, lines))
+    canvas = Canvas(picture_name(plots, title, lines))
     if title:
         canvas.line(cut(title, 80), TITLE, full=title)
     for words in lines:
         canvas.line(words, fill=FAINT)
     said = []
-    for plot in (each.merge_cells() for each in plots):
+    for plot in (plot.merge_cells() for plot in plots):
         scale = plot.scale()
         draw_plot(canvas, plot, scale)
         said.append(describe_plot(plot, scale))
@@ -113,22 +113,21 @@ def draw(plots: Sequence[Plot], title: str = "", lines: tuple[str, ...] = ()) ->
     return Picture(text, width, height)
 
 
-def name_of(plots: Sequence[Plot], title: str, lines: tuple[str, ...]) -> str:
+def picture_name(plots: Sequence[Plot], title: str, lines: tuple[str, ...]) -> str:
     """A name made of all that a picture shows."""
     found = sha256(repr((title, lines)).encode("utf-8", "backslashreplace"))
     for plot in plots:
-        captions = [each.caption for each in plot.panels]
+        captions = [panel.caption for panel in plot.panels]
         found.update(repr((replace(plot, panels=()), captions)).encode("utf-8", "backslashreplace"))
-        for each in plot.panels:
-            found.update(np.ascontiguousarray(each.values, dtype="<f8").tobytes())
+        for panel in plot.panels:
+            found.update(np.ascontiguousarray(panel.values, dtype="<f8").tobytes())
     return f"a{found.hexdigest()[:8]}"
 
 
 def describe_plot(plot: Plot, scale: ColourScale) -> str:
     """The words of a screen reader on a plot: its title, its ends, the largest number of each panel."""
-    words = [
-        f"{plot.title}: {'; '.join(plot.about)}; numbers from {plain(scale.low)} to {plain(scale.high)}."
-    ]
+    low, high = plain_number(scale.low), plain_number(scale.high)
+    words = [f"{plot.title}: {'; '.join(plot.about)}; numbers from {low} to {high}."]
     for panel in plot.panels[:DESCRIBED]:
         values = np.asarray(panel.values, dtype=np.float64)
         finite = np.where(np.isfinite(values), values, -np.inf)
@@ -136,11 +135,13 @@ def describe_plot(plot: Plot, scale: ColourScale) -> str:
             continue
         row, column = (int(at) for at in np.unravel_index(int(finite.argmax()), finite.shape))
         where = ", ".join(filter(None, (plot.rows[row].strip(), plot.columns[column].strip())))
-        words.append(f"{panel.caption or plot.title}: largest {plain(float(finite.max()))} at {where}.")
+        words.append(
+            f"{panel.caption or plot.title}: largest {plain_number(float(finite.max()))} at {where}."
+        )
     return " ".join([*words, *plot.notes])
 
 
-def plain(value: float) -> str:
+def plain_number(value: float) -> str:
     return f"{value + 0.0:.3g}"
 
 
@@ -149,13 +150,13 @@ def draw_plot(canvas: Canvas, plot: Plot, scale: ColourScale) -> None:
     canvas.line(plot.title, HEADING)
     canvas.line(" · ".join(plot.about), fill=FAINT)
     texts = numbers_of(plot)
-    down, across = axes_of(plot, texts)
-    beside = max((text_width(each, LABEL) for each in plot.beside), default=down.widest)
+    down, across = plot_axes(plot, texts)
+    beside = max((text_width(plot_beside, LABEL) for plot_beside in plot.beside), default=down.widest)
     left = float(round(MARGIN + (beside + 6 if beside else 0)))
     fits = panels_in(WIDTH - left, across)
     if texts and fits == 1 < len(plot.panels):
         texts = []
-        down, across = axes_of(plot, texts)
+        down, across = plot_axes(plot, texts)
         fits = panels_in(WIDTH - left, across)
     per_row = plot.across or max(1, min(len(plot.panels), fits))
     canvas.y += 4
@@ -189,7 +190,7 @@ def draw_row(
 ) -> None:
     down, across = axes
     slanted = 0.0 if across.flat else across.widest * SLANT + LABEL * SLANT
-    head = LINE if any(each.caption for each in panels) else 0.0
+    head = LINE if any(panel.caption for panel in panels) else 0.0
     if across.widest:
         head += LABEL + 5 if across.flat else slanted + 4
     canvas.y = float(round(canvas.y + head))  # whole units: no seams between cells
@@ -202,7 +203,7 @@ def draw_row(
             if across.flat:
                 names.append(label_text(label, x=x + offset, y=canvas.y - 5))
             else:
-                turned = f"translate({number(x + offset + 3)} {number(canvas.y - 5)})rotate(-45)"
+                turned = f"translate({coordinate(x + offset + 3)} {coordinate(canvas.y - 5)})rotate(-45)"
                 names.append(label_text(label, transform=turned))
         canvas.group(names, text_anchor="middle" if across.flat else None, font_size=LABEL)
         draw_cells(canvas, scale, axes, x, panel.values, numbers)
@@ -260,7 +261,7 @@ def draw_cells(
 
 
 def draw_bar(canvas: Canvas, scale: ColourScale, hidden: str) -> None:
-    low, high = f"{'≤ ' * scale.clipped}{plain(scale.low)}", plain(scale.high)
+    low, high = f"{'≤ ' * scale.clipped}{plain_number(scale.low)}", plain_number(scale.high)
     base, x = canvas.y + BAR_HEIGHT - 1, MARGIN
 
     def words(text: str) -> None:
@@ -362,9 +363,9 @@ def digits(value: float, precision: int) -> str:
     return text.removeprefix("-") if not text.strip("-0.") else text
 
 
-def axes_of(plot: Plot, texts: Texts) -> tuple[Axis, Axis]:
+def plot_axes(plot: Plot, texts: Texts) -> tuple[Axis, Axis]:
     """The size of cells, and the labels beside them: down and across."""
-    rows, columns = ([""] * len(each) if plot.beside else each for each in (plot.rows, plot.columns))
+    rows, columns = ([""] * len(labels) if plot.beside else labels for labels in (plot.rows, plot.columns))
     if texts:
         widest = max(
             (text_width(text, DIGITS) for panel in texts for row in panel for text in row), default=0.0

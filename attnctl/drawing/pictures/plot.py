@@ -102,7 +102,7 @@ def rgb(colour: str) -> RGB:
 @lru_cache(maxsize=4)
 def ramp(anchors: tuple[str, ...]) -> tuple[RGB, ...]:
     """`LEVELS` colours from the first anchor to the last; whole numbers throughout, so exact."""
-    stops, last = [rgb(each) for each in anchors], LEVELS - 1
+    stops, last = [rgb(anchor) for anchor in anchors], LEVELS - 1
     out = []
     for level in range(LEVELS):
         at, part = divmod(level * (len(stops) - 1), last)
@@ -123,7 +123,8 @@ def hexadecimal(colour: RGB) -> str:
 def ink_on(colour: RGB) -> str:
     """Black or white, whichever contrasts more with this colour: 4.5 : 1 at least (WCAG 2.2, 1.4.3)."""
     linear = [
-        (each / 255 / 12.92) if each <= 10 else ((each / 255 + 0.055) / 1.055) ** 2.4 for each in colour
+        (channel / 255 / 12.92) if channel <= 10 else ((channel / 255 + 0.055) / 1.055) ** 2.4
+        for channel in colour
     ]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#000000" if luminance > 0.179 else PAPER
@@ -167,7 +168,7 @@ class Plot:
         note = f"Each cell is the mean of what is not hidden of {tall} × {wide} numbers."
         return replace(
             self,
-            panels=[Panel(each.caption, blocks(each.values, tall, wide)) for each in self.panels],
+            panels=[Panel(panel.caption, blocks(panel.values, tall, wide)) for panel in self.panels],
             rows=self.rows[::tall],
             columns=self.columns[::wide],
             notes=(*self.notes, note),
@@ -180,8 +181,8 @@ class Plot:
         """
         low, high, least = inf, -inf, inf
         hidden = zero = strange = False
-        for each in self.panels:
-            values = np.asarray(each.values, dtype=np.float64)
+        for panel in self.panels:
+            values = np.asarray(panel.values, dtype=np.float64)
             finite = values[np.isfinite(values)]
             hidden |= bool(np.isneginf(values).any())
             strange |= bool((np.isnan(values) | np.isposinf(values)).any())

@@ -74,7 +74,7 @@ class Screen(NamedTuple):
             whole = not self.fits or used + cells(text) <= self.width
             first, *rest = [text] if whole else fold_text(text, max(1, self.width - max(used, 2)))
             lines[-1].append((first, style))
-            lines += [[("  ", ""), (each, style)] for each in rest]
+            lines += [[("  ", ""), (part, style)] for part in rest]
             used = cells(first) + used if not rest else 2 + cells(rest[-1])
         return lines
 
@@ -156,13 +156,13 @@ class Shelf:
     widths: Sequence[int]
 
     def text(self) -> Iterator[str]:
-        texts = [(text for each in block for text in text_of(each)) for block in self.blocks]
+        texts = [(text for element in block for text in element_text(element)) for block in self.blocks]
         for parts in zip_longest(*texts, fillvalue=""):
             padded = (pad_right(text, width) for text, width in zip(parts, self.widths, strict=True))
             yield (" " * GAP).join(padded).rstrip()
 
 
-def text_of(element: Line | Frame | Shelf) -> Iterable[str]:
+def element_text(element: Line | Frame | Shelf) -> Iterable[str]:
     return element.text() if isinstance(element, Frame | Shelf) else ["".join(text for text, _ in element)]
 
 

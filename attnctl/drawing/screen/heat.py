@@ -118,7 +118,7 @@ class Map:
     def band(self, captions: Sequence[str], levels: Sequence[Array]) -> Iterator[Line]:
         gap, blank = " " * GAP, " " * (self.label + 1)
         if any(captions):
-            shown = [pad_right(self.fit_label(each, self.width), self.width) for each in captions]
+            shown = [pad_right(self.fit_label(caption, self.width), self.width) for caption in captions]
             yield [(blank + gap.join(shown).rstrip(), "aside")]
         if any(self.plot.columns):
             names = pad_right(self.column_names(), self.width)
@@ -127,9 +127,9 @@ class Map:
         for row in range(0, len(self.plot.rows), step):
             words = self.fit_label(self.plot.rows[row], self.label)
             line: Line = [(f"{pad_left(words, self.label)} ", "label")]
-            for number, each in enumerate(levels):
+            for number, level in enumerate(levels):
                 line += [(gap + " " * (self.width - self.size * len(self.plot.columns)), "")] * (number > 0)
-                line += self.row(each[row], each[row + 1] if row + 1 < len(each) else None)
+                line += self.row(level[row], level[row + 1] if row + 1 < len(level) else None)
             yield line
 
     def column_names(self) -> str:
@@ -175,7 +175,7 @@ class Map:
         """Two cells, one above the other, in one character; beside a colour what is hidden has none."""
         if upper in MARKS and (lower in MARKS or not lower):
             return self.whole(upper)
-        upper, lower = (0 if each in MARKS else each for each in (upper, lower))
+        upper, lower = (0 if half in MARKS else half for half in (upper, lower))
         if not upper and not lower:
             return " " * self.size, ""
         if not upper:

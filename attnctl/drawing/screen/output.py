@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from attnctl.drawing.screen import Frame, Line, Screen, Shelf, text_of
+from attnctl.drawing.screen import Frame, Line, Screen, Shelf, element_text
 from attnctl.drawing.screen.text import safe
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def screen_of(output: Console | PlainOutput) -> Screen:
 
 def plain_text(elements: Iterable[Element]) -> Iterator[str]:
     for element in elements:
-        yield from map(safe, text_of(element))
+        yield from map(safe, element_text(element))
 
 
 def say(*lines: str, stream: TextIO | None = None, end: str = "\n") -> None:

@@ -65,7 +65,7 @@ def ramp(color_system: str, background: str) -> tuple[str, ...]:
 
 def backgrounds(color_system: str, background: str) -> dict[int, str]:
     """The colours of heat maps by level, −8 to 8 without 0; none where there are too few to tell."""
-    warm, cold = (each.get(f"{color_system} {background}", "").split() for each in (WARM, COLD))
+    warm, cold = (hue.get(f"{color_system} {background}", "").split() for hue in (WARM, COLD))
     levels = dict(enumerate(warm, start=1))
     return levels | {-level: colour for level, colour in enumerate(cold, start=1)}
 

@@ -54,7 +54,9 @@ def renderable(element: Line | Frame | Shelf, styles: Styles) -> Segments | Tabl
         shelf = Table.grid(padding=(0, GAP, 0, 0))
         for width in element.widths:
             shelf.add_column(width=width, no_wrap=True)
-        shelf.add_row(*[Group(*[renderable(each, styles) for each in block]) for block in element.blocks])
+        shelf.add_row(
+            *[Group(*[renderable(element, styles) for element in block]) for block in element.blocks]
+        )
         return shelf
     return Segments([*segments(element, styles), Segment.line()])
 

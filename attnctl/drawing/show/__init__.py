@@ -57,7 +57,7 @@ def load_sheet(trace: Trace, name: str) -> Trace:
     step = trace.steps[name]
     masks = step.inputs[1:] if isinstance(step.op, Hide) else ()
     beside = (SINK_WEIGHTS,) if name == WEIGHTS else ()
-    arrays = {each: trace.arrays[each] for each in (name, *masks, *beside) if each in trace.arrays}
+    arrays = {mask: trace.arrays[mask] for mask in (name, *masks, *beside) if mask in trace.arrays}
     return Trace({name: step}, arrays, trace.header)
 
 
@@ -241,7 +241,7 @@ def shade_weights(array: Array, sample: Array) -> Marks:
 def mark_hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
     """The name of the first rule that hid a score, or `mask`, in its place."""
     array, inputs = trace[name], trace.steps[name].inputs[1:]
-    kept = [trace.arrays[each] for each in inputs if each in trace.arrays]
+    kept = [trace.arrays[input_] for input_ in inputs if input_ in trace.arrays]
     masks = [mask for mask in kept if spreads(mask.shape, array.shape)]
     words = [rule.name for rule in op.rules] + ([MASK] if inputs else [])
 

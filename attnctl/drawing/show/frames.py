@@ -230,9 +230,10 @@ def heat(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> It
     plot = plot_of(trace, step.name, heads, replace(view, precision=USUAL.precision))
     if step.name == WEIGHTS and not view.log:
         panels = [
-            each._replace(values=np.where(each.values == 0, -np.inf, each.values)) for each in plot.panels
+            panel._replace(values=np.where(panel.values == 0, -np.inf, panel.values))
+            for panel in plot.panels
         ]
         plot = replace(plot, panels=panels, hidden="0: hidden")
-    title = [(step.name, "name"), *((each, "aside") for each in plot.about)]
+    title = [(step.name, "name"), *((said, "aside") for said in plot.about)]
     yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")
     yield from heat_lines(plot, screen)

@@ -93,13 +93,13 @@ def find_ties(row: Array) -> tuple[int, ...]:
     return tuple(int(at) for at in np.flatnonzero(row >= top - near))
 
 
-def name_of(token: str) -> str:
+def quoted_token(token: str) -> str:
     """A token within a sentence: in quotes where its signs would be read as the sentence's."""
     return token if WORD.fullmatch(token) else f'"{token}"'
 
 
 def names_of(tokens: Sequence[str]) -> list[str]:
-    return number_repeats(list(map(name_of, tokens)))
+    return number_repeats(list(map(quoted_token, tokens)))
 
 
 def percent(share: float) -> str:

@@ -52,7 +52,7 @@ def trace_lines(trace: Trace, precision: int | None, view: View) -> Iterator[str
         yield from ("", ", ".join(inline(visible(fact)) for fact in said))
     if trace.tokens and trace.ids:
         yield ""
-        yield from table(distinct(map(token_text, trace.tokens)), ["id"], [map(str, trace.ids)])
+        yield from table_lines(distinct(map(token_text, trace.tokens)), ["id"], [map(str, trace.ids)])
     for step in steps:
         yield from step_lines(load_sheet(trace, step.name), step, precision, view, heads)
     yield ""
@@ -66,7 +66,7 @@ def step_lines(trace: Trace, step: Step, precision: int | None, view: View, head
     number = writer(sheet, precision)
     for caption, index in zip(sheet.captions, sheet.indices, strict=True):
         yield from ("", f"### {caption}", "") if caption else ("",)
-        yield from table(sheet.columns, sheet.rows, cells_of(sheet, index, found, number))
+        yield from table_lines(sheet.columns, sheet.rows, cells_of(sheet, index, found, number))
 
 
 def writer(sheet: Sheet, precision: int | None) -> Callable[[float], str]:
@@ -86,7 +86,9 @@ def cells_of(
         yield [kind.word or number(value) for value, kind in zip(values.tolist(), kinds, strict=True)]
 
 
-def table(columns: Sequence[str], rows: Sequence[str], cells: Iterable[Iterable[str]]) -> Iterator[str]:
+def table_lines(
+    columns: Sequence[str], rows: Sequence[str], cells: Iterable[Iterable[str]]
+) -> Iterator[str]:
     """A table with numbers at the right of their columns."""
     yield f"| | {' | '.join(map(in_table, columns))} |"
     yield f"|:--|{'--:|' * len(columns)}"

@@ -35,7 +35,7 @@ def picture_of(traces: Sequence[Trace], view: View = USUAL) -> Picture:
             f"{len(traces)} sentences: a picture holds {MOST_TRACES}; pick one with --trace, or write .html"
         )
     first = traces[0]
-    alike = len({each.sentence for each in traces}) == 1
+    alike = len({trace.sentence for trace in traces}) == 1
     title = visible(first.sentence or "attention") if alike else f"{len(traces)} sentences"
     plots = []
     for group in groups(traces):
@@ -57,20 +57,20 @@ write_svg, write_png = writers(picture_of)
 
 
 def are_layers(traces: Sequence[Trace]) -> bool:
-    return all("layer" in each.header for each in traces)
+    return all("layer" in trace.header for trace in traces)
 
 
 def groups(traces: Sequence[Trace]) -> list[list[Trace]]:
     """Each trace alone; those that are layers of one sentence, one after the other, together."""
     if not are_layers(traces):
-        return [[each] for each in traces]
+        return [[trace] for trace in traces]
     out: list[list[Trace]] = []
-    for each in traces:
-        last = out[-1][-1] if out else each
-        if last.sentence == each.sentence and last.header["layer"] != each.header["layer"]:
-            out[-1].append(each)
+    for trace in traces:
+        last = out[-1][-1] if out else trace
+        if last.sentence == trace.sentence and last.header["layer"] != trace.header["layer"]:
+            out[-1].append(trace)
         else:
-            out.append([each])
+            out.append([trace])
     return out
 
 
@@ -118,12 +118,12 @@ def without_first(plot: Plot, step: Step) -> Plot:
         raise AttnError(f"--without-first: {plot.title} has no keys; name a step that has, like {WEIGHTS}")
     if len(plot.columns) < 2:
         raise AttnError("--without-first: there is one key only")
-    firsts = np.concatenate([np.asarray(each.values[:, 0], dtype=np.float64) for each in plot.panels])
+    firsts = np.concatenate([np.asarray(panel.values[:, 0], dtype=np.float64) for panel in plot.panels])
     known = firsts[np.isfinite(firsts)]
     mean = f" (its mean is {known.mean():.{plot.precision}f})" if known.size else ""
     return replace(
         plot,
-        panels=[Panel(each.caption, each.values[:, 1:]) for each in plot.panels],
+        panels=[Panel(panel.caption, panel.values[:, 1:]) for panel in plot.panels],
         columns=plot.columns[1:],
         notes=(f"Without the first key, {plot.columns[0].strip()}{mean}.", *plot.notes),
     )
@@ -140,9 +140,9 @@ def grid(layers: Sequence[Trace], name: str, view: View) -> Plot:
         trace.select([name])
         plots.append(whole_plot(load_sheet(trace, name), name, heads, view))
     across = len(plots[0].panels)
-    if any(len(each.panels) != across for each in plots):
+    if any(len(plot.panels) != across for plot in plots):
         raise AttnError(f"{name}: the layers have different numbers of heads; pick a layer with --layer")
-    labels = tuple(f"layer {each.header['layer']}" for each in layers)
+    labels = tuple(f"layer {layer.header['layer']}" for layer in layers)
     panels = [
         Panel(panel.caption if not number else "", panel.values)
         for number, plot in enumerate(plots)

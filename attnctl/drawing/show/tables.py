@@ -140,7 +140,7 @@ def opening(trace: Trace, screen: Screen) -> Generator[Element, None, bool]:
     lines = list(headline(trace, screen))
     tokens, numbers, ids = trace.tokens or [], trace.ids or [], ""
     if tokens and len(numbers) == len(tokens) and not trace.header.get("key_ids"):
-        pairs = (f"{screen.token(each)} {at}" for each, at in zip(tokens, numbers, strict=True))
+        pairs = (f"{screen.token(token)} {at}" for token, at in zip(tokens, numbers, strict=True))
         ids = f"ids: {screen.dot.join(pairs)}"
     if cells(ids) > screen.width:
         yield from lines
@@ -171,7 +171,7 @@ def glance(
             blocks.append(on_shelf(row))
             row = []
         if isinstance(run, Step):
-            lines, shown = all_of(step_lines(load_sheet(trace, run.name), run, screen, view, heads))
+            lines, shown = drain(step_lines(load_sheet(trace, run.name), run, screen, view, heads))
             small, whole = False, whole and shown
             blocks.append([*lines, *copy_lines(run, copies, screen)])
         elif block is not None:
@@ -179,7 +179,7 @@ def glance(
     return [*blocks, *([on_shelf(row)] if row else [])], small, whole
 
 
-def all_of(lines: Generator[Element, None, bool]) -> tuple[list[Element], bool]:
+def drain(lines: Generator[Element, None, bool]) -> tuple[list[Element], bool]:
     """The lines that it yields, and what it returns."""
     drawn: list[Element] = []
     try:
@@ -273,13 +273,13 @@ def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> S
 def with_formulas(run: Sequence[Small], screen: Screen) -> list[Small] | None:
     """The steps with their formulas in the borders above them; None where one has no room there."""
     out = []
-    for each in run:
-        first, *bands = each.frame.bands
-        caption = screen.ours(f"{first.captions[-1]} = {each.step.formula}")
-        if not each.step.formula or cells(caption) + CORNERS > each.frame.widths[-1]:
+    for item in run:
+        first, *bands = item.frame.bands
+        caption = screen.ours(f"{first.captions[-1]} = {item.step.formula}")
+        if not item.step.formula or cells(caption) + CORNERS > item.frame.widths[-1]:
             return None
         titled = first._replace(captions=[*first.captions[:-1], caption])
-        out.append(each._replace(frame=replace(each.frame, bands=[titled, *bands])))
+        out.append(item._replace(frame=replace(item.frame, bands=[titled, *bands])))
     return out
 
 
@@ -294,32 +294,32 @@ def one_table(trace: Trace, steps: Sequence[Step], screen: Screen, heads: int) -
 
 
 def table_of(run: Sequence[Small]) -> Frame:
-    return join([each.frame for each in run], labels=int(any(run[0].labels)))
+    return join([item.frame for item in run], labels=int(any(run[0].labels)))
 
 
 def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> GlanceBlock:
     titled = with_formulas(run, screen)
     frame = table_of(titled or run)
     titles: dict[str, list[str]] = {}
-    for each in run:
-        name, symbol = each.step.name, each.step.symbol
-        title = f"{name} {symbol}" if each.step.inputs and symbol != name else name  # `Q_rotated Q`
-        titles.setdefault(each.step.formula, []).append(title)
+    for item in run:
+        name, symbol = item.step.name, item.step.symbol
+        title = f"{name} {symbol}" if item.step.inputs and symbol != name else name  # `Q_rotated Q`
+        titles.setdefault(item.step.formula, []).append(title)
     said = [(f"{', '.join(names)} = {formula}", "name") for formula, names in titles.items() if formula]
-    notes = [(note, "aside") for each in run for note in each.notes]
+    notes = [(note, "aside") for item in run for note in item.notes]
     above = (over_each(run, screen) if 1 < len(said) == len(run) else []) or flow(said, screen)
     above = [*([] if titled else above), *flow(notes, screen)]
-    below = [line for each in run for line in copy_lines(each.step, copies, screen)]
+    below = [line for item in run for line in copy_lines(item.step, copies, screen)]
     widths = [sum(cells(text) for text, _ in line) for line in above + below]
     return [*above, frame, *below], max([frame.width, *widths])
 
 
 def over_each(run: Sequence[Small], screen: Screen) -> list[Line]:
     """A line with each formula above its own matrix; none where there is no room for one."""
-    widths = [each.frame.widths[-1] + 1 for each in run]
+    widths = [item.frame.widths[-1] + 1 for item in run]
     line: Line = [(" " * (run[0].frame.width - widths[0]), "")]
-    for each, width in zip(run, [*widths[:-1], screen.width], strict=True):
-        text = screen.ours(f"{each.step.symbol} = {each.step.formula}")
+    for item, width in zip(run, [*widths[:-1], screen.width], strict=True):
+        text = screen.ours(f"{item.step.symbol} = {item.step.formula}")
         if cells(text) >= width:
             return []
         line += [(text, "name"), (" " * (width - cells(text)), "")]
@@ -328,7 +328,7 @@ def over_each(run: Sequence[Small], screen: Screen) -> list[Line]:
 
 def copy_lines(step: Step, copies: Copies, screen: Screen) -> list[Line]:
     same = copies.get(step.name, ())
-    return flow([(f"{each.name} = {each.inputs[0]}", "formula") for each in same], screen)
+    return flow([(f"{copy.name} = {copy.inputs[0]}", "formula") for copy in same], screen)
 
 
 def flow(spans: Line, screen: Screen) -> list[Line]:

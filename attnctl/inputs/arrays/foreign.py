@@ -227,7 +227,7 @@ def read_foreign(
     """
     back = {name: forward for name in found if name not in TABLE and (forward := variable_of(name))}
     if back:
-        return with_gradients(found, back, layer, heads, kv_heads)
+        return read_gradients(found, back, layer, heads, kv_heads)
     theirs = of_layer([name for name in found if name not in TABLE], layer)
     rows = {name: row for name in theirs if (row := row_of(name, theirs))}
     out = Understood(found, heads or heads_shown(found, rows), kv_heads)
@@ -245,12 +245,12 @@ def variable_of(name: str) -> str:
     found = GRADIENT.fullmatch(name)
     if found is None:
         return ""
-    path, *names = (each or "" for each in found.groups())
+    path, *names = (group or "" for group in found.groups())
     forward = "".join(names)
     return path + (forward if forward in TABLE or len(forward) > 1 else forward.lower())
 
 
-def with_gradients(
+def read_gradients(
     found: Mapping[str, Array], back: Mapping[str, str], layer: int | None, *heads: int | None
 ) -> Understood:
     """The arrays under our names, those of the backward pass by what they are gradients by."""
@@ -262,8 +262,8 @@ def with_gradients(
         out.arrays[gradient_of(name) if known else theirs.get(name, name)] = array
     read = {**{name: name for name in gone.arrays if name in theirs}, **gone.read}
     for ours, last in read.items():
-        from_theirs = [theirs[each] for each in theirs if each.endswith(last)]
-        names = [gradient_of(each) for each in ours.split() if gradient_of(each) in TABLE]
+        from_theirs = [theirs[name] for name in theirs if name.endswith(last)]
+        names = [gradient_of(word) for word in ours.split() if gradient_of(word) in TABLE]
         out.read |= {" ".join(names): from_theirs[0]} if names and from_theirs else {}
     out.notes += gone.notes
     return out
@@ -328,7 +328,7 @@ def pattern(theirs: str) -> re.Pattern[str]:
 def row_of(name: str, names: Iterable[str]) -> Convention | None:
     for row in CONVENTIONS:
         if pattern(row.theirs).fullmatch(name) and (
-            not row.beside or any(pattern(row.beside).fullmatch(each) for each in names)
+            not row.beside or any(pattern(row.beside).fullmatch(name) for name in names)
         ):
             return row
     return None
@@ -406,7 +406,7 @@ class Understood:
 
     def is_matrix(self, name: str) -> bool:
         """True if X can be multiplied by it, and it is not as long as what comes out of a module."""
-        x = next((self.found[each] for each in self.found if each in {X, X.lower()}), None)
+        x = next((self.found[other] for other in self.found if other in {X, X.lower()}), None)
         array = self.found[name]
         if x is None or x.ndim < 2 or not 2 <= array.ndim <= 3:
             return False
@@ -424,7 +424,7 @@ class Understood:
             return [~array if array.dtype == bool else array]
         linear = row.layout in {LINEAR, PACKED_LINEAR, BY_HEAD_LINEAR}
         if row.layout in {CONV, PACKED_CONV}:  # nanoGPT has GPT-2's names and nn.Linear's layout
-            packed = (self.found[each].shape for each in self.found if each.endswith("c_attn.weight"))
+            packed = (self.found[other].shape for other in self.found if other.endswith("c_attn.weight"))
             linear = any(len(shape) == 2 and shape[0] > shape[1] for shape in packed)
         array = array.T if linear else array
         if row.layout in {PACKED, PACKED_LINEAR, PACKED_CONV}:

@@ -30,7 +30,7 @@ from attnctl.math.names import (
     X,
     bias_of,
     matrix_of,
-    shown,
+    shown_axis,
     where,
 )
 
@@ -155,20 +155,20 @@ def ambiguous(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
         )
 
 
-def misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
+def array_misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
     """Reasons why these arrays do not go together in the layouts that `attend` documents."""
     if X in shapes:  # (out, in) turned round, where none of the projections can be (in, out)
         sources = {name: MEMORY if name != Q and MEMORY in shapes else X for name in PROJECTED}
         columns = {matrix_of(name): shapes[source][-1:] for name, source in sources.items()}
         if all(shapes[name][1:] == d and shapes[name][:1] != d for name, d in columns.items()):
             shapes = {**shapes, **{name: shapes[name][::-1] for name in columns}}
-    laid = {name: by_head(name, shape, shapes, settings) for name, shape in shapes.items()}
+    laid = {name: shape_by_head(name, shape, shapes, settings) for name, shape in shapes.items()}
     apart = [refuse_split(name, shapes[name], settings) for name, shape in laid.items() if shape is None]
     s = {name: shape for name, shape in laid.items() if shape is not None}
     yield from apart or unlike_axes(s) or disagreements(s, settings)
 
 
-def by_head(name: str, shape: Shape, shapes: Mapping[str, Shape], settings: Settings) -> Shape | None:
+def shape_by_head(name: str, shape: Shape, shapes: Mapping[str, Shape], settings: Settings) -> Shape | None:
     """The shape of an array by head, as documented; None where its columns cannot be split so."""
     row = TABLE[name]
     if not row.by_head:
@@ -249,9 +249,9 @@ def disagreement(
 ) -> str:
     """The message that an array has not the size of an axis that an earlier one, the teller, shows."""
     row, found = TABLE[name], dims(shapes[name])
-    expected = [prod(sizes.get(each, 1) for each in group) for group in layout]
+    expected = [prod(sizes.get(axis, 1) for axis in group) for group in layout]
     if axis == "past":
-        lengths = sorted(shapes[each][-2] for each in (teller, name))
+        lengths = sorted(shapes[array_name][-2] for array_name in (teller, name))
         return f"{teller} and {name} hold different numbers of keys: {lengths}"
     if name in {PAST_KEY, PAST_VALUE}:
         expected[-2] = sizes.get("new", sizes["query"])
@@ -268,7 +268,7 @@ def disagreement(
     if axis == "d_k":
         return f"{teller} has d_k {sizes[axis]} but {name} has {shapes[name][-1]}; they must be equal"
     if row.is_weight and not row.is_split:
-        return f"{name}: {found}, expected {dims(expected)} ({dims(map(shown, layout))})"
+        return f"{name}: {found}, expected {dims(expected)} ({dims(map(shown_axis, layout))})"
     return (
         f"{teller} is {dims(shapes[teller])} but {name} is {found}; they must agree in all but d_k and d_v"
     )

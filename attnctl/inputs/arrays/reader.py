@@ -16,18 +16,18 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.beside import heads_shown, ill_placed, is_one_row, place
 from attnctl.inputs.arrays.layout import LayoutReading, LayoutSearch, search
 from attnctl.inputs.arrays.problems import (
+    array_misfits,
     has_batch,
     has_vectors,
     heads_asked,
     inputs_among,
-    misfits,
     missing,
     refuse_split,
     unlike_layout,
     unusable,
 )
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.sizes import asked, keys_of, unrotatable
+from attnctl.inputs.config.sizes import asked, key_count, unrotatable
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.axes import rearrange
 from attnctl.math.names import (
@@ -91,15 +91,15 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
     if settings.layout is None and four:
         turned = heads_first(inputs, settings.with_(layout="bnhd"))
         ways.append((turned, f"Read {', '.join(four)} as {TOKENS_THEN_HEADS}."))
-    read = [(read_as(each, settings), said) for each, said in ways]
+    read = [(read_as(array, settings), said) for array, said in ways]
     fits = [(laid, said) for laid, said in read if isinstance(laid, Laid)]
     if not fits:
         first = read[0][0]
         assert isinstance(first, AttnError)
         raise first
     laid, said = fits[0]
-    if len(fits) > 1 and laid.sizes["head"] > keys_of(laid.sizes):  # another layout is as likely
-        rows, place = keys_of(laid.sizes), settings.where(("layout",))
+    if len(fits) > 1 and laid.sizes["head"] > key_count(laid.sizes):  # another layout is as likely
+        rows, place = key_count(laid.sizes), settings.where(("layout",))
         said = (
             f"Q, K and V are read as (batch, head, n, d): {laid.sizes['head']} heads of {rows} rows. "
             f"If they are {TOKENS_THEN_HEADS}, write {place} bnhd."
@@ -118,7 +118,7 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
         for known in [] if mixed else sizes_known(inputs, settings):
             if reading := tried.reading(known):
                 return lay_out(inputs, reading)
-        raise_all(misfits(shapes, settings))
+        raise_all(array_misfits(shapes, settings))
         return AttnError(tried.misfit())
     except AttnError as error:
         return error
@@ -286,7 +286,7 @@ def lay_out(arrays: Mapping[str, Array], reading: LayoutReading) -> Laid:
     lengths = key_lengths(arrays, sizes)
     ours = {name: reading.lay_out(name, array) for name, array in arrays.items() if name in reading.layouts}
     beside = {name: array for name, array in arrays.items() if name in TABLE and TABLE[name].broadcasts}
-    placed = {name: place(name, array, sizes, keys_of(sizes)) for name, array in beside.items()}
+    placed = {name: place(name, array, sizes, key_count(sizes)) for name, array in beside.items()}
     raise_all(ill_placed(name, beside[name], sizes) for name, array in placed.items() if array is None)
     ours |= {name: array for name, array in placed.items() if array is not None}
     one_row = any(is_one_row(name, array, sizes) for name, array in beside.items())
@@ -309,7 +309,7 @@ def key_lengths(arrays: Mapping[str, Array], sizes: Sizes) -> PerBatch | None:
     if KEY_LENGTHS not in arrays:
         return None
     lengths = arrays[KEY_LENGTHS].reshape(-1).tolist()
-    members, keys = sizes.get("batch", 1), keys_of(sizes)
+    members, keys = sizes.get("batch", 1), key_count(sizes)
     if len(lengths) != members or any(length not in range(keys + 1) for length in lengths):
         expected = f"{members} × a whole number from 0 to {keys} (the keys there are)"
         raise AttnError(f"{KEY_LENGTHS}: {lengths}, expected {expected}")

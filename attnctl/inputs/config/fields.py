@@ -34,7 +34,7 @@ from attnctl.base.values import (
     flow,
     is_unlimited,
     refuse,
-    whole,
+    whole_number,
     words,
 )
 from attnctl.base.words import one_of
@@ -62,7 +62,7 @@ TOKENIZER = Form(
 
 
 def read_even(value: Any) -> int:
-    number: int = whole(2, MOST - 1)(value)
+    number: int = whole_number(2, MOST - 1)(value)
     if number % 2:
         raise BadValueError(
             f"{number} is odd; dimensions turn in pairs, so write {number - 1} or {number + 1}"
@@ -123,7 +123,7 @@ POSITIONS = Choice(
 )
 
 
-KEYS = whole(-MOST)
+KEYS = whole_number(-MOST)
 OFFSET = Reader(
     lambda value: LENGTHS if value == LENGTHS else KEYS(value),
     {"anyOf": [KEYS.schema, {"enum": [LENGTHS]}]},
@@ -158,8 +158,8 @@ def rule_reader(form: str, about: str, settings: Sequence[Setting]) -> Choice:
     alone = [setting for setting in settings if setting.switch]
     others = [setting for setting in settings if not setting.switch]
     word, mapping = word_of(alone), Form(form, about, others, rule_of, just_one=True)
-    written = one_of((flow(each.in_config) for each in (*alone, *others)), most=len(settings))
-    pick = word_or_mapping([each.name for each in alone], word, mapping)
+    written = one_of((flow(rule.in_config) for rule in (*alone, *others)), most=len(settings))
+    pick = word_or_mapping([rule.name for rule in alone], word, mapping)
     return Choice(pick, [word, mapping], f"a rule; write {written}")
 
 
@@ -178,13 +178,13 @@ HIDING = [
 """The rules that may be put together."""
 
 
-def within(value: Any) -> Any:
+def inner_rule(value: Any) -> Any:
     """A rule within another one, which may be made of rules again."""
     return VISIBILITY(value)
 
 
 FORM = "VisibilityForm"
-WITHIN = Reader(within, {"oneOf": [word_of(HIDING).schema, {"$ref": f"#/$defs/{FORM}"}]})
+WITHIN = Reader(inner_rule, {"oneOf": [word_of(HIDING).schema, {"$ref": f"#/$defs/{FORM}"}]})
 VISIBILITY = rule_reader(FORM, "A rule of who sees whom.", [*HIDING, *compose_rules(WITHIN)])
 
 RULE_SETTINGS = (*SETTABLE, *compose_rules(VISIBILITY), *RULE_TABLES)
@@ -209,7 +209,7 @@ RULE_LIST = Setting(
 
 
 def by_name(*settings: Setting) -> dict[str, Setting]:
-    return {each.name: each for each in settings}
+    return {setting.name: setting for setting in settings}
 
 
 FIELDS = by_name(
@@ -364,7 +364,7 @@ def settings_with_flags(group: str) -> dict[str, Setting]:
     for name, setting in FIELDS.items():
         parts = {"rules": SETTABLE, **{field: form.keys.values() for field, form in IN_PARTS.items()}}
         every |= {name: setting} | {each.keyword: each for each in parts.get(name, ())}
-    return {name: each for name, each in every.items() if each.flag and each.flag.group == group}
+    return {name: value for name, value in every.items() if value.flag and value.flag.group == group}
 
 
 def is_given(value: Any) -> bool:

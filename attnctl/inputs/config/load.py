@@ -28,23 +28,23 @@ def load(path: str | pathlib.Path) -> Settings:
         give = "; give the path of a YAML file"
         with files.refuse_os_errors("<stdin>", give), files.open_input("-") as file:
             raw = file.read(yaml.MAX_BYTES + 1)
-        return parse(raw, "<stdin>", pathlib.Path())
+        return parse_config(raw, "<stdin>", pathlib.Path())
     if str(path).startswith(EXAMPLE):
         path = example(str(path).removeprefix(EXAMPLE))
     try:
         with files.open_input(path) as file:
             raw = file.read(yaml.MAX_BYTES + 1)
     except FileNotFoundError:
-        instead = f"did you mean {EXAMPLE}{path}?" if path in names() else ""
+        instead = f"did you mean {EXAMPLE}{path}?" if path in example_names() else ""
         init = f"`attnctl config init -o {path}` writes one"
         raise AttnError(f"{path}: no such file; {instead or init}") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
         raise AttnError(f"{path}: {reason}; give the path of a YAML file") from None
-    return parse(raw, str(path), pathlib.Path(path).parent)
+    return parse_config(raw, str(path), pathlib.Path(path).parent)
 
 
-def parse(text: bytes, name: str, base: pathlib.Path) -> Settings:
+def parse_config(text: bytes, name: str, base: pathlib.Path) -> Settings:
     """The settings that a config's text describes.
 
     Messages call it `name`; relative files in it are looked for in `base`. Raises AttnError with
@@ -71,7 +71,7 @@ def read_as(text: str, name: str, form: Callable[[Any], Any]) -> Any:
     try:
         made = form(data)
     except BadValueError as bad:
-        lines = yaml.lines(text, [path for path, _ in bad.problems])
+        lines = yaml.line_numbers(text, [path for path, _ in bad.problems])
         problems += (
             (lines[path], f"{name}:{lines[path]} {json_path(path)}: {what}") for path, what in bad.problems
         )
@@ -89,7 +89,7 @@ def list_problems(problems: list[tuple[int, str]]) -> Iterable[str]:
 def place_in(text: str, name: str, path: Path) -> str:
     """The line of a path in the text of a file, and the path as it is written there."""
     written = as_written(text, path)
-    return f"{name}:{yaml.lines(text, [written])[written]} {json_path(written)}"
+    return f"{name}:{yaml.line_numbers(text, [written])[written]} {json_path(written)}"
 
 
 def as_written(text: str, path: Path) -> Path:
@@ -116,26 +116,26 @@ def examples_folder() -> pathlib.Path:
     return installed if installed.is_dir() else package.parent / "configs"
 
 
-def names() -> list[str]:
+def example_names() -> list[str]:
     return sorted(path.stem for path in examples_folder().glob("*.yaml"))
 
 
 def example(name: str) -> pathlib.Path:
     """The file of an example. Raises AttnError where there is none of this name."""
-    known = names()
+    known = example_names()
     if name not in known:
         instead = did_you_mean(name, known, f"there are {one_of(known, 'and')}")
         raise AttnError(f"no example {quote(name)}; {instead}")
     return examples_folder() / f"{name}.yaml"
 
 
-def about(name: str) -> str:
+def example_summary(name: str) -> str:
     """The first sentence of an example's comment that is not for an editor: what it shows."""
-    comments = takewhile(lambda line: line.startswith("#"), text_of(name).splitlines())
+    comments = takewhile(lambda line: line.startswith("#"), example_text(name).splitlines())
     ours = (line[1:].strip() for line in comments if "yaml-language-server" not in line)
     return re.split(r"(?<=\.) ", " ".join(ours), maxsplit=1)[0]
 
 
-def text_of(name: str) -> str:
+def example_text(name: str) -> str:
     with files.open_found(example(name)) as stream:
         return stream.read().decode("utf-8")

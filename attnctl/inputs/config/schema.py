@@ -19,7 +19,7 @@ from attnctl.math.names import MEMORY, TABLE, X
 from attnctl.math.rules import RULES
 
 ELSEWHERE = {
-    **{each.name: f"rules: [{flow(each.in_config)}]" for each in RULE_SETTINGS},
+    **{setting.name: f"rules: [{flow(setting.in_config)}]" for setting in RULE_SETTINGS},
     **{name: f"weights: {{{name}: …}}" for name in WEIGHTS.keys if name not in FIELDS},
     **{name: f"positions: {{rope: {{{name}: …}}}}" for name in ROPE_OPTIONS.keys},
     **{name: f"tokenizer: {{{name}: …}}" for name in TOKENIZER.keys},
@@ -33,7 +33,7 @@ def elsewhere(key: str, value: Any) -> str | None:
     return f"rules: [{value}]" if rule and key in ELSEWHERE else ELSEWHERE.get(key)
 
 
-def misfits(given: Json) -> Iterator[Problem]:
+def weight_misfits(given: Json) -> Iterator[Problem]:
     """Weights of X that do not have a row for each dimension of the embeddings.
 
     Of a config without other problems the plan compares every shape.
@@ -55,7 +55,7 @@ CONFIG = Form(
     FIELDS.values(),
     lambda given: lay_over(Settings(), given),
     elsewhere=elsewhere,
-    misfits=misfits,
+    misfits=weight_misfits,
 )
 
 
@@ -84,8 +84,8 @@ def with_files(settings: Settings, path_of: Callable[[str], str]) -> Settings:
 
     def resolve_files(tensors: Mapping[str, Any]) -> Json:
         return {
-            name: replace(each, path=path_of(each.path)) if isinstance(each, FromFile) else each
-            for name, each in tensors.items()
+            name: replace(tensor, path=path_of(tensor.path)) if isinstance(tensor, FromFile) else tensor
+            for name, tensor in tensors.items()
         }
 
     weights = settings.weights

@@ -151,7 +151,7 @@ class Settings(Kind):
 
     def to_dict(self) -> dict[str, Any]:
         """The settings in the form of a YAML config: what a dump carries and `config init` writes."""
-        out = {name: plain(getattr(self, name)) for name in IN_ORDER}
+        out = {name: as_written(getattr(self, name)) for name in IN_ORDER}
         out = {name: value for name, value in out.items() if value is not None and name not in NOT_WRITTEN}
         if isinstance(self.positions, list):
             out["positions"] = {"learned": self.positions}
@@ -169,12 +169,12 @@ OF_ARRAYS = {"layout", "lse_base", "lse_empty"}
 NOT_WRITTEN = {*OF_ARRAYS, "max_memory", "where", "named"}
 WRITTEN_WHERE_SET = {"edits", "renormalize", *KIND} - {"scale", "rules"}
 
-OWN = [each.name for each in fields(Settings) if each.name not in KIND]
+OWN = [field_.name for field_ in fields(Settings) if field_.name not in KIND]
 IN_ORDER = [*OWN[: OWN.index("mask")], *KIND, *OWN[OWN.index("mask") :]]
 """The settings as a config has them: the kind of attention after the weights."""
 
 
-def plain(value: Any) -> Any:
+def as_written(value: Any) -> Any:
     """A value of a setting in the form a config writes it."""
     from attnctl.math.derivation import Rotary
 
@@ -186,16 +186,16 @@ def plain(value: Any) -> Any:
         case Tokenizer():
             return dict(vars(value))
         case Weights():
-            tensors = {name: plain(tensor) for name, tensor in value.tensors.items()}
-            heads = {"heads": plain(value.heads)} if value.heads else {}
+            tensors = {name: as_written(tensor) for name, tensor in value.tensors.items()}
+            heads = {"heads": as_written(value.heads)} if value.heads else {}
             file = {"file": value.file} if value.file else {}
-            return plain(value.random) | tensors | heads | file
+            return as_written(value.random) | tensors | heads | file
         case Rule() | HeadNorm():
             return value.plain()
         case tuple():
-            return list(map(plain, value))
+            return list(map(as_written, value))
         case Mapping():
-            return {name: plain(each) for name, each in value.items()}
+            return {name: as_written(part) for name, part in value.items()}
         case Rotary(theta, dims, interleaved):
             return {"rope": without_none({"theta": theta, "interleaved": interleaved, "dims": dims})}
         case _:

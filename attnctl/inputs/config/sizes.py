@@ -29,7 +29,7 @@ def asked(settings: Settings) -> dict[str, int]:
     return {axis: size for axis, size in said.items() if size is not None}
 
 
-def keys_of(sizes: Sizes) -> int:
+def key_count(sizes: Sizes) -> int:
     """The number of keys: where nothing shows it, tokens attend to themselves."""
     return sizes.get("key", sizes.get("query", 0))
 

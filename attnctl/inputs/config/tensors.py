@@ -27,13 +27,13 @@ from attnctl.base.values import (
     read_switch,
     read_word,
     refuse,
-    show,
-    whole,
+    short_value,
+    whole_number,
     words,
 )
 from attnctl.inputs.config.settings import IDENTITY, NONE, STANDARD_NORMAL, FromFile, Random, Weights
 from attnctl.math.axes import parse_axes
-from attnctl.math.names import OUTPUT, TABLE, W_O, Name, shown
+from attnctl.math.names import OUTPUT, TABLE, W_O, Name, shown_axis
 
 Row = list[float]
 
@@ -45,7 +45,7 @@ MINUS_INFINITY = ("-.inf", "-.Inf", "-.INF", "-inf", "-Infinity")
 
 def read_vector(value: Any) -> Row:
     if not isinstance(value, list):
-        raise BadValueError(f"{show(value)} is not a list of numbers; write one like [0.1, 0.2]")
+        raise BadValueError(f"{short_value(value)} is not a list of numbers; write one like [0.1, 0.2]")
     return quick_row(value) or each(value, read_real)
 
 
@@ -67,7 +67,9 @@ def matrix_of(read_row: Callable[[Any], Row], cell: Json) -> Reader:
 
     def read(value: Any) -> list[Row]:
         if not isinstance(value, list):
-            raise BadValueError(f"{show(value)} is not a matrix; write its rows, like [[1, 0], [0, 1]]")
+            raise BadValueError(
+                f"{short_value(value)} is not a matrix; write its rows, like [[1, 0], [0, 1]]"
+            )
         rows = each(value, read_row)
         same_length(dict(enumerate(rows)))
         return rows
@@ -80,7 +82,10 @@ def same_length(rows: dict[Any, Row]) -> None:
     """Raise BadValueError naming every row that is not as long as the first."""
     first = next(iter(rows), None)
     refuse(
-        ((place,), f"a row of {len(row)}, but row {show(first)} has {len(rows[first])}; make them as long")
+        (
+            (place,),
+            f"a row of {len(row)}, but row {short_value(first)} has {len(rows[first])}; make them as long",
+        )
         for place, row in rows.items()
         if len(row) != len(rows[first])
     )
@@ -96,7 +101,7 @@ def read_by_token(value: dict[Any, Any]) -> dict[str, Row]:
 def row_of(read_cell: Callable[[Any], float]) -> Callable[[Any], Row]:
     def read(value: Any) -> Row:
         if not isinstance(value, list):
-            raise BadValueError(f"{show(value)} is not a list of numbers; write one like [1, 0]")
+            raise BadValueError(f"{short_value(value)} is not a list of numbers; write one like [1, 0]")
         return each(value, read_cell)
 
     return read
@@ -111,7 +116,9 @@ def may_attend(value: Any) -> int:
             continue
         if number in (0, 1):
             return int(number)
-    raise BadValueError(f"{show(value)} is neither 0 nor 1; 1 (or true) may attend, 0 (or false) may not")
+    raise BadValueError(
+        f"{short_value(value)} is neither 0 nor 1; 1 (or true) may attend, 0 (or false) may not"
+    )
 
 
 def read_bias_cell(value: Any) -> float:
@@ -127,13 +134,13 @@ def read_vocabulary(value: Any) -> tuple[str, ...]:
         case list():
             tokens = each(value, read_token)
             refuse(
-                ((i,), f"{show(a)} again, after entry {first}; a token has one id")
+                ((i,), f"{short_value(a)} again, after entry {first}; a token has one id")
                 for i, a, first in repeats(enumerate(tokens))
             )
             return tuple(tokens)
         case dict():
             every(((key, key) for key in value), read_token)
-            ids = dict(zip(value, every(value.items(), whole(0)), strict=True))
+            ids = dict(zip(value, every(value.items(), whole_number(0)), strict=True))
             last = len(ids) - 1
             refuse(
                 ((a,), f"id {i}, but {len(ids)} tokens have the ids 0 to {last}; write one of those")
@@ -141,12 +148,12 @@ def read_vocabulary(value: Any) -> tuple[str, ...]:
                 if i > last
             )
             refuse(
-                ((a,), f"id {i} again, after {show(first)}; a token has an id of its own")
+                ((a,), f"id {i} again, after {short_value(first)}; a token has an id of its own")
                 for a, i, first in repeats(ids.items())
             )
             return tuple(sorted(ids, key=ids.__getitem__))
     raise BadValueError(
-        f"{show(value)} is not a vocabulary; write [I, love, AI] or {{I: 0, love: 1, AI: 2}}"
+        f"{short_value(value)} is not a vocabulary; write [I, love, AI] or {{I: 0, love: 1, AI: 2}}"
     )
 
 
@@ -311,12 +318,12 @@ def weights(given: Json) -> Weights:
 HEADS = {"head": "heads", "kv_head": "kv_heads"}
 
 
-def in_words(layout: str) -> str:
+def layout_in_words(layout: str) -> str:
     """d_model rows of heads · d_k numbers."""
     *rows, columns = (
-        " · ".join(HEADS.get(axis, shown((axis,))) for axis in axes) for axes in parse_axes(layout)
+        " · ".join(HEADS.get(axis, shown_axis((axis,))) for axis in axes) for axes in parse_axes(layout)
     )
-    return "".join(f"{each} rows of " for each in rows) + f"{columns} numbers"
+    return "".join(f"{row} rows of " for row in rows) + f"{columns} numbers"
 
 
 def added_to(row: Name) -> str:
@@ -331,14 +338,16 @@ def of_all_heads(row: Name) -> Setting:
     else:
         reader = OUTPUT_TENSOR if row.name == W_O else TENSOR if row.drawn else OFFSETS
     fused = "Fused: " if row.is_split and row.drawn else ""
-    return Setting(row.name, reader, f"{fused}{in_words(row.side_by_side)}{added_to(row)}{row.more}.")
+    return Setting(
+        row.name, reader, f"{fused}{layout_in_words(row.side_by_side)}{added_to(row)}{row.more}."
+    )
 
 
 ROWS = sorted((row for row in TABLE.values() if row.is_weight), key=lambda row: not row.drawn)
 """The weights: matrices, then biases."""
 
 OF_ONE_HEAD = [
-    (row, f"{in_words(row.own.partition(' ')[2])}{added_to(row)}.") for row in ROWS if row.is_split
+    (row, f"{layout_in_words(row.own.partition(' ')[2])}{added_to(row)}.") for row in ROWS if row.is_split
 ]
 HEAD = Form(
     "HeadForm",

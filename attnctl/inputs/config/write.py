@@ -68,7 +68,7 @@ def on_one_line(value: Any, before: str) -> bool:
     """True if the value stands beside its key: scalars, rows of numbers, and what is short and flat."""
     match value:
         case list():
-            numbers = not any(isinstance(each, (str, list, Mapping)) for each in value)
+            numbers = not any(isinstance(item, (str, list, Mapping)) for item in value)
             return numbers or (flat(value) and len(before) + len(flow(value)) <= WIDTH)
         case Mapping():
             return flat(value.values()) and len(before) + len(flow(value)) <= WIDTH
@@ -79,7 +79,8 @@ def on_one_line(value: Any, before: str) -> bool:
 def flat(values: Iterable[Any]) -> bool:
     """True if there is no list in these, nor anywhere within them."""
     return not any(
-        isinstance(each, list) or (isinstance(each, Mapping) and not flat(each.values())) for each in values
+        isinstance(value, list) or (isinstance(value, Mapping) and not flat(value.values()))
+        for value in values
     )
 
 
@@ -96,10 +97,10 @@ def flags(settings: Settings, base: Settings) -> list[str] | None:
 
 def comparable(settings: Settings) -> Settings:
     """The settings without the sentence, which is an argument, their rules in one order."""
-    return replace(settings, sentence=None, rules=in_order(settings.rules))
+    return replace(settings, sentence=None, rules=rules_in_order(settings.rules))
 
 
-def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+def rules_in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """The rules as they are listed: their order says only which is named where several hide a score."""
     listed = list(RULES.values())
     return tuple(sorted(rules, key=lambda rule: listed.index(type(rule))))
@@ -119,10 +120,10 @@ def changes_of(settings: Settings, base: Settings) -> Iterator[tuple[str, Any, l
         if rule.name == ALIBI and settings.positions == NONE:
             yield "positions", ALIBI, flags_of("positions", ALIBI)
         else:
-            yield setting.keyword, value_of(rule), setting.flags(value_of(rule))
+            yield setting.keyword, rule_value(rule), setting.flags(rule_value(rule))
 
 
-def value_of(rule: Rule) -> Any:
+def rule_value(rule: Rule) -> Any:
     """The value that its setting has for a rule: (3, 0) of a window, True of one that is on or off."""
     plain = rule.plain()
     value = True if isinstance(plain, str) else plain[rule.name]

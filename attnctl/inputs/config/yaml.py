@@ -202,7 +202,7 @@ def line_of(event: Any) -> int:
     return 1 + int(event.start_mark.line)
 
 
-def lines(text: str, wanted: Iterable[Path]) -> dict[Path, int]:
+def line_numbers(text: str, wanted: Iterable[Path]) -> dict[Path, int]:
     """The line of each of these paths in a text that reads well; or of the nearest above it."""
     builder = YamlBuilder("", events(text))
     data = builder.document()

@@ -15,7 +15,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims
 from attnctl.inputs.config.fields import SETTABLE
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
-from attnctl.inputs.config.sizes import keys_of, rotary
+from attnctl.inputs.config.sizes import key_count, rotary
 from attnctl.inputs.plan.embed import PAD
 from attnctl.inputs.plan.tensors import Named, arrays_of, stream
 from attnctl.math import Array, Progress, Shape, Sizes
@@ -162,7 +162,7 @@ def variant(
 
     Sinusoidal positions are those of the embeddings among the arrays.
     """
-    past, keys, chunks = sizes.get("past", 0), keys_of(sizes), asked.chunks
+    past, keys, chunks = sizes.get("past", 0), key_count(sizes), asked.chunks
     if isinstance(chunks, tuple) and (last := chunks[-1][1]) != keys:
         ends = f"the ranges end at {last}, but there are {keys} keys"
         raise AttnError(f"{asked.where(('chunks',))}: {ends}; end the last one at {keys}")
@@ -254,7 +254,7 @@ def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Var
     forward = replace(kind, backward=False)
     name = gradient_of(root_of(forward.derivation))
     costs = costs_of(forward, arrays_of(named), 1)
-    shape = next(each.shape for each in costs if gradient_of(each.name) == name)
+    shape = next(step_cost.shape for step_cost in costs if gradient_of(step_cost.name) == name)
     if name not in named or settings.cotangent:  # what is asked for goes before what a file brings
         array, how = begin_gradient(settings, name, shape)
         alone = array.squeeze().shape == tuple(size for size in shape if size != 1)  # (n, d) of one head
@@ -264,7 +264,7 @@ def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Var
         raise AttnError(
             f"{name}: {dims(found)}, expected {dims(shape)}, the shape of what it is a gradient by"
         )
-    return replace(kind, given={each: how for each, (_, how) in named.items()}), named
+    return replace(kind, given={item: how for item, (_, how) in named.items()}), named
 
 
 def plan_of(
@@ -306,7 +306,7 @@ def begin_gradient(settings: Settings, name: str, shape: Shape) -> tuple[Array, 
 
             trace = read_one(path, named="cotangent" in settings.named)
             names = name, gradient_of(OUTPUT)
-            found = [each for each in names if each in trace] or list(trace)
+            found = [name for name in names if name in trace] or list(trace)
             if len(found) > 1 and found[0] not in names:
                 there = f"{path} has {', '.join(trace)}, and no {name}"
                 raise AttnError(f"{settings.where(('cotangent',))}: {there}; give the gradient that name")

@@ -14,7 +14,15 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims, nearest, one_of
 from attnctl.inputs.config.settings import IDENTITY, SINUSOIDAL, FromFile, Random, Settings
 from attnctl.inputs.config.sizes import adds_positions
-from attnctl.inputs.plan.tensors import Named, description, draw, first, from_file, legacy, token_rows
+from attnctl.inputs.plan.tensors import (
+    Named,
+    description,
+    draw_numbers,
+    first,
+    from_file,
+    legacy,
+    token_rows,
+)
 from attnctl.math import Array, Shape
 from attnctl.math.names import EMBEDDINGS, MEMORY, POSITIONS
 from attnctl.math.ops import Sinusoid
@@ -113,7 +121,7 @@ def word_rows(
                 rows = token_rows(seed, [vocab.tokens[i] for i in ids.values()], d_model, how.distribution)
                 return dict(zip(words, rows, strict=True)), said
             shape = (len(vocab), d_model)
-            table = draw(np.random.RandomState(seed), shape, how.distribution, d_model)
+            table = draw_numbers(np.random.RandomState(seed), shape, how.distribution, d_model)
         case Mapping() as by_token:
             place = settings.where(("embeddings",))
             raise_all(

@@ -13,7 +13,7 @@ from attnctl.inputs.arrays.beside import in_base_e, with_empty_rows
 from attnctl.inputs.arrays.foreign import read_foreign
 from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
-from attnctl.inputs.config.sizes import keys_of, rotary, unmeant_cache, written_masks
+from attnctl.inputs.config.sizes import key_count, rotary, unmeant_cache, written_masks
 from attnctl.inputs.plan import (
     DumpPlan,
     asks_for_padding,
@@ -131,8 +131,8 @@ def derive_plan(
     if settings.chunks is None and (chunks := laid.sizes.get("chunk")):
         settings = replace(settings, chunks=chunks)
         notes = (*notes, f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
-    derivation, unasked = derive(laid, settings, trace.key_tokens or ())
-    laid.arrays.update(with_empty_rows(laid.arrays, derivation, settings.lse_empty, keys_of(laid.sizes)))
+    derivation, unasked = derive_recorded(laid, settings, trace.key_tokens or ())
+    laid.arrays.update(with_empty_rows(laid.arrays, derivation, settings.lse_empty, key_count(laid.sizes)))
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
         derivation = with_leaves(tuple(own.get(step.name, step) for step in derivation))
@@ -169,8 +169,8 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
 def with_leaves(steps: tuple[Step, ...]) -> Derivation:
     """These steps below what they read and the file leaves out: a derivation reads only its own lines."""
     names = {step.name for step in steps}
-    lacking = dict.fromkeys(each for step in steps for each in step.inputs if each not in names)
-    rows = (TABLE[each] for each in lacking if each in TABLE)
+    lacking = dict.fromkeys(input_ for step in steps for input_ in step.inputs if input_ not in names)
+    rows = (TABLE[name] for name in lacking if name in TABLE)
     return Derivation(
         (*(Step(row.name, Given(), (), row.axes, "given", row.symbol) for row in rows), *steps)
     )
@@ -182,7 +182,9 @@ def aside(name: str, array: Array) -> Step:
     return Step(name, Unstated(), (), axes, "", name)
 
 
-def derive(laid: Laid, settings: Settings, keys: Sequence[str]) -> tuple[Derivation, dict[str, str]]:
+def derive_recorded(
+    laid: Laid, settings: Settings, keys: Sequence[str]
+) -> tuple[Derivation, dict[str, str]]:
     """The derivation of arrays in our layout, and the recorded steps that nothing asks for, by option.
 
     A step that is recorded though nothing asks for it is kept, unexplained: what follows reads it.
@@ -233,7 +235,7 @@ def settings_of(trace: Trace) -> Settings:
     config = {name: value for name, value in trace.config.items() if name not in NOT_MEANT}
     offset: Any = trace.config.get("causal_offset")  # a number, one for each member of a batch, or none
     several = offset if isinstance(offset, list) else [offset]
-    if offset is not None and not all(type(each) is int and abs(each) < 2**31 for each in several):
+    if offset is not None and not all(type(number) is int and abs(number) < 2**31 for number in several):
         raise AttnError(f"$.config.causal_offset: {offset!r} is not a number of keys")
     offset = tuple(several) if isinstance(offset, list) else offset
     if not config:

@@ -12,7 +12,7 @@ from attnctl.base.errors import AttnError
 from attnctl.inputs.arrays.beside import in_base_e
 from attnctl.inputs.arrays.reader import as_array, read_strictly
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.sizes import adds_positions, keys_of, written_masks
+from attnctl.inputs.config.sizes import adds_positions, key_count, written_masks
 from attnctl.inputs.plan import (
     Plan,
     asks_for_padding,
@@ -54,7 +54,7 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
 
     Raises AttnError with every array that is missing, not finite or does not fit.
     """
-    laid = read_strictly(read(arrays, settings), settings)
+    laid = read_strictly(read_inputs(arrays, settings), settings)
     norms = header.get("config", {}).get("qk_norm")  # as a dump says how it normed Q and K
     recorded = isinstance(norms, dict) and norms.get("over") == HEADS
     settings = with_norm_rows(settings, one_row=laid.one_row or recorded)
@@ -67,7 +67,7 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
         if MEMORY in named and not whole:
             named[MEMORY] = named[MEMORY][0], "given, with positions"
         named = embed.with_positions(named, settings, past, memory=not whole)
-    spoken = words(header, sizes)
+    spoken = words_in_header(header, sizes)
     kind = variant(hide_padding(settings, lengths, spoken), sizes, named, offset)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
     config = asked | {"heads": sizes["head"], "kv_heads": sizes["kv_head"]}
@@ -78,7 +78,7 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     return plan_of(kind, named, out, settings, what_if_of(settings))
 
 
-def read(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
+def read_inputs(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     """Every input by name: from the arrays, and the mask and bias that the settings bring.
 
     A dump of ours has X with its positions added; where they are to be added, its embeddings are
@@ -129,7 +129,7 @@ def causal_offset(settings: Settings, sizes: Sizes, lengths: PerBatch | None) ->
     and there are no lengths.
     """
     asked, past, queries = settings.causal_offset, sizes.get("past", 0), sizes.get("query", 0)
-    if asked is None and (past or lengths is None or queries >= keys_of(sizes)):
+    if asked is None and (past or lengths is None or queries >= key_count(sizes)):
         return past
     if asked is not None and not isinstance(asked, str):
         return asked
@@ -140,10 +140,10 @@ def causal_offset(settings: Settings, sizes: Sizes, lengths: PerBatch | None) ->
     return tuple(length - queries for length in lengths)
 
 
-def words(header: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
+def words_in_header(header: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
     """The sentence and tokens of a header, where they are of this length."""
     tokens, keys = header.get("tokens"), header.get("key_tokens", header.get("tokens"))
-    here = sizes.get("query", 0), keys_of(sizes)
+    here = sizes.get("query", 0), key_count(sizes)
     if not tokens or "batch" in sizes or (len(tokens), len(keys)) != here:
         return {}
     kept = ("sentence", "context", "tokens", "ids", "key_tokens")

@@ -177,19 +177,19 @@ def carry_out_batch(
     """
     if len(alone) == 1:
         return [alone[0].run(keep, progress)]
-    kinds = [each.variant for each in alone]
-    if any(each.what_if for each in alone) or any(
+    kinds = [plan.variant for plan in alone]
+    if any(plan.what_if for plan in alone) or any(
         kind.backward or kind.chunks is not None or asks_for_padding(kind.rules) for kind in kinds
     ):
-        return [each.run(keep) for each in alone]
-    lengths = tuple(len(each.header["tokens"]) for each in alone)
+        return [plan.run(keep) for plan in alone]
+    lengths = tuple(len(plan.header["tokens"]) for plan in alone)
     keep = alone[0].kept(keep)
     outcome = run_padded(alone, lengths, keep, progress)
     if outcome.overflow:  # whose it is, each says for itself
-        return [each.run(keep) for each in alone]
+        return [plan.run(keep) for plan in alone]
     return [
-        each.record(member_of(outcome, each, member, length))
-        for member, (each, length) in enumerate(zip(alone, lengths, strict=True))
+        plan.record(member_of(outcome, plan, member, length))
+        for member, (plan, length) in enumerate(zip(alone, lengths, strict=True))
     ]
 
 
@@ -213,7 +213,7 @@ def run_padded(
     model = alone[longest]
     own_keys = MEMORY not in model.given
     rules = (*model.variant.rules, Padding(lengths)) if own_keys else model.variant.rules
-    own_rows = [each.given[EMBEDDINGS] for each in alone]
+    own_rows = [plan.given[EMBEDDINGS] for plan in alone]
     rows = [np.pad(own, ((0, lengths[longest] - len(own)), (0, 0))) for own in own_rows]
     given = {**model.given, EMBEDDINGS: np.stack(rows)}
     whole = replace(model, variant=replace(model.variant, rules=rules, batch=True), given=given)

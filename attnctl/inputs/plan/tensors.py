@@ -23,7 +23,7 @@ from attnctl.base.words import dims
 from attnctl.inputs.config.settings import IDENTITY, FromFile, Random, Settings
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.axes import parse_axes, rearrange
-from attnctl.math.names import PROJECTED, TABLE, W_O, Name, matrix_of, shape_in, shown, size_of
+from attnctl.math.names import PROJECTED, TABLE, W_O, Name, axis_size, matrix_of, shape_in, shown_axis
 
 try:  # hashlib loads OpenSSL for the same digest: 4 MB and 4 ms of every run
     sha256 = import_module("_sha2" if version_info >= (3, 12) else "_sha256").sha256
@@ -101,14 +101,14 @@ def weights_needed(settings: Settings) -> list[Name]:
     return [row for row in asked if row.drawn and not (given and row.name == W_O)]
 
 
-def heads_of(row: Name, sizes: Sizes) -> int:
+def head_count(row: Name, sizes: Sizes) -> int:
     """The number of heads that this weight is split into; W_O and b_O into none."""
-    return size_of(row.own.split()[0], sizes) if row.is_split else 1
+    return axis_size(row.own.split()[0], sizes) if row.is_split else 1
 
 
 def split_heads(fused: Array, row: Name, sizes: Sizes) -> Array:
     """A weight as a run has it: (head, d_model, d) or (head, d), if each head has its own part of it."""
-    heads = heads_of(row, sizes)
+    heads = head_count(row, sizes)
     return rearrange(fused, "... (head d) -> head ... d", head=heads) if row.is_split else fused
 
 
@@ -121,7 +121,7 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
     how, needed, missing = settings.weights.random, weights_needed(settings), []
     out: Named = {}
     for row in WEIGHTS:
-        path, tensor = whole(settings, row.name)
+        path, tensor = whole_weight(settings, row.name)
         if any(row.name in head for head in settings.weights.heads):
             out[row.name] = np.stack(list(head_parts(settings, sizes, given, row))), "given per head"
         elif path in given:
@@ -138,7 +138,7 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
     return out | draw_weights(missing, how, first(how.seed, settings.seed), sizes)
 
 
-def whole(settings: Settings, name: str) -> tuple[Path, Any]:
+def whole_weight(settings: Settings, name: str) -> tuple[Path, Any]:
     """What is written of all heads of a weight, and where: under its name, or as W for all projections."""
     tensors = settings.weights.tensors
     key = "W" if name in PROJECTIONS and name not in tensors else name
@@ -147,7 +147,7 @@ def whole(settings: Settings, name: str) -> tuple[Path, Any]:
 
 def head_parts(settings: Settings, sizes: Sizes, given: Mapping[Path, Array], row: Name) -> Iterator[Array]:
     """The matrix (or bias) of each head, as the per-head form gives it."""
-    for number in range(heads_of(row, sizes)):
+    for number in range(head_count(row, sizes)):
         path: Path = ("weights", "heads", number, row.name)
         if path in given:
             yield given[path]
@@ -167,17 +167,17 @@ def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, nam
     shapes = {row.name: shape_in(row.side_by_side, sizes) for row in rows}
     one = np.random.RandomState(seed) if legacy(how) else None
     streams = {
-        each: one or stream(seed, "tensor", name or each, count=prod(shapes[each])) for each in shapes
+        shape: one or stream(seed, "tensor", name or shape, count=prod(shapes[shape])) for shape in shapes
     }
-    cuts = {row.name: heads_of(row, sizes) if how.layout == "per_head" else 1 for row in rows}
+    cuts = {row.name: head_count(row, sizes) if how.layout == "per_head" else 1 for row in rows}
     turns = [(row, head) for row in rows for head in range(cuts[row.name])]
     if one and how.layout == "per_head":
         turns.sort(key=lambda turn: (not turn[0].is_split, turn[1]))
-    parts: dict[str, list[Array]] = {each: [] for each in shapes}
+    parts: dict[str, list[Array]] = {shape: [] for shape in shapes}
     for row, _ in turns:
         *lead, columns = shapes[row.name]
         part = (*lead, columns // cuts[row.name])
-        parts[row.name].append(draw(streams[row.name], part, how.distribution, sizes["d_model"]))
+        parts[row.name].append(draw_numbers(streams[row.name], part, how.distribution, sizes["d_model"]))
     said = description(how, seed)
     return {
         row.name: (split_heads(np.concatenate(parts[row.name], axis=-1), row, sizes), said) for row in rows
@@ -197,7 +197,7 @@ def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> It
         if tensor == IDENTITY and len(expected) == 2 and expected[0] != expected[1]:
             yield f"{place}: identity must be square, but this is {dims(expected)}; give the matrix"
         if path in given and given[path].shape != expected:
-            meaning = dims(map(shown, parse_axes(layout)))
+            meaning = dims(map(shown_axis, parse_axes(layout)))
             yield f"{place}: {dims(given[path].shape)}, expected {dims(expected)} ({meaning})"
         if path in given and not np.isfinite(given[path]).all():
             at = np.argwhere(~np.isfinite(given[path]))[0].tolist()
@@ -281,7 +281,7 @@ def key(seed: int, *name: str) -> Array:
     return np.frombuffer(digest, dtype="<u4").astype(np.uint32)
 
 
-def draw(rng: Numbers, shape: Shape, distribution: str, d_model: int) -> Array:
+def draw_numbers(rng: Numbers, shape: Shape, distribution: str, d_model: int) -> Array:
     """Numbers of this shape: normal is N(0, 1/d_model), standard_normal N(0, 1), uniform [0, 1)."""
     match distribution:
         case "normal":
@@ -299,5 +299,5 @@ def token_rows(seed: int, tokens: Sequence[str], d_model: int, distribution: str
     rng = generator_of(rows.size)  # made once: a new RandomState asks the system for entropy first
     for row, token in zip(rows, tokens, strict=True):
         rng.seed(key(seed, "token", token))
-        row[:] = draw(rng, (d_model,), distribution, d_model)
+        row[:] = draw_numbers(rng, (d_model,), distribution, d_model)
     return rows

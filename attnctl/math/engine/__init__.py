@@ -125,12 +125,12 @@ class Execution:
         q, k = (self.values[name] for name in self.stretch[0].inputs)
         if self.tile is None and prod(q.shape[:-1]) * k.shape[-2] <= FEWEST_FOR_TILES:
             return
-        from attnctl.math.engine.tiles import blockwise, lay_out
+        from attnctl.math.engine.tiles import blockwise, lay_out_stretch
 
-        inside = names(self.stretch)
+        inside = step_names(self.stretch)
         others = [step for step in self.steps if step.name not in inside and step not in self.back]
         left = {*self.keep, *(inside & {name for step in others for name in step.inputs})}
-        self.tiled = lay_out(self.steps, self.stretch, self.values, left, self.safe)
+        self.tiled = lay_out_stretch(self.steps, self.stretch, self.values, left, self.safe)
         self.empty = blockwise(self.tiled, self.tile, self.progress)
         self.values.update(self.tiled.made())
 
@@ -144,7 +144,7 @@ class Execution:
             value = value.astype(self.dtype, copy=False)
         if step.name == WEIGHTS:  # before edits: a row that an edit clears is not blind
             self.empty = empty_rows(value)
-        elif step.name == LOGSUMEXP and WEIGHTS not in names(self.steps):
+        elif step.name == LOGSUMEXP and WEIGHTS not in step_names(self.steps):
             self.empty = np.argwhere(np.isneginf(value)).tolist()
         return self.edits[step.name](value) if step.name in self.edits else value
 
@@ -170,7 +170,7 @@ def own(value: Array, handed_in: Array | None) -> Array:
     return value.copy() if value is handed_in and value.flags.writeable else value
 
 
-def names(steps: Iterable[Step]) -> set[str]:
+def step_names(steps: Iterable[Step]) -> set[str]:
     """Their names."""
     return {step.name for step in steps}
 
@@ -196,7 +196,7 @@ def stretch_of(steps: Iterable[Step]) -> list[Step]:
     scores = [step for step in forward if step.is_n_by_n]
     if any(WEIGHTS in step.inputs for step in scores):
         return []
-    there = names(scores)
+    there = step_names(scores)
     rows = [
         step
         for step in forward

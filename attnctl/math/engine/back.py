@@ -49,7 +49,7 @@ def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, A
         name: np.broadcast_to(values[name], (*lead, *values[name].shape[-len(own) :]))
         for step in back
         for name in step.inputs
-        if name not in made and (own := rows_of(name))
+        if name not in made and (own := axes_by_head(name))
     }
     wide = np.result_type(forward.dtype, np.float32)
     out = {
@@ -57,7 +57,7 @@ def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, A
         for step in back
         if not step.is_n_by_n
     }
-    axes = {**forward.axes, **{name: rows_of(name) for name in outside}}
+    axes = {**forward.axes, **{name: axes_by_head(name) for name in outside}}
     bare = replace(forward, steps=steps, outside={**forward.outside, **outside}, axes=axes, kept={})
     most = bare.whole_rows()
 
@@ -82,7 +82,7 @@ def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, A
     return {name: array.astype(forward.dtype, copy=False) for name, array in out.items()}
 
 
-def rows_of(name: str) -> tuple[str, ...]:
+def axes_by_head(name: str) -> tuple[str, ...]:
     """The axes that one head has of an array that gradients read; all of them where no head has its own."""
     axes = TABLE[name].axes
     return axes[axes.index("head") + 1 :] if "head" in axes else axes

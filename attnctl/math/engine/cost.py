@@ -65,8 +65,12 @@ def peak(costs: Collection[Cost]) -> int:
 
     Steps whose axes end in (query, key) are n × n; where they are not kept they live in scratch.
     """
-    held = sum(each.bytes for each in costs if each.kept or not each.growth.endswith("query · key"))
-    return held + min(SCRATCH_BYTES, sum(each.bytes for each in costs if not each.kept))
+    held = sum(
+        step_cost.bytes
+        for step_cost in costs
+        if step_cost.kept or not step_cost.growth.endswith("query · key")
+    )
+    return held + min(SCRATCH_BYTES, sum(step_cost.bytes for step_cost in costs if not step_cost.kept))
 
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}

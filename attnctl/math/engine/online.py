@@ -91,7 +91,7 @@ def values_fit(v: Array) -> bool:
 
     Half precision holds the exponentials of too few scores.
     """
-    return v.dtype != np.float16 and largest(v) <= root_of_largest(v.dtype)
+    return v.dtype != np.float16 and largest_size(v) <= root_of_largest(v.dtype)
 
 
 def divisor_of(v: Array) -> int:
@@ -100,10 +100,10 @@ def divisor_of(v: Array) -> int:
     1, or the number of keys where a sum of so many of the largest value may overflow.
     """
     wide, keys = np.result_type(v, np.float32), v.shape[-2]
-    return keys if largest(v) > float(np.finfo(wide).max) / max(1, keys) else 1
+    return keys if largest_size(v) > float(np.finfo(wide).max) / max(1, keys) else 1
 
 
-def largest(v: Array) -> float:
+def largest_size(v: Array) -> float:
     """The largest absolute value, NaN where there is one."""
     return float(np.maximum(-v.min(initial=0), v.max(initial=0)))
 

@@ -212,7 +212,7 @@ class Stretch:
         return slice(first, last) if first < last else slice(0, 1)
 
 
-def lay_out(
+def lay_out_stretch(
     steps: Iterable[Step],
     stretch: Sequence[Step],
     values: Mapping[str, Array],
@@ -318,7 +318,7 @@ def find_in_tiles(
 def over_cores(work: Callable[[Any], Any], tasks: Sequence[Any], scores: int) -> Iterator[Any]:
     """The results of the tasks in order; of so many scores that threads pay, on every core."""
     with blas_alone() if scores > FEWEST_FOR_THREADS else nullcontext(False) as alone:
-        yield from in_order(work, tasks, cores() if alone else 1)
+        yield from results_in_order(work, tasks, cores() if alone else 1)
 
 
 def cores() -> int:
@@ -326,7 +326,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_order(work: Callable[[Any], Any], tasks: Sequence[Any], threads: int) -> Iterable[Any]:
+def results_in_order(work: Callable[[Any], Any], tasks: Sequence[Any], threads: int) -> Iterable[Any]:
     """The results of the tasks in order; an interrupt drops the tasks that have not begun."""
     if threads == 1:
         yield from map(work, tasks)

@@ -32,7 +32,7 @@ else:
         """Import every file of ops, as OPS is whole only then, and return what one of them has."""
         from pkgutil import iter_modules
 
-        files = [import_module(each.name) for each in iter_modules(__path__, f"{__name__}.")]
+        files = [import_module(module.name) for module in iter_modules(__path__, f"{__name__}.")]
         found = [vars(file)[name] for file in files if name in vars(file)]
         if not found:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

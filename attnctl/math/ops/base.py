@@ -113,7 +113,7 @@ class Op:
 
     def shape(self, *inputs: Shape) -> Shape:
         """The shape of the result, from those of the inputs."""
-        signature = parse(self.signature)
+        signature = parse_signature(self.signature)
         longest: Shape = ()
         sizes: dict[str, int] = {}
         for axes, shape in zip(signature.takes, inputs, strict=False):
@@ -261,8 +261,8 @@ class SumLike(Backward):
                 summed.append(index(size, f"i_{at}"))
                 places[at] = summed[-1]
         body = d.at(*places)
-        for each in summed:
-            body = total(each, body)
+        for axis in summed:
+            body = total(axis, body)
         return body
 
 
@@ -278,7 +278,7 @@ class AddAll(Backward):
 
     def form(self, cell: Places, *ways: Input) -> Term:
         """a + b + …"""
-        return reduce(add, (each.at(*cell) for each in ways))
+        return reduce(add, (way.at(*cell) for way in ways))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """An addition a cell for each way but one."""
@@ -327,7 +327,7 @@ class Signature(NamedTuple):
 
 
 @cache
-def parse(text: str) -> Signature:
+def parse_signature(text: str) -> Signature:
     """The signature that a text is."""
     takes, gives = text.split("->")
     inputs = re.findall(r"(bool )?([^,\s[\]][^,[\]]*)", takes)

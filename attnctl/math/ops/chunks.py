@@ -16,7 +16,18 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.kind import Chunks, spans, where_broken
-from attnctl.math.notation import Input, Place, Term, call, index, is_seen, largest, table, total, where
+from attnctl.math.notation import (
+    Input,
+    Place,
+    Term,
+    call,
+    index,
+    is_seen,
+    largest_term,
+    table_term,
+    total,
+    where,
+)
 from attnctl.math.ops.base import Block, Op, Places, RowWise
 from attnctl.math.ops.scores import LogSumExp, Softmax
 
@@ -69,7 +80,9 @@ class InChunk(Input):
 
     def at(self, *places: Place) -> Term:
         """The score, where the key is the chunk's."""
-        return where(abs(table(self.of_key, places[-1]) - self.chunk) < 1, self.scores.at(*places), -inf)
+        return where(
+            abs(table_term(self.of_key, places[-1]) - self.chunk) < 1, self.scores.at(*places), -inf
+        )
 
 
 def stack_parts(parts: list[Array], before: int, out: Array | None) -> Array:
@@ -110,7 +123,7 @@ class ChunkOutputs(ByChunk):
         *lead, chunk, head, row, column = cell
         j, own = index(s.shape[-1], "j"), self.of_chunk(s, chunk)
         score = own.at(*lead, head, row, j)
-        top = largest(j, score)
+        top = largest_term(j, score)
         grown = call("exp", score - top)
         mixed = total(j, grown * v.at(*lead, head, j, column), seen=score)
         return where(is_seen(top), mixed / total(j, grown, seen=score), 0)
@@ -137,7 +150,7 @@ class MergeLogSumExp(Op):
         *lead, head, row = cell
         j = index(parts.shape[-3], "c")
         one = parts.at(*lead, j, head, row)
-        top = largest(j, one)
+        top = largest_term(j, one)
         return where(is_seen(top), top + call("log", total(j, call("exp", one - top), seen=one)), -inf)
 
 
@@ -161,7 +174,7 @@ class Shares(Op):
         share = call("exp", part - every)
         if sink:
             own = sink[0].at(head)
-            top = largest(index(1, "j"), every, own)
+            top = largest_term(index(1, "j"), every, own)
             share = call("exp", part - top) / (call("exp", every - top) + call("exp", own - top))
         return where(is_seen(part), share, 0)
 

@@ -10,7 +10,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.names import DELTA
-from attnctl.math.notation import Input, Term, call, index, is_seen, largest, table, total, where
+from attnctl.math.notation import Input, Term, call, index, is_seen, largest_term, table_term, total, where
 from attnctl.math.ops.base import (
     Backward,
     Block,
@@ -56,7 +56,7 @@ class SinkSoftmax(RowWise):
         """exp(s − max) / (Σ exp(s − max) + exp(sink − max)) over the keys that are seen."""
         *row, _ = cell
         j, own = index(s.shape[-1], "j"), sink.at(cell[-3])
-        top = largest(j, s.at(*row, j), own)
+        top = largest_term(j, s.at(*row, j), own)
         every = total(j, call("exp", s.at(*row, j) - top), seen=s.at(*row, j)) + call("exp", own - top)
         return where(is_seen(s.at(*cell)), call("exp", s.at(*cell) - top) / every, 0)
 
@@ -88,8 +88,8 @@ class SinkBack(Backward):
         row, j = index(delta.shape[-1], "q"), index(a.shape[-1], "j")
         at = (*lead, *cell, row)
         body = (1 - total(j, a.at(*at, j))) * delta.at(*at)
-        for each in (row, *lead):
-            body = total(each, body)
+        for axis in (row, *lead):
+            body = total(axis, body)
         return -1 * body
 
 
@@ -181,7 +181,7 @@ class Buckets(Placed):
         """The bucket, of so many, of a cell of scores of this shape."""
         *_, queries, keys = shape
         first, last = 1 - queries - int(np.max(self.offset)), keys - 1 - int(np.min(self.offset))
-        return table(self.buckets(np.arange(first, last + 1), count), self.ahead(cell) - first)
+        return table_term(self.buckets(np.arange(first, last + 1), count), self.ahead(cell) - first)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """ds = d; d_table = Σ d over the cells of a bucket."""
@@ -226,10 +226,10 @@ class BucketsBack(Backward):
         places = [index(size, name) for size, name in zip(sizes, "bqk"[-len(sizes) :], strict=True)]
         *members, row, column = places
         own, count = (*members, head, row, column), learned.shape[-1]
-        same = table(np.eye(count), self.forward.bucket_of(own, d.shape, count), bucket)
+        same = table_term(np.eye(count), self.forward.bucket_of(own, d.shape, count), bucket)
         body = where(same, d.at(*own), 0)
-        for each in reversed(places):
-            body = total(each, body)
+        for place in reversed(places):
+            body = total(place, body)
         return body
 
 

@@ -46,7 +46,7 @@ class Norm(Op):
         if factors:
             out = out * self.factor(factors[0])
         if len(factors) > 1:
-            out = out + beside(factors[1])
+            out = out + broadcast_factor(factors[1])
         return out.astype(x.dtype, copy=False)
 
     def normalize(self, x: Array) -> tuple[Array, Array]:
@@ -60,7 +60,7 @@ class Norm(Op):
 
     def factor(self, weight: Array) -> Array:
         """The weight that rows are multiplied by; some models store it less one."""
-        return beside(weight) + 1 if self.plus_one else beside(weight)
+        return broadcast_factor(weight) + 1 if self.plus_one else broadcast_factor(weight)
 
     def form(self, cell: Places, x: Input, *factors: Input) -> Term:
         """(x − mean) / √(mean of squares + ε) · weight (+ bias)."""
@@ -87,7 +87,7 @@ class Norm(Op):
             yield Gradient(bias, op, (d,), f"Σ over rows of {d}")
 
 
-def rows_of(norm: Norm, *, by_head: bool) -> str:
+def normed_axes(norm: Norm, *, by_head: bool) -> str:
     """The axes of rows that are normed, with heads where a weight or a row needs them."""
     return "... head token d" if by_head or norm.heads else "... token d"
 
@@ -116,7 +116,7 @@ class RowTerms:
         return self.center(cell), call("sqrt", self.total(each * each) / self.count + self.norm.eps)
 
 
-def beside(factor: Array) -> Array:
+def broadcast_factor(factor: Array) -> Array:
     """A weight or bias so that it broadcasts: (d,) as it is, (head, d) as (head, 1, d)."""
     return factor[:, None, :] if factor.ndim == 2 else factor
 
@@ -156,7 +156,7 @@ class NormBack(Backward):
     @property
     def signature(self) -> str:
         """A weight may be left out."""
-        rows = rows_of(self.norm, by_head=self.by_head)
+        rows = normed_axes(self.norm, by_head=self.by_head)
         return f"{rows}, {rows}[, {'head d' if self.by_head else 'd'}] -> {rows}"
 
     @property
@@ -208,7 +208,7 @@ class NormWeightBack(Backward):
     @property
     def signature(self) -> str:
         """A weight for each column, or for each head and column."""
-        rows = rows_of(self.norm, by_head=self.by_head)
+        rows = normed_axes(self.norm, by_head=self.by_head)
         return f"{rows}, {rows} -> {'head d' if self.by_head else 'd'}"
 
     def apply(self, d: Array, x: Array) -> Array:

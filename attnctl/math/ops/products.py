@@ -21,7 +21,7 @@ import numpy as np
 from attnctl.math import Array, Shape
 from attnctl.math.axes import LEAD, rearrange
 from attnctl.math.notation import Input, Term, index, total
-from attnctl.math.ops.base import Backward, Places, parse
+from attnctl.math.ops.base import Backward, Places, parse_signature
 
 TILE = 192
 """Rows of a tile: enough for BLAS to reach its peak, and a multiple of every period."""
@@ -96,7 +96,7 @@ def find_period(shape: tuple[int, int], by_rows: bool, dtype: str) -> int | None
     w = w if by_rows else w.T
     rows = drawn.standard_normal((-(-TRIED // columns), 1, width)).astype(dtype)
     sums = np.repeat(rows, TILE, axis=1) @ w
-    return next((each for each in PERIODS if (sums[:, each:] == sums[:, :-each]).all()), None)
+    return next((period for period in PERIODS if (sums[:, period:] == sums[:, :-period]).all()), None)
 
 
 # --- products summed over axes: what an einsum says ---
@@ -109,7 +109,7 @@ class Contraction(Backward):
 
     def axes(self, *ranks: int) -> tuple[list[list[str]], list[str]]:
         """The axes of inputs with so many, and of the result; leading ones by number from the right."""
-        named, gives = parse(self.signature).takes, parse(self.signature).gives
+        named, gives = parse_signature(self.signature).takes, parse_signature(self.signature).gives
         leads = [rank - len(own) + own.count(LEAD) for rank, own in zip(ranks, named, strict=True)]
 
         def spread(own: Sequence[str], lead: int) -> list[str]:

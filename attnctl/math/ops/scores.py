@@ -18,10 +18,10 @@ from attnctl.math.notation import (
     Term,
     call,
     index,
+    index_number,
     is_seen,
-    largest,
-    number,
-    table,
+    largest_term,
+    table_term,
     total,
     where,
 )
@@ -101,8 +101,8 @@ class MatMul(RowWise):
         shared = len(line.axes[1]) < len(line.axes[0])
         yield Gradient(a, MatMulT(), (d, b), f"{d} {b}ᵀ")
         yield Gradient(b, SharedTMatMul() if shared else TMatMul(), (a, d), f"{a}ᵀ {d}")
-        for each in bias:
-            yield Gradient(each, SumRows(), (d,), f"Σ over rows of {d}")
+        for bia in bias:
+            yield Gradient(bia, SumRows(), (d,), f"Σ over rows of {d}")
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Softmax(RowWise):
         """exp(s − max) / Σ exp(s − max) over the keys that are seen."""
         *row, column = cell
         j = index(s.shape[-1], "j")
-        top = largest(j, s.at(*row, j))
+        top = largest_term(j, s.at(*row, j))
 
         def grown(key: Place) -> Term:
             return call("exp", s.at(*row, key) - top)
@@ -259,7 +259,7 @@ class LogSumExp(RowWise):
     def form(self, cell: Places, s: Input) -> Term:
         """max + log(Σ exp(s − max)) over the keys that are seen."""
         j = index(s.shape[-1], "j")
-        top = largest(j, s.at(*cell, j))
+        top = largest_term(j, s.at(*cell, j))
         every = total(j, call("exp", s.at(*cell, j) - top), seen=s.at(*cell, j))
         return where(is_seen(top), top + call("log", every), -inf)
 
@@ -336,7 +336,7 @@ class Placed(RowWise):
         """key − query of a cell, by their absolute positions."""
         *batch, _, query, key = cell
         offset = self.offset
-        return key - query - (offset if isinstance(offset, int) else table(np.array(offset), *batch))
+        return key - query - (offset if isinstance(offset, int) else table_term(np.array(offset), *batch))
 
 
 @dataclass(frozen=True)
@@ -366,8 +366,8 @@ class Slope(Placed):
 
     def form(self, cell: Places, s: Input) -> Term:
         """s − slope · distance."""
-        slope = table(alibi_slopes(s.shape[-3]), cell[-3])
-        return s.at(*cell) - slope * number(abs(self.ahead(cell)))
+        slope = table_term(alibi_slopes(s.shape[-3]), cell[-3])
+        return s.at(*cell) - slope * index_number(abs(self.ahead(cell)))
 
     def largest_score(self, size: float, reach: int, *others: Array) -> float:
         """The longest distance on top: no slope is larger than 1."""
@@ -450,8 +450,8 @@ class Hide(Placed):
     def form(self, cell: Places, s: Input, *mask: Input) -> Term:
         """s, or −∞."""
         shown = s.at(*cell)
-        for each in mask:
-            shown = where(each.at(*cell), shown, self.hidden)
+        for part in mask:
+            shown = where(part.at(*cell), shown, self.hidden)
         hiding = Term("table", self.hiding(s.shape), *cell)
         return where(hiding, self.hidden, shown) if self.rules else shown
 
@@ -466,7 +466,7 @@ class Hide(Placed):
         """The number of the first rule that hides this cell, as `hidden_by` counts them."""
         *batch, head, query, key = cell
         block = Block(batch[0] if batch else 0, head, shape[-3], query, key)
-        here = [np.broadcast_to(each, shape)[cell] for each in mask]
+        here = [np.broadcast_to(part, shape)[cell] for part in mask]
         return int(self.block(block).hidden_by((1, 1, 1), *here).item())
 
     def hidden_by(self, shape: Shape, *mask: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.axes import rearrange
-from attnctl.math.notation import Input, Term, call, index, number, table, total, where
+from attnctl.math.notation import Input, Term, call, index, index_number, table_term, total, where
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
 from attnctl.math.ops.products import Contraction, SumTokens, times_heads
 from attnctl.math.rules import PerBatch, per_batch
@@ -35,7 +35,7 @@ class Sinusoid(Op):
         """sin or cos of position / 10000^(2i/d)."""
         token, column = cell
         divisors = [10000.0 ** (2 * pair / self.d_model) for pair in range((self.d_model + 1) // 2)]
-        angle = number(token + self.start) / table(np.array(divisors), column // 2)
+        angle = index_number(token + self.start) / table_term(np.array(divisors), column // 2)
         return where(column % 2 < 1, call("sin", angle), call("cos", angle))
 
     def adjoint(self, line: Line, d: str) -> Gradients:
@@ -146,7 +146,7 @@ class Rotate(Op):
         pair = own // 2 if self.interleaved else own % pairs
         first, apart = (self.first + 2 * pair, 1) if self.interleaved else (self.first + pair, pairs)
         a, b = x.at(*row, first), x.at(*row, first + apart)
-        cos, sin = (call(name, table(angles, *row, pair)) for name in ("cos", "sin"))
+        cos, sin = (call(name, table_term(angles, *row, pair)) for name in ("cos", "sin"))
         if self.factor != 1:
             cos, sin = self.factor * cos, self.factor * sin
         is_first = own % 2 < 1 if self.interleaved else own < pairs

@@ -18,8 +18,8 @@ from attnctl.base.values import (
     Reader,
     each,
     is_unlimited,
-    show,
-    whole,
+    short_value,
+    whole_number,
 )
 from attnctl.math.rules.base import (
     Mask,
@@ -72,7 +72,7 @@ class Causal(VisibilityRule):
 FAR = 2**53
 """Further than any two positions are apart: larger limits need not fit NumPy's integers."""
 
-KEYS = whole(0, 10**30)
+KEYS = whole_number(0, 10**30)
 END: Json = {"anyOf": [{"type": "integer", "minimum": 0}, {"enum": [None, "inf"]}]}
 
 
@@ -97,7 +97,9 @@ def ends_of_text(text: str) -> Any:
     """'3,0' -> ['3', '0'], as a config has it; '3' -> '3'."""
     ends = [Plain(part.strip()) for part in text.split(",")]
     if len(ends) > 2 or not all(ends):
-        raise BadValueError(f"{show(Plain(text))} is not L or L,R; write whole numbers or inf, like 3,0")
+        raise BadValueError(
+            f"{short_value(Plain(text))} is not L or L,R; write whole numbers or inf, like 3,0"
+        )
     return ends if len(ends) == 2 else ends[0]
 
 

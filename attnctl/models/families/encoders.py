@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnctl.models.family import LAYER_NORM, ROTARY_BY_TYPE, TYPES, Stack, derive_stack, inside
-from attnctl.models.keys import INDEX, by_layer, count, derive, epsilon, flag, number, text
+from attnctl.models.keys import INDEX, by_layer, count, derived_key, epsilon, flag, number_key, text_key
 
 BERT = Stack(
     layer="encoder.layer.{i}.",
@@ -23,7 +23,7 @@ BERT = Stack(
     settings={
         **LAYER_NORM,
         "eps": epsilon("layer_norm_eps", 1e-12),
-        "act": text("hidden_act", default="gelu"),
+        "act": text_key("hidden_act", default="gelu"),
         "bias": True,
         "segments": count("type_vocab_size"),
         "causal": flag("is_decoder"),
@@ -37,7 +37,7 @@ ROBERTA = derive_stack(
     BERT,
     settings={
         "positions": "after_pad",
-        "position_start": derive(lambda pad: pad + 1, count("pad_token_id", default=1, kind=INDEX)),
+        "position_start": derived_key(lambda pad: pad + 1, count("pad_token_id", default=1, kind=INDEX)),
     },
 )
 
@@ -63,7 +63,7 @@ DISTILBERT = Stack(
         "heads": count("n_heads", "num_attention_heads"),
         "intermediate": count("hidden_dim"),
         "eps": 1e-12,
-        "act": text("activation", default="gelu"),
+        "act": text_key("activation", default="gelu"),
         "segments": None,
         "causal": False,
     },
@@ -81,7 +81,7 @@ ALBERT = derive_stack(
         "mlp_sum_norm": "full_layer_layer_norm",
     },
     settings={
-        "act": text("hidden_act", default="gelu_new"),
+        "act": text_key("hidden_act", default="gelu_new"),
         "causal": False,
         "embed_width": count("embedding_size", default=128),
         "project": True,
@@ -109,12 +109,12 @@ MODERNBERT = Stack(
         "norm_bias": flag("norm_bias"),
         "eps": NORM_EPS,
         "first_norm": False,
-        "act": text("hidden_activation", default="gelu"),
+        "act": text_key("hidden_activation", default="gelu"),
         "qkv": "blocks",
         "bias": flag("attention_bias"),
         "mlp_bias": flag("mlp_bias"),
         "causal": False,
-        "window": derive(
+        "window": derived_key(
             lambda whole, half: (whole // 2 if half is None else half) + 1,
             count("local_attention", default=128),
             count("sliding_window"),
@@ -123,8 +123,8 @@ MODERNBERT = Stack(
         "sliding": by_layer(
             lambda layer, every: layer % every != 0, count("global_attn_every_n_layers", default=3)
         ),
-        "theta": number("global_rope_theta", default=160000.0),
-        "local_theta": number("local_rope_theta", default=10000.0),
+        "theta": number_key("global_rope_theta", default=160000.0),
+        "local_theta": number_key("local_rope_theta", default=10000.0),
     },
     only={"position_embedding_type": "absolute", "layer_norm_eps": NORM_EPS},
 )
@@ -145,7 +145,7 @@ VIT = Stack(
         "vocab": None,
         "longest": None,
         "eps": epsilon("layer_norm_eps", 1e-12),
-        "act": text("hidden_act", default="gelu"),
+        "act": text_key("hidden_act", default="gelu"),
         "bias": flag("qkv_bias", default=True),
         "out_bias": True,
         "mlp_bias": True,
@@ -168,7 +168,7 @@ CLIP_VISION = derive_stack(
         "heads": count("num_attention_heads", default=12),
         "intermediate": count("intermediate_size", default=3072),
         "eps": epsilon("layer_norm_eps", 1e-5),
-        "act": text("hidden_act", default="quick_gelu"),
+        "act": text_key("hidden_act", default="quick_gelu"),
         "bias": True,
     },
 )

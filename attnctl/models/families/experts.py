@@ -9,7 +9,7 @@ from typing import Any
 
 from attnctl.models.families.llama import MISTRAL, PLAIN, QWEN3
 from attnctl.models.family import ROTARY, TYPES, When, always, derive_stack, inside, on_even_layers
-from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, derive, epsilon, flag, number
+from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, derived_key, epsilon, flag, number_key
 from attnctl.models.rope import scale_of_length
 
 MIXTRAL = derive_stack(
@@ -23,7 +23,7 @@ MIXTRAL = derive_stack(
         "window": count("sliding_window"),
         "experts": count("num_local_experts", "num_experts", default=8),
         "chosen": count("num_experts_per_tok", default=2),
-        "theta": number("rope_theta", default=1e6),
+        "theta": number_key("rope_theta", default=1e6),
     },
 )
 
@@ -81,13 +81,15 @@ GPT_OSS = derive_stack(
         "window": count("sliding_window", default=128),
         "sliding": on_even_layers,
         "rope": replace(ROTARY["rope"], default=YARN),
-        "theta": number("rope_theta", default=150000.0),
+        "theta": number_key("rope_theta", default=150000.0),
         "experts": count("num_local_experts", "num_experts", default=128),
         "chosen": CHOSEN,
         "router": "chosen",
         "router_bias": True,
-        "clamp": derive(
-            lambda *both: both, number("swiglu_alpha", default=1.702), number("swiglu_limit", default=7.0)
+        "clamp": derived_key(
+            lambda *both: both,
+            number_key("swiglu_alpha", default=1.702),
+            number_key("swiglu_limit", default=7.0),
         ),
     },
     only={"experts_per_token": CHOSEN},
@@ -125,21 +127,21 @@ DEEPSEEK_V3 = derive_stack(
     settings={
         "spare": count("num_nextn_predict_layers", "num_mtp_layers", default=1, kind=INDEX),
         "kv_heads": None,
-        "d_k": derive(add, OWN, ROTATED),
+        "d_k": derived_key(add, OWN, ROTATED),
         "d_v": count("v_head_dim", default=128),
         "rank": RANK,
         "kv_rank": count("kv_lora_rank", default=512),
         "d_rope": ROTATED,
-        "scale": derive(deepseek_scale, OWN, ROTATED, replace(ROTARY["rope"], default={})),
+        "scale": derived_key(deepseek_scale, OWN, ROTATED, replace(ROTARY["rope"], default={})),
         "interleaved": flag("rope_interleave", default=True),
         "window": None,
         "experts": count("n_routed_experts", "num_local_experts", default=256),
         "expert_size": EXPERT_SIZE,
-        "shared_size": derive(mul, EXPERT_SIZE, count("n_shared_experts", default=1)),
+        "shared_size": derived_key(mul, EXPERT_SIZE, count("n_shared_experts", default=1)),
         "expert_layer": by_layer(ge, count("first_k_dense_replace", default=3, kind=INDEX)),
         "router": "sigmoid",
         "router_normalized": flag("norm_topk_prob", default=True),
-        "router_scale": number("routed_scaling_factor", default=2.5),
+        "router_scale": number_key("routed_scaling_factor", default=2.5),
         "groups": count("n_group", default=8),
         "chosen_groups": count("topk_group", default=4),
     },
@@ -148,7 +150,7 @@ DEEPSEEK_V3 = derive_stack(
     only={
         "num_key_value_heads": count("num_attention_heads"),
         "head_dim": ROTATED,
-        "qk_head_dim": derive(add, OWN, ROTATED),
+        "qk_head_dim": derived_key(add, OWN, ROTATED),
         "scoring_func": "sigmoid",
         "topk_method": "noaux_tc",
         "moe_layer_freq": 1,

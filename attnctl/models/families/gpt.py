@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from attnctl.models.family import LAYER_NORM, ROTARY, Stack, When, derive_stack, inside
-from attnctl.models.keys import EVEN, Setting, count, derive, epsilon, flag, number, text
+from attnctl.models.keys import EVEN, Setting, count, derived_key, epsilon, flag, number_key, text_key
 
 GPT: dict[str, Setting] = {
     "layers": count("n_layer", "num_hidden_layers"),
     "width": count("n_embd", "hidden_size"),
     "heads": count("n_head", "num_attention_heads"),
     "longest": count("n_positions", "max_position_embeddings"),
-    "intermediate": derive(
+    "intermediate": derived_key(
         lambda inner, width: inner or 4 * width, count("n_inner"), count("n_embd", "hidden_size")
     ),
     "norm": "layer",
     "norm_bias": True,
     "eps": epsilon("layer_norm_epsilon", 1e-5),
-    "act": text("activation_function", default="gelu_new"),
+    "act": text_key("activation_function", default="gelu_new"),
 }
 """The settings that GPT-2, GPT-J and BLOOM share."""
 
@@ -62,7 +62,7 @@ GPTJ = Stack(
     ignored=("attn.bias", "attn.masked_bias"),
 )
 
-BASE, SHARE = number("rotary_emb_base", default=10000.0), number("rotary_pct", default=0.25)
+BASE, SHARE = number_key("rotary_emb_base", default=10000.0), number_key("rotary_pct", default=0.25)
 
 GPT_NEOX = Stack(
     layer="layers.{i}.",
@@ -76,7 +76,7 @@ GPT_NEOX = Stack(
     settings={
         **LAYER_NORM,
         **ROTARY,
-        "act": text("hidden_act", default="gelu"),
+        "act": text_key("hidden_act", default="gelu"),
         "qkv": "groups",
         "bias": flag("attention_bias", default=True),
         "mlp_bias": True,
@@ -106,12 +106,12 @@ OPT = Stack(
     },
     settings={
         "intermediate": count("ffn_dim"),
-        "longest": derive(lambda longest: longest and longest + 2, count("max_position_embeddings")),
+        "longest": derived_key(lambda longest: longest and longest + 2, count("max_position_embeddings")),
         "norm": "layer",
         "norm_weight": flag("layer_norm_elementwise_affine", default=True),
         "norm_bias": flag("layer_norm_elementwise_affine", default=True),
         "eps": 1e-5,
-        "act": text("activation_function", default="relu"),
+        "act": text_key("activation_function", default="relu"),
         "bias": flag("enable_bias", default=True),
         "position_start": 2,
         "embed_width": count("word_embed_proj_dim"),
@@ -144,7 +144,7 @@ BLOOM = Stack(
     settings={
         **GPT,
         "width": WIDTH,
-        "intermediate": derive(lambda width: 4 * width, WIDTH),
+        "intermediate": derived_key(lambda width: 4 * width, WIDTH),
         "longest": None,
         "act": "gelu_new",
         "qkv": "groups",
@@ -166,27 +166,31 @@ FALCON = derive_stack(
         "layers": count("num_hidden_layers", "n_layer"),
         "heads": count("num_attention_heads", "n_head"),
         "longest": count("max_position_embeddings"),
-        "act": text("activation", default="gelu"),
+        "act": text_key("activation", default="gelu"),
         "bias": flag("bias"),
-        "intermediate": derive(lambda inner, width: inner or 4 * width, count("ffn_hidden_size"), WIDTH),
+        "intermediate": derived_key(
+            lambda inner, width: inner or 4 * width, count("ffn_hidden_size"), WIDTH
+        ),
         "alibi": None,
         "from_norm": False,
         "parallel": PARALLEL,
-        "kv_heads": derive(lambda one: 1 if one else None, flag("multi_query", default=True)),
+        "kv_heads": derived_key(lambda one: 1 if one else None, flag("multi_query", default=True)),
     },
     when=(
         When(flag("alibi"), True, {"alibi": "keys", "rotary": False}),
         When(PARALLEL, True, without=("mlp_norm",)),
         When(NEW, True, {"kv_heads": count("num_kv_heads")}),
         When(
-            derive(lambda new, norms: new and norms in {None, 2}, NEW, NORMS),
+            derived_key(lambda new, norms: new and norms in {None, 2}, NEW, NORMS),
             True,
             inner={"attention_norm": "ln_attn", "mlp_norm": "ln_mlp"},
         ),
     ),
     inert=(),
     only={
-        "num_ln_in_parallel_attn": derive(lambda new, norms: 2 if new and norms != 1 else 1, NEW, NORMS),
-        "parallel_attn": derive(lambda new, parallel: new or parallel, NEW, PARALLEL),
+        "num_ln_in_parallel_attn": derived_key(
+            lambda new, norms: 2 if new and norms != 1 else 1, NEW, NORMS
+        ),
+        "parallel_attn": derived_key(lambda new, parallel: new or parallel, NEW, PARALLEL),
     },
 )

@@ -17,9 +17,20 @@ from attnctl.models.family import (
     inside,
     on_even_layers,
 )
-from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, derive, epsilon, flag, number, text
+from attnctl.models.keys import (
+    INDEX,
+    INDICES,
+    Key,
+    by_layer,
+    count,
+    derived_key,
+    epsilon,
+    flag,
+    number_key,
+    text_key,
+)
 
-USED_WINDOW = derive(
+USED_WINDOW = derived_key(
     lambda used, size: size if used else None,
     flag("use_sliding_window"),
     count("sliding_window", default=4096, nullable=True),
@@ -39,7 +50,7 @@ PLAIN = Stack(
         **ROTARY,
         "kv_heads": count("num_key_value_heads"),
         "d_k": count("head_dim"),
-        "act": text("hidden_act", default="silu"),
+        "act": text_key("hidden_act", default="silu"),
         "eps": epsilon("rms_norm_eps", 1e-6),
         "bias": flag("attention_bias"),
         "mlp_bias": False,
@@ -86,7 +97,7 @@ QWEN3 = derive_stack(
 
 
 GELU = "gelu_pytorch_tanh"
-GEMMA_ACT = derive(lambda act: GELU if act == "gelu" else act, text("hidden_act", default=GELU))
+GEMMA_ACT = derived_key(lambda act: GELU if act == "gelu" else act, text_key("hidden_act", default=GELU))
 """Gemma 1 was released with "gelu" where the one by a tanh is meant."""
 
 GEMMAS = derive_stack(
@@ -94,7 +105,7 @@ GEMMAS = derive_stack(
     settings={
         "plus_one": True,
         "d_k": count("head_dim", default=256),
-        "embed_scale": derive(sqrt, count("hidden_size")),
+        "embed_scale": derived_key(sqrt, count("hidden_size")),
     },
     only={"use_bidirectional_attention": False},
 )
@@ -105,7 +116,7 @@ GEMMA = derive_stack(
     only={"hidden_activation": GEMMA_ACT},
 )
 
-WIDTH, ACT = count("hidden_size", default=2304), text("hidden_activation", default=GELU)
+WIDTH, ACT = count("hidden_size", default=2304), text_key("hidden_activation", default=GELU)
 
 GEMMA2 = derive_stack(
     GEMMAS,
@@ -118,13 +129,13 @@ GEMMA2 = derive_stack(
         **TYPES,
         "act": ACT,
         "width": WIDTH,
-        "embed_scale": derive(sqrt, WIDTH),
+        "embed_scale": derived_key(sqrt, WIDTH),
         "intermediate": count("intermediate_size", default=9216),
         "layers": count("num_hidden_layers", default=26),
         "heads": count("num_attention_heads", default=8),
         "kv_heads": count("num_key_value_heads", default=4, nullable=True),
-        "scale": derive(lambda size: size**-0.5, number("query_pre_attn_scalar", default=256)),
-        "softcap": number("attn_logit_softcapping", default=50.0, nullable=True),
+        "scale": derived_key(lambda size: size**-0.5, number_key("query_pre_attn_scalar", default=256)),
+        "softcap": number_key("attn_logit_softcapping", default=50.0, nullable=True),
         "window": count("sliding_window", default=4096),
         "sliding": on_even_layers,
     },
@@ -141,8 +152,8 @@ GEMMA3 = derive_stack(
         ),
         **ROTARY_BY_TYPE,
         "rope_in_windows": False,
-        "theta": number("rope_theta", default=1e6),
-        "local_theta": number("rope_local_base_freq", default=10000.0),
+        "theta": number_key("rope_theta", default=1e6),
+        "local_theta": number_key("rope_local_base_freq", default=10000.0),
     },
 )
 
@@ -161,11 +172,11 @@ PHI = derive_stack(
     inner={"o": "self_attn.dense", "up": "mlp.fc1", "down": "mlp.fc2"},
     settings={
         **LAYER_NORM,
-        "act": text("hidden_act", default="gelu_new"),
+        "act": text_key("hidden_act", default="gelu_new"),
         "bias": True,
         "mlp_bias": True,
         "parallel": True,
-        "rotary_share": number("partial_rotary_factor", default=0.5),
+        "rotary_share": number_key("partial_rotary_factor", default=0.5),
     },
     without=("mlp_norm", "gate"),
     when=(
@@ -187,7 +198,7 @@ PHI3 = derive_stack(
         "bias": False,
         "window": count("sliding_window"),
         "rope_kinds": {"default": "default", **dict.fromkeys(("longrope", "su", "yarn"), "longrope")},
-        "rotary_share": number("partial_rotary_factor", default=1.0),
+        "rotary_share": number_key("partial_rotary_factor", default=1.0),
         "original": count("original_max_position_embeddings", default=4096),
     },
     without=("q", "k", "v", "gate", "up"),
@@ -211,13 +222,13 @@ COHERE = derive_stack(
         "norm_bias": False,
         "parallel": True,
         "interleaved": True,
-        "theta": number("rope_theta", default=500000.0),
+        "theta": number_key("rope_theta", default=500000.0),
     },
     without=("mlp_norm",),
     when=(When(flag("use_qk_norm"), True, inner=HEAD_NORMS),),
 )
 
-SHARE = number("partial_rotary_factor", default=0.25)
+SHARE = number_key("partial_rotary_factor", default=0.25)
 
 STABLELM = derive_stack(
     PLAIN,
@@ -250,7 +261,7 @@ STARCODER2 = derive_stack(
     settings={
         **LAYER_NORM,
         "eps": epsilon("norm_epsilon", 1e-5),
-        "act": text("hidden_act", default="gelu_pytorch_tanh"),
+        "act": text_key("hidden_act", default="gelu_pytorch_tanh"),
         "kv_heads": count("num_key_value_heads", default=2, nullable=True),
         "bias": flag("use_bias", default=True),
         "mlp_bias": flag("use_bias", default=True),
@@ -264,9 +275,9 @@ STARCODER2 = derive_stack(
 GRANITE = derive_stack(
     LLAMA,
     settings={
-        "scale": number("attention_multiplier", default=1.0),
-        "residual": number("residual_multiplier", default=1.0),
-        "embed_scale": number("embedding_multiplier", default=1.0),
+        "scale": number_key("attention_multiplier", default=1.0),
+        "residual": number_key("residual_multiplier", default=1.0),
+        "embed_scale": number_key("embedding_multiplier", default=1.0),
     },
 )
 
@@ -287,7 +298,7 @@ SMOLLM3 = derive_stack(
     settings={
         **TYPES,
         "kv_heads": count("num_key_value_heads", default=4, nullable=True),
-        "theta": number("rope_theta", default=2e6),
+        "theta": number_key("rope_theta", default=2e6),
         "rotated": by_layer(rotates, *ROTATED),
         "window": count("sliding_window"),
         "sliding": by_layer(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from attnctl.models.families.gpt import OPT
 from attnctl.models.family import LAYER_NORM, Stack, When, derive_stack, inside
-from attnctl.models.keys import FLAG, Key, count, derive, epsilon, text
+from attnctl.models.keys import FLAG, Key, count, derived_key, epsilon, text_key
 
-NETWORK = (text("feed_forward_proj"), text("model_type"))
+NETWORK = (text_key("feed_forward_proj"), text_key("model_type"))
 
 
 def t5_network(network: str | None, family: str) -> str:
@@ -24,7 +24,7 @@ def t5_activation(network: str | None, family: str, act: str | None) -> str:
     return act or ("gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-"))
 
 
-GATED = derive(t5_gated, *NETWORK, Key(("is_gated_act",), FLAG))
+GATED = derived_key(t5_gated, *NETWORK, Key(("is_gated_act",), FLAG))
 LAYERS = count("num_layers", "num_hidden_layers")
 
 
@@ -49,7 +49,7 @@ T5_ENCODER = Stack(
         "longest": None,
         "intermediate": count("d_ff"),
         "eps": epsilon("layer_norm_epsilon", 1e-6),
-        "act": derive(t5_activation, *NETWORK, text("dense_act_fn")),
+        "act": derived_key(t5_activation, *NETWORK, text_key("dense_act_fn")),
         "causal": False,
         "scale": 1.0,
         "buckets": count("relative_attention_num_buckets", default=32),
@@ -79,7 +79,7 @@ T5_DECODER = derive_stack(
     },
     settings={
         "causal": True,
-        "layers": derive(lambda own, shared: own or shared, count("num_decoder_layers"), LAYERS),
+        "layers": derived_key(lambda own, shared: own or shared, count("num_decoder_layers"), LAYERS),
     },
     only={"is_encoder_decoder": True},
     when=(When(GATED, True, inner=inside("layer.2.DenseReluDense.", gate="wi_0", up="wi_1")),),
@@ -97,7 +97,7 @@ WHISPER_ENCODER = Stack(
         "heads": count("encoder_attention_heads", "num_attention_heads", default=6),
         "intermediate": count("encoder_ffn_dim", default=1536),
         "longest": None,
-        "act": text("activation_function", default="gelu"),
+        "act": text_key("activation_function", default="gelu"),
         "bias": True,
         "k_bias": False,
         "causal": False,

@@ -50,15 +50,15 @@ class MistakePage:
         }
 
 
-def names() -> list[str]:
-    return list(dict.fromkeys(each.name for each in CATALOGUE))
+def mistake_names() -> list[str]:
+    return list(dict.fromkeys(mistake.name for mistake in CATALOGUE))
 
 
-def about(name: str) -> MistakePage:
+def mistake_page(name: str) -> MistakePage:
     """The page of a mistake. Raises AttnError where there is none of this name."""
-    found = next((each for each in CATALOGUE if each.name == name), None)
+    found = next((mistake for mistake in CATALOGUE if mistake.name == name), None)
     if found is None:
-        near = did_you_mean(name, names(), "attnctl mistakes lists them")
+        near = did_you_mean(name, mistake_names(), "attnctl mistakes lists them")
         raise AttnError(f"no mistake {json.dumps(name)}; {near}")
     example = carry_out_example(found)
     return MistakePage(found, example, judge(example))
@@ -67,17 +67,17 @@ def about(name: str) -> MistakePage:
 def judge(example: PlantedRun) -> Report:
     if not example.by_arrays:
         return check(example.wrong)
-    beside = {name: each for name, each in example.given.items() if name == "key_lengths"}
+    beside = {name: array for name, array in example.given.items() if name == "key_lengths"}
     return check(trace_of_arrays({**beside, **dict(example.wrong.items())}), example.meant)
 
 
 def list_mistakes() -> dict[str, str]:
     """What is wrong, by the name of each mistake; where only an example tells, why people make it."""
-    first = {each.name: each for each in reversed(CATALOGUE)}
-    mistakes = [first[name] for name in names()]
+    first = {mistake.name: mistake for mistake in reversed(CATALOGUE)}
+    mistakes = [first[name] for name in mistake_names()]
     return {
-        each.name: each.why if each.words.startswith("{}") else each.words.replace("{}", "…")
-        for each in mistakes
+        mistake.name: mistake.why if mistake.words.startswith("{}") else mistake.words.replace("{}", "…")
+        for mistake in mistakes
     }
 
 
@@ -93,7 +93,7 @@ def title_of_example(page: MistakePage) -> str:
     return f"Example ({', '.join(facts(page.example.right))})"
 
 
-def lines(page: MistakePage, screen: Screen) -> Iterator[Element]:
+def page_lines(page: MistakePage, screen: Screen) -> Iterator[Element]:
     yield [(page.mistake.name, "name")]
     yield from screen.sentence(f"What you get when {page.report.findings[0].words}.")
     for title, text in sections(page):
@@ -105,7 +105,7 @@ def lines(page: MistakePage, screen: Screen) -> Iterator[Element]:
     blank = [""] * (len(seen.columns) - 1)
     titles = [["", "wrong", *blank, "right", *blank], ["", *seen.columns, *seen.columns]]
     body: list[Line] = [
-        [(place, "aside"), *((each, "bad") for each in wrong), *((each, "") for each in right)]
+        [(place, "aside"), *((text, "bad") for text in wrong), *((text, "") for text in right)]
         for place, wrong, right in seen.rows
     ]
     yield from Listing(screen, titles, body, frozenset({0})).lines()
@@ -124,14 +124,14 @@ def part_shown(page: MistakePage) -> PartShown:
     name, at = page.report.findings[0].step, page.report.findings[0].gap.at
     *outer, row, column = at
     arrays = [trace[name][tuple(outer)] for trace in (page.example.wrong, page.example.right)]
-    rows, columns = (window(*each) for each in zip((row, column), arrays[1].shape, strict=True))
+    rows, columns = (window(*span) for span in zip((row, column), arrays[1].shape, strict=True))
     said = zip(page.example.right.steps[name].axes, outer, strict=False)
     title = ", ".join([name, *(f"{axis} {place}" for axis, place in said)])
-    wrong, right = ([list(map(number, array[row, columns])) for row in rows] for array in arrays)
+    wrong, right = ([list(map(three_decimals, array[row, columns])) for row in rows] for array in arrays)
     return PartShown(title, list(map(str, columns)), list(zip(map(str, rows), wrong, right, strict=True)))
 
 
-def number(value: float) -> str:
+def three_decimals(value: float) -> str:
     return f"{value:.3f}" if abs(value) < LARGE else f"{value:.2g}"
 
 

@@ -103,12 +103,12 @@ def name_unasked(walk: Walk, unasked: Sequence[Unasked]) -> Iterator[Finding]:
     """Say of each option that nobody gave that everything agrees with it."""
     known = {mistake.name: mistake for mistake in CATALOGUE}
     first = walk.wrong[0]
-    for each in unasked:
-        words = known[each.mistake].words if each.mistake in known else each.words
-        fix = f"say {each.option} if it is meant"
-        if each.option.startswith("--name"):
-            fix = f"{known[each.mistake].fix}; or {fix}"
-        yield Finding(first, walk.gap(first), each.mistake, words.replace("{}", each.option), fix)
+    for option in unasked:
+        words = known[option.mistake].words if option.mistake in known else option.words
+        fix = f"say {option.option} if it is meant"
+        if option.option.startswith("--name"):
+            fix = f"{known[option.mistake].fix}; or {fix}"
+        yield Finding(first, walk.gap(first), option.mistake, words.replace("{}", option.option), fix)
 
 
 def steps_to_report(
@@ -258,7 +258,7 @@ class Diagnosis:
 
     def explain(self, first: str, fit: Fit, *as_good: Fit) -> Iterator[Finding]:
         """One finding for each mistake; from here on the derivation is the one that makes them."""
-        others = tuple(" and ".join(mistake.name for mistake, _ in each.mistakes) for each in as_good)
+        others = tuple(" and ".join(mistake.name for mistake, _ in fit.mistakes) for fit in as_good)
         for number, (mistake, plant) in enumerate(fit.mistakes):
             self.done.add((first, mistake.name))
             words, also = spoken(mistake, plant.detail), () if number else others

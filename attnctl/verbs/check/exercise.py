@@ -45,7 +45,7 @@ def strictness_of(trace: Trace, rtol: float | None, atol: float | None, decimals
 
 def read_source(source: Source) -> Trace:
     """The one trace of a source to be checked, with its blanks. Raises AttnError for some of the heads."""
-    found = read(source.path, source.beside.rename or {}) if source.is_file else source.trace()
+    found = read_unfinished(source.path, source.beside.rename or {}) if source.is_file else source.trace()
     if found.kept_heads:
         raise AttnError(
             f"{source.text}: it was written with --head, and steps are made of all heads; leave that out"
@@ -53,7 +53,7 @@ def read_source(source: Source) -> Trace:
     return found
 
 
-def read(source: str, rename: Mapping[str, str], *, named: bool = True) -> Unfinished:
+def read_unfinished(source: str, rename: Mapping[str, str], *, named: bool = True) -> Unfinished:
     """A dump, anyone's arrays, or an exercise, from a path or ``-``. Raises AttnError for anything else.
 
     A path that no person `named`, but a file, is that of a regular file.
@@ -123,9 +123,9 @@ def with_blanks(
     unfilled = [
         name
         for name, numbers in data.items()
-        if all(each is None for each in cells(numbers)) and not (keep and isinstance(numbers, list))
+        if all(cell is None for cell in cell_values(numbers)) and not (keep and isinstance(numbers, list))
     ]
-    begun = [name for name in data if name not in unfilled and None in cells(data[name])]
+    begun = [name for name in data if name not in unfilled and None in cell_values(data[name])]
     if not unfilled and not begun:
         return None
     for name in unfilled:
@@ -139,15 +139,15 @@ def with_blanks(
     return Unfinished(trace.steps, trace.arrays, trace.header, *ours)
 
 
-def cells(numbers: Any) -> Iterator[Any]:
+def cell_values(numbers: Any) -> Iterator[Any]:
     if not isinstance(numbers, list):
         yield numbers
         return
-    for each in numbers:
-        yield from cells(each)
+    for number in numbers:
+        yield from cell_values(number)
 
 
 def with_marks(numbers: Any) -> Any:
     if isinstance(numbers, list):
-        return [with_marks(each) for each in numbers]
+        return [with_marks(number) for number in numbers]
     return BLANK if numbers is None else numbers

@@ -60,10 +60,10 @@ def agrees_as_printed(walk: Walk) -> str:
     record = walk.record
     computed = [step.name for step in walk.derivation if not isinstance(step.op, Given)]
     steps = [record.trace[name] for name in computed if name in record]
-    if record.strictness != Strictness() or all(on_grid(each, FLOAT32.bits) for each in steps):
+    if record.strictness != Strictness() or all(on_grid(step, FLOAT32.bits) for step in steps):
         return ""
     for decimals in range(2, MOST_DECIMALS + 1):
-        if all((np.round(each, decimals) == each)[np.isfinite(each)].all() for each in steps):
+        if all((np.round(step, decimals) == step)[np.isfinite(step)].all() for step in steps):
             loosely = replace(record, strictness=Strictness(decimals=decimals))
             wrong = Walk.over(loosely, walk.derivation).wrong
             return "" if wrong else f"It agrees to {decimals} decimals: add --decimals {decimals}."
@@ -175,7 +175,7 @@ def find_other_places(case: WrongStep) -> str:
         if size > 1 and size * case.found.size <= MOST_COMPARED:
             found = np.moveaxis(case.found, at, 0).reshape(size, -1)
             right = np.moveaxis(case.expected.value, at, 0).reshape(size, -1)
-            places, begin = nearest(found, right) or (), begin_of(case, axis)
+            places, begin = nearest_rows(found, right) or (), begin_of(case, axis)
             moved = [f"{begin + here} is {begin + at}" for here, at in enumerate(places) if here != at]
             if moved:
                 more = ", …" if len(moved) > MOST_LISTED else ""
@@ -184,7 +184,7 @@ def find_other_places(case: WrongStep) -> str:
     return ""
 
 
-def nearest(found: Array, right: Array) -> list[int] | None:
+def nearest_rows(found: Array, right: Array) -> list[int] | None:
     """For each row of one array the row of the other that is the same, its own if that is; or None."""
     if not np.isfinite(right).all():
         return None
@@ -278,7 +278,7 @@ def locate_band(case: WrongStep) -> str:
         return ""
     shape = (-1, *case.differs.shape[-2:])
     wrong, able = (  # in any head
-        np.any(each.reshape(shape), axis=0) for each in (case.differs, telling_numbers(case))
+        np.any(marks.reshape(shape), axis=0) for marks in (case.differs, telling_numbers(case))
     )
     queries, keys = wrong.shape
     ahead = np.arange(keys)[None, :] - np.arange(queries)[:, None] - begin_of(case, "query")

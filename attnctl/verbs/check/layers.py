@@ -56,14 +56,12 @@ def read_states(arrays: Mapping[str, Array], width: int) -> list[Array]:
             "as (layer, token, width); with --layer N the arrays of that layer"
         )
     states = [numbered[index] for index in sorted(numbered)]
-    rows = [each[0] if each.ndim == 3 and len(each) == 1 else each for each in states]
-    wrong = [
-        index for index, each in enumerate(rows) if each.ndim != 2 or each.shape != (len(rows[0]), width)
-    ]
+    rows = [state[0] if state.ndim == 3 and len(state) == 1 else state for state in states]
+    wrong = [index for index, row in enumerate(rows) if row.ndim != 2 or row.shape != (len(rows[0]), width)]
     if wrong:
         shape = rows[wrong[0]].shape
         raise AttnError(f"hidden_{wrong[0]}: {shape}, expected (token, {width}) as config.json says")
-    return [each.astype(np.float64) for each in rows]
+    return [row.astype(np.float64) for row in rows]
 
 
 def check_port(name: str, trace: Mapping[str, Array]) -> list[LayerCheck]:
@@ -100,11 +98,11 @@ def check_layer(
     noise = np.random.RandomState(0)
     right = made(before)
     moved = [before * (1 + unit * noise.uniform(-1, 1, before.shape)) for _ in range(RUNS)]
-    scatter = np.mean([np.square(made(each) - right) for each in moved], axis=0)
+    scatter = np.mean([np.square(made(state) - right) for state in moved], axis=0)
     row = np.sqrt(scatter.mean(axis=-1, keepdims=True))
     size = np.sqrt(np.square(right).mean(axis=-1, keepdims=True))
     allowed = allowed_error(after, row + unit * size, 2 * unit, factor=TIMES)
     gap = np.abs(right - after)
     worst = np.unravel_index(int(np.argmax(gap / allowed)), after.shape)
-    at = tuple(int(each) for each in worst)
+    at = tuple(int(layer) for layer in worst)
     return LayerCheck(index, float(gap[at]), float(allowed[at]), at)

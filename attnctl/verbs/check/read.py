@@ -29,7 +29,7 @@ from attnctl.math.names import MASK, MASKED
 from attnctl.math.ops import Given, Unstated
 from attnctl.record import Trace, Unfinished
 from attnctl.store.header import foreign_step
-from attnctl.verbs.check.readings import Reading, agreeing, ambiguous, is_foreign, nearest
+from attnctl.verbs.check.readings import Reading, agreeing, ambiguous, is_foreign, nearest_reading
 from attnctl.verbs.check.sample import Part, samples, some_rows
 
 AS_GOOD_AS_HIDDEN = -5e3
@@ -112,7 +112,7 @@ def best_reading(first: Walked, strictness: Strictness) -> Walked:
 
     found = agreeing(reading, walk, look)
     if found is None and walk.wrong:
-        found = nearest(reading, walk, look)
+        found = nearest_reading(reading, walk, look)
     if found and found[0].unasked:  # what nobody asked for is said, not taken for granted
         return replace(found[0], trace=reading.trace), walk
     return found or first
@@ -157,9 +157,9 @@ def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
             yield f"{name} is {said}: nothing asks for it, as {option} would."
     if is_foreign(trace) and (said := ambiguous(reading)):
         yield f"{said}."
-    bits = {each.name: each.bits for each in COARSE_FIRST}
-    for name in dict.fromkeys(each.name for each in record.factors.values() if each.short):
+    bits = {precision.name: precision.bits for precision in COARSE_FIRST}
+    for name in dict.fromkeys(factor.name for factor in record.factors.values() if factor.short):
         yield IN_FEWER.format(name, bits.get(name, TF32_BITS))
-    for name, each in record.factors.items():
-        if each.refuted:
-            yield f"{name} is not explained by {each.name}: {each.refuted}."
+    for name, factor in record.factors.items():
+        if factor.refuted:
+            yield f"{name} is not explained by {factor.name}: {factor.refuted}."

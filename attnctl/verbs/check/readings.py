@@ -111,7 +111,7 @@ def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | N
     settings, sizes = first.settings or Settings(), walk.record.plan.sizes
     others = chain(
         layouts(first, sizes),
-        with_sink(first, sizes),
+        reading_as_sink(first, sizes),
         with_norms_read(first, settings),
         with_options(first, settings, sizes),
     )
@@ -130,10 +130,10 @@ def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | N
     return None
 
 
-def nearest(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk]:
+def nearest_reading(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk]:
     """The arrays by the names that are nearest to what they hold, where they are wrong by all of them."""
     tried = by_names(first, walk.derivation)
-    walks = [(each, walk if each is first else look(each, None)) for each in tried]
+    walks = [(other, walk if other is first else look(other, None)) for other in tried]
     found = [(reading, walked) for reading, walked in walks if walked]
     return min(found, key=lambda each: distance(each[0], first.trace, each[1]))
 
@@ -189,7 +189,7 @@ def distance(reading: Reading, trace: Trace, walk: Walk) -> tuple[float, ...]:
     there = [reading.named.get(name, name) for name in OTHER_NAMES if name in trace]
     gaps = [walk.steps[name].gap for name in there if name in walk.steps]
     differing, largest = (
-        sum(getattr(gap, each) for gap in gaps if gap) for each in ("differing", "largest")
+        sum(getattr(gap, measure) for gap in gaps if gap) for measure in ("differing", "largest")
     )
     far = largest / CLEARLY if reading.named else largest
     return len(walk.wrong) + gaps.count(None), misnames(trace, reading.named), differing, far
@@ -232,7 +232,7 @@ def as_linear(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
 def tokens_before_heads(first: Reading) -> Iterator[tuple[dict[str, Array], str]]:
     """Vectors as (token, head, d), where nobody says and nothing tells which axis is that of the heads."""
     trace = first.trace
-    names = by_head(trace)
+    names = arrays_by_head(trace)
     scores = any(name in trace and not TABLE[name].broadcasts for name in TABLE if TABLE[name].of_scores)
     if names and not is_layout_said(first) and (not scores or is_square(trace, names)):
         for turned in dict.fromkeys((names, tuple(name for name in names if name != OUTPUT))):
@@ -240,7 +240,7 @@ def tokens_before_heads(first: Reading) -> Iterator[tuple[dict[str, Array], str]
             yield changed, f"{' '.join(turned)} as (token, head, d_k)"
 
 
-def by_head(trace: Trace) -> tuple[str, ...]:
+def arrays_by_head(trace: Trace) -> tuple[str, ...]:
     """The arrays with a vector for each head and token, as their number of axes shows."""
     most = max((trace[name].ndim for name in PROJECTED if name in trace), default=0)
     able = (*VECTORS, *map(gradient_of, VECTORS), OUTPUT, gradient_of(OUTPUT))
@@ -258,7 +258,7 @@ def is_layout_said(reading: Reading) -> bool:
 
 def ambiguous(reading: Reading) -> str:
     """What to say where there are as many heads as tokens, and nobody says which axis is which."""
-    names = by_head(reading.trace)
+    names = arrays_by_head(reading.trace)
     if not names or is_layout_said(reading) or not is_square(reading.trace, names):
         return ""
     count = reading.trace[names[0]].shape[-2]
@@ -278,7 +278,7 @@ def splits_otherwise(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
             for name in names
             if {one, other} <= {*axes[name]}
         }
-        if changed and all(each.shape == trace[name].shape for name, each in changed.items()):
+        if changed and all(array.shape == trace[name].shape for name, array in changed.items()):
             yield changed, f"{' '.join(changed)} with {one} and {other} the other way round"
 
 
@@ -305,7 +305,7 @@ def packed_otherwise(trace: Trace, sizes: Mapping[str, int]) -> Iterator[tuple[d
 # --- sinks and norms ---
 
 
-def with_sink(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
+def reading_as_sink(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
     """An array of no known name that has a number for each head, as a sink."""
     for name in first.trace if SINK not in first.trace else ():
         if name not in TABLE and first.trace[name].size == sizes.get("head"):

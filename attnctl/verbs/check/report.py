@@ -142,7 +142,7 @@ class Report(Displayed):
         return spell_cell(self.trace, step, gap.at)
 
     def to_dict(self) -> dict[str, Any]:
-        largest = self.gap and plain(self.gap.largest)
+        largest = self.gap and strict_number(self.gap.largest)
         nothing = dict.fromkeys(FINDING_KEYS) | {"largest_difference": largest, "also": []}
         first, *then = [self.finding_dict(finding) for finding in self.findings] or [nothing]
         return {
@@ -153,8 +153,9 @@ class Report(Displayed):
             "steps": {name: self.step_dict(step) for name, step in self.steps.items()},
             "unknown": list(self.unknown),
             "cannot_tell": [
-                asdict(each) | {"record": list(each.record), "otherwise": each.otherwise or None}
-                for each in self.cannot_tell
+                asdict(unjudged)
+                | {"record": list(unjudged.record), "otherwise": unjudged.otherwise or None}
+                for unjudged in self.cannot_tell
             ],
             "not_filled": self.not_filled,
             "notes": list(self.notes),
@@ -163,7 +164,11 @@ class Report(Displayed):
         }
 
     def finding_dict(self, finding: Finding) -> dict[str, Any]:
-        where = plain(finding.gap.largest), list(finding.gap.at), self.cell(finding.step, finding.gap)
+        where = (
+            strict_number(finding.gap.largest),
+            list(finding.gap.at),
+            self.cell(finding.step, finding.gap),
+        )
         words = finding.words or None, finding.fix or None, list(finding.also), finding.hint or None
         return dict(zip(FINDING_KEYS, (finding.step, finding.mistake, *where, *words), strict=True))
 
@@ -173,8 +178,8 @@ class Report(Displayed):
         gap = step.gap
         out: dict[str, Any] = {
             "verdict": step.verdict.value,
-            "largest_difference": plain(gap.largest),
-            "allowed": plain(gap.allowed),
+            "largest_difference": strict_number(gap.largest),
+            "allowed": strict_number(gap.allowed),
             "at": list(gap.at),
             "differing": gap.differing,
             "of": gap.filled,
@@ -182,11 +187,11 @@ class Report(Displayed):
         if step.broken:
             out["rows"] = str(step.broken)
         if step.verdict is Verdict.WRONG:
-            out |= {"found": plain(gap.found), "expected": plain(gap.expected)}
+            out |= {"found": strict_number(gap.found), "expected": strict_number(gap.expected)}
         return out
 
 
-def plain(value: float) -> float | str:
+def strict_number(value: float) -> float | str:
     """A number as strict JSON has it."""
     return value if isfinite(value) else number_text(value)
 
@@ -226,5 +231,7 @@ def why_unfounded(walk: Walk, name: str) -> Unjudged:
         why = "nothing says how it came about"
         option = f"; {step.op.option} would, and was not given" if step.op.option else ""
         return Unjudged(name, why + option, (), "Say so by the options, or leave it out")
-    missing = tuple(each for each in step.inputs if each not in record and walk.values.get(each) is None)
+    missing = tuple(
+        input_ for input_ in step.inputs if input_ not in record and walk.values.get(input_) is None
+    )
     return Unjudged(name, "what it is computed from is not recorded", missing)

@@ -205,7 +205,7 @@ def some_rows(walk: Walk, rows: slice) -> Part:
         for axes in [axes_of(record, name)]
         if name not in summed
     }
-    own, intended = (cut_rows(each, later, summed, rows) for each in (derivation, record.intended))
+    own, intended = (cut_rows(lines, later, summed, rows) for lines in (derivation, record.intended))
     same = Derivation(tuple(step for step in derivation if step.name not in later))
     before = replace(walk, record=with_arrays(record, arrays, intended), derivation=same)
     return Part(before, own, derivation, rows.start)

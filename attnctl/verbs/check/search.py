@@ -134,14 +134,14 @@ class Search:
 
     def fits(self) -> list[Fit]:
         """Known mistakes without a number to fit that reproduce the step, best first."""
-        return self.best_of(self.tried([each for each in CATALOGUE if not each.fitted]))
+        return self.best_of(self.tried([mistake for mistake in CATALOGUE if not mistake.fitted]))
 
     def fits_fitted(self, others: Sequence[Fit], few: Search) -> list[Fit]:
         """Those with a number to fit that come near in a `few` rows, and others, best first."""
-        mistakes = [each for each in CATALOGUE if each.fitted]
+        mistakes = [mistake for mistake in CATALOGUE if mistake.fitted]
         if few is not self:
             names = few.come_near(mistakes)
-            mistakes = [each for each in mistakes if each.name in names]
+            mistakes = [mistake for mistake in mistakes if mistake.name in names]
         return self.best_of(self.tried(mistakes), others)
 
     def best_of(
@@ -157,7 +157,7 @@ class Search:
 
     def come_near(self, mistakes: Sequence[Mistake]) -> set[str]:
         """The names of those that come near, or only say how far off numbers may be."""
-        near = {each.name for each in mistakes if not each.exact}
+        near = {mistake.name for mistake in mistakes if not mistake.exact}
         for mistake, _, value in self.tried(mistakes):
             if value is not None and self.near(value, EXPLAINED):
                 near.add(mistake.name)
@@ -166,7 +166,7 @@ class Search:
     def tried(self, mistakes: Sequence[Mistake]) -> Iterator[tuple[Mistake, Plant, Array | None]]:
         """Each way to make these with the step that it gives; what may be one of two is remembered."""
         self.case.effort.allow(
-            MOST_FITTED * self.patience if any(each.fitted for each in mistakes) else inf
+            MOST_FITTED * self.patience if any(mistake.fitted for mistake in mistakes) else inf
         )
         for mistake, plant in self.plants(self.case, mistakes):
             value = plant.case.value(anyway=True)
@@ -193,7 +193,9 @@ class Search:
 
     def unscreened(self) -> Iterator[tuple[Mistake, Plant]]:
         """Every way to mix up queries that was not tried and changes the step."""
-        mistakes = [each for each in CATALOGUE if each.across and each.name not in self.screened]
+        mistakes = [
+            mistake for mistake in CATALOGUE if mistake.across and mistake.name not in self.screened
+        ]
         for mistake, plant in self.plants(self.case, mistakes):
             if Probe(self.walk, plant.case.derivation).is_changed(self.case.first):
                 yield mistake, plant
@@ -214,9 +216,9 @@ class Search:
 
     def plants(self, case: WrongStep, mistakes: Iterable[Mistake]) -> Iterator[tuple[Mistake, Plant]]:
         """Every way to make every one of these mistakes that contradicts none named before."""
-        earlier = [each for each in self.named if each.subject]
+        earlier = [name for name in self.named if name.subject]
         for mistake in mistakes:
-            if not any(mistake.contradicts(each) and mistake.name != each.name for each in earlier):
+            if not any(mistake.contradicts(fit) and mistake.name != fit.name for fit in earlier):
                 for plant in mistake.at(case):
                     yield mistake, plant
 

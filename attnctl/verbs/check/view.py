@@ -50,10 +50,10 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
     yield from name_pages(report, screen)
     if not report.findings:
         yield from flowing(conclusion(report), screen)
-    for each in report.cannot_tell:
-        wanted = f"Record {', '.join(each.record)} too" if each.record else each.otherwise
-        why = f"{each.step} cannot be judged: {each.words}. {wanted}."
-        yield from flowing(why, screen, name=each.step)
+    for unjudged in report.cannot_tell:
+        wanted = f"Record {', '.join(unjudged.record)} too" if unjudged.record else unjudged.otherwise
+        why = f"{unjudged.step} cannot be judged: {unjudged.words}. {wanted}."
+        yield from flowing(why, screen, name=unjudged.step)
     for note in report.notes:
         yield from flowing(note, screen)
     if report.unknown:
@@ -84,7 +84,7 @@ def sentences(
 ) -> Iterator[tuple[str, str]]:
     """The sentences on a finding, each with its style: the step, the mistake, the fix, other hints."""
     gap = finding.gap
-    far = f"{distance(gap)} at {place(report, finding.step, gap, screen)}"
+    far = f"{distance(gap)} at {place_text(report, finding.step, gap, screen)}"
     if before is None:
         yield f"{finding.step} is the first wrong step: {far}.", ""
     elif before == finding.step:
@@ -103,7 +103,7 @@ def sentences(
     if not gap.differing:
         yield "No known mistake gives these rows.", ""
         return
-    there = f"there it is {number(gap.found)} and should be {number(gap.expected)}"
+    there = f"there it is {format_number(gap.found)} and should be {format_number(gap.expected)}"
     yield f"No known mistake gives these numbers: {differ}; {there}.", ""
     if finding.hint:
         yield finding.hint, ""
@@ -113,10 +113,10 @@ def distance(gap: Gap) -> str:
     if isnan(gap.largest):
         return "NaN"
     also = f" ({gap.nan} are NaN)" if gap.nan else ""
-    return f"largest difference {number(gap.largest)}{also}"
+    return f"largest difference {format_number(gap.largest)}{also}"
 
 
-def place(report: Report, step: str, gap: Gap, screen: Screen) -> str:
+def place_text(report: Report, step: str, gap: Gap, screen: Screen) -> str:
     """[head 0, love, AI]."""
     trace, words = report.trace, []
     for axis, at in enumerate(gap.at):
@@ -138,7 +138,7 @@ def conclusion(report: Report) -> str:
         count, largest = sum(gap.filled for gap in gaps), max(gap.largest for gap in gaps)
         most = "equal to the bit"
         if largest:
-            most = f"largest difference {number(largest)}, within {report.allowance}"
+            most = f"largest difference {format_number(largest)}, within {report.allowance}"
         elif "decimals" in report.allowance:
             most = f"equal after {report.allowance}"
         agrees = f"agrees, reading {report.reading}" if report.reading else "agrees"
@@ -150,7 +150,7 @@ def conclusion(report: Report) -> str:
     return said
 
 
-def number(value: float, digits: int = 4) -> str:
+def format_number(value: float, digits: int = 4) -> str:
     if isnan(value):
         return "NaN"
     text = "∞" if isinf(value) else f"{abs(value):.{digits}g}"
@@ -179,11 +179,11 @@ def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
             texts[0] = f"{gap.differing} of {gap.filled} differ"
         if gap.filled < gap.of:
             texts[0] += f" ({gap.filled} of {gap.of} filled)"
-        texts[1:3] = number(gap.largest), number(gap.allowed, digits=2)
+        texts[1:3] = format_number(gap.largest), format_number(gap.allowed, digits=2)
         if wrong or gap.largest:
-            texts[3] = place(report, step.name, gap, screen)
+            texts[3] = place_text(report, step.name, gap, screen)
         if wrong:
-            texts[4:] = number(gap.found), number(gap.expected)
+            texts[4:] = format_number(gap.found), format_number(gap.expected)
     text_style = "" if wrong else "aside"
     return [
         (ascii_sign if screen.ascii_only else sign, style),

@@ -82,13 +82,13 @@ class Case:
         return replace(self, options=tuple({**self.option_values, **options}.items()))
 
     def without(self, *names: str) -> Case:
-        return replace(self, options=tuple(each for each in self.options if each[0] not in names))
+        return replace(self, options=tuple(option for option in self.options if option[0] not in names))
 
     @classmethod
     def of(cls, data: Any) -> Case:
         """The case that a dump's header holds. Raises AttnError for what is none."""
         try:
-            known = {each.name: data[each.name] for each in fields(cls)}
+            known = {field.name: data[field.name] for field in fields(cls)}
             known["options"] = tuple((name, to_tuples(value)) for name, value in data["options"])
             return cls(**known)
         except (KeyError, TypeError, ValueError) as error:

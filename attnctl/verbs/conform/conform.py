@@ -43,7 +43,7 @@ def make_request(
         [
             *unknown_names("like", [like] if like else (), list(LIBRARIES)),
             *unknown_names("feature", asked.get("only", ()), known),
-            *unknown_names("dtype", [each for name in dtypes for each in name.split(":", 1)], list(TYPES)),
+            *unknown_names("dtype", [word for name in dtypes for word in name.split(":", 1)], list(TYPES)),
             *unknown_names("framework", [asked.get("framework", "numpy")], FRAMEWORKS),
         ]
     )
@@ -68,7 +68,7 @@ def make_request(
     )
 
 
-def hold(
+def hold_target(
     target: Target, request: Request, back: Target | None = None, progress: Progress | None = None
 ) -> Conformance:
     """Hold a target to what is asked; `back` gives its gradients, where it does not.

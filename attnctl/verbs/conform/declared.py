@@ -24,7 +24,7 @@ from typing import Any
 
 from attnctl.base.files import open_input, refuse_os_errors
 from attnctl.base.setting import ATTENTION, Flag, Form, Setting, list_of
-from attnctl.base.values import SIZE, SWITCH, WORD, BadValueError, Plain, Reader, each, show, words
+from attnctl.base.values import SIZE, SWITCH, WORD, BadValueError, Plain, Reader, each, short_value, words
 from attnctl.base.words import suggest
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_with_flags
@@ -48,7 +48,7 @@ def read_layout(value: Any) -> str:
     """The axes of Q, K and V, and those of the output where they are others: bhnd, bhnd:bnhd."""
     parts = value.split(":") if isinstance(value, str) else [value]
     if len(parts) > 2:
-        raise BadValueError(f"{show(value)} is not IN or IN:OUT; write axes like bhnd, or bhnd:bnhd")
+        raise BadValueError(f"{short_value(value)} is not IN or IN:OUT; write axes like bhnd, or bhnd:bnhd")
     return ":".join(map(words(*AXES), parts))
 
 
@@ -126,7 +126,7 @@ def known(names: Sequence[str]) -> Reader:
 
     def read(value: Any) -> str:
         if value not in names:
-            raise BadValueError(f"{show(value)} is not known; {suggest(str(value), names)}")
+            raise BadValueError(f"{short_value(value)} is not known; {suggest(str(value), names)}")
         return str(value)
 
     return Reader(read, {"enum": list(names)})

@@ -74,15 +74,15 @@ def diagnose(
     """
     if best.explains_all:
         return best
-    answered = [each for each in wrong if not each.answer.error]
+    answered = [result for result in wrong if not result.answer.error]
     if not answered:
         return choose([explain_end(wrong[0])], wrong, right, best)
-    outputs = [each for each in answered if each.judgement.extra is None]
+    outputs = [result for result in answered if result.judgement.extra is None]
     if not outputs:
         return choose([explain_extra(suite, min(answered, key=simplicity))], wrong, right, best)
     if order := explain_order(suite, outputs[0]):
         return choose([order], wrong, right, best)
-    if any(suite.output_of(each) is None for each in outputs):
+    if any(suite.output_of(output) is None for output in outputs):
         return choose([explain_shape(suite)], wrong, right, best)
     return search_causes(suite, sorted(outputs, key=simplicity), wrong, right, best)
 
@@ -97,7 +97,9 @@ def search_causes(
     """Search the causes of these cases, in drawn numbers first, and where the best one known is not it."""
     first = left[0].case
     tried = [suite.run(replace(first, fill="random"))] if first.fill != "random" else []
-    drawn = [each for each in tried if not each.judgement.right and suite.output_of(each) is not None]
+    drawn = [
+        result for result in tried if not result.judgement.right and suite.output_of(result) is not None
+    ]
     most = MOST_CASES + len(drawn)
 
     def search(result: CaseResult, ways: Sequence[Explain], best: Diagnosed) -> Diagnosed:
@@ -221,7 +223,7 @@ def explain_earlier(suite: Suite, result: CaseResult, output: Array) -> Cause | 
         first, found = suite.outputs_had.get(digest_of(wrong_arrays(other))), suite.output_of(other)
         if first is None or found is None or not np.isfinite(found).all() or not np.ptp(found):
             return None
-        if bare(first) == bare(other.case) or is_made_anew(suite, first, other):
+        if without_options(first) == without_options(other.case) or is_made_anew(suite, first, other):
             return None
         return (f"it gives the answer of an earlier call ({first}): {KEPT}",)
 
@@ -237,7 +239,7 @@ def is_made_anew(suite: Suite, first: Case, found: CaseResult) -> bool:
     return not have_same_bits(suite.call(other).outputs[:1], found.answer.outputs[:1])
 
 
-def bare(case: Case) -> Case:
+def without_options(case: Case) -> Case:
     """The case of the same Q, K and V without its options."""
     memory = case.memory if case.memory == "broadcast" else "plain"
     return replace(case, options=(), memory=memory, dtype="")
@@ -336,7 +338,7 @@ def ignored_cause(suite: Suite, option: str, wrong: Sequence[CaseResult]) -> Cau
     def is_ignored(other: CaseResult) -> bool:
         """In a case of another feature its numbers are those without it."""
         taken = option in other.case.option_values and not other.answer.error
-        own = any(other is each for each in wrong)
+        own = any(other is result for result in wrong)
         return own or (taken and is_bare(other.case, suite.outputs_in(other)))
 
     words = f"{suite.signature.keywords[option]} is taken and changes nothing"
@@ -372,7 +374,7 @@ def explain_factor(suite: Suite, result: CaseResult, output: Array) -> Cause | N
         factors: dict[str, float] = {}
         if other.judgement.output not in GRADIENTS:
             return None
-        for name in (each for each, ratio in other.judgement.ratios.items() if ratio > 1):
+        for name in (item for item, ratio in other.judgement.ratios.items() if ratio > 1):
             factor = find_factor(wanted[name], found[name]) if name in found else None
             if factor is None:
                 return None
@@ -410,7 +412,9 @@ def find_factor(wanted: ExpectedOutput, found: Array) -> float | None:
     if not np.isfinite(fitted) or abs(fitted) > MOST_FACTOR or abs(fitted - 1) < LEAST_FACTOR:
         return None
     tried = (*(float(f"{fitted:.{digits}g}") for digits in (1, 2, 3)), fitted)
-    return next((each for each in tried if each and compare_output(wanted, found / each).right), None)
+    return next(
+        (result for result in tried if result and compare_output(wanted, found / result).right), None
+    )
 
 
 def explain_nan(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
@@ -451,7 +455,7 @@ def explain_by_check(suite: Suite, result: CaseResult, output: Array) -> Iterato
     for record in record_answer(suite, result, output):
         causes = list(check_answer(suite, result, record, pairs=False))
         yield from causes
-        if any(each.certain for each in causes):
+        if any(cause.certain for cause in causes):
             return
 
 
@@ -468,14 +472,16 @@ def check_answer(
     The others of the mistakes that it names explain as much of this case, and may explain more of all.
     """
     findings = find_mistakes(suite, result, found, pairs=pairs)
-    planted = [each.planted for each in findings if each.planted]
+    planted = [finding.planted for finding in findings if finding.planted]
     if not planted:
         return
     step = CONCAT if CONCAT in found else HEAD_OUTPUTS
     cause = add_hint(suite, result, plant_cause(suite, planted, step))
     yield cause if hold(cause, [result], ()) else seen_by_check(suite, cause, planted)
-    also = [each for each in CATALOGUE if each.name in findings[0].also] if len(findings) == 1 else []
-    yield from (plant_cause(suite, [(each, None)], step) for each in also)
+    also = (
+        [mistake for mistake in CATALOGUE if mistake.name in findings[0].also] if len(findings) == 1 else []
+    )
+    yield from (plant_cause(suite, [(mistake, None)], step) for mistake in also)
 
 
 def find_mistakes(
@@ -487,7 +493,7 @@ def find_mistakes(
         findings = check(trace, plan, pairs=pairs).findings
     except AttnError:
         return ()
-    return findings if all(each.planted for each in findings) else ()
+    return findings if all(finding.planted for finding in findings) else ()
 
 
 def seen_by_check(suite: Suite, cause: Cause, planted: Sequence[tuple[Mistake, Plant]]) -> Cause:
@@ -497,7 +503,7 @@ def seen_by_check(suite: Suite, cause: Cause, planted: Sequence[tuple[Mistake, P
     def explains(other: CaseResult) -> Details | None:
         output = suite.output_of(other)
         for record in record_answer(suite, other, output) if output is not None else ():
-            made = [each.planted for each in find_mistakes(suite, other, record) if each.planted]
+            made = [mistake.planted for mistake in find_mistakes(suite, other, record) if mistake.planted]
             if [mistake.name for mistake, _ in made] == names and is_reproduced(other, *made[-1]):
                 return tuple(plant.detail for _, plant in made)
         return None
@@ -567,7 +573,7 @@ def explain_coarse_inside(
 
     def is_coarse(other: CaseResult, name: str) -> bool:
         found = suite.outputs_in(other)
-        off = [each for each, ratio in other.judgement.ratios.items() if ratio > 1]
+        off = [item for item, ratio in other.judgement.ratios.items() if ratio > 1]
         if TYPES[name].bits >= TYPES[other.case.dtype].bits or not off or not {*off} <= found.keys():
             return False
         problem = suite.problem(other.case)

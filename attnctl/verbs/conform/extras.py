@@ -61,7 +61,7 @@ def find_declared(wanted: Expected, answer: Answer, returns: Sequence[str]) -> E
 
 def expect_extras(wanted: Expected) -> dict[str, tuple[Array, ...]]:
     """Compute what extra outputs may be: scores a later step's, sum and maximum with a sink or not."""
-    values = {name: each.value for name, each in wanted.steps.items()}
+    values = {name: step.value for name, step in wanted.steps.items()}
     scores = [name for name in values if name.endswith("scores")]
     last = values[scores[-1]]
     top, total = sum_rows(last)
@@ -70,13 +70,13 @@ def expect_extras(wanted: Expected) -> dict[str, tuple[Array, ...]]:
         if SINK in values:
             totals.append(total + np.exp(values[SINK][..., None] - top))
             tops.append(np.maximum(top, values[SINK][..., None]))
-        sums = tuple(top + np.log(each) for each in totals)
+        sums = tuple(top + np.log(total) for total in totals)
     return {
         WEIGHTS: (values[WEIGHTS],),
         **{name: tuple(values[later] for later in scores[at:]) for at, name in enumerate(scores)},
         MASKED: (last,),
         LSE: sums,
-        LSE2: tuple(each / LN2 for each in sums),
+        LSE2: tuple(sum_ / LN2 for sum_ in sums),
         MAXIMUM: tuple(tops),
         SUM: tuple(totals),
     }
@@ -107,7 +107,7 @@ def describe_unknown(wanted: Expected, answer: Answer, known: Extras) -> Iterato
         if place in known or array is None:
             continue
         if rows := [each for _, each in arrangements(wanted, array, OF_ROWS)]:
-            near = next(filter(None, (name_near_miss(wanted, LSE, each) for each in rows)), None)
+            near = next(filter(None, (name_near_miss(wanted, LSE, row) for row in rows)), None)
             yield (
                 f"Output {place} has a number for each query and is no log-sum-exp in base e or 2"
                 f"{f': {near[1]}' if near else ''}. "
@@ -153,7 +153,7 @@ def measure_form(wanted: Expected, name: str, value: Array, given: Array | None)
     if given is None or given.shape != value.shape:
         return inf
     rows = wanted.seen if value.ndim == 3 else np.broadcast_to(wanted.seen[..., None], value.shape)
-    last = [each for each in wanted.steps if each.endswith("scores")][-1]
+    last = [step for step in wanted.steps if step.endswith("scores")][-1]
     known = wanted.steps[name if name in wanted.steps else last]
     scatter = scatter_of(known)
     if known.value.ndim != value.ndim:

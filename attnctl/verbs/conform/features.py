@@ -148,7 +148,7 @@ def may_go_together(names: Sequence[str]) -> bool:
 def combine_options(case: Case, names: Sequence[str], pick: int = 0) -> Case:
     """Give a case these options, each at one of its values."""
     values = {name: OPTIONS[name].values(case) for name in names}
-    out = case.having(**{name: each[pick % len(each)] for name, each in values.items()})
+    out = case.having(**{name: value[pick % len(value)] for name, value in values.items()})
     return replace(out, queries=out.keys - out.past) if out.past else out
 
 

@@ -182,14 +182,14 @@ def simplicity(result: CaseResult) -> tuple[bool, bool, bool, int]:
 @np.errstate(all="ignore")
 def unite(several: Sequence[Diagnosed]) -> list[Diagnosed]:
     """Findings of one cause with the same details, where those of one case explain all others, too."""
-    explained = [each for found in several for each in found.explained]
+    explained = [result for found in several for result in found.explained]
     details = list(dict.fromkeys(each for _, each in explained))
     cause = several[0].cause
     if cause is None or cause.explains_with is None or len(details) == 1:
         return [*several]
-    for each in details[:MOST_TRIED]:
-        if all(each == own or cause.explains_with(result, each) for result, own in explained):
-            return [found.with_details(each) for found in several]
+    for detail in details[:MOST_TRIED]:
+        if all(detail == own or cause.explains_with(result, detail) for result, own in explained):
+            return [found.with_details(detail) for found in several]
     return [*several]
 
 
@@ -265,14 +265,14 @@ class Programs:
 
 def plant_cause(suite: Suite, planted: Sequence[tuple[Mistake, Plant | None]], step: str) -> Cause:
     mistakes = tuple(mistake for mistake, _ in planted)
-    known = [[MadeMistake(*each) for each in planted]] if all(plant for _, plant in planted) else []
+    known = [[MadeMistake(*plant) for plant in planted]] if all(plant for _, plant in planted) else []
     made = Programs(suite, step, mistakes, known)
     name = " and ".join(dict.fromkeys(mistake.name for mistake in mistakes))
     return Cause(name, made.say, made.explains, made.contradicts, explains_with=made.explains_with)
 
 
 def details_of(made: Sequence[MadeMistake]) -> Details:
-    return tuple(each.like.detail for each in made if each.like)
+    return tuple(plant.like.detail for plant in made if plant.like)
 
 
 @dataclass(frozen=True)
@@ -291,11 +291,13 @@ class CarriedOut:
             if isinstance(step.op, Given):
                 values[step.name] = problem.arrays[step.name]
             elif (
-                before and old is step and all(values[each] is before.values[each] for each in step.inputs)
+                before
+                and old is step
+                and all(values[input_] is before.values[input_] for input_ in step.inputs)
             ):
                 values[step.name] = before.values[step.name]
             else:
-                values[step.name] = step.op.apply(*(values[each] for each in step.inputs))
+                values[step.name] = step.op.apply(*(values[input_] for input_ in step.inputs))
         return cls(derivation, values)
 
     def changed(self, derivation: Derivation) -> frozenset[str]:
@@ -324,7 +326,7 @@ class HeldCase:
     ) -> HeldCase:
         """With nothing found, it is what is right."""
         right = CarriedOut.run(problem, problem.plan.derivation)
-        beside = {each: right.values[each] for each in problem.outputs} if found is None else found
+        beside = {output: right.values[output] for output in problem.outputs} if found is None else found
         if name == CONCAT and HEAD_OUTPUTS in beside:
             heads = beside[HEAD_OUTPUTS].swapaxes(1, 2)
             beside = {CONCAT: heads.reshape(*heads.shape[:2], -1)}
@@ -413,5 +415,5 @@ class HeldCase:
         if value is None or value.shape != found.shape:
             return False
         told = np.broadcast_to(self.told(name), found.shape) & np.isfinite(found)
-        left, gap = (np.square(np.where(told, each - found, 0.0)).sum() for each in (value, right))
+        left, gap = (np.square(np.where(told, array - found, 0.0)).sum() for array in (value, right))
         return bool(left <= NEAR**2 * gap)

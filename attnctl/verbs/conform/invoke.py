@@ -198,7 +198,7 @@ class PreparedCall:
     """Q, K and V that gradients are taken by, of which the inputs may be copies."""
 
 
-def widen(dtype: str) -> str:
+def sum_type(dtype: str) -> str:
     """The type that kernels keep sums in: float32, or what is wider."""
     return "float64" if dtype == "float64" else "float32"
 
@@ -218,8 +218,10 @@ def prepare_call(function: Callable[..., Any], framework: Framework, call: Targe
 
     names = "QKV" if len(call.inputs) > 1 else ("QKV",)
     memories = ["plain" if call.memory == "broadcast" and name == "Q" else call.memory for name in names]
-    owned = {name: cast(each, how) for name, each, how in zip(names, call.inputs, memories, strict=True)}
-    wide = widen(call.dtype)
+    owned = {
+        name: cast(input_, how) for name, input_, how in zip(names, call.inputs, memories, strict=True)
+    }
+    wide = sum_type(call.dtype)
     more = {
         name: cast(value, "plain", np.dtype(wide) if name in call.wide else kind)
         for name, value in call.keywords.items()
@@ -237,7 +239,7 @@ def prepare_call(function: Callable[..., Any], framework: Framework, call: Targe
         cotangent = framework.give(cast(call.cotangent, "plain"), call.dtype)
     leaves = inputs
     if cotangent is not None and framework.name == "torch":
-        leaves = [each.requires_grad_() for each in inputs]
+        leaves = [input_.requires_grad_() for input_ in inputs]
         given |= dict(zip(names, map(copy_of_leaf, leaves), strict=True))
         inputs = [given[name] for name in names]
     keywords = {name: given.get(name, value) for name, value in more.items()}
@@ -307,7 +309,7 @@ def repeat_call(ready: PreparedCall, answer: Answer, result: Any) -> Repeats:
     An output whose memory is used again is spoilt before each call.
     """
     call, anew = ready.call, partial(prepare_call, ready.function, ready.framework)
-    call_once(anew(replace(call, inputs=tuple(-each for each in call.inputs))))
+    call_once(anew(replace(call, inputs=tuple(-input_ for input_ in call.inputs))))
     kept = bool(call.out or answer.gradients)
     reused = not kept and not have_same_bits(read_outputs(result)[:1], answer.outputs[:1])
     ready = anew(call)

@@ -159,13 +159,13 @@ def make_again(known: Known, total: Array, unit: float, name: str) -> Known:
 
 def scatter_together(steps: Mapping[str, Known]) -> dict[str, Array]:
     """Return the scatter of several steps, whose runs have most in common."""
-    runs = RUNS if all(each.value.size < MANY for each in steps.values()) else FEWER_RUNS
-    squares = {name: np.zeros(each.value.shape) for name, each in steps.items()}
+    runs = RUNS if all(step.value.size < MANY for step in steps.values()) else FEWER_RUNS
+    squares = {name: np.zeros(step.value.shape) for name, step in steps.items()}
     with np.errstate(all="ignore"):
         for number in range(runs):
             for name, each in steps.items():
                 squares[name] += squared_distance(each.run(number), each.value)
-        return {name: pool_scatter(squares[name] / runs, each.value, runs) for name, each in steps.items()}
+        return {name: pool_scatter(squares[name] / runs, step.value, runs) for name, step in steps.items()}
 
 
 def scatter_of(known: Known) -> Array:
@@ -189,13 +189,13 @@ def judge_failure(answer: Answer) -> Judgement:
 def join_judgements(judgements: Iterable[Judgement]) -> Judgement:
     """Join the judgements of several outputs: the first that is wrong, or the worst."""
     found = list(judgements)
-    ratios = {each.output: each.ratio for each in found}
-    shows = tuple(name for each in found for name in each.shows)
-    wrong = [each for each in found if not each.right]
+    ratios = {verdict.output: verdict.ratio for verdict in found}
+    shows = tuple(name for verdict in found for name in verdict.shows)
+    wrong = [verdict for verdict in found if not verdict.right]
     if not wrong:
         worst = max(found, key=lambda each: each.ratio, default=Judgement(0.0))
         return replace(worst, shows=shows, ratios=ratios)
-    more = [each.output for each in wrong[1:]]
+    more = [verdict.output for verdict in wrong[1:]]
     beside = f"; {all_of(more)} {'is' if len(more) == 1 else 'are'} wrong, too" if more else ""
     return replace(wrong[0], words=wrong[0].words + beside, shows=shows, ratios=ratios)
 

@@ -31,7 +31,7 @@ from attnctl.verbs.conform.profile import (
 from attnctl.verbs.conform.signature import PACKED, PARTS, CallSignature
 
 
-def lay_out(array: Array, axes: str) -> Array:
+def in_target_axes(array: Array, axes: str) -> Array:
     """(batch, head, n, d) in a target's axes: of the first member or head, where it has one."""
     there = split_axes(axes)
     one = array[tuple(slice(None) if letter in there else slice(1) for letter in "bh")]
@@ -82,9 +82,9 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
         if not isinstance(value, np.ndarray) or value.ndim < 4:
             return value
         if name == signature.keywords.get("out"):
-            return np.ascontiguousarray(lay_out(value, problem.profile.axes_out))
+            return np.ascontiguousarray(in_target_axes(value, problem.profile.axes_out))
         if name in (signature.keywords.get(part) for part in PARTS):
-            return np.ascontiguousarray(lay_out(value, axes))
+            return np.ascontiguousarray(in_target_axes(value, axes))
         if name in (signature.keywords.get(mask) for mask in ("mask", "float_mask")):
             return np.ascontiguousarray(shape_mask(value, problem.profile[MASK_SHAPE], axes))
         return np.ascontiguousarray(drop_axes(value, axes))
@@ -98,7 +98,7 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
         wide = tuple(signature.handed[name] for name in WIDE & signature.handed.keys())
         made |= {"gives": GRADIENTS if len(inputs) > 1 else (gradient_of(PACKED),), "wide": wide}
         made["into"] = signature.buffers
-        empty = [np.full(each.shape, np.nan) for each in inputs]
+        empty = [np.full(input_.shape, np.nan) for input_ in inputs]
         keywords |= dict(zip(signature.buffers, empty, strict=False))
     elif problem.backward:
         made["cotangent"] = lay_row_vectors(problem, problem.arrays[COTANGENT])
@@ -115,7 +115,7 @@ def lay_inputs(problem: Problem, arrays: Sequence[Array]) -> tuple[Array, ...]:
     3 is the axis of Q, K and V among those of one array.
     """
     axes, packed = problem.profile.axes, problem.profile.packed
-    laid = tuple(lay_out(array, axes) for array in arrays)
+    laid = tuple(in_target_axes(array, axes) for array in arrays)
     if not packed:
         return laid
     if stands_in_columns(packed, axes):
@@ -128,7 +128,7 @@ def lay_inputs(problem: Problem, arrays: Sequence[Array]) -> tuple[Array, ...]:
 
 def lay_row_vectors(problem: Problem, array: Array) -> Array:
     """Lay an array of the shape of the output out as the target returns it."""
-    return np.ascontiguousarray(lay_out(array, problem.profile.axes_out))
+    return np.ascontiguousarray(in_target_axes(array, problem.profile.axes_out))
 
 
 def hand_over(problem: Problem, signature: CallSignature) -> dict[str, Array]:

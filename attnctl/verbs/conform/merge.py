@@ -24,14 +24,14 @@ from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.names import CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT
 from attnctl.math.ops import LogSumExp, MergeChunks, MergeLogSumExp, Shares, Softmax
-from attnctl.mistakes.chunks import CHUNKS, LN2, OTHER_BASE, WAYS, Merge, whole
+from attnctl.mistakes.chunks import CHUNKS, LN2, OTHER_BASE, WAYS, Merge, log_of_sums
 from attnctl.verbs.conform.call import Answer, Target, TargetCall
 from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.diagnosis import describe_rounding, explain_end
 from attnctl.verbs.conform.extras import LSE, LSE2, MIXED
 from attnctl.verbs.conform.features import INPUTS_KEPT, MERGE, MERGES
 from attnctl.verbs.conform.held import hold
-from attnctl.verbs.conform.invoke import widen
+from attnctl.verbs.conform.invoke import sum_type
 from attnctl.verbs.conform.judge import (
     ULPS,
     ExpectedOutput,
@@ -116,13 +116,13 @@ def draw_parts(case: Case, unit: float) -> dict[str, Array]:
     parts = ((s[..., :cut], v[..., :cut, :]), (s[..., cut:], v[..., cut:, :]))
     outputs = np.stack([Softmax().apply(scores) @ values for scores, values in parts])
     sums = np.stack([LogSumExp().apply(scores) for scores, _ in parts])
-    stored = round_to(sums / unit, TYPES[widen(case.dtype)]) * unit
+    stored = round_to(sums / unit, TYPES[sum_type(case.dtype)]) * unit
     return {HEAD_OUTPUTS: round_to(outputs, TYPES[case.dtype]), LOGSUMEXP: stored}
 
 
 def expect_merge(parts: Mapping[str, Array], dtype: str) -> dict[str, ExpectedOutput]:
     """Merge in float64, and in the type with random rounding."""
-    wide = widen(dtype)
+    wide = sum_type(dtype)
     sums, values = (exactly(np.moveaxis(parts[name], 0, 1)) for name in (LOGSUMEXP, HEAD_OUTPUTS))
     total = carry_rounding(MergeLogSumExp(), [sums], TYPES[wide].unit, LOGSUMEXP)
     shares = carry_rounding(Shares(), [sums, total], TYPES[dtype].unit, CHUNK_SHARES)
@@ -142,7 +142,7 @@ def spell(axes: str) -> str:
     return words if "b" in axes else f"(b {words[0]}){words[1:]}"
 
 
-def lay_out(array: Array, own: str, axes: str) -> Array:
+def in_axes(array: Array, own: str, axes: str) -> Array:
     return np.ascontiguousarray(rearrange(array, f"{own} -> {spell(axes)}"))
 
 
@@ -151,11 +151,11 @@ def find_parameters(target: Target, name: str) -> tuple[tuple[str, ...], tuple[s
     parameters = target.parameters or ()
     must = must_give(parameters)
     names = [parameter.name for parameter in parameters]
-    buffers = [each for each in names if BUFFER.fullmatch(each)]
+    buffers = [name for name in names if BUFFER.fullmatch(name)]
     into = sorted(buffers, key=lambda each: bool(OF_SUM.search(each)))
     into = into if len(names) > 4 and set(must) & set(into) else []
-    first = [each for each in names if each not in into][: 4 if len(must) > 2 else 2]
-    sums = [each for each in first if OF_SUM.search(each)]
+    first = [name for name in names if name not in into][: 4 if len(must) > 2 else 2]
+    sums = [part for part in first if OF_SUM.search(part)]
     paired = len(sums) * 2 == len(first)
     if len(first) not in {2, 4} or set(must) - {*first, *into} or (len(first) == 2 and not paired):
         raise AttnError(
@@ -163,8 +163,8 @@ def find_parameters(target: Target, name: str) -> tuple[tuple[str, ...], tuple[s
             "log-sum-exps with the parts on an axis of their own, (o, L); wrap it in a function that does"
         )
     if paired:
-        outputs = [each for each in first if each not in sums]
-        first = [each for two in zip(outputs, sums, strict=True) for each in two]
+        outputs = [part for part in first if part not in sums]
+        first = [part for two in zip(outputs, sums, strict=True) for part in two]
     return tuple(first), tuple(into)
 
 
@@ -202,17 +202,17 @@ class MergeSuite(Suite):
         parts = draw_parts(case, self.unit)
         parts[LOGSUMEXP] = parts[LOGSUMEXP] / self.unit
         if self.is_stacked:
-            arrays = [lay_out(parts[name], f"c {own}", self.axes(name)) for name, own in OWN.items()]
+            arrays = [in_axes(parts[name], f"c {own}", self.axes(name)) for name, own in OWN.items()]
         else:
             arrays = [
-                lay_out(parts[name][part], own, self.axes(name, part))
+                in_axes(parts[name][part], own, self.axes(name, part))
                 for part in (0, 1)
                 for name, own in OWN.items()
             ]
         first, *rest = arrays
         given = dict(zip(self.names[1:], rest, strict=True))
         for keyword, (name, own) in zip(self.into, OWN.items(), strict=False):
-            given[keyword] = np.full_like(lay_out(parts[name][0], own, self.answered(name)), np.nan)
+            given[keyword] = np.full_like(in_axes(parts[name][0], own, self.answered(name)), np.nan)
         wide = (*self.names[1::2], *self.into[1:])
         keywords, numbers = (self.names[0],), parts[HEAD_OUTPUTS][0].size
         return TargetCall((first,), given, keywords, case.dtype, numbers=numbers, wide=wide, into=self.into)
@@ -277,7 +277,7 @@ class MergeSuite(Suite):
         name = LOGSUMEXP if right else HEAD_OUTPUTS
         kind = np.float64 if first.case.dtype == "float64" else np.float32
         for mistake, sentence, made in list_sums() if right else list_merges(wrong, kind):
-            if all(gives(each, name, made) for each in wrong):
+            if all(gives(result, name, made) for result in wrong):
                 return Failure(mistake, sentence)
         worst = max(result.judgement.ratio for result in results)
         return describe_rounding("the output", worst, first.case.dtype) or Failure()
@@ -309,7 +309,7 @@ def hold_merge(suite: MergeSuite, progress: Progress) -> Conformance:
         run.refused["float64"] = SINGLE
     run.run_features(wanted, progress)
     axes = " and ".join(f"({', '.join(AXES[axis] for axis in each)})" for each in suite.layout)
-    alone = any(each.ratios and LOGSUMEXP not in each.ratios for each in run.runs)
+    alone = any(result.ratios and LOGSUMEXP not in result.ratios for result in run.runs)
     said = ("It returns no log-sum-exp: the output alone is judged.",) if alone else ()
     return run.conclude(run.runs, {"outputs and log-sum-exps": axes}, said)
 
@@ -317,9 +317,14 @@ def hold_merge(suite: MergeSuite, progress: Progress) -> Conformance:
 # --- what is wrong ---
 
 SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
-    ("logsumexp-base-2", "the log-sum-exp is in base 2", "multiply it by ln 2", lambda p: whole(p) / LN2),
+    (
+        "logsumexp-base-2",
+        "the log-sum-exp is in base 2",
+        "multiply it by ln 2",
+        lambda p: log_of_sums(p) / LN2,
+    ),
     *(
-        (*MIXED, lambda p, unit=unit: p.max(axis=0) + (whole(p) - p.max(axis=0)) * unit)
+        (*MIXED, lambda p, unit=unit: p.max(axis=0) + (log_of_sums(p) - p.max(axis=0)) * unit)
         for unit in (LN2, 1 / LN2)
     ),
     ("lse-maximum-alone", "it is the larger of the two", "add ln Σ exp(L − max)", lambda p: p.max(axis=0)),
@@ -327,7 +332,7 @@ SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
         "logsumexp-without-maximum",
         "the maximum is not put back into the log-sum-exp",
         "add it: max + ln Σ exp(L − max)",
-        lambda p: whole(p) - p.max(axis=0),
+        lambda p: log_of_sums(p) - p.max(axis=0),
     ),
     *(("lse-not-merged", "it is that of one part", "merge it, too", itemgetter(part)) for part in (0, 1)),
     (
@@ -363,7 +368,7 @@ def list_merges(wrong: Sequence[Held], kind: type[np.floating[Any]]) -> Iterator
 
     for mistake in CHUNKS:
         base_2 = mistake.name == OTHER_BASE and all(
-            gives(each, LOGSUMEXP, of_sums(lambda p: whole(p * LN2) / LN2)) for each in wrong
+            gives(result, LOGSUMEXP, of_sums(lambda p: log_of_sums(p * LN2) / LN2)) for result in wrong
         )
         also = f"; or say --returns {OUTPUT},{LSE2} if log-sum-exps are in base 2" if base_2 else ""
         for detail, merge in WAYS.get(mistake.name, ()):

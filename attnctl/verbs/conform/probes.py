@@ -98,7 +98,7 @@ def fit_suite(suite: Suite) -> FoundConventions:
         answered = [candidate for candidate, found in tried if found == WRONG and refused]
         suite.profile = [*right, *answered, before][0]
         if right or answered:
-            widen(suite, dtype, is_right=RIGHT in [found for _, found in tried])
+            find_sizes(suite, dtype, is_right=RIGHT in [found for _, found in tried])
             break
     return describe_fit(suite, before)
 
@@ -209,7 +209,7 @@ def list_heads(suite: Suite, layout: str, *, several: bool) -> Sequence[int]:
     return [n for n in HEADS if n > 1 or not several]
 
 
-def widen(suite: Suite, dtype: str, *, is_right: bool) -> None:
+def find_sizes(suite: Suite, dtype: str, *, is_right: bool) -> None:
     """Find out which other usual sizes are taken, where only some are; one alone where that is right."""
     declared, found = suite.declared, suite.profile
 

@@ -110,7 +110,7 @@ by 256 in every type, and those of odd queries are all below −1e4."""
 def draw_with(problem: Problem, **others: Array) -> dict[str, Array]:
     """Random numbers, and these arrays in place of some, the same along the axes that they lack."""
     arrays = draw_random(problem)
-    same = {name: np.broadcast_to(each, arrays[name].shape).copy() for name, each in others.items()}
+    same = {name: np.broadcast_to(other, arrays[name].shape).copy() for name, other in others.items()}
     return arrays | same
 
 

@@ -185,7 +185,7 @@ def as_function(found: Any) -> Any:
 def apply_by_place(owner: Any) -> Any:
     """Return the apply of a torch.autograd.Function, which takes no argument by name, as a function."""
     forward = signature(owner.forward)
-    own = forward.replace(parameters=[each for name, each in forward.parameters.items() if name != "ctx"])
+    own = forward.replace(parameters=[param for name, param in forward.parameters.items() if name != "ctx"])
 
     def function(*given: Any, **named: Any) -> Any:
         bound = own.bind(*given, **named)
@@ -203,7 +203,7 @@ def read_parameters(function: Any) -> list[Parameter] | None:
     except (TypeError, ValueError):
         return None
     every = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    return [name_default(each) for each in found if each.kind not in every]
+    return [name_default(line) for line in found if line.kind not in every]
 
 
 def name_default(parameter: Parameter) -> Parameter:
@@ -225,8 +225,8 @@ def list_own_files(function: Any) -> list[str]:
     files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
     home = files.get(getattr(function, "__module__", ""))
     installed = f"{sys.prefix}{os.sep}"
-    own = [each for each in files.values() if each and each.startswith(folders)]
-    return [each for each in own if not each.startswith(installed)] + ([home] if home else [])
+    own = [file for file in files.values() if file and file.startswith(folders)]
+    return [name for name in own if not name.startswith(installed)] + ([home] if home else [])
 
 
 def watch(parent: int) -> None:

@@ -32,7 +32,7 @@ UNASKED = "mask-unasked"
 """The mistake of a mask that is there whatever it is called with."""
 
 
-def plain(ratio: float | None) -> float | str | None:
+def finite_or_text(ratio: float | None) -> float | str | None:
     return ratio if ratio is None or isfinite(ratio) else "Infinity"
 
 
@@ -86,7 +86,7 @@ class Failure:
             parts = [f"in every failing case {self.sentence}"]
         if others:
             more = f" and {len(others) - MOST_SAID} more" if len(others) > MOST_SAID else ""
-            said = (f"({each})" if ", " in each else each for each in others[:MOST_SAID])
+            said = (f"({other})" if ", " in other else other for other in others[:MOST_SAID])
             parts.append(f"in others: {', '.join(said)}{more}")
         if self.explained < self.failing:
             parts.append(f"this explains {self.explained} of {self.failing} failing cases")
@@ -174,14 +174,18 @@ class FeatureResult:
             "cases": self.cases,
             "of": self.of,
             "failed": self.failed,
-            "ratio": plain(self.ratio),
+            "ratio": finite_or_text(self.ratio),
             "mistake": failure.mistake if failure else None,
             "explanation": (failure.explanation or failure.words) if failure else self.reason or None,
             "replay": failure.replay or None if failure else None,
             **({"case": str(failure.case)} if failure else {}),
             **({"not_run": self.reason} if failure and self.reason else {}),
             **({"known": self.known} if self.known else {}),
-            **({"ratios": {k: plain(each) for k, each in self.ratios.items()}} if backward else {}),
+            **(
+                {"ratios": {k: finite_or_text(ratio) for k, ratio in self.ratios.items()}}
+                if backward
+                else {}
+            ),
             **({"calls": self.calls, "missed": chance_missed(self.calls)} if self.calls > self.of else {}),
         }
 
@@ -198,18 +202,18 @@ class Conformance:
     @property
     def wrong(self) -> list[FeatureResult]:
         """The features that fail or are ignored and were not known to."""
-        return [each for each in self.features if each.status in {FAILED, IGNORED}]
+        return [feature for feature in self.features if feature.status in {FAILED, IGNORED}]
 
     @property
     def counts(self) -> tuple[int, int]:
         """Cases that were run, and those that the suite has for this target; each call counts once."""
-        own = [each for each in self.features if each.feature != INPUTS_KEPT] or self.features
-        return sum(each.cases for each in own), sum(each.of for each in own)
+        own = [feature for feature in self.features if feature.feature != INPUTS_KEPT] or self.features
+        return sum(feature.cases for feature in own), sum(feature.of for feature in own)
 
     @property
     def agrees(self) -> bool | None:
         """Everything that was run is right; None where nothing was."""
-        if all(each.status == SKIPPED for each in self.features):
+        if all(feature.status == SKIPPED for feature in self.features):
             return None
         return not self.wrong
 
@@ -221,7 +225,7 @@ class Conformance:
             "cases": cases,
             "of": of,
             "conventions": self.conventions,
-            "features": [each.to_dict() for each in self.features],
+            "features": [feature.to_dict() for feature in self.features],
             "notes": list(self.notes),
         }
 
@@ -243,7 +247,11 @@ SIGNS = {
 
 
 def list_lines(found: Conformance, screen: Screen) -> Iterator[Element]:
-    unasked = [each.failure for each in found.features if each.failure and each.failure.mistake == UNASKED]
+    unasked = [
+        feature.failure
+        for feature in found.features
+        if feature.failure and feature.failure.mistake == UNASKED
+    ]
     for failure in unasked[:1]:
         yield from screen.sentence(f"{failure.sentence[0].upper()}{failure.sentence[1:]}.", "bad")
     if found.agrees is not None:
@@ -252,9 +260,9 @@ def list_lines(found: Conformance, screen: Screen) -> Iterator[Element]:
     for reason, names in list_skipped(found).items():
         yield from screen.sentence(f"Skipped: {', '.join(names)}: {reason}.", "aside")
     in_part: dict[str, dict[str, None]] = {}
-    for each in found.features:
-        if each.status != SKIPPED and each.reason:
-            in_part.setdefault(each.reason, {})[each.feature] = None
+    for feature in found.features:
+        if feature.status != SKIPPED and feature.reason:
+            in_part.setdefault(feature.reason, {})[feature.feature] = None
     for reason, features in in_part.items():
         yield from screen.sentence(f"In part: {', '.join(features)}: {reason}.", "aside")
     for name, value in found.conventions.items():
@@ -266,13 +274,13 @@ def list_lines(found: Conformance, screen: Screen) -> Iterator[Element]:
 
 def make_table(found: Conformance, screen: Screen) -> Listing:
     """Make a row for each feature that was run anywhere, a column for each type."""
-    dtypes = list(dict.fromkeys(each.dtype for each in found.features))
+    dtypes = list(dict.fromkeys(feature.dtype for feature in found.features))
     rows: list[list[Span]] = []
-    for name in dict.fromkeys(each.feature for each in found.features):
-        mine = {each.dtype: each for each in found.features if each.feature == name}
-        if all(each.status == SKIPPED for each in mine.values()):
+    for name in dict.fromkeys(feature.feature for feature in found.features):
+        mine = {feature.dtype: feature for feature in found.features if feature.feature == name}
+        if all(feature.status == SKIPPED for feature in mine.values()):
             continue
-        cases = str(max(each.cases for each in mine.values()))
+        cases = str(max(feature.cases for feature in mine.values()))
         cells = [make_cell(mine.get(dtype), screen) for dtype in dtypes]
         rows.append([(screen.ours(name), ""), (cases, "aside"), *cells])
     return Listing(screen, [("feature", "cases", *dtypes)], rows, left={0})
@@ -299,15 +307,15 @@ def format_ratio(ratio: float | None) -> str:
 
 
 def summarise(found: Conformance) -> str:
-    run = [each for each in found.features if each.status != SKIPPED]
+    run = [feature for feature in found.features if feature.status != SKIPPED]
     if not run:
         return "Nothing was run: cannot tell."
     done, there = found.counts
     cases = f"{done:,} of {plural(there, 'case')}"
-    names = list(dict.fromkeys(each.feature for each in found.wrong))
+    names = list(dict.fromkeys(feature.feature for feature in found.wrong))
     if names:
         return f"It does not conform: {', '.join(names)}. ({cases}; a ratio above 1 is wrong.)"
-    known = list(dict.fromkeys(each.feature for each in found.features if each.status == XFAIL))
+    known = list(dict.fromkeys(feature.feature for feature in found.features if feature.status == XFAIL))
     verdict = f"It conforms but for what is known to fail, {', '.join(known)}" if known else "It conforms"
     return f"{verdict}: {cases}. Each number is the largest error divided by the rounding error allowed."
 
@@ -315,11 +323,11 @@ def summarise(found: Conformance) -> str:
 def list_skipped(found: Conformance) -> dict[str, list[str]]:
     """List features that were skipped everywhere or in some types, by reason."""
     out: dict[str, list[str]] = {}
-    for name in dict.fromkeys(each.feature for each in found.features):
-        mine = [each for each in found.features if each.feature == name]
-        gone = [each for each in mine if each.status == SKIPPED]
-        for reason in dict.fromkeys(each.reason for each in gone):
-            types = [each.dtype for each in gone if each.reason == reason]
+    for name in dict.fromkeys(feature.feature for feature in found.features):
+        mine = [feature for feature in found.features if feature.feature == name]
+        gone = [feature for feature in mine if feature.status == SKIPPED]
+        for reason in dict.fromkeys(feature.reason for feature in gone):
+            types = [feature.dtype for feature in gone if feature.reason == reason]
             where = "" if len(types) == len(mine) else f" ({', '.join(types)})"
             out.setdefault(reason, []).append(f"{name}{where}")
     return out
@@ -328,16 +336,18 @@ def list_skipped(found: Conformance) -> dict[str, list[str]]:
 def describe_failures(found: Conformance, screen: Screen) -> Iterator[Line]:
     """Describe what each mistake spoils: features and types, its sentence, a case, how to replay it."""
     spoilt: dict[tuple[str, str], list[FeatureResult]] = {}
-    for each in found.features:
-        if failure := each.failure:
-            alone = each.feature if failure.mistake is None else failure.sentence * (not failure.details[0])
-            spoilt.setdefault((failure.mistake or "", alone), []).append(each)
+    for feature in found.features:
+        if failure := feature.failure:
+            alone = (
+                feature.feature if failure.mistake is None else failure.sentence * (not failure.details[0])
+            )
+            spoilt.setdefault((failure.mistake or "", alone), []).append(feature)
     for results in spoilt.values():
         yield []
-        failure, *others = (each.failure for each in results if each.failure)
-        names = ", ".join(dict.fromkeys(each.feature for each in results))
-        types = list(dict.fromkeys(each.dtype for each in results))
-        reasons = dict.fromkeys(each.known for each in results if each.known)
+        failure, *others = (result.failure for result in results if result.failure)
+        names = ", ".join(dict.fromkeys(result.feature for result in results))
+        types = list(dict.fromkeys(result.dtype for result in results))
+        reasons = dict.fromkeys(result.known for result in results if result.known)
         known = "".join(f" (known: {why})" for why in reasons)
         name = failure.mistake or results[0].status
         yield from screen.sentence(f"{name}: {names}, in {', '.join(types)}{known}", "name")
@@ -357,17 +367,19 @@ def write_junit(found: Conformance) -> str:
     suite.attrib |= {
         "tests": str(len(found.features)),
         "failures": str(len(found.wrong)),
-        "skipped": str(sum(each.status in {SKIPPED, XFAIL} for each in found.features)),
+        "skipped": str(sum(feature.status in {SKIPPED, XFAIL} for feature in found.features)),
     }
-    for each in found.features:
-        case = ET.SubElement(suite, "testcase", classname=f"{found.target}.{each.dtype}", name=each.feature)
-        if each.status in {SKIPPED, XFAIL}:
-            ET.SubElement(case, "skipped", message=replace_illegal(each.known or each.reason))
-        elif each.failure:
-            failure = each.failure
+    for feature in found.features:
+        case = ET.SubElement(
+            suite, "testcase", classname=f"{found.target}.{feature.dtype}", name=feature.feature
+        )
+        if feature.status in {SKIPPED, XFAIL}:
+            ET.SubElement(case, "skipped", message=replace_illegal(feature.known or feature.reason))
+        elif feature.failure:
+            failure = feature.failure
             said = failure.explanation or failure.words
             node = ET.SubElement(
-                case, "failure", type=failure.mistake or each.status, message=replace_illegal(said)
+                case, "failure", type=failure.mistake or feature.status, message=replace_illegal(said)
             )
             node.text = replace_illegal(f"{failure.words}\nin {failure.case}\n{failure.replay}".strip())
     root = ET.Element("testsuites")

@@ -34,7 +34,9 @@ def judge_conventions(suite: Suite, dtype: str, found: Mapping[str, str]) -> lis
     """Judge the conventions that are declared by those found, and a mask that nobody asked for."""
     request = suite.request
     judged = found if not request.only or CONVENTIONS in request.only else {}
-    declared = {name: each for name, each in request.profile.conventions.items() if name in judged}
+    declared = {
+        name: convention for name, convention in request.profile.conventions.items() if name in judged
+    }
     wrong = [
         f"{name} is declared {value} and found {found[name]}"
         for name, value in declared.items()

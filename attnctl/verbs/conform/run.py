@@ -130,7 +130,11 @@ class Run:
         for dtype in taken:
             found[dtype] |= describe_output_type(self.suite.output_types[dtype], dtype, declared)
             found[dtype] |= {HIDDEN_GRADIENTS: "NaN"} if dtype in self.suite.nan_gradients else {}
-        held = [each for dtype in taken for each in judge_conventions(self.suite, dtype, found[dtype])]
+        held = [
+            convention
+            for dtype in taken
+            for convention in judge_conventions(self.suite, dtype, found[dtype])
+        ]
         return self.conclude(
             [*self.runs, *held], {**fitted, **join_types(found)}, (*said, *self.list_notes())
         )
@@ -236,14 +240,14 @@ class Run:
             return {}
         cases = (replace(BASE, dtype=dtype, keys=5), replace(BASE, dtype=dtype, queries=5))
         results = {case.queries > case.keys: self.suite.run(case) for case in cases}
-        refused = {more: each for more, each in results.items() if self.suite.is_refusal(each.answer)}
+        refused = {more: result for more, result in results.items() if self.suite.is_refusal(result.answer)}
         return {more: each.judgement.words for more, each in refused.items()}
 
     # --- features ---
 
     def run_features(self, to_run: Mapping[str, Sequence[Case]], progress: Progress) -> None:
         """Run each feature in each type, in order; an interrupt ends the target before its threads."""
-        work = [(*each, dtype) for dtype in self.request.dtypes for each in to_run.items()]
+        work = [(*item, dtype) for dtype in self.request.dtypes for item in to_run.items()]
         with ThreadPoolExecutor(self.request.jobs) as pool:
             carry_out = map if self.request.jobs == 1 else pool.map
             try:
@@ -313,17 +317,17 @@ class Run:
         forward, dtype = name == REPEATABLE, cases[0].dtype
         found = [self.suite.run(case, forward=forward, **many) for case in cases]
         answered = [
-            each
-            for each in found
-            if not (self.suite.is_refusal(each.answer) or each.answer.error == NOT_CALLED)
+            result
+            for result in found
+            if not (self.suite.is_refusal(result.answer) or result.answer.error == NOT_CALLED)
         ]
         if not answered:
             return FeatureResult(name, dtype, of=len(cases), skipped=found[0].judgement.words)
-        calls = sum(each.answer.repeats.calls for each in answered)
-        other = [each for each in answered if each.answer.error or not each.answer.repeats.same]
+        calls = sum(result.answer.repeats.calls for result in answered)
+        other = [result for result in answered if result.answer.error or not result.answer.repeats.same]
         lenient = name == REPEATABLE_GRADIENTS and not self.suite.declared.deterministic
         wrong = [each for each in other if not (lenient and self.is_right_again(each))]
-        self.reused |= any(each.answer.repeats.reused for each in answered)
+        self.reused |= any(result.answer.repeats.reused for result in answered)
         run = FeatureResult(name, dtype, len(answered), len(cases), wrong=wrong, calls=calls)
         run.differs = "" if wrong or not other else explain_repeats(other[0].answer).explanation
         return run
@@ -392,7 +396,7 @@ class Run:
 
     def count_all_calls(self, run: FeatureResult) -> None:
         """Count every call in the type: each is held to keeping its inputs."""
-        calls = sum(each.cases for each in self.runs if each.dtype == run.dtype and each is not run)
+        calls = sum(result.cases for result in self.runs if result.dtype == run.dtype and result is not run)
         run.cases, run.of = run.cases + calls, run.of + calls
         run.wrong = [self.suite.changed[run.dtype]] if run.dtype in self.suite.changed else []
 
@@ -402,8 +406,8 @@ class Run:
         if self.recalled:
             return Diagnosed(self.recalled)
         if name in {REPEATABLE, REPEATABLE_GRADIENTS}:
-            first, *others = (explain_repeats(each.answer) for each in wrong)
-            alone = any(each.sentence != first.sentence for each in others)
+            first, *others = (explain_repeats(result.answer) for result in wrong)
+            alone = any(other.sentence != first.sentence for other in others)
             return Diagnosed(replace(first, alone=alone))
         if name == features.INPUTS_KEPT:
             what = ", ".join(wrong[0].answer.changed)
@@ -429,7 +433,10 @@ class Run:
 
     def list_beside(self, run: FeatureResult) -> Iterator[Case]:
         """The right cases of all features; what is said of an option is said of those that have it."""
-        for other in (run, *(each for each in self.runs if each is not run and each.dtype == run.dtype)):
+        for other in (
+            run,
+            *(result for result in self.runs if result is not run and result.dtype == run.dtype),
+        ):
             yield from (
                 each for each in other.right if run.feature not in {*OPTIONS} - {*each.option_values}
             )
@@ -471,16 +478,18 @@ class Run:
             out.append(f"Its process was ended by something else (SIGKILL or the like): {again}.")
         if self.reused:
             out.append("Its output is in the same memory in every call: the next call overwrites it.")
-        if calls := [each.calls for each in self.runs if each.feature in self.repeated and each.calls]:
+        if calls := [
+            result.calls for result in self.runs if result.feature in self.repeated and result.calls
+        ]:
             least, few = min(calls), f" ({CALLS} would make that {MISSED:g}, but take too long)"
             missed = f"would be missed with a chance of {chance_missed(least):.2g}"
             out.append(
                 f"Repeated: {least} calls with the same inputs in each type: "
                 f"a fault in {RATE * 100:g} % of calls {missed}{few if least < CALLS else ''}."
             )
-        differing = dict.fromkeys(each.differs for each in self.runs if each.differs)
+        differing = dict.fromkeys(result.differs for result in self.runs if result.differs)
         allowed = "wrong only where --claims say deterministic: true"
-        out += [f"Gradients: {each}; {allowed}." for each in differing]
+        out += [f"Gradients: {result}; {allowed}." for result in differing]
         if self.request.backward:
             out += describe_gradients(self.runs, self.suite)
         return tuple(out)
@@ -497,7 +506,7 @@ def list_right(runs: Sequence[FeatureResult]) -> list[str]:
 def describe_gradients(runs: Sequence[FeatureResult], suite: Suite) -> Iterator[str]:
     """Say how far off each output is, and which options its gradients are not asked for with."""
     worst: dict[str, float] = {}
-    for name, ratio in (each for run in runs for each in run.ratios.items()):
+    for name, ratio in (item for run in runs for item in run.ratios.items()):
         worst[name] = max(ratio, worst.get(name, 0.0))
     if worst:
         yield f"Largest by output: {', '.join(f'{name} {ratio:.3g}' for name, ratio in worst.items())}."

@@ -70,9 +70,9 @@ def parameter(name: str, *, required: bool = False) -> Parameter:
 def must_give(parameters: Sequence[Parameter], *, nothing: bool = False) -> list[str]:
     """The names of those without a default that take an array or number, or `nothing`: None."""
     return [
-        each.name
-        for each in parameters
-        if each.default is Parameter.empty and (each.annotation is None) == nothing
+        param.name
+        for param in parameters
+        if param.default is Parameter.empty and (param.annotation is None) == nothing
     ]
 
 
@@ -148,11 +148,11 @@ def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> 
         inputs: tuple[str, ...] = ()
     else:
         inputs = find_inputs(parameters, renames)
-    every = [each.name for each in parameters]
+    every = [param.name for param in parameters]
     handed = find_handed(every, renames) if request.backward else {}
     buffers = find_buffers(every) if handed else ()
-    own = [each for each in parameters if each.name not in {*handed.values(), *buffers}]
-    names, must = [each.name for each in own], must_give(own)
+    own = [param for param in parameters if param.name not in {*handed.values(), *buffers}]
+    names, must = [name.name for name in own], must_give(own)
     keywords = find_keywords(names, profile, renames)
     # One letter or two may mean something else where they have a default.
     clear = [name for name in names if len(name) > 2 or name in must]
@@ -168,7 +168,7 @@ def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> 
             f"it must be given {', '.join(unknown)}, which attnctl does not know; --map {unknown[0]}={ours}"
         )
     options = {theirs: ours for ours, theirs in reversed(keywords.items())}
-    defaults = {options[each.name]: each.default for each in own if each.name in options}
+    defaults = {options[name.name]: name.default for name in own if name.name in options}
     defaults = {ours: value for ours, value in defaults.items() if is_on(ours, value)}
     required = tuple(options[name] for name in must if name in options)
     untried = tuple(name for name in names if name not in {*taken, *OFF})
@@ -241,7 +241,7 @@ def find_packed(names: Sequence[str], renames: Mapping[str, str]) -> str:
 
 def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> tuple[str, ...]:
     """Find the keywords of Q, K and V; empty where the first parameters are taken by place."""
-    names = [each.name for each in parameters]
+    names = [param.name for param in parameters]
     if packed := find_packed(names, renames):
         return () if names[0] == packed and parameters[0].kind in BY_PLACE else (packed,)
     usual = {
@@ -252,11 +252,11 @@ def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> 
     }
     own = {theirs: ours for theirs, ours in renames.items() if theirs in names}
     found = list(find_names(usual, names, own).values())
-    by_name = [each.name for each in parameters if each.name in found and each.kind not in BY_PLACE]
+    by_name = [param.name for param in parameters if param.name in found and param.kind not in BY_PLACE]
     if len(found) == 3 and (by_name or names[:3] != found):
         return tuple(found)
     other = any(renames.get(name, ours) != ours for name, ours in zip(names, INPUTS, strict=False))
-    if other or len(parameters) < 3 or not all(each.kind in BY_PLACE for each in parameters[:3]):
+    if other or len(parameters) < 3 or not all(param.kind in BY_PLACE for param in parameters[:3]):
         taken = ", ".join(names)
         raise AttnError(
             f"it takes ({taken}), and not Q, K and V; wrap it in a function (q, k, v); a layer with weights"

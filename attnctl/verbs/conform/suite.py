@@ -182,11 +182,11 @@ class Suite:
         """Expect no gradients where a row that sees no key makes NaN of them, which is a convention."""
         declared = self.declared.conventions.get(HIDDEN_GRADIENTS)
         found = read_answer(wanted.problem, answer)
-        broken = any(np.isnan(each).any() for name, each in found.items() if name in GRADIENTS)
+        broken = any(np.isnan(value).any() for name, value in found.items() if name in GRADIENTS)
         if wanted.seen.all() or not broken or declared == "zeros":
             return wanted
         self.nan_gradients.add(wanted.problem.case.dtype)
-        outputs = {name: each for name, each in wanted.outputs.items() if name in FORWARD}
+        outputs = {name: output for name, output in wanted.outputs.items() if name in FORWARD}
         return replace(wanted, outputs=outputs)
 
     def answer(self, case: Case) -> Answer:
@@ -215,7 +215,7 @@ class Suite:
     def outputs_in(self, result: CaseResult) -> dict[str, Array]:
         """Return the outputs that are there, numbers in the right shape."""
         found = read_answer(self.problem(result.case), result.answer)
-        return {name: each for name, each in found.items() if each.dtype.kind != "b"}
+        return {name: value for name, value in found.items() if value.dtype.kind != "b"}
 
     def is_refusal(self, answer: Answer) -> bool:
         return not self.target.refuses.isdisjoint({answer.error, answer.kind})
@@ -225,11 +225,11 @@ class Suite:
 
     def ignores(self, option: str, wrong: list[CaseResult]) -> bool:
         """An option is taken and changes nothing: the answers are those without it."""
-        for each in wrong:
-            if each.answer.error:
+        for result in wrong:
+            if result.answer.error:
                 return False
-            bare = self.run(each.case.without(option))
-            if bare.answer.error or not have_same_bits(wrong_arrays(bare), wrong_arrays(each)):
+            bare = self.run(result.case.without(option))
+            if bare.answer.error or not have_same_bits(wrong_arrays(bare), wrong_arrays(result)):
                 return False
         return True
 

@@ -27,7 +27,7 @@ from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.verbs.conform.call import NUMPY, Answer, Target, TargetCall, repeat
 from attnctl.verbs.conform.features import INPUTS_KEPT, LAYOUTS, MERGE
-from attnctl.verbs.conform.invoke import Framework, environment, invoke, order_gradients, to_numpy, widen
+from attnctl.verbs.conform.invoke import Framework, environment, invoke, order_gradients, sum_type, to_numpy
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.process import Worker, as_function, quote_last_words, read_parameters
 from attnctl.verbs.conform.profile import USUAL, Request
@@ -95,9 +95,9 @@ class Pool(Target):
         self.free: Queue[Worker] = Queue()
 
     def start(self) -> None:
-        for each in self.targets:
-            each.start()
-            self.free.put(each)
+        for target in self.targets:
+            target.start()
+            self.free.put(target)
         self.parameters, self.goes_back = self.targets[0].parameters, self.targets[0].goes_back
 
     def call(self, call: TargetCall) -> Answer:
@@ -109,11 +109,11 @@ class Pool(Target):
 
     @property
     def lost(self) -> int:  # type: ignore[override]
-        return sum(each.lost for each in self.targets)
+        return sum(target.lost for target in self.targets)
 
     def close(self) -> None:
-        for each in self.targets:
-            each.close()
+        for target in self.targets:
+            target.close()
 
 
 # --- commands ---
@@ -173,8 +173,8 @@ class Program(Target):
                 name: np.asarray(value) for name, value in call.keywords.items() if value is not None
             }
             own = {
-                name: cast(each, widen(call.dtype) if name in call.wide else call.dtype)
-                for name, each in arrays.items()
+                name: cast(array, sum_type(call.dtype) if name in call.wide else call.dtype)
+                for name, array in arrays.items()
             }
             write_arrays(files["in"], own, call.dtype, call.wide)
             if failure := self.run(words, call.fill):
@@ -248,7 +248,7 @@ def read_answer(path: Path, gives: Sequence[str] = ()) -> Answer:
         gradients = tuple(map(to_numpy, order_gradients(found, gives)))
         first = next(iter(found.values()), np.zeros(0))
         return Answer(gradients=gradients, dtype=first.dtype.name)
-    name = next((each for each in (HEAD_OUTPUTS, OUTPUT) if each in found), next(iter(found), None))
+    name = next((name for name in (HEAD_OUTPUTS, OUTPUT) if name in found), next(iter(found), None))
     if name is None:
         return Answer(error="unreadable", message="its output holds no array")
     output = np.array(found[name])

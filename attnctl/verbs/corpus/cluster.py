@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
-from attnctl.verbs.corpus.lines import Shard, name_of
+from attnctl.verbs.corpus.lines import Shard, source_name
 from attnctl.verbs.corpus.part import CorpusPart, different, part_of_bytes
-from attnctl.verbs.corpus.run import Job, Moved, Save, Work, bad_lines, part_of
+from attnctl.verbs.corpus.run import Job, Moved, Save, Work, bad_lines, measure_shard
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -26,7 +26,7 @@ ANSWER, PATIENCE = 10, 60
 
 def bytes_of(job: Job) -> bytes:
     """Measure one shard in a worker; its part goes back as bytes."""
-    return part_of(job).to_bytes()
+    return measure_shard(job).to_bytes()
 
 
 def over_cluster(
@@ -55,7 +55,7 @@ def over_cluster(
         for part in gather_parts(client, [replace(work.job, shard=shard) for shard in shards]):
             differs = different(whole.about, part.about)
             if differs:
-                seen = f"another {differs[0]} under {name_of(work.job.source)} or the model's name"
+                seen = f"another {differs[0]} under {source_name(work.job.source)} or the model's name"
                 raise AttnError(f"--dask: a worker sees {seen}")
             done += part.stop - part.first
             if moved:

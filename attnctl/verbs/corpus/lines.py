@@ -75,7 +75,7 @@ Lines = str | tuple[str, ...]
 """The file of a corpus, or its sentences."""
 
 
-def name_of(source: Lines) -> str:
+def source_name(source: Lines) -> str:
     return source if isinstance(source, str) else "sentences"
 
 
@@ -95,7 +95,7 @@ def survey(source: Lines) -> tuple[str, int]:
         why = getattr(error, "strerror", None) or "not the name of a file"
         raise AttnError(f"{source}: {why}") from None
     if empty:
-        raise AttnError(f"{name_of(source)}: no sentence in it; write one a line")
+        raise AttnError(f"{source_name(source)}: no sentence in it; write one a line")
     lines = newlines + (last != b"\n") if isinstance(source, str) else len(source)
     return digest.hexdigest(), lines
 
@@ -129,7 +129,7 @@ def lines_of(source: Lines, span: range) -> Iterator[tuple[int, bytes]]:
                 yield index + 1, data if index else data.removeprefix(BOM)
 
 
-def text_of(data: bytes) -> str:
+def decode_line(data: bytes) -> str:
     """A line as text; the newline that ends it, or carriage return and newline, is not part of it.
 
     Raises BadLineError for what is no text.

@@ -76,7 +76,7 @@ class CorpusPart:
         for reason, lines in other.skipped.items():
             self.skip(reason, lines.count, lines.first)
         if not self.layers:
-            self.layers = [LayerTally([HeadTally() for _ in each.heads]) for each in other.layers]
+            self.layers = [LayerTally([HeadTally() for _ in layer.heads]) for layer in other.layers]
         for own, theirs in zip(self.layers, other.layers, strict=bool(other.layers)):
             own.add(theirs)
 
@@ -86,8 +86,8 @@ class CorpusPart:
     def to_dict(self) -> dict[str, Any]:
         """As plain data, with the hash of all of it."""
         skipped = [
-            {"reason": reason, "count": each.count, "lines": each.first}
-            for reason, each in sorted(self.skipped.items())
+            {"reason": reason, "count": count.count, "lines": count.first}
+            for reason, count in sorted(self.skipped.items())
         ]
         data = {
             "schema": SCHEMA,
@@ -98,7 +98,7 @@ class CorpusPart:
             **({"skipped": skipped} if skipped else {}),
             "sums_in": f"2^-{GRID}",
             "bits_a_bin": 1 / BINS_A_BIT,
-            "layers": [layer_data(number, each) for number, each in enumerate(self.layers)],
+            "layers": [layer_data(number, layer) for number, layer in enumerate(self.layers)],
         }
         return {**data, "sha256": content_hash(data)}
 
@@ -124,8 +124,8 @@ def head_data(head: HeadTally) -> dict[str, Any]:
     """Means by name, then the sums (whole numbers as text: many readers of JSON would round them)."""
     return {
         **head.means,
-        "sums": {name: str(each.units) for name, each in head.sums.items()},
-        "rows": {name: each.rows for name, each in head.sums.items()},
+        "sums": {name: str(sum_.units) for name, sum_ in head.sums.items()},
+        "rows": {name: sum_.rows for name, sum_ in head.sums.items()},
         "entropies": head.entropies,
         "largest": list(map(example_data, head.examples)),
         "empty_rows": head.empty_rows,
@@ -177,7 +177,7 @@ def part_from(data: Mapping[str, Any]) -> CorpusPart:
     first = data["lines"]["first"] - 1
     layers = [
         LayerTally(
-            [head_from(each) for each in layer["heads"]],
+            [head_from(head) for head in layer["heads"]],
             {
                 (a, b): GridSum(units(pair["sum"]), read_count(pair["rows"]))
                 for pair in layer.get("pairs", ())
@@ -197,7 +197,7 @@ def part_from(data: Mapping[str, Any]) -> CorpusPart:
         read_count(data["sentences"]),
         read_count(data["tokens"]),
         layers,
-        {str(each["reason"]): read_skipped(each) for each in data.get("skipped", ())},
+        {str(reason["reason"]): read_skipped(reason) for reason in data.get("skipped", ())},
     )
 
 
@@ -210,15 +210,15 @@ def read_skipped(data: Mapping[str, Any]) -> SkippedLines:
 
 def head_from(data: Mapping[str, Any]) -> HeadTally:
     head = HeadTally(empty_rows=read_count(data["empty_rows"]), uneven_rows=read_count(data["uneven_rows"]))
-    for name, each in head.sums.items():
-        each.add(units(data["sums"][name]), read_count(data["rows"][name]))
+    for name, sum_ in head.sums.items():
+        sum_.add(units(data["sums"][name]), read_count(data["rows"][name]))
     head.entropies = list(map(read_count, data["entropies"]))
     if len(head.entropies) != BINS or sum(head.entropies) != head.sums["entropy"].rows:
         raise ValueError
-    for each in data["largest"]:
-        query, key = map(str, each["tokens"])
-        line, *at = (read_count(each[name]) for name in ("line", "query", "key"))
-        head.note(Largest(float(each["value"]), tuple(at), (query, key), line))
+    for entry in data["largest"]:
+        query, key = map(str, entry["tokens"])
+        line, *at = (read_count(entry[name]) for name in ("line", "query", "key"))
+        head.note(Largest(float(entry["value"]), tuple(at), (query, key), line))
     return head
 
 
@@ -308,7 +308,7 @@ def report_of(part: CorpusPart) -> StatsReport:
 def head_stats(head: HeadTally) -> HeadStats:
     """The statistics of one head; a measure that no row has means nothing here."""
     largest = head.examples[0] if head.examples else None
-    sums = {name: tally(each) if each.rows else None for name, each in head.sums.items()}
+    sums = {name: tally(sum_) if sum_.rows else None for name, sum_ in head.sums.items()}
     return HeadStats(sums, largest, head.empty_rows, head.uneven_rows)
 
 

@@ -22,10 +22,10 @@ from attnctl.verbs.corpus.lines import (
     Lines,
     Shard,
     bad_for,
+    decode_line,
     lines_of,
-    name_of,
+    source_name,
     survey,
-    text_of,
 )
 from attnctl.verbs.corpus.part import CorpusPart, different, read_part, spell, write_part
 from attnctl.verbs.corpus.sources import DrawnAttention, TrainedModel, load_model
@@ -73,7 +73,7 @@ class Job:
         return Work(self, source, span, part)
 
 
-def part_of(job: Job, moved: Moved | None = None) -> CorpusPart:
+def measure_shard(job: Job, moved: Moved | None = None) -> CorpusPart:
     """Measure the lines of a job's shard.
 
     Raises AttnError with every line (the first of many) that is no sentence for this model, unless
@@ -132,14 +132,14 @@ class Work:
             found = read_part(path, own=True)
         except AttnError:
             return False
-        wrong = [f"another {each}" for each in different(self.part.about, found.about)]
+        wrong = [f"another {name}" for name in different(self.part.about, found.about)]
         if found.first != self.span.start or found.stop > self.span.stop:
             have, asked = spell(found.first, found.stop), spell(self.span.start, self.span.stop)
             wrong.append(f"{have} where {asked} are asked for")
         if found.skipped and not self.job.skip_bad:
             wrong.append("lines left out by --skip-bad")
         raise_all(
-            f"{path}: it holds a part with {each}; remove it, or write to another file" for each in wrong
+            f"{path}: it holds a part with {line}; remove it, or write to another file" for line in wrong
         )
         self.part = found if found.stop > self.part.stop else self.part
         return found.stop == self.span.stop
@@ -165,7 +165,7 @@ class Work:
 
     def take(self, number: int, data: bytes) -> None:
         try:
-            text = text_of(data)
+            text = decode_line(data)
             if not text.strip():
                 return
             count, taken = self.source.take(text)
@@ -176,12 +176,12 @@ class Work:
         batch[number] = taken
         if len(batch) >= self.source.at_once(count):
             self.measure(count, self.waiting.pop(count))
-        elif sum(n * len(each) for n, each in self.waiting.items()) > MOST_WAITING:
+        elif sum(n * len(part) for n, part in self.waiting.items()) > MOST_WAITING:
             most = max(self.waiting, key=lambda n: n * len(self.waiting[n]))
             self.measure(most, self.waiting.pop(most))
 
     def leave_out(self, number: int, bad: BadLineError) -> None:
-        problem = f"{name_of(self.job.source)}:{number}: {'; '.join(bad.problems)}"
+        problem = f"{source_name(self.job.source)}:{number}: {'; '.join(bad.problems)}"
         if not self.job.skip_bad:
             self.problems.append(problem)
             return
@@ -220,6 +220,6 @@ class Work:
 
 def bad_lines(problems: Sequence[str]) -> AttnError:
     """The error for bad lines: the first of them, how many there are more, and how to go on."""
-    found = [each for each in problems if each != HINT]
+    found = [problem for problem in problems if problem != HINT]
     more = len(found) - MAX_PROBLEMS
     return AttnError([*found[:MAX_PROBLEMS], *([f"{more} lines more"] if more > 0 else []), HINT])

@@ -44,8 +44,8 @@ def load_model(name: str) -> TrainedModel:
     from attnctl.models.tensors import shards
 
     folder = folder_of(name)
-    files = [folder / each for each in (CONFIG, TOKENIZER, *shards(folder))]
-    return open_model(name, tuple((each.name, *signature(each)) for each in files))
+    files = [folder / shard for shard in (CONFIG, TOKENIZER, *shards(folder))]
+    return open_model(name, tuple((file.name, *signature(file)) for file in files))
 
 
 def signature(path: Path) -> tuple[int, int]:

@@ -21,11 +21,11 @@ from attnctl.verbs.stats.measure import (
     MEASURES,
     UNEVEN,
     as_shares,
-    check,
     divergence,
     entropy,
     measure,
     number_tokens,
+    require_weights,
 )
 from attnctl.verbs.stats.report import Largest
 
@@ -86,7 +86,7 @@ class HeadTally:
     @property
     def means(self) -> dict[str, float | None]:
         """The mean of each measure; None where no row has it."""
-        return {name: each.mean for name, each in self.sums.items()}
+        return {name: sum_.mean for name, sum_ in self.sums.items()}
 
     def note(self, example: Largest) -> None:
         insort(self.examples, example, key=rank)
@@ -154,7 +154,7 @@ def tally_of(weights: Array, sentences: Sentences, *, pairs: bool) -> LayerTally
         stop = first + block.shape[2]
         if not ((block >= 0) & (block < np.inf)).all():
             for member in block:
-                check(member, (0, first))
+                require_weights(member, (0, first))
         at = None if sentences.start is None else np.arange(first, stop) + sentences.start
         add_rows(tally, block, at, same[:, None, first:stop], pairs=pairs, uneven=uneven)
     note_largest(tally, weights, sentences)
@@ -192,7 +192,7 @@ def sum_rows(values: Array, valid: Array) -> tuple[list[int], list[int]]:
     values = np.where(valid, values, 0)
     high = np.rint(np.ldexp(values, HALF_GRID))
     low = np.rint(np.ldexp(values - np.ldexp(high, -HALF_GRID), GRID))
-    highs, lows = (each.astype(np.int64).sum(axis=(0, 2)).tolist() for each in (high, low))
+    highs, lows = (half.astype(np.int64).sum(axis=(0, 2)).tolist() for half in (high, low))
     units = [(a << GRID - HALF_GRID) + b for a, b in zip(highs, lows, strict=True)]
     return units, valid.sum(axis=(0, 2)).tolist()
 

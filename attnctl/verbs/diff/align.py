@@ -97,7 +97,7 @@ class Alignment:
         if a.ndim != b.ndim:
             raise ApartError(f"{a.ndim} axes against {b.ndim}")
         axes = self.a.steps[name].axes[first.ndim - a.ndim :]
-        return a, b, tuple(self.along(*each) for each in zip(axes, a.shape, b.shape, strict=True))
+        return a, b, tuple(self.along(*sizes) for sizes in zip(axes, a.shape, b.shape, strict=True))
 
     def sides(self, name: str) -> Sides:
         """The places of a step that both traces have. Raises ApartError as `matched` does."""
@@ -173,8 +173,8 @@ def pick_places(array: Array, places: Sequence[Places | None]) -> Array:
 
 
 def pick_common(a: Array, b: Array, pairings: Sequence[Pairing]) -> tuple[Array, Array]:
-    a = pick_places(a, [None if each.whole else each.a for each in pairings])
-    return a, pick_places(b, [None if each.whole else each.b for each in pairings])
+    a = pick_places(a, [None if pairing.whole else pairing.a for pairing in pairings])
+    return a, pick_places(b, [None if pairing.whole else pairing.b for pairing in pairings])
 
 
 def common(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
@@ -240,10 +240,10 @@ def with_heads_merged(alignment: Alignment, name: str) -> Sides:
     """The columns of all heads as one axis: (…, head, …, column) -> (…, head · column)."""
     at = alignment.a.steps[name].axes.index(HEAD)
     moved = (np.moveaxis(trace[name], at, -2) for trace in (alignment.a, alignment.b))
-    a, b = (each.reshape(*each.shape[:-2], each.shape[-2] * each.shape[-1]) for each in moved)
+    a, b = (pair.reshape(*pair.shape[:-2], pair.shape[-2] * pair.shape[-1]) for pair in moved)
     axes = [axis for axis in alignment.a.steps[name].axes if axis != HEAD]
     sizes = list(zip(axes, a.shape, b.shape, strict=True))[:-1]
-    pairings = tuple(alignment.along(*each) for each in sizes)
+    pairings = tuple(alignment.along(*size) for size in sizes)
     if a.shape[-1] != b.shape[-1]:
         raise ApartError(f"{a.shape[-1]} columns in all heads against {b.shape[-1]}")
     pairings = (*pairings, Pairing.same(a.shape[-1]))
@@ -265,5 +265,5 @@ def one_with_each(alignment: Alignment, name: str) -> Sides:
         every, only = np.arange(many), np.zeros(many, int)
         return Pairing(every if first == many else only, every if second == many else only, first, second)
 
-    pairings = tuple(along(*each) for each in zip(axes, a.shape, b.shape, strict=True))
+    pairings = tuple(along(*sizes) for sizes in zip(axes, a.shape, b.shape, strict=True))
     return Sides(name, *pick_common(a, b, pairings), pairings, alignment.a)

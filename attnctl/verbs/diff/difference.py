@@ -19,7 +19,7 @@ from attnctl.math.names import SYMBOLS, results
 from attnctl.math.ops import MatMulT
 from attnctl.record import Trace
 from attnctl.verbs.diff.align import HEAD, Alignment, ApartError, head_counts, sides_of, single
-from attnctl.verbs.diff.elements import USUAL, Measure, measure
+from attnctl.verbs.diff.elements import USUAL, Measure, measure_difference
 from attnctl.verbs.diff.split import Change, split
 
 
@@ -76,7 +76,7 @@ class Difference(Displayed):
         return next((name for name, step in self.steps.items() if not step.same), None)
 
     def to_dict(self) -> dict[str, Any]:
-        from attnctl.store.codec import plain
+        from attnctl.store.codec import as_json_data
 
         out: dict[str, Any] = {
             "same": self.same,
@@ -97,7 +97,7 @@ class Difference(Displayed):
             **({"no_split": self.no_split} if self.no_split else {}),
             "heads": self.heads,
         }
-        return dict(plain(out))
+        return dict(as_json_data(out))
 
 
 def split_dict(changes: Sequence[Change]) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def steps_of_both(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
 def compare_step(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference:
     """Compare one step of both. Raises ApartError where the two cannot be laid side by side."""
     sides = sides_of(alignment, name)
-    found = measure(sides.a, sides.b, tolerance)
+    found = measure_difference(sides.a, sides.b, tolerance)
     if found.at is None or found.max_rel_at is None:
         return StepDifference(found, None, None, None, sides.whole)
     values = float(sides.a[found.at]), float(sides.b[found.at])
@@ -207,7 +207,7 @@ def what_the_split_did(alignment: Alignment, tolerance: Tolerance) -> list[str]:
             continue
         one, many = (alignment.a, alignment.b) if counts[0] == 1 else (alignment.b, alignment.a)
         sums, whole = sum_over_heads(many, name), sum_over_heads(one, name)
-        if sums.shape == whole.shape and not measure(sums, whole, tolerance).differing:
+        if sums.shape == whole.shape and not measure_difference(sums, whole, tolerance).differing:
             which = "BA" if one is alignment.a else "AB"
             said.append(
                 f"{name} of the {max(counts)} heads of {which[0]} add up to those of the one head of "

@@ -45,14 +45,14 @@ class Measure:
     nan: int = 0
 
 
-def measure(a: Array, b: Array, tolerance: Tolerance) -> Measure:
+def measure_difference(a: Array, b: Array, tolerance: Tolerance) -> Measure:
     """Compare two arrays of one shape, a chunk at a time."""
     rtol, atol = tolerance.of(a, b)
     largest = relative = NO_PEAK
     counts = np.zeros(4, dtype=np.int64)
     with np.errstate(all="ignore"):
         for start, x, y in chunks(a, b):
-            gap, size = distance(x, y, equal_nan=tolerance.equal_nan), np.abs(wide(y))
+            gap, size = absolute_difference(x, y, equal_nan=tolerance.equal_nan), np.abs(wide(y))
             largest = higher(largest, gap, start)
             differs = gap > size * rtol + atol
             finite = bool(np.isfinite(gap.sum()))
@@ -81,7 +81,7 @@ def differing(a: Array, b: Array, tolerance: Tolerance) -> Array:
     """Which numbers of two arrays of one shape differ, as `measure` counts them."""
     rtol, atol = tolerance.of(a, b)
     with np.errstate(all="ignore"):
-        gap = distance(a, b, equal_nan=tolerance.equal_nan)
+        gap = absolute_difference(a, b, equal_nan=tolerance.equal_nan)
         return (gap > np.abs(wide(b)) * rtol + atol) | ~np.isfinite(gap)
 
 
@@ -94,7 +94,7 @@ def chunks(a: Array, b: Array) -> Iterator[tuple[int, Array, Array]]:
             yield start, x, y
 
 
-def distance(a: Array, b: Array, *, equal_nan: bool) -> Array:
+def absolute_difference(a: Array, b: Array, *, equal_nan: bool) -> Array:
     """|a − b| in float64; equal infinities are 0 apart, and NaNs where they count as equal.
 
     Whole numbers may differ where the nearest floats do not.

@@ -24,12 +24,12 @@ MOST_PAIRS = 64
 """Pairs in one picture."""
 
 
-def picture_of(found: Sequence[Difference]) -> Picture:
+def difference_picture(found: Sequence[Difference]) -> Picture:
     if len(found) > MOST_PAIRS:
         raise AttnError(f"{len(found)} pairs: a picture holds {MOST_PAIRS}; pick one with --trace")
     plots = []
-    for number, each in enumerate(found):
-        plot = plot_of_difference(each)
+    for number, difference in enumerate(found):
+        plot = plot_of_difference(difference)
         plots.append(plot if len(found) == 1 else replace(plot, title=f"pair {number}: {plot.title}"))
     first = found[0].alignment
     assert first is not None
@@ -38,7 +38,7 @@ def picture_of(found: Sequence[Difference]) -> Picture:
     return draw(plots, "B − A", told if len(found) == 1 else ())
 
 
-write_svg, write_png = writers(picture_of)
+write_svg, write_png = writers(difference_picture)
 
 
 def plot_of_difference(found: Difference) -> Plot:
@@ -79,7 +79,7 @@ def difference_trace(alignment: Alignment, sides: Sides) -> Trace:
 def subtract(b: Array, a: Array) -> Array:
     """B − A; equal infinities are 0 apart."""
     with np.errstate(invalid="ignore", over="ignore"):
-        b, a = (np.asarray(each, dtype=np.float64) for each in (b, a))
+        b, a = (np.asarray(trace, dtype=np.float64) for trace in (b, a))
         values = b - a
     values[b == a] = 0.0
     values[np.isinf(values)] = np.nan  # hidden on one side only

@@ -87,8 +87,8 @@ def in_result(heads: Sequence[Change], parts: Parts, onward: Onward) -> list[Cha
     found = change(last, with_rest(whole, last))
     moved = onward.heads.b - onward.heads.a
     alone = (moved * own for own in np.eye(len(heads))[:, :, None, None])
-    shares = (share(onward.push(each), last.b - last.a) for each in alone)
-    return [*(replace(each, of_output=own) for each, own in zip(heads, shares, strict=True)), found]
+    shares = (share(onward.push(name), last.b - last.a) for name in alone)
+    return [*(replace(head, of_output=own) for head, own in zip(heads, shares, strict=True)), found]
 
 
 def with_heads(array: Array) -> Array:
@@ -102,7 +102,7 @@ def head_parts(alignment: Alignment, heads: Sides) -> Parts:
     """ΔA·V, A·ΔV and ΔA·ΔV, each of the shape of head_outputs."""
     *weights, pairings = alignment.match_axes(weights_of(alignment.a), weights_of(alignment.b))
     a, b = map(with_heads, weights)
-    v_a, v_b = values(alignment.a, a.shape), values(alignment.b, b.shape)
+    v_a, v_b = values_read(alignment.a, a.shape), values_read(alignment.b, b.shape)
     *_, queries, keys = pairings
     for v in (v_a, v_b):
         if (*a.shape[:-2], len(queries.a), v.shape[-1]) != heads.a.shape:
@@ -144,7 +144,7 @@ def weights_of(trace: Trace) -> str:
     return (*mixed(trace), WEIGHTS)[0]
 
 
-def values(trace: Trace, weights: Shape) -> Array:
+def values_read(trace: Trace, weights: Shape) -> Array:
     """The values that attention reads, or the last ones recorded, a head for each head of the weights."""
     names = (*mixed(trace)[1:], *reversed(where(lambda row: row.symbol == V)))
     name = next((name for name in names if name in trace), None)
@@ -189,14 +189,14 @@ class Onward:
         found = single(self.a.push(step, part), self.last.a.ndim)
         if found.ndim != self.last.a.ndim:
             raise ApartError(f"{self.last.name} is not of the shape that its line makes")
-        return pick_places(found, [None if each.whole else each.a for each in self.last.pairings])
+        return pick_places(found, [None if pairing.whole else pairing.a for pairing in self.last.pairings])
 
     def otherwise(self) -> Parts:
         """What comes of each line that is another in B, or reads other numbers there beside the heads."""
         found: Parts = {}
         for name, line in self.a.lines.items():
             theirs = self.b.lines.get(name)
-            beside = [each for each in line.inputs if not self.a.follows(each)]
+            beside = [input_ for input_ in line.inputs if not self.a.follows(input_)]
             is_same = theirs is not None and (theirs.op, theirs.inputs) == (line.op, line.inputs)
             part = self.push(self.moved(name) - self.by_a(name), name)
             if beside or part.any():
@@ -212,28 +212,28 @@ class Onward:
         if name not in self.b.lines:
             return self.by_a(name)
         found = self.b.value(name)
-        if all(each.whole for each in self.heads.pairings):
+        if all(pairing.whole for pairing in self.heads.pairings):
             return found
         shape = self.a.value(name).shape
         axes = self.a.lines[name].axes[-len(shape) :]
-        pairings = [self.alignment.along(*each) for each in zip(axes, shape, found.shape, strict=True)]
-        return spread(pick_places(found, [each.b for each in pairings]), pairings, shape)
+        pairings = [self.alignment.along(*sizes) for sizes in zip(axes, shape, found.shape, strict=True)]
+        return spread(pick_places(found, [pairing.b for pairing in pairings]), pairings, shape)
 
     def by_a(self, name: str) -> Array:
         """What a line of A makes of the heads of B."""
         line = self.a.lines[name]
         return self.a.carry_out(
-            line, {each: self.moved(each) for each in line.inputs if self.a.follows(each)}
+            line, {input_: self.moved(input_) for input_ in line.inputs if self.a.follows(input_)}
         )
 
 
 def spread(part: Array, pairings: Sequence[Pairing], shape: Shape) -> Array:
     """Numbers of the places that both have at those of A, which are of this shape; 0 at the others."""
-    if all(each.whole for each in pairings):
+    if all(pairing.whole for pairing in pairings):
         return part
     out = np.zeros(shape)
     lead = map(np.arange, shape[: len(shape) - len(pairings)])
-    out[np.ix_(*lead, *(each.a for each in pairings))] = part
+    out[np.ix_(*lead, *(pairing.a for pairing in pairings))] = part
     return out
 
 

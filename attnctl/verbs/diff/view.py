@@ -29,12 +29,12 @@ PARTS = {
 
 def lines_of_pairs(found: Sequence[Difference], screen: Screen) -> Iterator[Element]:
     """Each difference; of several pairs with the pair's number before it."""
-    for number, each in enumerate(found):
+    for number, difference in enumerate(found):
         if number:
             yield []
         if len(found) > 1:
             yield [(f"pair {number}", "name")]
-        yield from difference_lines(each, screen)
+        yield from difference_lines(difference, screen)
 
 
 def difference_lines(found: Difference, screen: Screen) -> Iterator[Element]:
@@ -154,16 +154,18 @@ def split_lines(found: Difference, screen: Screen) -> Iterator[Element]:
     shown = [name for name in last.parts if any(matters(change, name) for change in found.split)]
     title = [("why the outputs differ", "name"), ("shares of the change, adding up to 100 %", "aside")]
     yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")
-    titles = ["", "change", *("\n".join(words_of(name)) for name in shown)]
+    titles = ["", "change", *("\n".join(part_in_words(name)) for name in shown)]
     rows = []
     for change in found.split:
         label = change.step if change.head is None else f"head {change.head}"
         parts = (change.parts.get(name) if change.norm else None for name in shown)
-        shares = (percent(part.share) if part else "" for part in parts)
+        shares = (signed_percent(part.share) if part else "" for part in parts)
         rows.append([label, four_digits(change.norm), *shares])
     if last.head is None:
         titles.append(f"share of\nthe change\nof {last.step}")
-        rows = [[*row, percent(change.of_output)] for row, change in zip(rows, found.split, strict=True)]
+        rows = [
+            [*row, signed_percent(change.of_output)] for row, change in zip(rows, found.split, strict=True)
+        ]
     yield from (
         Listing(
             screen,
@@ -178,7 +180,7 @@ def split_lines(found: Difference, screen: Screen) -> Iterator[Element]:
         yield from screen.flow([(screen.ours(word), "") for word in sum_words(last)], " ")
 
 
-def words_of(part: str) -> tuple[str, str, str]:
+def part_in_words(part: str) -> tuple[str, str, str]:
     """A part in words, and as a formula."""
     return PARTS.get(part, ("another", part, f"Δ{part}"))
 
@@ -190,7 +192,7 @@ def matters(change: Change, name: str) -> bool:
     return part is not None and (name in (ELSEWHERE, SAID, BOTH) or part.norm > 5e-4 * change.norm)
 
 
-def percent(share: float | None) -> str:
+def signed_percent(share: float | None) -> str:
     """A share of the change; below 0 where it goes against it."""
     if share is None:
         return ""
@@ -203,6 +205,6 @@ def sum_words(change: Change) -> Iterator[str]:
     yield f"{change.cell}: {four_digits(change.a)} in A"
     for name, term in change.terms.items():
         if term and matters(change, name):
-            words = " ".join(words_of(name)[:2]).strip()
+            words = " ".join(part_in_words(name)[:2]).strip()
             yield f"{'-' if term < 0 else '+'} {four_digits(abs(term))} {words}"
     yield f"= {four_digits(change.b)} in B"

@@ -23,7 +23,7 @@ from attnctl.math.ops import Given
 from attnctl.record import Trace, Unfinished, names_of_steps
 from attnctl.record.cells import spell_cell
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.exercise import handed_out, read
+from attnctl.verbs.check.exercise import handed_out, read_unfinished
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.exercise.make import DECIMALS, round_given, seed_from
 
@@ -109,11 +109,11 @@ def missing(sheets: Sequence[HandIn], roster: Sequence[str]) -> list[HandIn]:
     return [HandIn("", name, error="nothing handed in") for name in roster if name not in there]
 
 
-def grade(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
+def grade_hand_in(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
     """The hand-in of a file, graded; an `error` in it where that cannot be done."""
     try:
         with np.errstate(all="ignore"), limit_memory(MOST_MEMORY):
-            exercise = read(file, {})
+            exercise = read_unfinished(file, {})
             student = exercise.header.get("student")
             named = student if isinstance(student, str) and student.strip() else None
             return grade_sheet(file, exercise, named, asked)
@@ -126,7 +126,9 @@ def grade(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
 
 def grade_sheet(file: str, trace: Unfinished, student: str | None, asked: Assignment) -> HandIn:
     decimals = decimals_of(trace, asked)
-    reference = as_handed_out(run_again(trace, student, asked.settings), trace.header, asked, decimals)
+    reference = as_handed_out(
+        run_of_exercise(trace, student, asked.settings), trace.header, asked, decimals
+    )
     fitted, unfit = fitting(trace, reference)
     strictness = Strictness(decimals=decimals, by_hand=decimals is not None, handed_out=handed_out(trace))
     written = decimals_in(fitted, trace.header.get("blank"))
@@ -146,7 +148,7 @@ def grade_sheet(file: str, trace: Unfinished, student: str | None, asked: Assign
     return HandIn(file, student or Path(file).stem, tuple(marks), tuple(notes))
 
 
-def run_again(trace: Trace, student: str | None, asked: Settings | None) -> Trace | None:
+def run_of_exercise(trace: Trace, student: str | None, asked: Settings | None) -> Trace | None:
     """The run that the exercise was made of; None for a dump that does not say what it was.
 
     A hand-in's own config opens no files. Raises AttnError where the exercise should say it.
@@ -185,7 +187,7 @@ def blanks(
         not_filled_in = {Verdict.GIVEN, Verdict.EDITED, Verdict.NOT_RECORDED}
         found = [name for name, step in steps.items() if step.verdict not in not_filled_in]
         return found or [name for name in TABLE if name in exercise.unfilled | exercise.begun]
-    if not isinstance(named, list) or not named or not all(each in known for each in named):
+    if not isinstance(named, list) or not named or not all(name in known for name in named):
         raise AttnError("$.blank: not a list of steps of this run")
     return [name for name in known if name in named]
 
@@ -252,7 +254,7 @@ def mark_of(name: str, report: Report | None) -> Mark:
     if report is None or step is None or step.verdict in {Verdict.NOT_FILLED, Verdict.NOT_RECORDED}:
         return Mark(name, BLANK)
     if step.verdict is Verdict.WRONG:
-        found = next((each for each in report.findings if each.step == name), None)
+        found = next((finding for finding in report.findings if finding.step == name), None)
         if found is None or found.mistake is None:
             gap = step.gap
             off = (

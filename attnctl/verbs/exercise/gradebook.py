@@ -16,7 +16,7 @@ from attnctl.drawing.screen.text import fold_text, visible
 from attnctl.math.names import TABLE
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.long_csv import FORMULA_STARTS
-from attnctl.verbs.check.view import number as digits
+from attnctl.verbs.check.view import format_number as digits
 from attnctl.verbs.exercise.grade import BLANK, COARSE, RIGHT, UNTOLD, WRONG, HandIn, Mark
 from attnctl.verbs.exercise.sheet import page
 
@@ -117,7 +117,7 @@ def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
     yield []
     if shared:
         yield [("What the class got wrong:", "name")]
-        yield from below([say_shared(*each) for each in shared], screen)
+        yield from below([say_shared(*mistake) for mistake in shared], screen)
         yield []
     yield [(screen.ours(summary(sheets)), "")]
 
@@ -168,10 +168,10 @@ def harmless(text: str) -> str:
 
 
 def write_json(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
-    stream.write(encode_json(f"{json_text(as_data(sheets), 1)}\n"))
+    stream.write(encode_json(f"{json_text(class_data(sheets), 1)}\n"))
 
 
-def as_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
+def class_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
     def mark_data(mark: Mark) -> dict[str, Any]:
         said = {"verdict": mark.verdict, "mistake": mark.mistake, "also": list(mark.also)}
         return {**said, "words": mark.words or None, "cells": list(mark.slips)}

@@ -96,7 +96,7 @@ def make(
 def round_given(trace: Trace, blank: Sequence[str], decimals: int) -> dict[str, Array]:
     """The numbers of a run in which each that is handed out is rounded before the next step reads it."""
     unseen = {*blank, *following(trace, blank)}
-    edited = {each["step"] for each in trace.header.get("edits", ())}
+    edited = {edit["step"] for edit in trace.header.get("edits", ())}
 
     def round_in(name: str) -> Edit:
         return lambda value: round_to(trace[name] if name in edited else value, decimals)

@@ -17,11 +17,11 @@ from attnctl.drawing.screen.text import safe, visible
 from attnctl.drawing.show import BOX, formula_of, heads_of, load_sheet, sheet_of
 from attnctl.drawing.show.frames import number_format
 from attnctl.drawing.show.headline import facts
-from attnctl.drawing.show.markdown import code, inline, table
+from attnctl.drawing.show.markdown import code, inline, table_lines
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Copy, Given, Hide
-from attnctl.store.dump_json import pieces
+from attnctl.store.dump_json import json_pieces
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import entry, heading
 from attnctl.verbs.exercise.make import Exercise
@@ -46,7 +46,7 @@ def sheet_text(exercise: Exercise) -> str:
     lines = [f"{json_text(key)}: {json_text(value)}" for key, value in heading(trace).items()]
     steps = []
     for name, array in trace.items():
-        data = b"".join(pieces(array)).decode()
+        data = b"".join(json_pieces(array)).decode()
         if name in exercise.blank:
             data = data.replace('"NaN"', "null")
         about = json_text(entry(trace.steps[name], array.shape, array.dtype))
@@ -83,7 +83,7 @@ def steps_with_tables(exercise: Exercise) -> list[str]:
 def tables_of(exercise: Exercise, name: str) -> Iterator[SheetTable]:
     trace = exercise.trace
     sheet = sheet_of(load_sheet(trace, name), name, heads_of(trace))
-    number = writer(sheet.array, exercise, name)
+    number = number_writer(sheet.array, exercise, name)
     for caption, index in zip(sheet.captions, sheet.indices, strict=True):
         for start in range(0, len(sheet.columns), COLUMNS):
             columns = range(start, min(start + COLUMNS, len(sheet.columns)))
@@ -94,7 +94,7 @@ def tables_of(exercise: Exercise, name: str) -> Iterator[SheetTable]:
             yield caption, [sheet.columns[at] for at in columns], sheet.rows, cells
 
 
-def writer(array: Array, exercise: Exercise, name: str) -> Callable[[Any], str]:
+def number_writer(array: Array, exercise: Exercise, name: str) -> Callable[[Any], str]:
     if name in exercise.blank:
         return lambda _: ""
     if array.dtype == bool:
@@ -117,10 +117,10 @@ def formula_on(step: Step) -> str:
     """The formula of a step and the rules that hide its scores; what is drawn is just given on a sheet."""
     rules = step.op.rules if isinstance(step.op, Hide) else ()
     said = "given" if isinstance(step.op, Given) else formula_of(step)
-    return visible(" · ".join([said, *(each.said for each in rules)]))
+    return visible(" · ".join([said, *(rule.said for rule in rules)]))
 
 
-def name_of(step: Step) -> str:
+def formula_name(step: Step) -> str:
     """The name to write before a formula that does not begin with it."""
     return "" if formula_of(step).startswith(f"{step.name} ") else f"{step.name}: "
 
@@ -151,14 +151,14 @@ def markdown_lines(exercise: Exercise) -> Iterator[str]:
     yield from (f"Name: {name}", "", f"**{task_of(exercise)}**", "")
     for step in exercise.steps:
         if step.name in way:
-            yield from (f"{name_of(step)}{code(formula_on(step))}", "")
+            yield from (f"{formula_name(step)}{code(formula_on(step))}", "")
         if step.name not in tables:
             continue
         blank = step.name in exercise.blank
         yield from (f"## {step.name}{': fill in' * blank}", "", code(formula_on(step)), "")
         for caption, columns, rows, cells in tables_of(exercise, step.name):
             yield from (f"{caption}:", "") if caption else ()
-            yield from table(columns, rows, [[number or BOX for number, _ in row] for row in cells])
+            yield from table_lines(columns, rows, [[number or BOX for number, _ in row] for row in cells])
             yield ""
 
 
@@ -194,7 +194,7 @@ def article(exercise: Exercise, *, typed: bool) -> Iterator[str]:
     yield f'<p class="task">{escape(task_of(exercise))}</p>'
     for step in exercise.steps:
         if step.name in way:
-            yield f'<p class="way">{name_of(step)}{escape(formula_on(step))}</p>'
+            yield f'<p class="way">{formula_name(step)}{escape(formula_on(step))}</p>'
         if step.name in tables:
             kind = ' class="fill"' if step.name in exercise.blank else ""
             formula = f"<span>{escape(formula_on(step))}</span>"

@@ -23,7 +23,7 @@ from attnctl.math.names import is_gradient, leaves
 from attnctl.math.notation import positions
 from attnctl.math.ops import Given, Hide, Softmax, Unstated
 from attnctl.record import Trace
-from attnctl.record.cells import Address, Speller, parse, parse_start
+from attnctl.record.cells import Address, Speller, parse_address, parse_start
 from attnctl.verbs.explain.parts import Parts, parts_of
 
 Reference = tuple[str, Cell]
@@ -69,7 +69,7 @@ class Explanation:
     @property
     def left_out(self) -> list[Rest]:
         """A note for each long sum, on the terms that are not written out."""
-        return [each for each in numbers(self.expr) if isinstance(each, Rest)]
+        return [number for number in numbers(self.expr) if isinstance(number, Rest)]
 
     @property
     def expression(self) -> str:
@@ -124,12 +124,12 @@ class Explainer:
         self.forms: dict[str, Callable[[Cell], Expr]] = {}
         self.height: dict[str, int] = {}
         for name, line in self.trace.steps.items():
-            self.height[name] = 1 + max((self.height.get(each, 1) for each in line.inputs), default=0)
+            self.height[name] = 1 + max((self.height.get(input_, 1) for input_ in line.inputs), default=0)
 
     def explain(self, step: str, cell: Cell) -> Explanation:
         """The explanation of one cell. Raises AttnError where the dump lacks what it came from."""
         for text, edited, index in self.edits:
-            if edited == step and within(cell, index):
+            if edited == step and is_within(cell, index):
                 return self.explain_edit(step, cell, EDITED.format(text))
         try:
             with np.errstate(all="ignore"):
@@ -240,7 +240,7 @@ class Explainer:
     def read_in(self, name: str) -> Sequence[str]:
         """The steps whose numbers a line reads; where some are not there, all that it names."""
         line = self.trace.steps[name]
-        if isinstance(line.op, Given | Unstated) or not all(each in self.trace for each in line.inputs):
+        if isinstance(line.op, Given | Unstated) or not all(input_ in self.trace for input_ in line.inputs):
             return line.inputs
         form = form_of(line.op, self.trace[name].ndim, self.inputs_of(line))
         return [line.inputs[position] for position in positions(form)]
@@ -265,13 +265,13 @@ class Explainer:
             found = self.explain(step, cell)
         except AttnError as error:
             return replace(bare, why_not=str(error))
-        children = (self.tree(*each, depth - 1, seen) for each in found.inputs)
+        children = (self.tree(*input_, depth - 1, seen) for input_ in found.inputs)
         return replace(bare, explanation=found, children=children)
 
 
 def reasons(op: Hide) -> list[str]:
     """The rules and masks that may hide a score, in the order in which `Hide.hidden_by` counts."""
-    return [*(each.name for each in op.rules), "the given mask"]
+    return [*(rule.name for rule in op.rules), "the given mask"]
 
 
 def explain(trace: Trace, address: str | Address, settings: Settings | None = None) -> Explanation:
@@ -280,14 +280,14 @@ def explain(trace: Trace, address: str | Address, settings: Settings | None = No
     `settings` say what kind of attention a foreign dump's numbers are meant to be. Raises
     AttnError where there is no such cell, or where the dump lacks what it came from.
     """
-    found = Explainer(trace, settings).root(parse(address) if isinstance(address, str) else address)
+    found = Explainer(trace, settings).root(parse_address(address) if isinstance(address, str) else address)
     assert found.explanation is not None
     return found.explanation
 
 
 def read_by(expr: Expr, line: Step) -> tuple[Reference, ...]:
     """The cells that an expression's numbers were read from, each once."""
-    sources = (each.source for each in numbers(expr) if isinstance(each, Number) and each.source)
+    sources = (number.source for number in numbers(expr) if isinstance(number, Number) and number.source)
     return tuple(dict.fromkeys((line.inputs[position], cell) for position, cell in sources))
 
 
@@ -331,7 +331,7 @@ def edits_of(trace: Trace) -> Iterator[tuple[str, str, tuple[int | slice, ...]]]
             yield text, address.step, address.resolve(trace)
 
 
-def within(cell: Cell, index: tuple[int | slice, ...]) -> bool:
+def is_within(cell: Cell, index: tuple[int | slice, ...]) -> bool:
     """True if a cell is among those of an index; its slices are whole axes."""
     return all(isinstance(at, slice) or at == own for own, at in zip(cell, index, strict=True))
 
@@ -359,7 +359,7 @@ class Filled(Mapping[str, Array]):
         elif name not in self.known:
             step = self.steps[name]
             with np.errstate(all="ignore"):
-                self.known[name] = step.op.apply(*(self[each] for each in step.inputs))
+                self.known[name] = step.op.apply(*(self[input_] for input_ in step.inputs))
         return self.known[name]
 
     def __iter__(self) -> Iterator[str]:

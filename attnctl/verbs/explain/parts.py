@@ -79,7 +79,7 @@ def sides(trace: Trace, name: str, at: Cell) -> Sides:
     """
     out: Sides = {}
     for leaf in trace.steps.values():
-        if leaf.symbol == "W" or any(each in trace for each in leaf.inputs):
+        if leaf.symbol == "W" or any(input_ in trace for input_ in leaf.inputs):
             continue
         if lines := course(trace, leaf.name, name):
             part = POSITION if leaf.name == POSITIONS else BIAS if leaf.symbol == "b" else TOKEN

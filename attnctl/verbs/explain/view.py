@@ -19,7 +19,7 @@ from attnctl.drawing.screen.text import cells, pad_right
 from attnctl.math.arithmetic import Call, Number, Quotient, Rest, Subtraction, abridge, display
 from attnctl.math.ops import Given, Softmax
 from attnctl.record.cells import Address
-from attnctl.store.codec import plain
+from attnctl.store.codec import as_json_data
 from attnctl.store.files import encode_json, sink
 from attnctl.verbs.explain import Explainer, Explanation, Node, Parts, labels
 from attnctl.verbs.explain.line import SHOWN
@@ -200,7 +200,7 @@ class Page:
             sides = self.figures(found, None)
             if self.fitted:
                 tries = (self.figures(found, most, bare=bare) for bare in (False, True) for most in FEWER)
-                fitting = (each for each in tries if cells(" = ".join([name, *each])) <= room)
+                fitting = (attempt for attempt in tries if cells(" = ".join([name, *attempt])) <= room)
                 sides = next(fitting, sides[-1:])
         text = self.screen.ours(f" = {' = '.join(sides)}")
         rest = self.screen.ours(more)
@@ -267,14 +267,14 @@ def node_pieces(explainer: Explainer, node: Node, more: dict[str, Any], newline:
     if found is not None:
         data |= {"formula": found.step.formula, "expression": found.expression}
         data |= {} if found.gives is None else {"gives": found.gives}
-        rest = [{"terms": each.terms, "sum": each.value} for each in found.left_out]
+        rest = [{"terms": term.terms, "sum": term.value} for term in found.left_out]
         data |= {"left_out": rest} if rest else {}
         data |= {"notes": list(found.notes)} if found.notes else {}
     data |= {"repeated": True} if node.repeated else {}
     data |= {"why_not": node.why_not} if node.why_not else {}
     tokens = labels(explainer.trace, node.step, node.cell)
     data |= {"step": node.step, "index": list(node.cell), "tokens": tokens}
-    text = json.dumps(plain(data | more), ensure_ascii=False)
+    text = json.dumps(as_json_data(data | more), ensure_ascii=False)
     if found is None:
         yield text
         return

@@ -188,7 +188,7 @@ class Explorer(App[None]):
         shown = fold_text(line, max(1, self.size.width))[:MOST_SAID]
         message = self.lines("message")
         message.styles.height = len(shown)
-        message.show([[TextSpan(each, style)] for each in shown])
+        message.show([[TextSpan(widget, style)] for widget in shown])
 
     # --- going on ---
 
@@ -292,7 +292,7 @@ class Explorer(App[None]):
 
     def action_rules(self) -> None:
         try:
-            rules = remake.rules_of(self.walk)
+            rules = remake.switchable_rules(self.walk)
         except AttnError as error:
             self.say("; ".join(error.problems), "name")
             return
@@ -300,9 +300,9 @@ class Explorer(App[None]):
         self.lay_over("Rules: a number switches one on or off, any other key closes", self.rules, actions)
 
     def rules(self, width: int) -> Iterator[Parts]:
-        for number, (rule, on) in enumerate(remake.rules_of(self.walk).items(), start=1):
+        for number, (rule, on) in enumerate(remake.switchable_rules(self.walk).items(), start=1):
             action = f"switch('{rule.name}')"
-            said = f"{'on ' if on else 'off'}  {remake.in_words(rule)}"
+            said = f"{'on ' if on else 'off'}  {remake.rule_text(rule)}"
             yield [TextSpan(f" {number}  ", "key", action), TextSpan(said, "", action)]
         yield []
         yield [TextSpan(f" {self.message}", "name")]
@@ -315,7 +315,7 @@ class Explorer(App[None]):
     def action_write(self) -> None:
         """Show the shell commands, and keep them for the end."""
         found = remake.commands(self.walk)
-        self.written += [each for each in found if each not in self.written]
+        self.written += [widget for widget in found if widget not in self.written]
 
         def lines(width: int) -> Iterator[Parts]:
             for command in found:

@@ -22,7 +22,7 @@ from attnctl.verbs.explore.walk import (
     ExplorerState,
     TracedLayer,
     carry_place,
-    percent,
+    share_text,
 )
 
 ROW_LABEL, COLUMN_LABEL = 14, 10
@@ -215,7 +215,7 @@ def entries(walk: ExplorerState, screen: Screen, rows: int) -> list[Entry]:
         note, more = "", " x ".join(map(str, walk.trace[step].shape))
         cells_changed, total, greatest = walk.layer.changed(step) or (0, 0, 0.0)
         if cells_changed:
-            note = percent(cells_changed, total)
+            note = share_text(cells_changed, total)
             more = f"{note}, most by {greatest:.3g}"
         out.append(Entry(screen.ours(step), picture(walk.layer, step, cell[:-2], rows), pixels, note, more))
     return out

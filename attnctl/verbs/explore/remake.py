@@ -15,7 +15,7 @@ from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show import heads_of
 from attnctl.inputs.config.fields import FIELDS, SETTABLE
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.write import flags, in_order, value_of
+from attnctl.inputs.config.write import flags, rule_value, rules_in_order
 from attnctl.math.rules import Padding, Rule
 from attnctl.record import Trace
 from attnctl.record.cells import spell_cell
@@ -50,14 +50,14 @@ def begin_walk(source: Source) -> ExplorerState:
         return begin(tuple(layers))
     before = source.run(without_edits(source.settings))
     now = source.run(source.settings) if source.settings.edits else before
-    return begin(lay_out(now, Made(source, source.settings), before))
+    return begin(layers_beside(now, Made(source, source.settings), before))
 
 
 def without_edits(settings: Settings) -> Settings:
     return settings.with_(edits=(), renormalize=False)
 
 
-def lay_out(now: Sequence[Trace], made: Made, before: Sequence[Trace]) -> tuple[TracedLayer, ...]:
+def layers_beside(now: Sequence[Trace], made: Made, before: Sequence[Trace]) -> tuple[TracedLayer, ...]:
     """A layer for each trace, beside what it was before the edits."""
     olds = before if made.settings.edits else [None] * len(now)
     return tuple(TracedLayer(trace, made, old) for trace, old in zip(now, olds, strict=True))
@@ -74,7 +74,7 @@ def origin_of(layer: TracedLayer) -> Made:
     return Made(source, source.settings)
 
 
-def run_again(walk: ExplorerState, **changes: Any) -> ExplorerState:
+def walk_again(walk: ExplorerState, **changes: Any) -> ExplorerState:
     """The walk through the same run with other settings; one stands where one stood.
 
     An edit of a layer of a model flows into those after it. Raises AttnError where the settings
@@ -92,7 +92,7 @@ def run_again(walk: ExplorerState, **changes: Any) -> ExplorerState:
     else:
         before = how.source.after(place).run(without_edits(settings))
     now = how.source.after(place).run(settings) if settings.edits else before
-    layers = lay_out(now, Made(how.source, settings, first), before)
+    layers = layers_beside(now, Made(how.source, settings, first), before)
     whole = (*walk.layers[:first], *layers, *walk.layers[first + len(layers) :])
     return keep_place(replace(walk, layers=whole), walk)
 
@@ -128,7 +128,7 @@ def add_edit(walk: ExplorerState, text: str) -> ExplorerState:
         edit = here(walk) + edit
     elif "=" not in edit:
         edit = f"{here(walk)}={edit}"
-    return run_again(walk, edits=(*edits, edit))
+    return walk_again(walk, edits=(*edits, edit))
 
 
 def here(walk: ExplorerState) -> str:
@@ -141,7 +141,7 @@ def undo_edit(walk: ExplorerState) -> ExplorerState:
     edits = walk.layer.edits
     if not edits:
         raise AttnError("nothing is edited")
-    return run_again(walk, edits=edits[:-1])
+    return walk_again(walk, edits=edits[:-1])
 
 
 def seed_of(walk: ExplorerState) -> int:
@@ -159,10 +159,10 @@ def with_seed(walk: ExplorerState, text: str) -> ExplorerState:
         seed = FIELDS["seed"].reader(Plain(text.strip()))
     except BadValueError as wrong:
         raise AttnError(f"seed: {what}" for _, what in wrong.problems) from None
-    return run_again(walk, seed=seed)
+    return walk_again(walk, seed=seed)
 
 
-def rules_of(walk: ExplorerState) -> dict[Rule, bool]:
+def switchable_rules(walk: ExplorerState) -> dict[Rule, bool]:
     """The rules that may be switched, and whether each is on. Raises AttnError where none can be."""
     how = origin_of(walk.layer)
     if how.source.no_rules:
@@ -176,20 +176,20 @@ def rules_of(walk: ExplorerState) -> dict[Rule, bool]:
     }
 
 
-def in_words(rule: Rule) -> str:
+def rule_text(rule: Rule) -> str:
     """Like window 3,0."""
-    value = value_of(rule)
+    value = rule_value(rule)
     return rule.name if value is True else f"{rule.name} {flag_text(value)}"
 
 
 def switch_rule(walk: ExplorerState, name: str) -> ExplorerState:
     """Raises AttnError where there is no such rule, or the run cannot be made again."""
-    choices = {rule.name: rule for rule in rules_of(walk)}
+    choices = {rule.name: rule for rule in switchable_rules(walk)}
     if name not in choices:
         raise AttnError(f"no rule {quote(name)}; there are {', '.join(choices)}")
     rules = origin_of(walk.layer).settings.rules
     others = tuple(rule for rule in rules if rule.name != name)
-    return run_again(walk, rules=in_order((*rules, choices[name])) if others == rules else others)
+    return walk_again(walk, rules=rules_in_order((*rules, choices[name])) if others == rules else others)
 
 
 # --- the commands that give what is seen: the matrix as a table, and the arithmetic of the cell ---
@@ -255,7 +255,7 @@ def model_words(walk: ExplorerState, source: Layers, made: Made) -> list[str]:
     words = ["attnctl", "run"]
     given = source.input
     words += [] if given.text is None else [given.text]
-    words += ["--model", source.model, "--layer", ",".join(source.names[each] for each in layers)]
+    words += ["--model", source.model, "--layer", ",".join(source.names[layer] for layer in layers)]
     for flag, value in (("--pair", given.pair), ("--context", given.context)):
         words += [] if value is None else [flag, value]
     for flag, ids in (("--ids", given.ids), ("--context-ids", given.context_ids)):

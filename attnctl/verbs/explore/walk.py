@@ -19,7 +19,7 @@ from attnctl.math import Array, Cell
 from attnctl.math.arithmetic import abridge
 from attnctl.math.names import WEIGHTS
 from attnctl.record import Trace
-from attnctl.record.cells import parse
+from attnctl.record.cells import parse_address
 from attnctl.sources.sentence import Source
 from attnctl.verbs.explain import Explainer, Node
 from attnctl.verbs.explain.line import SHOWN, Reference, read_by
@@ -281,7 +281,7 @@ def find_token(walk: ExplorerState, text: str) -> ExplorerState:
     A whole address goes to its cell. Raises AttnError where nothing is found.
     """
     if "[" in text and text.endswith("]"):
-        address = parse(text).spell_out(walk.trace)
+        address = parse_address(text).spell_out(walk.trace)
         return jump(walk, Place(walk.place.layer, address.step, address.cell(walk.trace)))
     row_text, comma, column_text = (part.strip() for part in text.partition(","))
     if comma:
@@ -329,10 +329,10 @@ def summary(walk: ExplorerState) -> str:
     cells, total, greatest = changed
     if not cells:
         return "unchanged by the edits"
-    return f"{cells:,} of {total:,} changed ({percent(cells, total)}), most by {greatest:.4g}"
+    return f"{cells:,} of {total:,} changed ({share_text(cells, total)}), most by {greatest:.4g}"
 
 
-def percent(cells: int, total: int) -> str:
+def share_text(cells: int, total: int) -> str:
     """A share as a person reads it: never 0 % where there is one."""
     share = cells / total
     return f"{share:.0%}" if share >= 0.01 else "<1%"

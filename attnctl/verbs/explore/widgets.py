@@ -31,9 +31,9 @@ def style_of(name: str, system: str) -> Style:
     """The style of a name; several are joined by +. Without colours words keep bold, italic and reverse."""
     known = styles_known(system or "standard", ask=True)
     out = Style()
-    for each in name.split("+"):
-        if system or not each.startswith(("heat", "shade")):
-            out += known(each) or Style()
+    for word in name.split("+"):
+        if system or not word.startswith(("heat", "shade")):
+            out += known(word) or Style()
     return out
 
 

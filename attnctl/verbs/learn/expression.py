@@ -38,7 +38,7 @@ Value = float | Array | Cells | str
 Expression = Callable[[Trace], Value]
 
 
-def parse(text: str) -> Expression:
+def parse_expression(text: str) -> Expression:
     """Parse an expression over a run. Raises AttnError where it means nothing."""
     reader = ExpressionReader(text)
     found = reader.sum()
@@ -50,7 +50,7 @@ def parse(text: str) -> Expression:
 
 def evaluate(text: str, trace: Trace) -> Value:
     """The value of an expression. Raises AttnError where this run has none."""
-    return parse(text)(trace)
+    return parse_expression(text)(trace)
 
 
 def addresses(text: str) -> Iterator[Address]:
@@ -131,7 +131,7 @@ class ExpressionReader:
         if address.step == "id":
             return lambda trace: id_of(address, trace)
         self.read.append(address)
-        return lambda trace: part_of(address, trace)
+        return lambda trace: part_value(address, trace)
 
     def read_call(self, name: str) -> Expression:
         if name == "first_wrong":
@@ -141,7 +141,7 @@ class ExpressionReader:
             step = self.word()
             axis = self.word() if self.take(",") else ""
             self.close()
-            return lambda trace: size_of(step, axis, trace)
+            return lambda trace: count_places(step, axis, trace)
         inner = self.sum()
         self.close()
         if name in PLACES:
@@ -204,7 +204,7 @@ def numbers(value: Value) -> Array:
     return np.asarray(value, dtype=np.float64)
 
 
-def part_of(address: Address, trace: Trace) -> Value:
+def part_value(address: Address, trace: Trace) -> Value:
     address = address.spell_out(trace)
     found = trace[address.step][address.resolve(trace)].astype(np.float64)
     return float(found) if found.ndim == 0 else found
@@ -217,7 +217,7 @@ def id_of(address: Address, trace: Trace) -> float:
     return float(trace.ids[place_of_token(part.text, part.nth, trace.tokens, "id")])
 
 
-def size_of(step: str, axis: str, trace: Trace) -> float:
+def count_places(step: str, axis: str, trace: Trace) -> float:
     """Count the numbers of a step, or the places along one of its axes."""
     name = Address(step).spell_out(trace).step
     array = trace[name]

@@ -22,10 +22,9 @@ from attnctl.math.ops import Given
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake, WrongStep
 from attnctl.record import Trace
-from attnctl.record.cells import Address, Speller
-from attnctl.record.cells import parse as parse_address
+from attnctl.record.cells import Address, Speller, parse_address
 from attnctl.verbs.check.check import check, spoken
-from attnctl.verbs.check.exercise import read
+from attnctl.verbs.check.exercise import read_unfinished
 from attnctl.verbs.check.view import conclusion
 from attnctl.verbs.learn.expression import Cells, Value, addresses, evaluate, numbers
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
@@ -62,7 +61,7 @@ def grade(lesson: Lesson, answer: Any, trace: Trace | None = None, folder: str =
         return AnswerVerdict(None, "; ".join(error.problems))
 
 
-def text_of(answer: Any) -> str:
+def answer_text(answer: Any) -> str:
     """An answer that is one word or number. Raises AttnError for lists, mappings, and for nothing."""
     if isinstance(answer, (list, dict)) and answer:
         kind = "a list" if isinstance(answer, list) else "a mapping"
@@ -78,7 +77,7 @@ def text_of(answer: Any) -> str:
 def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """A number or a matrix: right at the digits that were typed, or the mistake that would give it."""
     wanted = numbers(right)
-    typed = read_number(text_of(answer)) if lesson.kind == NUMBER else read_matrix(answer)
+    typed = read_number(answer_text(answer)) if lesson.kind == NUMBER else read_matrix(answer)
     typed = fit_shape(typed, wanted.shape)
     if typed.numbers.shape != wanted.shape:
         says = f"it is {dims(typed.numbers.shape)}, and should be {dims(wanted.shape)}"
@@ -90,12 +89,12 @@ def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: 
     found = list(find_mistakes(lesson, typed, trace)) or list(neighbours(lesson, typed, trace))
     if found:
         (name, said), *more = found
-        also = tuple(dict.fromkeys(each for each, _ in more if each != name))
+        also = tuple(dict.fromkeys(other for other, _ in more if other != name))
         return AnswerVerdict(False, said, name, also)
-    return AnswerVerdict(False, distance(typed, wanted))
+    return AnswerVerdict(False, how_it_differs(typed, wanted))
 
 
-def distance(typed: Typed, right: Array) -> str:
+def how_it_differs(typed: Typed, right: Array) -> str:
     """Say how an answer differs that no known mistake gives, without leading to the right one."""
     finite = np.isfinite(right)
     if not (np.isfinite(typed.numbers) == finite).all():
@@ -133,8 +132,8 @@ def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[
     asked = (address.spell_out(trace).step for address in addresses(lesson.answer))
     computed = {name for name, step in trace.steps.items() if not isinstance(step.op, Given)}
     cases = [case_of(trace, name) for name in asked if name in computed]
-    first = [each for each in CATALOGUE if each.name in own]
-    rest = [each for each in CATALOGUE if each.name not in own]
+    first = [mistake for mistake in CATALOGUE if mistake.name in own]
+    rest = [mistake for mistake in CATALOGUE if mistake.name not in own]
     for mistakes in (first, rest):
         if named:
             return
@@ -164,7 +163,7 @@ def name_step(
             try:
                 made_of = {name: trace[name] for name in derivation.given if name in trace}
                 values = carry_out(derivation, made_of, "float64").values
-                steps = {each.name: each for each in derivation if each.name in values}
+                steps = {step.name: step for step in derivation if step.name in values}
                 value = evaluate(lesson.answer, Trace(steps, values, trace.header))
             except (AttnError, ValueError, IndexError, KeyError):
                 continue  # the mistake cannot be made with these shapes, or leaves out what is asked
@@ -176,7 +175,7 @@ def name_step(
 
 def case_of(trace: Trace, step: str) -> WrongStep:
     """The step as check would look at it, were all of it wrong, with nothing recorded between."""
-    leaves = [name for name, each in trace.steps.items() if isinstance(each.op, Given)]
+    leaves = [name for name, step in trace.steps.items() if isinstance(step.op, Given)]
     record = Record(trace.select([*leaves, step]), plan_as_stated(trace))
     walk = Walk.over(record, trace.derivation)
     found = record.value(step)
@@ -192,13 +191,13 @@ def neighbours(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[str
     except AttnError:  # not one cell: nothing is beside it
         return
     speller = Speller(trace)
-    for step, other in beside(trace, address.step, cell):
+    for step, other in near_misses(trace, address.step, cell):
         if typed.could_be(np.asarray(trace[step][other], dtype=np.float64)):
             name = "other-step" if step != address.step else "other-cell"
             yield name, f"that is {speller(step, other)}; asked is {speller(address.step, cell)}"
 
 
-def beside(trace: Trace, step: str, cell: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
+def near_misses(trace: Trace, step: str, cell: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield near misses: row and column exchanged, this cell of steps of the same shape, other cells."""
     array = trace[step]
     if len(cell) >= 2:
@@ -218,9 +217,11 @@ def beside(trace: Trace, step: str, cell: tuple[int, ...]) -> Iterator[tuple[str
 def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     if not isinstance(right, Cells):
         raise lesson.refusal("answer", AttnError("no cell; write one with largest(…) or smallest(…)"))
-    address = parse_address(text_of(answer)).spell_out(trace)
+    address = parse_address(answer_text(answer)).spell_out(trace)
     if address.step not in trace:
-        raise AttnError(f"{quote(text_of(answer))} is no cell; write one like attention_weights[0,love,AI]")
+        raise AttnError(
+            f"{quote(answer_text(answer))} is no cell; write one like attention_weights[0,love,AI]"
+        )
     cell = address.cell(trace)
     if address.step == right.step and cell in right.cells:
         return AnswerVerdict(True, "right")
@@ -239,7 +240,7 @@ def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     if not isinstance(right, str):
         raise lesson.refusal("answer", AttnError("no step; write first_wrong()"))
-    name = Address(text_of(answer)).spell_out(trace).step
+    name = Address(answer_text(answer)).spell_out(trace).step
     if name not in trace:
         raise AttnError(f"no step {name!r} in this dump; there are {', '.join(trace)}")
     if name == right:
@@ -261,8 +262,8 @@ def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """A dump of a program of one's own, about the lesson's own numbers, checked step by step."""
     settings = lesson.settings
-    name = text_of(answer)
-    exercise = read(str(Path(folder) / name) if name != STDIN else f"./{STDIN}", {}, named=False)
+    name = answer_text(answer)
+    exercise = read_unfinished(str(Path(folder) / name) if name != STDIN else f"./{STDIN}", {}, named=False)
     arrays = under_our_names(exercise, settings)
     wanted = lesson.answer.strip()
     to_write, written = steps_to_write(lesson, trace), set(arrays) - exercise.begun

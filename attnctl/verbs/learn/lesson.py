@@ -23,7 +23,7 @@ from attnctl.mistakes import CATALOGUE
 from attnctl.record import Trace
 from attnctl.store.files import data_folder, json_text, write_text
 from attnctl.store.source import read_one
-from attnctl.verbs.learn.expression import Value, evaluate, parse
+from attnctl.verbs.learn.expression import Value, evaluate, parse_expression
 
 NUMBER, CELL, MATRIX, STEP, DUMP = KINDS = ("number", "cell", "matrix", "step", "dump")
 """What an answer may be: a number, the address of a cell, a matrix, the name of a step, a dump."""
@@ -95,7 +95,7 @@ def read_expression(value: Any) -> str:
     """The text of an expression, which is parsed to see that it is one."""
     text = WORD(value)
     try:
-        parse(text)
+        parse_expression(text)
     except AttnError as error:
         raise BadValueError(*error.problems) from None
     return text
@@ -108,7 +108,7 @@ def read_wrong(given: Json) -> Wrong:
     if "answer" not in given and "mistake" not in given:
         raise BadValueError("no answer and no mistake; write one of them")
     if "answer" not in given:
-        known = [each.name for each in CATALOGUE]
+        known = [mistake.name for mistake in CATALOGUE]
         if given["mistake"] not in known:
             near = did_you_mean(given["mistake"], known, "add an answer: … that shows it")
             problem = f"{given['mistake']!r} is no mistake of the catalogue; {near}"
@@ -181,7 +181,7 @@ def read_lesson(path: FilePath) -> Lesson:
     keys: list[Path] = [(key,) for key in given]
     if "run" in given:
         given["settings"] = given.pop("run")
-    lines = {str(key): line for (key,), line in yaml.lines(text, keys).items()}
+    lines = {str(key): line for (key,), line in yaml.line_numbers(text, keys).items()}
     name = NUMBERED.sub("", path.stem, count=1) or path.stem
     return Lesson(name=name, file=str(path), lines=lines, **given)
 

@@ -46,14 +46,14 @@ def begin_program(lesson: Lesson, trace: Trace) -> str:
         "import numpy as np",
         "",
         *(
-            f"{step.name} = np.{np.array_repr(trace[step.name], precision=6)}  {comment(axes_of(step))}"
+            f"{step.name} = np.{np.array_repr(trace[step.name], precision=6)}  {comment(axes_text(step))}"
             for step in given
             if step.name != EMBEDDINGS and step.name.isidentifier()
         ),
         "",
         "# Write these, a line each, and save: every line that is there is checked.",
         *(
-            comment(f"{step.name}: {formula_of(step)}  {axes_of(step)}")
+            comment(f"{step.name}: {formula_of(step)}  {axes_text(step)}")
             for step in steps_to_write(lesson, trace)
         ),
     ]
@@ -65,7 +65,7 @@ def comment(text: str) -> str:
     return f"# {visible(text)}"
 
 
-def axes_of(step: Step) -> str:
+def axes_text(step: Step) -> str:
     return f"({', '.join(step.axes)})"
 
 

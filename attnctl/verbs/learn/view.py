@@ -15,7 +15,7 @@ from attnctl.drawing.show import View, count_heads
 from attnctl.drawing.show.frames import step_lines
 from attnctl.drawing.show.headline import headline
 from attnctl.record import Trace
-from attnctl.record.cells import parse
+from attnctl.record.cells import parse_address
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import Page
 from attnctl.verbs.learn.expression import evaluate, numbers
@@ -44,7 +44,7 @@ def paragraphs(text: str, screen: Screen, style: str = "") -> Iterator[Line]:
     for filled, lines in kinds:
         if filled:
             whole = " ".join(line.strip() for line in lines)
-            yield from ([(screen.ours(each), style)] for each in fold_text(whole, width))
+            yield from ([(screen.ours(line), style)] for line in fold_text(whole, width))
         else:
             yield from ([(screen.ours(line), "")] if line.strip() else [] for line in lines)
 
@@ -112,7 +112,7 @@ def arithmetic_lines(lesson: Lesson, trace: Trace, screen: Screen) -> list[Eleme
     """The arithmetic of the one cell that is asked for, as `explain` prints it; or nothing."""
     try:
         explainer = Explainer(trace)
-        root = explainer.root(parse(lesson.answer).spell_out(explainer.trace), 1)
+        root = explainer.root(parse_address(lesson.answer).spell_out(explainer.trace), 1)
         lines = list(Page(explainer, screen).lines(root))
     except AttnError:  # not a cell
         return []

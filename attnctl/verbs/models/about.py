@@ -43,19 +43,19 @@ def describe_stack(d: Description) -> dict[str, Any]:
     }
     layers = [
         {
-            "window": None if each.window is None else [each.window.left, each.window.right],
+            "window": None if layer.window is None else [layer.window.left, layer.window.right],
             "rope": None
-            if each.rope is None
-            else {"kind": each.rope.kind, "theta": each.rope.theta, "dims": each.rope.dims},
-            "scale": each.scale,
-            "experts": each.experts,
+            if layer.rope is None
+            else {"kind": layer.rope.kind, "theta": layer.rope.theta, "dims": layer.rope.dims},
+            "scale": layer.scale,
+            "experts": layer.experts,
         }
-        for each in d.layers
+        for layer in d.layers
     ]
     return {"family": d.family, "part": d.part, **settings, "by_layer": layers}
 
 
-def about(name: str) -> About:
+def describe_checkpoint(name: str) -> About:
     """Describe the checkpoint of this name. Raises AttnError for what is not understood."""
     model = open_model(name)
     parts = [part for part in FAMILIES[model.description.family] if part]
@@ -69,7 +69,7 @@ def about(name: str) -> About:
         trace_bytes[tokens] = peak(plan.costs())
     return About(
         name,
-        tuple(each.description for each in models),
+        tuple(model.description for model in models),
         checkpoint.parameters,
         checkpoint.bytes,
         ", ".join(types),
@@ -151,7 +151,7 @@ def layer_table(d: Description, screen: Screen) -> Iterator[Line]:
     widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
     for number, row in enumerate(rows):
         text = "  ".join(
-            pad_right(screen.ours(each), width) for each, width in zip(row, widths, strict=True)
+            pad_right(screen.ours(text), width) for text, width in zip(row, widths, strict=True)
         )
         yield [(text.rstrip(), "label" if number == 0 else "")]
 

@@ -68,7 +68,7 @@ class HeadProfile:
         return max(self.names, key=lambda kind: self.shares[kind], default=SPREAD)
 
 
-def heads_of(trace: Trace) -> list[HeadProfile]:
+def head_profiles(trace: Trace) -> list[HeadProfile]:
     weights = trace[WEIGHTS]
     special = [place for place in trace.header.get("special", ()) if place]
     masks = places(trace.ids or list(range(weights.shape[-1])), special)
@@ -170,7 +170,9 @@ def scores(weights: Array) -> Array:
 
 
 def battery_data(found: list[HeadProfile]) -> dict[str, Any]:
-    heads = [{"layer": each.layer, "head": each.head, **each.shares, "names": each.names} for each in found]
+    heads = [
+        {"layer": layer.layer, "head": layer.head, **layer.shares, "names": layer.names} for layer in found
+    ]
     told = {"tokens": LENGTH, "draws": DRAWS, "enough": ENOUGH}
     return {"definitions": SCORES, **told, "heads": heads}
 
@@ -209,7 +211,7 @@ def map_lines(
             row = [head for head in heads if head.layer == layer and head.head in numbers]
             yield [
                 (pad_right(f"layer {layer}", first), "label"),
-                *(cell(head, width, screen) for head in row),
+                *(profile_cell(head, width, screen) for head in row),
             ]
         yield []
     for kind, meaning in KINDS.items():
@@ -223,7 +225,7 @@ def map_lines(
     yield [(f"One layer, number by number: add --layer {busy.layer} --head {busy.head}", "")]
 
 
-def cell(head: HeadProfile, width: int, screen: Screen) -> tuple[str, str]:
+def profile_cell(head: HeadProfile, width: int, screen: Screen) -> tuple[str, str]:
     if head.name == SPREAD:
         return pad_left(screen.ours(DOT), width), "dim"
     return pad_left(SHORT[head.name], width), "strong" if head.name == "induction" else ""
@@ -233,7 +235,9 @@ def battery_lines(found: list[HeadProfile], screen: Screen) -> Iterator[Line]:
     title = f"{LENGTH} random tokens twice in a row, {DRAWS} draws; heads with {ENOUGH:.0%} or more"
     yield [(screen.ours(title), "label")]
     for name, meaning in SCORES.items():
-        named = sorted((each for each in found if name in each.names), key=lambda each: -each.shares[name])
+        named = sorted(
+            (layer for layer in found if name in layer.names), key=lambda each: -each.shares[name]
+        )
         text = ", ".join(f"{each.layer}.{each.head} ({each.shares[name]:.2f})" for each in named) or "none"
         yield [(pad_right(name, 11), "label"), (text, "")]
         yield [(f"{pad_right('', 11)}{screen.ours(meaning)}", "dim")]

@@ -46,7 +46,7 @@ def measure_heads(trace: Trace, name: str = "") -> DumpStats:
     """Every head of one dump. Raises AttnError where it has no attention weights, or impossible ones."""
     weights = weights_of(trace)
     members, heads, queries, keys = weights.shape
-    places, words = places_of(trace, weights.shape), words_of(trace, weights.shape)
+    places, words = places_of(trace, weights.shape), token_numbers(trace, weights.shape)
     slack = UNEVEN.get(weights.dtype.name, 0.0)
     own: list[dict[str, list[float]]] = [{} for _ in range(heads)]
     empty, uneven = np.zeros((2, heads), dtype=int)
@@ -54,7 +54,7 @@ def measure_heads(trace: Trace, name: str = "") -> DumpStats:
     rows = max(1, BLOCK // max(1, heads * keys))
     for member, start in product(range(members), range(0, queries, rows)):
         block = np.asarray(weights[member, :, start : start + rows], dtype=np.float64)
-        check(block, (member, start))
+        require_weights(block, (member, start))
         stop = start + block.shape[1]
         at = None if places is None else np.arange(start, stop) + places[member]
         same = None if words is None else words[0][start:stop, None] == words[1]
@@ -69,7 +69,7 @@ def measure_heads(trace: Trace, name: str = "") -> DumpStats:
             both = seen[a] & seen[b]
             found.extend(divergence(p[a][both], p[b][both], (bits[a] + bits[b])[both]).tolist())
     pairs = {pair: Tally(fsum(found), len(found)) for pair, found in apart.items()}
-    sums = [{each: Tally(fsum(kept), len(kept)) for each, kept in rows_of.items()} for rows_of in own]
+    sums = [{item: Tally(fsum(kept), len(kept)) for item, kept in rows_of.items()} for rows_of in own]
     tallies = ({each: head.get(each) for each in MEASURES} for head in sums)
     largest = largest_of(weights, None if words is None else trace)
     results = map(HeadStats, tallies, largest, empty.tolist(), uneven.tolist())
@@ -126,7 +126,7 @@ def entropy(p: Array) -> Array:
     return bits
 
 
-def check(block: Array, where: tuple[int, int]) -> None:
+def require_weights(block: Array, where: tuple[int, int]) -> None:
     """Refuse what is no weight: NaN, infinity, a negative number."""
     wrong = np.argwhere(~((block >= 0) & (block < np.inf)))
     if len(wrong):
@@ -152,7 +152,7 @@ def weights_of(trace: Trace) -> Array:
     return weights.reshape((1,) * (4 - weights.ndim) + weights.shape)
 
 
-def words_of(trace: Trace, shape: tuple[int, ...]) -> tuple[Array, Array] | None:
+def token_numbers(trace: Trace, shape: tuple[int, ...]) -> tuple[Array, Array] | None:
     """A number for the token of each query and of each key, where there are tokens."""
     tokens, key_tokens = trace.tokens, trace.key_tokens
     if shape[0] > 1 or not tokens or not key_tokens or (len(tokens), len(key_tokens)) != shape[2:]:

@@ -29,14 +29,14 @@ KINDS = (
 """What is drawn with one scale: a title, what the numbers are, and the measures."""
 
 
-def picture_of(found: Sequence[StatsReport]) -> Picture:
-    plots = [plot for each in found for plot in plots_of(each)]
+def stats_picture(found: Sequence[StatsReport]) -> Picture:
+    plots = [plot for head in found for plot in plots_of(head)]
     if not plots:
         raise AttnError("nothing to draw: no text; give some")
     return draw(plots, "What each head attends to")
 
 
-write_svg, write_png = writers(picture_of)
+write_svg, write_png = writers(stats_picture)
 
 
 def plots_of(found: StatsReport) -> list[Plot]:
@@ -52,7 +52,7 @@ def plots_of(found: StatsReport) -> list[Plot]:
 def map_lines(found: StatsReport, screen: Screen) -> Iterator[Line]:
     for plot in plots_of(found):
         yield []
-        words = [(plot.title, "name"), *((each, "aside") for each in plot.about)]
+        words = [(plot.title, "name"), *((said, "aside") for said in plot.about)]
         yield from screen.flow([(screen.ours(text), style) for text, style in words], "   ")
         yield from heat_lines(plot, screen)
 
@@ -65,7 +65,7 @@ def measures(report: StatsReport) -> list[Plot]:
         Plot(
             title,
             (f"{about}; means over rows", "heads across"),
-            [Panel(name.replace("_", " "), values(report, name, len(heads))) for name in of],
+            [Panel(name.replace("_", " "), measure_values(report, name, len(heads))) for name in of],
             names,
             heads,
             hidden="nothing to say",
@@ -74,7 +74,7 @@ def measures(report: StatsReport) -> list[Plot]:
     ]
 
 
-def values(report: StatsReport, name: str, heads: int) -> Array:
+def measure_values(report: StatsReport, name: str, heads: int) -> Array:
     """A measure of each head of each dump, (dump, head); −∞ where it means nothing."""
     out = np.full((len(report.dumps), heads), -np.inf)
     for row, dump in enumerate(report.dumps):

@@ -34,7 +34,7 @@ class Tally:
     def total(cls, tallies: Iterable[Tally]) -> Tally:
         """All of them as one."""
         every = list(tallies)
-        return cls(fsum(each.sum for each in every), sum(each.rows for each in every))
+        return cls(fsum(head.sum for head in every), sum(head.rows for head in every))
 
 
 @dataclass(frozen=True)

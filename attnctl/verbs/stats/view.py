@@ -18,7 +18,7 @@ from attnctl.drawing.show.headline import beginning
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
 from attnctl.record import Trace
-from attnctl.store.long_csv import cell
+from attnctl.store.long_csv import csv_cell
 from attnctl.verbs.stats.measure import MEASURES
 from attnctl.verbs.stats.report import DumpStats, HeadStats, StatsReport
 
@@ -121,8 +121,8 @@ class StatsTable:
         """Cells below their headings: numbers to the right, words to the left."""
         numbers = 1 + len(HEADINGS)
         columns = list(zip(row, widths, strict=True))
-        texts = [pad_left(*each) for each in columns[:numbers]]
-        texts += [pad_right(*each) for each in columns[numbers:-1]]
+        texts = [pad_left(*column) for column in columns[:numbers]]
+        texts += [pad_right(*column) for column in columns[numbers:-1]]
         return [(GAP.join([*texts, row[-1]]), style)]
 
 
@@ -184,7 +184,7 @@ def headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
     if (part.first, part.stop) != (0, part.lines):
         said += f"; {part.span} of {part.lines:,}"
     if part.skipped:
-        said += f"; {plural(sum(each.count for each in part.skipped.values()), 'line')} skipped"
+        said += f"; {plural(sum(reasons.count for reasons in part.skipped.values()), 'line')} skipped"
     yield [(screen.ours(said), "name")]
     yield []
 
@@ -215,8 +215,8 @@ def write_csv(report: StatsReport, stream: TextIO) -> None:
     for group in [*report.dumps, *([whole] if whole else [])]:
         for number, head in enumerate(group.heads):
             near = group.nearest(number)
-            nearest = (str(near[0]), text(near[1])) if near else ("", "")
-            stream.write(",".join([cell(group.name), str(number), *fields(head), *nearest]) + "\n")
+            nearest = (str(near[0]), full_digits(near[1])) if near else ("", "")
+            stream.write(",".join([csv_cell(group.name), str(number), *fields(head), *nearest]) + "\n")
 
 
 def write_found_csv(found: Sequence[StatsReport], stream: TextIO) -> None:
@@ -225,14 +225,14 @@ def write_found_csv(found: Sequence[StatsReport], stream: TextIO) -> None:
 
 
 def fields(head: HeadStats) -> Iterator[str]:
-    yield from map(text, head.means.values())
+    yield from map(full_digits, head.means.values())
     largest = head.largest
-    yield text(largest.value if largest else None)
+    yield full_digits(largest.value if largest else None)
     yield from map(str, largest.at[-2:] if largest else ("", ""))
-    yield from map(cell, largest.tokens if largest and largest.tokens else ("", ""))
+    yield from map(csv_cell, largest.tokens if largest and largest.tokens else ("", ""))
     yield from (str(head.empty_rows), str(head.uneven_rows))
 
 
-def text(value: float | None) -> str:
+def full_digits(value: float | None) -> str:
     """A number in full digits; nothing where there is none."""
     return "" if value is None else number_text(value)

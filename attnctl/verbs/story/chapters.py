@@ -227,9 +227,9 @@ def what_happens(steps: Sequence[Step]) -> str:
     words = OPTIONAL.sub(lambda part: part[1] if int(part[2]) < len(step.inputs) else "", words)
     read = (
         all_of(dict.fromkeys(map(plainly, names)))
-        for names in zip(*(each.inputs for each in steps), strict=True)
+        for names in zip(*(step.inputs for step in steps), strict=True)
     )
-    return words.format(*read, op=step.op, name=all_of(each.name for each in steps), formula=step.formula)
+    return words.format(*read, op=step.op, name=all_of(step.name for step in steps), formula=step.formula)
 
 
 def is_slope(name: str) -> bool:
@@ -244,7 +244,7 @@ def plainly(name: str) -> str:
 
 def chapter_of(trace: Trace, steps: list[Step]) -> Chapter:
     step, happens = steps[0], what_happens(steps)
-    if edited := [each.name for each in steps if each.name in trace.edited]:
+    if edited := [step.name for step in steps if step.name in trace.edited]:
         happens = f"{happens} Then {all_of(edited)} {'was' if len(edited) == 1 else 'were'} edited."
     if len(steps) > 1:
         return Chapter(tuple(steps), happens)
@@ -282,7 +282,7 @@ def claims_of(trace: Trace, step: Step) -> Iterator[Claim]:
         if hides or (scores and np.isneginf(array).any()):
             words, reasons = hidden_reasons(trace, step.name)
             counts = [(word, int((reasons == at).sum())) for at, word in enumerate(words)]
-            yield Hidden(step.name, tuple(each for each in counts if each[1]), array.size)
+            yield Hidden(step.name, tuple(count for count in counts if count[1]), array.size)
         if not hides:
             yield from of_the_whole(trace, step, array)
 

@@ -10,7 +10,7 @@ from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.text import cells, fold_text
 from attnctl.drawing.show import formula_of, heads_of, shape_of
 from attnctl.drawing.show.headline import headline
-from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, name_of, percent
+from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, percent, quoted_token
 from attnctl.drawing.show.tables import one_table
 from attnctl.math.derivation import Step
 from attnctl.record import Trace
@@ -41,7 +41,7 @@ def opening(story: Story, screen: Screen) -> Iterator[Element]:
     yield from headline(story.trace, screen._replace(fits=True, width=width))
     tokens, ids = story.trace.tokens, story.trace.ids
     if tokens:
-        words = [name_of(screen.token(each)) for each in tokens[:WIDEST]]
+        words = [quoted_token(screen.token(token)) for token in tokens[:WIDEST]]
         if ids and len(ids) == len(tokens):
             words = [f"{word} ({number})" for word, number in zip(words, ids, strict=False)]
         more = f" and {len(tokens) - WIDEST} more" if len(tokens) > WIDEST else ""
@@ -54,7 +54,7 @@ def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element
     chapter, writer = story.chapters[number], Writer(story, screen)
     step = chapter.steps[0]
     about = "" if len(chapter.steps) > 1 else f"   {formula_of(step)}   {shape_of(story.trace, step)}"
-    title = ", ".join(each.name for each in chapter.steps)
+    title = ", ".join(step.name for step in chapter.steps)
     count = f"{number + 1}/{len(story.chapters)} "
     first, *rest = fold_text(screen.ours(count + title + about), min(WIDEST, screen.width))
     head, name = len(count), len(screen.ours(title))
@@ -114,7 +114,7 @@ class Writer(Namer):
             case chapters.Moved(_, source, _, before, after) if before == after:
                 return f"The numbers are those of {plainly(source)}."
             case chapters.Moved(step, _, cell, before, after, whole):
-                was, now = number(before), number(after)
+                was, now = four_digits(before), four_digits(after)
                 start = "What changes" if whole else "Of what is finite, what changes"
                 return f"{start} most is {self.cell(step, cell)}: {was} becomes {now}."
             case chapters.NotFinite(_, count):
@@ -136,7 +136,7 @@ class Writer(Namer):
             return f"{who} sees {keys} alone: {share}{self.hiding(claim)}."
         if len(claim.keys) == claim.seen and claim.seen > 1:
             alike = f"{who} looks at {keys} alike: {share} each"
-            equal = len(set(map(number, claim.scores))) == 1
+            equal = len(set(map(four_digits, claim.scores))) == 1
             same = ", because their scores are the same" if equal else ""
             return f"{alike}{same}{self.hiding(claim)}."
         if len(claim.keys) > 1:
@@ -147,7 +147,7 @@ class Writer(Namer):
     def because(self, claim: chapters.TopKeys) -> str:
         if not claim.scores:
             return ""
-        scores = list(dict.fromkeys(map(number, claim.scores)))
+        scores = list(dict.fromkeys(map(four_digits, claim.scores)))
         among = f"of the {claim.seen} it sees" if claim.hidden else "of its row"
         if len(claim.scores) == 1:
             return f", because its score {scores[0]} is the largest {among}"
@@ -174,12 +174,12 @@ class Writer(Namer):
     def extremes(self, claim: chapters.Extremes) -> str:
         of_all = "number" if claim.whole else "finite number"
         if claim.most == claim.least:
-            return f"Every {of_all} is {number(claim.most)}."
+            return f"Every {of_all} is {four_digits(claim.most)}."
         if is_slope(claim.step):
             return self.slopes(claim)
         high, low = self.cell(claim.step, claim.largest), self.cell(claim.step, claim.smallest)
-        reach = f"The largest {of_all} is {number(claim.most)} at {high}"
-        return f"{reach}, the smallest {number(claim.least)} at {low}."
+        reach = f"The largest {of_all} is {four_digits(claim.most)} at {high}"
+        return f"{reach}, the smallest {four_digits(claim.least)} at {low}."
 
     def slopes(self, claim: chapters.Extremes) -> str:
         name, _, through = claim.step.removeprefix("d_").partition("_through_")
@@ -204,9 +204,9 @@ class Writer(Namer):
 def moves(slope: float) -> str:
     if not slope:
         return "leaves the loss as it is"
-    return f"{'raises' if slope > 0 else 'lowers'} the loss by {number(abs(slope))} times as much"
+    return f"{'raises' if slope > 0 else 'lowers'} the loss by {four_digits(abs(slope))} times as much"
 
 
-def number(value: float) -> str:
+def four_digits(value: float) -> str:
     """Four digits that count, with a true minus."""
     return f"{value:.4g}".replace("-", "−", 1)
