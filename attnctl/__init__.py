@@ -50,7 +50,7 @@ VERBS = {
     "mistakes": ("Compare", "List the known mistakes, or explain one.", ""),
     "diff": ("Compare", "Compare two dumps: where they part, by how much, and why.", "api"),
     "attend": ("Build", "Attend over arrays: Q K V, or X and weights.", "api"),
-    "conform": ("Build", "Hold someone's attention function to a suite of cases.", "api"),
+    "conform": ("Build", "Test an attention function on a suite of cases.", "api"),
     "config": ("Files", "Write, check and describe YAML configs.", ""),
     "examples": ("Files", "List the configs that are installed, or print one.", ""),
 }

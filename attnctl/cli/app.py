@@ -29,7 +29,7 @@ from attnctl.base import __version__
 
 HELP = """Every number in attention, from the shell, and where yours goes wrong.
 
-Exit codes: 0 fine or same, 1 differs or check failed, 2 usage, input or I/O, 70 a bug of ours,
+Exit codes: 0 fine or same, 1 differs or check failed, 2 usage, input or I/O, 70 internal error,
 130 interrupted, 141 broken pipe.
 """
 
@@ -276,7 +276,7 @@ def root(
     version: bool = typer.Option(
         False, "--version", callback=show_version, is_eager=True, help="Print the version."
     ),
-    debug: bool = typer.Option(False, "--debug", help="On a bug of ours, print the traceback. (First.)"),
+    debug: bool = typer.Option(False, "--debug", help="On an internal error, print the traceback."),
 ) -> None:
     """Show help where no command is given."""
     from attnctl.drawing.screen.output import say

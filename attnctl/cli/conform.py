@@ -131,7 +131,7 @@ def conform(  # noqa: PLR0913  (its options)
     json: Annotated[bool, report_option("Print the report as JSON.")] = False,
     output: Annotated[list[str] | None, options.findings_option("conform")] = None,
 ) -> Exit:
-    """Hold someone's attention function to a suite of cases: what is right, what is wrong and why.
+    """Test an attention function on a suite of cases: what is right, what is wrong and why.
 
     The function takes Q, K and V, and what else it can do is read from its signature: causal or
     is_causal, mask or attn_mask, scale, softcap, window, bias, alibi_slopes, key_lengths, past_key

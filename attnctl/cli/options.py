@@ -148,7 +148,7 @@ def findings_option(verb: str, *, checked: bool = True) -> Any:
     """The option -o of a verb that finds something: a list of files, whose suffixes are checked."""
     suffixes = " ".join(fmt.suffix for fmt in FINDINGS[verb])
     return output_option(
-        f"Write what was found to FILE instead of stdout, by suffix: {suffixes}; - is stdout. "
+        f"Write what was found to FILE, its format from the extension: {suffixes}; - is stdout. "
         "May be given more than once.",
         FINDINGS[verb] if checked else True,
     )
@@ -263,7 +263,7 @@ class OutputOptions(NamedTuple):
     output: Annotated[
         list[str] | None,
         output_option(
-            f"Write to FILE instead of stdout, by suffix: {' '.join(fmt.suffix for fmt in FORMATS)}; "
+            f"Write to FILE, its format from the extension: {' '.join(fmt.suffix for fmt in FORMATS)}; "
             "- is stdout. May be given more than once.",
             FORMATS,
         ),

@@ -73,7 +73,7 @@ def test_exit_codes(dumps, args, code):
 
 def test_the_same_is_one_line(dumps):
     done = dumps.run("diff", "two.json", "two.npz")
-    assert done.stdout.decode() == "same: 214 numbers in 15 steps, equal to the bit\n"
+    assert done.stdout.decode() == "same: 214 numbers in 15 steps, bit-for-bit identical\n"
 
 
 def test_json(dumps):

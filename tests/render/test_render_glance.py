@@ -95,12 +95,12 @@ def test_a_copy_is_a_line_and_what_an_edit_changed_is_none():
 
 
 LOOKS = [
-    ([[0.9, 0.1], [0.2, 0.8]], "I looks most at I, 90 %"),
-    ([[1.0, 0.0], [0.4, 0.6]], "love looks most at love, 60 %"),
-    ([[1.0, 0.0], [0.0, 1.0]], "I looks most at I, 100 %"),
-    ([[0.5, 0.5], [0.5, 0.5]], "I looks most at I and love, 50 %"),
+    ([[0.9, 0.1], [0.2, 0.8]], '"I" looks most at itself, 90 %'),
+    ([[1.0, 0.0], [0.4, 0.6]], '"love" looks most at itself, 60 %'),
+    ([[1.0, 0.0], [0.0, 1.0]], '"I" looks most at itself, 100 %'),
+    ([[0.5, 0.5], [0.5, 0.5]], '"I" looks most at "I" and "love", 50 %'),
     ([[0.0, 0.0], [0.0, 0.0]], None),
-    ([[np.nan, 0.5], [0.7, 0.3]], "love looks most at I, 70 %"),
+    ([[np.nan, 0.5], [0.7, 0.3]], '"love" looks most at "I", 70 %'),
 ]
 
 

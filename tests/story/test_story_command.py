@@ -24,7 +24,8 @@ from attnctl.verbs.story.view import story_lines
 def test_a_story_in_a_pipe_is_text():
     code, out, err = call("run", "I love AI", "--heads", "2", "--story")
     assert (code, err) == (0, "")
-    assert "head 0: love looks most at I: 62 %, because its score 0.1252 is the largest of" in out
+    said = 'head 0: "love" looks most at "I": 62 %, because its score 0.1252 is the largest of'
+    assert said in " ".join(out.split())
     assert re.findall(r"^\d+/\d+ ([\w, ]+?)(?:   |$)", out, re.MULTILINE) == [
         "embeddings", "W_Q, W_K, W_V", "Q, K, V", "scores", "scaled_scores",
         "attention_weights", "head_outputs", "concat", "W_O", "output",

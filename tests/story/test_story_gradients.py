@@ -10,7 +10,9 @@ from attnctl.verbs.story import story
 
 BY = r"(?:(raises|lowers) the loss by ([-−\d.e]+) times as much|leaves the loss as it is)"
 SLOPE = re.compile(rf"[Rr]aising (\w+\[[^]]*\]) by a little {BY}")
-PULL = re.compile(rf"(\w+): raising the score of (\w+) by a little takes weight from ([\w, ]+), and {BY}\.")
+PULL = re.compile(
+    rf'"(\w+)": raising the score of "(\w+)" by a little takes weight from ([\w", ]+), and {BY}\.'
+)
 OPTIONS = {"d_model": 4, "seed": 2, "softcap": 3.0}
 
 
@@ -51,8 +53,8 @@ def test_every_slope_is_how_the_loss_moves():
 
 def test_a_row_that_sees_one_key_has_nothing_to_take():
     told = flat(str(attnctl.story(attnctl.run("I love AI", causal=True, backward=True))))
-    assert "I sees I alone: raising its score changes no weight." in told
-    assert "love: raising the score of" in told
+    assert '"I" sees only itself: raising its score changes no weight.' in told
+    assert '"love": raising the score of' in told
     assert "is hidden" not in told.split("d_masked_scores")[1]
     rng = np.random.RandomState(0)
     arrays = {name: rng.standard_normal((1, 2, 4)) for name in "QKV"}

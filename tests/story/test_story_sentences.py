@@ -39,7 +39,7 @@ EDITS = [
 
 KEYS = r"((?:key \d|and|,| )+?)"
 LOOK = re.compile(
-    rf"query (\d) (?:sees {KEYS} (alone): |looks at {KEYS} (alike): |looks most, and (alike), at {KEYS}: |"
+    rf"query (\d) (?:sees only {KEYS}(: )|looks at {KEYS} (alike): |looks most, and (alike), at {KEYS}: |"
     rf"looks most at {KEYS}: )([-−\d.e]+) %(?: each)?"
     r"((?:, because(?:[^()]|scores \([^()]*\))*?)?)( \([^()]*\))?\.(?= |$)"
 )
@@ -150,7 +150,7 @@ def test_edits(edit):
 
 def test_punctuation_is_quoted():
     text = " ".join(str(attnctl.story(attnctl.run('I . , "and" it\'s .', causal=True))).split())
-    assert 'I sees I alone: 100 % (causal hides "."#1, ",", ""and"" and 2 more).' in text
+    assert '"I" sees only itself: 100 % (causal hides "."#1, ",", ""and"" and 2 more).' in text
     assert re.search(r'"\."#2 looks most at', text)
     assert re.search(r'"\."#1 is \d+ % of', text)
-    assert "it's looks most at" in text
+    assert '"it\'s" looks most at' in text

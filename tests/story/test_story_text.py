@@ -45,32 +45,32 @@ OWN_ROWS = {"embeddings": "identity", "heads": 1, "weights": {"W_Q": "identity",
 SAID = [
     (
         {"sentence": "a a", "heads": 1},
-        ["a#1 looks at a#1 and a#2 alike: 50 % each, because their scores are the same."],
+        ['"a"#1 looks at "a"#1 and "a"#2 alike: 50 % each, because their scores are the same.'],
     ),
     (
         {"sentence": "a a b", **OWN_ROWS},  # e^(1/√2) / (2 e^(1/√2) + 1)
-        ["a#1 looks most, and alike, at a#1 and a#2: 40 % each, because their scores (0.7071) are"],
+        ['"a"#1 looks most, and alike, at "a"#1 and "a"#2: 40 % each, because their scores (0.7071) are'],
     ),
     (
         {"sentence": "a b c", "causal": True, **OWN_ROWS},  # e^(1/√3) / (e^(1/√3) + 1), and + 2
         [
-            "b looks most at b: 64 %, because its score 0.5774 is the largest of the 2 it sees (causal h",
-            "c looks most at c: 47 %, because its score 0.5774 is the largest of its row.",
+            '"b" looks most at itself: 64 %, because its score 0.5774 is the largest of the 2 it sees',
+            '"c" looks most at itself: 47 %, because its score 0.5774 is the largest of its row.',
         ],
     ),
     (
         {"sentence": "a b", "causal": True},
-        ["a sees a alone: 100 % (causal hides b).", "1 of 4 scores is hidden, by causal."],
+        ['"a" sees only itself: 100 % (causal hides "b").', "1 of 4 scores is hidden, by causal."],
     ),
     (
         {"sentence": "a b c", "mask": [[0, 0, 0], [1, 1, 1], [1, 1, 1]]},
-        ["1 row may look at nothing, and all weights are 0: a.", "3 of 9 scores are hidden, by mask."],
+        ['1 row may look at nothing, and all weights are 0: "a".', "3 of 9 scores are hidden, by mask."],
     ),
     ({"sentence": "a b", "scale": 2}, ["Each of the scores is multiplied by 2."]),
     ({"sentence": "a b", "softcap": 5}, ["no score gets beyond ±5"]),
     ({"sentence": "a b", "window": [1, 0]}, ["A query sees keys from 1 before it to 0 after it."]),
     ({"sentence": "a b", "heads": 4, "kv_heads": 2}, ["Each head of K is used by 2 query heads."]),
-    ({"sentence": "a b", "heads": 2}, ["head 1: b looks", "is divided by √d_k = √2 = 1.414"]),
+    ({"sentence": "a b", "heads": 2}, ['head 1: "b" looks', "is divided by √d_k = √2 = 1.414"]),
 ]
 
 
@@ -85,8 +85,8 @@ def test_what_is_said(options, sentences):
 def test_of_a_long_sentence_the_first_words_are_listed(size, more):
     trace = attnctl.run(" ".join(f"w{at}" for at in range(size)), d_model=1)
     text = " ".join(str(attnctl.story(trace)).split())
-    assert f"{size} tokens, each with its id: w0 (0), w1 (1)," in text
-    assert f" w{WIDEST - 1} ({WIDEST - 1}){more}. " in text
+    assert f'{size} tokens, each with its id: "w0" (0), "w1" (1),' in text
+    assert f' "w{WIDEST - 1}" ({WIDEST - 1}){more}. ' in text
 
 
 def test_no_line_is_longer_than_80_columns():

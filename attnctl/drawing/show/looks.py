@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -25,9 +24,6 @@ ULPS = 8
 
 UNBROKEN = "\N{NO-BREAK SPACE}"
 
-WORD = re.compile(r"[\w'’-]*\w[\w'’-]*")
-"""A token that stands in a sentence as it is."""
-
 
 class Namer:
     """Names the rows and keys of a trace within sentences."""
@@ -36,7 +32,7 @@ class Namer:
         self.trace, self.screen = trace, screen
 
     def row(self, step: str, row: Cell) -> str:
-        """love; head 1: love, where there are several; query 2, where there are no tokens."""
+        """`"love"`; `head 1: "love"`, where there are several; query 2, where there are no tokens."""
         axes, shape = self.trace.steps[step].axes, self.trace[step].shape
         words = self.trace.tokens_along(step, len(row) - 1)
         name = f"query {row[-1]}" if words is None else self.screen.ours(names_of(words)[row[-1]])
@@ -49,6 +45,11 @@ class Namer:
             return f"key {at}"
         return self.screen.ours(names_of(words)[at])
 
+    def seen(self, row: Cell, keys: Sequence[int]) -> str:
+        """The keys that a row sees: itself, where it is the one and the keys are the queries."""
+        own = self.trace.tokens is not None and self.trace.key_tokens == self.trace.tokens
+        return "itself" if own and tuple(keys) == row[-1:] else self.keys(keys)
+
     def keys(self, keys: Sequence[int]) -> str:
         if len(keys) > MOST_KEYS:
             shown = [self.key(at) for at in keys[: MOST_KEYS - 1]]
@@ -57,7 +58,7 @@ class Namer:
 
 
 def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Iterator[Line]:
-    """For each of these heads the row that looks hardest at one key: `head 0: I looks most at AI, 91 %`."""
+    """For each of these heads the row that looks hardest at one key."""
     weights, name = trace[WEIGHTS], Namer(trace, screen)
     leads = list(np.ndindex(*weights.shape[:-2]))
     if heads is not None and trace.steps[WEIGHTS].axes[:-2] == ("head",):
@@ -71,7 +72,7 @@ def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Ite
             continue
         row = int(most.argmax())
         own = weights[lead][row]
-        said = f"{name.row(WEIGHTS, (*lead, row))} looks most at {name.keys(find_ties(own))}"
+        said = f"{name.row(WEIGHTS, (*lead, row))} looks most at {name.seen((row,), find_ties(own))}"
         share = percent(float(own.max())).replace(" ", UNBROKEN)
         for line in screen.flow([(f"{said}, {share}", "")], ""):
             yield [(text.replace(UNBROKEN, " "), style) for text, style in line]
@@ -94,8 +95,8 @@ def find_ties(row: Array) -> tuple[int, ...]:
 
 
 def quoted_token(token: str) -> str:
-    """A token within a sentence: in quotes where its signs would be read as the sentence's."""
-    return token if WORD.fullmatch(token) else f'"{token}"'
+    """A token within a sentence."""
+    return f'"{token}"'
 
 
 def names_of(tokens: Sequence[str]) -> list[str]:

@@ -99,7 +99,7 @@ def sentences(
         yield f"It is what you get when {finding.words}: {finding.fix}.", ""
         yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
         return
-    differ = f"{gap.differing} of {gap.filled} differ" if gap.filled > 1 else "it differs"
+    differ = how_many_differ(gap) if gap.filled > 1 else "it differs"
     if not gap.differing:
         yield "No known mistake gives these rows.", ""
         return
@@ -114,6 +114,10 @@ def distance(gap: Gap) -> str:
         return "NaN"
     also = f" ({gap.nan} are NaN)" if gap.nan else ""
     return f"largest difference {format_number(gap.largest)}{also}"
+
+
+def how_many_differ(gap: Gap) -> str:
+    return f"{gap.differing} of {gap.filled} differ{'s' * (gap.differing == 1)}"
 
 
 def place_text(report: Report, step: str, gap: Gap, screen: Screen) -> str:
@@ -136,7 +140,7 @@ def conclusion(report: Report) -> str:
     said = ""  # where nothing could be judged
     if gaps:
         count, largest = sum(gap.filled for gap in gaps), max(gap.largest for gap in gaps)
-        most = "equal to the bit"
+        most = "bit-for-bit identical"
         if largest:
             most = f"largest difference {format_number(largest)}, within {report.allowance}"
         elif "decimals" in report.allowance:
@@ -176,7 +180,7 @@ def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
         if step.broken and not gap.differing:
             texts[0] = f"rows {step.broken.invariant.words} others"
         elif gap.differing:
-            texts[0] = f"{gap.differing} of {gap.filled} differ"
+            texts[0] = how_many_differ(gap)
         if gap.filled < gap.of:
             texts[0] += f" ({gap.filled} of {gap.of} filled)"
         texts[1:3] = format_number(gap.largest), format_number(gap.allowed, digits=2)

@@ -86,7 +86,7 @@ def differing(a: Array, b: Array, tolerance: Tolerance) -> Array:
 
 
 def chunks(a: Array, b: Array) -> Iterator[tuple[int, Array, Array]]:
-    """The stretches in which the arrays are not equal to the bit, each with its start."""
+    """The stretches in which the arrays are not bit-for-bit identical, each with its start."""
     flat_a, flat_b = a.reshape(-1), b.reshape(-1)
     for start in range(0, prod(a.shape), CHUNK):
         x, y = flat_a[start : start + CHUNK], flat_b[start : start + CHUNK]

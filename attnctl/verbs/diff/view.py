@@ -67,7 +67,7 @@ def verdict(found: Difference) -> str:
         return f"differ: {found.first} is {which} ({total} compared)"
     numbers = plural(sum(step.measure.of for step in found.steps.values()), "number")
     largest = max(step.measure.max_abs for step in found.steps.values())
-    most = f"largest difference {four_digits(largest)}" if largest else "equal to the bit"
+    most = f"largest difference {four_digits(largest)}" if largest else "bit-for-bit identical"
     if found.skipped:
         shapes = f"differ: {all_of(found.skipped)}, in shape"
         return f"{shapes}; what can be compared is the same ({numbers} in {total})"

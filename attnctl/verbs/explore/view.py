@@ -44,7 +44,7 @@ def title(walk: ExplorerState, screen: Screen) -> Parts:
         said.append(", ".join(rule.name for rule in made.settings.rules))
     if walk.layer.edits:
         count = len(walk.layer.edits)
-        said.append(f"{count} edit{'s' * (count != 1)} (u takes back)")
+        said.append(f"{count} edit{'s' * (count != 1)} (u undoes)")
     return [TextSpan(said[0], "sentence"), *(TextSpan(screen.dot + text, "aside") for text in said[1:])]
 
 

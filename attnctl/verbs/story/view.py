@@ -131,9 +131,9 @@ class Writer(Namer):
 
     def look(self, claim: chapters.TopKeys) -> str:
         who, share = self.row(claim.step, claim.row), percent(claim.share)
-        keys = self.keys(claim.keys)
+        keys = self.seen(claim.row, claim.keys)
         if claim.seen == 1:
-            return f"{who} sees {keys} alone: {share}{self.hiding(claim)}."
+            return f"{who} sees only {keys}: {share}{self.hiding(claim)}."
         if len(claim.keys) == claim.seen and claim.seen > 1:
             alike = f"{who} looks at {keys} alike: {share} each"
             equal = len(set(map(four_digits, claim.scores))) == 1
@@ -166,7 +166,8 @@ class Writer(Namer):
     def pull(self, claim: chapters.Pull) -> str:
         who, key = self.row(claim.step, claim.row), self.keys((claim.key,))
         if claim.has_all:
-            return f"{who} sees {key} alone: raising its score changes no weight."
+            only = self.seen(claim.row, (claim.key,))
+            return f"{who} sees only {only}: raising its score changes no weight."
         others = self.keys(claim.others) if claim.others else "the sink"
         taken = f"{who}: raising the score of {key} by a little takes weight from {others}"
         return f"{taken}, and {moves(claim.gradient)}."
