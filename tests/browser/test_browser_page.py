@@ -182,7 +182,8 @@ def test_an_address_opens_just_that_cell(show, tmp_path):
     assert page.locator("#proof .who").inner_text() == "AI → love"
     assert page.locator("[aria-current=step]").inner_text() == "scaled_scores"
     assert page.locator("td.here").count() == 1
-    for wrong in ("#H1/AI/nobody/scores", "#nothing", "#H9/%/x", "#T7/x"):
+    wrong_addresses = ("#H1/AI/nobody/scores", "#nothing", "#H9/%/x", "#T7/x", "#H9/AI/love/scores")
+    for wrong in (*wrong_addresses, "#B0H1/AI/love/scores"):
         other = show(path, fragment=wrong)
         assert other.evaluate("location.hash").endswith("/attention_weights")
 
@@ -239,8 +240,10 @@ def test_arrows_move_enter_follows_and_backspace_returns(show, tmp_path):
     page.keyboard.press("Enter")
     wait_until(page, "location.hash === '#H0/love/0/Q'")
     assert page.evaluate(FOCUSED) == "Q, head 0 1 0"
-    page.keyboard.press("Backspace")
-    wait_until(page, "location.hash === '#H0/love/AI/scores'")
+    for expected in ("scores", "scaled_scores", "attention_weights"):
+        page.keyboard.press("Backspace")
+        wait_until(page, f"location.hash === '#H0/love/AI/{expected}'")
+        assert page.evaluate(FOCUSED) == f"{expected}, head 0 1 2"
     assert page.locator("#proof .who").inner_text() == "love → AI"
 
 
@@ -275,7 +278,12 @@ def test_the_map_opens_sorts_and_filters(show, tmp_path):
     ]
     order = [f"L{at // 2}H{at % 2}" for at in np.argsort(shares)[::-1]]
     assert heads.locator(".which").all_inner_texts() == order
+    boxes = [each.bounding_box() for each in heads.all()]
+    assert len({box["x"] for box in boxes}) == 5  # a row is full before the next begins
+    assert [box["x"] for box in boxes[:5]] == sorted(box["x"] for box in boxes[:5])
     page.locator("#sorting").select_option("")
+    columns = {box["x"] for box in (each.bounding_box() for each in heads.all())}
+    assert len(columns) == 2  # again a column for each head
     kind = page.locator("#filter option").nth(1).get_attribute("value")
     page.locator("#filter").select_option(kind)
     assert set(heads.locator(".does").all_inner_texts()) == {kind}
@@ -535,6 +543,8 @@ def test_a_diff_shows_a_b_and_what_parts_them(show, tmp_path):
     go(page, "#T1H0/I/AI/attention_weights")
     assert page.locator("figcaption").all_inner_texts() == ["A", "B", "B − A"]
     assert delta.text_content() == f"{other - one:.2f}".replace("-", "−")
+    said = page.locator("#proof .beside").inner_text().replace("−", "-").split("\n")
+    assert [word for word in said if word] == ["A", f"{one:.4f}", "B", "0", "B - A", f"{other - one:.4f}"]
 
 
 # --- for everyone ---

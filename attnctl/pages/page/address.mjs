@@ -47,6 +47,8 @@ export function parsed(traces, fragment) {
 export function placesOf({ step, lead, inner }, opened) {
   const known = opened.step(step);
   const start = Math.max(0, known.axes.length - 2);
+  const beyond = ([axis, at]) => !(at < known.shape[known.axes.indexOf(axis)]);
+  if (Object.entries(lead).some(beyond)) return undefined;
   const found = { ...lead };
   const heads = (opened.weights?.shape.at(-3) ?? 1) / (known.shape[known.axes.indexOf("head")] ?? 1);
   if (heads > 1 && found.head !== undefined) found.head = Math.ceil(found.head * heads); // of those that share

@@ -110,7 +110,9 @@ export class Lens {
     if (!places) return false;
     if (!this.locked) this.toggles = this.usual();
     this.locked = { trace: wanted.trace, step: wanted.step, places: { ...this.locked?.places, ...places } };
+    const inside = this.by("matrix").contains(document.activeElement);
     this.render(this.locked);
+    if (inside) this.focus();
     this.address = location.hash;
     return true;
   }
@@ -196,7 +198,13 @@ export class Lens {
       step: operand.step,
       places: this.opened.places(this.opened.step(operand.step), operand.cell, this.locked.places),
     });
-    this.panels[0].matrix.put(this.panels[0].matrix.place);
+    this.focus();
+  }
+
+  /** Let the keyboard stand on the cell of the first matrix. */
+  focus() {
+    const [panel] = this.panels;
+    panel?.matrix.put(panel.matrix.place);
   }
 
   // --- what is shown ---

@@ -130,6 +130,7 @@ export class HeadMap {
     this.grid.style.setProperty("--across", Math.min(3, this.shown.length));
     this.grid.className = grid ? "layers" : this.layered ? "list small" : "list";
     this.order = order.filter(({ about }) => !only || about?.name === only);
+    for (const { button, head } of this.shown) button.style.gridColumn = grid ? head + 2 : "";
     if (grid) this.grid.replaceChildren(...this.rows());
     else this.grid.replaceChildren(...this.order.map(({ button }) => button));
   }
@@ -141,14 +142,13 @@ export class HeadMap {
     for (let head = 0; head < most; head++)
       yield make("span", { class: "number", "aria-hidden": "true" }, `${head}`);
     let last;
-    for (const { layer, head, button } of this.shown) {
+    for (const { layer, button } of this.shown) {
       if (layer !== last) {
         const name = make("span", { class: "number row", "aria-hidden": "true" }, `${layer}`);
         name.style.gridColumn = 1;
         yield name;
       }
       last = layer;
-      button.style.gridColumn = head + 2;
       yield button;
     }
   }

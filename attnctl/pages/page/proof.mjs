@@ -67,7 +67,8 @@ export class Proof {
     const rows = [
       [own, value],
       [name, other],
-    ].sort(([a], [b]) => (a === "B" || b === "A" ? 1 : 0));
+    ];
+    if (own === "B") rows.reverse();
     if (delta) rows.push([delta, rows[1][1] - rows[0][1]]);
     const cells = rows.flatMap(([text, each]) => [make("dt", {}, text), make("dd", {}, short4(each))]);
     return [make("dl", { class: opened.isWrong(step, cell) ? "beside wrong" : "beside" }, ...cells)];
