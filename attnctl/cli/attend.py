@@ -57,22 +57,20 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
     view: options.ViewOptions,
     output: options.OutputOptions,
 ) -> None:
-    """Attend over arrays: the reference to hold a kernel against.
+    """Attend over arrays: the reference to compare a kernel with.
 
-    The file holds Q, K and V, or X (and memory for the keys) with W_Q, W_K, W_V [W_O, b_Q b_K b_V
-    b_O]; beside them, where wanted, mask, bias, sink (a number for each head), Q_norm_weight and
-    K_norm_weight (with --qk-norm), past_key, past_value and key_lengths; with --backward d_output (or do,
-    grad_output), the gradient to begin with.
+    The file holds Q, K and V, or X (and memory for the keys) with W_Q, W_K, W_V [W_O, b_Q b_K b_V b_O].
+    Optional arrays are mask, bias, sink (a number for each head), Q_norm_weight and K_norm_weight (with
+    --qk-norm), past_key, past_value and key_lengths; with --backward also d_output (or do, grad_output),
+    the gradient to start from.
 
-    Arrays are (n, d), (head, n, d), (batch, head, n, d), or (n, heads·d) and (batch, n, heads·d)
-    with --heads; (batch, n, head, d) where nothing else fits. --layout says which where sizes do not
-    tell. Weights are (d_model, heads·d), or
-    (heads·d, d_model) as nn.Linear keeps them where their sides tell.
+    Arrays are (n, d), (head, n, d), (batch, head, n, d), or, with --heads, (n, heads·d) and
+    (batch, n, heads·d); (batch, n, head, d) if nothing else fits. --layout decides where the sizes are
+    ambiguous. Weights are (d_model, heads·d), or (heads·d, d_model) as in nn.Linear if their sizes show it.
 
-    A boolean mask is true where a query MAY attend, and so is one of 0 and 1 alone; any other
-    float mask is added to the scores; one that is shorter than the keys hides the rest. Scores are
-    scaled, soft-capped, biased, masked, then go through softmax. A query that may see nothing
-    gets zeros.
+    A boolean mask, or one of 0 and 1 only, is true where a query MAY attend; any other float mask is added
+    to the scores; keys beyond the end of a mask are hidden. Scores are scaled, soft-capped, biased and
+    masked before softmax. A query that may attend to nothing gets zeros.
     """
     from attnctl.cli.output import carry_out, progress
     from attnctl.inputs.config.flags import settings_from

@@ -47,7 +47,7 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     decimals: Annotated[
         int | None,
         option(
-            "The numbers were rounded to N decimals (by hand, or when they were printed), 0 to 15.",
+            "The numbers were rounded to N decimals, 0 to 15 (by hand, or when printed).",
             terms=[
                 options.excludes(
                     "rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol"
@@ -59,8 +59,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     rtol: Annotated[
         float | None,
         option(
-            "Numbers may be atol + rtol·|expected| off. Otherwise they may be as far off as rounding puts "
-            "them, which follows from their type and the arithmetic."
+            "Allow numbers to be off by atol + rtol·|expected|. Default: as far as rounding can explain, "
+            "given their type and the arithmetic."
         ),
         TOLERANCE,
     ] = None,
@@ -71,7 +71,7 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     about: Annotated[
         str | None,
         option(
-            "A page on a mistake instead: why people make it, the fix, an example.",
+            "Explain a mistake instead: why people make it, the fix, an example.",
             metavar="NAME",
             terms=[options.excludes("source", "a page on a mistake needs no SOURCE; leave it out")],
         ),
@@ -84,7 +84,7 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     model: Annotated[
         str | None,
         option(
-            "The model that was ported: a folder, or an id of the hub.",
+            "The model that was ported: a folder, or a model id on the hub.",
             metavar="DIR",
             terms=[
                 options.excludes(OF_ATTENTION, "it says what was meant; leave out the options of attention")
@@ -94,14 +94,12 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     ] = None,
     layer: Annotated[
         str | None,
-        option(
-            "The layer that the arrays are of: 3, -1, decoder.1, cross.1.", metavar="N", section=SECTION
-        ),
+        option("The layer the arrays come from: 3, -1, decoder.1, cross.1.", metavar="N", section=SECTION),
     ] = None,
     ids: Annotated[
         tuple[int, ...] | None,
         option(
-            "The ids that were run: layer 0 is then checked from them.",
+            "The token ids that were run; layer 0 is then checked from them.",
             terms=[options.needs("model", "add --model DIR")],
             section=SECTION,
         ),
@@ -112,21 +110,20 @@ def check(  # noqa: PLR0913  (options, and groups of them)
 ) -> Exit:
     """Recompute every step of a dump; name the first wrong one and the mistake that explains it.
 
-    A dump of attnctl says how each step came about. Arrays of another program are read by our
-    names (Q, K, V, scores, attention_weights, head_outputs, output, …; some are enough) or by those
-    of torch, of Hugging Face's models and of common variables, and the options for attention, or
-    a config, say what was intended. Options overrule a dump of ours too.
+    A dump written by attnctl records how each step was computed. Arrays of another program are recognized
+    by our names (Q, K, V, scores, attention_weights, head_outputs, output, …; some are enough), by those
+    of torch and Hugging Face models, and by common variable names; the options for attention, or a config,
+    say what was intended. Options also override what a dump of attnctl records.
 
-    Steps that are not recorded are recomputed from those that are. In an exercise, null cells and
-    steps are still to be filled in.
+    Steps that are not recorded are recomputed from those that are. In an exercise, null cells and steps
+    are blanks still to be filled in.
 
-    With --model the model says what was meant and gives the weights: dump a few arrays of a layer
-    of a port (hidden or X, Q, K, …, under these or the usual names) and --layer N. Without --layer
-    the dump holds what came into each layer (hidden_0, hidden_1, …), and the first wrong layer is
-    named.
+    With --model, the model defines what was meant and supplies the weights: dump a few arrays of one layer
+    of a port (hidden or X, Q, K, …, under these or the usual names) and give --layer N. Without --layer
+    the dump holds the input of each layer (hidden_0, hidden_1, …), and the first wrong layer is named.
 
-    Exit codes: 0 every recorded step was judged and agrees; 1 one is wrong, or a blank is not filled
-    in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
+    Exit codes: 0 every recorded step was judged and agrees; 1 a step is wrong, or a blank is not filled
+    in; 2 none is wrong, but some cannot be judged, or there is nothing to compare.
     """
     if about is not None:
         from attnctl.verbs.check.about import mistake_page as page_on

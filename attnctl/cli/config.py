@@ -28,7 +28,7 @@ SCHEMA_FILE = "attnctl.schema.json"  # which the first line of a config names
 ForceOption = Annotated[
     bool,
     option(
-        "Write FILE though it is there already.",
+        "Overwrite FILE if it exists.",
         terms=[
             options.only(lambda given: given["output"] not in {None, options.STDOUT}, "goes with -o FILE")
         ],
@@ -50,7 +50,7 @@ app = make_app(
 def init(
     *,
     sentence: Annotated[
-        str | None, typer.Argument(help="The sentence the config is for.", show_default=False)
+        str | None, typer.Argument(help="The sentence of the config.", show_default=False)
     ] = None,
     more: options.Sentence,
     config: options.Config = None,
@@ -99,7 +99,7 @@ def write_config(text: str, path: str, *, force: bool) -> None:
 def check(
     file: Annotated[list[str], typer.Argument(help="The configs to check.", metavar="FILE...")],
 ) -> None:
-    """Validate configs and say every problem, each with its line."""
+    """Validate configs and report every problem with its line."""
     problems: list[str] = []
     for path in file:
         with collect_problems(problems):

@@ -52,37 +52,42 @@ def conform(  # noqa: PLR0913  (its options)
     map: Annotated[  # noqa: A002  (the name of the option)
         list[str] | None,
         target_option(
-            "A parameter of it by our name (causal, window, …); may be repeated.", metavar="THEIRS=OURS"
+            "Say which of our names (causal, window, …) a parameter has; may be repeated.",
+            metavar="THEIRS=OURS",
         ),
     ] = None,
     returns: Annotated[
         tuple[str, ...] | None,
-        target_option("What it returns, in order, like output,logsumexp; - is not judged."),
+        target_option("What it returns, in order, like output,logsumexp; - marks what is not judged."),
         RETURNED,
     ] = None,
     backward: Annotated[
         str | None,
         target_option(
-            "Judge gradients, too: those of torch or jax, of a target that takes d_output, or of TARGET2.",
+            "Test gradients, too: those of torch or jax, of a target that takes d_output, or of TARGET2.",
             metavar="[TARGET2]",
         ),
     ] = None,
     framework: Annotated[
         str | None,
-        target_option("Whose arrays it takes: numpy (the default), torch or jax."),
+        target_option("The library of its arrays: numpy (the default), torch or jax."),
         words("numpy", "torch", "jax"),
     ] = None,
-    device: Annotated[str | None, target_option("Where they are, like cuda or mps.", metavar="D")] = None,
+    device: Annotated[
+        str | None, target_option("The device of its arrays, like cuda or mps.", metavar="D")
+    ] = None,
     timeout: Annotated[
         float | None,
-        target_option("Seconds that one call may take before it counts as hanging (20)."),
+        target_option("Seconds after which a call counts as hanging; default: 20."),
         POSITIVE,
     ] = None,
     arrays: Annotated[Given, ARRAYS],
     always: Annotated[Given, ALWAYS],
-    quick: Annotated[bool, run_option("About ten seconds: fewer lengths, sizes and random cases.")] = False,
+    quick: Annotated[
+        bool, run_option("A run of about ten seconds: fewer lengths, sizes and random cases.")
+    ] = False,
     feature: Annotated[
-        list[str] | None, run_option("Only this feature; may be repeated.", metavar="NAME")
+        list[str] | None, run_option("Test only this feature; may be repeated.", metavar="NAME")
     ] = None,
     dtype: Annotated[
         list[str] | None,
@@ -102,7 +107,7 @@ def conform(  # noqa: PLR0913  (its options)
     ] = None,
     xfail: Annotated[
         str | None,
-        run_option("A YAML file of features that are known to fail, each with why.", metavar="FILE"),
+        run_option("A YAML file of features that are known to fail, each with the reason.", metavar="FILE"),
     ] = None,
     merge: Annotated[
         bool,
@@ -111,11 +116,9 @@ def conform(  # noqa: PLR0913  (its options)
             terms=[options.bars(NOT_OF_MERGE, "a merge of two parts has none; leave it out")],
         ),
     ] = False,
-    replay: Annotated[
-        str | None, run_option("Run the one case that is saved in FILE again.", metavar="FILE")
-    ] = None,
+    replay: Annotated[str | None, run_option("Run the case saved in FILE again.", metavar="FILE")] = None,
     jobs: Annotated[
-        int | None, run_option("Processes that run cases side by side (1)."), whole_number(1, 64)
+        int | None, run_option("How many processes run cases in parallel; default: 1."), whole_number(1, 64)
     ] = None,
     save: Annotated[
         str | None,
@@ -133,32 +136,31 @@ def conform(  # noqa: PLR0913  (its options)
 ) -> Exit:
     """Test an attention function on a suite of cases: what is right, what is wrong and why.
 
-    The function takes Q, K and V, and what else it can do is read from its signature: causal or
-    is_causal, mask or attn_mask, scale, softcap, window, bias, alibi_slopes, key_lengths, past_key
-    and past_value, sinks, … What it has no keyword for is skipped. Layouts, a parameter qkv, head
-    sizes, lengths and masks that it takes are found out where they are not said.
+    The function takes Q, K and V; what else it can do is read from its signature: causal or is_causal,
+    mask or attn_mask, scale, softcap, window, bias, alibi_slopes, key_lengths, past_key and past_value,
+    sinks, … What it has no parameter for is skipped. Its layout, a packed qkv parameter, and the head
+    sizes, lengths and masks it accepts are detected unless you declare them.
 
-    Inputs are rounded to the type first and the reference is computed in float64. Numbers may be off
-    by six times what plain attention in that type is off by; the table has the worst of each feature
-    as a part of that. Every call runs in a process apart with a time limit. Failing cases are made
+    Inputs are rounded to the type first, and the reference is computed in float64. Numbers may be off by
+    six times the error of plain attention in that type; the table shows the worst of each feature as a
+    fraction of that. Every call runs in a separate process with a time limit. Failing cases are made
     smaller and saved, each with the command that runs it again.
 
-    With --backward gradients are judged as outputs are. TARGET2, or a target that takes d_output, is a
-    function that takes by name what it needs of d_output, q, k, v, output, logsumexp, delta and the
-    options, and returns dq, dk and dv, as a tuple or under these names; a command finds them in its
-    file and writes these names. Gradients that differ from call to call are wrong only where --claims
-    say deterministic: true.
+    With --backward, gradients are judged like outputs. TARGET2, or a target with a parameter d_output,
+    receives by name what it needs of d_output, q, k, v, output, logsumexp, delta and the options, and
+    returns dq, dk and dv, as a tuple or under these names; a command finds them in its file and writes
+    these names. Gradients that vary from call to call are wrong only if --claims say deterministic: true.
 
-    With --merge the function merges two parts of attention, as split keys and rings do: outputs, and
-    log-sum-exps in float32 at least, (o1, L1, o2, L2) -> (o, L), or (o, L) with the parts on an axis of
-    their own, in the axes that it takes; --returns output,logsumexp2 says that they are in base 2.
+    With --merge, the function merges two parts of attention, as split-key kernels and ring attention do:
+    outputs, and log-sum-exps in float32 or wider, (o1, L1, o2, L2) -> (o, L), or (o, L) with the parts on
+    an axis of their own, in its own layout; --returns output,logsumexp2 says that they are in base 2.
 
     A command reads Q, K and V, each (batch, head, n, d), from the file {in} and writes its output to
-    {out}: .npz, or with {in.safetensors} and {out.safetensors} that. What else its file is to hold
-    (causal, scale, …) the features of --claims say.
+    {out}: .npz, or safetensors with {in.safetensors} and {out.safetensors}. The features in --claims say
+    what else its file should hold (causal, scale, …).
 
-    Exit codes: 0 everything that was run is right; 1 something is wrong or has no effect; 2 nothing
-    could be run.
+    Exit codes: 0 everything that was run is right; 1 something is wrong or has no effect; 2 nothing could
+    be run.
     """
     from attnctl.cli.output import give, progress
     from attnctl.formats import write_text

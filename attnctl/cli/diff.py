@@ -30,7 +30,7 @@ from attnctl.verbs.diff.view import lines_of_pairs
 def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     *,
     a: Annotated[str, typer.Argument(help=HELP, metavar="A")],
-    b: Annotated[str, typer.Argument(help="What to hold it against, named likewise.", metavar="B")],
+    b: Annotated[str, typer.Argument(help="What to compare it with, named the same way.", metavar="B")],
     step: Annotated[
         str | None, option("Only these steps, by name, separated by commas.", metavar="NAME,…")
     ] = None,
@@ -44,7 +44,7 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     ] = None,
     atol: Annotated[float | None, option("float64 1e-7, float32 and float16 1e-5."), TOLERANCE] = None,
     equal_nan: Annotated[bool, option("NaN equals NaN.")] = False,
-    by_position: Annotated[bool, option("Compare place by place, whatever the tokens are.")] = False,
+    by_position: Annotated[bool, option("Compare position by position, whatever the tokens are.")] = False,
     trace: options.Trace = None,
     max_memory: options.Memory = None,
     full: options.Full = False,
@@ -56,14 +56,13 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
 ) -> Exit:
     """Compare two dumps step by step: where they part, by how much, and why.
 
-    Infinities of one sign are equal, so hidden scores are. Sentences that differ are laid side by
-    side by the tokens they have in common; steps whose shapes do not match are skipped and named.
-    Why outputs differ is split exactly into what was attended elsewhere (ΔA·V), what said
-    something else (A·ΔV), and both (ΔA·ΔV).
+    Infinities of the same sign are equal, and so are hidden scores. Different sentences are aligned by the
+    tokens they share; steps whose shapes do not match are skipped and named. Why outputs differ is split
+    exactly into attention that moved (ΔA·V), values that changed (A·ΔV), and both (ΔA·ΔV).
 
-    Two files of several traces are compared pair by pair, in their order.
+    Two files of several traces are compared pair by pair, in order.
 
-    Exit codes: 0 same, 1 differ, 2 not comparable (nothing compared is 2, never 0).
+    Exit codes: 0 same, 1 different, 2 not comparable (comparing nothing is 2, never 0).
     """
     if a == b == "-":
         raise AttnError("both dumps cannot come from stdin; name a file for one")

@@ -28,7 +28,7 @@ from attnctl.verbs.exercise.sheet import sheet_text
 
 app = make_app(
     cls=Group,
-    help="Make exercises of runs, and grade a class.",
+    help="Make exercises, and grade a class.",
     epilog=(
         "attnctl exercise make example:i-love-ai --blank scores,attention_weights -o sheet.html\n"
         "attnctl exercise grade handed-in/*.json"

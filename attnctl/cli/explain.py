@@ -44,17 +44,17 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
         str | None, typer.Argument(help="STEP[HEAD,ROW,COLUMN], by index or by token.", metavar="CELL")
     ] = None,
     depth: Annotated[
-        int | None, option("Lines of the derivation to go back, as a tree (1)."), whole_number(1)
+        int | None, option("How many steps to go back, as a tree; default: 1."), whole_number(1)
     ] = None,
     precision: Annotated[
         int | None,
         option(
-            "Digits after the point, 0 to 17 (4); JSON has every digit.",
+            "Decimals, 0 to 17; default: 4. JSON has every digit.",
             terms=[options.excludes("json", "JSON has every digit anyway"), PRINTED],
         ),
         options.PRECISION,
     ] = None,
-    full: Annotated[bool, option("Leave nothing out, however long a sum or a tree.")] = False,
+    full: Annotated[bool, option("Show long sums and trees in full.")] = False,
     json: Annotated[bool, option("Write JSON.")] = False,
     trace: options.Trace = None,
     name: options.Name = None,
@@ -68,19 +68,19 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
 ) -> None:
     """Show the arithmetic behind one cell of a dump, or of the run of a sentence.
 
-    CELL is like 'attention_weights[0,love,AI]': a place along each axis, by index from 0 (or from
-    -1 at the end) or by token; 'the#2' is the second "the", and double quotes make anything a
-    token ('X["7",0]'). Without a head, the cell of every head is shown. The step may be written
-    as its symbol in tables (A, S, Z, Y).
+    CELL is like 'attention_weights[0,love,AI]': a place along each axis, by index from 0 (or from -1 at
+    the end) or by token; 'the#2' is the second "the", and double quotes make anything a token
+    ('X["7",0]'). Without a head, the cell of every head is shown. The step may be given by its symbol in
+    the tables (A, S, Z, Y).
 
-    For a cell of scores it also says what came from the tokens and what from their positions,
-    where positions were added. Of a long sum the largest terms are shown, and what the rest comes to.
+    For a cell of scores it also shows how much comes from the tokens and how much from their positions,
+    where positions were added. Of a long sum the largest terms are shown, and the total of the rest.
 
-    With --json, "expression" is plain arithmetic in full digits, and "left_out" says how many terms
-    of a long sum it has as one number.
+    With --json, "expression" is plain arithmetic with full digits, and "left_out" is the number of terms
+    of a long sum that are given as one number.
 
-    A dump of attnctl says itself how each number came about. For the arrays of another program
-    the options for attention say what they were meant to be.
+    A dump written by attnctl records how each number was computed. For arrays of another program, the
+    options for attention say what they were meant to be.
     """
     if cell is None and config is not None:  # the sentence is the config's own
         source, cell = None, source

@@ -40,18 +40,15 @@ def explore(  # noqa: PLR0913  (a group of options each)
     attention: options.Attention,
     edits: options.Edits,
     max_memory: options.Memory = None,
-    precision: Annotated[
-        int | None, option("Digits after the point, 0 to 17 (4)."), options.PRECISION
-    ] = None,
+    precision: Annotated[int | None, option("Decimals, 0 to 17; default: 4."), options.PRECISION] = None,
 ) -> None:
-    """Walk through attention in the terminal: every cell, and where its number came from.
+    """Walk through attention in the terminal: every cell, and where its number comes from.
 
-    Left the steps, in the middle the matrix, below the arithmetic of the cell under the cursor.
-    Arrows move, Enter follows an operand to its own cell, Backspace comes back, ? lists every key;
-    the mouse does it all, too. What is edited or switched there can be written as a shell command
-    (w), which is printed when you leave.
+    The steps are on the left, the matrix in the middle, the arithmetic of the selected cell below. Arrow
+    keys move, Enter follows an operand to its own cell, Backspace goes back, ? lists every key; the mouse
+    works, too. w writes the shell command for what you edited or switched; it is printed when you quit.
 
-    For the arrays of another program the options for attention say what they were meant to be.
+    For arrays of another program, the options for attention say what they were meant to be.
     """
     if find_spec("textual") is None:
         raise AttnError(f"explore needs textual; pip install 'attnctl[tui]'. Without it: {INSTEAD}")

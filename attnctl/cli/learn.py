@@ -47,7 +47,7 @@ def learn(  # noqa: PLR0913  (its options)
     lesson: Annotated[
         str | None,
         option(
-            "This lesson, by number or name; with --answers several, separated by commas.",
+            "The lesson, by number or name; with --answers several, separated by commas.",
             metavar="N",
             terms=[
                 options.excludes("list_them", "means nothing with --list; leave it out"),
@@ -59,7 +59,7 @@ def learn(  # noqa: PLR0913  (its options)
     list_them: Annotated[
         bool,
         option(
-            "List the lessons, and which are done.",
+            "List the lessons and which are done.",
             "--list",
             terms=[options.excludes("which", "lists every lesson; leave out LESSON")],
         ),
@@ -68,7 +68,7 @@ def learn(  # noqa: PLR0913  (its options)
     reset: Annotated[bool, option("Forget which lessons are done.")] = False,
     folder: Annotated[
         str | None,
-        option("A folder of lessons of one's own, a YAML file each.", "--from", metavar="FOLDER"),
+        option("A folder with your own lessons, one YAML file each.", "--from", metavar="FOLDER"),
     ] = None,
     answers: Annotated[
         str | None,
@@ -77,8 +77,8 @@ def learn(  # noqa: PLR0913  (its options)
     watch: Annotated[
         str | None,
         option(
-            "Carry out a program of your own whenever it is saved, and check its arrays (a .py, which is "
-            "begun where there is none; or a dump).",
+            "Run your own program whenever it is saved, and check its arrays (a .py, which is created if "
+            "there is none; or a dump).",
             metavar="FILE",
         ),
     ] = None,
@@ -90,12 +90,12 @@ def learn(  # noqa: PLR0913  (its options)
         ),
     ] = False,
 ) -> Exit:
-    """Learn attention: read, predict a number, and see whether it is right, or which mistake it is.
+    """Learn attention: read, predict a number, and see whether it is right, or which mistake it shows.
 
-    On a terminal the next lesson that is not done is shown, and answers are typed; hint, show and q
-    are words. In a pipe the lesson is printed.
+    On a terminal the next unfinished lesson is shown and you type the answer; hint, show and q are
+    commands. In a pipe the lesson is printed.
 
-    Exit codes, with --answers: 0 all are right; 1 some are not, or are missing; 2 some cannot be told.
+    Exit codes, with --answers: 0 all are right; 1 some are wrong or missing; 2 some cannot be judged.
     With --watch in a pipe the program is checked once: 0 right, 1 not right yet.
     """
     asked = {

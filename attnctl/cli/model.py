@@ -57,7 +57,7 @@ class ModelOptions(NamedTuple):
     layer: Annotated[
         str | None,
         option(
-            "The layers to trace: 3, 0,2, -1 or all; decoder.1 or cross.1 of a model that has a decoder.",
+            "The layers to trace: 3, 0,2, -1 or all; decoder.1 or cross.1 in a model with a decoder.",
             metavar="N,…",
             terms=[  # a command that renames arrays takes a file of them, with layers
                 options.only(
@@ -68,16 +68,18 @@ class ModelOptions(NamedTuple):
     ] = None
     ids: Annotated[
         tuple[int, ...] | None,
-        option("The ids of tokens instead of a sentence.", terms=[ONLY_A_MODEL]),
+        option("Token ids instead of a sentence.", terms=[ONLY_A_MODEL]),
         IDS,
     ] = None
     pair: Annotated[
         str | None,
-        option("The second segment, for models of pairs (BERT).", metavar="TEXT", terms=[ONLY_A_MODEL]),
+        option(
+            "The second segment, for models that read pairs (BERT).", metavar="TEXT", terms=[ONLY_A_MODEL]
+        ),
     ] = None
     context_ids: Annotated[
         tuple[int, ...] | None,
-        option("Ids instead of --context: what an encoder reads for its decoder.", terms=[ONLY_A_MODEL]),
+        option("Ids instead of --context: the encoder's input for its decoder.", terms=[ONLY_A_MODEL]),
         IDS,
     ] = None
 
@@ -179,10 +181,10 @@ def model(
     json_: Annotated[bool, option("Print it as JSON.", "--json")] = False,
     output: Annotated[list[str] | None, options.findings_option("model")] = None,
 ) -> None:
-    """Say what a checkpoint is: its family, each layer's window, rope and network, and its size.
+    """Describe a checkpoint: its family, each layer's window, rope and network, and its size.
 
-    Nothing is computed and no tensor is read. Refused by name: an unknown model_type, quantised
-    weights, a kind of rope that is not understood, pickles.
+    Nothing is computed and no tensor is read. An unknown model_type, quantized weights, an unknown kind
+    of rope, and pickles are refused by name.
     """
     from attnctl.cli.output import give, progress
     from attnctl.verbs.models.about import describe_checkpoint, model_lines

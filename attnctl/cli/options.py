@@ -119,19 +119,21 @@ Config = Annotated[
 Trace = Annotated[
     str | None,
     option(
-        "Which trace of a file of several, by number from 0 or by sentence; FILE[N] says the same.",
+        "Which trace of a file with several, by number from 0 or by sentence; FILE[N] does the same.",
         "--trace",
         metavar="N",
     ),
 ]
 Name = Annotated[
     list[str] | None,
-    option("An array of the file under another name; may be repeated.", "--name", metavar="THEIRS=OURS"),
+    option(
+        "Read an array of the file under another name; may be repeated.", "--name", metavar="THEIRS=OURS"
+    ),
 ]
 
 Layer = Annotated[
     int | None,
-    option("The layer to read of a state dict with several, from 0.", "--layer", metavar="N"),
+    option("Which layer of a state dict to read, from 0.", "--layer", metavar="N"),
     LAYER,
 ]
 
@@ -156,16 +158,19 @@ def findings_option(verb: str, *, checked: bool = True) -> Any:
 
 Memory = Annotated[
     int | None,
-    option("Refuse what needs more memory than this, like 512M or 8G (most of what is free)."),
+    option(
+        "Refuse to start if more memory than this is needed, like 512M or 8G (default: most of what "
+        "is free)."
+    ),
     BYTES,
 ]
 """`command` holds to it what is read; a command need not look at it."""
 
-Full = Annotated[bool, option("Leave nothing out on a terminal, however long.")]
+Full = Annotated[bool, option("Show everything, however long. (Terminals only.)")]
 Quiet = Annotated[
     bool,
     option(
-        "Print nothing; the exit code tells.",
+        "Print nothing; use the exit code.",
         "--quiet",
         "-q",
         terms=[excludes("json", "--quiet prints nothing; leave it out to have --json")],
@@ -179,7 +184,7 @@ class CostOptions(NamedTuple):
     max_memory: Memory = None
     cost: Annotated[
         bool,
-        option("Print each step's shape, bytes and operations instead of running."),
+        option("Print the shape, memory and operations of each step instead of running it."),
     ] = False
 
 
@@ -208,8 +213,7 @@ class ViewOptions(NamedTuple):
     precision: Annotated[
         int | None,
         option(
-            "Digits after the point, 0 to 17: 4 in tables, 2 in pictures. (The other formats keep every "
-            "digit.)",
+            "Decimals, 0 to 17; default: 4 in tables, 2 in pictures. (Other formats keep every digit.)",
             terms=[TOLD, DIGITS, NO_NUMBERS],
         ),
         PRECISION,
@@ -218,29 +222,32 @@ class ViewOptions(NamedTuple):
     full: Annotated[
         bool,
         option(
-            "One step below the other, nothing left out, however large. (Tables.)",
+            "One step below the other, with nothing left out. (Tables only.)",
             terms=[TOLD, TABLES, NO_NUMBERS],
         ),
     ] = False
     heat: Annotated[
         bool,
-        option("Draw heat maps instead of numbers. (Tables.)", terms=[TOLD, TABLES]),
+        option("Draw heat maps instead of numbers. (Tables only.)", terms=[TOLD, TABLES]),
     ] = False
     log: Annotated[
         bool,
-        option("Colour by the logarithm of the numbers. (Pictures and heat maps.)", terms=[TOLD, DRAWN]),
+        option(
+            "Colour by the logarithm of the numbers. (Pictures and heat maps only.)", terms=[TOLD, DRAWN]
+        ),
     ] = False
     without_first: Annotated[
         bool,
         option(
-            "Leave out the first key, which often drowns the others. (Pictures and heat maps.)",
+            "Leave out the first key, which often outshines the others. (Pictures and heat maps only.)",
             terms=[TOLD, DRAWN],
         ),
     ] = False
     story: Annotated[
         bool,
         option(
-            "Tell it in sentences, a step at a time; on a terminal Enter goes on, q ends.", terms=[PRINTED]
+            "Explain the run in sentences, step by step; on a terminal Enter continues and q quits.",
+            terms=[PRINTED],
         ),
     ] = False
 
@@ -250,7 +257,7 @@ class OutputOptions(NamedTuple):
 
     format: Annotated[
         str | None,
-        option(f"How to write it on stdout. Left out, what {FORMAT_VARIABLE} says, or table."),
+        option(f"The format on stdout; default: ${FORMAT_VARIABLE}, or table."),
         words(*FORMAT_NAMES),
     ] = None
     json: Annotated[

@@ -30,8 +30,8 @@ SOURCE = typer.Argument(
 def run(  # noqa: PLR0913  (a group of options each)
     *,
     source: Annotated[list[str] | None, SOURCE] = None,
-    file: Annotated[str | None, option("Read sentences from FILE, one a line.", metavar="FILE")] = None,
-    padded: Annotated[bool, option("Show every sentence as it is computed: filled up with [PAD].")] = False,
+    file: Annotated[str | None, option("Read sentences from FILE, one per line.", metavar="FILE")] = None,
+    padded: Annotated[bool, option("Show sentences as they are computed, padded with [PAD].")] = False,
     more: options.Sentence,
     model: ModelOptions,
     config: options.Config = None,
@@ -44,12 +44,12 @@ def run(  # noqa: PLR0913  (a group of options each)
 ) -> None:
     """Tokenize a sentence, attend, and show every step.
 
-    Without weights of your own everything is drawn from the seed. SENTENCE may be left out where
-    the config has one. Several sentences are padded to one batch; each gives its own trace.
+    What you do not give is drawn from the seed. SENTENCE may be omitted if the config has one. Several
+    sentences are padded into one batch; each gets its own trace.
 
-    With --model the weights are those of a trained transformer: its own tokenizer cuts the
-    sentence, and --layer names the layers to show, each a trace. Without --layer a map says what
-    each head of each layer does.
+    With --model the weights are those of a trained transformer: its tokenizer splits the sentence, and
+    --layer names the layers to show, one trace each. Without --layer you get a map of what each head of
+    each layer does.
     """
     from attnctl.cli.output import carry_out
     from attnctl.sources import open_run

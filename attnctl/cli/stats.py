@@ -89,7 +89,7 @@ ModelOption = Annotated[
 FileOption = Annotated[
     str | None,
     option(
-        "A corpus instead of dumps: the sentences of FILE, one a line.",
+        "A corpus instead of dumps: the sentences of FILE, one per line.",
         metavar="FILE",
         terms=[
             options.bars([*OF_DUMPS, "source"], "means nothing for a corpus; leave it out"),
@@ -125,7 +125,7 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     *,
     source: Annotated[list[str] | None, SOURCES] = None,
     rollout: Annotated[
-        bool, option("Take the dumps as layers of one sentence and roll attention out.")
+        bool, option("Treat the dumps as layers of one sentence and compute attention rollout.")
     ] = False,
     precision: Annotated[
         int | None,
@@ -178,12 +178,15 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
         SHARD,
     ] = None,
     pairs: Annotated[
-        bool, corpus_option("Also how far each two heads of a layer are apart.", terms=[ONLY_A_CORPUS])
+        bool,
+        corpus_option(
+            "Also measure how far apart each pair of heads of a layer is.", terms=[ONLY_A_CORPUS]
+        ),
     ] = False,
     skip_bad: Annotated[
         bool,
         corpus_option(
-            "Leave out lines that are no sentence for the model, and count them.", terms=[ONLY_A_CORPUS]
+            "Skip lines that the model cannot read as a sentence, and count them.", terms=[ONLY_A_CORPUS]
         ),
     ] = False,
     dask: Annotated[

@@ -62,26 +62,26 @@ QK_NORM_OPTIONS = Form(
         Setting(
             "eps",
             POSITIVE,
-            "What is added to the mean of squares below the root; left out, 1e-6 for rms, 1e-5 for layer.",
+            "The epsilon added to the mean square; default: 1e-6 for rms, 1e-5 for layer.",
             1e-6,
             Flag("--qk-norm-eps"),
         ),
         Setting(
             "over",
             words(HEAD, HEADS),
-            "What is one row: a head's columns, or those of all heads; left out, what the weights show.",
+            "Normalize each head by itself, or all heads as one row; default: as the weights show.",
             flag=Flag("--qk-norm-over"),
         ),
         Setting(
             "plus_one",
             SWITCH,
-            "Rows are multiplied by 1 + weight (Gemma), not by the weight.",
+            "Multiply by 1 + weight (Gemma) instead of the weight.",
             flag=Flag("--qk-norm-plus-one"),
         ),
         Setting(
             "after_rotation",
             SWITCH,
-            "The norms come after the rotary positions, not before.",
+            "Normalize after the rotation instead of before it.",
             flag=Flag("--qk-norm-after-rotation"),
         ),
     ],
@@ -104,11 +104,11 @@ def norm_words(value: Any) -> str:
     return f"Q and K normed ({', '.join(more).removeprefix('kind ')})"
 
 
-SCALE = Setting("scale", REAL, "What scores are multiplied by; left out, 1 / √d_k.", 0.5, Flag("--scale"))
+SCALE = Setting("scale", REAL, "The factor of the scores; default: 1 / √d_k.", 0.5, Flag("--scale"))
 QK_NORM = Setting(
     "qk_norm",
     NORM,
-    "Norms of Q and K, times Q_norm_weight and K_norm_weight where they are given: rms or layer.",
+    "Normalize Q and K (rms or layer) and multiply by Q_norm_weight and K_norm_weight, where given.",
     "rms",
     Flag("--qk-norm", metavar=f"<{'|'.join(NORMS)}>"),
     norm_words,
@@ -116,21 +116,21 @@ QK_NORM = Setting(
 CACHE_UNROTATED = Setting(
     "cache_unrotated",
     SWITCH,
-    "past_key holds keys as they were before the rotary positions, which turn them all.",
+    "past_key holds keys that are not rotated yet; they are rotated with the new ones.",
     True,
     Flag("--cache-unrotated"),
 )
 BACKWARD = Setting(
     "backward",
     SWITCH,
-    "After the output, the gradients of a loss by every step (d_Q, d_W_O, …).",
+    "Add the backward pass: the gradient of a loss with respect to every step (d_Q, d_W_O, …).",
     True,
     Flag("--backward", GRADIENTS),
 )
 LOGSUMEXP = Setting(
     "logsumexp",
     SWITCH,
-    "The logarithm of what softmax divides each row by, as a step (--backward and --chunks have it, too).",
+    "Add the log-sum-exp of each row of scores as a step (--backward and --chunks include it).",
     True,
     Flag("--logsumexp", GRADIENTS),
 )

@@ -50,8 +50,8 @@ TOKENIZER = Form(
         Setting(
             "split",
             words("whitespace", "words", "characters"),
-            "At whitespace, into words with punctuation split off, or into characters.",
-            flag=Flag("--tokenizer", SENTENCE, more="Left out, whitespace."),
+            "Split at whitespace, into words and punctuation, or into characters.",
+            flag=Flag("--tokenizer", SENTENCE, more="Default: whitespace."),
         ),
         Setting(
             "lowercase", SWITCH, "Put the sentence in lower case first.", flag=Flag("--lowercase", SENTENCE)
@@ -85,18 +85,18 @@ ROPE_OPTIONS = Form(
             "theta",
             POSITIVE,
             "The base of the rotary angles.",
-            flag=Flag("--theta", more="Left out, 10000."),
+            flag=Flag("--theta", more="Default: 10000."),
         ),
         Setting(
             "dims",
             Reader(read_even, {"type": "integer", "minimum": 2, "multipleOf": 2}, "N"),
-            "How many of a head's dimensions turn with rotary positions; left out, all.",
+            "How many of a head's dimensions are rotated; default: all.",
             flag=Flag("--rotary-dims"),
         ),
         Setting(
             "interleaved",
             SWITCH,
-            "Rotary pairs are neighbours (GPT-J), not a half apart (Llama).",
+            "Rotate neighbouring pairs of dimensions (GPT-J) instead of pairs half a head apart (Llama).",
             flag=Flag("--interleaved"),
         ),
     ],
@@ -224,36 +224,37 @@ FIELDS = by_name(
     Setting(
         "vocab",
         VOCABULARY,
-        "The tokens in the order of their ids, or {token: id}; left out, it grows from the sentence.",
+        "The tokens in the order of their ids, or {token: id}; default: built from the sentence.",
         ["I", "love", "AI"],
     ),
     Setting("tokenizer", TOKENIZER, "How a sentence falls into tokens: whitespace, words or characters."),
     Setting(
-        "d_model", SIZE, "The width of an embedding.", 4, Flag("--d-model", SENTENCE, more="Left out, 4.")
+        "d_model", SIZE, "The width of an embedding.", 4, Flag("--d-model", SENTENCE, more="Default: 4.")
     ),
-    Setting("heads", SIZE, "How many heads attend side by side.", 1, Flag("--heads", more="Left out, 1.")),
+    Setting("heads", SIZE, "The number of attention heads.", 1, Flag("--heads", more="Default: 1.")),
     Setting(
         "kv_heads",
         SIZE,
-        "How many heads K and V have; fewer than heads are shared (grouped heads).",
+        "The number of K and V heads; query heads share them where they are fewer (grouped-query "
+        "attention).",
         1,
-        Flag("--kv-heads", more="Left out, heads."),
+        Flag("--kv-heads", more="Default: heads."),
     ),
     Setting(
         "d_k",
         SIZE,
-        "The width of a head's queries and keys; left out, d_model / heads.",
+        "The width of a head's queries and keys; default: d_model / heads.",
         4,
         Flag("--d-k", SENTENCE),
     ),
     Setting(
-        "d_v", SIZE, "The width of a head's values; left out, d_model / heads.", 4, Flag("--d-v", SENTENCE)
+        "d_v", SIZE, "The width of a head's values; default: d_model / heads.", 4, Flag("--d-v", SENTENCE)
     ),
     Setting(
         "seed",
         SEED,
-        "The seed that embeddings and weights are drawn from.",
-        flag=Flag("--seed", SENTENCE, more="Left out, 0."),
+        "The seed of random embeddings and weights.",
+        flag=Flag("--seed", SENTENCE, more="Default: 0."),
     ),
     Setting(
         "embeddings",
@@ -263,7 +264,7 @@ FIELDS = by_name(
     Setting(
         "positions",
         POSITIONS,
-        "How tokens know where they stand: none, sinusoidal, rope or alibi.",
+        "How positions are encoded: none, sinusoidal, rope or alibi.",
         flag=Flag("--positions", metavar=f"<{'|'.join(POSITION_WORDS)}>"),
     ),
     Setting(
@@ -289,7 +290,7 @@ FIELDS = by_name(
         "dtype",
         words(*DTYPES),
         "The precision of every step.",
-        flag=Flag("--dtype", more="Left out, float64."),
+        flag=Flag("--dtype", more="Default: float64."),
     ),
     Setting(
         "edits",
@@ -329,19 +330,20 @@ OF_ARRAYS = by_name(
     Setting(
         "layout",
         words(*LAYOUTS),
-        "The axes of Q, K and V (batch, head, n rows, d columns), or of X; left out, sizes tell.",
+        "The axes of Q, K and V (batch, head, n rows, d columns), or of X; default: inferred from the "
+        "sizes.",
         flag=Flag("--layout", ARRAYS),
     ),
     Setting(
         "lse_base",
         BASE,
-        "The base of the log-sum-exps that are recorded; left out, e.",
+        "The base of the recorded log-sum-exps; default: e.",
         flag=Flag("--lse-base", ARRAYS),
     ),
     Setting(
         "lse_empty",
         EMPTY,
-        "What a recorded log-sum-exp is in rows that see nothing; left out, -inf.",
+        "What is recorded as the log-sum-exp of rows that see nothing; default: -inf.",
         flag=Flag("--lse-empty", ARRAYS),
     ),
 )

@@ -196,7 +196,7 @@ VOCABULARY = Reader(
 
 ELSEWHERE = "{random: {seed: 1}} or {file: weights.npz, name: …}"
 HOW_TO_DRAW = (
-    Setting("seed", SEED, "Its own seed; left out, the seed of the run."),
+    Setting("seed", SEED, "Its own seed; default: the seed of the run."),
     Setting(
         "distribution",
         words("normal", "standard_normal", "uniform"),
