@@ -140,10 +140,15 @@ def together(model: Model, tokens: int) -> int:
 def require_length(model: Model, tokens: int) -> None:
     """Raise AttnError for more tokens than the model has places for, or fit memory."""
     require_rows(model, tokens)
+    if 0 < (longest := most_tokens(model)) < tokens:
+        raise AttnError(f"{tokens:,} tokens; {model.description.family} takes {longest:,}")
+
+
+def most_tokens(model: Model) -> int:
+    """The number of places that a model has learned; 0 where it takes texts of any length."""
     d = model.description
-    longest = model.rows("position") - d["position_start"] if d["positions"] else 0
-    if 0 < longest < tokens:
-        raise AttnError(f"{tokens:,} tokens; {d.family} takes {longest:,}")
+    learned = d["positions"] and "position" in d.shared
+    return max(0, model.rows("position") - d["position_start"]) if learned else 0
 
 
 def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:

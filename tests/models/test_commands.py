@@ -26,6 +26,16 @@ def run(capsys):
 
 
 @pytest.mark.parametrize(
+    ("name", "tokens"),
+    [("bert", ["32"]), ("roberta", ["30"]), ("llama", ["128", "1024"]), ("t5", ["128", "1024"])],
+)
+def test_a_trace_is_priced_for_no_more_tokens_than_the_model_takes(run, name, tokens):
+    code, out, _ = run("model", ROOT / name, "--json")
+    assert code == 0
+    assert list(json.loads(out)["trace_bytes"]) == tokens
+
+
+@pytest.mark.parametrize(
     ("args", "shown"),
     [
         (

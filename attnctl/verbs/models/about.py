@@ -13,6 +13,7 @@ from attnctl.math.engine.cost import peak, size_text
 from attnctl.models.attention import blank_rows, prepare_attention
 from attnctl.models.description import Description, Layer
 from attnctl.models.families import FAMILIES
+from attnctl.models.forward import most_tokens
 from attnctl.models.source import open_model
 
 
@@ -64,7 +65,8 @@ def describe_checkpoint(name: str) -> About:
     types = sorted({tensor.type_name for tensor in checkpoint.tensors.values()})
     checkpoint.looks = False
     trace_bytes = {}
-    for tokens in (128, 1024):  # of layer 0, every step kept
+    most = most_tokens(model) or 1024
+    for tokens in sorted({min(128, most), min(1024, most)}):  # of layer 0, every step kept
         plan = prepare_attention(model.layer(0), blank_rows(model, tokens))
         trace_bytes[tokens] = peak(plan.costs())
     return About(
