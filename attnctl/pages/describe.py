@@ -46,6 +46,10 @@ UNSAID = {"model", "models", "snapshots", "main", "checkpoint"}
 
 NO_FORM = "the arithmetic of this step is not in the page; attnctl explain FILE CELL writes it"
 
+OF_A_MAP = (
+    "a page of all layers holds their weights alone; --layer {} -o FILE.html shows where these come from"
+)
+
 
 @dataclass
 class Describer:
@@ -134,6 +138,9 @@ class Describer:
         try:
             inputs = explainer.inputs_of(step)
         except AttnError as error:
+            layer = layer_of(explainer.trace)
+            if layer is not None and set(explainer.trace) == {WEIGHTS}:
+                return {"why": OF_A_MAP.format(layer)}
             return {"why": str(error)}
         array = explainer.trace[step.name]
         source = explainer.trace.steps[step.inputs[0]] if isinstance(step.op, Softmax) else step

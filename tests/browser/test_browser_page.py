@@ -291,6 +291,23 @@ def test_the_map_opens_sorts_and_filters(show, tmp_path):
     wait_until(page, "location.hash.startsWith('#L0')")
 
 
+def test_a_map_of_weights_alone_advises_a_page_of_one_layer(show, tmp_path):
+    traces = [trace.select(["attention_weights"]) for trace in layers()]
+    page = show(write(traces, tmp_path / "x.html"), fragment="#L2H1/me/love/attention_weights")
+    assert "--layer 2 -o FILE.html" in page.locator("#proof .note").inner_text()
+    assert page.get_by_role("button", name="Copy the command").count() == 0
+
+
+def test_paper_has_no_buttons_that_do_nothing_there(show, tmp_path):
+    traces = attnctl.run_many(["I love AI", "AI loves me"], heads=2, d_model=64)
+    page = show(write(traces, tmp_path / "x.html"), fragment="#T0H0/AI/love/scores")
+    read = "#hero .word, .operand"  # buttons on the screen, words and numbers on paper
+    page.emulate_media(media="print")
+    buttons = page.locator(f"button:not({read})").all()
+    shown = [button.inner_text() for button in buttons if button.is_visible()]
+    assert shown == []
+
+
 def test_members_of_a_batch_and_heads_without_weights_are_chosen(show, tmp_path):
     draw = np.random.RandomState(0)
     trace = attnctl.attend({name: draw.standard_normal((2, 3, 4, 2)) for name in "QKV"})
@@ -388,6 +405,11 @@ def test_toggles_change_what_is_shaded(show, tmp_path):
         seen.append(cell.evaluate("(td) => td.style.backgroundColor"))
         page.locator(f"[data-toggle={name}]").click()
     assert len(set(seen)) == 4
+    page.locator("[data-toggle=weighted]").click()
+    weighted = page.locator("#proof .beside dd").last.inner_text()
+    assert f"{float(weighted):.2f}" == cell.inner_text()
+    page.locator("[data-toggle=weighted]").click()
+    assert page.locator("#proof .beside").count() == 0
     page.locator("[data-toggle=first]").click()
     assert grid(page, "attention_weights, head 0").locator("thead th").all_inner_texts() == ["love", "AI"]
 

@@ -242,8 +242,10 @@ export class Lens {
       matrix.mark(place, "here");
     }
     if (!step.shape.every(Boolean)) return this.by("proof").replaceChildren();
-    const command = opened.trace.blocks[name] === undefined ? "" : this.command(step, cell);
-    this.proof.show({ opened, step, cell, where: this.where(places), command });
+    const explains = opened.trace.blocks[name] !== undefined && !step.why;
+    const command = explains ? this.command(step, cell) : "";
+    const norm = this.weighs(step) ? Number(opened.norms.at(cell.toSpliced(-2, 1))) : undefined;
+    this.proof.show({ opened, step, cell, where: this.where(places), command, norm });
     const [row, column] = cell
       .slice(-2)
       .map((at, i) => opened.names(step, Math.max(0, cell.length - 2) + i)[at]);
@@ -328,6 +330,12 @@ export class Lens {
     });
   }
 
+  /** Whether the matrix shows weights times what their values add to the output. */
+  weighs(step) {
+    const { weights, norms } = this.opened;
+    return Boolean(step === weights && norms && this.toggles.has("weighted"));
+  }
+
   /** The matrices of one head, and those of the head that it is compared with. */
   compared(step, lead) {
     const own = this.parts(step, lead);
@@ -347,7 +355,7 @@ export class Lens {
     this.skipped = square && this.toggles.has("first") && whole.columns > 1 ? 1 : 0;
     const skip = this.skipped;
     const at = (get) => (row, column) => get(row, column + skip);
-    const weighted = step === opened.weights && this.toggles.has("weighted") && opened.norms;
+    const weighted = this.weighs(step);
     const own = weighted
       ? (row, column) =>
           whole.value(row, column) * Number(opened.norms.at(whole.cell(row, column).toSpliced(-2, 1)))

@@ -16,7 +16,7 @@ export class Proof {
     Object.assign(this, { element, follow, say, every: false });
   }
 
-  /** Show a cell of a trace: {opened, step, cell, command}. */
+  /** Show a cell of a trace: {opened, step, cell, where, command}, and `norm` where it weighs values. */
   show(shown) {
     this.shown = shown;
     const { opened, step, cell } = shown;
@@ -32,7 +32,7 @@ export class Proof {
   }
 
   /** The number, large, and what it is. */
-  result(found, { opened, step, cell, where }) {
+  result(found, { opened, step, cell, where, norm }) {
     const rule = explainedRule(opened, step, cell);
     const [row, column] = ends(opened, step, cell);
     const arrow = step.axes.at(-1) === "key" && step.axes.at(-2) === "query";
@@ -55,6 +55,7 @@ export class Proof {
       make("p", { class: "value" }, short4(found.value)),
       make("p", { class: "means" }, ...means),
       make("p", { class: "where" }, [where, step.title].filter(Boolean).join(" · ")),
+      ...(norm === undefined ? [] : [weighed(found.value, norm)]),
       ...this.compared(opened, step, cell, found.value),
     );
   }
@@ -70,8 +71,7 @@ export class Proof {
     ];
     if (own === "B") rows.reverse();
     if (delta) rows.push([delta, rows[1][1] - rows[0][1]]);
-    const cells = rows.flatMap(([text, each]) => [make("dt", {}, text), make("dd", {}, short4(each))]);
-    return [make("dl", { class: opened.isWrong(step, cell) ? "beside wrong" : "beside" }, ...cells)];
+    return [sideBySide(rows, opened.isWrong(step, cell) ? "beside wrong" : "beside")];
   }
 
   /** One line of the way back: its arithmetic set as it is written by hand, its sum as bars, its notes. */
@@ -205,6 +205,22 @@ export class Proof {
 }
 
 const short4 = (value) => forPeople(value).replace("-", "−");
+
+/** Numbers beside each other, each below its name. */
+function sideBySide(rows, kind) {
+  const cells = rows.flatMap(([text, each]) => [make("dt", {}, text), make("dd", {}, short4(each))]);
+  return make("dl", { class: kind }, ...cells);
+}
+
+/** A weight, the norm of what it weighs, and their product, which the matrix shows. */
+function weighed(weight, norm) {
+  const rows = [
+    ["weight", weight],
+    ["‖V·W_O‖", norm],
+    ["value-weighted", weight * norm],
+  ];
+  return sideBySide(rows, "beside");
+}
 
 function explainedRule(opened, step, cell) {
   const rule = opened.explained.hiddenBy(step, cell);
