@@ -181,7 +181,7 @@ def explain_command(report: Report, read: list[str], settings: Settings | None) 
     if wrong is None or meant is None:
         return ""
     cell = spell_cell(report.trace, wrong.step, wrong.gap.at)
-    return shell_line(["attnctl", "explain", read[0], cell, *read[1:], *meant])
+    return shell_line(["attnctl", "explain", read[0], cell, *read[1:], *meant, *report.presumed])
 
 
 def check_layers(name: str, trace: Trace, *, json: bool, quiet: bool) -> Exit:

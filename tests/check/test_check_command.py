@@ -168,7 +168,7 @@ def test_json(check):
     assert list(found) == [
         "agrees", "first", "mistake", "largest_difference", "at", "cell", "words", "fix", "also", "hint",
         "then", "steps", "unknown", "cannot_tell", "not_filled", "notes",
-        "reading", "unasked",
+        "reading", "unasked", "presumed",
     ]  # fmt: skip
     assert (found["agrees"], found["first"], found["mistake"]) == (False, "scaled_scores", "no-scale")
     assert found["fix"] == "divide Q Kᵀ by np.sqrt(5)"
@@ -247,6 +247,28 @@ def test_a_program_with_two_bugs_is_found_out_and_then_mended(workplace):
     assert found[0]["mistake"] == "heads-split-wrong"
     assert found[0]["then"][0]["mistake"] == "scale-by-sqrt-d_model"
     assert found[1]["agrees"]
+
+
+def test_a_causal_mask_that_only_the_weights_show_is_judged_with_it_and_said(workplace):
+    workplace.shell("python samples/attention_with_bugs.py")
+    found = workplace.shell("attnctl check dump.npz")
+    assert found.returncode == 1
+    shown = found.stdout.decode()
+    assert "(heads-split-wrong)" in shown
+    assert "(scale-by-sqrt-d_model)" in shown
+    said = "Judged with --causal: attention_weights is 0 for every later key. Say --causal to ask for it."
+    assert said in shown
+    assert "No known mistake" not in shown
+    assert shown.endswith("Why: attnctl explain dump.npz 'attention_weights[1,4,3]' --causal\n")
+    arrays = dict(np.load(workplace.folder / "dump.npz"))
+    weights = arrays["attention_weights"].copy()
+    seen, leaking = weights > 0, weights.copy()
+    weights[seen] = np.random.default_rng(1).random(int(seen.sum()))
+    leaking[0, 0, 4] = 1e-9
+    for case in (weights, leaking):  # no mistake even with the mask; not a causal mask
+        np.savez(workplace.folder / "other.npz", **{**arrays, "attention_weights": case})
+        report = json.loads(workplace.shell("attnctl check other.npz --json").stdout)
+        assert (report["mistake"], report["presumed"]) == (None, None)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from attnctl.verbs.check.read import (
     best_reading,
     notes_of,
     walk_over,
+    with_causal_shown,
     with_shown_mask,
     without_unasked,
 )
@@ -70,13 +71,19 @@ def check(
     reading = Reading(trace, settings)
     whole = seen = reading, walk_over(reading, strictness, plan)
     unfilled = trace.unfilled if isinstance(trace, Unfinished) else frozenset()
-    if is_foreign(trace) and not (plan or is_unfinished(trace)):
+    foreign = is_foreign(trace) and not (plan or is_unfinished(trace))
+    if foreign:
         seen = best_reading(without_unasked(whole, strictness), strictness)
     raise_all(nothing_to_compare(trace, seen[1], unfilled))
     diagnosis, findings = diagnose(seen, unfilled, pairs=pairs)
     if seen[0].left_out and any(finding.mistake is None for finding in findings):
         seen = best_reading(with_shown_mask(whole, strictness), strictness)
         diagnosis, findings = diagnose(seen, unfilled, pairs=pairs)
+    if foreign and any(finding.mistake is None for finding in findings):
+        for causal in with_causal_shown(seen, strictness):
+            explained = diagnose(causal, unfilled, pairs=pairs)
+            if all(finding.mistake for finding in explained[1]):
+                seen, (diagnosis, findings) = causal, explained
     reading, walk = seen
     return Report(
         walk,
@@ -87,6 +94,7 @@ def check(
         tuple(find_unjudged(diagnosis.walk, diagnosis.steps, reading)),
         tuple(notes_of(trace, seen)),
         reading.words,
+        reading.presumed,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -25,11 +26,18 @@ from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.inputs.plan import DumpPlan
 from attnctl.inputs.plan.intended import plan_dump
 from attnctl.math.derivation import Derivation
-from attnctl.math.names import MASK, MASKED
+from attnctl.math.names import MASK, MASKED, WEIGHTS
 from attnctl.math.ops import Given, Unstated
 from attnctl.record import Trace, Unfinished
 from attnctl.store.header import foreign_step
-from attnctl.verbs.check.readings import Reading, agreeing, ambiguous, is_foreign, nearest_reading
+from attnctl.verbs.check.readings import (
+    Reading,
+    agreeing,
+    ambiguous,
+    is_foreign,
+    nearest_reading,
+    shown_causal,
+)
 from attnctl.verbs.check.sample import Part, samples, some_rows
 
 AS_GOOD_AS_HIDDEN = -5e3
@@ -145,6 +153,13 @@ def is_wrong_in(part: Part, name: str) -> bool:
         return False
 
 
+def with_causal_shown(seen: Walked, strictness: Strictness) -> Iterator[Walked]:
+    """The same judged with the causal mask that its weights show, where nobody asked for one."""
+    for reading in shown_causal(seen[0]):
+        with suppress(AttnError):  # its arrays do not go together
+            yield reading, walk_over(reading, strictness)
+
+
 def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
     reading, record = seen[0], seen[1].record
     read = [f"{theirs} as {ours}" for ours, theirs in trace.header.get("read", {}).items()]
@@ -152,6 +167,8 @@ def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
         yield f"Read {', '.join(read)}."
     yield from trace.header.get("notes", []) if "read" in trace.header else []
     yield from record.plan.notes
+    for option in reading.presumed:
+        yield f"Judged with {option}: {WEIGHTS} is 0 for every later key. Say {option} to ask for it."
     for said, steps in (("left out", reading.left_out), ("taken as it is", reading.taken)):
         for name, option in steps.items():
             yield f"{name} is {said}: nothing asks for it, as {option} would."

@@ -96,6 +96,8 @@ class Reading:
     """The same of steps that what follows was judged by."""
     shown: tuple[str, ...] = ()
     """Masked scores that nothing asks for, judged where they are not hidden."""
+    presumed: tuple[str, ...] = ()
+    """Options that were not given, and that the arrays show."""
 
 
 Look = Callable[[Reading, str | None], Walk | None]
@@ -342,9 +344,7 @@ def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -
     """Read the same arrays with an option that was not given, or two."""
     trace = first.trace
     masks: list[tuple[Settings, tuple[Unasked, ...]]] = [(settings, ())]
-    if settings.mask is None and not any(isinstance(rule, VisibilityRule) for rule in settings.rules):
-        causal = settings.with_(rules=(Causal(), *settings.rules))
-        masks.append((causal, (Unasked("--causal", "mask-unasked"),)))
+    masks += [(causal, (Unasked("--causal", "mask-unasked"),)) for causal in with_causal(settings)]
     turns = [(None, ()), *((turn, (said,)) for turn, said in rotations(settings, sizes))]
     for base, mask in masks:
         for turn, rotation in turns:
@@ -364,6 +364,22 @@ def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -
             yield replace(first, settings=base.with_(qk_norm=norm), unasked=(said, *mask))
     yield from with_names(first, settings)
     yield from with_heads(first, settings, sizes)
+
+
+def with_causal(settings: Settings) -> Iterator[Settings]:
+    """The settings with a causal mask, where they have no mask."""
+    if settings.mask is None and not any(isinstance(rule, VisibilityRule) for rule in settings.rules):
+        yield settings.with_(rules=(Causal(), *settings.rules))
+
+
+def shown_causal(first: Reading) -> Iterator[Reading]:
+    """The reading with a causal mask that nobody asked for, where weights are 0 for every later key."""
+    weights = np.asarray(first.trace.get(WEIGHTS, ()))
+    later = np.triu(np.ones(weights.shape[-2:], bool), 1)
+    square = weights.ndim > 1 and weights.shape[-2] == weights.shape[-1]
+    if square and later.any() and not weights[..., later].any() and weights[..., later.T].any():
+        for causal in with_causal(first.settings or Settings()):
+            yield replace(first, settings=causal, presumed=("--causal",))
 
 
 def with_names(first: Reading, settings: Settings) -> Iterator[Reading]:

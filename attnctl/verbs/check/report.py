@@ -82,6 +82,8 @@ class Report(Displayed):
     """How the numbers had to be read for it."""
     reading: str = ""
     """How the arrays had to be read to agree, where they do not as their names and sizes say."""
+    presumed: tuple[str, ...] = ()
+    """The options that were not given, and with which it was judged: the numbers show them."""
 
     @property
     def trace(self) -> Trace:
@@ -161,6 +163,7 @@ class Report(Displayed):
             "notes": list(self.notes),
             "reading": self.reading or None,
             "unasked": self.unasked,
+            "presumed": " ".join(self.presumed) or None,
         }
 
     def finding_dict(self, finding: Finding) -> dict[str, Any]:
