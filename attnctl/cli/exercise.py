@@ -77,8 +77,8 @@ def make(  # noqa: PLR0913  (options, and groups of them)
         str | None,
         option(
             "A sheet for each student of this roster (a CSV with names, or a name a line), as with "
-            "--seed-from. -o FOLDER/ gets a page each, -o 'FOLDER/{name}.json' what the suffix says, "
-            "and one .html or .md has them all, for paper.",
+            "--seed-from; a column id tells equal names apart. -o FOLDER/ gets a page each, "
+            "-o 'FOLDER/{name}.json' what the suffix says, and one .html or .md has them all, for paper.",
             metavar="CSV",
             terms=[NO_SEED, TO_FILES],
         ),
@@ -105,7 +105,7 @@ def make(  # noqa: PLR0913  (options, and groups of them)
     raise_all(misnamed(output or [], several=students is not None))
     settings = open_source(source, Arguments(config, {**more, **attention})).settings
     steps = wanted_steps(blank) or []
-    names = making.read_roster(students) if students else [seed_from]
+    names = making.read_roster(students) if students else [making.Student(seed_from) if seed_from else None]
     places = making.DECIMALS if decimals is None else decimals
     made: list[making.Exercise] = []
     with progress("making sheets") as moved:
@@ -193,7 +193,7 @@ def grade(  # noqa: PLR0913  (its options)
     A sheet says what was to be done, and who filled it in could change that: -c CONFIG and --blank,
     and --decimals where it is not 4, hold all of them to what was asked.
 
-    A number that is wrong by itself is named. What the class got wrong is told below the table.
+    A number that is wrong by itself is named. What the class got wrong is told above the table.
 
     Exit codes: 0 all are right; 1 some are not; 2 some cannot be read.
     """

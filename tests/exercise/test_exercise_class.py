@@ -144,7 +144,7 @@ def test_a_folder_and_the_roster_tell_who_is_missing(tmp_path):
     assert "0 of 1 hand-in all right; missing: Bo, Cid." in out
     rows = list(csv.reader((tmp_path / "g.csv").read_text().splitlines()))
     assert [row[0] for row in rows] == ["name", "Ann", "Bo", "Cid"]
-    assert rows[2][-1] == "nothing handed in"
+    assert "nothing handed in" in rows[2]
 
 
 def test_a_folder_without_hand_ins(tmp_path):

@@ -10,7 +10,7 @@ from command_line import call
 
 from attnctl.verbs.exercise.grade import HandIn
 from attnctl.verbs.exercise.gradebook import harmless, write_csv
-from attnctl.verbs.exercise.make import seed_from
+from attnctl.verbs.exercise.make import Student, seed_from
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "exercises"
 
@@ -66,7 +66,7 @@ FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "|cmd", "Ann"
 
 def test_no_name_is_carried_out_by_a_spreadsheet():
     stream = io.StringIO()
-    write_csv([HandIn(f"{name}.json", name, error=name) for name in FORMULAS], stream)
+    write_csv([HandIn(f"{name}.json", Student(name, name), error=name) for name in FORMULAS], stream)
     rows = list(csv.reader(io.StringIO(stream.getvalue())))
     assert len(rows) == 1 + len(FORMULAS)
     for row in rows[1:]:

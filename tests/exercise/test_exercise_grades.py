@@ -53,7 +53,8 @@ def test_a_single_slip_names_its_cell(call, hand_in, tmp_path):
         in (" ".join(said.out.split()))
     )
     told = json.loads((tmp_path / "g.json").read_text())
-    assert told["hand_ins"][0]["steps"]["attention_weights"]["cells"] == ["attention_weights[0,sat,cat]"]
+    weights = told["hand_ins"][0]["steps"]["attention_weights"]
+    assert (weights["cells"], weights["right"]) == (["attention_weights[0,sat,cat]"], 0.9688)
 
 
 def test_many_slips_are_counted(call, hand_in):
@@ -63,6 +64,21 @@ def test_many_slips_are_counted(call, hand_in):
     _, told = graded(call, hand_in(change=change))
     scores = told["hand_ins"][0]["steps"]["scores"]
     assert (scores["words"], scores["cells"]) == ("16 of 32 numbers differ", [])
+
+
+def test_part_marks_say_how_much_of_a_step_is_right(call, hand_in, tmp_path):
+    def change(sheet):
+        scores = sheet["steps"]["scores"]["data"]
+        scores[0][0][0] += 9.0
+        scores[1][2] = [None] * 4  # 27 of 32 are left
+        sheet["steps"]["output"]["data"] = [[None] * 4] * 4
+
+    _, told = graded(call, hand_in(change=change), "-o", "g.csv", "-o", "-")
+    steps = told["hand_ins"][0]["steps"]
+    assert [steps[name]["right"] for name in ("scores", "head_outputs", "output")] == [0.8438, 1.0, 0.0]
+    (row,) = csv.DictReader((tmp_path / "g.csv").read_text().splitlines())
+    found = [float(row[f"{name} right"]) for name in ("scores", "head_outputs", "output")]
+    assert found == [0.8438, 1.0, 0.0]
 
 
 # --- decimals ---
@@ -135,6 +151,7 @@ def test_what_a_class_got_wrong_is_told_once(call, a_class):
     said = call("exercise", "grade", *a_class).out
     assert "2 × no-scale at scaled_scores (Ben, Cem): it is what you get when" in " ".join(said.split())
     assert said.count("it is what you get when") == 2
+    assert said.startswith("What the class got wrong:\n  2 × no-scale at scaled_scores (Ben, Cem)")
 
 
 def test_grades_as_files(call, a_class, tmp_path):

@@ -1,5 +1,6 @@
 """Sheets that people fill in: in a browser, on paper, one for each student of a roster."""
 
+import csv
 import json
 import re
 from html import unescape
@@ -135,13 +136,45 @@ def test_a_sheet_too_large_for_people_is_refused(make):
 
 
 def test_a_roster_gets_a_sheet_each_with_numbers_of_their_own(make, tmp_path):
-    (tmp_path / "class.csv").write_text("Name,ID\nAnn Lee,1\n\nBen,2\n")
+    (tmp_path / "class.csv").write_text("Name,Email\nAnn Lee,1\n\nBen,2\n")
     assert make("--students", "class.csv", "-o", "sheets/", "-o", "json/{name}.json").code == 0
     assert {each.name for each in (tmp_path / "sheets").iterdir()} == {"Ann Lee.html", "Ben.html"}
     ann, ben = (json.loads((tmp_path / "json" / f"{name}.json").read_text()) for name in ("Ann Lee", "Ben"))
     assert (ann["student"], ben["student"]) == ("Ann Lee", "Ben")
     assert ann["steps"]["X"]["data"] != ben["steps"]["X"]["data"]
     assert ann == json.loads(make("--seed-from", "ann lee").out) | {"student": "Ann Lee"}
+
+
+@pytest.mark.parametrize("suffix", ["json", "html", "md"])
+def test_no_sheet_of_a_student_tells_the_seed_of_its_answers(suffix, make, tmp_path):
+    assert make("--seed-from", "Ann", "-o", f"s.{suffix}").code == 0
+    text = (tmp_path / f"s.{suffix}").read_text()
+    assert "2102083630" not in text  # that of Ann
+    assert '"seed"' not in text
+    assert "drawn N(0, 1/d_model)" in text or suffix == "md"
+
+
+def test_equal_names_are_told_apart_by_ids(call, make, tmp_path):
+    (tmp_path / "r.csv").write_text("Name,ID\nAnn Lee,17\nAnn Lee,18\nBo,19\n")
+    assert make("--students", "r.csv", "-o", "in/{name}.json", "-o", "all.md").code == 0
+    files = sorted((tmp_path / "in").iterdir())
+    assert [file.name for file in files] == ["Ann Lee 17.json", "Ann Lee 18.json", "Bo 19.json"]
+    one, other, _ = (json.loads(file.read_text()) for file in files)
+    assert (one["student"], one["student_id"], other["student_id"]) == ("Ann Lee", "17", "18")
+    assert one["steps"]["X"]["data"] != other["steps"]["X"]["data"]
+    assert "Name: **Ann Lee 17**" in (tmp_path / "all.md").read_text()
+    files[1].unlink()
+    graded = call(
+        "exercise", "grade", "in", "--students", "r.csv", "-o", "g.json", "-o", "g.csv", "-o", "-"
+    )
+    assert graded.code == 1
+    assert "Ann Lee 17" in graded.out
+    assert "missing: Ann Lee 18." in graded.out
+    hand_ins = json.loads((tmp_path / "g.json").read_text())["hand_ins"]
+    who = [("Ann Lee", "17", []), ("Bo", "19", []), ("Ann Lee", "18", [])]
+    assert [(sheet["name"], sheet["id"], sheet["notes"]) for sheet in hand_ins] == who
+    rows = csv.DictReader((tmp_path / "g.csv").read_text().splitlines())
+    assert [row["id"] for row in rows] == ["17", "19", "18"]
 
 
 def test_one_page_for_a_class_is_for_paper(make, tmp_path):
@@ -169,13 +202,17 @@ ROSTERS = [
 def test_rosters_as_schools_export_them(text, names, tmp_path):
     path = tmp_path / "r.csv"
     path.write_text(text, newline="")
-    assert read_roster(str(path)) == names
+    assert [student.name for student in read_roster(str(path))] == names
 
 
 REFUSED = [
     (b"", "r.csv: no student in it"),
     (b"id,email\n1,x@y\n", "r.csv:1: no column of names, only 'id' and 'email'"),
     (b"Ann\nBen\nann \n", "r.csv:3: ann, as in line 1, would have the same numbers"),
+    (
+        b"id,name\n1,Ann\n1,Bo\n",
+        "r.csv:3: Bo 1, as in line 2, would have the same numbers; give each their",
+    ),
     (b"Ann\n\xff\xfe\n", "r.csv:2: not UTF-8"),
 ]
 

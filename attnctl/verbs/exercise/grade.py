@@ -25,7 +25,7 @@ from attnctl.record.cells import spell_cell
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import handed_out, read_unfinished
 from attnctl.verbs.check.report import Report
-from attnctl.verbs.exercise.make import DECIMALS, round_given, seed_from
+from attnctl.verbs.exercise.make import DECIMALS, Student, round_given, seed_from
 
 RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
 COARSE = "too few decimals"
@@ -64,6 +64,8 @@ class Mark:
     words: str = ""
     also: tuple[str, ...] = ()
     """Other mistakes that would give the same numbers."""
+    part: float = 0.0
+    """How much of its numbers is right, 0 to 1."""
     slips: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Where no mistake is known the cells that are wrong, if they are few: what they hold, and should."""
 
@@ -73,7 +75,7 @@ class HandIn:
     """A hand-in: who it is of, a mark for each step, and what is to be said of it."""
 
     file: str
-    student: str
+    student: Student
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
     error: str = ""
@@ -103,10 +105,11 @@ def hand_ins(paths: Sequence[str]) -> Iterator[str]:
         yield from found
 
 
-def missing(sheets: Sequence[HandIn], roster: Sequence[str]) -> list[HandIn]:
+def missing(sheets: Sequence[HandIn], roster: Sequence[Student]) -> list[HandIn]:
     """A hand-in of nothing for each student of the roster who is on no sheet."""
-    there = {sheet.student for sheet in sheets}
-    return [HandIn("", name, error="nothing handed in") for name in roster if name not in there]
+    there = {sheet.student.key for sheet in sheets}
+    lost = [student for student in roster if there.isdisjoint({student.key, str(student)})]
+    return [HandIn("", student, error="nothing handed in") for student in lost]
 
 
 def grade_hand_in(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
@@ -114,17 +117,22 @@ def grade_hand_in(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
     try:
         with np.errstate(all="ignore"), limit_memory(MOST_MEMORY):
             exercise = read_unfinished(file, {})
-            student = exercise.header.get("student")
-            named = student if isinstance(student, str) and student.strip() else None
-            return grade_sheet(file, exercise, named, asked)
+            return grade_sheet(file, exercise, student_of(exercise), asked)
     except AttnError as error:
         why = "; ".join(error.problems)
         if file.endswith(".html"):
             why = "a page: open it, press Save to hand in, and give the .json that it saves"
-        return HandIn(file, Path(file).stem, error=why)
+        return HandIn(file, Student(Path(file).stem), error=why)
 
 
-def grade_sheet(file: str, trace: Unfinished, student: str | None, asked: Assignment) -> HandIn:
+def student_of(exercise: Trace) -> Student | None:
+    name, id_ = (exercise.header.get(key) for key in ("student", "student_id"))
+    if not isinstance(name, str) or not name.strip():
+        return None
+    return Student(name, id_.strip() if isinstance(id_, str) else "")
+
+
+def grade_sheet(file: str, trace: Unfinished, student: Student | None, asked: Assignment) -> HandIn:
     decimals = decimals_of(trace, asked)
     reference = as_handed_out(
         run_of_exercise(trace, student, asked.settings), trace.header, asked, decimals
@@ -145,21 +153,23 @@ def grade_sheet(file: str, trace: Unfinished, student: str | None, asked: Assign
     if asked.whole and trace.header.get("decimals", decimals) != decimals:
         told = trace.header["decimals"]
         notes.append(f"it says {told!r} decimals, and is held to {decimals} (--decimals)")
-    return HandIn(file, student or Path(file).stem, tuple(marks), tuple(notes))
+    return HandIn(file, student or Student(Path(file).stem), tuple(marks), tuple(notes))
 
 
-def run_of_exercise(trace: Trace, student: str | None, asked: Settings | None) -> Trace | None:
+def run_of_exercise(trace: Trace, student: Student | None, asked: Settings | None) -> Trace | None:
     """The run that the exercise was made of; None for a dump that does not say what it was.
 
     A hand-in's own config opens no files. Raises AttnError where the exercise should say it.
     """
     if asked is not None:
-        settings = asked if student is None else asked.with_(seed=seed_from(student))
+        settings = asked if student is None else asked.with_(seed=seed_from(student.key))
         return prepare(settings).run()
     if "blank" not in trace.header:
         return None
     try:
         settings = settings_of(trace).with_(max_memory=MOST_MEMORY)
+        if student is not None and "seed" not in trace.config:
+            settings = settings.with_(seed=seed_from(student.key))
         raise_all(["its config names files; give the config with -c"] * names_files(settings))
         return prepare(settings, trace.sentence).run()
     except AttnError as error:
@@ -253,6 +263,7 @@ def mark_of(name: str, report: Report | None) -> Mark:
     step = None if report is None else report.steps.get(name)
     if report is None or step is None or step.verdict in {Verdict.NOT_FILLED, Verdict.NOT_RECORDED}:
         return Mark(name, BLANK)
+    part = round((step.gap.filled - step.gap.differing) / step.gap.of, 4) if step.gap else 0.0
     if step.verdict is Verdict.WRONG:
         found = next((finding for finding in report.findings if finding.step == name), None)
         if found is None or found.mistake is None:
@@ -260,12 +271,13 @@ def mark_of(name: str, report: Report | None) -> Mark:
             off = (
                 f"{gap.differing} of {gap.filled} numbers differ{'s' * (gap.differing == 1)}" if gap else ""
             )
-            return Mark(name, WRONG, None, off, slips=find_slips(name, report))
+            return Mark(name, WRONG, None, off, part=part, slips=find_slips(name, report))
         words = f"it is what you get when {found.words}: {found.fix}"
-        return Mark(name, WRONG, found.mistake, words, found.also)
+        return Mark(name, WRONG, found.mistake, words, found.also, part)
     if step.gap is not None and step.gap.filled < step.gap.of:
-        return Mark(name, BLANK, words=f"{step.gap.filled} of {plural(step.gap.of, 'number')} filled in")
-    return Mark(name, RIGHT if step.verdict is Verdict.AGREES else UNTOLD)
+        filled = f"{step.gap.filled} of {plural(step.gap.of, 'number')} filled in"
+        return Mark(name, BLANK, words=filled, part=part)
+    return Mark(name, RIGHT, part=1.0) if step.verdict is Verdict.AGREES else Mark(name, UNTOLD)
 
 
 def find_slips(name: str, report: Report) -> dict[str, tuple[float, float]]:
@@ -292,7 +304,8 @@ def decimals_in(trace: Trace, blank: Any) -> int:
 def allow_for(mark: Mark, coarse: Mark, written: int, decimals: int | None) -> Mark:
     """Mark a step anew on a sheet that was written to fewer decimals than were asked for."""
     if mark.verdict == WRONG and coarse.verdict == RIGHT:
-        return Mark(mark.step, COARSE, words=f"right to {written} decimals, where {decimals} are asked for")
+        words = f"right to {written} decimals, where {decimals} are asked for"
+        return Mark(mark.step, COARSE, words=words, part=mark.part)
     return coarse if mark.verdict == WRONG and coarse.verdict == WRONG else mark
 
 

@@ -30,7 +30,7 @@ def find_shared(sheets: Sequence[HandIn]) -> list[tuple[Mark, list[str]]]:
     for sheet in sheets:
         for mark in sheet.marks:
             if mark.verdict == WRONG:
-                groups.setdefault((mark.step, mark.mistake), (mark, []))[1].append(sheet.student)
+                groups.setdefault((mark.step, mark.mistake), (mark, []))[1].append(str(sheet.student))
     return sorted(groups.values(), key=lambda shared: (-len(shared[1]), shared[0].mistake is None))
 
 
@@ -88,15 +88,19 @@ def name_mistake(mark: Mark) -> str:
 def summary(sheets: Sequence[HandIn]) -> str:
     right = sum(sheet.right for sheet in sheets)
     lost = sum(bool(sheet.error and sheet.file) for sheet in sheets)
-    missing = [sheet.student for sheet in sheets if not sheet.file]
+    missing = [str(sheet.student) for sheet in sheets if not sheet.file]
     more = f", {lost} unreadable" * bool(lost) + f"; missing: {', '.join(missing)}" * bool(missing)
     return f"– not filled in. {right} of {plural(len(sheets) - len(missing), 'hand-in')} all right{more}."
 
 
-# --- a screen: a row a student, a column a step, and what the class got wrong ---
+# --- a screen: what the class got wrong; a row a student, a column a step ---
 
 
 def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
+    if len(sheets) > 1 and (shared := find_shared(sheets)):
+        yield [("What the class got wrong:", "name")]
+        yield from below([say_shared(*mistake) for mistake in shared], screen)
+        yield []
     steps = steps_of(sheets)
     titles = ["name", *(step.replace("_", "\n") for step in steps), "right"]
     rows = []
@@ -105,20 +109,15 @@ def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
         signs = [SIGNS.get(marks[step], marks[step]) if step in marks else "" for step in steps]
         right = "–" if sheet.error else f"{sum(mark == RIGHT for mark in marks.values())}/{len(marks)}"
         cells = [(screen.ours(sign), "bad" if sign == "wrong" else "") for sign in signs]
-        rows.append([(screen.ours(sheet.student), "name"), *cells, (screen.ours(right), "")])
+        rows.append([(screen.ours(str(sheet.student)), "name"), *cells, (screen.ours(right), "")])
     yield from Listing(screen, [titles], rows, left=frozenset(range(len(steps) + 1))).lines()
     for sheet in sheets:
         said = list(remarks(sheet, alone=len(sheets) == 1))
         if said:
             yield []
-            yield [(screen.ours(sheet.student), "name")]
+            yield [(screen.ours(str(sheet.student)), "name")]
         yield from below(said, screen)
-    shared = find_shared(sheets) if len(sheets) > 1 else []
     yield []
-    if shared:
-        yield [("What the class got wrong:", "name")]
-        yield from below([say_shared(*mistake) for mistake in shared], screen)
-        yield []
     yield [(screen.ours(summary(sheets)), "")]
 
 
@@ -131,16 +130,26 @@ def below(texts: Sequence[str], screen: Screen) -> Iterator[Element]:
 
 
 def write_csv(sheets: Sequence[HandIn], stream: IO[str]) -> None:
-    """A row for each hand-in: name, file, the mark of each step, how many are right, mistakes, notes."""
+    """A row for each hand-in: who, the mark of each step, how many are right, mistakes, notes, parts."""
     steps = steps_of(sheets)
+    parts = [f"{step} right" for step in steps]
     rows = csv.writer(stream, lineterminator="\n")
-    rows.writerow(["name", "file", *steps, "right", "of", "mistakes", "notes"])
+    rows.writerow(["name", "id", "file", *steps, "right", "of", "mistakes", "notes", *parts])
     for sheet in sheets:
         marks = {mark.step: mark.verdict for mark in sheet.marks}
+        shares = {mark.step: mark.part for mark in sheet.marks}
         mistakes = [f"{mark.step}: {wrong_at(mark)}" for mark in sheet.marks if mark.mistake or mark.slips]
-        texts = [sheet.student, sheet.file, *(marks.get(step, "") for step in steps)]
+        texts = [sheet.student.name, sheet.student.id, sheet.file, *(marks.get(step, "") for step in steps)]
         said = [harmless("; ".join(mistakes)), harmless("; ".join(sheet.doubts))]
-        rows.writerow([*map(harmless, texts), points(sheet), len(marks), *said])
+        rows.writerow(
+            [
+                *map(harmless, texts),
+                points(sheet),
+                len(marks),
+                *said,
+                *(shares.get(step, "") for step in steps),
+            ]
+        )
 
 
 def csv_text(sheets: Sequence[HandIn]) -> str:
@@ -173,13 +182,19 @@ def write_json(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
 
 def class_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
     def mark_data(mark: Mark) -> dict[str, Any]:
-        said = {"verdict": mark.verdict, "mistake": mark.mistake, "also": list(mark.also)}
+        said = {
+            "verdict": mark.verdict,
+            "right": mark.part,
+            "mistake": mark.mistake,
+            "also": list(mark.also),
+        }
         return {**said, "words": mark.words or None, "cells": list(mark.slips)}
 
     return {
         "hand_ins": [
             {
-                "name": sheet.student,
+                "name": sheet.student.name,
+                "id": sheet.student.id or None,
                 "file": sheet.file,
                 "right": sheet.right,
                 "error": sheet.error or None,
@@ -211,9 +226,6 @@ def write_page(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
 def page_lines(sheets: Sequence[HandIn]) -> Iterator[str]:
     steps = steps_of(sheets)
     yield f'<p class="facts">{escape(summary(sheets))}</p>'
-    yield '<div class="scroll">'
-    yield table_html(["name", *steps, "right"], [list(row_html(sheet, steps)) for sheet in sheets])
-    yield "</div>"
     shared = find_shared(sheets)
     if shared:
         yield "<h2>What the class got wrong</h2>"
@@ -228,7 +240,10 @@ def page_lines(sheets: Sequence[HandIn]) -> Iterator[str]:
             for mark, students in shared
         ]
         yield table_html(["", "mistake", "step", "what it is", "who"], rows)
-    said = [(sheet.student, list(remarks(sheet, alone=False))) for sheet in sheets]
+    yield '<div class="scroll">'
+    yield table_html(["name", *steps, "right"], [list(row_html(sheet, steps)) for sheet in sheets])
+    yield "</div>"
+    said = [(str(sheet.student), list(remarks(sheet, alone=False))) for sheet in sheets]
     if any(lines for _, lines in said):
         yield "<h2>One by one</h2>"
         yield "<dl>"
@@ -247,7 +262,7 @@ def table_html(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def row_html(sheet: HandIn, steps: Sequence[str]) -> Iterator[str]:
     note = ' class="note" title="see its notes"' if sheet.doubts else ""
-    yield f'<th scope="row"{note}>{escape(visible(sheet.student))}</th>'
+    yield f'<th scope="row"{note}>{escape(visible(str(sheet.student)))}</th>'
     marks = {mark.step: mark for mark in sheet.marks}
     for mark in map(marks.get, steps):
         if mark is None:
@@ -284,7 +299,7 @@ def gradescope_result(sheet: HandIn) -> dict[str, Any]:
         "output": "\n".join(sheet.doubts),
         "output_format": "text",
         "tests": tests,
-        "extra_data": {"student": sheet.student, "file": sheet.file},
+        "extra_data": {"student": str(sheet.student), "file": sheet.file},
         **({"score": 0} if sheet.doubts else {}),
     }
 

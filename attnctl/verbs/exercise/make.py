@@ -7,6 +7,7 @@ import hashlib
 import io
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,22 @@ DECIMALS = 4
 
 
 @dataclass(frozen=True)
+class Student:
+    """A student by name, and by the id where a roster has ids, which lets names repeat."""
+
+    name: str
+    id: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.id}".strip()
+
+    @property
+    def key(self) -> str:
+        """What tells a student from every other."""
+        return self.id or self.name
+
+
+@dataclass(frozen=True)
 class Exercise:
     """A run without the steps that follow from the blank ones, and NaN in the blank ones."""
 
@@ -38,7 +55,7 @@ class Exercise:
     decimals: int
     steps: tuple[Step, ...]
     """Every step of the run, in order."""
-    student: str | None = None
+    student: Student | None = None
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -46,14 +63,14 @@ class Exercise:
         return tuple(step.name for step in self.steps if step.name not in self.trace)
 
 
-def seed_from(name: str) -> int:
+def seed_from(key: str) -> int:
     """The seed of a student: the same on every machine; spaces around a name and its case do not matter."""
-    word = " ".join(name.split()).casefold()
+    word = " ".join(key.split()).casefold()
     return int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") % SEEDS
 
 
 def make(
-    settings: Settings, blank: Sequence[str], student: str | None = None, decimals: int = DECIMALS
+    settings: Settings, blank: Sequence[str], student: Student | None = None, decimals: int = DECIMALS
 ) -> Exercise:
     """The exercise of a run with these steps blank; a `student` has numbers of their own.
 
@@ -61,7 +78,7 @@ def make(
     would be those of everybody.
     """
     if student is not None:
-        settings = settings.with_(seed=seed_from(student))
+        settings = settings.with_(seed=seed_from(student.key))
     trace = prepare(settings).run()
     blank = names_of_steps(blank, list(trace))
     raise_all(
@@ -85,10 +102,14 @@ def make(
         "exercise": f"Fill in every null, to {decimals} decimals; the last may be off by one.",
         "decimals": decimals,
         "rounded": decimals,
-        **({} if student is None else {"student": student}),
         "blank": names,
     }
     kept = {name: step for name, step in trace.steps.items() if name not in after}
+    if student is not None:  # the seed follows from who it is, and would give the answers away
+        told |= {"student": student.name} | ({"student_id": student.id} if student.id else {})
+        told["config"] = {name: value for name, value in trace.config.items() if name != "seed"}
+        seed = f", seed {settings.seed}"
+        kept = {name: replace(step, formula=step.formula.replace(seed, "")) for name, step in kept.items()}
     handed_out = Trace(kept, {name: numbers[name] for name in kept}, {**trace.header, **told})
     return Exercise(handed_out, tuple(names), decimals, tuple(trace.steps.values()), student)
 
@@ -130,14 +151,15 @@ MOST_BYTES = 2**20
 WHOLE_NAME = ("name", "student", "student name", "full name", "participant")
 FIRST_NAME = ("first name", "firstname", "given name", "first")
 LAST_NAME = ("last name", "lastname", "surname", "family name", "last")
-"""What the columns of names are called, in lower case: by Canvas, Gradescope, Moodle and people."""
+ID = ("id", "student id", "id number", "student number", "sid")
+"""What the columns of names and ids are called, in lower case: by Canvas, Gradescope, Moodle and people."""
 
 TAKEN = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 """Names that no file may have on Windows."""
 
 
-def read_roster(path: str) -> list[str]:
-    """The names of a class. Raises AttnError where there are none, and for each that is there twice."""
+def read_roster(path: str) -> list[Student]:
+    """The students of a class. Raises AttnError where there are none, and for each that is there twice."""
     try:
         with open_input(path) as stream:
             raw = stream.read(MOST_BYTES + 1)
@@ -150,13 +172,15 @@ def read_roster(path: str) -> list[str]:
         raise AttnError(f"{path}: {reason}; give a CSV of students") from None
     if len(raw) > MOST_BYTES:
         raise AttnError(f"{path}: larger than {MOST_BYTES} bytes; give a CSV of students")
-    names = names_in(text, path)
-    raise_all([f"{path}: no student in it; write a name on each line"] * (not names) + twice(names, path))
-    return [name for _, name in names]
+    students = students_in(text, path)
+    raise_all(
+        [f"{path}: no student in it; write a name on each line"] * (not students) + twice(students, path)
+    )
+    return [student for _, student in students]
 
 
-def names_in(text: str, path: str) -> list[tuple[int, str]]:
-    """Each name with its line; names of several columns as First Last."""
+def students_in(text: str, path: str) -> list[tuple[int, Student]]:
+    """Each student with the line; names of several columns as First Last."""
     first_line = text.lstrip().partition("\n")[0]
     sign = max(",;\t", key=first_line.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=sign)
@@ -165,33 +189,44 @@ def names_in(text: str, path: str) -> list[tuple[int, str]]:
     except csv.Error as error:
         raise AttnError(f"{path}:{reader.line_num}: {error}; give a CSV of students") from None
     rows = [(line, row) for line, row in rows if any(row)]
-    columns = name_columns([cell.casefold() for cell in rows[0][1]]) if rows else []
+    titles = [cell.casefold() for cell in rows[0][1]] if rows else []
+    columns = name_columns(titles)
     if not columns and any(len(row) > 1 for _, row in rows):
         raise AttnError(
             f"{path}:{rows[0][0]}: no column of names, only {all_of(map(quote, rows[0][1]))}; "
             "call one name, or two of them first name and last name"
         )
     named = rows[1:] if columns else rows
-    found = [(line, " ".join(row[at] for at in columns or [0] if at < len(row))) for line, row in named]
-    return [(line, " ".join(name.split())) for line, name in found if name.strip()]
+    ids = first_column(titles, ID) if columns else []
+
+    def words(row: Sequence[str], places: Sequence[int]) -> str:
+        return " ".join(" ".join(row[at] for at in places if at < len(row)).split())
+
+    found = [(line, Student(words(row, columns or [0]), words(row, ids))) for line, row in named]
+    return [(line, student) for line, student in found if student.name]
 
 
 def name_columns(titles: Sequence[str]) -> list[int]:
     """Find the columns of names; empty where the first line is no line of titles."""
-
-    def first(names: Sequence[str]) -> list[int]:
-        return [at for at, title in enumerate(titles) if title in names][:1]
-
-    return first(WHOLE_NAME) or [*first(FIRST_NAME), *first(LAST_NAME)]
+    first, last = first_column(titles, FIRST_NAME), first_column(titles, LAST_NAME)
+    return first_column(titles, WHOLE_NAME) or [*first, *last]
 
 
-def twice(names: Sequence[tuple[int, str]], path: str) -> list[str]:
+def first_column(titles: Sequence[str], names: Sequence[str]) -> list[int]:
+    return [at for at, title in enumerate(titles) if title in names][:1]
+
+
+def twice(students: Sequence[tuple[int, Student]], path: str) -> list[str]:
     first: dict[int, int] = {}
     return [
-        f"{path}:{line}: {name}, as in line {before}, would have the same numbers; "
-        f"tell them apart, like {name} 2"
-        for line, name in names
-        if (before := first.setdefault(seed_from(name), line)) != line
+        f"{path}:{line}: {student}, as in line {before}, would have the same numbers; "
+        + (
+            "give each their own id"
+            if student.id
+            else f"tell them apart, like {student} 2, or by a column id"
+        )
+        for line, student in students
+        if (before := first.setdefault(seed_from(student.key), line)) != line
     ]
 
 

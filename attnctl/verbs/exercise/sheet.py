@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -21,6 +22,7 @@ from attnctl.drawing.show.markdown import code, inline, table_lines
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Copy, Given, Hide
+from attnctl.record import Trace
 from attnctl.store.dump_json import json_pieces
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import entry, heading
@@ -107,6 +109,12 @@ def title_of(exercise: Exercise) -> str:
     return visible(exercise.trace.sentence or "attention")
 
 
+def facts_on(trace: Trace) -> list[str]:
+    """What the run is, without the seed: who has it has the answers."""
+    config = {name: value for name, value in trace.config.items() if name != "seed"}
+    return facts(replace(trace, header={**trace.header, "config": config}))
+
+
 def task_of(exercise: Exercise) -> str:
     hidden = any(isinstance(exercise.trace.steps[name].op, Hide) for name in exercise.blank)
     task = f"Fill in every blank, to {exercise.decimals} decimals; the last may be off by one."
@@ -146,8 +154,8 @@ def write_markdown(exercises: Sequence[Exercise], stream: TextIO) -> None:
 
 def markdown_lines(exercise: Exercise) -> Iterator[str]:
     trace, way, tables = exercise.trace, steps_without_tables(exercise), set(steps_with_tables(exercise))
-    yield from (f"# {inline(title_of(exercise))}", "", ", ".join(map(inline, facts(trace))), "")
-    name = f"**{inline(visible(exercise.student))}**" if exercise.student else BOX * 5
+    yield from (f"# {inline(title_of(exercise))}", "", ", ".join(map(inline, facts_on(trace))), "")
+    name = f"**{inline(visible(str(exercise.student)))}**" if exercise.student else BOX * 5
     yield from (f"Name: {name}", "", f"**{task_of(exercise)}**", "")
     for step in exercise.steps:
         if step.name in way:
@@ -185,11 +193,11 @@ def article(exercise: Exercise, *, typed: bool) -> Iterator[str]:
     way, tables = steps_without_tables(exercise), set(steps_with_tables(exercise))
     yield "<article>"
     yield f"<h1>{escape(title_of(exercise))}</h1>"
-    yield f'<p class="facts">{escape(" · ".join(map(visible, facts(exercise.trace))))}</p>'
+    yield f'<p class="facts">{escape(" · ".join(map(visible, facts_on(exercise.trace))))}</p>'
     box = (
         '<input id="name" aria-label="name" autocomplete="name">' if typed else '<span class="line"></span>'
     )
-    who = f"<b>{escape(visible(exercise.student))}</b>" if exercise.student else box
+    who = f"<b>{escape(visible(str(exercise.student)))}</b>" if exercise.student else box
     yield f'<p class="who">Name {who}</p>'
     yield f'<p class="task">{escape(task_of(exercise))}</p>'
     for step in exercise.steps:

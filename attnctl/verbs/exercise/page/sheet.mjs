@@ -62,7 +62,7 @@ function save() {
     row[at] = read(box) ?? null;
   }
   const link = document.createElement("a");
-  const who = (dump.student ?? name?.value ?? "").trim().replace(/[^\p{L}\p{N} _-]/gu, "_");
+  const who = `${dump.student ?? name?.value ?? ""} ${dump.student_id ?? ""}`.trim().replace(/[^\p{L}\p{N} _-]/gu, "_");
   link.href = URL.createObjectURL(new Blob([JSON.stringify(filled)], { type: "application/json" }));
   link.download = `${who || "sheet"}.json`;
   link.click();
