@@ -183,6 +183,19 @@ def test_heads_are_named_as_the_map_of_a_model_names_them():
     assert description(page(foreign))["traces"][0]["view"]["heads"] is None
 
 
+def test_queries_that_are_padding_say_nothing_of_a_head():
+    """Neither in the map nor in stats: what their rows hold changes no share."""
+    trace = attnctl.run("I love AI [PAD] [PAD]", heads=2)
+    weights = trace["attention_weights"].copy()
+    first = weights[:, :3, 0].mean(axis=-1)
+    weights[:, 3:] = [0, 0, 1, 0, 0]
+    other = replace(trace, arrays={**trace, "attention_weights": weights})
+    for each in (trace, other):
+        heads = description(page(each))["traces"][0]["view"]["heads"]
+        assert np.allclose([head["shares"]["first"] for head in heads], first, atol=1e-4)
+        assert np.allclose([head.means["first"] for head in attnctl.stats(each).heads], first)
+
+
 def description(text):
     return json.loads(re.search('id="attnctl-report">([^<]*)<', text)[1])
 

@@ -195,6 +195,13 @@ UNK = "[UNK]"
 WORDS = r"\[[A-Z]+\]|[^\W_]+(?:['’][^\W_]+)*|\S"
 """A special token, a word (apostrophes inside stay), or one mark of punctuation."""
 
+
+def text_queries(tokens: Sequence[str] | None, count: int) -> Array:
+    """Which queries are text: weights of padding say nothing of a head. All of them where none is."""
+    found = np.array([token != PAD for token in tokens or ()], bool)
+    return found if len(found) == count and found.any() else np.ones(count, bool)
+
+
 CHARACTERS = rf"(?s){re.escape(PAD)}|."
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
+from attnctl.inputs.plan.embed import text_queries
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.record import Trace
@@ -73,15 +74,16 @@ def head_profiles(trace: Trace) -> list[HeadProfile]:
     special = [place for place in trace.header.get("special", ()) if place]
     masks = places(trace.ids or list(range(weights.shape[-1])), special)
     sinks = np.maximum(1 - weights.sum(axis=-1), 0)  # what the keys leave over
-    start = 2 if weights.shape[-2] > 3 else 0
+    rows = np.flatnonzero(text_queries(trace.tokens, weights.shape[-2]))
+    rows = rows[2:] if len(rows) > 3 else rows
     layer = int(trace.header.get("layer", 0))
     found = []
     for number, head in enumerate(weights):
         shares = {
-            kind: float((head * mask).sum(axis=-1)[start:].mean(dtype=np.float64))
+            kind: float((head * mask).sum(axis=-1)[rows].mean(dtype=np.float64))
             for kind, mask in masks.items()
         }
-        shares["sink"] += float(sinks[number][start:].mean(dtype=np.float64))
+        shares["sink"] += float(sinks[number][rows].mean(dtype=np.float64))
         found.append(HeadProfile(layer, number, shares))
     return found
 

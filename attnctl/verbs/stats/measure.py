@@ -1,7 +1,7 @@
 """Measuring the heads of one dump, a block of query rows at a time.
 
 A row is one query's weights over the keys, made to sum to 1; rows that see nothing are counted and
-otherwise left out. Every measure is a mean over rows:
+otherwise left out, and so are queries that are padding. Every measure is a mean over rows:
 
 entropy         H = −Σ p log2 p, in bits: 0 where one key gets all, log2 n where n keys get the same
 effective_keys  2^H: as many keys, equally attended, would give this entropy
@@ -27,6 +27,7 @@ from math import fsum
 import numpy as np
 
 from attnctl.base.errors import AttnError
+from attnctl.inputs.plan.embed import text_queries
 from attnctl.math import Array
 from attnctl.math.names import MEMORY, WEIGHTS
 from attnctl.math.rules import RULES
@@ -47,6 +48,7 @@ def measure_heads(trace: Trace, name: str = "") -> DumpStats:
     weights = weights_of(trace)
     members, heads, queries, keys = weights.shape
     places, words = places_of(trace, weights.shape), token_numbers(trace, weights.shape)
+    text = text_queries(trace.tokens, queries)
     slack = UNEVEN.get(weights.dtype.name, 0.0)
     own: list[dict[str, list[float]]] = [{} for _ in range(heads)]
     empty, uneven = np.zeros((2, heads), dtype=int)
@@ -59,12 +61,13 @@ def measure_heads(trace: Trace, name: str = "") -> DumpStats:
         at = None if places is None else np.arange(start, stop) + places[member]
         same = None if words is None else words[0][start:stop, None] == words[1]
         p, seen, off = as_shares(block, slack)
+        empty += (~seen & text[start:stop]).sum(axis=1)
+        uneven += (off & text[start:stop]).sum(axis=1)
+        seen = seen & text[start:stop]
         bits = entropy(p)
         for measured, values, there in measure(p, bits, at, same):
             for number, rows_of in enumerate(own):
                 rows_of.setdefault(measured, []).extend(values[number][seen[number] & there].tolist())
-        empty += (~seen).sum(axis=1)
-        uneven += off.sum(axis=1)
         for (a, b), found in apart.items():
             both = seen[a] & seen[b]
             found.extend(divergence(p[a][both], p[b][both], (bits[a] + bits[b])[both]).tolist())
