@@ -82,10 +82,13 @@ def check_pieces(found: Sequence[Report]) -> Iterator[bytes]:
     marks = [mark_wrong(report) for report in found]
     text = "\n\n".join(map(str, found))
     first, *cause = text.partition("\n\n")[0].split("\n")
-    finding = PageFinding(
+    for finding in [finding for report in found for finding in report.findings][1:]:
+        if finding.mistake:
+            cause.append(f"{finding.step}, too: when {finding.words}: {finding.fix}.")
+    page = PageFinding(
         f"check: {first}", text, marks, (), [EXPECTED] * len(found), "first wrong", " ".join(cause)
     )
-    yield from pieces([report.trace for report in found], finding)
+    yield from pieces([report.trace for report in found], page)
 
 
 def mark_wrong(report: Report) -> Marks:

@@ -65,6 +65,21 @@ def test_the_mistake_is_read_before_the_rest_is_opened(right):
     assert "<summary>In full</summary>" in text(check_pieces([attnctl.check(right)]))
 
 
+def test_every_mistake_is_read_before_the_rest_is_opened():
+    right = attnctl.run("I love AI and you", heads=2, causal=True)
+    kept = right.select(["Q", "K", "V", "scores", "scaled_scores", "attention_weights"])
+    scores = right["scores"]
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    wrong = {**kept, "scaled_scores": scores, "attention_weights": weights}
+    report = attnctl.check(Trace(kept.steps, wrong, kept.header))
+    assert [finding.mistake for finding in report.findings] == ["no-scale", "mask-ignored"]
+    summary = html.unescape(re.search("<summary>(.*?)</summary>", text(check_pieces([report])))[1])
+    for finding in report.findings:
+        assert finding.words in summary
+        assert finding.fix in summary
+
+
 def test_a_difference_is_marked_on_both_sides(right):
     found = attnctl.diff(right, changed(right, "V", (0, 1, 1), 4.0))
     for side, other, value in (("A", "B", 4.0), ("B", "A", right["V"][0, 1, 1])):
