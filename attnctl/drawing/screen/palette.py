@@ -15,6 +15,9 @@ from functools import lru_cache
 from attnctl.base.errors import AttnError
 from attnctl.base.words import quote
 
+SIGNS = {"right": "bold green", "wrong": "bold red"}
+"""Signs of verdicts in the terminal's own colours: the sign itself tells, so its contrast may be less."""
+
 STYLES = {
     "sentence": "bold",
     "name": "bold",

@@ -14,7 +14,7 @@ from rich.style import Style
 from rich.table import Table
 
 from attnctl.drawing.screen import GAP, Box, Frame, Line, Shelf, border
-from attnctl.drawing.screen.palette import STYLES, background, backgrounds, ramp
+from attnctl.drawing.screen.palette import SIGNS, STYLES, background, backgrounds, ramp
 from attnctl.drawing.screen.text import safe
 
 Styles = Callable[[str], Style | None]
@@ -107,6 +107,7 @@ def styles_for(color_system: str, *, ask: bool) -> Styles:
             colours = backgrounds(color_system, background(os.environ, ask=ask))
             *front, back = (colours.get(int(level)) for level in name.split()[1:])
             return Style(color=front[0] if front else None, bgcolor=back)
-        return Style.parse(STYLES[name]) if name in STYLES else None
+        words = STYLES.get(name) or SIGNS.get(name)
+        return Style.parse(words) if words else None
 
     return style

@@ -15,8 +15,8 @@ from attnctl.evidence.walk import Checked, Verdict
 from attnctl.verbs.check.report import Finding, Report
 
 MARKS = {
-    Verdict.AGREES: ("✓", "ok", "good"),
-    Verdict.WRONG: ("✗", "X", "bad"),
+    Verdict.AGREES: ("✓", "ok", "right"),
+    Verdict.WRONG: ("✗", "X", "wrong"),
     Verdict.CANNOT_TELL: ("?", "?", "bad"),
     Verdict.NOT_FILLED: ("…", "..", "bad"),
 }

@@ -236,9 +236,9 @@ class Conformance:
 # --- on the screen ---
 
 SIGNS = {
-    PASSED: ("✓", "ok", "good"),
-    FAILED: ("✗", "X", "bad"),
-    IGNORED: ("✗", "X", "bad"),
+    PASSED: ("✓", "ok", "right"),
+    FAILED: ("✗", "X", "wrong"),
+    IGNORED: ("✗", "X", "wrong"),
     SKIPPED: ("–", "-", "aside"),
     XFAIL: ("✗", "X", "aside"),
     DIFFERS: ("–", "-", "aside"),
