@@ -50,6 +50,9 @@ PLACE = re.compile(r"{{(\w+)}}")
 MOST_PLAIN, MOST_DRAWN = 5_000, 200_000
 """Numbers that are also there as text and as a picture, for where no script is run."""
 
+ROOM_WITHOUT_SCRIPT = 9_900
+"""Characters of them: the whole is at most 10 KB."""
+
 MOST_TRACES = 200
 """Sentences or layers in one page."""
 
@@ -168,12 +171,16 @@ def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, descr
 
 
 def without_script(trace: Trace) -> str:
-    """Weights and result as a picture and as text, where they are not too large."""
+    """Weights and result as a picture and as text, of both what has room."""
     names = [name for name in (WEIGHTS, *result_in(trace)) if name in trace]
-    if not names or sum(trace[name].size for name in names) > MOST_PLAIN:
-        return draw_trace(trace)
-    text = "\n".join(plain_text(trace_lines(trace.select(names), Screen(), View())))
-    return f"{draw_trace(trace)}<pre>{escape(text)}\n</pre>"
+    parts = [draw_trace(trace)]
+    if names and sum(trace[name].size for name in names) <= MOST_PLAIN:
+        text = "\n".join(plain_text(trace_lines(trace.select(names), Screen(), View())))
+        parts.insert(0, f"<pre>{escape(text)}\n</pre>")
+    kept = ""
+    for part in parts:
+        kept += part if len(kept) + len(part) <= ROOM_WITHOUT_SCRIPT else ""
+    return kept
 
 
 def draw_trace(trace: Trace) -> str:

@@ -208,6 +208,9 @@ def test_a_page_of_a_layer_is_small_without_the_matrices_of_its_checkpoint(tmp_p
     trace = attnctl.run(" ".join(f"w{at}" for at in range(14)), heads=12, d_model=384, dtype="float32")
     path = write([trace], tmp_path / "x.html")
     assert path.stat().st_size < 1_000_000
+    assert len(re.search("<noscript>.*</noscript>", path.read_text(), re.DOTALL)[0]) <= 10_240
+    small = page(attnctl.run("I love AI", heads=2))
+    assert "<pre>" in re.search("<noscript>.*</noscript>", small, re.DOTALL)[0]
     back = read(path)[0]
     assert [name for name in trace if name not in back] == ["W_Q", "W_K", "W_V", "W_O"]
     assert "Left out, so that the page stays small: W_Q, W_K, W_V and W_O." in path.read_text()
