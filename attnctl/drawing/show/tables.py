@@ -317,8 +317,9 @@ def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> GlanceBloc
 def over_each(run: Sequence[Small], screen: Screen) -> list[Line]:
     """A line with each formula above its own matrix; none where there is no room for one."""
     widths = [item.frame.widths[-1] + 1 for item in run]
-    line: Line = [(" " * (run[0].frame.width - widths[0]), "")]
-    for item, width in zip(run, [*widths[:-1], screen.width], strict=True):
+    labels = run[0].frame.width - widths[0]
+    line: Line = [(" " * labels, "")]
+    for item, width in zip(run, [*widths[:-1], screen.width - labels - sum(widths[:-1])], strict=True):
         text = screen.ours(f"{item.step.symbol} = {item.step.formula}")
         if cells(text) >= width:
             return []
