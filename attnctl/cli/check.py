@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -18,7 +17,7 @@ from attnctl.cli.model import IDS, SECTION
 from attnctl.cli.options import command, option
 from attnctl.cli.output import give
 from attnctl.drawing.screen import Line, Screen
-from attnctl.drawing.screen.output import Element, print_view, say
+from attnctl.drawing.screen.output import Element, say
 from attnctl.drawing.screen.text import shell_line
 from attnctl.formats import print_json
 from attnctl.inputs.config.fields import settings_with_flags
@@ -126,14 +125,9 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     in; 2 none is wrong, but some cannot be judged, or there is nothing to compare.
     """
     if about is not None:
-        from attnctl.verbs.check.about import mistake_page as page_on
-        from attnctl.verbs.check.about import page_lines as lines_of
+        from attnctl.cli.mistakes import explain_mistake
 
-        page = page_on(about)
-        if json:
-            print_json(page.to_dict(), indent=1)
-        else:
-            print_view(partial(lines_of, page))
+        explain_mistake(about, json=json)
         return Exit.OK
     if source is None:
         raise AttnError("no SOURCE; give one, or --about MISTAKE")

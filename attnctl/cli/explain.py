@@ -117,22 +117,25 @@ def why_no_cell(source: str | None) -> str:
     return "no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'"
 
 
-def what_is_taken(address: Address, trace: Trace) -> str:
-    """What the first number of an address is, where it leaves out the one head that there is."""
-    parts = address.parts
+def leaves_out_head(address: Address, trace: Trace) -> bool:
+    """True of an address with a place along each axis but that of the heads."""
     axes = trace.steps[address.step].axes if address.step in trace else ()
-    if len(parts) != len(axes) - 1 or axes[0] != "head" or not isinstance(parts[0], int):
+    return axes[:1] == ("head",) and 0 < len(address.parts) == len(axes) - 1
+
+
+def what_is_taken(address: Address, trace: Trace) -> str:
+    """The note on a number that is read as a query, as the one head that there is is left out."""
+    if not leaves_out_head(address, trace) or len(trace[address.step]) > 1:
         return ""
-    alone = len(trace[address.step]) == 1
-    return f"{parts[0]} is read as the {axes[1]}; the head, of which there is one, is left out" * alone
+    first, axis = address.parts[0], trace.steps[address.step].axes[1]
+    read = f"{first} is read as the {axis}; the head, of which there is one, is left out"
+    return read if isinstance(first, int) else ""
 
 
 def cells_of(address: Address, trace: Trace) -> list[Address]:
     """The cell that is meant, of each head where the head is left out and the first place is a token."""
     address = address.spell_out(trace)
-    axes = trace.steps[address.step].axes if address.step in trace else ()
-    parts = address.parts
-    if axes[:1] != ("head",) or len(parts) != len(axes) - 1 or not isinstance(parts[0], Token):
+    if not leaves_out_head(address, trace) or not isinstance(address.parts[0], Token):
         return [address]
     heads = range(len(trace[address.step]))
-    return [replace(address, parts=(head, *parts)) for head in heads]
+    return [replace(address, parts=(head, *address.parts)) for head in heads]

@@ -51,9 +51,17 @@ def mistakes(
             index = write_pages(Path(output), moved)
         say(f"{index} lists them.")
     elif name is not None:
-        page = mistake_page(name)
-        print_json(page.to_dict(), indent=1) if json else print_view(partial(page_lines, page))
+        explain_mistake(name, json=json)
     elif json:
         print_json(list_mistakes(), indent=1)
     else:
         print_view(partial(list_meanings, list_mistakes()))
+
+
+def explain_mistake(name: str, *, json: bool) -> None:
+    """Print the page on a mistake; `check --about` is the same. Raises AttnError where there is none."""
+    page = mistake_page(name)
+    if json:
+        print_json(page.to_dict(), indent=1)
+    else:
+        print_view(partial(page_lines, page))

@@ -46,3 +46,12 @@ def test_of_several_steps_with_a_symbol_the_first_is_meant():
     assert SYMBOLS["S"] == "scores"
     assert SYMBOLS["Z"] == "head_outputs"
     assert SYMBOLS["dS"] == "d_scores"
+
+
+def test_a_step_with_an_axis_of_heads_alone_asks_for_one(call):
+    q, k, v = np.random.default_rng(0).normal(size=(3, 2, 3, 2))
+    np.savez("sink.npz", Q=q, K=k, V=v, sink=np.zeros(2))
+    call("attend", "sink.npz", "-o", "sink.json")
+    done = call("explain", "sink.json", "sink")
+    assert (done.code, done.out) == (2, "")
+    assert "sink: 2 cells, expected one" in done.err

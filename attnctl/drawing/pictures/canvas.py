@@ -84,7 +84,9 @@ def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) 
         element("title", escape_xml(title) or " ", id=f"{own}-title"),
         element("desc", escape_xml(said) or " ", id=f"{own}-desc"),
         element("style", AT_NIGHT.replace("#own", f"#{own}")),
-        element("defs", hatching + "".join(gradient(f"{own}-{ramp}", RAMPS[ramp]) for ramp in RAMPS)),
+        element(
+            "defs", hatching + "".join(gradient(f"{own}-{name}", ramp) for name, ramp in RAMPS.items())
+        ),
         element("rect", width=float(width), height=float(height), fill=PAPER, class_="paper"),
         body,
         "</svg>\n",

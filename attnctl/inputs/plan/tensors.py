@@ -167,13 +167,14 @@ def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, nam
     shapes = {row.name: shape_in(row.side_by_side, sizes) for row in rows}
     one = np.random.RandomState(seed) if legacy(how) else None
     streams = {
-        shape: one or stream(seed, "tensor", name or shape, count=prod(shapes[shape])) for shape in shapes
+        weight: one or stream(seed, "tensor", name or weight, count=prod(shape))
+        for weight, shape in shapes.items()
     }
     cuts = {row.name: head_count(row, sizes) if how.layout == "per_head" else 1 for row in rows}
     turns = [(row, head) for row in rows for head in range(cuts[row.name])]
     if one and how.layout == "per_head":
         turns.sort(key=lambda turn: (not turn[0].is_split, turn[1]))
-    parts: dict[str, list[Array]] = {shape: [] for shape in shapes}
+    parts: dict[str, list[Array]] = {weight: [] for weight in shapes}
     for row, _ in turns:
         *lead, columns = shapes[row.name]
         part = (*lead, columns // cuts[row.name])
