@@ -18,13 +18,16 @@ if TYPE_CHECKING:  # for type checkers and editors; "as" says that the name is o
     from typing import Any
 
     from attnctl.api import attend as attend
+    from attnctl.api import capture as capture
     from attnctl.api import check as check
     from attnctl.api import conform as conform
     from attnctl.api import corpus as corpus
     from attnctl.api import cost as cost
     from attnctl.api import diff as diff
+    from attnctl.api import effect as effect
     from attnctl.api import explain as explain
     from attnctl.api import grade as grade
+    from attnctl.api import lens as lens
     from attnctl.api import lessons as lessons
     from attnctl.api import load as load
     from attnctl.api import merge_corpus as merge_corpus
@@ -44,13 +47,16 @@ VERBS = {
     "explore": ("Look", "Walk through every step in the terminal.", ""),
     "stats": ("Look", "Measure each head: entropy, distance, what it looks at.", "api"),
     "model": ("Look", "Describe a trained model, layer by layer.", ""),
+    "effect": ("Look", "Say what each head does to the next token.", "api"),
     "learn": ("Learn", "Take a lesson: predict a number, then see it revealed.", ""),
     "exercise": ("Learn", "Make exercises, and grade a class.", ""),
-    "check": ("Compare", "Recompute anyone's dump; name the first wrong step and why.", "api"),
+    "check": ("Compare", "Recompute a dump or a program; name the first wrong step and why.", "api"),
     "mistakes": ("Compare", "List the known mistakes, or explain one.", ""),
     "diff": ("Compare", "Compare two dumps: where they part, by how much, and why.", "api"),
     "attend": ("Build", "Attend over arrays: Q K V, or X and weights.", "api"),
     "conform": ("Build", "Test an attention function on a suite of cases.", "api"),
+    "mutants": ("Build", "Say which wrong kernels a tolerance, or your own test, would miss.", ""),
+    "capture": ("Build", "Run a program and record each call of attention in it.", "api"),
     "config": ("Files", "Write, check and describe YAML configs.", ""),
     "examples": ("Files", "List the configs that are installed, or print one.", ""),
 }
@@ -60,7 +66,18 @@ of its function in Python, where it has one. `attnctl.cli.NAME` holds its Typer 
 HOMES = {
     **{name: home for name, (_, _, home) in VERBS.items() if home},
     **dict.fromkeys(
-        ("run_many", "run_model", "corpus", "merge_corpus", "load", "story", "lessons", "grade", "cost"),
+        (
+            "run_many",
+            "run_model",
+            "corpus",
+            "merge_corpus",
+            "load",
+            "story",
+            "lens",
+            "lessons",
+            "grade",
+            "cost",
+        ),
         "api",
     ),
     "check_module": "testing",
@@ -75,6 +92,10 @@ register_views(
         "Difference": "attnctl.verbs.diff.view:difference_lines",
         "Conformance": "attnctl.verbs.conform.report:list_lines",
         "CorpusPart": "attnctl.verbs.stats.view:part_lines",
+        "Score": "attnctl.verbs.mutants.view:score_lines",
+        "Survey": "attnctl.verbs.mutants.view:survey_lines",
+        "Effects": "attnctl.verbs.effect.view:effect_lines",
+        "Lens": "attnctl.verbs.models.next:lens_lines",
         "Story": "attnctl.verbs.story.view:story_lines",
     },
     plain_text="attnctl.drawing.screen.output:text_of_view",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import is_dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError, collect_problems, raise_all
-from attnctl.base.values import BadValueError, short_value, whole_number
+from attnctl.base.values import MOST, BadValueError, short_value, whole_number
 from attnctl.base.words import suggest
 from attnctl.inputs.config.fields import KEYWORDS, lay_over
 from attnctl.inputs.config.fields import OF_ARRAYS as ONLY_ARRAYS
@@ -23,20 +25,21 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from attnctl.math.engine.cost import Cost
+    from attnctl.models.next import Pass
     from attnctl.sources.model import Layers
     from attnctl.verbs.check.report import Report
     from attnctl.verbs.conform.report import Conformance
     from attnctl.verbs.corpus.part import CorpusPart
     from attnctl.verbs.diff import Difference
+    from attnctl.verbs.effect.effect import Effects
     from attnctl.verbs.explain import Explanation
     from attnctl.verbs.learn import AnswerVerdict, Lesson
+    from attnctl.verbs.models.next import Lens
     from attnctl.verbs.stats.report import DumpStats
     from attnctl.verbs.story import Story
 
-
-READERS = {name: setting.reader for name, setting in KEYWORDS.items()} | {
-    "max_memory": whole_number(0, 2**63)
-}
+READERS = {name: setting.reader for name, setting in KEYWORDS.items()}
+READERS["max_memory"] = whole_number(0, 2**63)
 OF_ARRAYS = [name for name in READERS if name != "sentence"]
 OF_SENTENCES = [name for name in OF_ARRAYS if name not in ONLY_ARRAYS]
 """The options that verbs take: `attnctl.options` has their types."""
@@ -99,6 +102,8 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     d_output: Array | None = None,
     edits: Sequence[str] = (),
     dtype: str = "float32",
+    next: int | None = None,  # noqa: A002  (the name of the option)
+    at: int | None = None,
     keep: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> list[Trace]:
@@ -107,7 +112,10 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     `model` is a folder that holds config.json and safetensors, or the id of one on the hub;
     `layer` is 3, -1, "0,2", "all", or of a decoder "decoder.1" and "cross.1". The sentence is cut
     by the model's own tokenizer; `ids` need none. `hidden` (token, width) is what came into the one
-    layer. Edits are made in the first of the layers and flow into the others. `backward` gives the
+    layer. Edits are made in the layer that they name ("3:head_outputs[1]=0") or in the first, and flow
+    into the others. `next` asks for so many next tokens instead, the likeliest after the last position,
+    or `at` another: the one trace is of the steps after the last layer, its header["next"] says which they
+    are. `backward` gives the
     gradients of one layer's attention, from `d_output` (token, width) or one that is drawn back to
     `hidden`. Raises AttnError with what the model or the input is not.
     """
@@ -119,8 +127,79 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     given = ModelInput(sentence, own, pair, context, other, hidden, memory, d_output)
     asked = {"dtype": dtype, "edits": list(edits) or None, "backward": backward or None}
     settings = choose_settings(None, {name: value for name, value in asked.items() if value is not None})
-    source = Layers(fspath(model), given, str(layer), settings)
+    after = {"next": whole_number(1, MOST), "at": whole_number(-MOST, MOST)}
+    asked_next = read_options({"next": next, "at": at}, after)
+    unfit = {"at": at is not None and next is None, "layer": layer != "all" and next is not None}
+    raise_all(f"{name}: means nothing here; leave it or next out" for name, wrong in unfit.items() if wrong)
+    following = None if next is None else (asked_next["next"], asked_next.get("at"))
+    source = Layers(fspath(model), given, str(layer), settings, following)
     return Traces(map(Trace.of, source.run(keep=keep, progress=progress)))
+
+
+def lens(
+    model: str | PathLike[str] | Layers,
+    sentence: str | None = None,
+    *,
+    ids: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> Lens:
+    """The likeliest next token at each position after each layer of a trained model: the logit lens.
+
+    Raises AttnError where the model has no head that gives logits, as `run_model` does.
+    """
+    from attnctl.models.next import begin_pass
+    from attnctl.models.run import ModelInput
+    from attnctl.sources.model import Layers
+    from attnctl.verbs.models.next import lens_of
+
+    if not isinstance(model, Layers):
+        given = ModelInput(sentence, None if ids is None else tuple(ids))
+        model = Layers(fspath(model), given, None, Settings(dtype="float32"))
+    prompt = begin_pass(model.model, model.input, model.settings)
+    return lens_of(prompt, prompt.states(progress))
+
+
+def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
+    prompt: str | None = None,
+    *,
+    model: str | PathLike[str],
+    between: Sequence[str | int],
+    ids: Sequence[int] | None = None,
+    patch: str | Sequence[int] | None = None,
+    mean: bool = False,
+    direct: bool = False,
+    save: str | PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Effects:
+    """What each head of each layer does to logit A − logit B of the next token: `between` is (A, B).
+
+    Each head's output is made zero, or its `mean` over positions, or is that of another prompt (`patch`, a
+    text or ids). With `direct` there is also what each part adds to the difference itself, its norms held.
+    `save` is a JSON file that is written after each layer; one of the same prompt that an interrupted run
+    left is gone on from. Raises AttnError where the model has no head that gives logits, and for misfits.
+    """
+    from attnctl.formats import write_found
+    from attnctl.models.next import begin_pass
+    from attnctl.models.run import ModelInput
+    from attnctl.verbs.effect import effect as effects
+    from attnctl.verbs.effect.direct import direct_shares
+
+    def pass_of(given: str | Sequence[int] | None) -> Pass:
+        text = given if isinstance(given, str) else None
+        own = None if text is not None or given is None else tuple(int(number) for number in given)
+        return begin_pass(fspath(model), ModelInput(text, own), Settings(dtype="float32"))
+
+    own, other = pass_of(ids if ids is not None else prompt), None if patch is None else pass_of(patch)
+    pair = effects.read_pair(own, between)
+    how = effects.PATCH if other else effects.MEAN if mean else effects.ZERO
+    found = effects.begin_effects(own, pair, how, other)
+    if direct:
+        found = replace(found, direct=direct_shares(own, pair, found.prompt["at"]))
+    found = effects.resume(found, fspath(save)) if save is not None else found
+    for found in effects.fill_effects(own, found, other, progress):  # noqa: B020  (it grows)
+        if save is not None:
+            write_found("effect", [found], [fspath(save)])
+    return found
 
 
 @spelled_out(ArrayOptions)
@@ -224,9 +303,8 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     from attnctl.verbs.corpus.lines import SHARD, WHOLE
     from attnctl.verbs.corpus.run import Job, measure_into
 
-    if model is not None and (
-        settings is not None or any(option is not None for option in options.values())
-    ):
+    asked_for = settings is not None or any(option is not None for option in options.values())
+    if model is not None and asked_for:
         raise AttnError("model: it has its own attention; leave out settings and options")
     given = read_options({"shard": shard}, {"shard": SHARD})
     source = fspath(sentences) if isinstance(sentences, (str, PathLike)) else tuple(sentences)
@@ -313,9 +391,33 @@ def diff(  # noqa: PLR0913  (what counts as a difference, and what is compared)
     return compare.diff(a, b, tolerance, steps=steps, by_position=by_position, why=why)
 
 
+@contextmanager
+def capture(
+    path: str | PathLike[str] | None = None,
+    *,
+    module: str | None = None,
+    calls: Collection[int] | None = None,
+    functions: Collection[str] = (),
+    heads: Sequence[int] | None = None,
+    queries: tuple[int | None, int | None] | None = None,
+    backward: bool = False,
+) -> Iterator[Sequence[Trace]]:
+    """Record each call of attention in the block as a trace: `with attnctl.capture() as calls: …`.
+
+    `module` is a pattern of torch modules, like "layers.2.*", `calls` are numbers of calls, `functions`
+    names of your own, "module:name"; of each call only these heads and queries are kept, and with
+    `backward` its gradients, too. With a `path` the file of the calls (.npz) stays.
+    """
+    from attnctl.verbs.capture import recording
+
+    chosen = {"module": module, "calls": calls, "functions": functions, "heads": heads, "queries": queries}
+    with recording(Trace.of, None if path is None else fspath(path), **chosen, backward=backward) as found:
+        yield found
+
+
 @spelled_out(ArrayOptions)
 def check(
-    trace: AnyTrace | Mapping[str, Array],
+    trace: AnyTrace | Mapping[str, Array] | None = None,
     settings: Settings | None = None,
     *,
     rtol: float | None = None,
@@ -332,13 +434,20 @@ def check(
     scores, …) or those of torch, of Hugging Face and of common variables, one `layer` of them; they
     may be torch's or JAX's, or anything with `__array__` or `__dlpack__`. Numbers may be as far
     off as rounding puts them, or as `rtol` and `atol` or a number of `decimals` say. Or a trained
-    `model` says what was meant, whose `layer` someone ported. Raises AttnError where there is nothing
-    to compare.
+    `model` says what was meant, whose `layer` someone ported. Without a trace it is the caller's own
+    variables that are checked, as in a notebook. Raises AttnError where there is nothing to compare.
     """
     from attnctl.inputs.plan.intended import settings_of, trace_of_arrays, under_our_names
     from attnctl.verbs.check.check import check as check_steps
     from attnctl.verbs.check.exercise import strictness_of
 
+    if trace is None:
+        from attnctl.sources.variables import trace_of_variables
+
+        caller = sys._getframe(1)  # noqa: SLF001  (as a cell of a notebook calls it)
+        trace, shown = trace_of_variables({**caller.f_globals, **caller.f_locals})
+        if shown and not options and settings is None:
+            options = {"causal": True}
     trace = trace if isinstance(trace, AnyTrace) else trace_of_arrays(trace)
     strictness = strictness_of(trace, rtol, atol, decimals)
     if model is not None:
@@ -348,8 +457,7 @@ def check(
         if not isinstance(model, Layers):
             if options or settings:
                 raise AttnError("model: it says what was meant; leave out settings and options")
-            named = None if layer is None else str(layer)
-            model = Layers(fspath(model), ModelInput(), named, Settings())
+            model = Layers(fspath(model), ModelInput(), None if layer is None else str(layer), Settings())
         ours, plan = model.plan_of(trace)
         return check_steps(ours, plan, strictness)
     if options:
@@ -380,6 +488,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     save: str | PathLike[str] | None = None,
     progress: Progress | None = None,
     backward: bool | str | Callable[..., Any] = False,
+    inputs: str | PathLike[str] | Sequence[Trace] | None = None,
     merge: bool = False,
 ) -> Conformance:
     """Hold an attention function to a suite of cases: what is right, what is wrong and why.
@@ -391,9 +500,10 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     from its signature, `names` says theirs -> ours, `returns` what comes back, the output first. `claims`
     and `xfail` are YAML files. Failing cases are saved in the folder `save`, where one is given. With
     `backward` gradients are judged, too: those of torch or jax, of a target that takes d_output by name
-    and returns (dq, dk, dv), or of another such function that `backward` names. With `merge` it is held
-    to the merge of two parts, (o1, L1, o2, L2) -> (o, L), in base 2 where it `returns` logsumexp2. Raises
-    AttnError where the function cannot be called, and for names that there are not.
+    and returns (dq, dk, dv), or of another such function that `backward` names. `inputs`, a dump or traces,
+    are calls of attention that are cases, too, and the shape of numbers that others are drawn in. With
+    `merge` it is held to the merge of two parts, (o1, L1, o2, L2) -> (o, L), in base 2 where it `returns`
+    logsumexp2. Raises AttnError where the function cannot be called, and for names that there are not.
     """
     from attnctl.verbs.conform.conform import hold_target, make_request
     from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS, CLAIMS
@@ -403,17 +513,17 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     said |= {"head_sizes": head_sizes, "multiple_of": multiple_of}
     if merge:
         more = said | {"always": always, "like": like, "names": names, "claims": claims, "xfail": xfail}
-        more |= {"save": save, "backward": backward}
+        more |= {"save": save, "backward": backward, "inputs": inputs}
         raise_all(f"{name}: a merge of two parts has none" for name, value in more.items() if value)
     on = read_options(always or {}, {name: key.reader for name, key in ALWAYS_FORM.keys.items()})
+    readers = {name: CLAIMS.keys[name].reader for name in (*ARRAYS, "returns")}
     request = make_request(
-        given=read_options(
-            {**said, "returns": returns}, {name: CLAIMS.keys[name].reader for name in (*ARRAYS, "returns")}
-        ),
+        given=read_options({**said, "returns": returns}, readers),
         always=lambda claimed: lay_over(claimed, on),
         like=like,
         claims=None if claims is None else fspath(claims),
         xfail=None if xfail is None else fspath(xfail),
+        inputs=fspath(inputs) if isinstance(inputs, PathLike) else inputs,
         dtypes=dtypes,
         renames=names or {},
         only=tuple(features),
@@ -477,8 +587,7 @@ def read_options(options: Mapping[str, Any], readers: Mapping[str, Callable[[Any
 
 def read_option(name: str, value: Any, read: Callable[[Any], Any]) -> Any:
     """A keyword's value: as in a config, or an object that `Settings` holds, which stays as it is."""
-    parts = value if isinstance(value, (list, tuple)) else [value]
-    if any(map(is_dataclass, parts)):
+    if any(map(is_dataclass, value if isinstance(value, (list, tuple)) else [value])):
         return value
     if name == "dtype":  # np.float32 and np.dtype("float32") have names
         value = getattr(value, "__name__", getattr(value, "name", value))
@@ -494,7 +603,5 @@ def as_data(value: Any) -> Any:
         case tuple() | list():
             return list(map(as_data, value))
         case Mapping():
-            return {name: as_data(each) for name, each in value.items()}
-        case str():
-            return value
+            return {name: as_data(item) for name, item in value.items()}
     return value.tolist() if hasattr(value, "tolist") else value

@@ -8,6 +8,7 @@ what is drawn of a trace stands in `drawing/show/picture.py`, of others in the `
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,19 +30,18 @@ if TYPE_CHECKING:
     from attnctl.record import Trace
 
 __all__ = ["FINDINGS", "FORMATS", "Format", "format_for", "is_special", "json_text", "print_bytes"]
-__all__ += ["print_json", "unwritable", "write", "write_all", "write_found", "write_text"]
+__all__ += ["print_found", "print_json", "unwritable", "write", "write_all", "write_found", "write_text"]
 
 
 def pictures_by(module: str) -> tuple[Format, Format]:
-    """SVG and PNG, which this module draws."""
     resvg = "attnctl.drawing.pictures.png:require_resvg"
     svg = Format("svg", ".svg", f"{module}:write_svg", text=True, picture=True)
     return svg, Format("png", ".png", f"{module}:write_png", binary=True, picture=True, needs=resvg)
 
 
 FORMATS = (
-    Format("json", ".json", "attnctl.store.dump_json:write_json"),
-    Format("jsonl", ".jsonl", "attnctl.store.dump_json:write_jsonl"),
+    Format("json", ".json", "attnctl.store.json_file:write_json"),
+    Format("jsonl", ".jsonl", "attnctl.store.json_file:write_jsonl"),
     Format("npz", ".npz", "attnctl.store.npz:write_npz", binary=True, single=True),
     Format(
         "safetensors",
@@ -66,6 +66,11 @@ FINDINGS = {
         *pictures_by("attnctl.verbs.diff.picture"),
         Format("html", ".html", "attnctl.pages.found:write_diff", binary=True),
     ),
+    "effect": (
+        FOUND_JSON,
+        Format("csv", ".csv", "attnctl.verbs.effect.view:write_csv", text=True),
+        *pictures_by("attnctl.verbs.effect.view"),
+    ),
     "exercise grade": (
         Format("json", ".json", "attnctl.verbs.exercise.gradebook:write_json"),
         Format("csv", ".csv", "attnctl.verbs.exercise.gradebook:write_csv", text=True),
@@ -80,7 +85,9 @@ FINDINGS = {
         Format("json", ".json", "attnctl.verbs.explain.view:write_json"),
         Format("html", ".html", "attnctl.pages.found:write_explain", binary=True),
     ),
+    "lens": (FOUND_JSON, *pictures_by("attnctl.verbs.models.next")),
     "model": (FOUND_JSON, Format("html", ".html", "attnctl.pages.tables:write_model", binary=True)),
+    "mutants": (FOUND_JSON,),
     "stats": (
         FOUND_JSON,
         Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
@@ -91,8 +98,10 @@ FINDINGS = {
 """For each verb that finds something the formats of its findings; a writer takes a list of them:
 
 `verbs.check.report.Report`, `verbs.conform.report.Conformance`, `verbs.diff.Difference` (one for each
-pair), `Exercise` and `HandIn` of `verbs.exercise` (one for each student), `verbs.explain.view.Question`,
-`verbs.models.about.About`, `verbs.stats.StatsReport`.
+pair), `verbs.effect.effect.Effects`, `Exercise` and `HandIn` of `verbs.exercise` (one for each student),
+`verbs.explain.view.Question`,
+`verbs.models.about.About`, `verbs.models.next.Lens`, `verbs.mutants.survey.Survey`,
+`verbs.stats.StatsReport`.
 """
 
 
@@ -113,6 +122,11 @@ def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], view: View |
 
 def is_picture(path: str | Path) -> bool:
     return any(fmt.picture and fmt.suffix == Path(path).suffix for fmt in FORMATS)
+
+
+def print_found(verb: str, found: Sequence[Any], name: str) -> None:
+    """Write what a verb found to stdout, in the format of this name."""
+    next(fmt for fmt in FINDINGS[verb] if fmt.name == name).write(found, sys.stdout)
 
 
 def write_found(verb: str, found: Sequence[Any], paths: Sequence[str | Path]) -> None:

@@ -40,6 +40,9 @@ class Options(TypedDict, total=False):
     rules: Sequence[Rule | str | Mapping[str, Any]] | None
     qk_norm: HeadNorm | Literal["rms", "layer"] | Mapping[str, Any] | None
     cache_unrotated: bool | None
+    temperature: str | Sequence[float] | None
+    gate: bool | None
+    positions_run_on: bool | None
     logsumexp: bool | None
     chunks: int | str | Sequence[Sequence[int]] | None
     backward: bool | None
@@ -52,6 +55,8 @@ class Options(TypedDict, total=False):
     bias: Table | None
     causal: bool | None
     window: int | Literal["inf"] | Sequence[int | Literal["inf"] | None] | None
+    block_local: int | None
+    documents: Sequence[int] | Sequence[Sequence[int]] | None
     softcap: float | None
     max_memory: int | None
 
@@ -59,7 +64,7 @@ class Options(TypedDict, total=False):
 class ArrayOptions(Options, total=False):
     """Options for arrays, which may be laid out in several ways."""
 
-    layout: Literal["nd", "hnd", "bhnd", "bnhd", "bnd"] | None
+    layout: Literal["nd", "hnd", "nhd", "bhnd", "bnhd", "bnd"] | None
     lse_base: Literal["e", "2", 2] | None
     lse_empty: float | Literal["inf"] | None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnctl.base.display import Displayed
+from attnctl.base import Displayed
 from attnctl.base.errors import AttnError
 from attnctl.math.names import WEIGHTS
 from attnctl.record import Trace as AnyTrace

@@ -11,6 +11,7 @@ import shutil
 import sys
 import types
 from pathlib import Path
+from textwrap import indent
 
 import numpy as np
 import pytest
@@ -63,48 +64,48 @@ SENTENCE = "the cat sat on the mat"
 
 
 def rule():
-    """Block-local attention by config, flag and keyword, and through every verb."""
+    """Strided attention by config, flag and keyword, and through every verb."""
     import attnctl.math.rules as room
 
-    kind = module("attnctl.math.rules.block_local", snippet("rule")).BlockLocal
+    kind = module("attnctl.math.rules.strided", snippet("rule")).Strided
     room.RULES[kind.name] = kind
 
     import attnctl
 
-    mask = np.arange(6)[:, None] // 4 == np.arange(6) // 4
+    mask = (np.arange(6)[:, None] - np.arange(6)) % 4 == 0
     expected = attnctl.run(SENTENCE, mask=mask.tolist(), heads=2)["attention_weights"]
-    by_keyword = attnctl.run(SENTENCE, block_local=4, heads=2)
-    Path("c.yaml").write_text(f"sentence: {SENTENCE}\nheads: 2\nrules: [{{block_local: 4}}]\n")
+    by_keyword = attnctl.run(SENTENCE, strided=4, heads=2)
+    Path("c.yaml").write_text(f"sentence: {SENTENCE}\nheads: 2\nrules: [{{strided: 4}}]\n")
     assert shell("run", "-c", "c.yaml", "-o", "config.json")[0] == 0
-    assert shell("run", SENTENCE, "--heads", "2", "--block-local", "4", "-o", "flag.npz")[0] == 0
+    assert shell("run", SENTENCE, "--heads", "2", "--strided", "4", "-o", "flag.npz")[0] == 0
     for trace in (by_keyword, attnctl.load("config.json"), attnctl.load("flag.npz")):
         np.testing.assert_array_equal(trace["attention_weights"], expected)
-        assert trace.config["rules"] == [{"block_local": 4}]
+        assert trace.config["rules"] == [{"strided": 4}]
 
     code, schema = shell("config", "schema")
     assert code == 0
-    assert "block_local" in schema
-    assert "--block-local N" in shell("run", "--help-all")[1]
-    assert "block_local: 4" in shell("config", "init", "-c", "c.yaml")[1]
+    assert "strided" in schema
+    assert "--strided N" in shell("run", "--help-all")[1]
+    assert "strided: 4" in shell("config", "init", "-c", "c.yaml")[1]
     code, shown = shell("show", "flag.npz")
     assert code == 0
-    assert "block_local 4" in shown
-    assert shown.count("block_local") > 8  # in the headline, and in each hidden cell
-    assert "hidden by block_local" in shell("explain", "config.json", "masked_scores[0,0,5]")[1]
+    assert "strided 4" in shown
+    assert shown.count("strided") > 8  # in the headline, and in each hidden cell
+    assert "hidden by strided" in shell("explain", "config.json", "masked_scores[0,0,5]")[1]
     assert shell("check", "flag.npz")[0] == 0
-    code, said = shell("check", "flag.npz", "--block-local", "3")
+    code, said = shell("check", "flag.npz", "--strided", "3")
     assert code == 1
     assert "as if it were size 4" in said
     assert shell("diff", "flag.npz", "config.json")[0] == 0
     assert shell("stats", "flag.npz", "--json")[0] == 0
-    assert "sees the keys of its own block of 4." in story()
-    assert "masked_scores" in shell("run", SENTENCE, "--block-local", "4", "--cost")[1]
-    assert shell("run", SENTENCE, "--block-local", "0")[0] == 2
+    assert "sees every 4th key, counted from its own." in story()
+    assert "masked_scores" in shell("run", SENTENCE, "--strided", "4", "--cost")[1]
+    assert shell("run", SENTENCE, "--strided", "0")[0] == 2
 
     rng = np.random.RandomState(0)
     arrays = {name: rng.randn(2, 1500, 4) for name in "QKV"}
-    whole = attnctl.attend(arrays, block_local=37)
-    tiled = attnctl.attend(arrays, block_local=37, keep=["head_outputs"])
+    whole = attnctl.attend(arrays, strided=37)
+    tiled = attnctl.attend(arrays, strided=37, keep=["head_outputs"])
     np.testing.assert_allclose(tiled["head_outputs"], whole["head_outputs"], atol=1e-13)
 
 
@@ -140,15 +141,12 @@ def with_step():
 def with_weight():
     """The package with the weight of CONTRIBUTING in three of its files."""
     room = copied()
-    field = 'gate: bool = field(default=False, metadata={"setting": GATE})'
+    field = 'skip: bool = field(default=False, metadata={"setting": SKIP})'
     assert field in CONTRIBUTING.read_text()
-    rows = room / "math" / "names.py"
-    of_models = re.search(r'    weight\("W_gate".*?GATED, [^\n]*\n', rows.read_text(), re.DOTALL)[0]
-    asked_for = "".join(f"    {row},\n" for row in snippet("weight rows").splitlines())
-    rows.write_text(rows.read_text().replace(of_models, asked_for))
-    lines = room / "math" / "derivation.py"
-    assert 'if "W_gate" in v.given:' in lines.read_text()
-    lines.write_text(lines.read_text().replace('if "W_gate" in v.given:', "if v.gate:"))
+    rows = "".join(f"    {row},\n" for row in snippet("weight rows").splitlines())
+    before(room / "math" / "names.py", "    matrix(W_O", rows)
+    lines = indent(snippet("weight lines"), "    ")
+    before(room / "math" / "derivation.py", '    yield from given(v, "W_O")', lines)
     setting = snippet("weight setting")
     before(room / "math" / "kind.py", "@dataclass(frozen=True, kw_only=True)", setting + "\n\n")
     before(room / "math" / "kind.py", "    rules: tuple", f"    {field}\n")
@@ -222,76 +220,72 @@ def step():
     assert report.first == "scores", report.to_dict()
 
 
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
 def weight():
-    """A gate of what the heads give, from three files: drawn, written, read, checked, and back."""
+    """A way past attention, from three files: drawn, written, read, checked, and back."""
     with_weight()
     import attnctl
 
-    asked = [SENTENCE, "--heads", "2", "--gate"]
+    asked = [SENTENCE, "--heads", "2", "--skip"]
     plain = attnctl.run(SENTENCE, heads=2)
     assert shell("run", *asked, "-o", "x.npz")[0] == 0
     trace = attnctl.load("x.npz")
     assert all((trace[name] == plain[name]).all() for name in plain if name != "output")
-    gated = trace["concat"] * sigmoid(trace["X"] @ trace["W_gate"])
-    np.testing.assert_allclose(trace["gated"], gated, atol=1e-12)
-    np.testing.assert_allclose(trace["output"], gated @ trace["W_O"], atol=1e-12)
-    assert trace.config["gate"]
+    skipped = trace["concat"] + trace["X"] @ trace["W_skip"]
+    np.testing.assert_allclose(trace["skipped"], skipped, atol=1e-12)
+    np.testing.assert_allclose(trace["output"], skipped @ trace["W_O"], atol=1e-12)
+    assert trace.config["skip"]
     Path("c.yaml").write_text(f"sentence: {SENTENCE}\nweights: {{random: {{stream: numpy_legacy}}}}\n")
     for each in ("x.json", "y.json"):
-        assert shell("run", "-c", "c.yaml", *["--gate"] * (each == "y.json"), "-o", each)[0] == 0
+        assert shell("run", "-c", "c.yaml", *["--skip"] * (each == "y.json"), "-o", each)[0] == 0
     assert (attnctl.load("x.json")["W_O"] == attnctl.load("y.json")["W_O"]).all()
     assert shell("check", "x.npz")[0] == shell("diff", "x.npz", "x.npz")[0] == 0
-    assert "W_gate" in shell("run", *asked, "--cost")[1]
-    assert " · gate · " in shell("show", "x.npz")[1]
-    code, told = shell("explain", "x.npz", "gated[cat,1]", "--json")
+    assert "W_skip" in shell("run", *asked, "--cost")[1]
+    assert " · skip · " in shell("show", "x.npz")[1]
+    code, told = shell("explain", "x.npz", "skipped[cat,1]", "--json")
     value = json.loads(told)
     assert (code, eval(value["expression"], vars(math))) == (0, value["value"])
-    assert '"W_gate"' in shell("config", "schema")[1]
+    assert '"W_skip"' in shell("config", "schema")[1]
     assert "d_model rows of heads · d_v numbers" in shell("config", "schema")[1]
 
-    written = {"W_gate": np.eye(4)[::-1].tolist(), "b_gate": [0.5] * 4}
-    config = f"sentence: {SENTENCE}\nheads: 2\ngate: true\nweights: {json.dumps(written)}\n"
+    written = {"W_skip": np.eye(4)[::-1].tolist(), "b_skip": [0.5] * 4}
+    config = f"sentence: {SENTENCE}\nheads: 2\nskip: true\nweights: {json.dumps(written)}\n"
     Path("c.yaml").write_text(config)
     assert shell("run", "-c", "c.yaml", "-o", "config.json")[0] == 0
     again = attnctl.load("config.json")
-    assert again["W_gate"].tolist() == written["W_gate"]
-    np.testing.assert_allclose(again["gate"], again["X"][:, ::-1] + 0.5)
+    assert again["W_skip"].tolist() == written["W_skip"]
+    np.testing.assert_allclose(again["skip"], again["X"][:, ::-1] + 0.5)
     assert (again["W_O"] == plain["W_O"]).all()
     Path("c.yaml").write_text(config.replace("[[0.0, 0.0, 0.0, 1.0], ", "["))
-    assert "$.weights.W_gate: 3 × 4, expected 4 × 4 (d_model × heads·d_v)" in refusal("run", "-c", "c.yaml")
-    Path("c.yaml").write_text(config.replace("gate: true\n", ""))
+    assert "$.weights.W_skip: 3 × 4, expected 4 × 4 (d_model × heads·d_v)" in refusal("run", "-c", "c.yaml")
+    Path("c.yaml").write_text(config.replace("skip: true\n", ""))
     for name in written:
-        assert f"{name}: nothing here reads it; --gate does" in refusal("run", "-c", "c.yaml")
+        assert f"{name}: nothing here reads it; --skip does" in refusal("run", "-c", "c.yaml")
 
     rng = np.random.RandomState(0)
     arrays = {name: rng.randn(2, 6, 4) for name in ("W_Q", "W_K", "W_V")}
-    arrays |= {"X": rng.randn(5, 6), "W_gate": rng.randn(6, 8), "W_O": rng.randn(8, 6)}
-    found = attnctl.attend(arrays, gate=True, backward=True)
-    np.testing.assert_allclose(found["gated"], found["concat"] * sigmoid(arrays["X"] @ arrays["W_gate"]))
-    linear = attnctl.attend(arrays | {"W_gate": arrays["W_gate"].T, "W_O": arrays["W_O"].T}, gate=True)
+    arrays |= {"X": rng.randn(5, 6), "W_skip": rng.randn(6, 8), "W_O": rng.randn(8, 6)}
+    found = attnctl.attend(arrays, skip=True, backward=True)
+    np.testing.assert_allclose(found["skipped"], found["concat"] + arrays["X"] @ arrays["W_skip"])
+    linear = attnctl.attend(arrays | {"W_skip": arrays["W_skip"].T, "W_O": arrays["W_O"].T}, skip=True)
     np.testing.assert_array_equal(linear["output"], found["output"])
     step = 1e-6 * rng.randn(6, 8)
-    moved = [attnctl.attend(arrays | {"W_gate": arrays["W_gate"] + by}, gate=True) for by in (step, -step)]
+    moved = [attnctl.attend(arrays | {"W_skip": arrays["W_skip"] + by}, skip=True) for by in (step, -step)]
     change = ((moved[0]["output"] - moved[1]["output"]) * found["d_output"]).sum()
-    np.testing.assert_allclose(change, 2 * (found["d_W_gate"] * step).sum(), rtol=1e-6)
+    np.testing.assert_allclose(change, 2 * (found["d_W_skip"] * step).sum(), rtol=1e-6)
     report = attnctl.check(
-        {**arrays, **{name: found[name] for name in ("gate", "gated", "output")}}, gate=True
+        {**arrays, **{name: found[name] for name in ("skip", "skipped", "output")}}, skip=True
     )
     assert report.agrees, str(report)
-    wrong = attnctl.check({**arrays, "gated": found["concat"], "output": found["output"]}, gate=True)
-    assert wrong.first == "gated"
+    wrong = attnctl.check({**arrays, "skipped": found["concat"], "output": found["output"]}, skip=True)
+    assert wrong.first == "skipped"
 
-    heads = {"W_gate": arrays["W_gate"], **{name: rng.randn(2, 5, 4) for name in "QKV"}}
-    lacking = {name: array for name, array in arrays.items() if name != "W_gate"}
+    heads = {"W_skip": arrays["W_skip"], **{name: rng.randn(2, 5, 4) for name in "QKV"}}
+    lacking = {name: array for name, array in arrays.items() if name != "W_skip"}
     for given, options, said in (
-        (lacking, {"gate": True}, "gate reads W_gate, which is neither given nor a line"),
-        (lacking, {"gate": True, "backward": True}, "; give W_gate or leave --gate out"),
-        (arrays, {}, "W_gate: nothing here reads it; --gate does"),
-        (heads, {"gate": True}, "gate reads X, which is neither given nor a line"),
+        (lacking, {"skip": True}, "skip reads W_skip, which is neither given nor a line"),
+        (lacking, {"skip": True, "backward": True}, "; give W_skip or leave --skip out"),
+        (arrays, {}, "W_skip: nothing here reads it; --skip does"),
+        (heads, {"skip": True}, "skip reads X, which is neither given nor a line"),
     ):
         with pytest.raises(attnctl.AttnError) as refused:
             attnctl.attend(given, **options)

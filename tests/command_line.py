@@ -17,7 +17,10 @@ class Done(NamedTuple):
 
 def call(*args, stdin=b""):
     streams = io.TextIOWrapper(io.BytesIO(stdin)), io.StringIO(), io.StringIO()
-    code = program([str(each) for each in args], *streams)
+    try:
+        code = program([str(each) for each in args], *streams)
+    except SystemExit as ending:  # that of a program under capture
+        code = ending.code
     return Done(int(code), streams[1].getvalue(), streams[2].getvalue())
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import zlib
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from unittest import mock
 
 # Workers share the cores already: their own threads, waiting for each other, take a third of all the time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# What is compiled is kept: by two workers that import every test, and by each process that tests begin.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import command_line
 import generated
@@ -24,6 +27,7 @@ from hypothesis import settings
 
 from attnctl.cli.program import program
 
+sys.dont_write_bytecode = False
 generated.write()  # before anything reads it; .ci/run sees that what is written is what is checked in
 
 ROOT = Path(__file__).parent.parent
@@ -129,7 +133,7 @@ class Workplace:
             input=stdin,
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=600,
         )
 
     def shell(self, script, **more):
@@ -140,7 +144,7 @@ class Workplace:
             env={**self.environ, **more},
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=600,
         )
 
 
@@ -160,6 +164,14 @@ def warm_commands(tmp_path_factory):
     yield folder
     process.kill()
     process.communicate()
+
+
+@pytest.fixture
+def _unexplained(monkeypatch):
+    """What is wrong of a target is not searched for, which takes longest where nothing has a name."""
+    from attnctl.verbs.conform import held, run
+
+    monkeypatch.setattr(run, "diagnose", lambda *_: held.NOTHING)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from attnctl.math.axes import LEAD
 from attnctl.math.kind import Chunks
 from attnctl.math.ops import Block, LayerNorm, RMSNorm
 from attnctl.math.ops.base import parse_signature, size_of
-from attnctl.math.rules import RULES, Composed, Padding, PerBatch, VisibilityRule
+from attnctl.math.rules import RULES, Composed, Documents, Padding, PerBatch, VisibilityRule
 
 VALUES = {
     int: st.integers(1, 6),
@@ -39,6 +39,8 @@ def instances(draw, kind):
     hints = get_type_hints(kind)
     own = TOGETHER if issubclass(kind, Composed) else VALUES
     values = {each.name: draw(own[hints[each.name]]) for each in fields(kind)}
+    if kind is Documents:  # they begin at 0, and go up
+        values = {name: tuple(sorted({0, *starts})) for name, starts in values.items()}
     try:
         return kind(**values)
     except AttnError:  # its own bounds

@@ -153,7 +153,9 @@ OPENING |= {"load", "loadtxt", "save", "savez", "memmap", "fromfile", "tofile"}
 """Methods that open files, in Python, NumPy and tokenizers."""
 
 BUILTIN = {"open", "ZipFile"}
-OURS = {"found.load", "tensor.load", "self.save"}
+OURS = {f"{of}.load" for of in ("found", "tensor", "self.weight", "self.scales", "self.blocks")} | {
+    "self.save"
+}
 ELSEWHERE = {
     ("base/files.py", "open"): "the place where files are read",
     ("base/files.py", "os.open"): "the same",
@@ -162,12 +164,19 @@ ELSEWHERE = {
     ("store/raw.py", "open"): "a descriptor of a file that is open",
     ("store/npz.py", "ZipFile"): "a stream that is open",
     ("store/torch_file.py", "torch.load"): "a stream that is open",
-    ("store/npz.py", "zipfile.ZipFile"): "a stream that is open",
     ("store/npz.py", "archive.open"): "a member of an archive",
     ("models/source.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",
     ("math/engine/cost.py", "Path('/proc/meminfo').read_text"): "the system's",
     ("pages/write.py", "(files('attnctl.pages') / 'page' / name).read_text"): "installed with attnctl",
+    ("sources/program.py", "np.load"): "in a temporary folder",
+    ("sources/recorder.py", "np.savez"): "in a temporary folder",
+    ("sources/recorder.py", "Path(path).read_text"): "the program, in a process of its own",
     ("verbs/conform/target.py", "np.savez"): "in a temporary folder",
+    ("verbs/capture/recorder.py", "ZipFile"): "the capture, which grows while a program runs",
+    ("verbs/capture/run.py", "Path(path).read_bytes"): "the program, in a process of its own",
+    ("verbs/mutants/tested.py", "json.load"): "a stream that is open",
+    ("verbs/mutants/tested.py", "np.savez"): "the same",
+    ("verbs/learn/lesson.py", "np.savez"): "in a temporary folder",
     ("verbs/conform/target.py", "path.open"): "in a temporary folder",
     ("verbs/conform/process.py", "pickle.load"): "a pipe of our own",
     ("verbs/conform/process.py", "os.fdopen"): "a pipe of our own",

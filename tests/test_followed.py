@@ -15,7 +15,7 @@ import attnctl
 from attnctl import formats
 from attnctl.math import derivation, names
 from attnctl.math.ops import Add, Gate, RMSNorm, Rotate, Scale
-from attnctl.pages.kept import value_norms
+from attnctl.pages.describe import value_norms
 from attnctl.sources import open_source
 from attnctl.sources.sentence import Arguments
 from attnctl.traces import Trace

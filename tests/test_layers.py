@@ -161,7 +161,7 @@ def imported_by(*args):
 
 HEAVY = {"numpy", "rich", "pydantic", "yaml", "pygments", "importlib.metadata"}
 ROOMS = ("inputs.arrays.reader", "inputs.arrays.layout", "store.source", "models", "evidence", "mistakes")
-ROOMS += ("math.engine.compiled", "math.engine.tiles", "math.ops.models", "drawing.screen.heat")
+ROOMS += ("math.engine.tiles", "math.ops.models", "drawing.screen.heat")
 BROUGHT = subprocess.check_output(
     [sys.executable, "-c", "import numpy, typer, sys; print(*sys.modules)"], text=True
 ).split()

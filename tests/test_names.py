@@ -70,7 +70,8 @@ LEAVES = {
     "sentence": ("embeddings", "W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", "W_O", "b_O"),
     "learned": ("embeddings", "positions", "W_Q", "W_K", "W_V", "W_O"),
     "crossed": ("X", "memory", "W_Q", "W_K", "W_V", "b_K"),
-    "projected": ("Q", "K", "V"),
+    "gated": ("X", "W_Q", "W_K", "W_V", "W_gate", "b_gate", "W_O"),
+    "projected": ("Q", "K", "V", "gate"),
     "cached": ("Q", "K", "V", "past_key", "past_value", "W_O", "b_O"),
 }
 OF_GRADIENTS = {"backward", "cotangent"}
@@ -126,7 +127,7 @@ def test_every_step_of_every_variant_is_read_by_another_or_is_the_last():
         lines = derive(variant)
         assert unread(lines) == []
         seen |= {step.name for step in lines}
-    assert seen == OWN - {names.KEY_LENGTHS}, "every name is a step of some variant"
+    assert seen == OWN - {names.KEY_LENGTHS, *names.CU_SEQLENS}, "every name is a step of some variant"
 
 
 @pytest.mark.sample(2)
@@ -167,11 +168,13 @@ def everything(batch=()):
     weights = in_ours(names.where(lambda row: row.is_split))
     crossed = {**beside, **weights, **in_ours(("X", "memory"), batch)}
     yield crossed, {**options, "chunks": SIZES["chunk"], "positions": Rotary(dims=4)}
-    normed = {**crossed, **in_ours((*names.NORM_WEIGHTS, *names.NORM_BIASES, names.SINK))}
-    yield normed, {"positions": Rotary(dims=4), "qk_norm": "layer", "cache_unrotated": True}
+    of_models = (*names.NORM_WEIGHTS, *names.NORM_BIASES, names.SINK, "W_gate", "b_gate")
+    options = {"qk_norm": "layer", "cache_unrotated": True, "gate": True}
+    yield {**crossed, **in_ours(of_models)}, {"positions": Rotary(dims=4), **options}
     own = {"W_K": numbers("kv_head d_model d_k"), "W_V": numbers("kv_head d_model d_v")}
     yield {"X": crossed["X"], **weights, **own, "W_O": beside["W_O"]}, {"positions": "sinusoidal"}
-    yield {**beside, **in_ours(names.PROJECTED, batch)}, {**ASKED, "positions": Rotary(dims=4)}
+    projected = in_ours((*names.PROJECTED, names.GATE), batch)
+    yield {**beside, **projected}, {**ASKED, "documents": [0, 2], "positions": Rotary(dims=4)}
 
 
 def traces(batch=()):
@@ -208,7 +211,7 @@ def test_every_name_reads_back_from_every_format(tmp_path, suffix):
             assert again.steps == part.steps
             assert all((again[name] == trace[name]).all() for name in chosen)
         seen |= set(trace)
-    assert seen == OWN - {names.KEY_LENGTHS}
+    assert seen == OWN - {names.KEY_LENGTHS, *names.CU_SEQLENS}
 
 
 @pytest.mark.parametrize("name", names.TABLE)
@@ -257,7 +260,7 @@ def test_every_name_is_checked_where_it_is_recorded():
             spoiled[at] += 0.25
             wrong = attnctl.check(foreign({**known, name: spoiled}), **asked(options))
             assert (wrong.agrees, wrong.first) == (False, name)
-    assert given | checked == OWN - {names.KEY_LENGTHS}
+    assert given | checked == OWN - {names.KEY_LENGTHS, *names.CU_SEQLENS}
     assert checked >= set(names.where(lambda row: not row.leaf)) & OWN
 
 
@@ -293,7 +296,7 @@ def assert_same(found, own, layout):
 @pytest.mark.slow
 @BATCHES
 def test_every_layout_of_the_table_is_found(batch):
-    searched = names.where(lambda row: not (row.broadcasts or row.model) and row.name != names.KEY_LENGTHS)
+    searched = names.where(lambda row: not (row.broadcasts or row.model) and row.own)
     own = in_ours(searched, batch)
     for layout, theirs in other_layouts(own, lambda row: (*row.layouts, *row.searched), batch):
         assert_same(read_any(theirs, SETTINGS).arrays, own, layout)
@@ -301,7 +304,7 @@ def test_every_layout_of_the_table_is_found(batch):
 
 @BATCHES
 def test_every_documented_layout_is_read(batch):
-    inputs = names.where(lambda row: row.input and not row.broadcasts and row.name != names.KEY_LENGTHS)
+    inputs = names.where(lambda row: row.input and not row.broadcasts and row.own)
     own = in_ours([name for name in inputs if name not in names.PROJECTED], batch)
     for layout, theirs in other_layouts(own, lambda row: row.layouts, batch):
         assert_same(read_strictly(theirs, SETTINGS).arrays, own, layout)

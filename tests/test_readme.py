@@ -8,7 +8,9 @@ import pytest
 from processor import on_any_processor
 
 ROOT = Path(__file__).parent.parent
+TRIALS = Path(__file__).parent / "trials"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "samples").rglob("README.md"))]
+DOCUMENTS += sorted(TRIALS.glob("*.md"))
 
 
 def sessions(document):
@@ -20,9 +22,11 @@ def sessions(document):
 
 
 def split(step):
-    """A command (lines that end in a backslash go on) and what it prints."""
-    lines = step.split("\n")
-    last = next(i for i, line in enumerate(lines) if not line.endswith("\\"))
+    """A command (a line goes on behind a backslash at its end, and in one with "> ") and what it prints."""
+    lines = [*step.split("\n"), ""]
+    last = next(
+        i for i, line in enumerate(lines) if not line.endswith("\\") and not lines[i + 1].startswith("> ")
+    )
     return "\n".join(lines[: last + 1]), "\n".join(lines[last + 1 :]).rstrip()
 
 
@@ -43,7 +47,7 @@ SESSIONS = [
 def test_the_documents_show_what_happens(document, steps, workplace):
     for command, expected in steps:
         done = subprocess.run(
-            ["bash", "-c", command],
+            ["bash", "-c", command.replace("\n> ", "\n")],
             cwd=workplace.folder,
             env=workplace.environ,
             stdout=subprocess.PIPE,

@@ -23,7 +23,7 @@ def rewritten(block, folder):
         command, _ = split(step)
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         done = subprocess.run(
-            ["bash", "-c", command],
+            ["bash", "-c", command.replace("\n> ", "\n")],
             cwd=folder,
             env={
                 "PATH": path,

@@ -26,9 +26,9 @@ else:
         repr: bool = True,  # noqa: A002
         kw_only: bool = False,
     ):
-        """As in `dataclasses`, with the options that we use."""
         if cls is None:
             return lambda cls: dataclass(cls, frozen=frozen, eq=eq, repr=repr, kw_only=kw_only)
+        cls.__doc__ = cls.__doc__ or cls.__name__  # else that one parses a signature for one
         dataclasses.dataclass(init=False, eq=False, repr=False, kw_only=kw_only)(cls)
         methods = {
             **initialize(cls),
@@ -50,9 +50,7 @@ def initialize(cls: type) -> Methods:
     names = frozenset(field.name for field in fields)
     in_order = [field.name for field in fields if not field.kw_only]
     defaults = {field.name: field.default for field in fields if field.default is not MISSING}
-    factories = {
-        field.name: field.default_factory for field in fields if field.default_factory is not MISSING
-    }
+    factories = {field.name: make for field in fields if (make := field.default_factory) is not MISSING}
     needed = names - defaults.keys() - factories.keys()
     after = hasattr(cls, "__post_init__")
 

@@ -44,7 +44,6 @@ class PipeClosed(Exception):  # noqa: N818  (nobody's error: the reader has seen
 
 
 def raise_all(problems: Iterable[str]) -> None:
-    """Raise one AttnError with every problem, or return when there is none."""
     found = tuple(problems)
     if found:
         raise AttnError(found)

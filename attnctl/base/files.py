@@ -59,10 +59,7 @@ def one_command() -> Iterator[None]:
 
 
 def note_input(file: AnyPath | int, name: str = "") -> None:
-    """Note that the command reads a file: a path, or a descriptor with its name.
-
-    Raises OverwriteError where the command is to write it.
-    """
+    """Note that the command reads this path or descriptor. Raises OverwriteError if it writes it, too."""
     for read, announced in GUARDS[-1:]:
         name = name or str(file)
         keys = keys_of(file)
@@ -72,10 +69,7 @@ def note_input(file: AnyPath | int, name: str = "") -> None:
 
 
 def announce_output(path: AnyPath, flag: str) -> None:
-    """Say before anything is read that an option names a file to write, so that it fails before any work.
-
-    Raises OverwriteError where it is read, and AttnError where another option names it too.
-    """
+    """Say before any work which file an option writes. Raises OverwriteError, or AttnError for two."""
     for _, announced in GUARDS[-1:]:
         label = f"{flag} {path}"
         hold_output(path, label)
@@ -95,7 +89,6 @@ def hold_output(path: AnyPath, label: str = "") -> None:
 
 
 def refuse_output(label: str, name: str) -> OverwriteError:
-    """The error for an output, as its option names it, that is an input of this name."""
     what = "it is what" if f" {label}".endswith(f" {name}") else f"it is {name}, which"
     return OverwriteError(f"{label}: {what} this command reads; give another name")
 
@@ -132,18 +125,17 @@ def open_input(path: AnyPath) -> Iterator[BinaryIO]:
 @contextmanager
 def open_found(path: AnyPath) -> Iterator[BinaryIO]:
     """A file that was found in a folder, or is named in another file: a pipe there would hang for good."""
-    with open(path, "rb", opener=regular) as stream:
+    with open(path, "rb", opener=open_regular) as stream:
         note_input(path)
         yield stream
 
 
 def open_own(path: AnyPath) -> BinaryIO:
     """A file that the command goes on with, and writes in the end: it is no input."""
-    return open(path, "rb", opener=regular)
+    return open(path, "rb", opener=open_regular)
 
 
-def regular(path: str, flags: int) -> int:
-    """Open a regular file. Raises OSError for anything else that can be opened."""
+def open_regular(path: str, flags: int) -> int:
     mode = os.stat(path).st_mode  # noqa: PTH116  (as open gives it)
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "not a regular file", path)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 MOST_SAID = 2**16
@@ -54,3 +58,11 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         process.kill()
     process.wait()
+
+
+def run_as_main(path: str, tree: ast.Module, words: Sequence[str], names: Mapping[str, Any]) -> None:
+    """Carry a program out in this process, as Python does; it has these names besides."""
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    vars(module).update(names, __file__=path)
+    sys.argv, sys.path[0] = list(words), str(Path(path).resolve().parent)
+    exec(compile(tree, path, "exec"), vars(module))  # noqa: S102  (what the person named)

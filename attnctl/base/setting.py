@@ -19,8 +19,8 @@ from attnctl.base.values import (
     Problem,
     Reader,
     every,
-    short_value,
-    wrong_at,
+    problems_at,
+    unfit,
 )
 from attnctl.base.words import nearest, one_of
 
@@ -112,16 +112,15 @@ class Setting:
         assert self.flag is not None
         if self.switch:
             return given
-        return self.reader(
-            list(map(self.flag.parts, given)) if self.flag.repeated else self.flag.parts(given)
-        )
+        parts = self.flag.parts
+        return self.reader(list(map(parts, given)) if self.flag.repeated else parts(given))
 
 
 def flag_text(value: Any) -> str:
     """A value as the text of a flag: 3,inf for the ends of a window, 0:4,4:6 for ranges."""
     if isinstance(value, (list, tuple)):
-        ranges = any(isinstance(each, tuple) for each in value)
-        return ",".join(":".join(map(str, each)) if ranges else flag_text(each) for each in value)
+        ranges = any(isinstance(part, tuple) for part in value)
+        return ",".join(":".join(map(str, part)) if ranges else flag_text(part) for part in value)
     return "inf" if value is None else str(value)
 
 
@@ -158,20 +157,16 @@ class Form(Reader):
 
     def read_mapping(self, value: Any) -> Any:
         if not isinstance(value, dict):
-            first = next(iter(self.keys))
-            raise BadValueError(
-                f"{short_value(value)} is not a mapping; write keys and values, like {first}: …"
-            )
+            raise unfit(value, f"is not a mapping; write keys and values, like {next(iter(self.keys))}: …")
         given: Json = {}
         problems: list[Problem] = []
         for name, key in self.keys.items():
             try:
                 given |= {name: key.reader(value[name])} if name in value else {}
             except BadValueError as wrong:
-                problems += wrong_at(name, wrong)
-        problems += islice(
-            (self.explain_unknown(key, value[key]) for key in value if key not in self.keys), ENOUGH
-        )
+                problems += problems_at(name, wrong)
+        unknown = (self.explain_unknown(key, value[key]) for key in value if key not in self.keys)
+        problems += islice(unknown, ENOUGH)
         if problems:
             raise BadValueError(*problems[:ENOUGH], *self.misfits(given))
         if self.just_one and len(given) != 1:
@@ -179,10 +174,9 @@ class Form(Reader):
         return self.make(given)
 
     def explain_unknown(self, key: Any, value: Any) -> Problem:
-        if not isinstance(key, str):
-            return (key,), "a key that is no text; write a word"
-        if any("\ud800" <= character < "\ue000" for character in key):
-            return (), "a key that is no text; write a word"
+        place = () if isinstance(key, str) else (key,)
+        if place or any("\ud800" <= character < "\ue000" for character in key):
+            return place, "a key that is no text; write a word"
         if elsewhere := self.elsewhere(key, value):
             return (key,), f"not a key of its own; write {elsewhere}"
         near = nearest(key, self.keys, most=1)
@@ -204,33 +198,31 @@ class Form(Reader):
         }
 
 
+Pick = Callable[[Any], Reader | None]
+
+
 class Choice(Reader):
-    """One of several forms, picked by what the value is; `expected` is said where none is.
+    """One of several forms, picked by what the value is: only that one's problems are reported."""
 
-    Only the problems of that form are reported, not those of every form that was not meant.
-    """
-
-    def __init__(
-        self, pick: Callable[[Any], Reader | None], forms: Sequence[Reader], expected: str
-    ) -> None:
+    def __init__(self, pick: Pick, forms: Sequence[Reader], expected: str) -> None:
         super().__init__(self.read_form, {"oneOf": [form.schema for form in forms]}, forms=tuple(forms))
         self.pick, self.expected = pick, expected
 
     def read_form(self, value: Any) -> Any:
         form = self.pick(value)
         if form is None:
-            raise BadValueError(f"{short_value(value)} is not {self.expected}")
+            raise unfit(value, f"is not {self.expected}")
         return form(value)
 
 
-def word_or_mapping(known: Sequence[str], word: Reader, mapping: Reader) -> Callable[[Any], Reader | None]:
+def word_or_form(known: Sequence[str], word: Reader, form: Form, expected: str) -> Choice:
 
     def pick(value: Any) -> Reader | None:
         if isinstance(value, dict):
-            return mapping
+            return form
         return word if isinstance(value, str) and value in known else None
 
-    return pick
+    return Choice(pick, [word, form], expected)
 
 
 def list_of(item: Reader, check: Callable[[list[Any]], None] | None = None, least: int = 0) -> Reader:
@@ -238,11 +230,9 @@ def list_of(item: Reader, check: Callable[[list[Any]], None] | None = None, leas
 
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise BadValueError(
-                f"{short_value(value)} is not a list; write one like [a, b], or lines that begin with -"
-            )
+            raise unfit(value, "is not a list; write one like [a, b], or lines that begin with -")
         if len(value) < least:
-            raise BadValueError(f"a list of {len(value)}; write {least} or more")
+            raise unfit(value, f"of {len(value)}; write {least} or more")
         items = every(enumerate(value), item)
         if check is not None:
             check(items)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import islice
 from math import inf, isfinite, isinf
 from typing import Any
@@ -65,7 +66,6 @@ class Reader:
     """What reads the parts of a value that has any."""
 
     def __call__(self, value: Any) -> Any:
-        """Read the value. Raises BadValueError."""
         return self.read(value)
 
 
@@ -101,6 +101,11 @@ def short_value(value: Any) -> str:
             return short(str(value))
 
 
+def unfit(value: Any, what: str) -> BadValueError:
+    """The error of a value: the value, what it is not, and what to write."""
+    return BadValueError(f"{short_value(value)} {what}")
+
+
 def quote(text: str) -> str:
     """The text in double quotes, with escapes for quotes, backslashes and what cannot be printed."""
     named = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -110,18 +115,18 @@ def quote(text: str) -> str:
 def read_word(value: Any) -> str:
     """Text, however it is spelled: `no`, `1.0` and `null` are words."""
     if not isinstance(value, str):
-        raise BadValueError(f"{short_value(value)} is not text; put it in quotes if it is meant as a word")
+        raise unfit(value, "is not text; put it in quotes if it is meant as a word")
     if isinstance(value, Plain) and value == "":
         raise BadValueError('nothing is written here; write a word (an empty text is "")')
     if any(0xD800 <= ord(c) < 0xE000 for c in value):
-        raise BadValueError(f"{short_value(value)} holds half of a character; write the whole")
+        raise unfit(value, "holds half of a character; write the whole")
     return str(value)
 
 
 def read_file_name(value: Any) -> str:
     text = read_word(value)
     if not text or "\0" in text:
-        raise BadValueError(f"{short_value(text)} is not the name of a file; write one like weights.npz")
+        raise unfit(text, "is not the name of a file; write one like weights.npz")
     return text
 
 
@@ -131,7 +136,7 @@ def read_switch(value: Any) -> bool:
         return value
     if isinstance(value, Plain) and value in (*TRUE, *FALSE):
         return value in TRUE
-    raise BadValueError(f"{short_value(value)} is not a truth value; write true or false")
+    raise unfit(value, "is not a truth value; write true or false")
 
 
 def read_real(value: Any) -> float:
@@ -141,32 +146,31 @@ def read_real(value: Any) -> float:
     if isinstance(value, Plain) and re.fullmatch(NOT_FINITE, value):
         number = inf
     if not isinstance(number, (int, float)) or isinstance(number, bool):
-        raise BadValueError(f"{short_value(value)} is not a number{why(value)}; write one like 0.5")
+        raise unfit(value, f"is not a number{why_no_number(value)}; write one like 0.5")
     try:
         number = float(number)
     except OverflowError:
         number = inf
     if not isfinite(number):
-        raise BadValueError(f"{short_value(value)} is not a finite number; write one like 0.5")
+        raise unfit(value, "is not a finite number; write one like 0.5")
     return number
 
 
 def read_positive(value: Any) -> float:
     number = read_real(value)
     if number <= 0:
-        raise BadValueError(f"{short_value(value)} is not above 0; write a number like 1.5")
+        raise unfit(value, "is not above 0; write a number like 1.5")
     return number
 
 
 def read_tolerance(value: Any) -> float:
     number = read_real(value)
     if number < 0:
-        raise BadValueError(f"{short_value(value)} is not a tolerance; write a number from 0, like 1e-6")
+        raise unfit(value, "is not a tolerance; write a number from 0, like 1e-6")
     return number
 
 
-def why(value: Any) -> str:
-    """The reason why a value that looks like a number, or is often taken for one, is none."""
+def why_no_number(value: Any) -> str:
     if isinstance(value, bool) or (isinstance(value, Plain) and value in (*TRUE, *FALSE)):
         return " but a truth value"
     if not isinstance(value, str):
@@ -187,11 +191,11 @@ def whole_number(least: int, most: int = MOST) -> Reader:
         if isinstance(value, Plain) and re.fullmatch(WHOLE, value):
             number = int(value[:MOST_DIGITS])  # what is longer is too large, cut or not
         if not isinstance(number, int) or isinstance(number, bool):
-            raise BadValueError(f"{short_value(value)} is not a whole number{why(value)}; write one like 4")
+            raise unfit(value, f"is not a whole number{why_no_number(value)}; write one like 4")
         if number < least:
-            raise BadValueError(f"{short_value(value)} is too small; write {least} or more")
+            raise unfit(value, f"is too small; write {least} or more")
         if number > most:
-            raise BadValueError(f"{short_value(value)} is too large; write {most} or less")
+            raise unfit(value, f"is too large; write {most} or less")
         return number
 
     return Reader(read, {"type": "integer", "minimum": least, "maximum": most}, "N")
@@ -200,7 +204,7 @@ def whole_number(least: int, most: int = MOST) -> Reader:
 def words(*choices: str) -> Reader:
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in choices:
-            raise BadValueError(f"{short_value(value)} is not one of the choices; write {one_of(choices)}")
+            raise unfit(value, f"is not one of the choices; write {one_of(choices)}")
         return str(value)
 
     return Reader(read, {"enum": list(choices)}, f"<{'|'.join(choices)}>")
@@ -210,19 +214,19 @@ MOST_HEADS = 9999
 """The highest number of a head, and how many are named at once."""
 
 
-def read_heads(text: str) -> tuple[int, ...]:
+def read_heads(text: str, most: int = MOST_HEADS) -> tuple[int, ...]:
     """'0,2' -> (0, 2); '0-3' -> (0, 1, 2, 3)."""
     heads: list[int] = []
     for part in text.split(","):
         ends = [Plain(end.strip()) for end in part.strip().split("-")]
         if len(ends) != 2 or not all(ends):  # -1 and 0- are no ranges
             ends = [Plain(part.strip())]
-        first, last = (whole_number(0, MOST_HEADS)(end) for end in (ends[0], ends[-1]))
+        first, last = (whole_number(0, most)(end) for end in (ends[0], ends[-1]))
         if first > last:
             raise BadValueError(f"{first}-{last} runs backwards; write {last}-{first}")
         heads += range(first, last + 1)
-        if len(heads) > MOST_HEADS + 1:
-            raise BadValueError(f"more than {MOST_HEADS + 1} heads; leave it out to see all")
+        if len(heads) > most + 1:
+            raise BadValueError(f"more than {most + 1} numbers; leave it out to have all")
     return tuple(dict.fromkeys(heads))
 
 
@@ -236,6 +240,20 @@ TOLERANCE = Reader(read_tolerance, {"type": "number", "minimum": 0}, "X")
 SIZE = whole_number(1)
 SEED = whole_number(0, 2**32 - 1)
 HEADS = Reader(read_heads, {}, "N,…")
+CALLS = Reader(partial(read_heads, most=999_999), {}, "N,…")
+
+
+def read_four_sizes(text: str) -> tuple[int, ...]:
+    """'2,8,256,64': batch, heads, tokens and columns."""
+    sizes = tuple(SIZE(Plain(size.strip())) for size in text.split(","))
+    if len(sizes) != len("bhnd"):
+        raise BadValueError(
+            f"{text} is not four sizes; write batch, heads, tokens, columns, like 2,8,256,64"
+        )
+    return sizes
+
+
+FOUR_SIZES = Reader(read_four_sizes, {}, "B,H,N,D")
 
 
 def is_unlimited(value: Any) -> bool:
@@ -258,15 +276,14 @@ def every(values: Iterable[tuple[Any, Any]], read: Callable[[Any], Any]) -> list
         try:
             out.append(read(value))
         except BadValueError as wrong:
-            problems += wrong_at(place, wrong)
+            problems += problems_at(place, wrong)
             if len(problems) >= ENOUGH:
                 break
     refuse(problems)
     return out
 
 
-def wrong_at(place: Any, wrong: BadValueError) -> list[Problem]:
-    """The problems of the value at this place, each at its path from outside."""
+def problems_at(place: Any, wrong: BadValueError) -> list[Problem]:
     return [((place, *path), text) for path, text in wrong.problems]
 
 
@@ -314,3 +331,8 @@ def flow_number(value: float) -> str:
 def flow_text(value: str) -> str:
     """The text, in quotes wherever some reader of YAML would take it for anything else."""
     return value if re.fullmatch(UNQUOTED, value) and value.lower() not in RESERVED else quote(value)
+
+
+def to_tuples(value: Any) -> Any:
+    """Lists, and lists in them, as tuples."""
+    return tuple(to_tuples(part) for part in value) if isinstance(value, list) else value

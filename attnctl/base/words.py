@@ -31,11 +31,13 @@ def all_of(items: Iterable[object]) -> str:
 
 
 def nearest(word: str, known: Iterable[str], most: int = 3, cutoff: float = 0.6) -> list[str]:
-    """The known words that look most like this one whatever their case, best first."""
+    """The known words that look most like this one in any case, best first, or that it is part of."""
     from difflib import get_close_matches
 
-    by_lower = {other.lower(): other for other in reversed(list(known))}
-    return [by_lower[match] for match in get_close_matches(word.lower(), by_lower, n=most, cutoff=cutoff)]
+    by_lower, lower = {other.lower(): other for other in reversed(list(known))}, word.lower()
+    like = get_close_matches(lower, by_lower, n=most, cutoff=cutoff)
+    parts = [other for other in by_lower if f"_{lower}" in other or f"{lower}_" in other]
+    return [by_lower[match] for match in like or parts[:most]]
 
 
 def did_you_mean(word: str, known: Sequence[str], otherwise: str) -> str:
@@ -62,7 +64,6 @@ def escape(char: str) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """1, 'step' -> '1 step'; 3, 'step' -> '3 steps'."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

@@ -26,6 +26,8 @@ from typer.main import get_command
 
 from attnctl import VERBS
 from attnctl.base import __version__
+from attnctl.base.words import did_you_mean, one_of, quote
+from attnctl.drawing.screen.output import say
 
 HELP = """Every number in attention, from the shell, and where yours goes wrong.
 
@@ -38,19 +40,22 @@ attnctl explain last 'attention_weights[love,AI]'
 """
 
 DAILY = {
-    "run": "heads causal window positions d_model seed config file model layer backward edits "
+    "run": "heads causal window positions d_model seed config file model layer next backward edits "
     "step head brief story json output",
     "attend": "name layout heads kv_heads causal window scale config backward step head json output cost",
     "show": "trace step head precision brief full heat story json output",
     "explain": "depth precision full json output heads causal seed config trace name",
     "explore": "heads causal seed config edits model layer trace name precision",
-    "check": "about heads causal scale config name model layer decimals rtol trace full quiet json output",
+    "check": "about heads causal scale config name model layer decimals rtol watch trace full quiet json "
+    "output",
     "diff": "step rtol atol by_position trace full quiet json output",
     "conform": "like map returns layout heads causal scale quick feature dtype claims timeout replay junit "
     "json output",
     "stats": "trace name heads causal config model file shard rollout precision heat json output",
+    "effect": "model between ids patch mean direct json output",
     "exercise make": "blank seed_from students decimals heads causal seed output",
     "exercise grade": "config blank decimals format json output",
+    "mutants": "rtol atol ratio cosine dtype shape draw backward beside map library jobs json output",
     "config init": "heads causal positions d_model seed config output force",
 }
 """The options that are used daily, by command: the first page of its help. Others show all."""
@@ -68,9 +73,9 @@ def raw_word(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, v
 
 def completions(parameter: Any, context: Any, incomplete: str) -> list[Any]:
     """Complete a word of this parameter; none where nothing is known of it."""
-    from attnctl.cli.complete import words_for
+    from attnctl.cli.complete import completions_for
 
-    found = words_for(parameter.name, parameter.metavar, context.params, incomplete)
+    found = completions_for(parameter.name, parameter.metavar, context.params, incomplete)
     return [SimpleNamespace(value=word, help=None, type="plain") for word in found]
 
 
@@ -87,8 +92,7 @@ class Documented:
 
     def daily(self, ctx: Any) -> list[str]:
         """The options to show where some are left out; none where all are shown."""
-        path = ctx.command_path.partition(" ")[2]
-        return [] if EVERYTHING in ctx.meta else DAILY.get(path, "").split()
+        return [] if EVERYTHING in ctx.meta else DAILY.get(ctx.command_path.partition(" ")[2], "").split()
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         words = [usage_word(param) for param in self.get_params(ctx) if param.param_type_name == "argument"]
@@ -121,7 +125,7 @@ def first_sentence(text: str) -> str:
     return f"{before if len(before.split()) > 3 and rest else short}."
 
 
-LEFT_OUT = {"--dask": "local", "--backward": "its own"}
+LEFT_OUT = {"--backward": "its own"}
 """The options whose value may be left out, and what it then is."""
 
 
@@ -152,19 +156,14 @@ class Command(Documented, TyperCommand):
         parameters = [param for param in self.get_params(ctx) if not param.hidden]
         arguments = [param for param in parameters if param.param_type_name == "argument"]
         daily = self.daily(ctx)
-        sections: dict[str, list[tuple[str, str]]] = {
-            "Arguments": [
-                (usage_word(argument).strip("[]"), argument.help or "") for argument in arguments
-            ],
-            "Options": [],
-        }
+        said = [(usage_word(argument).strip("[]"), argument.help or "") for argument in arguments]
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": said, "Options": []}
         options = [param for param in parameters if param.param_type_name == "option"]
         if daily:
             by_name = {option.name: option.get_help_record(ctx) for option in options}
             shown = [(flags, first_sentence(text)) for flags, text in map(by_name.__getitem__, daily)]
             left_out = len(options) - len(daily) - 1  # --help
-            more = (EVERYTHING, f"All options: {left_out} more, and what they do.")
-            sections["Options"] = [*shown, more]
+            sections["Options"] = [*shown, (EVERYTHING, f"All options: {left_out} more, and what they do.")]
         else:
             for option in options:
                 panel = option.rich_help_panel or "Options"
@@ -181,10 +180,8 @@ class Group(Documented, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, known = args[0], self.list_commands(ctx)
         if name not in known and name[:1] != "-" and not ctx.resilient_parsing:
-            from attnctl.base.words import did_you_mean, quote
-
             sentence = ctx.parent is None and " " in name
-            otherwise = f"attnctl run {quote(name)}?" if sentence else self.name_commands(ctx)
+            otherwise = f"type: attnctl run {quote(name)}" if sentence else self.name_commands(ctx)
             ctx.fail(f"No such command {quote(name)}; {did_you_mean(name, known, otherwise)}")
         return super().resolve_command(ctx, args)
 
@@ -194,8 +191,6 @@ class Group(Documented, TyperGroup):
         return super().parse_args(ctx, args)
 
     def name_commands(self, ctx: Any) -> str:
-        from attnctl.base.words import one_of
-
         known = self.list_commands(ctx)
         return f"there are {one_of(known, 'and', most=len(known))}"
 
@@ -206,11 +201,8 @@ class Group(Documented, TyperGroup):
 
     def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
         commands: list[Any] = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
-        return {
-            "Commands": [
-                (command.name, cleandoc(command.help).partition("\n\n")[0]) for command in commands
-            ]
-        }
+        told = [(command.name, cleandoc(command.help).partition("\n\n")[0]) for command in commands]
+        return {"Commands": told}
 
 
 def make_app(**more: Any) -> typer.Typer:
@@ -220,7 +212,6 @@ def make_app(**more: Any) -> typer.Typer:
 
 @cache
 def load_command(name: str) -> Any:
-    """Import a command; it is made once for all calls in this process."""
     command = get_command(import_module(f"attnctl.cli.{name}").app)
     command.name = name
     return command
@@ -263,8 +254,6 @@ app = typer.Typer(
 
 
 def show_version(value: bool) -> None:
-    from attnctl.drawing.screen.output import say
-
     if value:
         say(f"attnctl {__version__}")
         raise typer.Exit
@@ -279,7 +268,5 @@ def root(
     debug: bool = typer.Option(False, "--debug", help="On an internal error, print the traceback."),
 ) -> None:
     """Show help where no command is given."""
-    from attnctl.drawing.screen.output import say
-
     if context.invoked_subcommand is None:
         say(*context.get_help().split("\n"))

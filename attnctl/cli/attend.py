@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from attnctl.base.errors import AttnError
 from attnctl.cli import options
 from attnctl.cli.model import NOT_BESIDE_MODEL, OF_OURS, SECTION, run_layers
-from attnctl.cli.options import command, option
+from attnctl.cli.options import argument, command, option
 from attnctl.math.names import HIDDEN, MEMORY, OUTPUT
-from attnctl.sources import DUMP, OF_SIGN
+from attnctl.sources import DUMP, OF_SIGN, open_dump
 
 SUFFIXES = " ".join(sign for sign in OF_SIGN if OF_SIGN[sign].kind == DUMP and sign[:1] == ".")
 
@@ -23,35 +19,29 @@ SUFFIXES = " ".join(sign for sign in OF_SIGN if OF_SIGN[sign].kind == DUMP and s
 )
 def attend(  # noqa: PLR0913  (options, and groups of them)
     *,
-    file: Annotated[str, typer.Argument(help=f"Arrays ({SUFFIXES}), or - for stdin.")],
+    file: str = argument(f"Arrays ({SUFFIXES}), or - for stdin."),
     name: options.Name = None,
     arrays: options.Arrays,
     config: options.Config = None,
     attention: options.Attention,
     gradients: options.Gradients,
-    model: Annotated[
-        str | None,
-        option(
-            "The model whose layer attends to `hidden`: a folder, or an id of the hub.",
-            metavar="DIR",
-            terms=[
-                options.bars([*OF_OURS, "cost"], NOT_BESIDE_MODEL),
-                options.OptionTerm(
-                    lambda given: () if options.is_asked(given, "layer") else ("layer",),
-                    "which layer of the model? --layer 3",
-                ),
-            ],
-            section=SECTION,
-        ),
-    ] = None,
-    layer: Annotated[
-        str | None,
-        option(
-            "Its layer: 3, -1, decoder.1, cross.1; without --model that of a state dict.",
-            metavar="N",
-            section=SECTION,
-        ),
-    ] = None,
+    model: str | None = option(
+        "The model whose layer attends to `hidden`: a folder, or an id of the hub.",
+        metavar="DIR",
+        terms=[
+            options.bars([*OF_OURS, "cost"], NOT_BESIDE_MODEL),
+            options.OptionTerm(
+                lambda given: () if options.is_asked(given, "layer") else ("layer",),
+                "which layer of the model? --layer 3",
+            ),
+        ],
+        section=SECTION,
+    ),
+    layer: str | None = option(
+        "Its layer: 3, -1, decoder.1, cross.1; without --model that of a state dict.",
+        metavar="N",
+        section=SECTION,
+    ),
     cost: options.CostOptions,
     edits: options.Edits,
     view: options.ViewOptions,
@@ -74,16 +64,15 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
     """
     from attnctl.cli.output import carry_out, progress
     from attnctl.inputs.config.flags import settings_from
-    from attnctl.sources.dump import Dump, OfArrays
+    from attnctl.sources.dump import OfArrays, settings_to_attend
     from attnctl.sources.sentence import Arguments
 
     with progress("reading"):
-        trace = Dump(file, Arguments(rename=options.renames(name or []))).trace()
+        trace = open_dump(file, Arguments(rename=options.renames(name or []))).trace()
     flags = {**arrays, **attention, **gradients, **edits, "max_memory": cost.max_memory}
     if model is None:
-        carry_out(
-            [OfArrays(trace, settings_from(config, flags), options.layer_number(layer))], cost, view, output
-        )
+        asked = OfArrays(trace, settings_to_attend(trace, config, flags), options.layer_number(layer))
+        carry_out([asked], cost, view, output)
         return
     from attnctl.inputs.arrays.foreign import variable_of
     from attnctl.models.run import ModelInput

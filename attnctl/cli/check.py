@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
-
-import typer
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from time import strftime
 
 from attnctl import api
 from attnctl.base.errors import AttnError, Exit, raise_all
@@ -14,10 +14,10 @@ from attnctl.base.setting import ARRAYS, ATTENTION
 from attnctl.base.values import TOLERANCE, whole_number
 from attnctl.cli import options
 from attnctl.cli.model import IDS, SECTION
-from attnctl.cli.options import command, option
-from attnctl.cli.output import give
-from attnctl.drawing.screen import Line, Screen
-from attnctl.drawing.screen.output import Element, say
+from attnctl.cli.options import argument, command, excludes, option
+from attnctl.cli.output import give, progress
+from attnctl.cli.program import complain
+from attnctl.drawing.screen.output import say
 from attnctl.drawing.screen.text import shell_line
 from attnctl.formats import print_json
 from attnctl.inputs.config.fields import settings_with_flags
@@ -26,15 +26,17 @@ from attnctl.record import Trace, is_unfinished
 from attnctl.record.cells import spell_cell
 from attnctl.sources import HELP, open_source
 from attnctl.sources.dump import flags_meant, settings_over
-from attnctl.sources.sentence import Arguments
+from attnctl.sources.sentence import Arguments, Source
 from attnctl.verbs.check.exercise import read_source
 from attnctl.verbs.check.report import Report
-from attnctl.verbs.check.view import report_lines
+from attnctl.verbs.check.several import Judge, agree, check_each, lines_of_checked
 
+ALLOWS = excludes("rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol")
 OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(ATTENTION)])
 
 
 @command(
+    "attnctl check homework.py",
     "attnctl check dump.json",
     "attnctl check theirs.npz --heads 2 --causal --name query=Q --name key=K --name value=V",
     "attnctl check handed-in.json --decimals 2 --quiet && echo right",
@@ -42,77 +44,59 @@ OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_
 )
 def check(  # noqa: PLR0913  (options, and groups of them)
     *,
-    source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
-    decimals: Annotated[
-        int | None,
-        option(
-            "The numbers were rounded to N decimals, 0 to 15 (by hand, or when printed).",
-            terms=[
-                options.excludes(
-                    "rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol"
-                )
-            ],
-        ),
+    source: str | None = argument(HELP, "SOURCE"),
+    decimals: int | None = option(
+        "The numbers were rounded to N decimals, 0 to 15 (by hand, or when printed).",
         whole_number(0, 15),
-    ] = None,
-    rtol: Annotated[
-        float | None,
-        option(
-            "Allow numbers to be off by atol + rtol·|expected|. Default: as far as rounding can explain, "
-            "given their type and the arithmetic."
-        ),
+        terms=[ALLOWS],
+    ),
+    rtol: float | None = option(
+        "Allow numbers to be off by atol + rtol·|expected|. Default: as far as rounding can explain, "
+        "given their type and the arithmetic.",
         TOLERANCE,
-    ] = None,
-    atol: Annotated[float | None, option("See --rtol."), TOLERANCE] = None,
+    ),
+    atol: float | None = option("See --rtol.", TOLERANCE),
     full: options.Full = False,
     quiet: options.Quiet = False,
-    json: Annotated[bool, option("Print the report as JSON.")] = False,
-    about: Annotated[
-        str | None,
-        option(
-            "Explain a mistake instead: why people make it, the fix, an example.",
-            metavar="NAME",
-            terms=[options.excludes("source", "a page on a mistake needs no SOURCE; leave it out")],
-        ),
-    ] = None,
+    json: bool = option("Print the report as JSON."),
+    about: str | None = option(
+        "Explain a mistake instead: why people make it, the fix, an example.",
+        metavar="NAME",
+        terms=[excludes("source", "a page on a mistake needs no SOURCE; leave it out")],
+    ),
     trace: options.Trace = None,
     name: options.Name = None,
     layout: options.Arrays,
     config: options.Config = None,
     attention: options.Attention,
-    model: Annotated[
-        str | None,
-        option(
-            "The model that was ported: a folder, or a model id on the hub.",
-            metavar="DIR",
-            terms=[
-                options.excludes(OF_ATTENTION, "it says what was meant; leave out the options of attention")
-            ],
-            section=SECTION,
-        ),
-    ] = None,
-    layer: Annotated[
-        str | None,
-        option("The layer the arrays come from: 3, -1, decoder.1, cross.1.", metavar="N", section=SECTION),
-    ] = None,
-    ids: Annotated[
-        tuple[int, ...] | None,
-        option(
-            "The token ids that were run; layer 0 is then checked from them.",
-            terms=[options.needs("model", "add --model DIR")],
-            section=SECTION,
-        ),
+    model: str | None = option(
+        "The model that was ported: a folder, or a model id on the hub.",
+        metavar="DIR",
+        terms=[excludes(OF_ATTENTION, "it says what was meant; leave out the options of attention")],
+        section=SECTION,
+    ),
+    layer: str | None = option(
+        "The layer the arrays come from: 3, -1, decoder.1, cross.1.", metavar="N", section=SECTION
+    ),
+    ids: tuple[int, ...] | None = option(
+        "The token ids that were run; layer 0 is then checked from them.",
         IDS,
-    ] = None,
+        terms=[options.needs("model", "add --model DIR")],
+        section=SECTION,
+    ),
+    watch: bool = option("Check a program again whenever it is saved, until it agrees. Ctrl-C ends."),
     max_memory: options.Memory = None,
-    output: Annotated[list[str] | None, options.findings_option("check")] = None,
+    output: list[str] | None = options.findings_option("check"),
 ) -> Exit:
-    """Recompute every step of a dump; name the first wrong one and the mistake that explains it.
+    """Recompute every step of a dump or a program; name the first wrong one and the mistake behind it.
 
     A dump written by attnctl records how each step was computed. Arrays of another program are recognized
     by our names (Q, K, V, scores, attention_weights, head_outputs, output, …; some are enough), by those
     of torch and Hugging Face models, and by common variable names; the options for attention, or a config,
     say what was intended. Options also override what a dump of attnctl records.
+
+    A program (FILE.py, or a notebook) is run, in a process of its own, and its variables are read,
+    whatever they are called; what is wrong is named with the line that makes it.
 
     Steps that are not recorded are recomputed from those that are. In an exercise, null cells and steps
     are blanks still to be filled in.
@@ -131,41 +115,79 @@ def check(  # noqa: PLR0913  (options, and groups of them)
         return Exit.OK
     if source is None:
         raise AttnError("no SOURCE; give one, or --about MISTAKE")
-    asked = open_source(source, Arguments(trace=trace, rename=options.renames(name or [])), lone_word=False)
-    raise_all(asked.list_unused({"--trace": trace, "--name": name or None}, {}))
-    found = read_source(asked)
-    if model is not None and layer is None:
-        files, _ = options.split_outputs(output)
-        raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)
-        return check_layers(model, found, json=json, quiet=quiet)
-    port = None
-    if model is not None:
-        from attnctl.models.run import ModelInput
-        from attnctl.sources.model import Layers
-
-        port = Layers(model, ModelInput(ids=ids), layer, Settings())
-    settings = settings_over(found, config, {**layout, **attention})
-    report = api.check(
-        found,
-        settings,
-        rtol=rtol,
-        atol=atol,
-        decimals=decimals,
-        layer=options.layer_number(layer) if model is None else None,
-        model=port,
-    )
+    named = Arguments(trace=trace, rename=options.renames(name or []))
     read = [source, *["--trace", trace or ""] * bool(trace)]
     read += [word for pair in name or [] for word in ("--name", pair)]
-    unreadable = port or source == STANDARD_INPUT or is_unfinished(found)
-    again = "" if unreadable else explain_command(report, read, settings)
-    ending: list[Line] = [[], [("Why: ", "aside"), (again, "")]] if again else []
 
-    def lines(screen: Screen) -> Iterator[Element]:
-        yield from report_lines(report, screen)
-        yield from ending
+    def once() -> Exit:
+        asked = open_source(source, named, lone_word=False)
+        raise_all(asked.list_unused({"--trace": trace, "--name": name or None}, {}))
+        several = read_source(asked)
+        if model is not None and layer is None:
+            files, _ = options.split_outputs(output)
+            raise_all(
+                f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files
+            )
+            found = several[0] if len(several) == 1 else asked.trace()  # which refuses several
+            return check_layers(model, found, json=json, quiet=quiet)
+        with progress("checking") as moved:
+            checked = check_each(several, judge_as(asked), moved)
+        reports = [one.report for one in checked if len(checked) == 1]
+        view = partial(lines_of_checked, checked)
+        give("check", reports or checked, output, view, json=json, quiet=quiet, full=full)
+        return Exit.of(agree(checked))
 
-    give("check", [report], output, lines, json=json, quiet=quiet, full=full)
-    return Exit.of(report.agrees)
+    def judge_as(asked: Source) -> Judge:
+        """What judges a trace of the source, and names the command that explains what is wrong of it."""
+        port = None
+        if model is not None:
+            from attnctl.models.run import ModelInput
+            from attnctl.sources.model import Layers
+
+            port = Layers(model, ModelInput(ids=ids), layer, Settings())
+        shown = {} if config or attention else asked.shown
+
+        def judge(found: Trace, which: str) -> tuple[Report, str]:
+            settings = settings_over(found, config, {**shown, **layout, **attention})
+            report = api.check(
+                found,
+                settings,
+                rtol=rtol,
+                atol=atol,
+                decimals=decimals,
+                layer=options.layer_number(layer) if model is None else None,
+                model=port,
+            )
+            places = {find.step: asked.place_of(report.trace, find.step) for find in report.findings}
+            notes = tuple(
+                f"Judged with --{name}, as its numbers show; options of attention overrule that."
+                for name in shown
+            )
+            where = {step: place for step, place in places.items() if place}
+            report = replace(report, places=where, notes=(*notes, *asked.notes, *report.notes))
+            unreadable = port or source == STANDARD_INPUT or is_unfinished(found)
+            words = [f"{read[0]}{which}", *read[1:]]
+            return report, "" if unreadable else explain_command(report, words, settings)
+
+        return judge
+
+    return watching(source, once) if watch else once()
+
+
+def watching(path: str, once: Callable[[], Exit]) -> Exit:
+    """Check a program now, and whenever it is saved, until it agrees. Raises AttnError for other files."""
+    from attnctl.sources.program import look_again
+
+    if not path.endswith((".py", ".ipynb")):
+        raise AttnError("--watch: only a program is checked again; give a FILE.py")
+    for _ in look_again(path):
+        say("", f"{path}, {strftime('%H:%M:%S')}")
+        try:
+            if once() == Exit.OK:
+                break
+        except AttnError as error:
+            complain(*error.problems)
+    return Exit.OK
 
 
 def explain_command(report: Report, read: list[str], settings: Settings | None) -> str:
@@ -187,11 +209,13 @@ def check_layers(name: str, trace: Trace, *, json: bool, quiet: bool) -> Exit:
         rows = [{**vars(layer), "agrees": layer.agrees} for layer in checked]
         print_json({"agrees": not wrong, "first": wrong[0].layer if wrong else None, "layers": rows})
     elif not quiet:
-        for each in checked:
-            verdict = "agrees" if each.agrees else "WRONG"
-            where = ", ".join(map(str, each.at))
-            off = f"off by {each.largest:.3g} at [{where}], allowed {each.allowed:.3g}"
-            say(f"layer {each.layer}: {verdict}, {off}")
+        for layer in checked:
+            verdict = "agrees" if layer.agrees else "WRONG"
+            where = ", ".join(map(str, layer.at))
+            off = f"off by {layer.largest:.3g} at [{where}], allowed {layer.allowed:.3g}"
+            if layer.beyond > 1:
+                off += f"; all numbers together {layer.beyond:.3g} times what rounding explains"
+            say(f"layer {layer.layer}: {verdict}, {off}")
         if wrong:
             more = "Dump a few arrays of it (hidden, X, Q, K, attention_weights, output) and add --layer"
             say("", f"Layer {wrong[0].layer} is the first wrong one. {more} {wrong[0].layer}.")

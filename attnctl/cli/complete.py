@@ -10,27 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
 from attnctl.inputs.config.settings import EXAMPLE
+from attnctl.math.names import TABLE
 from attnctl.sources import CONFIG, DUMP, OF_SIGN, open_source
 from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
     from attnctl.record import Trace
 
-
 BEHIND_COLON = "_ATTNCTL_BEHIND_COLON"
 
 
-def words_for(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: str) -> list[str]:
-    """The words for this parameter that begin so, by its name; none where any text may stand.
-
-    `given` are the parameters that the command line has already, by name.
-    """
+def completions_for(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: str) -> list[str]:
+    """The words for this parameter that begin so, beside what is `given`; none where any text may stand."""
     match name:
         case "step" | "blank":
-            from attnctl.math.names import TABLE
-
             trace = trace_in(given)
-            return one_more(TABLE if trace is None else trace, incomplete)
+            return next_in_list(TABLE if trace is None else trace, incomplete)
         case "config":
             return complete_word([*example_names(), *files(incomplete, CONFIG)], incomplete)
         case "source" | "a" | "b":
@@ -42,7 +37,7 @@ def words_for(name: str, metavar: str | None, given: Mapping[str, Any], incomple
         case "lesson":
             from attnctl.verbs.learn import lessons
 
-            return one_more((lesson.name for lesson in lessons()), incomplete)
+            return next_in_list((lesson.name for lesson in lessons()), incomplete)
         case "about":
             from attnctl.mistakes import CATALOGUE
 
@@ -55,8 +50,7 @@ def words_for(name: str, metavar: str | None, given: Mapping[str, Any], incomple
 def join_at_colons(environ: MutableMapping[str, str]) -> None:
     """Put together what bash hands over as three words: example : india-is-great.
 
-    It ends a word at each colon, and completes what stands behind it: `complete_word` then leaves
-    out the rest.
+    It ends a word at each colon, and completes only what stands behind it.
     """
     line, at = environ.get("COMP_WORDS", ""), int(environ.get("COMP_CWORD") or 0)
     joined = re.sub(r"(?<!\S)example\s:(?:\s(?=\S))?", EXAMPLE, line)
@@ -73,14 +67,13 @@ def complete_word(words: Iterable[str], incomplete: str) -> list[str]:
     return [word.removeprefix(before) for word in found]
 
 
-def one_more(names: Iterable[str], incomplete: str) -> list[str]:
+def next_in_list(names: Iterable[str], incomplete: str) -> list[str]:
     """The names, behind those of a list with commas that are written already."""
     before = incomplete[: incomplete.rfind(",") + 1]
     return complete_word([f"{before}{name}" for name in names if name not in before.split(",")], incomplete)
 
 
 def example_names() -> list[str]:
-    """The examples as --config takes them."""
     from attnctl.inputs.config.load import example_names
 
     return [f"{EXAMPLE}{name}" for name in example_names()]
@@ -118,14 +111,14 @@ def cell_words(given: Mapping[str, Any], incomplete: str) -> list[str]:
     trace = trace_in(given)
     if trace is None:
         return []
-    found = [f"{name}[" for name in trace] if "[" not in incomplete else places(trace, incomplete)
+    found = [f"{name}[" for name in trace] if "[" not in incomplete else next_places(trace, incomplete)
     found = complete_word(found, incomplete)
     while len(found) == 1 and not found[0].endswith("]"):
-        found = places(trace, found[0])
+        found = next_places(trace, found[0])
     return found
 
 
-def places(trace: Trace, incomplete: str) -> list[str]:
+def next_places(trace: Trace, incomplete: str) -> list[str]:
     """An address up to its last comma or bracket, with each place along the axis that comes next."""
     from attnctl.record.cells import Address, spellings
 
@@ -137,5 +130,4 @@ def places(trace: Trace, incomplete: str) -> list[str]:
     tokens = trace.tokens_along(step, axis)
     labels = trace.labels(step, axis) if tokens is None else spellings(tokens)
     before = incomplete[: max(incomplete.rfind(","), incomplete.find("[")) + 1]
-    end = "]" if axis == trace[step].ndim - 1 else ","
-    return [f"{before}{label}{end}" for label in labels]
+    return [before + label + ("]" if axis == trace[step].ndim - 1 else ",") for label in labels]

@@ -7,20 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from attnctl.base.errors import AttnError, collect_problems, raise_all
 from attnctl.cli import options
 from attnctl.cli.app import Group, make_app
-from attnctl.cli.options import command, option
+from attnctl.cli.options import STDOUT, argument, command, only, option, output_option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import say
 from attnctl.formats import is_special, json_text, print_json, write_text
-from attnctl.inputs.config.flags import settings_from
-from attnctl.inputs.config.load import load
-from attnctl.inputs.config.schema import json_schema, with_files
+from attnctl.inputs.config.flags import settings_from, write_commented
+from attnctl.inputs.config.load import json_schema, load, with_files
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.write import write_commented
 from attnctl.sources.sentence import Config
 
 SCHEMA_FILE = "attnctl.schema.json"  # which the first line of a config names
@@ -29,9 +25,7 @@ ForceOption = Annotated[
     bool,
     option(
         "Overwrite FILE if it exists.",
-        terms=[
-            options.only(lambda given: given["output"] not in {None, options.STDOUT}, "goes with -o FILE")
-        ],
+        terms=[only(lambda given: given["output"] not in {None, STDOUT}, "goes with -o FILE")],
     ),
 ]
 
@@ -49,24 +43,19 @@ app = make_app(
 )
 def init(
     *,
-    sentence: Annotated[
-        str | None, typer.Argument(help="The sentence of the config.", show_default=False)
-    ] = None,
+    sentence: str | None = argument("The sentence of the config."),
     more: options.Sentence,
     config: options.Config = None,
     attention: options.Attention,
-    output: Annotated[
-        str | None,
-        options.output_option(
-            f"Write to FILE instead of stdout (-), and {SCHEMA_FILE} beside it, for an editor."
-        ),
-    ] = None,
+    output: str | None = output_option(
+        f"Write to FILE instead of stdout (-), and {SCHEMA_FILE} beside it, for an editor."
+    ),
     force: ForceOption = False,
 ) -> None:
     """Write a commented config that reproduces the run these options ask for."""
     settings = settings_from(config, {**more, **attention}, sentence=sentence)
     settings = settings.with_(sentence=settings.sentence or known_token(settings))
-    if output is None or output == options.STDOUT:
+    if output is None or output == STDOUT:
         print_config(write_commented(settings))
     else:
         folder = os.path.dirname(output)  # noqa: PTH120  pathlib would rewrite ./x
@@ -82,10 +71,7 @@ def print_config(text: str) -> None:
 
 
 def write_config(text: str, path: str, *, force: bool) -> None:
-    """Write a config, and where there is none yet the schema beside it that its first line names.
-
-    Raises AttnError where there is a file already, unless it is to be written by `force`.
-    """
+    """Write a config, and its schema where there is none. Raises AttnError rather than overwrite."""
     if Path(path).is_file() and not force:
         raise AttnError(f"-o {path}: it is there already, and is kept; give another name, or add --force")
     write_text(text, path)
@@ -96,9 +82,7 @@ def write_config(text: str, path: str, *, force: bool) -> None:
 
 
 @command("attnctl config check mine.yaml", "attnctl config check configs/*.yaml")
-def check(
-    file: Annotated[list[str], typer.Argument(help="The configs to check.", metavar="FILE...")],
-) -> None:
+def check(file: list[str] = argument("The configs to check.", "FILE...")) -> None:
     """Validate configs and report every problem with its line."""
     problems: list[str] = []
     for path in file:

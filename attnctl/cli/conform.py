@@ -5,14 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.setting import Given
-from attnctl.base.values import POSITIVE, whole_number, words
+from attnctl.base.values import FOUR_SIZES, POSITIVE, whole_number, words
 from attnctl.cli import options
 from attnctl.cli.app import LEFT_OUT
-from attnctl.cli.options import command, option
+from attnctl.cli.options import argument, command, option
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, RETURNED, TARGET
 
 target_option = partial(option, section=TARGET)
@@ -23,12 +21,10 @@ ITS_OWN = LEFT_OUT["--backward"]
 ALONE = (None, ITS_OWN)
 """What --backward is where no TARGET2 follows it."""
 
+
 NOT_OF_MERGE = (
-    *("like", "map", "backward", "claims", "xfail", "replay", "jobs", "save"),
-    *ARRAYS,
-    *ALWAYS,
-)
-"""The options that do not go with --merge."""
+    "like", "map", "backward", "claims", "xfail", "inputs", "replay", "jobs", "save", *ARRAYS, *ALWAYS,
+)  # fmt: skip
 
 
 @command(
@@ -38,101 +34,78 @@ NOT_OF_MERGE = (
 )
 def conform(  # noqa: PLR0913  (its options)
     *,
-    target: Annotated[
-        list[str] | None,
-        typer.Argument(help="module:function or file.py:function; or -- CMD {in} {out}", metavar="TARGET"),
-    ] = None,
-    like: Annotated[
-        str | None,
-        target_option(
-            "It takes its options as this library's attention does: sdpa, flash, onnx, jax or transformers."
-        ),
-        words("sdpa", "flash", "onnx", "jax", "transformers"),
-    ] = None,
-    map: Annotated[  # noqa: A002  (the name of the option)
-        list[str] | None,
-        target_option(
-            "Say which of our names (causal, window, …) a parameter has; may be repeated.",
-            metavar="THEIRS=OURS",
-        ),
-    ] = None,
-    returns: Annotated[
-        tuple[str, ...] | None,
-        target_option("What it returns, in order, like output,logsumexp; - marks what is not judged."),
-        RETURNED,
-    ] = None,
-    backward: Annotated[
-        str | None,
-        target_option(
-            "Test gradients, too: those of torch or jax, of a target that takes d_output, or of TARGET2.",
-            metavar="[TARGET2]",
-        ),
-    ] = None,
-    framework: Annotated[
-        str | None,
-        target_option("The library of its arrays: numpy (the default), torch or jax."),
-        words("numpy", "torch", "jax"),
-    ] = None,
-    device: Annotated[
-        str | None, target_option("The device of its arrays, like cuda or mps.", metavar="D")
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        target_option("Seconds after which a call counts as hanging; default: 20."),
-        POSITIVE,
-    ] = None,
+    target: list[str] | None = argument(
+        "module:function or file.py:function; or -- CMD {in} {out}", "TARGET"
+    ),
+    like: str | None = target_option(
+        "It takes its options as this library's attention does.",
+        words("sdpa", "flash", "vllm", "flashinfer", "onnx", "jax", "transformers"),
+    ),
+    map: list[str] | None = target_option(  # noqa: A002  (the name of the option)
+        "Say which of our names (causal, window, …) a parameter has; may be repeated.",
+        metavar="THEIRS=OURS",
+    ),
+    returns: tuple[str, ...] | None = target_option(
+        "What it returns, in order, like output,logsumexp; - marks what is not judged.", RETURNED
+    ),
+    backward: str | None = target_option(
+        "Test gradients, too: those of torch or jax, of a target that takes d_output, or of TARGET2.",
+        metavar="[TARGET2]",
+    ),
+    framework: str | None = target_option(
+        "The library of its arrays: numpy (the default), torch or jax.", words("numpy", "torch", "jax")
+    ),
+    device: str | None = target_option("The device of its arrays, like cuda or mps.", metavar="D"),
+    timeout: float | None = target_option(
+        "Seconds after which a call counts as hanging; default: 20.", POSITIVE
+    ),
     arrays: Annotated[Given, ARRAYS],
     always: Annotated[Given, ALWAYS],
-    quick: Annotated[
-        bool, run_option("A run of about ten seconds: fewer lengths, sizes and random cases.")
-    ] = False,
-    feature: Annotated[
-        list[str] | None, run_option("Test only this feature; may be repeated.", metavar="NAME")
-    ] = None,
-    dtype: Annotated[
-        list[str] | None,
-        run_option(
-            "Only this type (float64, float32, float16, bfloat16; float32:bfloat16 for arrays of float32 "
-            "and bfloat16 within, as autocast has it); may be repeated.",
-            metavar="TYPE",
-        ),
-    ] = None,
-    claims: Annotated[
-        str | None,
-        run_option(
-            "A YAML file of what it is said to do: features, without, conventions, returns, always, "
-            "deterministic, layout, head_sizes, multiple_of, mask_shape.",
-            metavar="FILE",
-        ),
-    ] = None,
-    xfail: Annotated[
-        str | None,
-        run_option("A YAML file of features that are known to fail, each with the reason.", metavar="FILE"),
-    ] = None,
-    merge: Annotated[
-        bool,
-        run_option(
-            "TARGET merges two parts of attention, (o1, L1, o2, L2) -> (o, L).",
-            terms=[options.bars(NOT_OF_MERGE, "a merge of two parts has none; leave it out")],
-        ),
-    ] = False,
-    replay: Annotated[str | None, run_option("Run the case saved in FILE again.", metavar="FILE")] = None,
-    jobs: Annotated[
-        int | None, run_option("How many processes run cases in parallel; default: 1."), whole_number(1, 64)
-    ] = None,
-    save: Annotated[
-        str | None,
-        report_option(
-            "The folder for failing cases, each a dump that --replay takes (attnctl-conform).",
-            metavar="DIR",
-            writes=True,
-        ),
-    ] = None,
-    junit: Annotated[
-        str | None, report_option("Write the report as JUnit XML, too.", metavar="FILE", writes=True)
-    ] = None,
-    json: Annotated[bool, report_option("Print the report as JSON.")] = False,
-    output: Annotated[list[str] | None, options.findings_option("conform")] = None,
+    quick: bool = run_option("A run of about ten seconds: fewer lengths, sizes and random cases."),
+    feature: list[str] | None = run_option(
+        "Test only this feature; may be repeated; invariants are those that need no tolerance.",
+        "--feature",
+        "--features",
+        metavar="NAME",
+    ),
+    shape: tuple[int, ...] | None = run_option(
+        "The batch, heads, length and head size at which invariants are tested.",
+        FOUR_SIZES,
+    ),
+    dtype: list[str] | None = run_option(
+        "Only this type (float64, float32, float16, bfloat16; float32:bfloat16 for arrays of float32 "
+        "and bfloat16 within, as autocast has it); may be repeated.",
+        metavar="TYPE",
+    ),
+    inputs: str | None = run_option(
+        "A dump of calls of attention: test on these, too, and on numbers drawn in their shape.",
+        metavar="FILE",
+        terms=[options.bars(["replay"], "a saved case has its numbers; leave it out")],
+    ),
+    claims: str | None = run_option(
+        "A YAML file of what it is said to do: features, without, conventions, returns, always, "
+        "deterministic, layout, head_sizes, multiple_of, mask_shape.",
+        metavar="FILE",
+    ),
+    xfail: str | None = run_option(
+        "A YAML file of features that are known to fail, each with the reason.", metavar="FILE"
+    ),
+    merge: bool = run_option(
+        "TARGET merges two parts of attention, (o1, L1, o2, L2) -> (o, L).",
+        terms=[options.bars(NOT_OF_MERGE, "a merge of two parts has none; leave it out")],
+    ),
+    replay: str | None = run_option("Run the case saved in FILE again.", metavar="FILE"),
+    jobs: int | None = run_option(
+        "How many processes run cases in parallel; default: 1.", whole_number(1, 64)
+    ),
+    save: str | None = report_option(
+        "The folder for failing cases, each a dump that --replay takes (attnctl-conform).",
+        metavar="DIR",
+        writes=True,
+    ),
+    junit: str | None = report_option("Write the report as JUnit XML, too.", metavar="FILE", writes=True),
+    json: bool = report_option("Print the report as JSON."),
+    output: list[str] | None = options.findings_option("conform"),
 ) -> Exit:
     """Test an attention function on a suite of cases: what is right, what is wrong and why.
 
@@ -145,6 +118,10 @@ def conform(  # noqa: PLR0913  (its options)
     six times the error of plain attention in that type; the table shows the worst of each feature as a
     fraction of that. Every call runs in a separate process with a time limit. Failing cases are made
     smaller and saved, each with the command that runs it again.
+
+    With --inputs, the calls of attention in a dump are cases as they are, and so are numbers drawn in their
+    shape: the mean and scale of each channel, the first key, how peaked rows are. What is wrong names the
+    call; calls that ask for what the function lacks are skipped.
 
     With --backward, gradients are judged like outputs. TARGET2, or a target with a parameter d_output,
     receives by name what it needs of d_output, q, k, v, output, logsumexp, delta and the options, and
@@ -178,11 +155,13 @@ def conform(  # noqa: PLR0913  (its options)
         given=arrays if returns is None else {**arrays, "returns": returns},
         always=lambda claimed: settings_from(None, always, claimed),
         like=like,
+        inputs=inputs,
         claims=claims,
         xfail=xfail,
         dtypes=dtype or (),
         renames=options.renames(map or [], "--map"),
         only=tuple(feature or ()),
+        shape=shape or (),
         quick=quick,
         save=None if replay or merge else save or FOLDER,
         jobs=jobs or 1,

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from attnctl.cli import options
 from attnctl.cli.config import ForceOption, print_config, write_config
-from attnctl.cli.options import command
+from attnctl.cli.options import argument, command
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import print_view
 from attnctl.inputs.config.load import example_names, example_summary, example_text
-
-NAME = typer.Argument(help="The config to print.", metavar="NAME", show_default=False)
 
 
 @command(
@@ -23,14 +17,11 @@ NAME = typer.Argument(help="The config to print.", metavar="NAME", show_default=
 )
 def examples(
     *,
-    name: Annotated[str | None, NAME] = None,
-    output: Annotated[
-        str | None,
-        options.output_option(
-            "Write the config to FILE instead of stdout (-).",
-            terms=[options.needs("name", "there is no config to write; name one, like india-is-great")],
-        ),
-    ] = None,
+    name: str | None = argument("The config to print.", "NAME"),
+    output: str | None = options.output_option(
+        "Write the config to FILE instead of stdout (-).",
+        terms=[options.needs("name", "there is no config to write; name one, like india-is-great")],
+    ),
     force: ForceOption = False,
 ) -> None:
     """List the worked examples that are installed, or print the config of one.
@@ -43,6 +34,5 @@ def examples(
         else:
             write_config(example_text(name), output, force=force)
         return
-    print_view(
-        lambda screen: list_meanings({name: example_summary(name) for name in example_names()}, screen)
-    )
+    summaries = {name: example_summary(name) for name in example_names()}
+    print_view(lambda screen: list_meanings(summaries, screen))

@@ -5,25 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.values import whole_number, words
 from attnctl.cli import options
 from attnctl.cli.app import Group, make_app
-from attnctl.cli.options import command, option
+from attnctl.cli.options import argument, command, excludes, only, option
 from attnctl.cli.output import progress, wanted_steps
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view, say
-from attnctl.formats import FINDINGS, json_text, print_json, unwritable, write_found, write_text
+from attnctl.formats import (
+    FINDINGS,
+    json_text,
+    print_found,
+    print_json,
+    unwritable,
+    write_found,
+    write_text,
+)
 from attnctl.inputs.config.flags import settings_from
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 from attnctl.verbs.exercise import grade as grading
 from attnctl.verbs.exercise import make as making
-from attnctl.verbs.exercise.gradebook import AUTOGRADERS, class_data, csv_text, grade_lines
+from attnctl.verbs.exercise.gradebook import AUTOGRADERS, grade_lines
 from attnctl.verbs.exercise.sheet import sheet_text
 
 app = make_app(
@@ -38,10 +43,8 @@ app = make_app(
 DECIMALS = whole_number(1, 12)
 GRADE_FORMATS = ("table", "json", "csv", "gradescope", "otter")
 NO_SEED = options.bars(["seed"], "the name of a student gives it; leave out --seed")
-A_NAME = options.only(
-    lambda given: bool(given["seed_from"].strip()), "no name in it; write that of a student"
-)
-TO_FILES = options.only(
+A_NAME = only(lambda given: bool(given["seed_from"].strip()), "no name in it; write that of a student")
+TO_FILES = only(
     lambda given: not options.split_outputs(given["output"])[1],
     "where to? add -o FOLDER/, or -o FILE.html for all of them on paper",
 )
@@ -54,43 +57,31 @@ TO_FILES = options.only(
 )
 def make(  # noqa: PLR0913  (options, and groups of them)
     *,
-    source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
+    source: str | None = argument(HELP, "SOURCE"),
     config: options.Config = None,
-    blank: Annotated[
-        str | None, option("The steps to be filled in, separated by commas.", metavar="STEP,…")
-    ] = None,
-    seed_from: Annotated[
-        str | None,
-        option(
-            "Draw the numbers from this student's name: each has an own task.",
-            metavar="NAME",
-            terms=[
-                NO_SEED,
-                A_NAME,
-                options.excludes(
-                    "students", "--seed-from: --students has the names; leave out one of them"
-                ),
-            ],
-        ),
-    ] = None,
-    students: Annotated[
-        str | None,
-        option(
-            "A sheet for each student of this roster (a CSV with names, or a name a line), as with "
-            "--seed-from; a column id tells equal names apart. -o FOLDER/ gets a page each, "
-            "-o 'FOLDER/{name}.json' what the suffix says, and one .html or .md has them all, for paper.",
-            metavar="CSV",
-            terms=[NO_SEED, TO_FILES],
-        ),
-    ] = None,
-    decimals: Annotated[
-        int | None,
-        option("To how many decimals numbers are given and to be written, 1 to 12 (4)."),
-        DECIMALS,
-    ] = None,
+    blank: str | None = option("The steps to be filled in, separated by commas.", metavar="STEP,…"),
+    seed_from: str | None = option(
+        "Draw the numbers from this student's name: each has an own task.",
+        metavar="NAME",
+        terms=[
+            NO_SEED,
+            A_NAME,
+            excludes("students", "--seed-from: --students has the names; leave out one of them"),
+        ],
+    ),
+    students: str | None = option(
+        "A sheet for each student of this roster (a CSV with names, or a name a line), as with "
+        "--seed-from; a column id tells equal names apart. -o FOLDER/ gets a page each, "
+        "-o 'FOLDER/{name}.json' what the suffix says, and one .html or .md has them all, for paper.",
+        metavar="CSV",
+        terms=[NO_SEED, TO_FILES],
+    ),
+    decimals: int | None = option(
+        "To how many decimals numbers are given and to be written, 1 to 12 (4).", DECIMALS
+    ),
     more: options.Sentence,
     attention: options.Attention,
-    output: Annotated[list[str] | None, options.findings_option("exercise make", checked=False)] = None,
+    output: list[str] | None = options.findings_option("exercise make", checked=False),
 ) -> None:
     """Write a run with some of its steps blank, to be filled in.
 
@@ -127,15 +118,13 @@ def misnamed(output: list[str], *, several: bool) -> Iterator[str]:
 
 
 def write_sheets(made: list[making.Exercise], output: list[str], *, several: bool) -> None:
-    """Write a sheet to stdout, sheets to a file, or to one each for several students."""
-
     def files_of(target: str) -> list[tuple[list[making.Exercise], str]]:
         if not several or not (is_folder(target) or "{name}" in target):
             return [(made, target)]
         files = making.place_sheets(target, [str(exercise.student) for exercise in made])
         return [([exercise], file) for exercise, file in zip(made, files, strict=True)]
 
-    wanted = [each for target in output if target != options.STDOUT for each in files_of(target)]
+    wanted = [sheet for target in output if target != options.STDOUT for sheet in files_of(target)]
     raise_all(unwritable([file for _, file in wanted], FINDINGS["exercise make"]))
     for sheets, file in wanted:
         if several:
@@ -156,34 +145,22 @@ def is_folder(target: str) -> bool:
 )
 def grade(  # noqa: PLR0913  (its options)
     *,
-    file: Annotated[
-        list[str], typer.Argument(help="The hand-ins, or a folder of them.", metavar="FILE...")
-    ],
-    format: Annotated[  # noqa: A002  (the name of the option)
-        str | None,
-        option(
-            "Print the grades in this format; gradescope and otter have the results of one hand-in for "
-            "these autograders (several go to -o FOLDER/)."
-        ),
+    file: list[str] = argument(
+        "The hand-ins, a folder of them, or programs (.py, .ipynb), which are run.", "FILE..."
+    ),
+    format: str | None = option(  # noqa: A002  (the name of the option)
+        "Print the grades in this format; gradescope and otter have the results of one hand-in for "
+        "these autograders (several go to -o FOLDER/).",
         words(*GRADE_FORMATS),
-    ] = None,
-    json: Annotated[bool, option("Print the grades as JSON.")] = False,
-    output: Annotated[list[str] | None, options.findings_option("exercise grade", checked=False)] = None,
-    csv: Annotated[
-        str | None,
-        option("Write the grades to FILE as CSV; - is stdout.", metavar="FILE", writes=True, hidden=True),
-    ] = None,
-    students: Annotated[
-        str | None,
-        option("The roster that the sheets were made for: who is missing is said.", metavar="CSV"),
-    ] = None,
+    ),
+    json: bool = option("Print the grades as JSON."),
+    output: list[str] | None = options.findings_option("exercise grade", checked=False),
+    students: str | None = option(
+        "The roster that the sheets were made for: who is missing is said.", metavar="CSV"
+    ),
     config: options.Config = None,
-    blank: Annotated[
-        str | None, option("With -c: the steps that were to be filled in.", metavar="STEP,…")
-    ] = None,
-    decimals: Annotated[
-        int | None, option("To how many decimals numbers were to be written."), DECIMALS
-    ] = None,
+    blank: str | None = option("With -c: the steps that were to be filled in.", metavar="STEP,…"),
+    decimals: int | None = option("To how many decimals numbers were to be written.", DECIMALS),
 ) -> Exit:
     """Grade a class: names and steps, right, wrong (and the mistake) or not filled in.
 
@@ -210,20 +187,16 @@ def grade(  # noqa: PLR0913  (its options)
         for number, hand_in in enumerate(hand_ins):
             sheets.append(grading.grade_hand_in(hand_in, asked))
             moved(number + 1, len(hand_ins))
-    for sheet in sheets:
-        if sheet.error:
-            complain(f"{sheet.file}: {sheet.error.removeprefix(f'{sheet.file}: ')}")
-    unread = any(sheet.error for sheet in sheets)
-    sheets += grading.missing(sheets, roster)
-    write_grades(sheets, wanted, files, csv, printed=options.STDOUT in (output or ()))
+    unread = [sheet for sheet in sheets if sheet.error]
+    for sheet in unread:
+        complain(f"{sheet.file}: {sheet.error.removeprefix(f'{sheet.file}: ')}")
+    sheets += grading.absent_students(sheets, roster)
+    write_grades(sheets, wanted, files, printed=options.STDOUT in (output or ()))
     return Exit.of(None if unread else all(sheet.right for sheet in sheets))
 
 
 def place_grades(wanted: str, output: list[str], hand_ins: list[str]) -> list[str]:
-    """The files of the grades: each has all of them, or one those of a hand-in, for an autograder.
-
-    Raises AttnError for what cannot be written there.
-    """
+    """The files of the grades, one a hand-in for an autograder. Raises AttnError for unwritable ones."""
     files = [path for path in output if path != options.STDOUT]
     if wanted not in AUTOGRADERS:
         raise_all(unwritable(files, FINDINGS["exercise grade"]))
@@ -237,24 +210,17 @@ def place_grades(wanted: str, output: list[str], hand_ins: list[str]) -> list[st
     return making.place_sheets(f"{files[0]}/{{name}}.json", [Path(file).stem for file in hand_ins])
 
 
-def write_grades(
-    sheets: list[grading.HandIn], wanted: str, files: list[str], csv: str | None, *, printed: bool
-) -> None:
+def write_grades(sheets: list[grading.HandIn], wanted: str, files: list[str], *, printed: bool) -> None:
     """Write the grades to the files; to stdout where that is asked for, or nothing else is."""
     if wanted in AUTOGRADERS:
         for sheet, path in zip(sheets, files, strict=False):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_text(f"{json_text(AUTOGRADERS[wanted](sheet), 1)}\n", path)
-    else:
-        write_found("exercise grade", sheets, files)
-    if csv not in {None, options.STDOUT}:
-        write_text(csv_text(sheets), str(csv))
-    printed = (printed and wanted not in AUTOGRADERS) or not (files or csv == options.STDOUT)
-    if csv == options.STDOUT or (printed and wanted == "csv"):
-        say(*csv_text(sheets).removesuffix("\n").split("\n"))
-    elif printed and wanted in AUTOGRADERS:
-        print_json(AUTOGRADERS[wanted](sheets[0]), indent=1)
-    elif printed and wanted == "json":
-        print_json(class_data(sheets), indent=1)
-    elif printed:
+        if not files:
+            print_json(AUTOGRADERS[wanted](sheets[0]), indent=1)
+        return
+    write_found("exercise grade", sheets, files)
+    if wanted == "table" and (printed or not files):
         print_view(lambda screen: grade_lines(sheets, screen))
+    elif printed or not files:
+        print_found("exercise grade", sheets, wanted)

@@ -6,14 +6,11 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated
-
-import typer
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import whole_number
 from attnctl.cli import options
-from attnctl.cli.options import command, option
+from attnctl.cli.options import argument, command, excludes, only, option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import Element, print_view
@@ -27,9 +24,7 @@ from attnctl.sources.sentence import Arguments
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import Page, write_json
 
-PRINTED = options.only(
-    lambda given: options.split_outputs(given["output"])[1], "files have every digit anyway"
-)
+PRINTED = only(lambda given: options.split_outputs(given["output"])[1], "files have every digit anyway")
 
 
 @command(
@@ -39,23 +34,16 @@ PRINTED = options.only(
 )
 def explain(  # noqa: PLR0913  (options, and groups of them)
     *,
-    source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
-    cell: Annotated[
-        str | None, typer.Argument(help="STEP[HEAD,ROW,COLUMN], by index or by token.", metavar="CELL")
-    ] = None,
-    depth: Annotated[
-        int | None, option("How many steps to go back, as a tree; default: 1."), whole_number(1)
-    ] = None,
-    precision: Annotated[
-        int | None,
-        option(
-            "Decimals, 0 to 17; default: 4. JSON has every digit.",
-            terms=[options.excludes("json", "JSON has every digit anyway"), PRINTED],
-        ),
+    source: str | None = argument(HELP, "SOURCE"),
+    cell: str | None = argument("STEP[HEAD,ROW,COLUMN], by index or by token.", "CELL"),
+    depth: int | None = option("How many steps to go back, as a tree; default: 1.", whole_number(1)),
+    precision: int | None = option(
+        "Decimals, 0 to 17; default: 4. JSON has every digit.",
         options.PRECISION,
-    ] = None,
-    full: Annotated[bool, option("Show long sums and trees in full.")] = False,
-    json: Annotated[bool, option("Write JSON.")] = False,
+        terms=[excludes("json", "JSON has every digit anyway"), PRINTED],
+    ),
+    full: bool = option("Show long sums and trees in full."),
+    json: bool = option("Write JSON."),
     trace: options.Trace = None,
     name: options.Name = None,
     layer: options.Layer = None,
@@ -64,7 +52,7 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
     config: options.Config = None,
     attention: options.Attention,
     max_memory: options.Memory = None,
-    output: Annotated[list[str] | None, options.findings_option("explain")] = None,
+    output: list[str] | None = options.findings_option("explain"),
 ) -> None:
     """Show the arithmetic behind one cell of a dump, or of the run of a sentence.
 
@@ -118,7 +106,6 @@ def why_no_cell(source: str | None) -> str:
 
 
 def leaves_out_head(address: Address, trace: Trace) -> bool:
-    """True of an address with a place along each axis but that of the heads."""
     axes = trace.steps[address.step].axes if address.step in trace else ()
     return axes[:1] == ("head",) and 0 < len(address.parts) == len(axes) - 1
 
@@ -137,5 +124,4 @@ def cells_of(address: Address, trace: Trace) -> list[Address]:
     address = address.spell_out(trace)
     if not leaves_out_head(address, trace) or not isinstance(address.parts[0], Token):
         return [address]
-    heads = range(len(trace[address.step]))
-    return [replace(address, parts=(head, *address.parts)) for head in heads]
+    return [replace(address, parts=(head, *address.parts)) for head in range(len(trace[address.step]))]

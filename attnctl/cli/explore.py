@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from importlib.util import find_spec
-from typing import Annotated
-
-import typer
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.cli import options
 from attnctl.cli.model import ModelOptions, layers_of
-from attnctl.cli.options import command, option
+from attnctl.cli.options import argument, command, option
 from attnctl.drawing.screen.output import say
 from attnctl.inputs.config.flags import by_flag
 from attnctl.sources import HELP, open_source
@@ -31,7 +28,7 @@ INSTEAD = (
 )
 def explore(  # noqa: PLR0913  (a group of options each)
     *,
-    source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
+    source: str | None = argument(HELP, "SOURCE"),
     trace: options.Trace = None,
     name: options.Name = None,
     more: options.Sentence,
@@ -40,7 +37,7 @@ def explore(  # noqa: PLR0913  (a group of options each)
     attention: options.Attention,
     edits: options.Edits,
     max_memory: options.Memory = None,
-    precision: Annotated[int | None, option("Decimals, 0 to 17; default: 4."), options.PRECISION] = None,
+    precision: int | None = option("Decimals, 0 to 17; default: 4.", options.PRECISION),
 ) -> None:
     """Walk through attention in the terminal: every cell, and where its number comes from.
 
@@ -58,9 +55,8 @@ def explore(  # noqa: PLR0913  (a group of options each)
         sentences = [] if source is None else [source]
         found: Source = layers_of(model, sentences, more.get("context"), given)[0]
     else:
-        beside = Arguments(
-            config, given, trace, options.renames(name or []), options.layer_number(model.layer)
-        )
+        renames = options.renames(name or [])
+        beside = Arguments(config, given, trace, renames, options.layer_number(model.layer))
         found = open_source(source, beside)
         of_files = {"--trace": trace, "--name": name, "--layer": model.layer}
         raise_all(found.list_unused(of_files, by_flag({**more, **edits})))
@@ -88,5 +84,5 @@ def explore_on_terminal(source: Source, precision: int, *, from_stdin: bool) -> 
     walk = begin_walk(source)
     if from_stdin:  # the keys come from the terminal itself
         os.dup2(os.open("/dev/tty", os.O_RDWR), sys.__stdin__.fileno() if sys.__stdin__ else 0)
-    for each in walk_on(walk, precision, sys.stdout.encoding or "utf-8"):
-        say(*each.split("\n"))
+    for command_line in walk_on(walk, precision, sys.stdout.encoding or "utf-8"):
+        say(*command_line.split("\n"))

@@ -10,24 +10,22 @@ from pathlib import Path
 from shutil import get_terminal_size
 from tempfile import TemporaryDirectory
 from time import strftime
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import open_input
 from attnctl.base.words import all_of, did_you_mean, quote
 from attnctl.cli import options
-from attnctl.cli.options import command, option
+from attnctl.cli.options import argument, command, option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import output_for, plain_text, print_view, say, screen_of
 from attnctl.formats import print_json, write_text
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.load import list_problems as in_order
 from attnctl.record import Trace
+from attnctl.sources.program import look_again
 from attnctl.verbs.learn import AnswerVerdict, Lesson, grade, lessons, view
-from attnctl.verbs.learn.lesson import DUMP, OWN, Progress, read_progress
-from attnctl.verbs.learn.program import begin_program, look_again, run_program
+from attnctl.verbs.learn.lesson import DUMP, OWN, Progress, begin_program, read_progress, run_program
 
 
 @command(
@@ -40,55 +38,38 @@ from attnctl.verbs.learn.program import begin_program, look_again, run_program
 )
 def learn(  # noqa: PLR0913  (its options)
     *,
-    which: Annotated[
-        str | None,
-        typer.Argument(help="A lesson, by number or name.", metavar="LESSON", show_default=False),
-    ] = None,
-    lesson: Annotated[
-        str | None,
-        option(
-            "The lesson, by number or name; with --answers several, separated by commas.",
-            metavar="N",
-            terms=[
-                options.excludes("list_them", "means nothing with --list; leave it out"),
-                options.excludes("reset", "means nothing with --reset; leave it out"),
-                options.excludes("which", "a lesson is named already; leave one out"),
-            ],
-        ),
-    ] = None,
-    list_them: Annotated[
-        bool,
-        option(
-            "List the lessons and which are done.",
-            "--list",
-            terms=[options.excludes("which", "lists every lesson; leave out LESSON")],
-        ),
-    ] = False,
-    hint: Annotated[bool, option("Print the hints of the lesson.")] = False,
-    reset: Annotated[bool, option("Forget which lessons are done.")] = False,
-    folder: Annotated[
-        str | None,
-        option("A folder with your own lessons, one YAML file each.", "--from", metavar="FOLDER"),
-    ] = None,
-    answers: Annotated[
-        str | None,
-        option("Grade the answers in a YAML file (lesson: answer), or - for stdin.", metavar="FILE"),
-    ] = None,
-    watch: Annotated[
-        str | None,
-        option(
-            "Run your own program whenever it is saved, and check its arrays (a .py, which is created if "
-            "there is none; or a dump).",
-            metavar="FILE",
-        ),
-    ] = None,
-    json: Annotated[
-        bool,
-        option(
-            "Print the list, or the grades, as JSON.",
-            terms=[options.needs("list_them answers", "goes with --list or --answers")],
-        ),
-    ] = False,
+    which: str | None = argument("A lesson, by number or name.", "LESSON"),
+    lesson: str | None = option(
+        "The lesson, by number or name; with --answers several, separated by commas.",
+        metavar="N",
+        terms=[
+            options.excludes("list_them", "means nothing with --list; leave it out"),
+            options.excludes("reset", "means nothing with --reset; leave it out"),
+            options.excludes("which", "a lesson is named already; leave one out"),
+        ],
+    ),
+    list_them: bool = option(
+        "List the lessons and which are done.",
+        "--list",
+        terms=[options.excludes("which", "lists every lesson; leave out LESSON")],
+    ),
+    hint: bool = option("Print the hints of the lesson."),
+    reset: bool = option("Forget which lessons are done."),
+    folder: str | None = option(
+        "A folder with your own lessons, one YAML file each.", "--from", metavar="FOLDER"
+    ),
+    answers: str | None = option(
+        "Grade the answers in a YAML file (lesson: answer), or - for stdin.", metavar="FILE"
+    ),
+    watch: str | None = option(
+        "Run your own program whenever it is saved, and check its arrays (a .py, which is created if "
+        "there is none; or a dump).",
+        metavar="FILE",
+    ),
+    json: bool = option(
+        "Print the list, or the grades, as JSON.",
+        terms=[options.needs("list_them answers", "goes with --list or --answers")],
+    ),
 ) -> Exit:
     """Learn attention: read, predict a number, and see whether it is right, or which mistake it shows.
 
@@ -106,7 +87,7 @@ def learn(  # noqa: PLR0913  (its options)
         "--watch": watch is not None,
     }
     given = [flag for flag, is_given in asked.items() if is_given]
-    raise_all([f"{', '.join(given)}: one of them at a time"] if len(given) > 1 else [])
+    raise_all([f"{', '.join(given)}: one of them at a time"] * (len(given) > 1))
     lesson = lesson or which
     known = lessons(folder)
     name = OWN if folder is None else os.path.realpath(folder)
@@ -124,7 +105,7 @@ def learn(  # noqa: PLR0913  (its options)
         return print_lessons(known, progress.of(name), json=json)
     done = progress.of(name)
     ahead = [at for at, entry in enumerate(known) if entry.name not in done]
-    chosen = numbers_of(lesson, known) if lesson else ahead[:1] or [0]
+    chosen = lesson_places(lesson, known) if lesson else ahead[:1] or [0]
     if len(chosen) != 1:
         raise AttnError("--lesson: several; name one, or grade --answers")
     if hint:
@@ -136,8 +117,8 @@ def learn(  # noqa: PLR0913  (its options)
     return print_lesson(known, chosen[0])
 
 
-def numbers_of(text: str, known: list[Lesson]) -> list[int]:
-    """The places of the lessons that a text names. Raises AttnError for each that there is not."""
+def lesson_places(text: str, known: list[Lesson]) -> list[int]:
+    """Raises AttnError for each name or number that no lesson has."""
     names = [entry.name for entry in known]
     places: list[int] = []
     problems = []
@@ -183,13 +164,9 @@ def print_text(text: str) -> None:
     print_view(partial(view.paragraphs, text))
 
 
-# --- answers from a file ---
-
-
 def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: bool) -> Exit:
-    """Grade a file of answers: those of the lessons that are named, or of all."""
     given = read_answers(path, known)
-    wanted = [known[at] for at in numbers_of(lesson, known)] if lesson else known
+    wanted = [known[at] for at in lesson_places(lesson, known)] if lesson else known
     if not any(entry.name in given for entry in wanted):
         raise AttnError(f"{path}: no answer in it; write lines like {wanted[0].name}: …")
     folder = "" if path == "-" else os.path.dirname(path)  # noqa: PTH120  (pathlib would rewrite ./x)
@@ -201,11 +178,8 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
         print_json({name: verdict and asdict(verdict) for name, verdict in verdicts.items()}, indent=1)
     else:
         print_view(lambda screen: view.graded_lines(verdicts, screen))
-    if any(verdict is None or verdict.right is False for verdict in verdicts.values()):
-        return Exit.DIFFERS
-    return (
-        Exit.USAGE if any(verdict and verdict.right is None for verdict in verdicts.values()) else Exit.OK
-    )
+    right = [verdict is not None and verdict.right for verdict in verdicts.values()]
+    return Exit.of(None if None in right and False not in right else all(right))
 
 
 def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
@@ -228,15 +202,13 @@ def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
     unknown = []
     for key, answer in data.items():
         try:
-            answers[known[numbers_of(key, known)[0]].name] = answer
+            answers[known[lesson_places(key, known)[0]].name] = answer
         except AttnError as error:
             place = f"{name}:{lines[key,]}"
             unknown += [f"{place} {problem.removeprefix('--lesson: ')}" for problem in error.problems]
     raise_all(unknown)
     return answers
 
-
-# --- on a terminal ---
 
 END, NEXT, DONE = "q", "skip", "done"
 """How a lesson ends: the person leaves, goes on without, or has answered."""
@@ -260,10 +232,7 @@ def teach(lessons: list[Lesson], first: int, progress: Progress, name: str) -> E
 
 
 def ask_line(prompt: str) -> str | None:
-    """The line that a person types; None at the end of the input.
-
-    Ctrl-C and Ctrl-D, which end no line, leave the cursor at the beginning of one.
-    """
+    """The line that a person types, None at the end of the input; the cursor then begins a new line."""
     say(prompt, end="")
     line = ""
     try:
@@ -298,8 +267,7 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
     tries = 0
     while True:
         say("")
-        typed = ask_line("> ")
-        match typed:
+        match ask_line("> "):
             case None | "q" | "quit" | "exit":
                 return END
             case "skip":
@@ -314,7 +282,7 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
             case "show":
                 print_view(reveal)
                 return DONE
-            case _:
+            case typed:
                 tries += 1
                 verdict = grade(lesson, typed, trace)
                 print_view(partial(view.verdict_lines, verdict))
@@ -327,11 +295,12 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
 def watch_program(known: list[Lesson], named: str | None, path: str, progress: Progress, name: str) -> Exit:
     """A learner's program, graded whenever it is saved, until it is right; once where nobody watches."""
     programs = [entry for entry in known if entry.kind == DUMP]
-    chosen = [known[at] for at in numbers_of(named, known)] if named else programs[:1]
+    chosen = [known[at] for at in lesson_places(named, known)] if named else programs[:1]
     if len(chosen) != 1 or chosen[0] not in programs:
         there = all_of(program.name for program in programs) or "none"
-        asked = f"of lessons that ask for a program there is {there}"
-        raise AttnError(f"--watch: {asked}; name it with --lesson")
+        raise AttnError(
+            f"--watch: of lessons that ask for a program there is {there}; name it with --lesson"
+        )
     (lesson,) = chosen
     trace, watched = lesson.run(), sys.stdout.isatty()
     if path.endswith(".py") and not Path(path).exists():
@@ -370,9 +339,7 @@ def grade_file(lesson: Lesson, path: str, trace: Trace) -> tuple[str, AnswerVerd
 
 
 def note(progress: Progress, name: str, lesson: str, tries: int) -> None:
-    """Note that a lesson is done; say it where that cannot be written."""
     try:
         progress.add(name, lesson, tries)
     except AttnError as error:
-        for problem in error.problems:
-            complain(problem)
+        complain(*error.problems)

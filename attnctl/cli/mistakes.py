@@ -4,48 +4,36 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from attnctl.cli import options
-from attnctl.cli.options import command, option
+from attnctl.cli.options import argument, command, option
 from attnctl.cli.output import progress
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import print_view, say
 from attnctl.formats import print_json
 from attnctl.verbs.check.about import list_mistakes, mistake_page, page_lines
 
-NAME = typer.Argument(help="The mistake to explain.", metavar="NAME", show_default=False)
 
-
-@command(
-    "attnctl mistakes",
-    "attnctl mistakes softmax-over-queries",
-    "attnctl mistakes -o mistakes/",
-)
+@command("attnctl mistakes", "attnctl mistakes softmax-over-queries", "attnctl mistakes -o mistakes/")
 def mistakes(
     *,
-    name: Annotated[str | None, NAME] = None,
-    json: Annotated[bool, option("Print it as JSON.")] = False,
-    output: Annotated[
-        str | None,
-        option(
-            "Write the whole catalogue to a folder: a page for each mistake, and a list of them.",
-            "-o",
-            "--output",
-            metavar="DIR",
-            writes=True,
-            terms=[options.excludes("name json", "the pages are of all mistakes; leave it out")],
-        ),
-    ] = None,
+    name: str | None = argument("The mistake to explain.", "NAME"),
+    json: bool = option("Print it as JSON."),
+    output: str | None = option(
+        "Write the whole catalogue to a folder: a page for each mistake, and a list of them.",
+        "-o",
+        "--output",
+        metavar="DIR",
+        writes=True,
+        terms=[options.excludes("name json", "the pages are of all mistakes; leave it out")],
+    ),
 ) -> None:
     """List the known mistakes, or explain one: why people make it, the fix, an example.
 
     attnctl check looks for these where a dump is wrong, attnctl conform where a kernel is.
     """
     if output is not None:
-        from attnctl.pages.mistakes import write_pages
+        from attnctl.pages.tables import write_pages
 
         with progress("mistakes") as moved:
             index = write_pages(Path(output), moved)

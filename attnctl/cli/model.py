@@ -4,20 +4,19 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, NamedTuple
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given
 from attnctl.base.values import MOST, Plain, Reader, whole_number
 from attnctl.cli import options
-from attnctl.cli.options import command, option
+from attnctl.cli.options import OutputOptions, ViewOptions, argument, command, is_asked, needs, only, option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view
 from attnctl.formats import is_picture, print_json
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.math.kind import GRADIENT_SETTINGS
+from attnctl.math.names import OUTPUT, WEIGHTS
 
 if TYPE_CHECKING:
     from attnctl.sources.model import Layers
@@ -28,8 +27,7 @@ OF_MODELS = {"dtype", "edits", "renormalize", "context", "seed", *GRADIENT_SETTI
 GROUPS = (SENTENCE, ARRAYS, ATTENTION, GRADIENTS, EDIT)
 OF_OURS = {name for group in GROUPS for name in settings_with_flags(group)} - OF_MODELS | {"config"}
 NOT_BESIDE_MODEL = "means nothing with --model; leave it out"
-ONLY_A_MODEL = options.needs("model", "only a model has that; add --model DIR")
-
+ONLY_A_MODEL = needs("model", "only a model has that; add --model DIR")
 
 IDS = Reader(
     lambda text: tuple(whole_number(0, MOST)(Plain(part.strip())) for part in text.split(",")), {}, "N,…"
@@ -37,64 +35,74 @@ IDS = Reader(
 
 
 class ModelOptions(NamedTuple):
-    model: Annotated[
-        str | None,
-        option(
-            "Run a trained model: a folder of save_pretrained, or the id of one on the hub. Without "
-            "--layer: a map of what each head does.",
-            metavar="DIR",
-            terms=[
-                options.bars([*OF_OURS, "padded", "trace", "name"], NOT_BESIDE_MODEL),
-                options.OptionTerm(  # a gradient begins with it
-                    lambda given: (
-                        ("seed",) * (options.is_asked(given, "seed") and not given.get("backward"))
-                    ),
-                    NOT_BESIDE_MODEL,
-                ),
-            ],
-        ),
-    ] = None
-    layer: Annotated[
-        str | None,
-        option(
-            "The layers to trace: 3, 0,2, -1 or all; decoder.1 or cross.1 in a model with a decoder.",
-            metavar="N,…",
-            terms=[  # a command that renames arrays takes a file of them, with layers
-                options.only(
-                    lambda given: options.is_asked(given, "model") or "name" in given, ONLY_A_MODEL.words
-                )
-            ],
-        ),
-    ] = None
-    ids: Annotated[
-        tuple[int, ...] | None,
-        option("Token ids instead of a sentence.", terms=[ONLY_A_MODEL]),
-        IDS,
-    ] = None
-    pair: Annotated[
-        str | None,
-        option(
-            "The second segment, for models that read pairs (BERT).", metavar="TEXT", terms=[ONLY_A_MODEL]
-        ),
-    ] = None
-    context_ids: Annotated[
-        tuple[int, ...] | None,
-        option("Ids instead of --context: the encoder's input for its decoder.", terms=[ONLY_A_MODEL]),
-        IDS,
-    ] = None
+    model: str | None = option(
+        "Run a trained model: a folder of save_pretrained, or the id of one on the hub. Without "
+        "--layer: a map of what each head does.",
+        metavar="DIR",
+        terms=[
+            options.bars([*OF_OURS, "padded", "trace", "name"], NOT_BESIDE_MODEL),
+            options.OptionTerm(  # a gradient begins with it
+                lambda given: ("seed",) * (is_asked(given, "seed") and not given.get("backward")),
+                NOT_BESIDE_MODEL,
+            ),
+        ],
+    )
+    layer: str | None = option(
+        "The layers to trace: 3, 0,2, -1 or all; decoder.1 or cross.1 in a model with a decoder.",
+        metavar="N,…",
+        terms=[  # a command that renames arrays takes a file of them, with layers
+            only(lambda given: is_asked(given, "model") or "name" in given, ONLY_A_MODEL.words)
+        ],
+    )
+    ids: tuple[int, ...] | None = option("Token ids instead of a sentence.", IDS, terms=[ONLY_A_MODEL])
+    pair: str | None = option(
+        "The second segment, for models that read pairs (BERT).", metavar="TEXT", terms=[ONLY_A_MODEL]
+    )
+    context_ids: tuple[int, ...] | None = option(
+        "Ids instead of --context: the encoder's input for its decoder.", IDS, terms=[ONLY_A_MODEL]
+    )
+
+
+class NextOptions(NamedTuple):
+    next: int | None = option(
+        "The K likeliest next tokens (at [MASK] in an encoder), and the steps to their logits.",
+        whole_number(1, MOST),
+        metavar="K",
+        terms=[
+            ONLY_A_MODEL,
+            options.bars(("layer", "backward", "cost"), "means nothing with --next; leave it out"),
+        ],
+    )
+    at: int | None = option(
+        "The position after which --next is asked, from 0, or from -1 back; default: the last.",
+        whole_number(-MOST, MOST),
+        metavar="N",
+        terms=[needs("next", "only --next has that; add --next 5")],
+    )
+    lens: bool = option(
+        "The likeliest next token after each layer, at each position.",
+        terms=[
+            ONLY_A_MODEL,
+            options.bars(
+                ("layer", "next", "backward", "cost", "step", "head", "story"),
+                "means nothing with --lens; leave it out",
+            ),
+        ],
+    )
 
 
 SECTION = "A trained model"
-options.SECTIONS[ModelOptions] = SECTION
+options.SECTIONS |= {ModelOptions: SECTION, NextOptions: SECTION}
 
 
 def layers_of(
-    model: ModelOptions, sentences: Sequence[str], context: str | None, flags: Given
+    model: ModelOptions,
+    sentences: Sequence[str],
+    context: str | None,
+    flags: Given,
+    following: tuple[int, int | None] | None = None,
 ) -> "list[Layers]":
-    """Return the layers that are asked for on each sentence, or on ids: float32 unless asked otherwise.
-
-    Raises AttnError where there is neither, or both.
-    """
+    """The layers that are asked for, of each sentence or of ids. Raises AttnError for neither, or both."""
     from attnctl.inputs.config.flags import settings_from
     from attnctl.models.run import ModelInput
     from attnctl.sources.model import Layers
@@ -107,19 +115,17 @@ def layers_of(
     settings = settings_from(None, {"dtype": "float32", **flags})
     beside = ModelInput(ids=model.ids, pair=model.pair, context=context, context_ids=model.context_ids)
     inputs = [replace(beside, text=text) for text in sentences] or [beside]
-    return [Layers(model.model, input_, model.layer, settings) for input_ in inputs]
+    return [Layers(model.model, input_, model.layer, settings, following) for input_ in inputs]
 
 
 def run_layers(
     sources: "Sequence[Layers]",
     layer: str | None,
     cost: options.CostOptions,
-    view: options.ViewOptions,
-    output: options.OutputOptions,
+    view: ViewOptions,
+    output: OutputOptions,
 ) -> None:
-    """Print or write the traces of layers, what they would cost, or the map of all heads."""
     from attnctl.cli.output import carry_out
-    from attnctl.math.names import OUTPUT, WEIGHTS
 
     if layer is None and cost.cost:
         raise AttnError("--cost: of which layer? add --layer 0")
@@ -130,12 +136,31 @@ def run_layers(
     carry_out(sources, cost, view, output, [WEIGHTS, OUTPUT] if brief else None, of_model=True)
 
 
-def print_map(
-    sources: "Sequence[Layers]", view: options.ViewOptions, output: options.OutputOptions
+def run_next(
+    sources: "Sequence[Layers]", cost: options.CostOptions, view: ViewOptions, output: OutputOptions
 ) -> None:
+    from attnctl.cli.output import carry_out
+    from attnctl.verbs.models.next import next_lines
+
+    carry_out(sources, cost, view, output, of_model=True, lines=next_lines)
+
+
+def print_lens(sources: "Sequence[Layers]", output: OutputOptions) -> None:
+    from attnctl import api
+    from attnctl.cli.output import give, progress
+    from attnctl.verbs.models.next import lens_lines
+
+    wanted = options.chosen_format(output.format, json=output.json, possible=("table", "json"))
+    if wanted not in {"table", "json"} or len(sources) > 1:
+        raise AttnError("--lens: prints a table of one sentence, or --json; -o takes .json, .svg and .png")
+    with progress("layers") as moved:
+        found = api.lens(sources[0], progress=moved)
+    give("lens", [found], output.output, partial(lens_lines, found), json=wanted == "json")
+
+
+def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOptions) -> None:
     from attnctl.cli.output import emit, progress
-    from attnctl.math.names import WEIGHTS
-    from attnctl.verbs.models.heads import as_data, head_profiles, map_lines
+    from attnctl.verbs.models.heads import head_profiles, map_lines, profile_data
 
     wanted = options.chosen_format(output.format, json=output.json, possible=("table", "json"))
     drawn = bool(output.output) and all(map(is_picture, output.output or ()))
@@ -156,15 +181,11 @@ def print_map(
         emit(traces, output, view)
         return
     heads = [head for trace in traces for head in head_profiles(trace)]
-    for text in traces[0].header.get("notes", ()):
-        complain(f"note: {text}")
+    complain(*(f"note: {text}" for text in traces[0].header.get("notes", ())))
     if wanted == "json":
-        print_json(as_data(heads, traces[0]))
+        print_json(profile_data(heads, traces[0]))
         return
     print_view(lambda screen: map_lines(heads, traces[0].tokens or [], source.model, screen))
-
-
-# --- what it is ---
 
 
 @command(
@@ -174,12 +195,9 @@ def print_map(
 )
 def model(
     *,
-    folder: Annotated[
-        str,
-        typer.Argument(metavar="DIR", help="What save_pretrained wrote, or the id of a model on the hub."),
-    ],
-    json_: Annotated[bool, option("Print it as JSON.", "--json")] = False,
-    output: Annotated[list[str] | None, options.findings_option("model")] = None,
+    folder: str = argument("What save_pretrained wrote, or the id of a model on the hub.", "DIR"),
+    json_: bool = option("Print it as JSON.", "--json"),
+    output: list[str] | None = options.findings_option("model"),
 ) -> None:
     """Describe a checkpoint: its family, each layer's window, rope and network, and its size.
 

@@ -1,8 +1,8 @@
 """Options of the commands: Typer takes their text, `base.values` reads it, all problems at once.
 
-An option is a parameter `name: Annotated[type, option(help, …), reader]`; one without a reader is
-text, or on and off. Options that several commands share are named tuples, or come from the table of
-settings: a command takes such a group whole, as one parameter.
+An option is a parameter `name: type = option(help, reader, …)`; one without a reader is text, or on and
+off. What several commands share is a type: one option, a named tuple of them, or settings of the table,
+which a command takes whole, as one parameter.
 """
 
 # Typer reads these annotations as types: written as text, each would be compiled again.
@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from copy import copy
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo
@@ -25,10 +25,9 @@ from attnctl.base.words import one_of, quote
 from attnctl.cli.app import Command, make_app
 from attnctl.formats import FINDINGS, FORMATS, Format, is_picture, unwritable
 from attnctl.inputs.config.fields import is_given, settings_with_flags
+from attnctl.math.names import SYMBOLS
 
-STDOUT = "-"
-"""As a file to write: standard output, in the format that is asked for there."""
-
+STDOUT = "-"  # as a file to write: standard output, in the format that is asked for there
 FORMAT_VARIABLE = "ATTNCTL_FORMAT"
 FORMAT_NAMES = ("table", *(fmt.name for fmt in FORMATS if not (fmt.binary or fmt.picture)))
 """How a trace is written on stdout."""
@@ -76,27 +75,50 @@ def is_asked(given: Given, name: str) -> bool:
 
 def option(
     help: str,  # noqa: A002  (Typer's own word)
-    *names: str,
+    *how: Reader | str,
     terms: Sequence[OptionTerm] = (),
     writes: Sequence[Format] | bool = False,
     section: str | None = None,
+    default: Any = None,
     **extra: Any,
 ) -> Any:
-    """A Typer option with its help, on these terms, in this section of the help.
+    """An option with its help, on these terms, in this section of the help.
 
-    One that `writes` names files to be written, - for stdout: in these formats by suffix, or any.
+    `how` is what reads its text, if anything does, and its names, where the parameter's is none. One that
+    `writes` names files to be written, - for stdout: in these formats by suffix, or any.
     """
+    names = [name for name in how if isinstance(name, str)]
     info = typer.Option(*names, help=help, show_default=False, rich_help_panel=section, **extra)
-    info.terms, info.writes = terms, writes
+    return described(info, [reader for reader in how if isinstance(reader, Reader)], terms, writes, default)
+
+
+def argument(help: str, metavar: str | None = None, terms: Sequence[OptionTerm] = ()) -> Any:  # noqa: A002
+    """An argument, which may be left out where the type of its parameter has None."""
+    return described(typer.Argument(help=help, metavar=metavar, show_default=False), [], terms)
+
+
+def described(
+    info: Any,
+    readers: list[Reader],
+    terms: Sequence[OptionTerm],
+    writes: Sequence[Format] | bool = False,
+    default: Any = None,
+) -> Any:
+    """What Typer knows of a parameter, with what it does not."""
+    info.readers, info.terms, info.writes, info.usual = readers, terms, writes, default
     return info
+
+
+def suffixes(formats: Sequence[Format]) -> str:
+    return " ".join(fmt.suffix for fmt in formats)
 
 
 def output_option(
     help: str,  # noqa: A002
     writes: Sequence[Format] | bool = True,
-    terms: Sequence[OptionTerm] = (),
+    **more: Any,
 ) -> Any:
-    return option(help, "--output", "-o", metavar="FILE", writes=writes, terms=terms)
+    return option(help, "--output", "-o", metavar="FILE", writes=writes, **more)
 
 
 def read_size(text: str) -> int:
@@ -132,9 +154,7 @@ Name = Annotated[
 ]
 
 Layer = Annotated[
-    int | None,
-    option("Which layer of a state dict to read, from 0.", "--layer", metavar="N"),
-    LAYER,
+    int | None, option("Which layer of a state dict to read, from 0.", LAYER, "--layer", metavar="N")
 ]
 
 
@@ -148,10 +168,9 @@ def layer_number(text: str | None) -> int | None:
 
 def findings_option(verb: str, *, checked: bool = True) -> Any:
     """The option -o of a verb that finds something: a list of files, whose suffixes are checked."""
-    suffixes = " ".join(fmt.suffix for fmt in FINDINGS[verb])
     return output_option(
-        f"Write what was found to FILE, its format from the extension: {suffixes}; - is stdout. "
-        "May be given more than once.",
+        f"Write the result to FILE, its format from the extension: {suffixes(FINDINGS[verb])}; "
+        "- is stdout. May be given more than once.",
         FINDINGS[verb] if checked else True,
     )
 
@@ -160,9 +179,9 @@ Memory = Annotated[
     int | None,
     option(
         "Refuse to start if more memory than this is needed, like 512M or 8G (default: most of what "
-        "is free)."
+        "is free).",
+        BYTES,
     ),
-    BYTES,
 ]
 """`command` holds to it what is read; a command need not look at it."""
 
@@ -179,13 +198,8 @@ Quiet = Annotated[
 
 
 class CostOptions(NamedTuple):
-    """The memory a run may take, and whether to print its cost instead."""
-
     max_memory: Memory = None
-    cost: Annotated[
-        bool,
-        option("Print the shape, memory and operations of each step instead of running it."),
-    ] = False
+    cost: bool = option("Print the shape, memory and operations of each step instead of running it.")
 
 
 TOLD = excludes("story", "only tables and pictures have that; leave it out with --story")
@@ -202,79 +216,44 @@ NO_NUMBERS = excludes("heat", "a heat map has no numbers")
 
 
 class ViewOptions(NamedTuple):
-    """The part of a trace to show, and its form."""
-
-    step: Annotated[
-        str | None, option("Only these steps, by name, separated by commas.", metavar="NAME,…")
-    ] = None
-    head: Annotated[
-        tuple[int, ...] | None, option("Only these heads, from 0, like 0,2 or 0-3.", terms=[TOLD]), HEADS
-    ] = None
-    precision: Annotated[
-        int | None,
-        option(
-            "Decimals, 0 to 17; default: 4 in tables, 2 in pictures. (Other formats keep every digit.)",
-            terms=[TOLD, DIGITS, NO_NUMBERS],
-        ),
+    step: str | None = option("Only these steps, by name, separated by commas.", metavar="NAME,…")
+    head: tuple[int, ...] | None = option("Only these heads, from 0, like 0,2 or 0-3.", HEADS, terms=[TOLD])
+    precision: int | None = option(
+        "Decimals, 0 to 17; default: 4 in tables, 2 in pictures. (Other formats keep every digit.)",
         PRECISION,
-    ] = None
-    brief: Annotated[bool, option("Attention weights and output only.")] = False
-    full: Annotated[
-        bool,
-        option(
-            "One step below the other, with nothing left out. (Tables only.)",
-            terms=[TOLD, TABLES, NO_NUMBERS],
-        ),
-    ] = False
-    heat: Annotated[
-        bool,
-        option("Draw heat maps instead of numbers. (Tables only.)", terms=[TOLD, TABLES]),
-    ] = False
-    log: Annotated[
-        bool,
-        option(
-            "Colour by the logarithm of the numbers. (Pictures and heat maps only.)", terms=[TOLD, DRAWN]
-        ),
-    ] = False
-    without_first: Annotated[
-        bool,
-        option(
-            "Leave out the first key, which often outshines the others. (Pictures and heat maps only.)",
-            terms=[TOLD, DRAWN],
-        ),
-    ] = False
-    story: Annotated[
-        bool,
-        option(
-            "Explain the run in sentences, step by step; on a terminal Enter continues and q quits.",
-            terms=[PRINTED],
-        ),
-    ] = False
+        terms=[TOLD, DIGITS, NO_NUMBERS],
+    )
+    brief: bool = option("Attention weights and output only.")
+    full: bool = option(
+        "One step below the other, with nothing left out. (Tables only.)", terms=[TOLD, TABLES, NO_NUMBERS]
+    )
+    heat: bool = option("Draw heat maps instead of numbers. (Tables only.)", terms=[TOLD, TABLES])
+    log: bool = option(
+        "Colour by the logarithm of the numbers. (Pictures and heat maps only.)", terms=[TOLD, DRAWN]
+    )
+    without_first: bool = option(
+        "Leave out the first key, which often outshines the others. (Pictures and heat maps only.)",
+        terms=[TOLD, DRAWN],
+    )
+    story: bool = option(
+        "Explain the run in sentences, step by step; on a terminal Enter continues and q quits.",
+        terms=[PRINTED],
+    )
 
 
 class OutputOptions(NamedTuple):
-    """The format and the files a trace is written to."""
-
-    format: Annotated[
-        str | None,
-        option(f"The format on stdout; default: ${FORMAT_VARIABLE}, or table."),
-        words(*FORMAT_NAMES),
-    ] = None
-    json: Annotated[
-        bool,
-        option(
-            "Short for --format json: an object for one sentence, an array of them for several "
-            "(--format jsonl writes a line each, however many)."
-        ),
-    ] = False
-    output: Annotated[
-        list[str] | None,
-        output_option(
-            f"Write to FILE, its format from the extension: {' '.join(fmt.suffix for fmt in FORMATS)}; "
-            "- is stdout. May be given more than once.",
-            FORMATS,
-        ),
-    ] = None
+    format: str | None = option(
+        f"The format on stdout; default: ${FORMAT_VARIABLE}, or table.", words(*FORMAT_NAMES)
+    )
+    json: bool = option(
+        "Short for --format json: an object for one sentence, an array of them for several "
+        "(--format jsonl writes a line each, however many)."
+    )
+    output: list[str] | None = output_option(
+        f"Write to FILE, its format from the extension: {suffixes(FORMATS)}; "
+        "- is stdout. May be given more than once.",
+        FORMATS,
+    )
 
     @classmethod
     def of(cls, **values: Any) -> "OutputOptions":
@@ -317,8 +296,6 @@ SECTIONS = {CostOptions: "Memory and cost", ViewOptions: "What to show", OutputO
 
 
 class Option(NamedTuple):
-    """One option of a command: its name, what Typer is told of it, and what reads its value."""
-
     name: str
     annotation: Any
     info: Any
@@ -336,7 +313,7 @@ class Option(NamedTuple):
 
     def announce(self, value: str | list[str]) -> Iterator[str]:
         """Say which files are to be written, where it names such; a problem for each that cannot be."""
-        formats = getattr(self.info, "writes", False)
+        formats = self.info.writes
         files = split_outputs([value] if isinstance(value, str) else value)[0] if formats else []
         for path in files:
             announce_output(path, self.flag)
@@ -344,18 +321,20 @@ class Option(NamedTuple):
 
     def wrong_beside(self, given: Given, flags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """The options that do not go with it, by name, and what is said of each."""
-        for term in getattr(self.info, "terms", ()) if is_asked(given, self.name) else ():
+        for term in self.info.terms if is_asked(given, self.name) else ():
             words = term.words.format_map(given)
             for name in term.wrong(given):
                 wrong = name or self.name
                 yield wrong, words if words.startswith("-") else f"{flags[wrong]}: {words}"
 
 
-def command(*examples: str) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:
-    """Make a function a command of its module's `app`, which is made where there is none.
+def command(
+    *examples: str, of_program: bool = False
+) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:
+    """Make a function a command of its module's `app`; each group of its options becomes many options.
 
-    Each of its groups of options becomes many options.
-    The examples are lines of shell for the end of its help.
+    The examples are lines of shell for the end of its help. What follows its first argument are no options
+    where it is that `of_program`.
     """
 
     def register(function: Callable[..., Exit | None]) -> Callable[..., int]:
@@ -388,7 +367,8 @@ def command(*examples: str) -> Callable[[Callable[..., Exit | None]], Callable[.
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in options}
         app: typer.Typer = function.__globals__.setdefault("app", make_app())
-        app.command(cls=Command, epilog="\n".join(examples))(run)
+        more = {"allow_interspersed_args": not of_program, "help_option_names": ["-h", "--help"]}
+        app.command(cls=Command, epilog="\n".join(examples), context_settings=more)(run)
         return run
 
     return register
@@ -400,29 +380,33 @@ def group_of(parameter: Parameter) -> tuple[list[Option], Callable[[Given], Any]
     It is a named tuple of options, the settings of a section, or one option by itself.
     """
     name, kind = parameter.name, parameter.annotation
-    if isinstance(kind, type):
-        hints, fields = get_type_hints(kind, include_extras=True), kind._field_defaults  # type: ignore[attr-defined]
-        section, make = SECTIONS.get(kind), getattr(kind, "of", kind)
-        options = [typed_option(item, hints[item], default, section) for item, default in fields.items()]
-        return options, lambda values: make(**values)
-    settings = kind.__metadata__[0]
-    if isinstance(settings, dict):
-        options = [setting_option(*item) for item in settings.items()]
+    if members := getattr(kind, "_field_defaults", None):
+        hints, section = get_type_hints(kind, include_extras=True), SECTIONS.get(kind)
+        options = [lone_option(item, hints[item], own, section) for item, own in members.items()]
+        return options, lambda values: getattr(kind, "of", kind)(**values)
+    settings = getattr(kind, "__metadata__", ())[:1]
+    if settings and isinstance(settings[0], dict):
+        options = [setting_option(*item) for item in settings[0].items()]
         return options, lambda values: {item: value for item, value in values.items() if is_given(value)}
-    return [typed_option(name, kind, parameter.default)], lambda values: values[name]
+    return [lone_option(name, kind, parameter.default)], lambda values: values[name]
 
 
-def typed_option(name: str, annotation: Any, default: Any, section: str | None = None) -> Option:
-    """The option of an annotation `Annotated[type, info, reader]`; Typer takes its text."""
-    own, *readers = annotation.__metadata__
+def lone_option(name: str, kind: Any, own: Any, section: str | None = None) -> Option:
+    """The option that is the default of its parameter, or, where several share it, in the type."""
+    if get_origin(kind) is Annotated:
+        kind, (own,) = kind.__origin__, kind.__metadata__
     info = copy(own)  # another command may have it in another section
     info.rich_help_panel = section or own.rich_help_panel
-    if annotation.__origin__ is bool and own.default is ...:  # on and off: Typer would add --no-name
+    default = False if kind is bool else own.usual
+    if isinstance(own, ArgumentInfo) and type(None) not in get_args(kind):
+        default = Parameter.empty
+    if kind is bool and own.default is ...:  # on and off: Typer would add --no-name
         info.default = f"--{name.replace('_', '-')}"
-    if not readers:
-        return Option(name, Annotated[annotation.__origin__, info], info, default, lambda value: value)
-    info.metavar = info.metavar or readers[0].metavar
-    return Option(name, Annotated[str | None, info], info, default, lambda text: readers[0](Plain(text)))
+    if not own.readers:
+        return Option(name, Annotated[kind, info], info, default, lambda value: value)
+    (reader,) = own.readers
+    info.metavar = info.metavar or reader.metavar
+    return Option(name, Annotated[str | None, info], info, default, lambda text: reader(Plain(text)))
 
 
 def setting_option(name: str, setting: Setting) -> Option:
@@ -430,17 +414,12 @@ def setting_option(name: str, setting: Setting) -> Option:
     assert flag is not None
     kind: Any = bool if setting.switch else list[str] | None if flag.repeated else str | None
     metavar = None if setting.switch else flag.metavar or setting.reader.metavar
-    words = f"{setting.help} {flag.more}".rstrip()
-    info = option(words, flag.name, metavar=metavar, section=flag.group)
-    default = False if setting.switch else None
-    return Option(name, Annotated[kind, info], info, default, setting.read_flag)
+    info = option(f"{setting.help} {flag.more}".rstrip(), flag.name, metavar=metavar, section=flag.group)
+    return Option(name, Annotated[kind, info], info, False if setting.switch else None, setting.read_flag)
 
 
 def read_all(options: list[Option], texts: Given) -> Given:
-    """The value of every option that is given.
-
-    Raises AttnError with every problem: of each value, and of options that do not go with others.
-    """
+    """The value of every option that is given. Raises AttnError with every problem of all of them."""
     values: Given = {}
     problems: list[str] = []
     for option in options:
@@ -466,10 +445,7 @@ def renames(pairs: list[str], flag: str = "--name") -> dict[str, str]:
     """['theirs=ours', …] -> {theirs: ours}; ours may be a symbol."""
     if not pairs:
         return {}
-    from attnctl.math.names import SYMBOLS
-
     parts = [pair.partition("=") for pair in pairs]
     wrong = [pair for pair, (theirs, _, ours) in zip(pairs, parts, strict=True) if not (theirs and ours)]
-    if wrong:
-        raise AttnError([f"{flag}: {pair!r} is not THEIRS=OURS; write it like query=Q" for pair in wrong])
+    raise_all(f"{flag}: {pair!r} is not THEIRS=OURS; write it like query=Q" for pair in wrong)
     return {theirs: SYMBOLS.get(ours, ours) for theirs, _, ours in parts}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
 from attnctl.cli import options
+from attnctl.cli.options import CostOptions, OutputOptions, ViewOptions
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import Element, output_for, print_lines, print_view, say, screen_of
 from attnctl.drawing.screen.text import shorten
@@ -26,15 +27,21 @@ if TYPE_CHECKING:
     from attnctl.drawing.screen import Screen
     from attnctl.sources.sentence import Source
 
+TraceLines = Callable[[Trace, "Screen"], Iterable[Element]]
+
 
 def emit(
     traces: Sequence[Trace],
-    output: options.OutputOptions,
-    view: options.ViewOptions,
+    output: OutputOptions,
+    view: ViewOptions,
     *,
     settable: bool = False,
+    lines: TraceLines | None = None,
 ) -> None:
-    """Write traces as asked; `settable` says that --heads is an option of this command, too."""
+    """Write traces as asked; `settable` says that --heads is an option of this command, too.
+
+    `lines` are what a table shows where no steps are asked for.
+    """
     wanted = options.chosen_format(output.format, json=output.json)
     files, printed = options.split_outputs(output.output)
     kept = [select_steps(trace, view) for trace in traces]
@@ -52,7 +59,9 @@ def emit(
             write_all(kept, pictures, view_of(view, 2) if pictures else None)
         say_boxes(kept, files)
     if printed:
-        if wanted == "table":
+        if wanted == "table" and lines and all(asked is None or asked is False for asked in view):
+            print_view(lambda screen: (line for trace in kept for line in lines(trace, screen)))
+        elif wanted == "table":
             from attnctl.drawing.show.tables import lines_of_all
 
             print_view(lambda screen: lines_of_all(kept, screen, view_of(view, 4)))
@@ -62,12 +71,13 @@ def emit(
 
 def carry_out(
     sources: Sequence[Source],
-    cost: options.CostOptions,
-    view: options.ViewOptions,
-    output: options.OutputOptions,
+    cost: CostOptions,
+    view: ViewOptions,
+    output: OutputOptions,
     keep: Sequence[str] | None = None,
     *,
     of_model: bool = False,
+    lines: TraceLines | None = None,
 ) -> None:
     """Write the traces of these runs as asked, or print what they would cost; they are the last run."""
     if cost.cost:
@@ -79,10 +89,10 @@ def carry_out(
         traces = [trace for source in sources for trace in source.run(keep=keep, progress=moved)]
     if note := last.keep(traces):
         complain(note)
-    emit(traces, output, view, settable=not of_model)
+    emit(traces, output, view, settable=not of_model, lines=lines)
 
 
-def of_heads(traces: Sequence[Trace], view: options.ViewOptions) -> Sequence[Trace]:
+def of_heads(traces: Sequence[Trace], view: ViewOptions) -> Sequence[Trace]:
     """The traces as data has them: only the heads that --head names."""
     if view.head is None:
         return traces
@@ -97,12 +107,11 @@ def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
     from attnctl.drawing.pictures.png import lacking
 
     words = [word for trace in traces for word in (trace.tokens or []) + (trace.key_tokens or [])]
-    boxes = shorten(lacking("".join(words)), 24)
-    if boxes:
+    if boxes := shorten(lacking("".join(words)), 24):
         complain(f"note: {drawn[0]}: its font lacks {boxes}, drawn as boxes; .svg has every letter")
 
 
-def require_heads(traces: Sequence[Trace], view: options.ViewOptions, *, settable: bool) -> None:
+def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:
     """Raise AttnError naming each head to show that a trace does not have."""
     try:
         for trace in traces if view.head else ():
@@ -112,13 +121,11 @@ def require_heads(traces: Sequence[Trace], view: options.ViewOptions, *, settabl
         raise AttnError(f"--head: {problem}{more}" for problem in error.problems) from None
 
 
-def select_steps(trace: Trace, view: options.ViewOptions) -> Trace:
+def select_steps(trace: Trace, view: ViewOptions) -> Trace:
     wanted = wanted_steps(view.step)
     if wanted is not None:
         return trace.select(wanted)
-    if view.brief:
-        return trace.select([WEIGHTS, *result_in(trace)])
-    return trace
+    return trace.select([WEIGHTS, *result_in(trace)]) if view.brief else trace
 
 
 def wanted_steps(step: str | None) -> list[str] | None:
@@ -135,18 +142,16 @@ def warn(traces: Sequence[Trace]) -> None:
     for note in dict.fromkeys(note for trace in traces for note in trace.header.get("notes", ())):
         complain(f"note: {note}")
     for trace in traces:
-        rows = trace.header.get("empty_rows")
-        if rows:
+        if rows := trace.header.get("empty_rows"):
             more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-            listed = ", ".join(str(row) for row in rows[:3])
+            listed = ", ".join(map(str, rows[:3]))
             complain(f"warning: rows that may see nothing get zeros: {listed}{more} (head, query)")
-        overflow = trace.header.get("overflow")
-        if overflow:
+        if overflow := trace.header.get("overflow"):
             kind = trace.config.get("dtype", "this type of number")
             complain(f"warning: {overflow.get('step')} grows too large for {kind} at {overflow.get('at')}")
 
 
-def view_of(view: options.ViewOptions, decimals: int) -> View:
+def view_of(view: ViewOptions, decimals: int) -> View:
     """The view that these options ask for; numbers have `decimals` digits where nothing says how many."""
     steps = wanted_steps(view.step)
     return View(
@@ -161,28 +166,18 @@ def view_of(view: options.ViewOptions, decimals: int) -> View:
     )
 
 
-def print_costs(
-    sources: Sequence[Source], output: options.OutputOptions, view: options.ViewOptions
-) -> None:
-    """Print what each step of each run would take; nothing is computed."""
+def print_costs(sources: Sequence[Source], output: OutputOptions, view: ViewOptions) -> None:
     wanted = options.chosen_format(output.format, json=output.json, possible=("table", "json"))
     if set(output.output or ()) - {options.STDOUT} or wanted not in {"table", "json"}:
         raise AttnError("--cost: prints a table, or JSON with --json; leave out -o and other formats")
     if view.story:
         raise AttnError("--cost: nothing is computed that could be told; leave out --story")
-    keep = wanted_steps(view.step)
-    for costs in [cost for source in sources for cost in source.costs(keep)]:
+    for costs in [costs for source in sources for costs in source.costs(wanted_steps(view.step))]:
         if wanted == "json":
-            steps = {
-                cost.name: {
-                    "shape": list(cost.shape),
-                    "bytes": cost.bytes,
-                    "flops": cost.flops,
-                    "grows": cost.growth,
-                    "kept": cost.kept,
-                }
-                for cost in costs
-            }
+            steps: dict[str, Any] = {}
+            for cost in costs:
+                sizes = {"shape": list(cost.shape), "bytes": cost.bytes, "flops": cost.flops}
+                steps[cost.name] = {**sizes, "grows": cost.growth, "kept": cost.kept}
             print_json({"steps": steps})
         else:
             print_cost_table(costs)
@@ -191,16 +186,11 @@ def print_costs(
 def print_cost_table(costs: Sequence[Cost]) -> None:
     from attnctl.drawing.screen.listing import Listing
 
-    rows = [
-        [
-            (cost.name, "name"),
-            (" × ".join(map(str, cost.shape)), ""),
-            (cost.growth, "aside"),
-            (size_text(cost.bytes) if cost.kept else "not kept", ""),
-            (f"{cost.flops:,}", ""),
-        ]
-        for cost in costs
-    ]
+    rows = []
+    for cost in costs:
+        shape, kept = " × ".join(map(str, cost.shape)), size_text(cost.bytes) if cost.kept else "not kept"
+        flops = f"{cost.flops:,}"
+        rows.append([(cost.name, "name"), (shape, ""), (cost.growth, "aside"), (kept, ""), (flops, "")])
     kept = size_text(sum(cost.bytes for cost in costs if cost.kept))
     flops = f"{sum(cost.flops for cost in costs):,}"
     rows.append([("in all", ""), ("", ""), ("", ""), (kept, ""), (flops, "")])
@@ -223,13 +213,10 @@ def give(  # noqa: PLR0913  (what was found, and how the answer is given)
     files, printed = options.split_outputs(output)
     write_found(verb, found, files)
     if printed and json:
-        data = [each.to_dict() for each in found]
+        data = [finding.to_dict() for finding in found]
         print_json(data[0] if len(data) == 1 else data, indent=indent)
     elif printed and not quiet:
         print_view(view, full=full)
-
-
-# --- stories ---
 
 
 def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str] | None]) -> None:
@@ -267,8 +254,7 @@ def read_key() -> str:
         stream = sys.stdin.fileno()
         before = termios.tcgetattr(stream)
     except (ImportError, OSError, ValueError):
-        line = sys.stdin.readline()
-        return line[:1] if line else ""
+        return sys.stdin.readline()[:1]
     try:
         tty.setcbreak(stream, termios.TCSANOW)  # a key that was pressed already counts
         return sys.stdin.read(1)
@@ -281,10 +267,7 @@ def read_key() -> str:
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar with this label once the block has run for a while; yields what moves it.
-
-    The bar pulses until it is told (done, total), and is gone when the block ends.
-    """
+    """Show a bar once the block has run for a while, until it ends; yields what moves it, (done, total)."""
     bar: Any = None
 
     def show() -> None:
@@ -292,8 +275,7 @@ def progress(label: str) -> Iterator[Callable[[int, int], None]]:
         from rich.console import Console
         from rich.progress import Progress
 
-        console = Console(file=sys.stderr, markup=False, emoji=False)
-        shown = Progress(console=console, transient=True)
+        shown = Progress(console=Console(file=sys.stderr, markup=False, emoji=False), transient=True)
         shown.add_task(label, total=None)
         shown.start()
         bar = shown

@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from typing import TYPE_CHECKING, TextIO
 
+from attnctl import VERBS
 from attnctl.base import __version__
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import OverwriteError, one_command
+from attnctl.drawing.screen.output import say
+from attnctl.drawing.screen.text import visible
 
 if TYPE_CHECKING:
     from typer import TyperException
 
+CAPTURE = "capture"  # the command of which most words are another program's
 REPORT = "this is a bug in attnctl; please report it with what --debug prints (attnctl --debug COMMAND …)"
 
 
@@ -26,7 +30,8 @@ def program(
 ) -> Exit:
     """Carry out one command line; the streams are the process's own unless handed in."""
     # One BLAS thread: toy matrices gain nothing from more, and an idle worker spins.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if args[:1] != [CAPTURE]:  # whose program has its own environment
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with ExitStack() as stack:
         if stdout is not None:
             stack.enter_context(redirect_stdout(stdout))
@@ -57,8 +62,7 @@ def run_guarded(args: list[str]) -> Exit:
     except (OSError, PipeClosed):
         raise
     except AttnError as error:
-        for problem in error.problems:
-            complain(problem)
+        complain(*error.problems)
         return Exit.USAGE
     except OverwriteError as error:
         complain(str(error))
@@ -78,8 +82,6 @@ def run_guarded(args: list[str]) -> Exit:
 
 def command(args: list[str]) -> Exit:
     if args == ["--version"]:  # without the weight of a parser
-        from attnctl.drawing.screen.output import say
-
         say(f"attnctl {__version__}")
         return Exit.OK
     raise_all(
@@ -97,7 +99,7 @@ def command(args: list[str]) -> Exit:
         from attnctl.cli.complete import join_at_colons
 
         join_at_colons(os.environ)
-    elif any(map(may_be_slip, args[1:])):
+    elif args[:1] != [CAPTURE] and any(map(may_be_slip, args[1:])):
         from attnctl.cli.slips import refuse_slips
 
         refuse_slips(args)
@@ -118,8 +120,6 @@ def may_be_slip(word: str) -> bool:
 
 def usage(error: TyperException, args: list[str]) -> str:
     """A usage error, with the command whose help explains it."""
-    from attnctl import VERBS
-
     context = getattr(error, "ctx", None)
     told = ["attnctl", *(arg for arg in args[:1] if arg in VERBS)]
     path = context.command_path if context is not None else " ".join(told)
@@ -144,13 +144,11 @@ def what_is_wrong(error: TyperException) -> str:
     return f"No such option {option}{instead}"
 
 
-def complain(message: str) -> None:
-    """Say it on stderr, as text: whatever it holds, the terminal is not told to do anything."""
-    from attnctl.drawing.screen.output import say
-    from attnctl.drawing.screen.text import visible
-
+def complain(*messages: str) -> None:
+    """Say them on stderr, as text: whatever they hold, the terminal is not told to do anything."""
     try:
-        say(f"attnctl: {visible(message)}", stream=sys.stderr)
+        for message in messages:
+            say(f"attnctl: {visible(message)}", stream=sys.stderr)
     except OSError:  # nobody can be told; the exit code still tells
         abandon(sys.stderr)
 

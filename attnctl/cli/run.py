@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from attnctl.base.errors import AttnError
 from attnctl.base.words import quote
 from attnctl.cli import options
-from attnctl.cli.model import NOT_BESIDE_MODEL, ModelOptions, layers_of, run_layers
-from attnctl.cli.options import command, option
-from attnctl.cli.program import complain
-
-SOURCE = typer.Argument(
-    help="A sentence, a config (.yaml), example:NAME, last or a dump to run again; - reads sentences, "
-    "one a line.",
-    metavar="SENTENCE",
-    show_default=False,
+from attnctl.cli.model import (
+    NOT_BESIDE_MODEL,
+    ModelOptions,
+    NextOptions,
+    layers_of,
+    print_lens,
+    run_layers,
+    run_next,
 )
+from attnctl.cli.options import argument, command, option
+from attnctl.cli.program import complain
+from attnctl.drawing.screen.text import shell_line
 
 
 @command(
@@ -29,11 +27,16 @@ SOURCE = typer.Argument(
 )
 def run(  # noqa: PLR0913  (a group of options each)
     *,
-    source: Annotated[list[str] | None, SOURCE] = None,
-    file: Annotated[str | None, option("Read sentences from FILE, one per line.", metavar="FILE")] = None,
-    padded: Annotated[bool, option("Show sentences as they are computed, padded with [PAD].")] = False,
+    source: list[str] | None = argument(
+        "A sentence, a config (.yaml), example:NAME, last or a dump to run again; - reads sentences, "
+        "one a line.",
+        "SENTENCE",
+    ),
+    file: str | None = option("Read sentences from FILE, one per line.", metavar="FILE"),
+    padded: bool = option("Show sentences as they are computed, padded with [PAD]."),
     more: options.Sentence,
     model: ModelOptions,
+    following: NextOptions,
     config: options.Config = None,
     attention: options.Attention,
     gradients: options.Gradients,
@@ -49,7 +52,7 @@ def run(  # noqa: PLR0913  (a group of options each)
 
     With --model the weights are those of a trained transformer: its tokenizer splits the sentence, and
     --layer names the layers to show, one trace each. Without --layer you get a map of what each head of
-    each layer does.
+    each layer does; with --next the likeliest next tokens.
     """
     from attnctl.cli.output import carry_out
     from attnctl.sources import open_run
@@ -61,14 +64,17 @@ def run(  # noqa: PLR0913  (a group of options each)
     if model.model is not None:
         if asked.config is not None:
             raise AttnError(f"{asked.config}: {NOT_BESIDE_MODEL}")
-        layers = layers_of(model, asked.sentences, more.get("context"), settings)
-        run_layers(layers, model.layer, cost, view, output)
+        after = None if following.next is None else (following.next, following.at)
+        layers = layers_of(model, asked.sentences, more.get("context"), settings, after)
+        if following.lens:
+            print_lens(layers, output)
+        elif after:
+            run_next(layers, cost, view, output)
+        else:
+            run_layers(layers, model.layer, cost, view, output)
     else:
         carry_out([asked], cost, view, output)
     if asked.joined:
-        from attnctl.drawing.screen.text import shell_line
-
+        one = quote(" ".join(asked.joined))
         several = f"printf '%s\\n' {shell_line(asked.joined)} | attnctl run -"
-        complain(
-            f"note: read as one sentence, {quote(' '.join(asked.joined))}; for a sentence each: {several}"
-        )
+        complain(f"note: read as one sentence, {one}; for a sentence each: {several}")

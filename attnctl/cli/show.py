@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from attnctl.base.errors import raise_all
 from attnctl.cli import options
-from attnctl.cli.options import command
+from attnctl.cli.options import argument, command
 from attnctl.cli.program import complain
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
@@ -21,7 +17,7 @@ from attnctl.sources.sentence import Arguments
 )
 def show(
     *,
-    source: Annotated[str, typer.Argument(help=HELP, metavar="SOURCE")],
+    source: str = argument(HELP, "SOURCE"),
     trace: options.Trace = None,
     max_memory: options.Memory = None,
     view: options.ViewOptions,

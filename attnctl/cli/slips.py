@@ -11,29 +11,23 @@ from typing import Any
 
 from attnctl import VERBS
 from attnctl.base.errors import AttnError
+from attnctl.drawing.screen.text import shell_line
 
 DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 OPENING, CLOSING = "\u201c\u201e\u201f\u00ab\u2018\u201a", "\u201d\u201c\u00bb\u2019\u2018"
-
 OPTION = re.compile(rf"([{DASHES}]+-?|-)(\w[\w-]+)(=.*)?", re.DOTALL)
 EXAMPLE = re.compile(r"(?:examples:|examples?/)?(\w[\w-]*)")
 
-Slip = tuple[str, list[str]]
-"""What is wrong, and the words that were meant."""
+Slip = tuple[str, list[str]]  # what is wrong, and the words that were meant
 
 
 def refuse_slips(args: list[str]) -> None:
-    """Raise AttnError with the command that was meant, where one can hardly be meant as it is.
-
-    What follows "--" is taken as it is.
-    """
+    """Raise AttnError with the command that was meant; what follows "--" is taken as it is."""
     words = args[: args.index("--")] if "--" in args else args
     if not words or words[0] not in VERBS:
         return
     for find in (curly_quotes, dashes, example_name):
         if slip := find(words):
-            from attnctl.drawing.screen.text import shell_line
-
             wrong, meant = slip
             raise AttnError(f"{wrong}; type: {shell_line(['attnctl', *meant, *args[len(words) :]])}")
 
@@ -59,9 +53,8 @@ def dashes(words: list[str]) -> Slip | None:
         return None
     dash, name, _ = next(iter(slips.values())).groups()
     wrong = f"{dash}{name}: an option begins with two short dashes"
-    return wrong, [
-        f"--{slips[at][2]}{slips[at][3] or ''}" if at in slips else word for at, word in enumerate(words)
-    ]
+    meant = {at: f"--{option[2]}{option[3] or ''}" for at, option in slips.items()}
+    return wrong, [meant.get(at, word) for at, word in enumerate(words)]
 
 
 def options_of(words: list[str]) -> set[str]:
@@ -76,18 +69,11 @@ def options_of(words: list[str]) -> set[str]:
 
 def example_name(words: list[str]) -> Slip | None:
     """The name of an installed example alone, or after examples:, where a SOURCE begins."""
-    found = (
-        EXAMPLE.fullmatch(words[1]) if len(words) > 1 and words[0] not in {"examples", "learn"} else None
-    )
-    if found is None:
+    if len(words) < 2 or words[0] in {"examples", "learn"} or not (found := EXAMPLE.fullmatch(words[1])):
         return None
     from attnctl.inputs.config.load import example_names
 
     name = found[1]
     if name not in example_names():
         return None
-    return f"{name} is an example", [
-        words[0],
-        f"example:{name}",
-        *words[2:],
-    ]
+    return f"{name} is an example", [words[0], f"example:{name}", *words[2:]]

@@ -2,54 +2,42 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import typer
-
 from attnctl import api
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import ATTENTION, SENTENCE, Given
-from attnctl.base.values import BadValueError, Reader, words
+from attnctl.base.values import words
 from attnctl.cli import options
-from attnctl.cli.options import command, option
+from attnctl.cli.options import argument, command, option
 from attnctl.cli.output import progress
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view
-from attnctl.formats import FINDINGS, format_for, print_bytes, print_json, write_found
+from attnctl.formats import FINDINGS, format_for, print_bytes, print_found, print_json, write_found
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.inputs.config.flags import by_flag, settings_from
 from attnctl.inputs.config.settings import Settings
 from attnctl.record import Trace
-from attnctl.sources import HELP_OF_SEVERAL, open_source
+from attnctl.sources import HELP_OF_SEVERAL, is_file, open_source
 from attnctl.sources.sentence import Arguments, gather_sentences
 from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
 from attnctl.verbs.corpus.part import CorpusPart, report_of, write_part
 from attnctl.verbs.corpus.run import Job, saving
 from attnctl.verbs.stats.measure import measure_heads, rollout
 from attnctl.verbs.stats.report import DumpStats, StatsReport
-from attnctl.verbs.stats.view import headline, result_lines, skipped_lines, write_csv
+from attnctl.verbs.stats.view import part_headline, result_lines, skipped_lines
 
-MERGE = "merge"
-"""The first argument that makes `stats` merge the others."""
-
-
-def read_cluster(text: str) -> str:
-    if text != "local" and ":" not in text and not (text.isdecimal() and 0 < int(text[:9]) < 1000):
-        raise BadValueError(f"{text!r} is no cluster; write tcp://host:8786, or how many local workers")
-    return text
+MERGE = "merge"  # the first argument that makes `stats` merge the others
 
 
-DASK = Reader(read_cluster, {}, "[N|ADDRESS]")
 ONLY_A_CORPUS = options.needs("file", "only a corpus has that; add --file")
-corpus_option = partial(option, section="A corpus (--file)")
+corpus_option = partial(option, section="A corpus (--file)", terms=[ONLY_A_CORPUS])
 
 WRITTEN = ("table", "json", "csv")
-"""How statistics are written."""
 
 
 def is_table(given: Given) -> bool:
@@ -59,12 +47,10 @@ def is_table(given: Given) -> bool:
 
 OF_DUMPS = ("trace", "name", "rollout")
 OF_RUNS = ("config", *settings_with_flags(SENTENCE), *settings_with_flags(ATTENTION))
-OF_CORPUS = ("shard", "pairs", "skip_bad", "dask")
+OF_CORPUS = ("shard", "pairs", "skip_bad")
 
 
 class Output(NamedTuple):
-    """Where statistics go, and in which form: stdout's format, files, whether stdout has them; tables."""
-
     wanted: str
     files: list[str]
     printed: bool
@@ -99,18 +85,14 @@ FileOption = Annotated[
         ],
     ),
 ]
-SOURCES = typer.Argument(help=HELP_OF_SEVERAL, metavar="SOURCE")
-SOURCES.terms = [
-    options.OptionTerm(
-        lambda given: (
-            options.asked_of(given, (*OF_DUMPS, *OF_RUNS, *OF_CORPUS))
-            if given["source"][0] == MERGE
-            and not (options.is_asked(given, "file") or options.is_asked(given, "model"))
-            else ()
-        ),
-        "merge takes parts as they are; leave it out",
-    )
-]
+OF_PARTS = options.OptionTerm(
+    lambda given: (
+        options.asked_of(given, (*OF_DUMPS, *OF_RUNS, *OF_CORPUS))
+        if given["source"][0] == MERGE and not options.asked_of(given, ("file", "model"))
+        else ()
+    ),
+    "merge takes parts as they are; leave it out",
+)
 
 
 @command(
@@ -123,41 +105,30 @@ SOURCES.terms = [
 )
 def stats(  # noqa: PLR0913  (options, and groups of them)
     *,
-    source: Annotated[list[str] | None, SOURCES] = None,
-    rollout: Annotated[
-        bool, option("Treat the dumps as layers of one sentence and compute attention rollout.")
-    ] = False,
-    precision: Annotated[
-        int | None,
-        option(
-            "Digits after the point, 0 to 17 (2). (Tables.)",
-            terms=[options.only(is_table, "only tables have that; files keep every digit")],
-        ),
+    source: list[str] | None = argument(HELP_OF_SEVERAL, "SOURCE", terms=[OF_PARTS]),
+    rollout: bool = option("Treat the dumps as layers of one sentence and compute attention rollout."),
+    precision: int | None = option(
+        "Digits after the point, 0 to 17 (2). (Tables.)",
         options.PRECISION,
-    ] = None,
-    heat: Annotated[
-        bool,
-        option(
-            "Below the numbers, heat maps of every head; on a terminal that is so for several dumps "
-            "anyway. (Tables.)",
-            terms=[options.only(is_table, "only tables have that; -o heads.svg draws a picture")],
-        ),
-    ] = False,
-    format: Annotated[  # noqa: A002  (the name of the option)
-        str | None,
-        option(
-            "How to write it on stdout: table, json or csv. "
-            f"Left out, what {options.FORMAT_VARIABLE} says, or table.",
-            terms=[
-                options.only(
-                    lambda given: given["format"] in WRITTEN,
-                    "--format {format}: statistics are written as table, json or csv",
-                )
-            ],
-        ),
+        terms=[options.only(is_table, "only tables have that; files keep every digit")],
+    ),
+    heat: bool = option(
+        "Below the numbers, heat maps of every head; on a terminal that is so for several dumps "
+        "anyway. (Tables.)",
+        terms=[options.only(is_table, "only tables have that; -o heads.svg draws a picture")],
+    ),
+    format: str | None = option(  # noqa: A002  (the name of the option)
+        "How to write it on stdout: table, json or csv. "
+        f"Left out, what {options.FORMAT_VARIABLE} says, or table.",
         words(*options.FORMAT_NAMES),
-    ] = None,
-    json: Annotated[bool, option("Short for --format json.")] = False,
+        terms=[
+            options.only(
+                lambda given: given["format"] in WRITTEN,
+                "--format {format}: statistics are written as table, json or csv",
+            )
+        ],
+    ),
+    json: bool = option("Short for --format json."),
     trace: options.Trace = None,
     name: options.Name = None,
     model: ModelOption = None,
@@ -166,40 +137,12 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     config: options.Config = None,
     attention: options.Attention,
     max_memory: options.Memory = None,
-    shard: Annotated[
-        Shard | None,
-        corpus_option(
-            "Only this part of the lines of --file: 3/8 is the third of eight.",
-            terms=[
-                ONLY_A_CORPUS,
-                options.excludes("dask", "--shard: --dask divides the corpus itself; leave it out"),
-            ],
-        ),
-        SHARD,
-    ] = None,
-    pairs: Annotated[
-        bool,
-        corpus_option(
-            "Also measure how far apart each pair of heads of a layer is.", terms=[ONLY_A_CORPUS]
-        ),
-    ] = False,
-    skip_bad: Annotated[
-        bool,
-        corpus_option(
-            "Skip lines that the model cannot read as a sentence, and count them.", terms=[ONLY_A_CORPUS]
-        ),
-    ] = False,
-    dask: Annotated[
-        str | None,
-        corpus_option(
-            "All of it over Dask's scheduler: this machine's processors (no value), so many local workers, "
-            "or the scheduler at an address, like tcp://host:8786.",
-            metavar="[N|ADDRESS]",
-            terms=[ONLY_A_CORPUS],
-        ),
-        DASK,
-    ] = None,
-    output: Annotated[list[str] | None, options.findings_option("stats")] = None,
+    shard: Shard | None = corpus_option(
+        "Only this part of the lines of --file: 3/8 is the third of eight.", SHARD
+    ),
+    pairs: bool = corpus_option("Also measure how far apart each pair of heads of a layer is."),
+    skip_bad: bool = corpus_option("Skip lines that the model cannot read as a sentence, and count them."),
+    output: list[str] | None = options.findings_option("stats"),
 ) -> None:
     """Measure each head: how widely it attends, how far, to what, and which head does the same.
 
@@ -232,29 +175,31 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     anywhere and in any order, "attnctl stats merge PART..." puts together: to the last digit what
     one process gives.
     """
-    from attnctl.api import merge_corpus
-
     arguments, flags = source or [], {**more, **attention}
     files, printed = options.split_outputs(output)
-    out = Output(
-        options.chosen_format(format, json=json, possible=WRITTEN), files, printed, precision, heat
-    )
+    wanted = options.chosen_format(format, json=json, possible=WRITTEN)
+    out = Output(wanted, files, printed, precision, heat)
     if file is not None:
         settings = settings_from(config, flags) if config or flags else Settings()
         job = Job(file, model, settings, shard or WHOLE, pairs, skip_bad)
-        emit(measure_shards(job, dask, files, printed=printed), out)
+        write_part_report(measure_shard(job, files, printed=printed), out)
     elif model is not None:
+        raise_all(
+            f"{text}: a file; --file {text} measures its lines, a dump goes without --model"
+            for text in arguments
+            if is_file(text)
+        )
         stats_of_texts(model, gather_sentences(arguments, None), out)
     elif arguments[:1] == [MERGE]:
         if len(arguments) == 1:
             raise AttnError("merge: no PART; give the files that stats --shard … -o wrote")
-        emit(merge_corpus(arguments[1:]), out)
+        write_part_report(api.merge_corpus(arguments[1:]), out)
     else:
         if not arguments and config is None:
             raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
         named: Sequence[str | None] = arguments or [None]
         beside = Arguments(config, flags, trace, options.renames(name or []))
-        sources = [open_source(each, beside, lone_word=False) for each in named]
+        sources = [open_source(text, beside, lone_word=False) for text in named]
         of_files: dict[str, object] = {"--trace": trace, "--name": name}
         of_runs = {"-c": config, **by_flag(flags)}
         raise_all(problem for source in sources for problem in source.list_unused(of_files, of_runs))
@@ -270,7 +215,7 @@ def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, *,
             found.append(replace(api.stats(trace), name=name))
             layers += [trace] if as_layers else []
     rolled = rollout(layers) if layers else None
-    give(StatsReport(tuple(found), rolled, layers[0].tokens if layers else None), out)
+    write_report(StatsReport(tuple(found), rolled, layers[0].tokens if layers else None), out)
 
 
 def stats_of_texts(name: str, texts: list[str], out: Output) -> None:
@@ -288,24 +233,22 @@ def stats_of_texts(name: str, texts: list[str], out: Output) -> None:
                 layer = int(trace.header["layer"])
                 by_layer.setdefault(layer, []).append(measure_heads(trace, f"layer {layer}"))
             moved(number + 1, len(texts))
-    wholes = [
-        (layer, StatsReport(tuple(measured)).aggregate) for layer, measured in sorted(by_layer.items())
-    ]
+    wholes = [(layer, StatsReport(tuple(dumps)).aggregate) for layer, dumps in sorted(by_layer.items())]
     report = StatsReport(tuple(replace(whole, name=f"layer {layer}") for layer, whole in wholes if whole))
     if out.wanted == "csv" and out.printed:
         raise_all([] if texts else ["--format csv: no text; give some"])
-        give(report, out)
+        write_report(report, out)
         return
     with progress("random tokens") as moved:
         found = battery(name, open_model(name).rows("embed"), settings, moved)
     more = {"texts": len(texts), "battery": battery_data(found)}
     shown = out if texts or out.wanted == "json" else out._replace(printed=False)
-    give(replace(report, more=more), shown)
+    write_report(replace(report, more=more), shown)
     if out.printed and out.wanted == "table":
         print_view(lambda screen: [*[[]] * bool(texts), *battery_lines(found, screen)])
 
 
-def emit(part: CorpusPart | None, out: Output) -> None:
+def write_part_report(part: CorpusPart | None, out: Output) -> None:
     if part is None:
         return
     for path in filter(is_part, out.files):
@@ -315,25 +258,21 @@ def emit(part: CorpusPart | None, out: Output) -> None:
     if as_json:
         print_bytes(part.to_bytes())
     elif out.printed and out.wanted == "table":
-        print_view(lambda screen: headline(part, screen))
-    give(report_of(part), out._replace(files=others, printed=out.printed and not as_json))
-    for line in skipped_lines(part):
-        complain(line)
+        print_view(lambda screen: part_headline(part, screen))
+    write_report(report_of(part), out._replace(files=others, printed=out.printed and not as_json))
+    complain(*skipped_lines(part))
 
 
-def give(found: StatsReport, out: Output) -> None:
+def write_report(found: StatsReport, out: Output) -> None:
     write_found("stats", [found], out.files)
     if not out.printed:
         return
     if out.wanted == "csv":
-        write_csv(found, sys.stdout)
+        print_found("stats", [found], "csv")
     elif out.wanted == "json":
         print_json(found.to_dict())
     else:
         print_view(lambda screen: result_lines(found, screen, out.precision, heat=out.heat))
-
-
-# --- a corpus ---
 
 
 def is_part(path: str) -> bool:
@@ -341,22 +280,15 @@ def is_part(path: str) -> bool:
     return format_for(path, 1, FINDINGS["stats"]).name == "json"
 
 
-def measure_shards(
-    job: Job, cluster: str | None, files: Sequence[str], *, printed: bool
-) -> CorpusPart | None:
-    """Measure a shard, or all on a cluster; None where that is all for files that have it already."""
+def measure_shard(job: Job, files: list[str], *, printed: bool) -> CorpusPart | None:
+    """Measure a shard; None where that is all for files that have it already."""
     work = job.open_sources()
     parts = list(filter(is_part, files))
     complete = [path for path in parts if Path(path).is_file() and work.resume(path)]
     if complete == files and not printed:
-        for path in files:
-            complain(f"{path}: is complete, and kept")
+        complain(*(f"{path}: is complete, and kept" for path in files))
         return None
     if work.span.start < work.part.stop < work.span.stop:
         complain(f"the part goes on after line {work.part.stop:,}")
     with progress("lines") as moved:
-        if cluster is None:
-            return work.done(moved, saving(parts))
-        from attnctl.verbs.corpus.cluster import over_cluster
-
-        return over_cluster(work, cluster, moved, saving(parts))
+        return work.done(moved, saving(parts))

@@ -73,7 +73,6 @@ def typical(rows: int) -> float:
 
 
 def root_mean_square(x: Array) -> float:
-    """Of all numbers; 0 of none."""
     return float(np.sqrt(np.square(x).mean())) if x.size else 0.0
 
 
@@ -137,9 +136,7 @@ class Strictness:
 
     def rounded(self, given: Array) -> bool:
         """True for numbers that were handed in rounded: they have that many decimals, no more."""
-        if (
-            self.by_hand or self.decimals is None or on_grid(given, FLOAT32.bits)
-        ):  # 1, 0.5: toy numbers, as they are meant
+        if self.by_hand or self.decimals is None or on_grid(given, FLOAT32.bits):  # 1, 0.5: toy numbers
             return False
         return bool((np.round(given, self.decimals) == given).all())
 

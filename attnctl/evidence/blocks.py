@@ -64,8 +64,6 @@ A_HEAD = 0.2
 
 @dataclass(frozen=True)
 class RowSample:
-    """Numbers of a few rows, and how far off a decent program would be there."""
-
     values: Array
     scatter: Array
     least: float
@@ -79,13 +77,9 @@ class RowSample:
 
     def join(self, other: RowSample) -> RowSample:
         """Join two samples: the rows between them are off by no less than either says, and by no more."""
-        return replace(
-            self,
-            least=min(self.least, other.least),
-            mean=root_mean_square(np.array([self.mean, other.mean])),
-            most=max(self.most, other.most),
-            share=min(self.share, other.share),
-        )
+        mean = root_mean_square(np.array([self.mean, other.mean]))
+        least, share = min(self.least, other.least), min(self.share, other.share)
+        return replace(self, least=least, mean=mean, most=max(self.most, other.most), share=share)
 
 
 @dataclass(frozen=True)
@@ -118,16 +112,14 @@ def in_blocks(record: Record, derivation: Derivation, step: Step, values: Values
         return []
     later = after_scores(derivation)
     steps = [step for step in stretch(derivation, record, name) if step.name in later]
-    told = all(
-        name_read in record or values.get(name_read) for name_read in read_by(steps) - record.blanks.keys()
-    )
+    outside = read_by(steps)
+    told = all(read in record or values.get(read) for read in outside)
     rows = all("query" in step.axes and "chunk" not in step.axes for step in steps)
     by_row = step in steps and rows and all(is_by_row(step.op) for step in steps)
-    return steps if by_row and told and read_by(steps).isdisjoint(record.blanks) else []
+    return steps if by_row and told and outside.isdisjoint(record.blanks) else []
 
 
 def read_by(steps: Sequence[Step]) -> set[str]:
-    """List the steps that these read and do not make."""
     return {name for step in steps for name in step.inputs} - {step.name for step in steps}
 
 
@@ -197,15 +189,10 @@ class StepInBlocks:
             shown = max(parts, key=lambda part: part.rank)
         *lead, query, column = shown.gap.at
         wrong = [part.rows.start + row for part in parts for row in part.gap.rows or ()]
-        gap = replace(
-            shown.gap,
-            at=(*lead, shown.rows.start + query, column),
-            differing=sum(part.gap.differing for part in parts),
-            nan=sum(part.gap.nan for part in parts),
-            of=self.found.size,
-            filled=self.found.size,
-            rows=(min(wrong), max(wrong)) if wrong else None,
-        )
+        at, rows = (*lead, shown.rows.start + query, column), (min(wrong), max(wrong)) if wrong else None
+        differing, nan = sum(part.gap.differing for part in parts), sum(part.gap.nan for part in parts)
+        size = self.found.size
+        gap = replace(shown.gap, at=at, differing=differing, nan=nan, of=size, filled=size, rows=rows)
         if not any(part.compared for part in parts):
             return gap, np.inf
         values = np.concatenate([sample.values for sample in drawn.values()])
@@ -267,9 +254,7 @@ class StepInBlocks:
         _, expected = self.of(few_rows(rows, (rows.start + rows.stop) // 2))
         scatter = expected.scatter_in(LEAST_RUNS)
         told = np.isfinite(expected.value) & np.isfinite(scatter) & (scatter > 0)
-        value, off = (
-            np.square(np.where(told, array, 0.0)).sum(axis=-1) for array in (expected.value, scatter)
-        )
+        value, off = (np.square(np.where(told, x, 0.0)).sum(axis=-1) for x in (expected.value, scatter))
         ratios = np.sqrt(off[value > 0] / value[value > 0])
         tells = bool(ratios.size and np.isfinite(ratios).all())
         least, most = (float(ratios.min()), float(ratios.max())) if tells else (0.0, np.inf)
@@ -335,8 +320,7 @@ def surely_wrong(found: Array, expected: Array, lost: Array, precision: Precisio
     """
     hidden = np.isneginf(expected)
     shown = lost & hidden & np.isfinite(found)
-    overflows = np.abs(expected) > precision.largest / 2
-    other = lost & np.isfinite(expected) & np.isinf(found) & ~overflows
+    other = lost & np.isfinite(expected) & np.isinf(found) & (np.abs(expected) <= precision.largest / 2)
     as_good = shown.any() and (shown & vanishes(found, hidden, precision.vanishing)).any()
     return bool((shown | other)[lost].all() and not as_good)
 

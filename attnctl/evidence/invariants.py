@@ -47,22 +47,22 @@ LEAST_SHOWN = 1e-9
 
 @dataclass(frozen=True)
 class Broken:
-    """An invariant that the rows of a step break."""
-
     invariant: Invariant
     precision: Precision
 
     def __str__(self) -> str:
-        """Completes "Its ": "512 rows sum to 0.9727 to 0.9993, 0.9937 on average, not to 1"."""
+        """Completes "Its ": "512 rows sum to between 0.97 and 0.99 (0.98 on average) instead of 1, …"."""
         found = self.invariant.found[np.isfinite(self.invariant.found)]
-        right = np.broadcast_to(self.invariant.right, self.invariant.found.shape)
-        meant = float(np.nanmedian(right))
-        least, mean, most = (float(summary(found)) for summary in (np.min, np.mean, np.max))
-        digits = max(4, 2 - floor(log10(max(abs(least - meant), abs(most - meant), LEAST_SHOWN))))
-        shown = [f"{statistic:.{digits}g}" for statistic in (least, most, mean)]
-        span = shown[0] if len({*shown}) == 1 else f"{shown[0]} to {shown[1]}, {shown[2]} on average"
-        rows = f"{found.size:,} rows {self.invariant.words} {span}"
-        return f"{rows}, which rounding to {self.precision.name} does not make of {meant:g}"
+        meant = float(np.nanmedian(np.broadcast_to(self.invariant.right, self.invariant.found.shape)))
+        statistics = [float(summary(found)) for summary in (np.min, np.max, np.mean)]
+        digits = max(
+            4, 2 - floor(log10(max(*(abs(statistic - meant) for statistic in statistics), LEAST_SHOWN)))
+        )
+        shown = [f"{statistic:.{digits}g}" for statistic in statistics]
+        least, most, mean = shown
+        span = least if len({*shown}) == 1 else f"between {least} and {most} ({mean} on average)"
+        rows = f"{found.size:,} rows {self.invariant.words} {span} instead of {meant:g}"
+        return f"{rows}, more than rounding to {self.precision.name} explains"
 
 
 def broken_by(op: Op, found: Array, precision: Precision) -> Broken | None:
@@ -85,9 +85,8 @@ def invariants_of(op: Op, result: Array) -> Invariants:
     blocks = (to_float64(result[..., at : at + rows, :]) for at in range(0, result.shape[-2], rows))
     for parts in zip(*(list(op.invariants(block)) for block in blocks), strict=True):
         arrays = ((part.found, np.broadcast_to(part.right, part.found.shape), part.size) for part in parts)
-        yield Invariant(
-            parts[0].words, *(np.concatenate(all_, axis=-1) for all_ in zip(*arrays, strict=True))
-        )
+        joined = (np.concatenate(several, axis=-1) for several in zip(*arrays, strict=True))
+        yield Invariant(parts[0].words, *joined)
 
 
 def like(op: Op, found: Array, value: Array, precision: Precision) -> bool:
@@ -101,7 +100,6 @@ def like(op: Op, found: Array, value: Array, precision: Precision) -> bool:
 
 
 def breaks(invariant: Invariant, result: Array, precision: Precision) -> bool:
-    """True where rounding does not explain how far all rows together are off."""
     off = invariant.found - invariant.right
     told = np.isfinite(off)
     scatter = UNIFORM * precision.unit * np.broadcast_to(invariant.size, off.shape)[told]

@@ -8,7 +8,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, Strictness, root_mean_square, spread, times_scatter, typical
 from attnctl.evidence.precision import different
 from attnctl.evidence.record import Record
-from attnctl.evidence.rounding import Known, free
+from attnctl.evidence.rounding import Known, boundless
 from attnctl.math import Array
 
 CLOSE, FAR = 0.4, 100.0
@@ -40,15 +40,12 @@ class Gap:
 
 @dataclass(frozen=True)
 class Judged:
-    """Found and expected numbers side by side, each with what it may be off by."""
-
     found: Array
     expected: Array
     gap: Array
     """|found − expected|."""
     allowed: Array
     wrong: Array
-    """Which numbers rounding does not explain."""
     blurred: float
     """What all numbers may be off by, as a part of how far they vary; ∞ where any number would do."""
     beyond: float
@@ -63,25 +60,14 @@ class Judged:
         nan = np.isnan(among)
         ranked = np.where(nan, -0.5 if count else -1.0, among)  # a NaN is shown where there is nothing else
         at = tuple(int(i) for i in np.unravel_index(int(ranked.argmax()), ranked.shape))
-        return Gap(
-            float(gap[at]) if count or not nan[at] else 0.0,
-            float(self.allowed[at]),
-            at,
-            float(self.found[at]),
-            float(self.expected[at]),
-            count,
-            int((wrong & nan).sum()),
-            gap.size,
-            gap.size if blank is None else int((~blank).sum()),
-            wrong_rows(wrong),
-        )
+        largest = float(gap[at]) if count or not nan[at] else 0.0
+        there = float(self.allowed[at]), at, float(self.found[at]), float(self.expected[at])
+        filled = gap.size if blank is None else int((~blank).sum())
+        return Gap(largest, *there, count, int((wrong & nan).sum()), gap.size, filled, wrong_rows(wrong))
 
 
 def judge_step(record: Record, name: str, expected: Known, rows: int | None = None) -> Judged:
-    """A recorded step beside what it should be, number by number.
-
-    `rows` are those of the whole step, where this is a part of it.
-    """
+    """A recorded step beside what it should be, number by number; `rows` of the whole where it is part."""
     rows = rows or expected.value[..., 0].size
     most = typical(rows)
     roughly = judged_by(record, name, expected, expected.rough_scatter, most)
@@ -105,7 +91,7 @@ def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: 
     error, slack = expected.error_by(scatter), precision.smallest + asked.last_place
     if asked.by_hand:
         value = by_hand(found, expected, asked.decimals or 0)
-        error, slack = np.where(free(error), np.inf, 0.0), slack * (1 + NOTHING)
+        error, slack = np.where(boundless(error), np.inf, 0.0), slack * (1 + NOTHING)
     allowed = asked.allowed(value, error + precision.unit * size + slack)
     gap = np.abs(found - value)
     told = np.isfinite(gap) & np.isfinite(scatter) & (scatter > 0)
@@ -113,14 +99,14 @@ def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: 
     if not asked.told and root_mean_square(beyond[beyond <= FACTOR]) > most:  # one wrong number is but one
         allowed = np.where(told, np.minimum(allowed, most * scatter + slack), allowed)
     same = (found == value) | (np.isnan(value) & np.isnan(found))
-    fine = (gap <= allowed) | same | free(error)
+    fine = (gap <= allowed) | same | boundless(error)
     grown = np.abs(value) + allowed > precision.largest  # too large for its type: infinite, as it should be
     fine |= np.isinf(found) & grown & (np.sign(found) == np.sign(value))
     if np.isneginf(value).any():
         fine |= np.isneginf(value) & vanishes(found, np.isneginf(value), precision.vanishing)
     gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
     blurred = blur_of(asked, value[told], scatter[told], value[..., 0].size)
-    if value.size and (free(error) & ~same).all():  # a yes to numbers that nothing was compared with
+    if value.size and (boundless(error) & ~same).all():  # a yes to numbers that nothing was compared with
         blurred = np.inf
     return Judged(found, expected.value, gap, allowed, ~fine, blurred, root_mean_square(beyond))
 
@@ -149,8 +135,7 @@ def wrong_numbers(record: Record, name: str, expected: Known) -> Array:
 
 def vanishes(found: Array, hidden: Array, limit: float) -> Array:
     """True where a finite number stands for −∞ and softmax makes 0 of it all the same."""
-    top = np.where(hidden, -np.inf, found).max(axis=-1, keepdims=True)
-    return found - top < limit
+    return found - np.where(hidden, -np.inf, found).max(axis=-1, keepdims=True) < limit
 
 
 def wrong_rows(wrong: Array) -> tuple[int, int] | None:

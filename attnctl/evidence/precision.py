@@ -60,6 +60,13 @@ def round_to(array: Array, precision: Precision) -> Array:
     return np.where(np.abs(near) > precision.largest, np.copysign(np.inf, near), near)
 
 
+def round_in(dtype: str, array: Array) -> Array:
+    """The numbers rounded to this type; bfloat16, which NumPy has not, as float32."""
+    if dtype == BFLOAT16.name:
+        return round_to(np.asarray(array, np.float64), BFLOAT16).astype(np.float32)
+    return np.asarray(array, dtype)
+
+
 def is_normal(array: Array, precision: Precision) -> bool:
     """True for numbers that a type holds with all its digits, and for 0."""
     size = np.abs(array)
@@ -92,8 +99,7 @@ def on_grid(array: Array, bits: int) -> bool:
         return True
     flat = array.reshape(-1)
     starts = [0, *range(64, flat.size, AT_ONCE)]  # most arrays say no at once
-    stops = [*starts[1:], flat.size]
-    for start, stop in zip(starts, stops, strict=True):
+    for start, stop in zip(starts, [*starts[1:], flat.size], strict=True):
         numbers = flat[start:stop]
         significand = np.frexp(numbers[np.isfinite(numbers)])[0].astype(np.float64) * 2.0**bits
         if not (significand == np.rint(significand)).all():
@@ -130,9 +136,7 @@ def of_run(leaves: Iterable[Array], steps: Iterable[Array]) -> Precision:
             continue
         if any(evident(array, precision) for array in given):
             return precision
-        if all(on_grid(array, precision.bits) for array in derived) and any(
-            evident(array, precision) for array in derived
-        ):
+        if all(on_grid(x, precision.bits) for x in derived) and any(evident(x, precision) for x in derived):
             return precision
     return FLOAT64
 
@@ -142,12 +146,9 @@ LOOKED_AT = 2**17
 
 
 def different(result: Array, precision: Precision) -> float:
-    """How many different numbers there are, each counted by its share of the whole: equal ones round alike.
-
-    In fine types that says nothing, as no two are equal.
-    """
+    """How many different numbers there are, each by its share of the whole: equal ones round alike."""
     if precision.bits >= FLOAT32.bits:
-        return np.inf
+        return np.inf  # no two are equal
     numbers = np.abs(result.reshape(-1)[:: max(1, result.size // LOOKED_AT)])
     _, which = np.unique(numbers[np.isfinite(numbers)], return_inverse=True)
     share = np.bincount(which, numbers[np.isfinite(numbers)])

@@ -84,7 +84,6 @@ class Probe:
         return value
 
     def input(self, name: str) -> Array | None:
-        """The value of a step above: recorded, known from before, or computed."""
         if self.before.record.tells(name):
             return self.before.record.value(name)
         if name not in self.values:
@@ -125,17 +124,13 @@ def recompute(
         inputs = [values[name] if name in values else record.value(name) for name in step.inputs]
         rounded = [x if x.dtype == bool else before(step, at)(x) for at, x in enumerate(inputs)]
         known = all(x is y for x, y in zip(inputs, rounded, strict=True))  # nobody asks for others again
-        values[step.name] = result = after(step)(
-            apply_op(step.op, *rounded) if known else step.op.apply(*rounded)
-        )
+        made = apply_op(step.op, *rounded) if known else step.op.apply(*rounded)
+        values[step.name] = result = after(step)(made)
     return result
 
 
 def same_errors(found: Array, right: Array, simulated: Array, least: float) -> bool:
-    """True if most found numbers are off just as a simulation is.
-
-    Where right numbers are below the `least` that their type holds with all digits, that tells nothing.
-    """
+    """True if most found numbers are off just as a simulation is; right ones below `least` tell nothing."""
     found, right, simulated = where_finite(found, right, simulated)
     by_rounding, left = np.abs(simulated - right), np.abs(found - simulated)
     rounds = (by_rounding > 0) & (np.abs(right) >= least)
@@ -190,10 +185,8 @@ def common_bias(found: Array, right: Array, simulated: Array, slack: float) -> f
     off, right = (np.where(told, array, 0.0) for array in (found - simulated, right))
     slope, offset, _ = fit_together(off[told], right[told])
     left = np.where(told, off - slope * right - offset, 0.0)
-    for part, along in (
-        (slope, np.where(told, right - right[told].mean(), 0.0)),
-        (offset, told.astype(float)),
-    ):
+    parts = ((slope, np.where(told, right - right[told].mean(), 0.0)), (offset, told.astype(float)))
+    for part, along in parts:
         size = float(np.square(along).sum())
         chance = np.sqrt(np.square((left * along).sum(axis=-1)).sum()) / size if size else np.inf
         scale = 1.0 if part is slope else root_mean_square(right[told])
@@ -203,13 +196,11 @@ def common_bias(found: Array, right: Array, simulated: Array, slack: float) -> f
 
 
 def where_finite(*arrays: Array) -> list[Array]:
-    """The numbers of arrays in the places where all are finite."""
     told = np.logical_and.reduce([np.isfinite(array) for array in arrays])
     return [array[told] for array in arrays]
 
 
 def correlation(a: Array, b: Array) -> float:
-    """Of two lists of numbers; 0 where one of them is constant."""
     a, b = a - a.mean(), b - b.mean()
     size = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / size if size > 0 else 0.0
@@ -226,16 +217,15 @@ def factors_shown(walk: Walk, name: str, plain: str) -> dict[str, Factors]:
     names = [step.name for step in steps if isinstance(step.op, PRODUCTS)]
     ways = roundings(record, name) if names and walk.expect(name) else []
     direct = all(step.name in names or getattr(step.op, "exact", False) for step in steps)
-    for each in ways if direct else ():
-        shown = {names[-1]: replace(each, unit=0.0)}
-        again = Walk.over(replace(record, factors=shown), walk.derivation, walk, name, {name})
-        if name not in again.wrong:
+    for factors in ways if direct else ():
+        shown = {names[-1]: replace(factors, unit=0.0)}
+        if name not in Walk.over(replace(record, factors=shown), walk.derivation, walk, name, {name}).wrong:
             return shown
     kernel = any(is_of_kernel(walk, walk.derivation[name]) for name in names)
     way, bias = nearest_way(walk, name, product(ways, KERNELS if kernel else KERNELS[:1]))
     if way is None:
         return {}
-    weighted = "key" in axes_read(walk, walk.derivation[names[-1]])[-1:]
+    weighted = "key" in axes_of_first_factor(walk, walk.derivation[names[-1]])[-1:]
     if bias:
         why = f"all of it is off by {bias:+.2g} of its size besides"
     elif direct and not weighted:
@@ -263,12 +253,12 @@ def nearest_way(
     if is_far_off(found, right):
         return None, 0.0
     tried: list[tuple[float, Factors, Array]] = []
-    for each, (power, by_row) in ways:
-        rounds = in_products(each.short or keep_digits, power, by_row)
+    for factors, (power, by_row) in ways:
+        rounds = in_products(factors.short or keep_digits, power, by_row)
         simulated = recompute(record, steps, rounds, lambda _: keep_digits)
         if simulated is not None and related_errors(found, right, simulated):
             left = float(np.std(fit_together(*where_finite(found - simulated, right))[2]))
-            tried.append((left, each, simulated))
+            tried.append((left, factors, simulated))
     if not tried:
         return None, 0.0
     left, best, simulated = min(tried, key=lambda way: way[0])
@@ -287,11 +277,10 @@ def roundings(record: Record, name: str) -> list[Factors]:
 
 def is_of_kernel(walk: Walk, step: Step) -> bool:
     """True for Q Kᵀ and A V, which one kernel multiplies, and their like in the backward pass."""
-    return "key" in (step.axes[-1], axes_read(walk, step)[-1])
+    return "key" in (step.axes[-1], axes_of_first_factor(walk, step)[-1])
 
 
-def axes_read(walk: Walk, step: Step) -> tuple[str, ...]:
-    """Those of the first factor."""
+def axes_of_first_factor(walk: Walk, step: Step) -> tuple[str, ...]:
     first, record = step.inputs[0], walk.record
     return axes_of(record, first) if first in record else walk.derivation[first].axes
 

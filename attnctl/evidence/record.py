@@ -67,7 +67,6 @@ class Record:
         return name in self and name not in self.blanks
 
     def value(self, name: str) -> Array:
-        """The numbers of a recorded step, in float64; booleans as they are."""
         return widen(self.trace[name])
 
     def numbers(self, axes: Sequence[str]) -> int:
@@ -75,8 +74,7 @@ class Record:
         return prod(self.plan.sizes.get(axis, 1) for axis in axes)
 
     def forgetting(self, name: str) -> Record:
-        """The record without a step, which is then recomputed."""
-        return replace(self, trace=self.trace.select([each for each in self.trace if each != name]))
+        return replace(self, trace=self.trace.select([kept for kept in self.trace if kept != name]))
 
     def blank(self, name: str) -> Array:
         return self.blanks.get(name, np.zeros((), dtype=bool))
@@ -85,7 +83,6 @@ class Record:
         return self.precisions.get(name, self.unrecorded)
 
     def factors_of(self, name: str) -> Factors:
-        """The rounding of the factors of a product of matrices, as far as it was shown."""
         return self.factors.get(name, AS_THEY_ARE)
 
     def known(self, name: str) -> Known:
@@ -161,23 +158,19 @@ def expect(record: Record, step: Step, values: Values) -> Known | None:
     found = [input_ for input_ in inputs if input_ is not None]
     if len(found) < len(inputs):
         return None
+    read = list(zip(step.inputs, found, strict=True))
     try:
         unit, factors = record.precision(step.name).unit, record.factors_of(step.name)
         value = carry_rounding(step.op, found, unit, step.name, factors)
     except (ValueError, IndexError, TypeError, ArithmeticError):  # a step that was not written by attnctl
-        shapes = ", ".join(
-            f"{name} {' × '.join(map(str, array.value.shape))}"
-            for name, array in zip(step.inputs, found, strict=True)
-        )
+        shapes = ", ".join(f"{name} {' × '.join(map(str, known.value.shape))}" for name, known in read)
         raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
-    recorded = (known for name, known in zip(step.inputs, found, strict=True) if name in record)
-    if any(np.isnan(known.value).any() for known in recorded):  # what follows from NaN, nobody can say
-        value = anything(value, np.isnan(value.value))
+    if any(np.isnan(known.value).any() for name, known in read if name in record):
+        value = anything(value, np.isnan(value.value))  # what follows from NaN, nobody can say
     return excuse_empty_rows(record, value, found[0].value) if isinstance(step.op, Softmax) else value
 
 
 def input_of(record: Record, name: str, values: Values) -> Known | None:
-    """The value of a step that stands above: recorded, or recomputed."""
     return values.get(name) or (record.known(name) if record.tells(name) else None)
 
 

@@ -57,12 +57,15 @@ def kept_or_made(key: Key, made_of: tuple[Array, ...], make: Callable[[], Array]
     kept = KEPT.get()
     if kept is None:
         return make()
-    made = kept.pop(key) if key in kept else (made_of, make())
-    if made[1].size <= LARGEST_KEPT:
-        kept[key] = made
+    if key in kept:
+        kept[key] = kept.pop(key)  # what was used last goes last
+        return kept[key][1]
+    made = make()
+    if made.size <= LARGEST_KEPT:
+        kept[key] = made_of, made
     while sum(result.size for _, result in kept.values()) > MOST_KEPT:
         del kept[next(iter(kept))]
-    return made[1]
+    return made
 
 
 def place_of(array: Array) -> tuple[object, ...]:

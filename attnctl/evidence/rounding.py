@@ -89,7 +89,6 @@ class Known:
 
     @property
     def enough_runs(self) -> int:
-        """The count of runs that tell the scatter: few where each takes long."""
         least = LEAST_RUNS if self.numbers < HUGE else ROUGH_RUNS
         return min(RUNS, max(least, MANY_NUMBERS // max(self.numbers, 1)))
 
@@ -231,35 +230,46 @@ def carry_rounding(
     `unit` is the relative error of one rounding, `of_sums` the largest that one in a sum has.
     """
     numbers = sum(input_.numbers for input_ in inputs)
-    if getattr(op, "exact", False):  # numbers in other places
-        value = op.apply(*(input_.value for input_ in inputs))
-        return Known(value, lambda number: op.apply(*(input_.run(number) for input_ in inputs)), numbers)
-    coarse = getattr(op, "unit", 0.0)
-    unit = max(unit, coarse)
-    terms = max((input_.value.shape[-1] for input_ in inputs if input_.value.ndim), default=1)
-    sums = min(unit, of_sums) * sqrt(terms)
-    if factors.short is not None and not factors.unit:
+    if factors.short is not None and not factors.unit and not getattr(op, "exact", False):
         inputs = [*map(exactly, factors.round(op, [input_.value for input_ in inputs]))]
     factor = factors.unit if isinstance(op, PRODUCTS) else 0.0
-    inside = max(sums if sums > LITTLE * unit else 0.0, coarse, factor)
-    if isinstance(op, Rotate):
-        inside = max(inside, sqrt(2) * unit)  # products with cos and sin, which were rounded themselves
-    if isinstance(op, (Softmax, SinkSoftmax)):
-        unit = sqrt(3) * unit  # exp and its sum are rounded, too
 
     def run(number: int) -> Array:
-        with np.errstate(all="ignore"):
-            moved = [
-                round_at_random(input_.run(number), inside, f"{name} {at}", number)
-                for at, input_ in enumerate(inputs)
-            ]
-            result = round_at_random(op.apply(*moved), unit + sums, name, number)
-            return result + displace(op, moved, result, unit, name, number)
+        return run_rounded(
+            op, [input_.run(number) for input_ in inputs], unit, name, number, factor, of_sums
+        )
 
     with np.errstate(all="ignore"):
         value = apply_op(op, *factors.round(op, [input_.value for input_ in inputs]))
     # What is small is kept: every step that reads it runs it again.
     return Known(value, cache(run) if value.size < LARGE else run, numbers)
+
+
+@np.errstate(all="ignore")
+def run_rounded(
+    op: Op,
+    inputs: Sequence[Array],
+    unit: float,
+    name: str,
+    number: int,
+    factor: float = 0.0,
+    of_sums: float = FLOAT32.unit,
+) -> Array:
+    """The result of an op in one run of Monte Carlo arithmetic, its `inputs` those of that run."""
+    if getattr(op, "exact", False):  # numbers in other places
+        return op.apply(*inputs)
+    coarse = getattr(op, "unit", 0.0)
+    unit = max(unit, coarse)
+    terms = max((x.shape[-1] for x in inputs if x.ndim), default=1)
+    sums = min(unit, of_sums) * sqrt(terms)
+    inside = max(sums if sums > LITTLE * unit else 0.0, coarse, factor)
+    if isinstance(op, Rotate):
+        inside = max(inside, sqrt(2) * unit)  # products with cos and sin, which were rounded themselves
+    if isinstance(op, (Softmax, SinkSoftmax)):
+        unit = sqrt(3) * unit  # exp and its sum are rounded, too
+    moved = [round_at_random(x, inside, f"{name} {at}", number) for at, x in enumerate(inputs)]
+    result = round_at_random(op.apply(*moved), unit + sums, name, number)
+    return result + displace(op, moved, result, unit, name, number)
 
 
 def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:
@@ -270,7 +280,7 @@ def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name:
     start = getattr(op, "start", None)
     if start is None:
         return 0.0
-    after = tuple(each + 1 for each in start) if isinstance(start, tuple) else start + 1
+    after = tuple(place + 1 for place in start) if isinstance(start, tuple) else start + 1
     farthest = result.shape[-2] + np.max(start)
     by_one = replace(op, start=after).apply(*inputs) - result
     return by_one * (min(unit, FLOAT32.unit) * farthest) * noise(f"{name} at", run, result.shape)
@@ -320,13 +330,11 @@ def few(numbers: Array) -> Array:
     return freedom * np.expm1(np.square(z) / freedom) / FACTOR**2
 
 
-def free(error: Array) -> Array:
-    """Which numbers could be anything, or come from some that could."""
+def boundless(error: Array) -> Array:
     return np.isinf(error)
 
 
 def anything(known: Known, where: Array) -> Known:
-    """A value of which some numbers could be anything."""
     return replace(known, run=lambda number: np.where(where, np.inf, known.run(number)))
 
 

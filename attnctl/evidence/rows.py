@@ -13,18 +13,8 @@ from typing import Any
 from attnctl.evidence.record import Record
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import (
-    AddScaled,
-    Gate,
-    Given,
-    Merge,
-    Op,
-    Placed,
-    Project,
-    Remainder,
-    RowWise,
-    Unstated,
-)
+from attnctl.math.ops import AddScaled, Gate, Given, Merge, Placed, Project, Remainder, Unstated
+from attnctl.math.ops.base import Op, RowWise
 from attnctl.math.ops.norms import Norm
 from attnctl.record import Trace
 
@@ -37,11 +27,9 @@ class OverQueries(RowWise):
 
     @property
     def told(self) -> bool:
-        """Whether it was; else it takes all queries at once."""
         raise NotImplementedError
 
     def of(self, blocks: Iterable[Sequence[Array]]) -> OverQueries:
-        """Return the same op, told the sums over all queries: its inputs, some queries at a time."""
         raise NotImplementedError
 
 
@@ -51,7 +39,6 @@ def of_scores(step: Step) -> bool:
 
 
 def has_rows(step: Step) -> bool:
-    """True where a step has a row for each query, and is not of scores."""
     return step.axes[-2:-1] in (("query",), ("token",)) and step.axes[-1] != "key"
 
 
@@ -71,7 +58,6 @@ def follow(derivation: Derivation, names: Collection[str]) -> set[str]:
 
 
 def stretch(derivation: Derivation, record: Record, name: str) -> list[Step]:
-    """A step and the unrecorded ones it was computed from, in order."""
     wanted, found = [name], set()
     while wanted:
         step = derivation[wanted.pop()]
@@ -99,8 +85,7 @@ def largest_step(record: Record, derivation: Derivation, name: str) -> int:
 
 
 def axes_of(record: Record, name: str) -> tuple[str, ...]:
-    step = record.intended[name] if name in record.intended else record.trace.steps[name]
-    return tuple(step.axes)
+    return tuple((record.intended if name in record.intended else record.trace.steps)[name].axes)
 
 
 def cut(array: Array, axes: Sequence[str], cuts: Mapping[str, slice]) -> Array:
@@ -118,7 +103,7 @@ def with_arrays(record: Record, arrays: Mapping[str, Array], intended: Derivatio
 
 def is_by_row(op: Op) -> bool:
     """True for an op, and those within it, that can be carried out for some queries alone."""
-    return isinstance(op, BY_ROW) and all(is_by_row(each) for each in within(op).values())
+    return isinstance(op, BY_ROW) and all(is_by_row(inner) for inner in within(op).values())
 
 
 def within(op: Any) -> dict[str, Op]:
@@ -127,8 +112,7 @@ def within(op: Any) -> dict[str, Op]:
 
 
 def change_ops(op: Any, change: Callable[[Op], Op]) -> Any:
-    inner = within(op)
-    changed = {name: new for name, old in inner.items() if (new := change_ops(old, change)) is not old}
+    changed = {name: new for name, old in within(op).items() if (new := change_ops(old, change)) is not old}
     return change(replace(op, **changed) if changed else op)
 
 

@@ -134,8 +134,7 @@ def check_step(
     if name not in record:
         return Checked(name, Verdict.NOT_RECORDED), value_of(record, derivation, step, values)
     if steps := in_blocks(record, derivation, step, values):
-        blocks = StepInBlocks.begin(record, derivation, steps, values)
-        return said_of(record, step, *blocks.compare()), None
+        return said_of(record, step, *StepInBlocks.begin(record, derivation, steps, values).compare()), None
     expected = expect(record, step, values)
     if expected is None:
         return Checked(name, Verdict.NOT_CHECKABLE), None

@@ -173,14 +173,7 @@ def largest_terms(parts: tuple[Expr, ...], most: int) -> tuple[list[Expr], Rest]
     return [parts[at] for at in sorted(shown)], Rest(add_up([values[at] for at in others]), count)
 
 
-FUNCTIONS: dict[str, Callable[[float], float]] = {
-    "exp": exp,
-    "log": log,
-    "sqrt": sqrt,
-    "tanh": tanh,
-    "cos": cos,
-    "sin": sin,
-}
+FUNCTIONS = {function.__name__: function for function in (exp, log, sqrt, tanh, cos, sin)}
 
 ROUNDINGS = 4
 """Units in the last place that one operation may be off, here or where the number was made."""

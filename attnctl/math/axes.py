@@ -63,7 +63,6 @@ def rearrange(array: Array, pattern: str, **sizes: int) -> Array:
 
 
 def arrange(array: Array, before: Groups, after: Groups, known: Mapping[str, int]) -> Array:
-    """The array with these axes brought to those."""
     sizes = solve_sizes(before, array.shape, known)
     if sizes is None:
         axes = ", ".join("·".join(group) or "1" for group in before)

@@ -9,15 +9,16 @@ put between two others is read by what follows it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
+from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import names, ops
-from attnctl.math.kind import HEADS, LAYER, Chunks, HeadNorm, Kind
+from attnctl.math.kind import HEADS, LAYER, Chunks, HeadNorm, Kind, documents_in
 from attnctl.math.rules import Alibi, PerBatch, Softcap, VisibilityRule
 from attnctl.math.steps import Axes, Derivation, Lines, Step, backward
 
@@ -45,12 +46,10 @@ class Rotary:
         if self.dims is not None and (self.dims < 2 or self.dims % 2):
             raise AttnError(f"rotary dims: {self.dims} columns do not make pairs; use 2, 4, 6, …")
 
-    def rotate(self, start: PerBatch, first: int | None = None) -> ops.Rotate:
-        """The op that turns rows which come after `start` others."""
-        begin = self.first if first is None else first
-        return ops.Rotate(
-            self.theta, self.dims, self.interleaved, start, self.frequencies, self.factor, begin
-        )
+    def rotate(self, start: PerBatch, documents: tuple[int, ...] = (), **how: Any) -> ops.Rotate:
+        """The op that turns rows which come after `start` others, positions from 0 in each document."""
+        values = {**vars(self), **how}
+        return ops.Rotate(start=start, documents=documents, **values)
 
     @property
     def formula(self) -> str:
@@ -93,6 +92,11 @@ class Variant(Kind):
     batch: bool = False
     axes: dict[str, Axes] = field(default_factory=dict)
     layer: LayerParts = LayerParts()
+
+    @property
+    def documents(self) -> tuple[int, ...]:
+        """Where positions start again; nowhere if they run on."""
+        return documents_in(self)
 
     @cached_property
     def derivation(self) -> Derivation:
@@ -175,7 +179,7 @@ def latents(v: Variant, at: Latest) -> Lines:
         yield from linear(v, at, "K_rope", "X")
         if v.rotary:
             formula = f"{at['R']} {v.rotary.formula}"
-            yield line("K_rope_rotated", v.rotary.rotate(v.past, 0), (at["R"],), formula)
+            yield line("K_rope_rotated", v.rotary.rotate(v.past, v.documents, first=0), (at["R"],), formula)
 
 
 def source_of(v: Variant, symbol: str) -> str:
@@ -189,10 +193,8 @@ def source_of(v: Variant, symbol: str) -> str:
 
 def projections(v: Variant, at: Latest) -> Lines:
     """X to Q, K, V: a matrix (and a bias) for each head."""
-    for symbol in "QKV":
-        yield from given(v, f"W_{symbol}")
-    for symbol in "QKV":
-        yield from given(v, f"b_{symbol}")
+    for name in ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"):
+        yield from given(v, name)
     for symbol in "QKV":
         if f"W_{symbol}" not in v.given:
             yield from given(v, symbol)
@@ -201,8 +203,7 @@ def projections(v: Variant, at: Latest) -> Lines:
         shared = symbol == "K" and "W_K_rope" in v.given
         yield product(v, "K_latent" if shared else symbol, ops.Project(), at[source], symbol, source)
         if shared:
-            formula = f"{at['K_C']} beside {at['R']}"
-            yield line("K", ops.Beside(), (at["K_C"], at["R"]), formula)
+            yield line("K", ops.Beside(), (at["K_C"], at["R"]), f"{at['K_C']} beside {at['R']}")
 
 
 def norms(v: Variant, at: Latest) -> Lines:
@@ -225,7 +226,7 @@ def rotations(v: Variant, at: Latest) -> Lines:
     own = (("Q", v.offset),) if "W_K_rope" in v.given else (("Q", v.offset), ("K", first))
     for symbol, start in own:
         formula = f"{at[symbol]} {v.rotary.formula}"
-        yield line(f"{symbol}_rotated", v.rotary.rotate(start), (at[symbol],), formula)
+        yield line(f"{symbol}_rotated", v.rotary.rotate(start, v.documents), (at[symbol],), formula)
 
 
 def norms_of_rotated(v: Variant, at: Latest) -> Lines:
@@ -240,6 +241,13 @@ def head_norms(v: Variant, at: Latest, how: HeadNorm) -> Lines:
     op = make(usual if how.eps is None else how.eps, how.over == HEADS, how.plus_one)
     for symbol in "QK":
         yield from norm_line(v, at, op, f"{symbol}_normed", symbol, f"{symbol}_norm")
+
+
+def temperature(v: Variant, at: Latest) -> Lines:
+    """Q times a number that grows with its position, so that weights stay sharp over many keys."""
+    if v.temperature is not None:
+        op = replace(ops.Temper(*v.temperature), start=v.offset)
+        yield line("Q_tempered", op, (at["Q"],), f"{at['Q']} · ({op.factor})")
 
 
 def cache(v: Variant, at: Latest) -> Lines:
@@ -333,14 +341,15 @@ def masking(v: Variant, at: Latest) -> Lines:
 def merging(v: Variant, at: Latest) -> Lines:
     """Heads side by side, and through W_O."""
     yield line("concat", ops.Merge(), (at["Z"],), "heads side by side")
-    if "W_gate" in v.given:
-        yield from linear(v, at, "gate", "X")
+    if v.gate:
+        made = "W_gate" in v.given or "gate" not in v.given
+        yield from linear(v, at, "gate", "X") if made else given(v, "gate")
         yield line("gated", ops.Gate(), (at["Z"], at["G"]), f"{at['Z']} · σ({at['G']})")
     yield from given(v, "W_O")
     yield from given(v, "b_O")
     if "W_O" in v.given:
         yield product(v, "output", ops.MatMul(), at["Z"], "O", at["Z"])
-    elif "W_Q" in v.given:
+    elif "W_Q" in v.given or v.gate:
         yield without_projection(at["Z"])
 
 
@@ -369,6 +378,7 @@ PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
     unrotated_cache,
     rotations,
     norms_of_rotated,
+    temperature,
     cache,
     sharing,
     attention,
@@ -379,17 +389,52 @@ PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
 
 def derive(v: Variant) -> Derivation:
     """Every line of this variant, from embeddings to output, and where it is asked for, back again."""
-    at = Latest()
-    steps: list[Step] = []
-    for part in PARTS:
-        for step in part(v, at):
-            at[step.symbol] = step.name
-            steps.append(with_batch(step) if v.batch else step)
+    steps = collect(v, PARTS)
     if not v.backward:
         return Derivation(tuple(steps))
     # Chunks come to the whole, and so do gradients: kernels too make the weights again from the whole's L.
     whole = steps if v.chunks is None else derive(replace(v, chunks=None, logsumexp=True, backward=False))
     return Derivation((*steps, *backward(tuple(whole), v.given)))
+
+
+def derive_head(
+    made: dict[str, str], norm: ops.Op | None, scale: float | None, cap: float | None
+) -> Derivation:
+    """The lines after the last layer: the final norm, and the logits of the tokens that W_U is of."""
+    return Derivation(
+        tuple(collect(Variant(made, d_k=0), (partial(head, norm=norm, scale=scale, cap=cap),)))
+    )
+
+
+def head(v: Variant, at: Latest, *, norm: ops.Op | None, scale: float | None, cap: float | None) -> Lines:
+    """F and F W_U, scaled and capped where a model does that."""
+    yield from given(v, "hidden")
+    yield from given(v, names.FINAL)
+    if "hidden" in v.given:
+        yield from norm_line(v, at, norm, names.FINAL, "H", "norm")
+        if norm is None:
+            yield line(names.FINAL, ops.Copy(), (at["H"],), at["H"])
+    yield from given(v, "W_U")
+    yield from given(v, "b_U")
+    later = [name for name, there in (("scaled_logits", scale), (names.LOGITS, cap)) if there is not None]
+    first, *others = ["raw_logits", *later[:-1], names.LOGITS] if later else [names.LOGITS]
+    yield product(v, first, ops.MatMul(), at["F"], "U", at["F"])
+    if scale is not None:
+        yield line(others.pop(0), ops.Scale(factor=scale), (at["ℓ"],), f"{at['ℓ']} · {scale:g}")
+    if cap is not None:
+        formula = f"{cap:g} · tanh({at['ℓ']} / {cap:g})"
+        yield line(others.pop(0), ops.Squeeze(cap), (at["ℓ"],), formula)
+
+
+def collect(v: Variant, parts: Iterable[Callable[[Variant, Latest], Lines]]) -> list[Step]:
+    """The lines of these parts, each of which reads the latest before it."""
+    at = Latest()
+    steps: list[Step] = []
+    for part in parts:
+        for step in part(v, at):
+            at[step.symbol] = step.name
+            steps.append(with_batch(step) if v.batch else step)
+    return steps
 
 
 def with_batch(step: Step) -> Step:

@@ -11,21 +11,11 @@ from operator import add, floordiv, itemgetter, mod, mul, sub
 from typing import Any
 
 from attnctl.math import Array, Cell
-from attnctl.math.arithmetic import (
-    Call,
-    Expr,
-    Number,
-    Product,
-    Quotient,
-    Subtraction,
-    Sum,
-    evaluate,
-)
+from attnctl.math.arithmetic import Call, Expr, Number, Product, Quotient, Subtraction, Sum, evaluate
 from attnctl.math.notation import Input, Operand, Place, Table, Term
 
 
 def form_of(op: Any, rank: int, inputs: Sequence[Array]) -> Term:
-    """The form of a step with so many axes that an op makes of such inputs."""
     cell = [Term("axis", axis) for axis in range(rank)]
     form: Term = op.form(cell, *(Input(at, x.shape, x.dtype) for at, x in enumerate(inputs)))
     return form
@@ -117,7 +107,6 @@ class Filling:
         return lambda at: Number(float(found(at)))
 
     def combine(self, kind: Callable[[Expr, Expr], Expr], left: Operand, right: Operand) -> Expression:
-        """A difference, product, quotient or sum of two."""
         a, b = self.expression(left), self.expression(right)
         return lambda at: kind(a(at), b(at))
 
@@ -152,10 +141,10 @@ class Filling:
 
     def largest(self, name: str, size: int, body: Operand, *others: Operand) -> Expression:
         """The largest over an index, and of others; NaN where one of them is."""
-        each, more = self.value(body), [self.value(other) for other in others]
+        one, more = self.value(body), [self.value(other) for other in others]
 
         def work_out(at: At) -> Number:
-            values = [*(each(at) for _ in over(at, name, size)), *(other(at) for other in more)]
+            values = [*(one(at) for _ in over(at, name, size)), *(other(at) for other in more)]
             return Number(nan if any(map(isnan, values)) else max(values))
 
         return self.once(work_out)
@@ -170,7 +159,6 @@ def over(at: At, name: str, size: int) -> Iterator[None]:
 
 
 def one_sum(parts: Iterable[Expr]) -> Sum:
-    """A sum whose parts are no sums: theirs stand in their place."""
     flat: list[Expr] = []
     for part in parts:
         if isinstance(part, Sum):

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.setting import GRADIENTS, Choice, Flag, Form, Setting, word_or_mapping
+from attnctl.base.setting import GRADIENTS, Flag, Form, Setting, word_or_form
 from attnctl.base.values import (
     FILE_NAME,
     POSITIVE,
@@ -22,10 +22,11 @@ from attnctl.base.values import (
     Json,
     Plain,
     Reader,
+    unfit,
     whole_number,
     words,
 )
-from attnctl.math.rules import Rule
+from attnctl.math.rules import Documents, Rule
 
 RMS, LAYER = NORMS = ("rms", "layer")
 HEAD, HEADS = "head", "heads"
@@ -88,19 +89,15 @@ QK_NORM_OPTIONS = Form(
     lambda given: HeadNorm(**given),
 )
 QK_NORM_WORD = Reader(HeadNorm, words(*NORMS).schema)
-NORM = Choice(
-    word_or_mapping(NORMS, QK_NORM_WORD, QK_NORM_OPTIONS),
-    [QK_NORM_WORD, QK_NORM_OPTIONS],
-    "a norm of Q and K; write rms or layer, or {kind: rms, eps: 1e-5}",
+NORM = word_or_form(
+    NORMS, QK_NORM_WORD, QK_NORM_OPTIONS, "a norm of Q and K; write rms or layer, or {kind: rms, eps: 1e-5}"
 )
 
 
 def norm_words(value: Any) -> str:
     """The norms of a config in a few words: Q and K normed (rms, eps 1e-05)."""
     said = {"kind": value} if isinstance(value, str) else dict(value)
-    more = [
-        f"{name.replace('_', ' ')}{'' if value is True else f' {value}'}" for name, value in said.items()
-    ]
+    more = [f"{name.replace('_', ' ')}{'' if part is True else f' {part}'}" for name, part in said.items()]
     return f"Q and K normed ({', '.join(more).removeprefix('kind ')})"
 
 
@@ -119,6 +116,13 @@ CACHE_UNROTATED = Setting(
     "past_key holds keys that are not rotated yet; they are rotated with the new ones.",
     True,
     Flag("--cache-unrotated"),
+)
+POSITIONS_RUN_ON = Setting(
+    "positions_run_on",
+    SWITCH,
+    "Positions run on through all documents, in place of starting again in each.",
+    True,
+    Flag("--positions-run-on"),
 )
 BACKWARD = Setting(
     "backward",
@@ -201,6 +205,34 @@ CHUNKS = Setting(
 )
 
 
+# --- what trained models have besides ---
+
+GATED = "The heads' outputs are multiplied by σ(X W_gate), number by number (or by σ(gate), where given)."
+GATE = Setting("gate", SWITCH, GATED, True, Flag("--gate"))
+
+Temperature = tuple[float, int] | tuple[float, int, int]
+"""β and L of 1 + β ln(1 + ⌊position / L⌋); a third is the position of the first query, if that is not 0."""
+
+
+def read_temperature(value: Any) -> Temperature:
+    """β and L, or with the first position, as a text or a list: 0.1,8192."""
+    parts = [Plain(part.strip()) for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(parts, list) or len(parts) not in (2, 3):
+        raise unfit(value, "is not β and L; write 0.1,8192 (softmax(S / T) is --scale)")
+    beta, steps, *first = parts
+    return (REAL(beta), whole_number(1)(steps), *map(whole_number(0), first))
+
+
+NUMBERS: Json = {"type": "array", "items": REAL.schema, "minItems": 2, "maxItems": 3}
+TEMPERATURE = Setting(
+    "temperature",
+    Reader(read_temperature, {"anyOf": [{"type": "string"}, NUMBERS]}, "β,L"),
+    "Q is multiplied by 1 + β ln(1 + ⌊position / L⌋) (Llama 4); a third number is the first position.",
+    [0.1, 8192],
+    Flag("--temperature"),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """The kind of attention a person asks for: a field for each setting."""
@@ -209,6 +241,9 @@ class Kind:
     rules: tuple[Rule, ...] = ()
     qk_norm: HeadNorm | None = field(default=None, metadata={"setting": QK_NORM})
     cache_unrotated: bool = field(default=False, metadata={"setting": CACHE_UNROTATED})
+    temperature: Temperature | None = field(default=None, metadata={"setting": TEMPERATURE})
+    gate: bool = field(default=False, metadata={"setting": GATE})
+    positions_run_on: bool = field(default=False, metadata={"setting": POSITIONS_RUN_ON})
     logsumexp: bool = field(default=False, metadata={"setting": LOGSUMEXP})
     chunks: Chunks | None = field(default=None, metadata={"setting": CHUNKS})
     backward: bool = field(default=False, metadata={"setting": BACKWARD})
@@ -217,6 +252,12 @@ class Kind:
 
 KIND: dict[str, Setting | None] = {field_.name: field_.metadata.get("setting") for field_ in fields(Kind)}
 """The setting of each field, in order; None for the rules, which have theirs in `attnctl.inputs.config`."""
+
+
+def documents_in(asked: Kind) -> tuple[int, ...]:
+    """Where positions start again: at the begin of each document, unless they run on."""
+    rules = (rule for rule in asked.rules if isinstance(rule, Documents))
+    return () if asked.positions_run_on else next((rule.starts for rule in rules), ())
 
 
 def choices_of(asked: Kind) -> dict[str, Any]:

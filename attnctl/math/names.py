@@ -28,11 +28,14 @@ ROTATED = ("Q_rotated", "K_rotated")
 SCALED, SOFTCAPPED = "scaled_scores", "softcapped_scores"
 BIASED, MASKED = "biased_scores", "masked_scores"
 BIAS, MASK, KEY_LENGTHS = "bias", "mask", "key_lengths"
+CU_SEQLENS = ("cu_seqlens", "cu_seqlens_q", "cu_seqlens_k")
+"""Where packed documents begin, and where the last one ends: of all, of queries, of keys."""
 NORM_WEIGHTS, NORM_BIASES = ("Q_norm_weight", "K_norm_weight"), ("Q_norm_bias", "K_norm_bias")
 HIDDEN, RESIDUAL, SINK, SINK_WEIGHTS = "hidden", "residual", "sink", "sink_weights"
 LOGSUMEXP = "logsumexp"
 CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES = "chunk_logsumexp", "chunk_outputs", "chunk_shares"
-BIAS_TABLE, GATED = "bias_table", "gated"
+BIAS_TABLE, GATE, GATED = "bias_table", "gate", "gated"
+FINAL, LOGITS = "final", "logits"
 WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT = "attention_weights", "head_outputs", "concat", "output"
 
 
@@ -83,11 +86,7 @@ class Name(NamedTuple):
 
     @property
     def broadcasts(self) -> bool:
-        """True if it is handed in beside others, in any shape that broadcasts against them.
-
-        So are masks, a sink and the weights of norms: the others say how large everything is. A
-        gradient is as what it is by.
-        """
+        """True if it comes beside others in any shape that broadcasts: masks, a sink, norms' weights."""
         given = TABLE[self.gradient] if self.gradient else self
         return given.input and given.once and not given.is_weight
 
@@ -136,30 +135,24 @@ def vectors(
 ) -> Name:
     """The row of an array with a vector for each head and token: by head, side by side, or token first."""
     layouts = f"{head} {row} {column}", f"{row} ({head} {column})"
-    searched = (f"{row} {head} {column}",)
-    return Name(name, symbol, layouts, searched, leaf=given, input=given, result=result)
+    return Name(name, symbol, layouts, (f"{row} {head} {column}",), leaf=given, input=given, result=result)
 
 
 def matrix(name: str, of: str, own: str, *, asked: str = "", more: str = "") -> Name:
-    """The row of a projection: by head, side by side, as nn.Linear keeps it, or as Flax does.
-
-    One of two axes is the same for all heads, which its rows or its columns may have side by side.
-    """
+    """The row of a projection: by head, side by side, as nn.Linear keeps it, or as Flax does."""
     *heads, rows, columns = map(" ".join, parse_axes(own))
-    fused, linear = (
-        f"{grouped(rows)} {grouped(*heads, columns)}",
-        f"{grouped(*heads, columns)} {grouped(rows)}",
-    )
+    first, last = grouped(rows), grouped(*heads, columns)
+    fused, linear = f"{first} {last}", f"{last} {first}"
     layouts = tuple(dict.fromkeys((own, fused, linear)))
     searched = (" ".join((rows, *heads, columns)),)
     row = Name(name, "W", layouts, searched, linear, leaf=True, input=True, once=True)
     return row._replace(of=of, asked=asked, more=more)
 
 
-def bias(name: str, of: str, own: str, *, asked: str = "") -> Name:
+def bias(name: str, of: str, own: str) -> Name:
     """The row of what is added to a projection: by head or side by side."""
     layouts = tuple(dict.fromkeys((own, grouped(*names_in(parse_axes(own))))))
-    return Name(name, "b", layouts, leaf=True, input=True, once=True, of=of, asked=asked)
+    return Name(name, "b", layouts, leaf=True, input=True, once=True, of=of)
 
 
 def grouped(*axes: str) -> str:
@@ -197,6 +190,7 @@ OF_SPLITS = (
     "query head chunk",
 )
 """The axes that kernels give what they compute of each split of the keys."""
+OF_SPLITS_1 = tuple(f"{layout} 1" for layout in ("chunk head query", *OF_SPLITS))
 
 ROWS = (
     Name(EMBEDDINGS, "E", ("token d_model",), leaf=True),
@@ -232,6 +226,7 @@ ROWS = (
     vectors("K_normed", "K", "kv_head", "new", "d_k"),
     vectors("Q_rotated", "Q", "head", "query", "d_k"),
     vectors("K_rotated", "K", "kv_head", "new", "d_k"),
+    vectors("Q_tempered", "Q", "head", "query", "d_k"),
     vectors(PAST_KEY, "K", "kv_head", "past", "d_k", given=True),
     vectors("present_key", "K", "kv_head", "key", "d_k"),
     vectors(PAST_VALUE, "V", "kv_head", "past", "d_v", given=True),
@@ -248,12 +243,7 @@ ROWS = (
     given(MASK, "mask", SCORES, once=True),
     scores(MASKED, hidden=-inf),
     given(SINK, "sink", "head", once=True),
-    Name(
-        CHUNK_LOGSUMEXP,
-        "L_c",
-        ("chunk head query",),
-        (*OF_SPLITS, *(f"{layout} 1" for layout in ("chunk head query", *OF_SPLITS))),
-    ),
+    Name(CHUNK_LOGSUMEXP, "L_c", ("chunk head query",), (*OF_SPLITS, *OF_SPLITS_1)),
     Name(LOGSUMEXP, "L", ("head query",), ("head query 1", "query head", "query head 1")),
     scores(WEIGHTS, "A", hidden=0.0),
     Name(SINK_WEIGHTS, "A_sink", ("head query",)),
@@ -261,31 +251,36 @@ ROWS = (
     Name(CHUNK_SHARES, "w_c", ("chunk head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
     Name(CONCAT, "Z", ("query (head d_v)",), result=True),
-    weight("W_gate", "d_model (head d_v)"),
-    weight("b_gate", "(head d_v)"),
-    Name("gate", "G", ("query (head d_v)",), model=True),
-    Name(GATED, "Z", ("query (head d_v)",), model=True),
+    matrix("W_gate", X, "d_model (head d_v)", asked=GATE),
+    bias("b_gate", GATE, "(head d_v)"),
+    Name(GATE, "G", ("query (head d_v)", "head query d_v"), ("query head d_v",), leaf=True, input=True),
+    Name(GATED, "Z", ("query (head d_v)",)),
     matrix(W_O, CONCAT, "(head d_v) d_out", more="; none leaves the projection out"),
     bias(B_O, OUTPUT, "d_out"),
     Name(OUTPUT, "Y", ("query d_out",), result=True),
     *norm_of("output_norm", "d_out"),
     Name("output_normed", "Y", ("query d_out",), model=True),
     Name(RESIDUAL, "H", ("query d_out",), model=True),
-    given(KEY_LENGTHS, "", ""),
+    Name(FINAL, "F", ("query d_model",), leaf=True, model=True),
+    weight("W_U", "d_model vocab"),
+    weight("b_U", "vocab"),
+    *(Name(name, "ℓ", ("query vocab",), model=True) for name in ("raw_logits", "scaled_logits", LOGITS)),
+    *(given(name, "", "") for name in (KEY_LENGTHS, *CU_SEQLENS)),
 )
 
 DELTA = "delta"
+"""Σ A ∘ d_A of each row of weights: what softmax takes off all of its gradients."""
 WEIGHTS_AGAIN = "weights made again"
 """Of a program whose backward pass does not read what the forward pass made."""
-"""Σ A ∘ d_A of each row of weights: what softmax takes off all of its gradients."""
 
-NO_GRADIENT = {MASK, KEY_LENGTHS, SINK_WEIGHTS, CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}
+NO_GRADIENT = {MASK, KEY_LENGTHS, *CU_SEQLENS, SINK_WEIGHTS, CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}
 NO_GRADIENT |= {RESIDUAL, "output_normed", "output_norm_weight", "output_norm_bias"}
+NO_GRADIENT |= {FINAL, "W_U", "b_U", "raw_logits", "scaled_logits", LOGITS}
 """What no gradient is by: truth values and lengths, what stands beside or after the output, and chunks,
 which come to the whole: gradients go through that."""
 
 READERS = {
-    X: ("Q", "K", "V", "latent_Q", "latent_KV", "K_rope", "gate"),
+    X: ("Q", "K", "V", "latent_Q", "latent_KV", "K_rope", *(row.name[2:] for row in ROWS if row.asked)),
     MEMORY: (K, V),
     "latent_KV": ("K_latent", K, V),
     "latent_KV_normed": ("K_latent", K, V),
@@ -303,7 +298,7 @@ def is_gradient(name: str) -> bool:
     return name in TABLE and bool(TABLE[name].gradient)
 
 
-def partial_gradient_name(name: str, reader: str) -> str:
+def gradient_via(name: str, reader: str) -> str:
     """The name of the part of a gradient that comes through one of the steps that read the array."""
     return f"d_{name}_through_{reader}"
 
@@ -314,17 +309,10 @@ def gradients() -> Iterator[Name]:
         if row.name in NO_GRADIENT:
             continue
         begins = row.name in {OUTPUT, HEAD_OUTPUTS, LOGSUMEXP}
-        own = row._replace(
-            name=gradient_of(row.name),
-            symbol=f"d{row.symbol}",
-            leaf=begins,
-            input=begins,
-            hidden=None,
-            result=False,
-            gradient=row.name,
-        )
+        own = row._replace(name=gradient_of(row.name), symbol=f"d{row.symbol}", gradient=row.name)
+        own = own._replace(leaf=begins, input=begins, hidden=None, result=False)
         readers = (WEIGHTS, LOGSUMEXP) if row.of_scores else READERS.get(row.name, ())
-        yield from (own._replace(name=partial_gradient_name(row.name, reader)) for reader in readers)
+        yield from (own._replace(name=gradient_via(row.name, reader)) for reader in readers)
         yield own
         if row.name == WEIGHTS:
             yield Name(DELTA, "δ", ("head query",), gradient=WEIGHTS)

@@ -13,7 +13,7 @@ differences, products, quotients, and the functions exp, log, sqrt, tanh, cos an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from attnctl.math import Array, Cell, Shape
@@ -94,14 +94,13 @@ def own_places(shape: Shape, places: Sequence[Place]) -> tuple[Place, ...]:
 
 
 def positions(term: Any) -> set[int]:
-    """The inputs whose numbers a form reads: of some an op needs the shape alone."""
     if not isinstance(term, Term):
         return set()
     own = {term.parts[0]} if term.kind == "read" else set[int]()
     return own.union(*map(positions, term.parts))
 
 
-def table_term(array: Array, *places: Place) -> Term:
+def entry(array: Array, *places: Place) -> Term:
     """The number of an array that is no input."""
     kept = Table(lambda: array, lambda at: array[at].item())
     return Term("table", kept, *own_places(array.shape, places))
@@ -122,16 +121,20 @@ def total(i: Term, body: Term, seen: Term | None = None) -> Term:
     return Term("sum", *i.parts, body, *([] if seen is None else [is_seen(seen)]))
 
 
-def largest_term(i: Term, body: Term, *others: Term) -> Term:
+def sum_over(indices: Iterable[Term], body: Term) -> Term:
+    """The sum over several indices, the last of them outermost."""
+    for i in indices:
+        body = total(i, body)
+    return body
+
+
+def largest(i: Term, body: Term, *others: Term) -> Term:
     """The largest number over an index and of some others: one number, whose arithmetic is not written."""
     return Term("max", *i.parts, body, *others)
 
 
 def known(body: Term) -> Term:
-    """Return a term as one number whose arithmetic is not written.
-
-    As the largest, it is worked out once a cell: it may not read at the index of a sum around it.
-    """
+    """Return a term as one number, worked out once a cell: it reads at no index of a sum around it."""
     return Term("known", body)
 
 

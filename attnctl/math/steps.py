@@ -6,17 +6,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from attnctl.base.dataclass import dataclass
-from attnctl.math.names import (
-    DELTA,
-    HEAD_OUTPUTS,
-    LOGSUMEXP,
-    OUTPUT,
-    TABLE,
-    gradient_of,
-    partial_gradient_name,
-)
+from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT, TABLE, gradient_of, gradient_via
 from attnctl.math.ops import Given, MatMul, Op
-from attnctl.math.ops.base import AddAll, Gradient, Line
+from attnctl.math.ops.base import AddAll, Gradients, Line
 
 Axes = tuple[str, ...]
 
@@ -80,11 +72,11 @@ def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
     """
     by_name = {step.name: step for step in steps}
     roots = [root_of(by_name), *([LOGSUMEXP] if gradient_of(LOGSUMEXP) in given else [])]
-    reached = [step for step in steps if step.name in ancestors(steps, roots)]
+    leading = ancestors(steps, roots)
+    reached = [step for step in steps if step.name in leading]
     readers = {step.name: [name for name in reached if step.name in name.inputs] for step in reached}
     for root in roots:
-        how = given.get(gradient_of(root), "given")
-        yield like(by_name[root], gradient_of(root), Given(), (), how)
+        yield like(by_name[root], gradient_of(root), Given(), (), given.get(gradient_of(root), "given"))
     ways: dict[str, list[str]] = {}
     for step in reversed(reached):
         for line in gradients(step, by_name, readers):
@@ -96,7 +88,7 @@ def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
                 continue
             source = by_name[line.by]
             several = len(readers[source.name]) > 1
-            name = partial_gradient_name(source.name, step.name) if several else gradient_of(source.name)
+            name = gradient_via(source.name, step.name) if several else gradient_of(source.name)
             yield like(source, name, line.op, line.inputs, line.formula)
             there = ways.setdefault(source.name, [])
             there.append(name)
@@ -117,17 +109,14 @@ def ancestors(steps: Iterable[Step], wanted: Iterable[str]) -> set[str]:
     return found
 
 
-def gradients(
-    step: Step, steps: Mapping[str, Step], readers: Mapping[str, Sequence[Step]]
-) -> Iterable[Gradient]:
+def gradients(step: Step, steps: Mapping[str, Step], readers: Mapping[str, Sequence[Step]]) -> Gradients:
     """The lines that the adjoint of a step gives.
 
     Σ over keys of A ∘ d_A, which softmax needs, is Σ over d_v of Z ∘ d_Z where Z = A V: a sum over fewer
     numbers, of what is kept anyway (Dao et al. 2022, appendix B.2).
     """
     axes = tuple(steps[name].axes if name in steps else TABLE[name].axes for name in step.inputs)
-    line = Line(step.name, step.inputs, axes)
-    for line_back in step.op.adjoint(line, gradient_of(step.name)):
+    for line_back in step.op.adjoint(Line(step.name, step.inputs, axes), gradient_of(step.name)):
         if line_back.by != DELTA or not isinstance(readers[step.name][0].op, MatMul):
             yield line_back
             continue

@@ -25,27 +25,12 @@ from attnctl.mistakes.models import MODELS
 from attnctl.mistakes.positions import FITTED_POSITIONS, POSITIONS
 from attnctl.mistakes.projections import FITTED, PROJECTIONS
 from attnctl.mistakes.scores import OTHER_SCALE, SCALING, SOFTCAP
+from attnctl.mistakes.serving import SERVING
 from attnctl.mistakes.softmax import SOFTMAX, SUMS
 from attnctl.mistakes.visibility import VISIBILITY
 
 CATALOGUE: tuple[Mistake, ...] = (
-    *SCALING,
-    *SOFTMAX,
-    *MASKS,
-    *PROJECTIONS,
-    *HEADS,
-    *POSITIONS,
-    *MODELS,
-    *SOFTCAP,
-    *BIASES,
-    *CHUNKS,
-    *BACKWARD,
-    *KERNELS,
-    *PARTIAL_MASKS,
-    *VISIBILITY,
-    *SUMS,
-    *FITTED_POSITIONS,
-    *FITTED,
-    *OTHER_SCALE,
-    *NUMBERS,
-)
+    *SERVING, *SCALING, *SOFTMAX, *MASKS, *PROJECTIONS, *HEADS, *POSITIONS, *MODELS, *SOFTCAP, *BIASES,
+    *CHUNKS, *BACKWARD, *KERNELS, *PARTIAL_MASKS, *VISIBILITY, *SUMS, *FITTED_POSITIONS, *FITTED,
+    *OTHER_SCALE, *NUMBERS,
+)  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from math import log
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from attnctl.math.ops.products import TMatMul
 from attnctl.math.ops.scores import SoftmaxBack, SqueezeBack
 from attnctl.math.ops.vectors import SumGroups
 from attnctl.mistakes import wrong
+from attnctl.mistakes.chunks import LN2
 from attnctl.mistakes.masks import other_corners
 from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import at, either, find_mask
@@ -35,15 +35,11 @@ SQUEEZE_BACK = at(*OF_SCORES, SqueezeBack)
 
 def backward_lines(case: WrongStep, kind: type[Op], *read: str) -> list[Step]:
     """The lines of the backward pass with such an op that read these."""
-    return [
-        step
-        for step in case.derivation
-        if isinstance(step.op, kind) and step.name.startswith("d_") and set(read) <= set(step.inputs)
-    ]
+    back = (step for step in case.derivation if step.name.startswith("d_") and isinstance(step.op, kind))
+    return [step for step in back if set(read) <= set(step.inputs)]
 
 
 def rounded_output(case: WrongStep) -> Iterator[Plant]:
-    """δ of the output as it was stored: in float16, or in bfloat16."""
     if DELTA in case.derivation and HEAD_OUTPUTS in case.derivation[DELTA].inputs:
         for precision in (FLOAT16, BFLOAT16):
             rounded = wrong.By(partial(round_to, precision=precision))
@@ -87,18 +83,15 @@ def masked_otherwise(case: WrongStep, *makes: Weights) -> Iterator[WrongStep]:
     for make in makes:
         of_output = made_again(case, make, bare, masked)
         own_delta = SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-1, keepdims=True)))
-        of_weights = next(iter(own_delta(of_output))).case
-        yield from (of_output, of_weights)
+        yield from (of_output, next(iter(own_delta(of_output))).case)
 
 
 def unmasked(case: WrongStep) -> Iterator[Plant]:
-    """Weights made again of scores that hide nothing."""
     makes = (lambda s, m: np.exp(s - sums(m)), lambda s, _: np.exp(s - sums(s)))
     yield from map(Plant, masked_otherwise(case, *makes))
 
 
 def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
-    """Weights made again under a mask that is aligned with the other corner."""
     for corner, hide in other_corners(case):
 
         def make(s: Array, m: Array, hide: Hide = hide) -> Array:
@@ -185,8 +178,6 @@ ONE_MEMBER: dict[str, Callable[[Array, Array], Array]] = {
 }
 """What may become of the gradient by a bias that a batch shares."""
 
-LN2 = log(2)
-
 OF_AGAIN = """d_V = np.swapaxes(again, -1, -2) @ d_head_outputs
 d_scaled_scores = again * (d_attention_weights - delta[..., None])"""
 """Lines that go on from weights that were made again."""
@@ -224,9 +215,8 @@ BACKWARD = (
         meant="backward",
         subject="delta",
     ),
-    Mistake(
+    of_made_again(
         "backward-not-masked",
-        (*OF_SCORES, *OF_VALUES),
         "weights are made again without the mask in the backward pass",
         "hide the same scores again before exp, forward and backward",
         unmasked,
@@ -243,9 +233,8 @@ BACKWARD = (
         seen="triton-lang/triton#4541, #5660",
         example="again = np.tril(attention_weights)\n" + OF_AGAIN,
     ),
-    Mistake(
+    of_made_again(
         "backward-aligned-wrong",
-        (*OF_SCORES, *OF_VALUES),
         "the mask of the backward pass is aligned {}, that of the forward pass is not",
         "use one offset in both passes: query i sees key j when j <= i + offset",
         plant_other_corner,

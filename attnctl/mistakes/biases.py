@@ -156,15 +156,11 @@ BIASES = (
         "take 2^(−8/n), 2^(−16/n), … for n a power of two, and subtract slope · distance",
         plant_other_slopes,
         fitted=True,
-        why=(
-            "The slopes are a series of their own for heads that are no power of two, and its start is "
-            "easily shifted."
-        ),
+        why="The slopes are a series of their own for heads that are no power of two, and its start is "
+        "easily shifted.",
         meant="alibi",
-        example=(
-            "slopes = 2.0 ** (-8 * np.arange(heads) / heads)\n"
-            "biased_scores = scaled_scores - slopes[:, None, None] * distance"
-        ),
+        example="slopes = 2.0 ** (-8 * np.arange(heads) / heads)\n"
+        "biased_scores = scaled_scores - slopes[:, None, None] * distance",
     ),
     of_bias(
         "alibi-distance",
@@ -174,11 +170,8 @@ BIASES = (
         fitted=True,
         why="query − key is positive where causal attention looks; without a mask its sign matters.",
         meant="alibi",
-        example=(
-            "slopes = 2.0 ** (-8 * (np.arange(heads) + 1) / heads)\n"
-            "biased_scores = scaled_scores - slopes[:, None, None] * (np.arange(n)[:, None] - "
-            "np.arange(n))"
-        ),
+        example="slopes = 2.0 ** (-8 * (np.arange(heads) + 1) / heads)\n"
+        "biased_scores = scaled_scores - slopes[:, None, None] * (np.arange(n)[:, None] - np.arange(n))",
     ),
     Mistake(
         "score-bias-wrong",
@@ -191,6 +184,6 @@ BIASES = (
         across=True,
         why="A bias of relative positions is laid out (key, query) in some libraries.",
         meant="bias",
-        example="biased_scores = scaled_scores + bias.T",
+        example="biased_scores = scaled_scores + bias.swapaxes(-1, -2)",
     ),
 )

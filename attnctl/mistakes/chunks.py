@@ -66,9 +66,7 @@ def tops_of(case: WrongStep) -> Callable[[Array], Array]:
     """The largest score of each row of each chunk, chunks first."""
     op = case.op(CHUNK_LOGSUMEXP)
     assert isinstance(op, ChunkLogSumExp)
-    return lambda s: np.stack(
-        [s[..., part].max(axis=-1, initial=-np.inf) for part in op.parts(s.shape[-1])]
-    )
+    return lambda s: np.stack([s[..., at].max(axis=-1, initial=-np.inf) for at in op.parts(s.shape[-1])])
 
 
 def log_of_sums(parts: Array) -> Array:
@@ -120,8 +118,7 @@ def in_base_2(case: WrongStep) -> Iterator[Plant]:
                 total = log_of_sums(p * LN2)
                 return total / base, grown(p * LN2, add_sink(total, *sinks) if sinks else total)
 
-            right = with_merge(case, merge, *sink)
-            yield Plant(right.then(CHUNK_LOGSUMEXP, wrong.By(lambda p: p / LN2)))
+            yield Plant(with_merge(case, merge, *sink).then(CHUNK_LOGSUMEXP, wrong.By(lambda p: p / LN2)))
 
 
 def without_maximum(case: WrongStep) -> Iterator[Plant]:
@@ -195,8 +192,7 @@ def not_rescaled(case: WrongStep) -> Iterator[Plant]:
             own = tops(s)
             last, kept = own.max(axis=0), np.maximum.accumulate(own, axis=0) if running else own
             sums = grown(p, kept if total else last).sum(axis=0)
-            shares = grown(p, kept if output else last) / np.where(sums == 0, 1, sums)
-            return last + np.log(sums), shares
+            return last + np.log(sums), grown(p, kept if output else last) / np.where(sums == 0, 1, sums)
 
         yield Plant(with_merge(case, merge, scores_of(case)), detail)
     yield from merged(NOT_RESCALED)(case)
@@ -221,15 +217,9 @@ def nothing_as_nan(case: WrongStep) -> Iterator[Plant]:
     """NaN for what sees nothing of its chunk; or for rows that see nothing of all, any or the first."""
     if not has_chunks(case):
         return
-    for name in (CHUNK_LOGSUMEXP, CHUNK_OUTPUTS):
-        yield Plant(spoiled(case, name, lambda none: none))
-    for rows in (
-        lambda none: none.all(axis=-3),
-        lambda none: none.any(axis=-3),
-        lambda none: none[..., 0, :, :],
-    ):
-        for name in OF_MERGE:
-            yield Plant(spoiled(case, name, rows))
+    yield from (Plant(spoiled(case, name, lambda none: none)) for name in (CHUNK_LOGSUMEXP, CHUNK_OUTPUTS))
+    for rows in (lambda x: x.all(axis=-3), lambda x: x.any(axis=-3), lambda x: x[..., 0, :, :]):
+        yield from (Plant(spoiled(case, name, rows)) for name in OF_MERGE)
         yield Plant(spoiled(spoiled(case, LOGSUMEXP, rows), CHUNK_SHARES, rows))
 
 
@@ -247,7 +237,6 @@ def spoiled(case: WrongStep, name: str, rows: Callable[[Array], Array]) -> Wrong
 
 
 def lost(rows: Callable[[Array], Array]) -> Merge:
-
     def merge(p: Array) -> tuple[Array, Array]:
         nan = rows(np.isneginf(p))
         return np.where(nan, np.nan, log_of_sums(p)), np.where(nan, np.nan, shares(p))
@@ -308,6 +297,7 @@ WAYS: dict[str, tuple[tuple[str, Merge], ...]] = {
 """Merges by the log-sum-exp of chunks alone that are wrong, by mistake, each with what is done."""
 
 of_merging = about(*OF_MERGE, subject="merge", meant="chunks")
+of_sums = about(*OF_SUMS, meant="summed")
 of_sink = about(*OF_MERGE, subject="sink", meant="chunks sink")
 
 CHUNKS = (
@@ -377,25 +367,21 @@ CHUNKS = (
         why="Every chunk runs the kernel of the whole, and that has the sink.",
         example="e = np.exp(chunk_logsumexp)\nchunk_shares = e / (e + np.exp(sink)[:, None]).sum(axis=0)",
     ),
-    Mistake(
+    of_sums(
         "logsumexp-base-2",
-        OF_SUMS,
         "the log-sum-exp is in base 2",
         "multiply it by ln 2, or say --lse-base 2 where it is meant so",
         in_base_2,
         why="Kernels count in base 2, where exp is quicker, and write down what they have.",
         example="logsumexp = logsumexp / np.log(2)",
-        meant="summed",
     ),
-    Mistake(
+    of_sums(
         "logsumexp-without-maximum",
-        OF_SUMS,
         "the maximum of each row, taken off before exp, is not put back",
         "add it: max + ln Σ exp(scores − max)",
         without_maximum,
         why="Softmax does not need the maximum back, and its code was the beginning.",
         example="logsumexp = logsumexp - scaled_scores.max(axis=-1)",
-        meant="summed",
     ),
     Mistake(
         "sink-in-logsumexp",
@@ -406,16 +392,17 @@ CHUNKS = (
         why="Softmax with a sink has one sum, and what is handed on is its logarithm.",
         example="logsumexp = np.logaddexp(logsumexp, sink[:, None])",
         meant="summed sink",
+        equivalent="a convention: the sum may count the sink",
         subject="sink",
     ),
-    Mistake(
+    of_sums(
         "logsumexp-empty-rows",
-        OF_SUMS,
         "the log-sum-exp of what sees nothing is {}, not −∞",
         "write −∞, which gives no share, or say --lse-empty {} where it is meant so",
         empty_rows,
         why="−∞ looks like an accident, and buffers begin with zeros.",
         example="logsumexp = np.where(np.isneginf(logsumexp), 0, logsumexp)",
         meant="blind summed",
+        equivalent="a convention",
     ),
 )

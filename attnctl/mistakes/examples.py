@@ -17,9 +17,9 @@ from attnctl.inputs.plan.tensors import stream
 from attnctl.math import Array
 from attnctl.math.derivation import Rotary
 from attnctl.math.engine import carry_out
-from attnctl.math.kind import HeadNorm
+from attnctl.math.kind import HeadNorm, documents_in
 from attnctl.math.names import MASKED, MEMORY, TABLE, X
-from attnctl.math.rules import Alibi, Causal, Mask, Positions, Softcap, VisibilityRule, Window
+from attnctl.math.rules import Alibi, Causal, Documents, Mask, Positions, Softcap, VisibilityRule, Window
 from attnctl.mistakes.mistake import Mistake
 from attnctl.mistakes.wrong import side_by_side, side_into_heads, softmax
 from attnctl.record import Trace
@@ -53,7 +53,7 @@ def kind(*rules: Any, **given: Any) -> ExampleKind:
 
 ARRAYS = (
     *(X, MEMORY, "mask", "bias", "sink", "key_lengths", "W_Q", "W_O", "b_Q", "b_K", "b_V", "b_O"),
-    *("Q_norm_weight", "K_norm_weight"),
+    *("Q_norm_weight", "K_norm_weight", "W_gate"),
 )
 BATCH = (6, 6, D_MODEL)
 LONG = (12, D_MODEL)
@@ -91,6 +91,8 @@ KINDS = {
     "cross": kind(memory=(6, D_MODEL)),
     "window": kind(Window(1, 1), X=(8, D_MODEL)),
     "strided": kind(Strided(3), X=(10, D_MODEL)),
+    "documents": kind(Documents((0, 2, 5)), X=(9, D_MODEL)),
+    "documents sinusoidal": kind(Documents((0, 2, 5)), X=(9, D_MODEL), positions=SINUSOIDAL),
     "masked": kind(mask=SEES),
     "blind": kind(mask=BLIND),
     "padded": kind(X=(3, 6, D_MODEL), key_lengths=np.array([6, 4, 3])),
@@ -100,6 +102,8 @@ KINDS = {
     "stretched": kind(positions=Rotary(), stretched=(0.5, 0.02)),
     "normed": kind(positions=Rotary(), qk_norm=RMS, **NORM_WEIGHTS),
     "normed rows": kind(positions=Rotary(), qk_norm=replace(RMS, over="heads"), **ROWS),
+    "gated": kind(gate=True, W_gate=(D_MODEL, D_MODEL)),
+    "tempered": kind(temperature=(0.5, 2)),
     "sinusoidal": kind(positions=SINUSOIDAL),
     "sink": kind(sink=(2,)),
     "capped": kind(Softcap(3.0), loud=2),
@@ -140,11 +144,9 @@ class PlantedRun:
 
 
 def carry_out_example(mistake: Mistake) -> PlantedRun:
-    """Carry out what was meant, and again with the lines of the mistake's example."""
     meant = KINDS[mistake.meant]
-    given = {
-        name: example_array(name, each, meant.loud) for name, each in (WEIGHTS | dict(meant.arrays)).items()
-    }
+    arrays = WEIGHTS | dict(meant.arrays)
+    given = {name: example_array(name, array, meant.loud) for name, array in arrays.items()}
     prepared = operator.prepare(given, meant.settings, {})
     if meant.stretched:
         kind = prepared.variant
@@ -167,14 +169,11 @@ def example_array(name: str, given: tuple[int, ...] | Array, loud: float) -> Arr
 
 def with_lines(prepared: Plan, lines: str, names: dict[str, Any]) -> Trace:
     """The run in which these lines give the steps that they assign; what they delete is not recorded."""
-    known = dict(names)
+    known = {**prepared.given, **names}
     statements = ast.parse(lines).body
 
     def pass_through(step: str) -> Callable[[Array], Array]:
-        last = max(
-            (at for at, statement in enumerate(statements, 1) if step in list_assigned(statement)),
-            default=0,
-        )
+        last = max((at for at, line in enumerate(statements, 1) if step in list_assigned(line)), default=0)
         code = compile(ast.Module(statements[:last], []), "example", "exec")
 
         def edit(right: Array) -> Array:
@@ -202,7 +201,6 @@ def with_lines(prepared: Plan, lines: str, names: dict[str, Any]) -> Trace:
 
 
 def list_assigned(statement: ast.stmt) -> set[str]:
-    """The names to which a statement gives a value, whole or in part (x[1:] = …)."""
     targets = [node for node in ast.walk(statement) if isinstance(getattr(node, "ctx", None), ast.Store)]
     inside = [node.value if isinstance(node, ast.Subscript) else node for node in targets]
     return {node.id for node in inside if isinstance(node, ast.Name)}
@@ -221,6 +219,7 @@ def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
         "d_k": given["W_Q"].shape[-1] // heads,
         "distance": abs(np.arange(n)[:, None] - np.arange(keys)),
         "lengths": given.get("key_lengths"),
+        "starts": documents_in(meant.settings),
     }  # fmt: skip
 
 

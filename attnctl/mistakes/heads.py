@@ -11,7 +11,7 @@ from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, TABLE
 from attnctl.math.ops import Copy, Given, MatMul, MatMulT, Merge, Op, Project, Repeat
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import at, either
 
 
@@ -50,12 +50,9 @@ def plant_other_sharing(case: WrongStep) -> Iterator[Plant]:
     right = [head * kv // heads for head in range(heads)]
     ways = {f"all query heads read kv head {one}": [one] * heads for one in range(kv)}
     ways["kv heads are read in reverse order"] = [kv - 1 - head for head in right]
-    ways |= {
-        f"kv heads are read {by} off": [(head + by) % kv for head in right] for by in range(1, min(kv, 16))
-    }
-    yield from SHARED.by({said: partial(np.take, indices=index, axis=-3) for said, index in ways.items()})(
-        case
-    )
+    ways |= {f"kv heads are read {by} off": [(h + by) % kv for h in right] for by in range(1, min(kv, 16))}
+    taken = {said: partial(np.take, indices=index, axis=-3) for said, index in ways.items()}
+    yield from SHARED.by(taken)(case)
 
 
 def merged_after(move: wrong.Move) -> wrong.By:
@@ -102,7 +99,6 @@ def unpack(place: int, by_letter: bool, *weights: Array) -> Array:
 
 
 def plant_over_batch(case: WrongStep) -> Iterator[Plant]:
-    """Attention between the members of a batch, the axis of tokens taken for that of the batch."""
     read = [case.derivation[name] for name in ("Q", "K", "V") if name in case.derivation]
     concat = case.op("concat")
     if not case.size("batch") or concat is None or any(not isinstance(step.op, Project) for step in read):
@@ -112,30 +108,38 @@ def plant_over_batch(case: WrongStep) -> Iterator[Plant]:
     yield Plant(case.put_all(ops | {"concat": wrong.Arranged(concat, after=exchanged)}))
 
 
-def plant_over_heads(case: WrongStep) -> Iterator[Plant]:
-    """Attention between the heads of a token, the axis of tokens taken for that of heads."""
-    if not (several(case) and at("scores", MatMulT).right(case) and at(HEAD_OUTPUTS, MatMul).right(case)):
-        return
-    axes = {name: step.axes for name, step in case.derivation.by_name.items()}
-    squares = {name for name in axes if axes[name][-2:] == ("query", "key") and "head" in axes[name]}
-    if case.first in squares and case.size("head") != case.size("query"):  # they would have another shape
-        return
+def plant_over(others: tuple[str, ...], of_matrix: wrong.Move, of_row: wrong.Move) -> Plants:
+    """Attention over another axis than that of tokens: the two are exchanged before it and after it."""
 
-    def turn(name: str) -> wrong.Move:
-        """What is of scores stays turned."""
-        own = axes.get(name) or TABLE[name].axes
-        if name in squares or not {"head", "kv_head"} & {*own}:
-            return wrong.keep_positions
-        return wrong.swap_heads if own[-1].startswith("d") else wrong.transpose
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        if not (at("scores", MatMulT).right(case) and at(HEAD_OUTPUTS, MatMul).right(case)):
+            return
+        axes = {name: step.axes for name, step in case.derivation.by_name.items()}
+        squares = {name for name in axes if axes[name][-2:] == ("query", "key") and "head" in axes[name]}
+        size = case.size(others[0]) or 1
+        if size == 1 or (case.first in squares and size != case.size("query")):  # scores of another shape
+            return
 
-    ops = {
-        step.name: wrong.Arranged(step.op, tuple(map(turn, step.inputs)), turn(step.name))
-        for step in case.derivation
-        if squares & {step.name, *step.inputs} and step.inputs
-    }
-    yield Plant(case.put_all(ops))
+        def turn(name: str) -> wrong.Move:
+            """What is of scores stays turned."""
+            own = axes.get(name) or TABLE[name].axes
+            if name in squares or not {*others} & {*own}:
+                return wrong.keep_positions
+            return of_matrix if own[-1].startswith("d") else of_row
+
+        ops = {
+            step.name: wrong.Arranged(step.op, tuple(map(turn, step.inputs)), turn(step.name))
+            for step in case.derivation
+            if squares & {step.name, *step.inputs} and step.inputs
+        }
+        yield Plant(case.put_all(ops))
+
+    return plants
 
 
+OVER_BATCH = partial(np.swapaxes, axis1=0, axis2=-2), partial(np.swapaxes, axis1=0, axis2=-1)
+
+of_sharing = about("K_shared", "V_shared", meant="grouped")
 of_concat = about("concat", meant="heads")
 
 HEADS = (
@@ -151,9 +155,8 @@ HEADS = (
             plant_split_late,
         ),
         why="reshape(heads, n, d) has the right shape at once; it is no transpose, and mixes tokens.",
-        example=(
-            "Q, K, V = ((X @ np.concatenate(W, axis=-1)).reshape(heads, n, d_k) for W in (W_Q, W_K, W_V))"
-        ),
+        example="Q, K, V = ((X @ np.concatenate(W, axis=-1)).reshape(heads, n, d_k) for W in (W_Q, W_K, "
+        "W_V))",
     ),
     Mistake(
         "heads-merged-wrong",
@@ -165,26 +168,22 @@ HEADS = (
         why="reshape(n, heads · d) without the transpose back has the right shape, too.",
         example="concat = head_outputs.reshape(n, heads * d_k)",
     ),
-    Mistake(
+    of_sharing(
         "kv-heads-tiled",
-        ("K_shared", "V_shared"),
         "kv heads are repeated h0 h1 h0 h1",
         "repeat each for its own group, h0 h0 h1 h1: np.repeat(x, groups, axis=head), not np.tile",
-        SHARED.instead(lambda op: wrong.Arranged(Copy(), after=wrong.tile_heads(op.times))),
+        SHARED.instead(lambda op: wrong.By(lambda x: np.concatenate([x] * op.times, axis=-3))),
         seen="onnx/onnx#7274; ekzhang/jax-js#180; apple/axlearn#842",
         why="np.tile and torch.repeat give h0 h1 h0 h1; repeat_interleave is meant.",
-        meant="grouped",
-        example="K_shared, V_shared = np.tile(K, (2, 1, 1)), np.tile(V, (2, 1, 1))",
+        example="K_shared, V_shared = (np.tile(x, (heads // len(x), 1, 1)) for x in (K, V))",
     ),
-    Mistake(
+    of_sharing(
         "kv-heads-order",
-        ("K_shared", "V_shared"),
         "{}",
         "let query head h read kv head h // (heads // kv_heads)",
         plant_other_sharing,
         why="The index of the kv head is computed as h % kv_heads, or not at all.",
-        meant="grouped",
-        example="K_shared, V_shared = K[[0, 0, 0, 0]], V[[0, 0, 0, 0]]",
+        example="K_shared, V_shared = K[[0] * heads], V[[0] * heads]",
     ),
     of_concat(
         "heads-in-other-order",
@@ -225,39 +224,33 @@ HEADS = (
         "GPT-NeoX packs (head, 3, d), others (3, head, d): reshape to that before the parts are taken",
         plant_packing,
         why="GPT-NeoX packs (head, 3, d), GPT-2 (3, head, d): the same shape, other columns.",
-        example=(
-            "packed = np.concatenate([*W_Q, *W_K, *W_V], axis=-1)\n"
-            "Q, K, V = (X @ packed).reshape(n, heads, 3, d_k).transpose(2, 1, 0, 3)"
-        ),
+        example="packed = np.concatenate([*W_Q, *W_K, *W_V], axis=-1)\n"
+        "Q, K, V = (X @ packed).reshape(n, heads, 3, d_k).transpose(2, 1, 0, 3)",
     ),
     Mistake(
         "attention-over-heads",
         ("scores", HEAD_OUTPUTS),
         "heads and tokens are exchanged, so that attention runs over the heads of each token",
         "hand over (batch, head, n, d): x.swapaxes(1, 2) of (batch, n, head, d)",
-        plant_over_heads,
+        plant_over(("head", "kv_head"), wrong.swap_heads, wrong.transpose),
         across=True,
         why="The function takes (batch, head, n, d), and is handed (batch, n, head, d).",
         seen="pytorch/pytorch#152257",
         meant="heads",
-        example=(
-            "q, k, v = (x.swapaxes(0, 1) for x in (Q, K, V))\n"
-            "head_outputs = (softmax(q @ k.swapaxes(1, 2) / np.sqrt(d_k)) @ v).swapaxes(0, 1)\n"
-            "del scores, scaled_scores, attention_weights"
-        ),
+        example="q, k, v = (x.swapaxes(0, 1) for x in (Q, K, V))\n"
+        "head_outputs = (softmax(q @ k.swapaxes(1, 2) / np.sqrt(d_k)) @ v).swapaxes(0, 1)\n"
+        "del scores, scaled_scores, attention_weights",
     ),
     Mistake(
         "batch-first",
-        ("Q", "concat"),
+        ("Q", "scores", HEAD_OUTPUTS, "concat"),
         "batch and tokens are exchanged, so that attention runs over the batch",
         "say batch_first=True, or swap the first two axes",
-        plant_over_batch,
+        either(plant_over_batch, plant_over(("batch",), *OVER_BATCH)),
         across=True,
         why="torch's MultiheadAttention takes (n, batch, d) unless batch_first=True.",
         meant="batch",
-        example=(
-            "Q, K, V = (project(X.swapaxes(0, 1), W) for W in (W_Q, W_K, W_V))\n"
-            "concat = merge(head_outputs).swapaxes(0, 1)"
-        ),
+        example="Q, K, V = (project(X.swapaxes(0, 1), W) for W in (W_Q, W_K, W_V))\n"
+        "concat = merge(head_outputs).swapaxes(0, 1)",
     ),
 )

@@ -16,8 +16,8 @@ from attnctl.math.derivation import Step
 from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import MatMul, Softmax
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
-from attnctl.mistakes.plants import at, blocks_along, either, square
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
+from attnctl.mistakes.plants import at, blocks_of_keys, either, square
 
 FORMS: tuple[tuple[str, wrong.Kept | None, wrong.Kept | None], ...] = (
     ("the output is not rescaled", wrong.LEFT_ALONE, wrong.RESCALED),
@@ -40,12 +40,12 @@ def online(form: tuple[str, wrong.Kept | None, wrong.Kept | None], block: int) -
 NOT_RESCALED = either(
     SOFTMAX.best(
         lambda _, way: online(*way),
-        lambda case: [(form, block) for form in FORMS for block in blocks_along(case, "key")],
+        lambda case: [(form, block) for form in FORMS for block in blocks_of_keys(case)],
         lambda way: f"{way[0][0]} (blocks of {way[1]})",
     ),
     SOFTMAX.best(
         lambda _, block: wrong.By(lambda s: wrong.averaged_blocks(s, block)),
-        lambda case: blocks_along(case, "key"),
+        blocks_of_keys,
         lambda block: f"the outputs of the blocks (of {block}) are averaged",
     ),
 )
@@ -53,10 +53,8 @@ NOT_RESCALED = either(
 
 
 def count_twice(count: int) -> wrong.By:
-
     def softmax(s: Array) -> Array:
-        late = np.arange(s.shape[-1]) >= s.shape[-1] - count
-        return wrong.softmax(s + np.where(late, np.log(2.0), 0.0))
+        return wrong.softmax(s + np.where(np.arange(s.shape[-1]) >= s.shape[-1] - count, np.log(2.0), 0.0))
 
     return wrong.By(softmax)
 
@@ -64,10 +62,8 @@ def count_twice(count: int) -> wrong.By:
 def plant_without_rows(case: WrongStep) -> Iterator[Plant]:
     queries, axes = case.size("query") or 0, case.derivation[case.first].axes
     if MIX.right(case) and axes[-2] == "query" and (case.like or case.differs.any()):
-        wrong_from = (
-            queries - int(case.like.detail) if case.like else np.argwhere(case.differs)[:, -2].min()
-        )
-        start = max(int(wrong_from), 0)
+        first = queries - int(case.like.detail) if case.like else np.argwhere(case.differs)[:, -2].min()
+        start = max(int(first), 0)
         kept = (np.arange(queries) < start)[:, None]
         yield Plant(case.then(HEAD_OUTPUTS, wrong.By(lambda z: z * kept)), f"{queries - start}")
 
@@ -87,19 +83,20 @@ def plant_other_values(case: WrongStep) -> Iterator[Plant]:
                     yield Plant(case.put(HEAD_OUTPUTS, op, (weights, name)), name)
 
 
+of_outputs = about(HEAD_OUTPUTS)
+of_softmax = about(WEIGHTS, fitted=True, subject="softmax")
+
 KERNELS = (
-    Mistake(
+    of_outputs(
         "weights-applied-to-wrong",
-        (HEAD_OUTPUTS,),
         "the weights are applied to {} rather than V",
         "take weights @ V",
         plant_other_values,
         why="K and V have one shape, and stand beside each other in every call.",
         example="head_outputs = attention_weights @ K",
     ),
-    Mistake(
+    of_outputs(
         "weights-transposed",
-        (HEAD_OUTPUTS,),
         "the weights are transposed before they are applied to V",
         "take weights @ V: each row is one query's",
         lambda case: MIX.where(square).instead(lambda op: wrong.MixTransposed(op, case.begin))(case),
@@ -107,53 +104,50 @@ KERNELS = (
         why="einsum with its indices exchanged fits wherever there are as many queries as keys.",
         example="head_outputs = attention_weights.swapaxes(-1, -2) @ V",
     ),
-    Mistake(
+    of_outputs(
+        "zeros",
+        "nothing is written, so that the output is all zeros",
+        "write every row of the output",
+        MIX.by(lambda a, v: np.zeros((*a.shape[:-1], v.shape[-1]))),
+        why="The grid is empty, or a copy of the buffer is written to; small outputs pass for it.",
+        seen="ScalingIntelligence/KernelBench#165",
+        example="head_outputs = np.zeros_like(head_outputs)",
+    ),
+    of_softmax(
         "online-not-rescaled",
-        (WEIGHTS,),
         "{} when the running maximum grows",
         "multiply both by exp(old maximum − new maximum) before a block is added",
         NOT_RESCALED,
-        fitted=True,
-        subject="softmax",
         why="When a later block has a larger maximum, what was summed before must shrink with it.",
         meant="loud",
-        example=(
-            "ends = np.minimum(np.arange(keys) // 4 * 4 + 3, keys - 1)\n"
-            "e = np.exp(scaled_scores - np.maximum.accumulate(scaled_scores, axis=-1)[..., ends])\n"
-            "attention_weights = e / e.sum(axis=-1, keepdims=True)"
-        ),
+        example="ends = np.minimum(np.arange(keys) // 4 * 4 + 3, keys - 1)\n"
+        "e = np.exp(scaled_scores - np.maximum.accumulate(scaled_scores, axis=-1)[..., ends])\n"
+        "attention_weights = e / e.sum(axis=-1, keepdims=True)",
     ),
-    Mistake(
+    of_softmax(
         "keys-twice",
-        (WEIGHTS,),
         "the last {} keys are counted twice",
         "let the last block begin where the one before ends, and hide what is past the last key",
         SOFTMAX.best(
             lambda _, count: count_twice(count), lambda case: range(1, min(case.size("key") or 0, 256))
         ),
-        fitted=True,
-        subject="softmax",
         why="The last block is moved back so that it fits, and overlaps the one before.",
-        example=(
-            "e = np.exp(scaled_scores)\n"
-            "e[..., -2:] *= 2\n"
-            "attention_weights = e / e.sum(axis=-1, keepdims=True)"
-        ),
+        example="e = np.exp(scaled_scores)\n"
+        "e[..., -2:] *= 2\n"
+        "attention_weights = e / e.sum(axis=-1, keepdims=True)",
     ),
-    Mistake(
+    of_outputs(
         "queries-dropped",
-        (HEAD_OUTPUTS,),
         "the last {} queries are left at 0",
         "round the number of blocks of queries up",
         plant_without_rows,
         fitted=True,
         across=True,
         why="The grid has n // block blocks: the rest is never written.",
-        example="head_outputs[..., 4:, :] = 0",
+        example="head_outputs[..., -2:, :] = 0",
     ),
-    Mistake(
+    of_outputs(
         "values-shifted",
-        (HEAD_OUTPUTS,),
         "each weight is applied to the value {} its key",
         "take keys and values of the same block",
         MIX.best(
@@ -172,33 +166,33 @@ KERNELS = (
 
 
 def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
-    """Every unrecorded step on the way in fewer digits, or one of them, where the numbers show it."""
     steps = stretch(case.derivation, case.record, case.first)
     every = [{step.name for step in steps}, *({step.name} for step in steps if len(steps) > 1)]
     for precision in (FLOAT32, FLOAT16, BFLOAT16):
         if precision.bits >= case.record.precision(case.first).bits:
             continue
         for names in every:
-            value = simulate_precision(case, steps, names, precision)
-            if is_shown(case, value, precision):
-                ops = {
-                    name: wrong.Coarse(case.derivation[name].op, precision.unit, precision.largest)
-                    for name in names
-                }
+            values = [
+                simulate_precision(case, steps, names, precision, inputs_too=too) for too in (True, False)
+            ]
+            if any(is_shown(case, value, precision) for value in values):
+                coarse = partial(wrong.Coarse, unit=precision.unit, largest=precision.largest)
+                ops = {name: coarse(case.derivation[name].op) for name in names}
                 yield Plant(case.put_all(ops), precision.name)
-            elif names == every[0] and too_far(case, value):
+            elif names == every[0] and too_far(case, values[0]):
                 break
 
 
 def simulate_precision(
-    case: WrongStep, steps: list[Step], names: set[str], precision: Precision
+    case: WrongStep, steps: list[Step], names: set[str], precision: Precision, *, inputs_too: bool
 ) -> Array | None:
-    """The step that disagrees, inputs and results of these steps rounded."""
+    """The step that disagrees, results of these steps rounded, and what they read."""
 
-    def short(step: Step) -> Rounding:
-        return (lambda x: nearest(x, precision)) if step.name in names else keep_digits
+    def rounding_of(step: Step, *read: int) -> Rounding:
+        rounds = step.name in names and (inputs_too or not read)
+        return (lambda x: nearest(x, precision)) if rounds else keep_digits
 
-    return recompute(case.record, steps, lambda step, _: short(step), short)
+    return recompute(case.record, steps, rounding_of, rounding_of)
 
 
 def too_far(case: WrongStep, value: Array | None) -> bool:

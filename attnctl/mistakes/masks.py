@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from attnctl.math import Array
 from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Copy, Hide, Softmax
-from attnctl.math.rules import Causal, Padding, Seen, VisibilityRule
+from attnctl.math.rules import Causal, Documents, Padding, Seen, VisibilityRule
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import (
@@ -27,7 +28,7 @@ from attnctl.mistakes.plants import (
 
 HIDE = at(MASKED, Hide)
 
-FILLS_NEAR = (-100.0, -30.0, -20.0, -15.0, -10.0, -3.0, -1.0, 1.0)
+FILLS_NEAR = (-100.0, -30.0, -20.0, -15.0, -10.0, -7.0, -5.0, -3.0, -1.0, 1.0)
 FILLS = (-1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min), 0.0, 1e-9)
 """Those near the scores last: drawn numbers show them, and the largest do not tell them from the others."""
 
@@ -37,9 +38,8 @@ def given_mask(case: WrongStep) -> bool:
 
 
 def more_than_padding(case: WrongStep) -> bool:
-    return given_mask(case) or any(
-        not isinstance(rule, Padding) for rule in rules_of_kind(case, VisibilityRule)
-    )
+    rules = rules_of_kind(case, VisibilityRule)
+    return given_mask(case) or any(not isinstance(rule, (Padding, Documents)) for rule in rules)
 
 
 def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
@@ -47,7 +47,7 @@ def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
     if hide is None or len(hide.rules) + given_mask(case) < 2:
         return
     for rule in hide.rules:
-        if not isinstance(rule, Padding):
+        if not isinstance(rule, (Padding, Documents)):
             yield Plant(swap_rule(case, rule), f"the {rule.name} rule is ignored beside the others")
     if given_mask(case):
         scores = case.derivation[MASKED].inputs[:1]
@@ -71,26 +71,28 @@ def added(hide: Hide, number: float) -> Hide:
 
 
 def filled(way: Callable[[Hide, float], Hide], fill: float) -> Way:
-    said = f"{fill:.3g}".replace("e+0", "e").replace("e+", "e")
-    return lambda hide: {said: way(hide, fill)}
+    return lambda hide: {f"{fill:.3g}".replace("e+0", "e").replace("e+", "e"): way(hide, fill)}
 
 
-def plant_shown_fill(case: WrongStep) -> Iterator[Plant]:
-    """The number in place of −∞ that weights of hidden keys show: s + ln(w / w_s), s a seen score."""
-    hide = find_mask(case)
-    if hide is None or case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax):
-        return
-    name, right, found = case.derivation[MASKED].inputs[0], case.expected.value, case.found
-    known = case.walk.values.get(name)
-    if name not in case.record and known is None:
-        return
-    scores = case.record.value(name) if known is None else known.value
+def fills_shown(case: WrongStep) -> Array:
+    """The numbers in place of −∞: those there, or what weights show, s + ln(w / w_s), s a seen score."""
+    right, found = case.expected.value, case.found
+    if case.first == MASKED:
+        return found[np.isneginf(right) & np.isfinite(found)]
+    scores = case.array_of(case.derivation[MASKED].inputs[0])
+    if case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax) or scores is None:
+        return found[:0]
     top = right.argmax(axis=-1)[..., None]
     seen = np.take_along_axis(np.broadcast_to(scores, right.shape), top, -1)
     with np.errstate(all="ignore"):
         shown = seen + np.log(found / np.take_along_axis(found, top, -1))
-    fills = shown[(right == 0) & np.isfinite(shown) & (right.max(axis=-1, keepdims=True) > 0)]
-    if fills.size:
+    return shown[(right == 0) & np.isfinite(shown) & (right.max(axis=-1, keepdims=True) > 0)]
+
+
+def plant_shown_fill(case: WrongStep) -> Iterator[Plant]:
+    hide = find_mask(case)
+    fills = fills_shown(case) if hide else case.found[:0]
+    if hide and fills.size:
         fill, apart = float(np.median(fills)), float(np.ptp(fills))
         near = (float(f"{fill:.{digits}g}") for digits in range(1, 17))
         fill = next((short for short in near if abs(short - fill) <= apart), fill)
@@ -168,9 +170,8 @@ MASKS = (
         seen="lucidrains/memory-compressed-attention#2",
         why="It looks the same in a picture: the hidden cells are 0.",
         meant="causal",
-        example=(
-            "masked_scores = scaled_scores\nattention_weights = np.where(hidden, 0, softmax(scaled_scores))"
-        ),
+        example="masked_scores = scaled_scores\n"
+        "attention_weights = np.where(hidden, 0, softmax(scaled_scores))",
     ),
     Mistake(
         *FINITE,
@@ -185,6 +186,8 @@ MASKS = (
         why="-1e9 stands in many tutorials; a row that sees nothing then gets equal weights.",
         meant="blind",
         example="masked_scores = np.where(mask, scaled_scores, -1e9)",
+        equivalent="a convention, as zeros are in rows that see nothing",
+        slight="masked_scores = np.where(mask, scaled_scores, -20)",
     ),
     of_mask(
         "mask-added",
@@ -205,7 +208,7 @@ MASKS = (
         across=True,
         why="(key, query) where (query, key) is meant: symmetric masks do not show it.",
         meant="masked",
-        example="masked_scores = np.where(mask.T, scaled_scores, -np.inf)",
+        example="masked_scores = np.where(mask.swapaxes(-1, -2), scaled_scores, -np.inf)",
     ),
     of_mask(
         "causal-strict",
@@ -222,10 +225,8 @@ MASKS = (
         "say which is meant with --causal-offset (0 is top left, keys − queries bottom right), and use "
         "np.tril(…, k=offset)",
         plant_other_corner,
-        why=(
-            "Top-left and bottom-right are the same for as many queries as keys; FlashAttention takes "
-            "the other one."
-        ),
+        why="Top-left and bottom-right are the same for as many queries as keys; FlashAttention takes the "
+        "other one.",
         meant="cached",
         example="masked_scores = np.where(np.tril(np.ones((n, keys), bool)), scaled_scores, -np.inf)",
     ),
@@ -245,9 +246,8 @@ MASKS = (
         near_misses("window-off-by-one"),
         why="“A window of W” counts the query itself in one library and not in the next.",
         meant="window",
-        example=(
-            "i, j = np.indices((n, n))\nmasked_scores = np.where(abs(i - j) <= 2, scaled_scores, -np.inf)"
-        ),
+        example="i, j = np.indices((n, n))\n"
+        "masked_scores = np.where(abs(i - j) <= 2, scaled_scores, -np.inf)",
     ),
     of_strided(
         "rule-off-by-one",
@@ -255,10 +255,8 @@ MASKS = (
         "count as the rule does: both ends in, from 0 on",
         near_misses("rule-off-by-one"),
         why="“The last N” counts the token itself in one program and not in the next.",
-        example=(
-            "i, j = np.indices((n, n))\n"
-            "masked_scores = np.where((j <= i) & ((i - j) % 4 == 0), scaled_scores, -np.inf)"
-        ),
+        example="i, j = np.indices((n, n))\n"
+        "masked_scores = np.where((j <= i) & ((i - j) % 4 == 0), scaled_scores, -np.inf)",
     ),
     of_strided(
         "rule-both-ways",
@@ -266,10 +264,8 @@ MASKS = (
         "keep the half that hides the future, or join the rule with causal",
         near_misses("rule-both-ways"),
         why="A pattern is written with abs(i − j), and the causal mask beside it is left out.",
-        example=(
-            "i, j = np.indices((n, n))\n"
-            "masked_scores = np.where(abs(i - j) % 3 == 0, scaled_scores, -np.inf)"
-        ),
+        example="i, j = np.indices((n, n))\n"
+        "masked_scores = np.where(abs(i - j) % 3 == 0, scaled_scores, -np.inf)",
     ),
     of_strided(
         "rule-from-the-end",
@@ -277,19 +273,14 @@ MASKS = (
         "count queries and keys from the first key on",
         near_misses("rule-from-the-end"),
         why="The sequence is padded on the left, or the pattern was flipped together with it.",
-        example=(
-            "i, j = np.indices((n, n))[:, ::-1, ::-1]\n"
-            "masked_scores = np.where((j <= i) & ((i - j) % 3 == 0), scaled_scores, -np.inf)"
-        ),
+        example="i, j = np.indices((n, n))[:, ::-1, ::-1]\n"
+        "masked_scores = np.where((j <= i) & ((i - j) % 3 == 0), scaled_scores, -np.inf)",
     ),
 )
 
 PARTIAL_MASKS = (
     of_mask(
-        "mask-ignored",
-        "{}",
-        "hide what any rule hides: combine all of them with &",
-        plant_partly_ignored,
+        "mask-ignored", "{}", "hide what any rule hides: combine all of them with &", plant_partly_ignored
     ),
     Mistake(
         *FINITE,

@@ -15,7 +15,7 @@ from attnctl.base.errors import AttnError
 from attnctl.evidence.judge import vanishes
 from attnctl.evidence.recompute import Probe
 from attnctl.evidence.record import Record
-from attnctl.evidence.rounding import Known, free
+from attnctl.evidence.rounding import Known, boundless
 from attnctl.evidence.walk import Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
@@ -83,6 +83,11 @@ class WrongStep:
             self.effort.numbers += max(probe.numbers, LEAST_EFFORT)
         return value if value is not None and value.shape == self.found.shape else None
 
+    def array_of(self, name: str) -> Array | None:
+        """A step as it is recorded, or else as it should be."""
+        known = self.walk.values.get(name)
+        return self.record.value(name) if name in self.record else known.value if known else None
+
     def misfit(self, value: Array | None) -> float:
         """Return the root mean square of the differences from what was found, ∞ where there is no value.
 
@@ -90,15 +95,14 @@ class WrongStep:
         """
         if value is None:
             return np.inf
-        told = ~np.isnan(self.found) & ~free(self.expected.error) & ~self.record.blank(self.first)
+        told = ~np.isnan(self.found) & ~boundless(self.expected.error) & ~self.record.blank(self.first)
         if self.first.endswith("scores") and np.isneginf(value).any():
             told = told & ~self.vanishing(value)
         found, other = self.found[told], value[told]
         left = np.where(found == other, 0.0, np.abs(found - other))
         strange = ~np.isfinite(left)
         if strange.any():
-            size = np.abs(found[np.isfinite(found)]).max(initial=1.0)
-            left = np.where(strange, size, left)
+            left = np.where(strange, np.abs(found[np.isfinite(found)]).max(initial=1.0), left)
         with np.errstate(over="ignore"):
             return float(np.sqrt(np.mean(np.square(left)))) if left.size else np.inf
 
@@ -109,28 +113,22 @@ class WrongStep:
         return hidden & (nothing | vanishes(self.found, hidden, limit))
 
     def op(self, name: str) -> Op | None:
-        """The op of a step, None where the derivation has no such step."""
         return self.derivation[name].op if name in self.derivation else None
 
     def source(self, name: str) -> str:
         """The step of which this one has but some rows; itself, where it has all of its own."""
-        op = self.op(name)
-        return self.derivation[name].inputs[0] if getattr(op, "exact", False) else name
+        return self.derivation[name].inputs[0] if getattr(self.op(name), "exact", False) else name
 
     def size(self, axis: str) -> int | None:
-        """The size of an axis, as far as anything recorded shows it."""
         return self.record.plan.sizes.get(axis)
 
     # --- the same with another derivation ---
 
     def put(self, name: str, op: Op, inputs: Sequence[str] | None = None) -> WrongStep:
-        """Another op at one step (reading other steps, if given)."""
         return self.put_all({name: op}, {} if inputs is None else {name: inputs})
 
-    def put_all(
-        self, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str]] | None = None
-    ) -> WrongStep:
-        read = inputs or {}
+    def put_all(self, ops: Mapping[str, Op], read: Mapping[str, Sequence[str]] | None = None) -> WrongStep:
+        read = read or {}
         steps = [
             with_op(step, ops[step.name], read.get(step.name, step.inputs)) if step.name in ops else step
             for step in self.derivation
@@ -138,7 +136,6 @@ class WrongStep:
         return replace(self, derivation=Derivation(tuple(steps)))
 
     def rewired(self, inputs: Mapping[str, Sequence[str]]) -> WrongStep:
-        """Some steps read others, their ops as they are."""
         return self.put_all({name: self.derivation[name].op for name in inputs}, inputs)
 
     def through(self, name: str, read: str, new: Step) -> WrongStep:
@@ -148,7 +145,6 @@ class WrongStep:
         return self.beside(name, [new], with_op(step, step.op, inputs))
 
     def reading(self, name: str, read: str, op: Op) -> WrongStep:
-        """A step reads what an op makes of its input."""
         return self.through(name, read, self.bare(f"{read} for {name}", op, (read,), read))
 
     def then(self, name: str, op: Op, *more: str) -> WrongStep:
@@ -159,9 +155,7 @@ class WrongStep:
 
     def beside(self, name: str, new: Sequence[Step], step: Step) -> WrongStep:
         """New steps before another one, which becomes this one."""
-        steps: list[Step] = []
-        for each in self.derivation:
-            steps += [*new, step] if each.name == name else [each]
+        steps = [line for old in self.derivation for line in ((*new, step) if old.name == name else (old,))]
         return replace(self, derivation=Derivation(tuple(steps)))
 
     def bare(self, name: str, op: Op, inputs: tuple[str, ...], like: str) -> Step:
@@ -170,9 +164,8 @@ class WrongStep:
 
     def mask_alike(self) -> WrongStep | None:
         """The program that goes back through the mask that it has: what that hides has no weight."""
-        back = next(
-            (x for x in self.derivation if x.name.startswith("d_") and isinstance(x.op, Hide)), None
-        )
+        hides = (step for step in self.derivation if isinstance(step.op, Hide))
+        back = next((step for step in hides if step.name.startswith("d_")), None)
         return self.put(back.name, Copy(), back.inputs[:1]) if back else None
 
     def fresh(self, name: str) -> str:
@@ -188,8 +181,6 @@ def with_op(step: Step, op: Op, inputs: Sequence[str]) -> Step:
 
 @dataclass(frozen=True)
 class Plant:
-    """The wrong step by a program that makes a mistake; `detail` is what was found of it in a search."""
-
     case: WrongStep
     detail: str = ""
     number: float | None = None
@@ -236,14 +227,17 @@ class Mistake:
     """Public threads in which people had it: ``owner/name#12, #13; other/name#7``."""
     example: str = ""
     """Lines of NumPy that make it: they give steps by name (`mistakes.examples`)."""
+    slight: str = ""
+    """Other lines that make it, by so little that a loose test lets them pass."""
     meant: str = "plain"
     """The kind of attention that the lines should have been, of `mistakes.examples.KINDS`."""
+    equivalent: str = ""
+    """Why no output of Q, K and V shows what the example does."""
 
     def contradicts(self, other: Mistake) -> bool:
         return self.name == other.name or (self.subject != "" and self.subject == other.subject)
 
     def at(self, case: WrongStep) -> Iterator[Plant]:
-        """The plants, where there is a step to make the mistake at."""
         if any(name in case.derivation for name in self.steps):
             masks, like = any(name.endswith(MASKED) for name in self.steps), case.like
             for plant in self.plants(case):

@@ -1,16 +1,18 @@
-"""Mistakes in porting a trained model: rotary frequencies, norms, sinks."""
+"""Mistakes in porting a trained model: rotary frequencies, norms, sinks, gates, temperatures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from attnctl.math import Array
-from attnctl.math.names import WEIGHTS
-from attnctl.math.ops import Copy, LayerNorm, Op, RMSNorm, Rotate, SinkSoftmax, Softmax
+from attnctl.math.names import GATE, GATED, WEIGHTS
+from attnctl.math.ops import Copy, Gate, LayerNorm, Op, RMSNorm, Rotate, SinkSoftmax, Softmax, Temper
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
-from attnctl.mistakes.plants import at, everywhere_or_once
-from attnctl.mistakes.wrong import By
+from attnctl.mistakes.plants import all_or_one, at
+from attnctl.mistakes.wrong import By, side_by_side, side_into_heads
 
 ROTATED = ("Q_rotated", "K_rotated")
 HEAD_NORMED = ("Q_normed", "K_normed")
@@ -31,7 +33,7 @@ HEAD_NORMS = at(*HEAD_NORMED, RMSNorm, LayerNorm).together(heads_or_once)
 def plant_plain_frequencies(case: WrongStep) -> Iterator[Plant]:
     right = at(*ROTATED, "K_rope_rotated", Rotate).right(case)
     right = {name: op for name, op in right.items() if op.frequencies}
-    for names in everywhere_or_once(*right):
+    for names in all_or_one(*right):
         plain = {name: replace(right[name], frequencies=(), factor=1.0) for name in names}
         yield Plant(case.put_all(plain), "the frequencies are not stretched")
         if any(right[name].factor != 1 for name in names):
@@ -42,7 +44,7 @@ def plant_plain_frequencies(case: WrongStep) -> Iterator[Plant]:
 def plant_other_order(case: WrongStep) -> Iterator[Plant]:
     pairs = {"Q": ("Q_normed", "Q_rotated"), "K": ("K_normed", "K_rotated")}
     able = [symbol for symbol, names in pairs.items() if all(name in case.derivation for name in names)]
-    for symbols in everywhere_or_once(*able):
+    for symbols in all_or_one(*able):
         ops: dict[str, Op] = {}
         inputs: dict[str, tuple[str, ...]] = {}
         for symbol in symbols:
@@ -72,10 +74,36 @@ def plant_without_factors(case: WrongStep) -> Iterator[Plant]:
 
 
 def of_other_kind(op: RMSNorm | LayerNorm, eps: float) -> Op:
-    kind = LayerNorm if isinstance(op, RMSNorm) else RMSNorm
-    return kind(eps, op.heads, op.plus_one)
+    return (LayerNorm if isinstance(op, RMSNorm) else RMSNorm)(eps, op.heads, op.plus_one)
 
 
+def plant_split_flat(case: WrongStep) -> Iterator[Plant]:
+    """One matrix has the columns of Q and of the gate of each head in turn, and is split in halves."""
+    steps = [case.derivation[name] for name in ("Q", GATE) if name in case.derivation]
+    if len(steps) == 2 and all(len(step.inputs) == 2 for step in steps):
+        (x, w_q), (_, w_gate) = (step.inputs for step in steps)
+        ops: dict[str, Op] = {
+            "Q": By(lambda x, q, g: side_into_heads(x @ halves(q, g)[0], len(q))),
+            GATE: By(lambda x, q, g: x @ halves(q, g)[1]),
+        }
+        yield Plant(case.put_all(ops, dict.fromkeys(ops, (x, w_q, w_gate))))
+
+
+def halves(w_q: Array, w_gate: Array) -> list[Array]:
+    both = np.concatenate([w_q, side_into_heads(w_gate, len(w_q))], axis=-1)
+    return np.split(side_by_side(both), 2, axis=-1)
+
+
+def plant_late_gate(case: WrongStep) -> Iterator[Plant]:
+    if isinstance(case.op(GATED), Gate) and "output" in case.derivation:
+        _, gate = case.derivation[GATED].inputs
+        ungated = case.put(GATED, Copy(), case.derivation[GATED].inputs[:1])
+        yield Plant(ungated.then("output", Gate(), gate))
+
+
+TEMPERED = at("Q_tempered", Temper)
+of_temperature = about("Q_tempered", meant="tempered", subject="temperature")
+of_gate = about(GATED, meant="gated")
 of_norms = about(*NORMED, meant="normed")
 
 MODELS = (
@@ -154,5 +182,63 @@ MODELS = (
         why="gpt-oss has a learnt logit a head that takes weight from all keys; other models have none.",
         meant="sink",
         example="attention_weights = softmax(scaled_scores)",
+    ),
+    of_gate(
+        "gate-missing",
+        "the heads' outputs are not gated",
+        "multiply them by σ(X W_gate) before W_O",
+        at(GATED, Gate).without(),
+        why="Qwen3-Next and Qwen3.5 gate what the heads give; the models before them do not.",
+        example="gated = concat",
+    ),
+    of_gate(
+        "gate-bare",
+        "the heads' outputs are multiplied by {}",
+        "take the sigmoid of the gate",
+        at(GATED, Gate).by(
+            {
+                "the gate itself": lambda z, g: z * g,
+                "silu of the gate": lambda z, g: z * g / (1 + np.exp(-g)),
+            }
+        ),
+        why="The gate of a network is silu(x), that of attention σ(x).",
+        example="gated = concat * gate",
+    ),
+    Mistake(
+        "gate-late",
+        (GATED, "output"),
+        "the gate is applied after W_O",
+        "multiply the heads' outputs by the gate, then by W_O",
+        plant_late_gate,
+        why="Where d_v · heads = d_model the shapes fit there, too.",
+        meant="gated",
+        example="gated = concat\noutput = (concat @ W_O) / (1 + np.exp(-gate))",
+    ),
+    Mistake(
+        "gate-split-wrong",
+        ("Q", GATE),
+        "the matrix of Q and the gate is split in halves",
+        "Qwen3-Next has the columns of Q, then those of the gate, head by head: split each head",
+        plant_split_flat,
+        why="One matrix makes both, and torch.chunk before the heads are split gives right shapes.",
+        meant="gated",
+        example="both = X @ merge(np.concatenate([W_Q, split(W_gate)], axis=-1))\n"
+        "Q, gate = split(both[:, :d_model]), both[:, d_model:]",
+    ),
+    of_temperature(
+        "temperature-missing",
+        "Q has no temperature",
+        "multiply Q by 1 + β ln(1 + ⌊position / L⌋)",
+        TEMPERED.without(),
+        why="It is 1 up to L positions, so that short texts show nothing.",
+        example="Q_tempered = Q",
+    ),
+    of_temperature(
+        "temperature-wrong",
+        "the positions of the temperature are counted from {}",
+        "take 1 + β ln(1 + ⌊position / L⌋), positions from 0 in Mistral's models, from 1 in Llama 4",
+        TEMPERED.instead(lambda op: {f"{1 - op.first}": replace(op, first=1 - op.first)}),
+        why="Two families that say the same count positions from 0 and from 1.",
+        example="Q_tempered = Q * (1 + 0.5 * np.log(1 + (np.arange(n) + 1) // 2))[:, None]",
     ),
 )

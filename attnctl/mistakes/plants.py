@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import combinations
 from math import inf, isfinite, nan, sqrt
 from typing import Any, TypeVar
 
@@ -33,12 +34,14 @@ Way = Op | Mapping[str, Op] | Callable[[Any], "Op | Mapping[str, Op]"]
 """Another op, several by the detail that tells them apart, or either as it is made of the right op."""
 
 
-def everywhere_or_once(*names: str) -> Iterator[tuple[str, ...]]:
-    """The ways to make a mistake at several steps: at all, at those before the output, at each alone."""
+def all_or_one(*names: str) -> Iterator[tuple[str, ...]]:
+    """The ways to make a mistake at several steps: at all, at those before the output, at one, at two.
+
+    Where each step is recorded, one explains itself; two are needed where it is not.
+    """
     before = tuple(name for name in names if name != OUTPUT)
-    yield from dict.fromkeys(group for group in (names, before) if len(group) > 1)
-    for name in names:
-        yield (name,)
+    wholes = [group for group in (names, before) if len(group) > 1]
+    yield from dict.fromkeys([*wholes, *((name,) for name in names), *combinations(names, 2)])
 
 
 def all_at_once(*names: str) -> Iterator[tuple[str, ...]]:
@@ -57,7 +60,7 @@ class At:
     names: tuple[str, ...]
     kind: type[Op] | tuple[type[Op], ...]
     condition: Callable[[WrongStep], bool] = field(default=lambda _: True)
-    groups: Callable[..., Iterable[tuple[str, ...]]] = everywhere_or_once
+    groups: Callable[..., Iterable[tuple[str, ...]]] = all_or_one
     """Which of the steps go wrong together."""
 
     def where(self, condition: Callable[[WrongStep], bool]) -> At:
@@ -90,15 +93,8 @@ class At:
         return plants
 
     def by(self, *functions: Function | Mapping[str, Function]) -> Plants:
-        """Plants functions of the same inputs in place of the op."""
-        return self.instead(
-            *(
-                {detail: By(function) for detail, function in each.items()}
-                if isinstance(each, Mapping)
-                else By(each)
-                for each in functions
-            )
-        )
+        ways = (way if isinstance(way, Mapping) else {"": way} for way in functions)
+        return self.instead(*({detail: By(function) for detail, function in way.items()} for way in ways))
 
     def without(self, detail: str = "") -> Plants:
         """Plants the first input in place of what is made of it."""
@@ -130,8 +126,6 @@ class At:
         candidates: Callable[[WrongStep], Iterable[T]],
         say: Callable[[T], str] = str,
     ) -> Plants:
-        """Plants the ops of the candidate that fits best."""
-
         def plants(case: WrongStep) -> Iterator[Plant]:
             right = self.right(case)
             ways = candidates(case) if right else ()
@@ -176,9 +170,7 @@ def swap_rule(case: WrongStep, rule: VisibilityRule, *others: VisibilityRule) ->
     return case.put(MASKED, replace(hide, rules=rules))
 
 
-def rule_instead(
-    kind: type[R], make: Callable[[R], Iterable[tuple[str, Sequence[VisibilityRule]]]]
-) -> Plants:
+def rule_instead(kind: type[R], make: Callable[[R], Iterable[tuple[str, list[VisibilityRule]]]]) -> Plants:
     """Plants other rules for each of a kind, as they are made of it, with what is said of them."""
     return lambda case: (
         Plant(swap_rule(case, rule, *others), detail)
@@ -196,10 +188,7 @@ Program = Callable[[float], WrongStep]
 
 
 def fit_value(case: WrongStep, make: Program, starts: Sequence[float]) -> float | None:
-    """The value with which a program best reproduces the step that disagrees; None where none does.
-
-    The best two starts are refined by Gauss and Newton's method on all finite numbers.
-    """
+    """The value with which a program best reproduces the step that disagrees; None where none does."""
     far = case.misfit(case.expected.value)
     tried = sorted((case.misfit(make(start).value()), start) for start in starts)
     for misfit, start in tried[:2]:
@@ -321,12 +310,8 @@ def ends(size: int) -> list[int]:
     return [at for at in range(size) if at <= 64 or at in far or size - at <= 32]
 
 
-def blocks_along(case: WrongStep, axis: str) -> list[int]:
-    """Sizes of blocks that an axis may be cut into; larger ones, too, where another case has one."""
-    return blocks(2**11 + 1 if case.like else case.size(axis) or 0)
-
-
-def blocks(size: int) -> list[int]:
-    """Sizes of blocks that an axis of this size may be cut into."""
+def blocks_of_keys(case: WrongStep) -> list[int]:
+    """Sizes of blocks that keys may be cut into; larger ones, too, where another case has one."""
+    size = 2**11 + 1 if case.like else case.size("key") or 0
     usual = {2**power for power in range(1, 12)} | {3, 5, 6, 10, 12, 20, 24, 40, 48, 80, 96, 100, 160, 192}
     return sorted(block for block in usual if block < size)

@@ -12,18 +12,9 @@ import numpy as np
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
-from attnctl.math.ops.vectors import sinusoids
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
-from attnctl.mistakes.plants import (
-    at,
-    either,
-    ends,
-    everywhere_or_once,
-    planted_best,
-    planted_fit,
-    spoken_after,
-)
+from attnctl.mistakes.plants import all_or_one, at, either, ends, planted_best, planted_fit, spoken_after
 
 TURNED = ("Q_rotated", "K_rotated")
 ROTATIONS, ADDED = at(*TURNED, Rotate), at("X", Add)
@@ -33,7 +24,6 @@ THETAS = (3.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 5e5, 1e6, 3e6, 
 
 
 def option_number(value: float) -> str:
-    """A number as an option takes it."""
     return f"{value:.6g}" if value != round(value) or abs(value) >= 1e15 else f"{value:.0f}"
 
 
@@ -44,9 +34,7 @@ def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
 def plant_other_theta(case: WrongStep) -> Iterator[Plant]:
     right = next((option_number(op.theta) for op in ROTATIONS.right(case).values()), "")
     yield from BOTH.fitted(
-        of_base,
-        THETAS,
-        lambda theta: f"{option_number(theta)}, where {right} is meant",
+        of_base, THETAS, lambda theta: f"{option_number(theta)}, where {right} is meant"
     )(case)
 
 
@@ -57,8 +45,7 @@ def plant_mixed_bases(case: WrongStep) -> Iterator[Plant]:
         (other,) = right.keys() - {name}
         alone = case.first == name if other in case.record else case.first not in right
         if alone and other not in case.walk.wrong:
-            fitted = at(name, Rotate).fitted(of_base, THETAS, partial(say_base, name[0]))
-            yield from fitted(case)
+            yield from at(name, Rotate).fitted(of_base, THETAS, partial(say_base, name[0]))(case)
 
 
 def of_base(op: Rotate, theta: float) -> Rotate:
@@ -71,13 +58,7 @@ def say_base(letter: str, theta: float) -> str:
 
 def without_sine(op: Rotate) -> Op:
     """The mean of the rotation and of the one back."""
-    back = replace(op, back=not op.back)
-    return wrong.By(lambda x: (op.apply(x) + back.apply(x)) / 2)
-
-
-def over_heads(op: Rotate) -> Op:
-    """Positions counted along the axis of heads."""
-    return wrong.Arranged(op, (wrong.swap_heads,), wrong.swap_heads)
+    return wrong.By(lambda x: (op.apply(x) + replace(op, back=not op.back).apply(x)) / 2)
 
 
 def other_dims(case: WrongStep) -> list[int]:
@@ -92,20 +73,18 @@ def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
     size = max(case.size("query") or 0, case.size("key") or 0)
     moves = [by for end in ends(size + 1) for by in (end, -end) if by]
     past = [start for start in starts.values() if isinstance(start, int) and start]
-    groups = list(everywhere_or_once(*right))
+    groups = list(all_or_one(*right))
     tied = case.first in right  # which looks the same whether the other one is moved too or not
 
     def make(way: tuple[int, ...]) -> WrongStep:
         moved = zip(right.items(), way, strict=True)
-        return case.put_all(
-            {name: replace(op, start=move_position(op.start, by)) for (name, op), by in moved if by}
-        )
+        ops = {name: replace(op, start=move_position(op.start, by)) for (name, op), by in moved if by}
+        return case.put_all(ops)
 
     def say(way: tuple[int, ...]) -> str:
         letters = {name[0]: by for name, by in zip(right, way, strict=True) if by}
-        return " and ".join(
-            f"{letter} {abs(by)} too {'late' if by > 0 else 'early'}" for letter, by in letters.items()
-        )
+        said = (f"{letter} {abs(by)} too {'late' if by > 0 else 'early'}" for letter, by in letters.items())
+        return " and ".join(said)
 
     for sets in [[names] for names in groups] if tied else [groups]:
         ways = [tuple(by if name in names else 0 for name in right) for by in moves for names in sets]
@@ -116,7 +95,7 @@ def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
 def plant_from_zero(case: WrongStep) -> Iterator[Plant]:
     """Positions counted from 0, though keys of a cache come first: of queries, new keys or both."""
     late = {name: op for name, op in ROTATIONS.right(case).items() if np.any(op.start)}
-    for names in everywhere_or_once(*late):
+    for names in all_or_one(*late):
         letters = " and ".join(name[0] for name in names)
         ops = {name: replace(late[name], start=0) for name in names}
         yield Plant(case.put_all(ops), f"{letters} from 0")
@@ -127,7 +106,6 @@ def two_turned(case: WrongStep) -> bool:
 
 
 def move_position(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...]:
-    """A position, or that of each member of a batch, moved."""
     return start + by if isinstance(start, int) else tuple(position + by for position in start)
 
 
@@ -166,8 +144,7 @@ def rotate_side_by_side(op: Rotate) -> Callable[[Array], Array]:
 
 
 def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
-    scores = case.op("scores")
-    if not isinstance(scores, MatMulT) or ROTATIONS.right(case) or (case.size("d_k") or 1) % 2:
+    if not isinstance(case.op("scores"), MatMulT) or ROTATIONS.right(case) or (case.size("d_k") or 1) % 2:
         return
     for interleaved in (False, True):
 
@@ -195,7 +172,7 @@ def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
     op = case.op("positions")
     if not isinstance(op, Sinusoid):
         return
-    table = sinusoids(op.length, op.d_model, op.start)
+    table = op.apply()
     columns = np.arange(op.d_model)
     orders = {
         "cosines stand before sines": columns ^ 1 if op.d_model % 2 == 0 else columns,
@@ -206,15 +183,12 @@ def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
     for start in (op.start - 1, op.start + 1):
         yield Plant(case.put("positions", replace(op, start=start)), f"positions begin at {start}")
 
-    def with_base(base: float) -> WrongStep:
-        places = np.arange(op.start, op.start + op.length)[:, None]
-        angle = places / abs(base) ** (2 * (columns // 2) / op.d_model)
+    def make(base: float) -> WrongStep:
+        angle = op.places[:, None] / abs(base) ** (2 * (columns // 2) / op.d_model)
         waves = wrong.By(lambda: np.where(columns % 2 == 0, np.sin(angle), np.cos(angle)))
         return case.put("positions", waves)
 
-    yield from planted_fit(
-        case, with_base, THETAS, lambda base: f"the base is {option_number(base)}, not 10000"
-    )
+    yield from planted_fit(case, make, THETAS, lambda base: f"the base is {option_number(base)}, not 10000")
 
 
 ELSEWHERE = "positions are counted from elsewhere: {}"
@@ -239,6 +213,7 @@ POSITIONS = (
         seen="lucidrains/rotary-embedding-torch#11; skyzh/tiny-llm#46",
         why="Positions counted from 1, or from the padding on the left.",
         example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n) + 1) for x in (Q, K))",
+        equivalent="queries and keys are turned alike: the output is right",
     ),
     of_rotation(
         "rotary-missing",
@@ -297,7 +272,9 @@ POSITIONS = (
         "rotary-over-heads",
         "positions are counted along the axis of heads, so that every token is turned alike",
         "turn (head, token, d): x.swapaxes(0, 1) of (token, head, d), before and after",
-        ROTATIONS.where(lambda case: (case.size("head") or 1) > 1).instead(over_heads),
+        ROTATIONS.where(lambda case: (case.size("head") or 1) > 1).instead(
+            lambda op: wrong.Arranged(op, (wrong.swap_heads,), wrong.swap_heads)
+        ),
         why="(n, head, d) is handed to a function that takes (head, n, d), or the other way about.",
         seen="mlfoundations/open_lm#4",
         example="Q_rotated, K_rotated = (rotate(x.swapaxes(0, 1)).swapaxes(0, 1) for x in (Q, K))",
@@ -358,10 +335,8 @@ FITTED_POSITIONS = (
         BOTH.best(lambda op, dims: replace(op, dims=dims), other_dims),
         fitted=True,
         why="GPT-NeoX and Phi turn only a part of the columns (partial_rotary_factor).",
-        example=(
-            "Q_rotated, K_rotated = (np.concatenate([rotate(x[..., :2]), x[..., 2:]], axis=-1) for x in "
-            "(Q, K))"
-        ),
+        example="Q_rotated, K_rotated = (np.concatenate([rotate(x[..., :2]), x[..., 2:]], axis=-1) for x "
+        "in (Q, K))",
     ),
     Mistake(
         "rotary-start", TURNED, ELSEWHERE, COUNT_FROM, plant_other_starts, fitted=True, subject="rotary"

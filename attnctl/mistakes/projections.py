@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
+
+from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Merge, Project, Scale, Slope, Softmax
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
-from attnctl.mistakes.plants import at, either, everywhere_or_once, planted_fit, spoken_after, square
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
+from attnctl.mistakes.plants import all_or_one, at, either, planted_fit, spoken_after, square
 
 PROJECTED = ("Q", "K", "V")
 MADE, OUT = at(*PROJECTED, Project), at("output", MatMul)
@@ -34,15 +37,11 @@ def name_square(case: WrongStep, name: str) -> str | None:
 
 
 def plant_transposes(case: WrongStep) -> Iterator[Plant]:
-    """X Wᵀ, concat W_Oᵀ: every matrix, or some."""
-    fused = {name: name_square(case, name) == "fused" for name in (*projections(case), "output")}
-    turned = {
-        name: wrong.transpose_fused if fused[name] and name != "output" else wrong.transpose
-        for name in fused
-        if name_square(case, name)
-    }
-    for names in everywhere_or_once(*turned):
-        moves = {name: (wrong.keep_positions, turned[name]) for name in names}
+    how = {name: name_square(case, name) for name in (*projections(case), "output")}
+    fused = {name for name, way in how.items() if way == "fused" and name != "output"}
+    turns = {name: wrong.transpose_fused if name in fused else wrong.transpose for name in how if how[name]}
+    for names in all_or_one(*turns):
+        moves = {name: (wrong.keep_positions, turns[name]) for name in names}
         ops = {name: wrong.Arranged(case.derivation[name].op, before) for name, before in moves.items()}
         yield Plant(case.put_all(ops), list_names(f"W_{letter(name)}" for name in names))
 
@@ -84,8 +83,7 @@ def exchange_queries(case: WrongStep) -> WrongStep:
         some = case.derivation[queries]
         new.append(replace(some, name=case.fresh("some rows of K as queries"), inputs=(first,)))
         first = new[-1].name
-    scores = case.derivation["scores"]
-    return case.beside("scores", new, replace(scores, inputs=(first, new[1].name)))
+    return case.beside("scores", new, replace(case.derivation["scores"], inputs=(first, new[1].name)))
 
 
 def with_bias(case: WrongStep) -> dict[str, Step]:
@@ -95,7 +93,7 @@ def with_bias(case: WrongStep) -> dict[str, Step]:
 
 def plant_without_bias(case: WrongStep) -> Iterator[Plant]:
     biased = with_bias(case)
-    for names in everywhere_or_once(*biased):
+    for names in all_or_one(*biased):
         inputs = {name: biased[name].inputs[:2] for name in names}
         yield Plant(case.rewired(inputs), list_names(f"b_{letter(name)}" for name in names))
     for name in ("alibi_scores", "biased_scores"):
@@ -138,7 +136,6 @@ def have_same_shapes(case: WrongStep, others: Mapping[str, str]) -> bool:
 
 
 def plant_twice_projected(case: WrongStep) -> Iterator[Plant]:
-    """concat W_O W_O, the bias added once or twice."""
     for op in OUT.right(case).values():
         _, *weights = case.derivation["output"].inputs
         yield Plant(case.then("output", op, *weights))
@@ -167,10 +164,13 @@ def plant_exchanged_sources(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.rewired(inputs), said)
 
 
-NORMS = (
-    ("to mean 0 and variance 1", wrong.of_unit_variance),
-    ("to a mean square of 1", wrong.of_unit_mean_square),
-    ("to length 1", wrong.of_unit_length),
+NORMS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
+    (
+        "to mean 0 and variance 1",
+        lambda x: wrong.shared_out(x - x.mean(-1)[..., None], x.std(-1)[..., None]),
+    ),
+    ("to a mean square of 1", lambda x: wrong.shared_out(x, np.sqrt(np.square(x).mean(-1))[..., None])),
+    ("to length 1", lambda x: wrong.shared_out(x, np.linalg.norm(x, axis=-1, keepdims=True))),
 )
 
 
@@ -179,29 +179,24 @@ def plant_norms(case: WrongStep) -> Iterator[Plant]:
     able = projections(case)
     read = case.derivation["scores"].inputs if not able and "scores" in case.derivation else ()
     given = [name for name in read if name in case.derivation]
-    late = [name for name in ("concat", "output") if name in case.derivation]
+    early = given or [name for name in able if name != "V"]
+    late = [(name,) for name in ("concat", "output") if name in case.derivation]
     for said, norm in NORMS:
         if able:
             program = case
             for name in able:
                 program = program.reading(name, case.derivation[name].inputs[0], wrong.By(norm))
             yield Plant(program, f"X is normalized {said}")
-        for names in (
-            *everywhere_or_once(*(given or [x for x in able if x != "V"])),
-            *((x,) for x in late),
-        ):
+        for names in (*all_or_one(*early), *late):
             program = case
             for name in names:
                 op = wrong.By(norm)
                 program = program.reading("scores", name, op) if name in given else program.then(name, op)
-            many = " are" if len(names) > 1 else " is"
-            yield Plant(
-                program, f"{' and '.join(name.split('_')[0] for name in names)}{many} normalized {said}"
-            )
+            normed = " and ".join(name.split("_")[0] for name in names)
+            yield Plant(program, f"{normed} {'are' if len(names) > 1 else 'is'} normalized {said}")
 
 
 def factor_at(name: str) -> Plants:
-    """Plants one number that a step is multiplied by; Q, K and weights where they are wrong themselves."""
     return (
         at(name, Project, MatMul, Merge, Softmax)
         .where(lambda case: name not in ("Q", "K", WEIGHTS) or name == case.first)
@@ -228,6 +223,8 @@ def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
                 own = f"b_{letter(other)} is added to {name} for b_{letter(name)}"
                 yield Plant(case.put(name, step.op, inputs), own)
 
+
+of_projection, of_output = about(*PROJECTED), about("output")
 
 PROJECTIONS = (
     Mistake(
@@ -259,18 +256,16 @@ PROJECTIONS = (
         meant="offsets",
         example="Q = split(X @ np.concatenate(W_Q, axis=-1))",
     ),
-    Mistake(
+    of_output(
         "output-projection-missing",
-        ("output",),
         "the heads are not projected by W_O",
         "take concat @ W_O",
         OUT.where(as_wide_as_concat).without(),
         why="Where d_v · heads = d_model the shapes fit without it.",
         example="output = concat",
     ),
-    Mistake(
+    of_projection(
         "projection-mixed-up",
-        PROJECTED,
         "{} is projected",
         "project each with its own matrix; of a packed one, take the parts in the order Q, K, V",
         plant_mixed_up,
@@ -278,9 +273,8 @@ PROJECTIONS = (
         why="A packed matrix is taken apart in another order than Q, K, V.",
         example="K, V = split(X @ np.concatenate(W_V, axis=-1)), split(X @ np.concatenate(W_K, axis=-1))",
     ),
-    Mistake(
+    of_projection(
         "projection-missing",
-        PROJECTED,
         "{} is X itself, in heads, rather than its projection",
         "multiply by W_Q, W_K and W_V first",
         MADE.instead(wrong.By(lambda x, w, *_: wrong.side_into_heads(x, w.shape[0])), say=" and ".join),
@@ -288,9 +282,8 @@ PROJECTIONS = (
         why="X is passed to a function that expects Q, K and V.",
         example="Q = split(X)",
     ),
-    Mistake(
+    of_output(
         "output-projection-twice",
-        ("output",),
         "the heads are projected by W_O twice",
         "take concat @ W_O once",
         plant_twice_projected,
@@ -306,9 +299,8 @@ PROJECTIONS = (
         why="A hook on the block records what comes out after the residual.",
         example="output = X + concat @ W_O",
     ),
-    Mistake(
+    of_projection(
         "memory-exchanged",
-        PROJECTED,
         "the sentences are exchanged ({})",
         "take Q from X, K and V from memory",
         plant_exchanged_sources,

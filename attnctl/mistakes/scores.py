@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from math import sqrt
 
 import numpy as np
@@ -29,7 +30,6 @@ def bend(change: Callable[[Array], Array]) -> wrong.By:
 
 
 def unscaled(scale: Scale) -> dict[str, Copy]:
-    """The scores as they are, and what is to be done."""
     right = f"multiply Q Kᵀ by {scale.factor:g}" if scale.factor else f"divide Q Kᵀ by np.sqrt({scale.d_k})"
     return {right: Copy()}
 
@@ -69,12 +69,8 @@ def plant_other_factor(case: WrongStep) -> Iterator[Plant]:
     scale = case.op(SCALED)
     if isinstance(scale, Scale):
         right = factor_of(scale)
-        yield from planted_fit(
-            case,
-            lambda factor: case.put(SCALED, Scale(factor=factor)),
-            [right * part for part in FACTORS],
-            lambda factor: said_as_divisor(factor, right),
-        )
+        starts, say = [right * part for part in FACTORS], partial(said_as_divisor, right=right)
+        yield from planted_fit(case, lambda factor: case.put(SCALED, Scale(factor=factor)), starts, say)
     if SCALED in case.record or not isinstance(scale, Scale):
         yield from SOFTMAX.fitted(
             lambda _, factor: bend(lambda s: factor * s),
@@ -101,10 +97,8 @@ SCALING = (
         "{}",
         SCALE.instead(unscaled),
         seen="flexflow/flexflow-train#467; mlc-ai/mlc-llm#3426",
-        why=(
-            "The division is easily lost in copying the formula, and small sizes hide it: with d_k = 1 "
-            "nothing changes."
-        ),
+        why="The division is easily lost in copying the formula, and small sizes hide it: with d_k = 1 "
+        "nothing changes.",
         example="scaled_scores = scores",
     ),
     of_scale(
@@ -143,6 +137,7 @@ SCALING = (
         subject="scale",
         why="What goes into softmax is what people call scores.",
         example="scores = Q @ K.swapaxes(-1, -2) / np.sqrt(d_k)\nscaled_scores = scores",
+        equivalent="the output is right",
     ),
 )
 
@@ -158,6 +153,7 @@ OTHER_SCALE = (
         seen="esceptico/perceiver-io#9; BobMcDear/attorch#14",
         why="A temperature, or a model's own scale (Gemma's query_pre_attn_scalar).",
         example="scaled_scores = scores * 0.3",
+        slight="scaled_scores = scores * 1.003 / np.sqrt(d_k)",
     ),
 )
 
@@ -205,11 +201,8 @@ SOFTCAP = (
         subject="softcap",
         why="tanh(−∞) is −1: the cap is applied to what is masked already.",
         meant="capped causal",
-        example=(
-            "hidden = np.triu(np.ones((n, n), bool), k=1)\n"
-            "masked_scores = softcapped_scores = 3 * np.tanh(np.where(hidden, -np.inf, scaled_scores) / "
-            "3)"
-        ),
+        example="hidden = np.triu(np.ones((n, n), bool), k=1)\n"
+        "masked_scores = softcapped_scores = 3 * np.tanh(np.where(hidden, -np.inf, scaled_scores) / 3)",
     ),
     of_softcap(
         "softcap-missing",
@@ -271,5 +264,6 @@ SOFTCAP = (
         why="The code was written for Gemma 2; the model at hand has no cap.",
         meant="loud",
         example="scaled_scores = 2 * np.tanh(scaled_scores / 2)",
+        slight="scaled_scores = 50 * np.tanh(scaled_scores / 50)",
     ),
 )

@@ -40,7 +40,6 @@ def plant_dropout(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_bare_dropout(case: WrongStep) -> Iterator[Plant]:
-    """Some weights 0, the others as they were."""
     times = grown_or_cut(case)
     if times is not None:
         yield Plant(case.put(WEIGHTS, wrong.Dropped(case.found != 0, 1.0)), f"{(times == 0).mean():.0%}")
@@ -67,9 +66,7 @@ def dropped_later(case: WrongStep) -> tuple[Array, Array, float] | None:
     sees no more keys than a value has columns tells by how much each weight was multiplied.
     """
     mixes = case.first == HEAD_OUTPUTS and isinstance(case.op(HEAD_OUTPUTS), MatMul)
-    values = case.derivation[HEAD_OUTPUTS].inputs[1] if mixes else ""
-    known = case.walk.values.get(values)
-    v = case.record.value(values) if values in case.record else known.value if known else None
+    v = case.array_of(case.derivation[HEAD_OUTPUTS].inputs[1]) if mixes else None
     if WEIGHTS not in case.record or v is None:
         return None
     weights = case.record.value(WEIGHTS)
@@ -91,7 +88,6 @@ def dropped_later(case: WrongStep) -> tuple[Array, Array, float] | None:
 
 
 def plant_overflowing(case: WrongStep) -> Iterator[Plant]:
-    """exp overflows where its argument is not held down by the row's maximum."""
     told = ~case.record.unseen(case.found.shape) if case.first == WEIGHTS else True
     if (np.isnan(case.found) & told).any():
         types = ("float32", "float64", "float16")
@@ -110,7 +106,6 @@ def small(constant: float) -> str | None:
 
 
 def is_whole(count: float) -> bool:
-    """But for the rounding of what it is fitted to."""
     return abs(count - round(count)) <= 1e-6 * count
 
 
@@ -121,25 +116,25 @@ def logit(constant: float) -> str | None:
 SMALL = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9, 1e-12)
 LARGE = (0.1, 1.0, 5.0, 30.0)
 
+of_weights = about(WEIGHTS)
 of_softmax = about(WEIGHTS, subject="softmax")
 
 SOFTMAX = (
-    Mistake(
+    of_weights(
         "nan-where-nothing-is-seen",
-        (WEIGHTS,),
         "softmax divides 0 by 0 in rows that see nothing",
         "give such rows zeros, np.where(mask.any(-1, keepdims=True), weights, 0)",
-        STEP.instead(wrong.ByRow(wrong.nan_where_nothing_is_seen)),
+        STEP.instead(
+            wrong.ByRow(lambda s: np.where(np.isneginf(s).all(-1, keepdims=True), np.nan, wrong.softmax(s)))
+        ),
         why="exp(-inf - -inf) is NaN, and most tests have no row without a key.",
         meant="blind",
-        example=(
-            "e = np.exp(masked_scores - masked_scores.max(axis=-1, keepdims=True))\n"
-            "attention_weights = e / e.sum(axis=-1, keepdims=True)"
-        ),
+        equivalent="a convention, as zeros are and the mean",
+        example="e = np.exp(masked_scores - masked_scores.max(axis=-1, keepdims=True))\n"
+        "attention_weights = e / e.sum(axis=-1, keepdims=True)",
     ),
-    Mistake(
+    of_weights(
         "no-max-subtraction",
-        (WEIGHTS,),
         "exp overflows {}, as the row maximum is not subtracted",
         "take np.exp(s - s.max(axis=-1, keepdims=True))",
         plant_overflowing,
@@ -151,7 +146,7 @@ SOFTMAX = (
         "softmax-over-queries",
         "softmax runs over queries",
         "use axis=-1",
-        STEP.instead(wrong.SoftmaxOver((-2,))),
+        STEP.instead(wrong.SoftmaxOver((-2,)), wrong.By(lambda s: wrong.over(wrong.grown(s), -2))),
         across=True,
         seen="nerdai/llms-from-scratch-rs#30",
         why="axis=-2, or dim=1 of an array that has gained a head axis: columns sum to 1, not rows.",
@@ -161,7 +156,7 @@ SOFTMAX = (
         "softmax-over-heads",
         "softmax runs over heads",
         "use axis=-1",
-        STEP.by(lambda s: wrong.softmax(s, axis=-3)),
+        STEP.by(lambda s: wrong.softmax(s, axis=-3), lambda s: wrong.over(wrong.grown(s), -3)),
         why="axis=0 was right before there were heads, or dim=1 of (batch, head, query, key).",
         example="attention_weights = softmax(scaled_scores, axis=-3)",
     ),
@@ -175,6 +170,15 @@ SOFTMAX = (
         example="e = np.exp(scaled_scores)\nattention_weights = e / e.sum(axis=(-1, -2), keepdims=True)",
     ),
     of_softmax(
+        "softmax-sums-transposed",
+        "each column is divided by the sum of a row, where each row should be",
+        "divide by e.sum(axis=-1, keepdims=True)",
+        STEP.by(lambda s: wrong.by_other_sums(wrong.grown(s)), lambda s: wrong.by_other_sums(np.exp(s))),
+        across=True,
+        why="e.sum(-1) of as many queries as keys has the shape of a row, and broadcasts as one.",
+        example="e = np.exp(scaled_scores)\nattention_weights = e / e.sum(axis=-1)[:, None]",
+    ),
+    of_softmax(
         "no-softmax",
         "there is no softmax",
         "take softmax over keys (axis=-1)",
@@ -182,9 +186,8 @@ SOFTMAX = (
         why="A debugging shortcut that stayed, or a function that returns scores.",
         example="attention_weights = scaled_scores",
     ),
-    Mistake(
+    of_weights(
         "exp-base-2",
-        (WEIGHTS,),
         "exp is taken to another base than e: exp2 without the factor log2(e), or with it twice",
         "take np.exp2(s * np.log2(np.e)), or np.exp(s)",
         STEP.by(lambda s: wrong.softmax(s * np.log(2.0)), lambda s: wrong.softmax(s / np.log(2.0))),
@@ -225,10 +228,8 @@ SOFTMAX = (
         "divide once, when all keys are summed",
         STEP.by(lambda s: wrong.shared_out(wrong.softmax(s), wrong.total(wrong.grown(s)))),
         why="Each block is divided by its sum, and the whole once more.",
-        example=(
-            "e = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))\n"
-            "attention_weights = e / e.sum(axis=-1, keepdims=True) ** 2"
-        ),
+        example="e = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))\n"
+        "attention_weights = e / e.sum(axis=-1, keepdims=True) ** 2",
     ),
     of_softmax(
         "softmax-log",
@@ -265,19 +266,25 @@ SOFTMAX = (
         why="argmax is quick to write, and right where one score is far above the others.",
         example="attention_weights = 1.0 * (scaled_scores == scaled_scores.max(axis=-1, keepdims=True))",
     ),
-    Mistake(
+    of_softmax(
+        "mean-of-values",
+        "every key that may be seen has the same weight, whatever the scores are",
+        "take softmax of the scores",
+        STEP.by(lambda s: wrong.softmax(np.where(np.isneginf(s), s, 0.0))),
+        why="A baseline, or scores that never reach softmax; nearly equal scores do not show it.",
+        seen="ScalingIntelligence/KernelBench#165",
+        example="attention_weights = np.ones_like(scaled_scores) / scaled_scores.shape[-1]",
+    ),
+    of_weights(
         "dropout-left-on",
-        (WEIGHTS,),
         "dropout is on (p = {}), so that some weights are 0 and the others too large",
         "call model.eval(), or set dropout to 0",
         plant_dropout,
         seen="NVIDIA/torch-harmonics#221; facebookresearch/vjepa2#160; huggingface/transformers#1146",
         why="The module is still in training mode: nobody called model.eval().",
         meant="long",
-        example=(
-            "kept = np.random.RandomState(0).random_sample(attention_weights.shape) < 0.9\n"
-            "attention_weights = np.where(kept, attention_weights / 0.9, 0)"
-        ),
+        example="kept = np.random.RandomState(0).random_sample(attention_weights.shape) < 0.9\n"
+        "attention_weights = np.where(kept, attention_weights / 0.9, 0)",
     ),
     Mistake(
         "dropout-left-on",
@@ -290,9 +297,8 @@ SOFTMAX = (
 )
 
 SUMS = (
-    Mistake(
+    of_weights(
         "dropout-not-scaled",
-        (WEIGHTS,),
         "{} of the weights are 0 and the others as they were: dropout without 1 / (1 − p), or a late mask",
         "divide what dropout keeps by 1 − p, call model.eval(), or hide scores before softmax",
         plant_bare_dropout,
@@ -300,10 +306,8 @@ SUMS = (
         why="A kernel multiplies by the random mask, and the factor stands in another line.",
         seen="NVIDIA/apex#816; rasbt/LLMs-from-scratch#431",
         meant="long",
-        example=(
-            "kept = np.random.RandomState(0).random_sample(attention_weights.shape) < 0.9\n"
-            "attention_weights = np.where(kept, attention_weights, 0)"
-        ),
+        example="kept = np.random.RandomState(0).random_sample(attention_weights.shape) < 0.9\n"
+        "attention_weights = np.where(kept, attention_weights, 0)",
     ),
     of_softmax(
         "softmax-epsilon",
@@ -312,10 +316,10 @@ SUMS = (
         constant_in_sum(wrong.with_constant, small, SMALL),
         fitted=True,
         why="1e-6 in the denominator, to be safe: in half precision, or with 1e-3, it shows.",
-        example=(
-            "e = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))\n"
-            "attention_weights = e / (e.sum(axis=-1, keepdims=True) + 0.01)"
-        ),
+        example="e = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))\n"
+        "attention_weights = e / (e.sum(axis=-1, keepdims=True) + 0.01)",
+        slight="e = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))\n"
+        "attention_weights = e / (e.sum(axis=-1, keepdims=True) + 1e-4)",
     ),
     of_softmax(
         "keys-padded",
@@ -338,9 +342,7 @@ SUMS = (
         constant_in_sum(wrong.with_logit, logit, LARGE),
         fitted=True,
         why="Code for gpt-oss, or “softmax off by one” with a learnt logit.",
-        example=(
-            "e = np.exp(scaled_scores)\n"
-            "attention_weights = e / (e.sum(axis=-1, keepdims=True) + np.exp(0.7))"
-        ),
+        example="e = np.exp(scaled_scores)\n"
+        "attention_weights = e / (e.sum(axis=-1, keepdims=True) + np.exp(0.7))",
     ),
 )

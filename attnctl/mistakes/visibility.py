@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from attnctl.math.ops import Hide, Softmax
 from attnctl.math.rules import Causal, Padding, Seen, VisibilityRule, Window, per_batch
 from attnctl.mistakes import wrong
 from attnctl.mistakes.masks import HIDE
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import (
-    blocks_along,
+    blocks_of_keys,
     closest,
     ends,
     find_mask,
@@ -32,7 +32,6 @@ Ends = tuple[int | None, int | None]
 
 
 def hiding(case: WrongStep, rule: VisibilityRule) -> WrongStep | None:
-    """The program with this rule beside those that were asked for."""
     hide, softmax = find_mask(case), case.op(WEIGHTS)
     more = Hide(hide.offset if hide else case.begin, rules=(rule,))
     if hide and (case.first == MASKED or MASKED not in case.record):
@@ -72,8 +71,7 @@ def shown_ends(case: WrongStep) -> Ends | None:
     if case.first == MASKED:
         top = case.found.max(axis=-1, keepdims=True)
         visible = case.found - top > case.record.precision(MASKED).vanishing
-    hide = find_mask(case)
-    rows, columns = (hide or Hide()).positions(case.found.shape)
+    rows, columns = (find_mask(case) or Hide()).positions(case.found.shape)
     distance = np.broadcast_to(rows - columns, visible.shape)[visible]
     return (max(int(distance.max()), 0), max(-int(distance.min()), 0)) if distance.size else None
 
@@ -89,17 +87,14 @@ def plant_other_window(case: WrongStep) -> Iterator[Plant]:
     if right in {(None, None), (None, 0)}:
         return
     ways = [way for way in dict.fromkeys(other_windows(right, tried_ends(case, size))) if way != right]
-    others = [
-        rule for rule in rules_of_kind(case, VisibilityRule) if not isinstance(rule, (Causal, Window))
-    ]
+    rest = [rule for rule in rules_of_kind(case, VisibilityRule) if not isinstance(rule, (Causal, Window))]
 
     def say(way: Ends) -> str:
         back, ahead = ("any number" if end is None else str(end) for end in way)
         return f"keys up to {back} back and {ahead} ahead ({option(way)})"
 
-    yield from HIDE.best(
-        lambda hide, way: replace(hide, rules=(*others, Window(*way))), lambda _: ways, say
-    )(case)
+    planted = HIDE.best(lambda hide, way: replace(hide, rules=(*rest, Window(*way))), lambda _: ways, say)
+    yield from planted(case)
 
 
 def option(way: Ends) -> str:
@@ -133,7 +128,6 @@ def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
     for end in tried_ends(case, size):
         ways += [(end, 0), (end, None)] if asked else [(end, end), (end, 0), (end, None), (None, end)]
     ways += [shown] if (shown := shown_ends(case)) and not asked else []
-
     rules = {way: Causal() if way == (None, 0) else Window(*way) for way in ways}
     yield from planted_best(case, ((option(way), hiding(case, rule)) for way, rule in rules.items()))
 
@@ -156,9 +150,7 @@ def seen_between(first: int | Array, stop: int) -> Seen:
     return Seen(lambda _, key: (key >= first) & (key < stop))
 
 
-SeenInBlock = Callable[[int, Array, Array], Array]
-
-BLOCKWISE: dict[str, SeenInBlock] = {
+BLOCKWISE: dict[str, Callable[[int, Array, Array], Array]] = {
     "whole blocks of {} keys are seen where they are cut by the diagonal": lambda b, q, k: k // b <= q // b,
     "blocks of {} keys that are cut by the diagonal are skipped": lambda b, q, k: k // b < q // b,
     "positions are counted within blocks of {}": lambda b, q, k: k % b <= q % b,
@@ -166,16 +158,10 @@ BLOCKWISE: dict[str, SeenInBlock] = {
 
 
 def plant_by_blocks(case: WrongStep) -> Iterator[Plant]:
-    sizes = blocks_along(case, "key")
+    ways = product(BLOCKWISE.items(), blocks_of_keys(case))
+    rules = {said.format(block): Seen(partial(seen, block)) for (said, seen), block in ways}
     for causal in rules_of_kind(case, Causal):
-        rules = {
-            said.format(block): Seen(partial(seen, block))
-            for said, seen in BLOCKWISE.items()
-            for block in sizes
-        }
-        yield from planted_best(
-            case, ((said, swap_rule(case, causal, rule)) for said, rule in rules.items())
-        )
+        yield from planted_best(case, ((said, swap_rule(case, causal, new)) for said, new in rules.items()))
 
 
 def reaching_some(axis: str, at: int, name: str) -> Plants:
@@ -189,7 +175,7 @@ def reaching_some(axis: str, at: int, name: str) -> Plants:
     def make(hide: Hide, way: tuple[int, int, bool]) -> Hide:
         size, which, alone = way
         reached = ((np.arange(size) == which) == alone).reshape(size, *(1,) * (-at - 1))
-        return wrong.hide_some(hide, reached)
+        return wrong.shown(hide, lambda s, seen: np.where(seen | ~reached, s, -np.inf))
 
     def say(way: tuple[int, int, bool]) -> str:
         return f"only {name} {way[1]}" if way[2] else f"every {name} but {way[1]}"
@@ -225,8 +211,7 @@ def plant_members_mixed_up(case: WrongStep) -> Iterator[Plant]:
         ways = [(length,) * len(lengths) for length in dict.fromkeys(lengths)]
         if len(lengths) <= 4:
             ways += [way for way in permutations(lengths) if way != lengths]
-        for way in dict.fromkeys(ways):
-            yield Plant(swap_rule(case, rule, Padding(way)))
+        yield from (Plant(swap_rule(case, rule, Padding(way))) for way in dict.fromkeys(ways))
 
 
 def plant_padded_left(case: WrongStep) -> Iterator[Plant]:
@@ -249,27 +234,25 @@ def plant_padded_queries(case: WrongStep) -> Iterator[Plant]:
 
 
 of_padding = about(MASKED, subject="padding", meant="padded")
+of_weights = about(WEIGHTS)
+of_some = about(MASKED, fitted=True)
 of_diagonal = about(MASKED, subject="diagonal", fitted=True)
 
 VISIBILITY = (
-    Mistake(
+    of_some(
         "mask-some-heads",
-        (MASKED,),
         "the mask reaches {}",
         "let it broadcast over heads: mask[None], not mask put into one head",
         reaching_some("head", -3, "head"),
-        fitted=True,
         why="A mask that was given a head axis of its own reaches one head only.",
         meant="heads causal",
         example="masked_scores[1:] = scaled_scores[1:]",
     ),
-    Mistake(
+    of_some(
         "mask-some-members",
-        (MASKED,),
         "the mask reaches {}",
         "let it broadcast over the batch",
         reaching_some("batch", -4, "member of the batch"),
-        fitted=True,
         why="A mask that was given a batch axis of its own reaches one member only.",
         meant="batch causal",
         example="masked_scores[1:] = scaled_scores[1:]",
@@ -280,10 +263,8 @@ VISIBILITY = (
         "hide keys from each member's own length on",
         plant_members_mixed_up,
         why="The batch was sorted by length, and its lengths were not.",
-        example=(
-            "masked_scores = np.where(np.arange(keys) < lengths[::-1, None, None, None], scaled_scores, "
-            "-np.inf)"
-        ),
+        example="masked_scores = np.where(np.arange(keys) < lengths[::-1, None, None, None], "
+        "scaled_scores, -np.inf)",
     ),
     of_padding(
         "padding-left",
@@ -291,10 +272,8 @@ VISIBILITY = (
         "hide keys from each member's length on, or take out what stands on the left",
         plant_padded_left,
         why="Decoders are padded on the left, encoders on the right.",
-        example=(
-            "masked_scores = np.where(np.arange(keys) >= keys - lengths[:, None, None, None], "
-            "scaled_scores, -np.inf)"
-        ),
+        example="masked_scores = np.where(np.arange(keys) >= keys - lengths[:, None, None, None], "
+        "scaled_scores, -np.inf)",
     ),
     of_padding(
         "padding-of-queries",
@@ -302,10 +281,8 @@ VISIBILITY = (
         "hide keys: mask[:, None, None, :]",
         plant_padded_queries,
         why="mask[:, None, :, None] instead of mask[:, None, None, :].",
-        example=(
-            "masked_scores = np.where(np.arange(n)[:, None] < lengths[:, None, None, None], "
-            "scaled_scores, -np.inf)"
-        ),
+        example="masked_scores = np.where(np.arange(n)[:, None] < lengths[:, None, None, None], "
+        "scaled_scores, -np.inf)",
     ),
     of_padding(
         "padding-lengths",
@@ -314,10 +291,8 @@ VISIBILITY = (
         plant_other_lengths,
         fitted=True,
         why="[CLS] and [SEP] are not counted, or a length is an index of the last token.",
-        example=(
-            "masked_scores = np.where(np.arange(keys) < lengths[:, None, None, None] - 1, scaled_scores, "
-            "-np.inf)"
-        ),
+        example="masked_scores = np.where(np.arange(keys) < lengths[:, None, None, None] - 1, "
+        "scaled_scores, -np.inf)",
     ),
     of_diagonal(
         "causal-offset",
@@ -335,13 +310,11 @@ VISIBILITY = (
         plant_other_window,
         why="A window of W keys in all, or W on each side.",
         meant="window",
-        example=(
-            "i, j = np.indices((n, n))\nmasked_scores = np.where(abs(i - j) <= 3, scaled_scores, -np.inf)"
-        ),
+        example="i, j = np.indices((n, n))\n"
+        "masked_scores = np.where(abs(i - j) <= 3, scaled_scores, -np.inf)",
     ),
-    Mistake(
+    of_weights(
         "mask-diagonal",
-        (WEIGHTS,),
         "a query cannot see itself, which nothing asks for",
         "hide nothing but what the rules hide",
         plant_not_itself,
@@ -355,30 +328,26 @@ VISIBILITY = (
         plant_by_blocks,
         why="Positions within a tile are compared, not positions in the sentence.",
         meant="long causal",
-        example=(
-            "i, j = np.indices((n, n))\nmasked_scores = np.where(j % 4 <= i % 4, scaled_scores, -np.inf)"
-        ),
+        example="i, j = np.indices((n, n))\n"
+        "masked_scores = np.where(j % 4 <= i % 4, scaled_scores, -np.inf)",
     ),
-    Mistake(
+    of_weights(
         "keys-dropped",
-        (WEIGHTS,),
         "the {} keys are left out",
         "round the number of blocks of keys up, and hide what is past the last one",
         plant_dropped_keys,
         fitted=True,
         why="The loop runs over keys // block blocks: the rest is never read.",
-        example="attention_weights = softmax(np.where(np.arange(n) < 4, scaled_scores, -np.inf))",
+        example="attention_weights = softmax(np.where(np.arange(n) < n - 1, scaled_scores, -np.inf))",
     ),
-    Mistake(
+    of_weights(
         "mask-unasked",
-        (WEIGHTS,),
         "there is a mask that nothing asks for, that of {}",
         "say {} if it is meant",
         plant_unasked_mask,
         fitted=True,
         why="is_causal stayed on from a decoder.",
-        example=(
-            "attention_weights = softmax(np.where(np.tril(np.ones((n, n), bool)), scaled_scores, -np.inf))"
-        ),
+        example="attention_weights = softmax(np.where(np.tril(np.ones((n, n), bool)), scaled_scores, "
+        "-np.inf))",
     ),
 )

@@ -40,8 +40,6 @@ class Arranged(Op):
 
 @dataclass(frozen=True)
 class Then(RowWise):
-    """An op, and another one on its result."""
-
     op: Op
     then: Op
 
@@ -65,8 +63,6 @@ class Coarse(RowWise):
 
 @dataclass(frozen=True)
 class By(Op):
-    """A function of the same inputs in place of an op."""
-
     function: Callable[..., Array]
 
     def apply(self, *inputs: Array) -> Array:
@@ -95,8 +91,6 @@ class AddRows(Op):
 
 @dataclass(frozen=True)
 class TurnedOtherwise(Rotate):
-    """A rotation by other angles."""
-
     change: Callable[[Array], Array] = keep_positions
 
     def angles(self, x: Array | Input) -> Array:
@@ -113,17 +107,11 @@ class Shown(Hide):
     show: Callable[[Array, Array], Array] = field(default=lambda s, seen: np.where(seen, s, -np.inf))
 
     def apply(self, s: Array, *mask: Array, out: Array | None = None) -> Array:
-        """(..., head, query, key)[, mask] -> the same shape."""
         return self.show(s, self.allowed(s.shape, *mask))
 
 
 def shown(hide: Hide, show: Callable[[Array, Array], Array]) -> Shown:
     return Shown(hide.offset, hide.at, hide.rules, show=show)
-
-
-def hide_some(hide: Hide, reached: Array) -> Shown:
-    """Hides keys from some heads, or members of a batch, alone."""
-    return shown(hide, lambda s, seen: np.where(seen | ~reached, s, -np.inf))
 
 
 # --- softmax, and what has something else for its exp or its sum ---
@@ -145,11 +133,9 @@ class SoftmaxOver(OverQueries):
 
     @property
     def told(self) -> bool:
-        """Whether it has the sums."""
         return self.sums is not None
 
     def of(self, blocks: Iterable[Sequence[Array]]) -> SoftmaxOver:
-        """Hand it the sums over these scores."""
         return replace(self, sums=self.sum_up(blocks))
 
     def sum_up(self, blocks: Iterable[Sequence[Array]]) -> tuple[Array, Array]:
@@ -158,12 +144,10 @@ class SoftmaxOver(OverQueries):
         for (s,) in blocks:
             last, top = top, np.maximum(top, s.max(axis=self.axes, keepdims=True))
             safe = np.where(np.isinf(top), 0.0, top)
-            here = np.exp(s - safe).sum(axis=self.axes, keepdims=True)
-            sums = here + sums * np.exp(last - safe)
+            sums = np.exp(s - safe).sum(axis=self.axes, keepdims=True) + sums * np.exp(last - safe)
         return np.where(np.isinf(top), 0.0, top), sums
 
     def apply(self, *inputs: Array) -> Array:
-        """(..., query, key) -> the same shape; all queries, where it has no sums."""
         (s,) = inputs
         top, sums = self.sums or self.sum_up([inputs])
         return shared_out(np.exp(s - top), sums)
@@ -176,11 +160,9 @@ class MixTransposed(OverQueries):
     mix: Op
     begin: int = 0
     whole: Array | None = field(default=None, compare=False, repr=False)
-    """All rows of it."""
 
     @property
     def told(self) -> bool:
-        """Whether it has all rows."""
         return self.whole is not None
 
     def of(self, blocks: Iterable[Sequence[Array]]) -> MixTransposed:
@@ -213,11 +195,6 @@ def naive_softmax(dtype: str) -> ByRow:
     return ByRow(lambda s: ((e := np.exp(s.astype(dtype))) / total(e)).astype(np.float64))
 
 
-def nan_where_nothing_is_seen(s: Array) -> Array:
-    """Softmax whose rows without a key are 0 / 0."""
-    return np.where(np.isneginf(s).all(axis=-1, keepdims=True), np.nan, softmax(s))
-
-
 @dataclass(frozen=True)
 class Dropped(RowWise):
     """Softmax with dropout: survivors times 1 / (1 − p), the others 0."""
@@ -233,7 +210,6 @@ class Dropped(RowWise):
         return replace(self, kept=found != 0)
 
     def apply(self, *inputs: Array) -> Array:
-        """(..., head, query, key) -> the same shape."""
         (s,) = inputs
         return np.where(self.kept[..., : s.shape[-2], :], softmax(s) * self.factor, 0.0)
 
@@ -256,6 +232,15 @@ def top_of(s: Array, axis: int = -1) -> Array:
 def shared_out(e: Array, by: Array) -> Array:
     """e / Σ; zeros where Σ is 0."""
     return e / np.where(by == 0, 1.0, by)
+
+
+def over(e: Array, axis: int) -> Array:
+    return shared_out(e, e.sum(axis=axis, keepdims=True))
+
+
+def by_other_sums(e: Array) -> Array:
+    """e / e.sum(-1), of as many queries as keys: NumPy lines the sums up with the columns."""
+    return shared_out(e, np.swapaxes(total(e), -1, -2))
 
 
 def with_constant(s: Array, constant: float) -> Array:
@@ -302,18 +287,11 @@ def online(s: Array, block: int, output: Kept | None, total_: Kept | None) -> Ar
 
 
 def averaged_blocks(s: Array, block: int) -> Array:
-    """Each block's own softmax, and the mean of all."""
-    keys = s.shape[-1]
-    parts = [softmax(s[..., at : at + block]) for at in range(0, keys, block)]
+    parts = [softmax(s[..., at : at + block]) for at in range(0, s.shape[-1], block)]
     return np.concatenate(parts, axis=-1) / len(parts)
 
 
 # --- heads ---
-
-
-def tile_heads(times: int) -> Move:
-    """The kv heads one after the other, again and again: h0 h1 h0 h1."""
-    return lambda x: np.concatenate([x] * times, axis=-3)
 
 
 def side_by_side(z: Array) -> Array:
@@ -360,18 +338,3 @@ def side_into_heads(x: Array, heads: int) -> Array:
     """(..., n, head·d) -> (..., head, n, d), as it should be done."""
     *batch, n, columns = x.shape
     return x.reshape(*batch, n, heads, columns // heads).swapaxes(-3, -2)
-
-
-def of_unit_variance(x: Array) -> Array:
-    """Layer normalization without its weights."""
-    return (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-300)
-
-
-def of_unit_mean_square(x: Array) -> Array:
-    """RMS normalization without its weights."""
-    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + 1e-300)
-
-
-def of_unit_length(x: Array) -> Array:
-    """Every row divided by its length."""
-    return x / np.sqrt(np.square(x).sum(axis=-1, keepdims=True) + 1e-300)

@@ -100,16 +100,12 @@ def relu(x: Array) -> Array:
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "gelu": gelu,
-    "gelu_python": gelu,
-    "gelu_new": gelu_tanh,
-    "gelu_fast": gelu_tanh,
-    "gelu_pytorch_tanh": gelu_tanh,
+    **dict.fromkeys(("gelu", "gelu_python"), gelu),
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), gelu_tanh),
     "quick_gelu": lambda x: x * sigmoid(1.702 * x),
     "relu": relu,
     "relu2": lambda x: relu(x) ** 2,
-    "silu": lambda x: x * sigmoid(x),
-    "swish": lambda x: x * sigmoid(x),
+    **dict.fromkeys(("silu", "swish"), lambda x: x * sigmoid(x)),
     "sigmoid": sigmoid,
     "tanh": np.tanh,
     "linear": lambda x: x,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attnctl.base.errors import AttnError
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.plan import Plan, variant
 from attnctl.inputs.plan.tensors import Named, arrays_of
@@ -19,6 +20,7 @@ from attnctl.math.ops import Buckets
 from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
+from attnctl.models.quantised import bfloat16
 
 
 def prepare_attention(
@@ -29,11 +31,13 @@ def prepare_attention(
     *,
     cross: bool = False,
 ) -> Plan:
-    """The attention of a layer on what came into it; `cross` is its attention to `memory`.
-
-    Raises AttnError for a tensor that is missing or misshapen.
-    """
-    d, own = tensors.d, tensors.own
+    """The attention of a layer, or its `cross` one to `memory`. Raises AttnError for unfit tensors."""
+    d, own = tensors.d, tensors.this_layer
+    if own.linear:
+        there = ", ".join(map(str, d.attending)) or "none"
+        raise AttnError(
+            f"layer {tensors.index} carries a state instead of attending; those that attend: {there}"
+        )
     tensors.refuse_foreign()
     named: Named = {"hidden": (hidden, "what came into the layer")}
     if cross:
@@ -42,17 +46,16 @@ def prepare_attention(
     queries = hidden.shape[-2]
     named |= read_weights(tensors, cross=cross) | read_biases(tensors, queries, cross=cross)
     over = HEADS if d["qk_norm"] == "heads" else HEAD
-    head_norm = HeadNorm(
-        d["norm"], float(d["eps"]), over, bool(d["plus_one"]), bool(d["norm_after_rotation"])
-    )
+    norm = HeadNorm(d["norm"], float(d["eps"]), over, bool(d["plus_one"]), bool(d["norm_after_rotation"]))
     asked = Settings(
         scale=own.scale,
         rules=() if cross else rules_of(d, own),
         positions=NONE if cross or own.rope is None else own.rope.rotary(queries),
-        qk_norm=head_norm if d["qk_norm"] and not cross else None,
+        qk_norm=norm if norms_heads(tensors, cross=cross) else None,
+        temperature=None if cross else own.temperature,
+        gate=bool(d["gated_q"]),
     )
-    keys = queries if memory is None else memory.shape[-2]
-    sizes = {**d.sizes, "query": queries, "key": keys}
+    sizes = {**d.sizes, "query": queries, "key": queries if memory is None else memory.shape[-2]}
     buckets = Buckets(furthest=d["furthest"], both_ways=not d["causal"])
     parts = LayerParts(
         norm=norm_op(d, d["eps"]) if norm_before(tensors, cross=cross) else None,
@@ -74,12 +77,18 @@ def blank_rows(model: Model, tokens: int) -> Array:
 
 def norm_before(tensors: LayerTensors, *, cross: bool) -> str | None:
     name = "cross_norm" if cross else "attention_norm"
-    return name if tensors.has(name) and (tensors.own.normed or cross) else None
+    return name if tensors.has(name) and (tensors.this_layer.normed or cross) else None
 
 
 def norm_after(tensors: LayerTensors, *, cross: bool) -> str | None:
     name = "attention_out_norm"
     return name if tensors.has(name) and not cross else None
+
+
+def norms_heads(tensors: LayerTensors, *, cross: bool) -> bool:
+    """Whether Q and K are normed."""
+    here = tensors.d["norm_unrotated"] or tensors.this_layer.rope is not None
+    return bool(tensors.d["qk_norm"]) and here and not cross
 
 
 def read_weights(tensors: LayerTensors, *, cross: bool) -> Named:
@@ -88,7 +97,7 @@ def read_weights(tensors: LayerTensors, *, cross: bool) -> Named:
     if before := norm_before(tensors, cross=cross):
         named |= norm_factors(tensors, before, "norm", (d["width"],))
     named |= read_latents(tensors) if d["kv_rank"] else read_projections(tensors, role)
-    if d["qk_norm"] and not cross:
+    if norms_heads(tensors, cross=cross) and tensors.has("q_norm"):
         named |= head_norm_factors(tensors)
     shape = d["heads"] * d["d_v"], d["width"]
     named |= read_projection(tensors, f"{role}o", "O", shape, d["out_bias"])
@@ -125,15 +134,7 @@ def rules_of(d: Description, own: Layer) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def bfloat16(x: Array) -> Array:
-    """float32 numbers rounded to bfloat16, to even."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    rounded = bits + 0x7FFF + ((bits >> 16) & 1)
-    return (rounded & 0xFFFF0000).astype(np.uint32).view(np.float32)
-
-
 def norm_factors(tensors: LayerTensors, use: str, name: str, shape: Shape) -> Named:
-    """The weight and the bias of a norm under our names."""
     return {f"{name}_{suffix[1:]}": tensors.named(use, suffix, shape) for suffix in tensors.d.norm_suffixes}
 
 
@@ -161,7 +162,11 @@ def read_projections(tensors: LayerTensors, role: str) -> Named:
     if tensors.has("qkv"):
         return fused_projections(tensors)
     named: Named = {}
+    if d["gated_q"]:
+        named |= read_gated(tensors)
     for symbol, count in (("Q", d["heads"]), ("K", d["kv_heads"]), ("V", d["kv_heads"])):
+        if symbol == "Q" and d["gated_q"]:
+            continue
         columns = count * d["d_v" if symbol == "V" else "d_k"]
         there = d["k_bias" if symbol == "K" else "bias"]
         named |= read_projection(
@@ -182,9 +187,18 @@ def read_projection(
     return named
 
 
-def read_whole(
-    tensors: LayerTensors, use: str, rows: int, columns: int
-) -> Iterator[tuple[str, Array, str]]:
+def read_gated(tensors: LayerTensors) -> Named:
+    """Q and the gate of one matrix, which has those of a head beside each other."""
+    d = tensors.d
+    named: Named = {}
+    for kind, fused, origin in read_both(tensors, "q", d["width"], 2 * d["heads"] * d["d_k"]):
+        q, gate = rearrange(fused, "... (head two d) -> two head ... d", head=d["heads"], two=2)
+        flat = rearrange(gate, "head ... d -> ... (head d)")
+        named |= {f"{kind}_Q": (q, origin), f"{kind}_gate": (flat, origin)}
+    return named
+
+
+def read_both(tensors: LayerTensors, use: str, rows: int, columns: int) -> Iterator[tuple[str, Array, str]]:
     """The matrix (in, out) of several projections, W, and their bias, b, if they have one; its name."""
     yield "W", tensors.matrix(use, rows, columns), tensors.origin(use)
     if tensors.d["bias"]:
@@ -196,14 +210,12 @@ def fused_projections(tensors: LayerTensors) -> Named:
     d = tensors.d
     heads, kv_heads, size = d["heads"], d["kv_heads"], d["d_k"]
     named: Named = {}
-    for kind, fused, origin in read_whole(tensors, "qkv", d["width"], (heads + 2 * kv_heads) * size):
+    for kind, fused, origin in read_both(tensors, "qkv", d["width"], (heads + 2 * kv_heads) * size):
         if d["qkv"] == "blocks":
             parts = np.split(fused, [heads * size, (heads + kv_heads) * size], axis=-1)
             q, k, v = map(split, parts, (heads, kv_heads, kv_heads))
         else:
-            groups = rearrange(
-                fused, "... (kv_head group d) -> kv_head group ... d", kv_head=kv_heads, d=size
-            )
+            groups = rearrange(fused, "... (kv group d) -> kv group ... d", kv=kv_heads, d=size)
             by_group = np.ascontiguousarray(groups)
             q = by_group[:, :-2].reshape(heads, *by_group.shape[2:])
             k, v = by_group[:, -2], by_group[:, -1]
@@ -223,7 +235,7 @@ def read_latents(tensors: LayerTensors) -> Named:
         named |= norm_factors(tensors, "latent_q_norm", "latent_Q_norm", (d["rank"],))
         source = d["rank"]
     named["W_Q"] = split(tensors.matrix("q", source, heads * d["d_k"]), heads), tensors.origin("q")
-    for kind, down, origin in read_whole(tensors, "latent_kv", d["width"], rank + d_rope):
+    for kind, down, origin in read_both(tensors, "latent_kv", d["width"], rank + d_rope):
         latent, rope = np.split(down, [rank], axis=-1)
         named |= {f"{kind}_latent_KV": (latent, origin), f"{kind}_K_rope": (rope, origin)}
     named |= norm_factors(tensors, "latent_kv_norm", "latent_KV_norm", (rank,))

@@ -13,24 +13,28 @@ from typing import Any
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import did_you_mean, one_of, quote
-from attnctl.math.rules import Window
+from attnctl.math.kind import Temperature
+from attnctl.math.rules import BlockLocal, Window
 from attnctl.models.activations import ACTIVATIONS
 from attnctl.models.families import FAMILIES
-from attnctl.models.family import DEFAULTS, Names, Stack
+from attnctl.models.families.lacking import LACKING
+from attnctl.models.family import DEFAULTS, HEAD, Names, Stack
 from attnctl.models.keys import Config, keys_of_setting, setting_value
-from attnctl.models.rope import KINDS, ORIGINAL, Rope
+from attnctl.models.quantised import Block
+from attnctl.models.rope import KINDS, ORIGINAL, USUAL, Rope
 from attnctl.models.rope import misread as misread_rope
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a model: its rules, scale, rope, experts and which of them differ by layer."""
-
-    window: Window | None
+    window: Window | BlockLocal | None
     rope: Rope | None
+    temperature: Temperature | None
     scale: float | None
     experts: bool
     normed: bool
+    linear: bool
+    """Whether it carries a state instead of attending."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class Description:
     inner: Names
     settings: Mapping[str, Any]
     layers: tuple[Layer, ...]
+    head: Mapping[str, Any]
+    """What makes logits, by the names of `attnctl.models.family.HEAD`."""
 
     def __getitem__(self, name: str) -> Any:
         return self.settings[name]
@@ -67,28 +73,26 @@ class Description:
         return {axis: self[setting] for axis, setting in said.items()}
 
     @property
+    def attending(self) -> list[int]:
+        """The layers that attend."""
+        return [index for index, layer in enumerate(self.layers) if not layer.linear]
+
+    @property
     def crosses(self) -> bool:
         return "cross_q" in self.inner
 
 
 def describe(config: Config, part: str = "", place: str = "config.json") -> Description:
-    """The description of a stack of layers of a model.
-
-    Raises AttnError with everything that is missing, wrong or not understood.
-    """
+    """The description of a stack of layers. Raises AttnError with everything wrong or not understood."""
     kind = config.get("model_type")
-    quantised = config.get("quantization_config") or config.get("compression_config")
-    if quantised:
-        kinds = quantised if isinstance(quantised, Mapping) else {}
-        method = kinds.get("quant_method", "of some kind")
-        raise AttnError(f"{place}: its weights are quantised ({method}); give float32, float16 or bfloat16")
+    scale_blocks(config, place)
     if not isinstance(kind, str) or kind not in FAMILIES:
-        known = sorted(FAMILIES)
         found = "no model_type" if kind is None else f"model_type {quote(str(kind))} is not known"
         if config.get("auto_map"):
             found += " (it comes with code of its own, which attnctl does not run)"
-        hint = did_you_mean(str(kind), known, f"known are {', '.join(known)}")
-        raise AttnError(f"{place}: {found}; {hint}")
+        if need := LACKING.get(str(kind)):
+            found += f": it has {need}, which no family here has"
+        raise AttnError(f"{place}: {found}; known are {', '.join(sorted(FAMILIES))}")
     stacks = FAMILIES[kind]
     if part not in stacks:
         names = one_of(name or "the first" for name in stacks)
@@ -96,7 +100,8 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
     stack = stacks[part]
     own = config
     if stack.section:
-        own = config.get(stack.section) or {}
+        in_one = "hidden_size" in config and stack.section not in config  # as the first Qwen2-VL had it
+        own = config if in_one else config.get(stack.section) or {}
         if not isinstance(own, Mapping):
             raise AttnError(f"{place}: {stack.section}: expected an object")
     try:
@@ -105,13 +110,31 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
         raise_all(f"{place}: {problem}" for problem in impossible(settings, stack))
         by_layer = {name: settings.pop(name) for name in BY_LAYER}
         layers = tuple(layer_of(settings, by_layer, index, place) for index in range(settings["layers"]))
-        return Description(kind, part, stack, inner, settings, layers)
+        head = {
+            name: setting_value(setting, {**config, **own})
+            for name, setting in {**HEAD, **stack.head}.items()
+        }
+        return Description(kind, part, stack, inner, settings, layers, head)
     except (AttributeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         text = f"{type(error).__name__}: {error}" if not isinstance(error, KeyError) else f"no {error}"
         raise AttnError(f"{place}: a setting is missing or of the wrong kind ({text})") from None
 
 
-BY_LAYER = ("types", "sliding", "expert_layer", "rotated", "rope", "rope_by_type")
+def scale_blocks(config: Config, place: str) -> Block | None:
+    """The rows and columns that have one scale, of weights in FP8. Raises AttnError where others are."""
+    quantised = config.get("quantization_config") or config.get("compression_config") or {}
+    kinds = quantised if isinstance(quantised, Mapping) else {}
+    method = kinds.get("quant_method", "of some kind")
+    match kinds.get("weight_block_size"):
+        case [int(rows), int(columns)] if method == "fp8" and rows > 0 and columns > 0:
+            return rows, columns
+    if quantised and method != "mxfp4":
+        instead = "give blocks of FP8, MXFP4, or float32, float16 or bfloat16"
+        raise AttnError(f"{place}: its weights are quantised ({method}); {instead}")
+    return None
+
+
+BY_LAYER = ("types", "sliding", "linear", "expert_layer", "rotated", "rope", "rope_by_type")
 """Settings that are told layer by layer."""
 
 
@@ -126,14 +149,11 @@ def resolve_settings(stack: Stack, config: Config) -> tuple[dict[str, Any], dict
             inner = {use: name for use, name in inner.items() if use not in case.without}
     s = {name: setting_value(setting, config) for name, setting in found.items()}
     width, heads = s["width"], s["heads"]
-    s["kv_heads"] = heads if s["kv_heads"] is None else s["kv_heads"]
     if s["d_k"] is None and width and heads and width % heads == 0:
         s["d_k"] = width // heads
-    s["d_v"] = s["d_k"] if s["d_v"] is None else s["d_v"]
-    for name in ("k_bias", "out_bias", "mlp_bias"):
-        s[name] = s["bias"] if s[name] is None else s[name]
-    s["expert_size"] = s["intermediate"] if s["expert_size"] is None else s["expert_size"]
-    s["embed_width"] = width if s["embed_width"] is None else s["embed_width"]
+    usual = {"kv_heads": heads, "d_v": s["d_k"], "expert_size": s["intermediate"], "embed_width": width}
+    usual |= dict.fromkeys(("k_bias", "out_bias", "mlp_bias"), s["bias"])
+    s |= {name: value for name, value in usual.items() if s[name] is None}
     there = {
         "project": s["embed_width"] != width,
         "qk_norm": "row" if "q_norm" in inner else None,
@@ -148,24 +168,27 @@ def resolve_settings(stack: Stack, config: Config) -> tuple[dict[str, Any], dict
 def layer_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], index: int, place: str) -> Layer:
     types = by_layer["types"]
     slides = TYPES[types[index]] if types else by_layer["sliding"](index)
-    reach = s["window"] if slides else None
-    rotates = s["rotary"] and by_layer["rotated"](index)
+    reach, chunk = (s["window"], s["chunk"]) if slides else (None, None)
+    rotates = s["rotary"] and by_layer["rotated"](index) and (slides or s["rotated_in_full"])
     scale = s["scale"]
     if s["scale_over_layer"]:
         scale = (s["d_k"] ** -0.5 if scale is None else scale) / (index + 1)
+    window = None if reach is None else Window(reach - 1, reach - 1 if s["both_ways"] else None)
     return Layer(
-        None if reach is None else Window(reach - 1, reach - 1 if s["both_ways"] else None),
+        window if chunk is None else BlockLocal(chunk),
         rope_of(s, by_layer, slides, place) if rotates else None,
+        None if rotates and not s["temperature_rotated"] else s["temperature"],
         None if scale is None else float(scale),
         s["experts"] is not None and by_layer["expert_layer"](index),
         index > 0 or s["first_norm"],
+        types[index] == "linear_attention" if types else by_layer["linear"](index),
     )
 
 
 def rope_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool, place: str) -> Rope:
     parameters = rope_parameters(s, by_layer, slides)
     kind = parameters.get("rope_type") or parameters.get("type") or "default"
-    known = s["rope_kinds"] or {name: name for name in ("default", *KINDS)}
+    known = s["rope_kinds"] or {name: name for name in USUAL}
     if kind not in known:
         raise AttnError(f"{place}: rope_type {quote(str(kind))} is not understood; only {one_of(known)}")
     kind, share = known[kind], parameters.get("partial_rotary_factor")
@@ -185,7 +208,7 @@ def rope_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool, pla
         )
     first = s["d_k"] - size
     rope = Rope(kind, float(theta), dims, bool(s["interleaved"]), first, s["longest"], parameters)
-    for name in KINDS["longrope"].needs if kind == "longrope" else ():
+    for name in KINDS["longrope"].needs if kind.startswith("longrope") else ():
         if len(parameters[name]) != dims // 2:
             raise AttnError(f"{place}: rope: {name}: {len(parameters[name])} numbers, expected {dims // 2}")
     rope.rotary(1)  # what is not possible together shows here
@@ -193,7 +216,7 @@ def rope_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool, pla
 
 
 def rope_parameters(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool) -> dict[str, Any]:
-    own = next(kind for kind, sliding in TYPES.items() if sliding == slides)
+    own = "sliding_attention" if slides else "full_attention"
     found = dict((by_layer["rope_by_type"] or {}).get(own) or {})
     if not slides or s["rope_in_windows"]:
         found |= by_layer["rope"] or {}
@@ -209,17 +232,22 @@ ORIGINALS = [name for name, kind in KINDS.items() if ORIGINAL in kind.reads] + [
 # --- what cannot be, or is not read ---
 
 MOST = {"layers": 10_000, "d_k": 2**16}
-TYPES = {"full_attention": False, "sliding_attention": True}
+TYPES = {
+    "full_attention": False,
+    "sliding_attention": True,
+    "chunked_attention": True,
+    "linear_attention": False,
+}
 """The types of layers, and whether each has a window."""
 
-OFF = {"partial_rotary_factor": 1.0}
-"""Keys that say nothing where they say this; null, false, 0 and what is empty say nothing anyway."""
+SILENT = {"partial_rotary_factor": 1.0, "is_causal": True}
+"""Keys that say nothing where they say this; any other says nothing by false, 0 and what is empty."""
 
 NAMES = (
     # the file itself, and how it is loaded
     r"_.*|architectures|auto_map|model_type|transformers_version|name_or_path|tokenizer_class|language",
     r"(?:torch_)?dtype|torchscript|use_bfloat16|tie_\w+|gradient_checkpointing|transformers\.js_config",
-    r"attn_implementation|experts_implementation|is_llama_config|unsloth_\w+",
+    r"quantization_config|attn_implementation|experts_implementation|is_llama_config|unsloth_\w+",
     # what a call returns, and the cache it keeps
     r"return_dict|output_\w+|use_cache|cache_implementation|is_encoder_decoder|chunk_size_feed_forward",
     # training
@@ -247,7 +275,9 @@ INERT = re.compile("|".join(NAMES))
 
 def misread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     """Keys whose values are of no kind that they may have, and keys that this family does not read."""
-    yield from dict.fromkeys(problem for key in stack.keys for problem in key.problems(config))
+    yield from dict.fromkeys(
+        problem for key in (*stack.keys, *stack.head_keys) for problem in key.problems(config)
+    )
     for setting in ("layers", "width", "heads", "intermediate"):
         keys = keys_of_setting({**DEFAULTS, **stack.settings}[setting])
         if all(key.value(config) is None for key in keys):
@@ -261,10 +291,11 @@ def misread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
 
 def unread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     """The keys that say something and that no part of the family reads."""
-    parts = (each.understood for each in FAMILIES[kind].values() if each.section == stack.section)
+    parts = (part.understood for part in FAMILIES[kind].values() if part.section == stack.section)
     understood = frozenset[str]().union(*parts)
     for name, said in config.items():
-        if said and said != OFF.get(name) and name not in understood and not INERT.fullmatch(name):
+        silent = said is None or (said == SILENT[name] if name in SILENT else not said)
+        if not silent and name not in understood and not INERT.fullmatch(name):
             hint = did_you_mean(name, sorted(understood), "leave it out where it changes nothing")
             yield f"{quote(name)} is {quote(str(said))}, but {kind} reads no such key; {hint}"
 
@@ -289,28 +320,31 @@ def impossible(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
             yield f"{key(name)}: {s[name]}; {most} are the most"
     if s["experts"] is not None:
         yield from impossible_experts(s, stack)
+    if s["delta"] and s["delta"].v_heads % s["delta"].heads:
+        heads, v_heads = s["delta"].heads, s["delta"].v_heads
+        yield f"linear_num_key_heads: {heads} do not divide linear_num_value_heads, {v_heads}"
     if s["types"] is not None:
-        yield from impossible_types(s["types"], s["layers"], s["window"])
+        yield from impossible_types(s, key("types"), chunked="chunk" in stack.settings)
 
 
 def impossible_experts(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
     key = stack.key_of
-    experts, groups, chosen_groups, chosen = (
-        s[name] for name in ("experts", "groups", "chosen_groups", "chosen")
-    )
+    experts, groups, kept, chosen = (s[name] for name in ("experts", "groups", "chosen_groups", "chosen"))
     if experts % groups:
         yield f"{key('groups')}: {groups} do not divide {key('experts')}, {experts}"
-    elif chosen_groups > groups:
-        yield f"{key('chosen_groups')}: {chosen_groups} cannot be chosen of {groups}"
-    elif chosen > chosen_groups * experts // groups:
-        most = chosen_groups * experts // groups
+    elif kept > groups:
+        yield f"{key('chosen_groups')}: {kept} cannot be chosen of {groups}"
+    elif chosen > (most := kept * experts // groups):
         yield f"{key('chosen')}: {chosen} experts cannot be chosen of {most}"
 
 
-def impossible_types(types: list[str], layers: int, window: int | None) -> Iterator[str]:
-    for name in sorted({*types} - set(TYPES)):
-        yield f"layer_types: {quote(name)} is not understood; only {one_of(TYPES)}"
-    if len(types) != layers:
-        yield f"layer_types: {len(types)} of {layers} layers"
-    if window is None and "sliding_attention" in types:
-        yield "layer_types: 'sliding_attention', but there is no sliding_window"
+def impossible_types(s: Mapping[str, Any], key: str, *, chunked: bool) -> Iterator[str]:
+    near, size = ("chunked_attention", "chunk") if chunked else ("sliding_attention", "window")
+    near, size = ("linear_attention", "delta") if s["delta"] else (near, size)
+    types, known = s["types"], ("full_attention", near)
+    for name in sorted({*types} - set(known)):
+        yield f"{key}: {quote(name)} is not understood; only {one_of(known)}"
+    if len(types) != s["layers"]:
+        yield f"{key}: {len(types)} of {s['layers']} layers"
+    if s[size] is None and near in types:
+        yield f"{key}: '{near}', but there is no {'attention_chunk_size' if chunked else 'sliding_window'}"

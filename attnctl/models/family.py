@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base.dataclass import dataclass
 from attnctl.models.keys import (
@@ -18,9 +18,10 @@ from attnctl.models.keys import (
     Setting,
     count,
     epsilon,
+    flag,
     keys_of_setting,
-    number_key,
-    text_key,
+    real,
+    word,
 )
 
 Names = Mapping[str, str]
@@ -47,8 +48,9 @@ class Stack:
     `settings` lie over `DEFAULTS`: the keys in them are all that the family reads. `only` says of
     further keys what they must say, `inert` names those that change nothing in this family (beside
     those of `attnctl.models.description`); any other key is refused. `ignored` are tensors that are not
-    read. `section` is the part of config.json, `within` the part of the checkpoint, where that has
-    several. `example` is what a tiny config.json says beside the sizes that every family has.
+    read in any layer, `ignored_first` in the first one. `section` is the part of config.json, `within`
+    the part of the checkpoint, where that has several. `head` lies over `HEAD`. `example` is what a tiny
+    config.json says beside the sizes that every family has.
     """
 
     layer: str
@@ -59,13 +61,14 @@ class Stack:
     only: Mapping[str, Setting] = field(default_factory=dict)
     inert: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    ignored_first: tuple[str, ...] = ()
     section: str | None = None
     within: str = ""
+    head: Mapping[str, Setting] = field(default_factory=dict)
     example: Config = field(default_factory=dict)
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
-        """Every key of config.json that it reads."""
         settings = [*{**DEFAULTS, **self.settings}.values(), *self.only.values()]
         for case in self.when:
             settings += [case.setting, *case.settings.values()]
@@ -76,9 +79,23 @@ class Stack:
         """The names of config.json that mean something here, or are known to mean nothing."""
         return frozenset((*(name for key in self.keys for name in key.names), *self.only, *self.inert))
 
+    @property
+    def head_keys(self) -> tuple[Key, ...]:
+        return tuple(key for setting in self.head.values() for key in keys_of_setting(setting))
+
     def key_of(self, name: str) -> str:
         keys = keys_of_setting({**DEFAULTS, **self.settings}[name])
         return keys[0].names[0] if keys else name
+
+
+class DeltaSizes(NamedTuple):
+    """Tokens of the convolution, heads of Q and K, those of V, and the columns of each."""
+
+    kernel: int
+    heads: int
+    v_heads: int
+    d_k: int
+    d_v: int
 
 
 def inside(module: str, **names: str) -> Names:
@@ -90,8 +107,8 @@ def always(layer: int) -> bool:
     return True
 
 
-def on_even_layers(layer: int) -> bool:
-    return layer % 2 == 0
+def never(layer: int) -> bool:
+    return False
 
 
 DEFAULTS: dict[str, Setting] = {
@@ -105,16 +122,18 @@ DEFAULTS: dict[str, Setting] = {
     "longest": count("max_position_embeddings"),
     "segments": None,
     "intermediate": count("intermediate_size"),
-    "act": text_key("hidden_act"),
+    "act": word("hidden_act"),
     # norms
     "norm": "rms",  # rms | layer
     "eps": 1e-6,
     "norm_weight": True,
     "norm_bias": False,
     "plus_one": False,
+    "gated_q": False,  # the matrix of Q has the columns of a gate behind those of each head
     "qk_norm": None,  # None: row, one weight for all heads, where there are norms; heads: all are one row
     "qk_norm_bias": False,
     "norm_after_rotation": False,
+    "norm_unrotated": True,  # whether Q and K are normed in layers without rotary positions, too
     "first_norm": True,  # whether layer 0 has a norm before attention
     # projections
     "transposed": False,  # (in, out), as Conv1D keeps a matrix
@@ -126,6 +145,7 @@ DEFAULTS: dict[str, Setting] = {
     # scores
     "causal": True,
     "window": None,
+    "chunk": None,  # of so many positions, in place of a window
     "types": None,  # of layers, by name
     "sliding": always,  # the layers with a window, where there are no `types`
     "both_ways": False,  # a window that looks ahead too
@@ -136,6 +156,8 @@ DEFAULTS: dict[str, Setting] = {
     "buckets": None,
     "furthest": 128,
     "sink": None,  # None: as the tensors say
+    "temperature": None,  # β, L and the first position
+    "temperature_rotated": True,  # whether layers with rotary positions have it, too
     # rotary positions
     "rotary": False,
     "rope": None,  # what config.json says of their kind, in whole
@@ -149,6 +171,10 @@ DEFAULTS: dict[str, Setting] = {
     "rotary_size": None,
     "interleaved": False,
     "rotated": always,  # the layers that have them
+    "rotated_in_full": True,  # whether those without a window do
+    # layers of a delta rule
+    "delta": None,  # their sizes
+    "linear": never,  # which layers they are, where there are no `types`
     # what surrounds attention
     "parallel": False,
     "from_norm": False,
@@ -157,14 +183,17 @@ DEFAULTS: dict[str, Setting] = {
     "gated": None,  # None: as the tensors say
     "experts": None,
     "expert_layer": always,
+    "experts_transposed": False,  # (in, out), where a tensor has those of all
     "expert_size": None,  # None: intermediate
     "shared_size": None,  # of the expert that every row goes to
     "chosen": 2,
-    "router": "softmax",  # softmax: then choose | chosen: choose, then softmax | sigmoid: in groups
+    "router": "softmax",  # softmax: then choose | chosen: choose, then softmax | sigmoid | inputs | rivals
+    "rivals": None,  # half of how near others come that count
     "router_bias": False,
     "router_normalized": True,
     "groups": 1,
     "chosen_groups": 1,
+    "best_of_group": 1,  # so many of its experts say how good a group is
     "router_scale": 1.0,
     "clamp": None,  # alpha and limit of gpt-oss
     # embeddings
@@ -186,15 +215,30 @@ DEFAULTS: dict[str, Setting] = {
 }
 """Every setting of a stack; the keys are those that all families read, unless they say otherwise."""
 
+TIED, UNTIED = (flag("tie_word_embeddings", default=tied) for tied in (True, False))
+
+HEAD: dict[str, Setting] = {
+    "unembed": (),  # the names that its matrix has had; none: there is no head
+    "bias": (),  # the tensors that may be its bias; none: it has none
+    "tied": TIED,  # whether the matrix is that of the embeddings where it is not in the checkpoint
+    "scale": None,
+    "cap": None,
+    "dense": None,  # the layer that a masked-language head has before it
+    "dense_bias": True,
+    "act": None,  # None: that of the network
+    "norm": "",  # the norm after it
+}
+"""What makes logits of the rows that leave the last layer: the names are whole ones, without a prefix."""
+
 ROTARY: dict[str, Setting] = {
     "rotary": True,
     "rope": Key(("rope_parameters", "rope_scaling"), TABLE),
-    "theta": number_key("rope_theta", default=10000.0),
+    "theta": real("rope_theta", default=10000.0),
     "original": count("original_max_position_embeddings"),
 }
 """The settings of families with rotary positions as transformers reads them."""
 
-ROTARY_BY_TYPE: dict[str, Setting] = {
+ROPE_BY_TYPE: dict[str, Setting] = {
     **ROTARY,
     "rope": Key(("rope_scaling",), UNTYPED),  # transformers takes no notice of what is called type here
     "rope_by_type": Key(("rope_parameters",), BY_TYPE),
@@ -205,11 +249,7 @@ ROTARY_BY_TYPE: dict[str, Setting] = {
 TYPES: dict[str, Setting] = {"types": Key(("layer_types",), TEXTS)}
 """The settings of families that say for each layer whether it has a window."""
 
-LAYER_NORM: dict[str, Setting] = {
-    "norm": "layer",
-    "norm_bias": True,
-    "eps": epsilon("layer_norm_eps", 1e-5),
-}
+LAYER_NORM = {"norm": "layer", "norm_bias": True, "eps": epsilon("layer_norm_eps", 1e-5)}
 """The settings of families whose norms are LayerNorms with a bias."""
 
 

@@ -14,6 +14,7 @@ from attnctl.math.engine.cost import require, size_text
 from attnctl.math.names import RESIDUAL, WEIGHTS, X
 from attnctl.math.ops.products import in_tiles
 from attnctl.models.attention import prepare_attention
+from attnctl.models.delta import delta_layer
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.network import feed_forward
 from attnctl.record import Trace
@@ -30,10 +31,7 @@ def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, c
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None = None) -> Array:
-    """The rows that come into layer 0: tokens, positions, segments, their norm and projection.
-
-    Raises AttnError where the model takes no tokens, for ids it does not have, and for too many.
-    """
+    """The rows that come into layer 0. Raises AttnError for ids that the model does not take."""
     d = model.description
     width = d["embed_width"]
     x = rows(model, "embed", "token", ids, width) * np.dtype(model.dtype).type(d["embed_scale"])
@@ -72,10 +70,7 @@ def project_embeddings(model: Model, x: Array) -> Array:
 def states(
     model: Model, hidden: Array, memory: Array | None = None, run: Run = attend_plainly
 ) -> Iterator[tuple[int, Array]]:
-    """The rows that come into each layer from 0 on, and into the end: (layer, hidden).
-
-    `run` carries out the attention of a layer; what it changes flows on.
-    """
+    """The rows that come into each layer, and out of the last; what `run` changes flows on."""
     for index in range(len(model.description.layers)):
         yield index, hidden
         hidden = through(model.layer(index), hidden, memory, run)
@@ -85,14 +80,22 @@ def states(
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run) -> Array:
     d = tensors.d
+    if tensors.this_layer.linear:
+        x = tensors.norm("attention_norm", hidden)
+        return finish(tensors, hidden, x, hidden + delta_layer(tensors, x))
     trace = run(tensors, hidden, memory, False)
     x, after = trace[X], trace[RESIDUAL]
     if d.crosses:
         if memory is None:
-            raise AttnError(
-                f"{tensors.model.name}: a decoder's layers read what the encoder made; give it too"
-            )
-        after = run(tensors, after, memory, True)[RESIDUAL]
+            name = tensors.model.name
+            raise AttnError(f"{name}: a decoder's layers read what the encoder made; give it too")
+        after = run(tensors, tensors.norm("self_sum_norm", after), memory, True)[RESIDUAL]
+    return finish(tensors, hidden, x, after)
+
+
+def finish(tensors: LayerTensors, hidden: Array, x: Array, after: Array) -> Array:
+    """What leaves a layer, of what came into it, what attention read, and their sum with its output."""
+    d = tensors.d
     after = tensors.norm("attention_sum_norm", after)
     source = hidden if d["parallel"] else after
     read = x if d["parallel"] and not tensors.has("mlp_norm") else tensors.norm("mlp_norm", source)
@@ -105,7 +108,12 @@ def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def final_norm(model: Model, hidden: Array) -> Array:
-    return model.norm("final_norm", hidden) if model.description["final_norm"] else hidden
+    """What leaves the last layer as the model gives it away: normed, and in OPT as wide as embeddings."""
+    d = model.description
+    out = model.norm("final_norm", hidden) if d["final_norm"] else hidden
+    if not (d["project"] and "final_project" in d.shared):
+        return out
+    return out @ model.outer("final_project", ".weight", (d["embed_width"], d["width"])).T
 
 
 def require_rows(model: Model, tokens: int) -> None:
@@ -126,11 +134,7 @@ MOST_ROWS = 2**10
 
 
 def together(model: Model, tokens: int) -> int:
-    """The number of sentences of so many tokens that go through a model at once.
-
-    One where they would not be kept apart: experts take their rows from all, and with many scores
-    they are computed in tiles.
-    """
+    """How many sentences of so many tokens go through at once: one where experts or tiles mix them."""
     d = model.description
     if any(layer.experts for layer in d.layers):
         return 1
@@ -154,6 +158,10 @@ def most_tokens(model: Model) -> int:
 def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:
     """The weights of each layer in turn, (sentence, head, query, key)."""
     last = len(model.description.layers) - 1
+    if len(model.description.attending) <= last:
+        raise AttnError(
+            f"{model.name}: layers that carry a state have no weights to count; see run --model"
+        )
     traces: list[Trace] = []
 
     def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:

@@ -12,6 +12,7 @@ Config = Mapping[str, Any]
 """A config.json, or the part of one that is about a stack of layers."""
 
 LARGEST, LARGEST_NUMBER = 2**31, 1e30
+MOST_TIMES = 10_000
 
 
 class KeyKind(NamedTuple):
@@ -46,7 +47,7 @@ BY_TYPE = KeyKind(
     lambda value: (
         TABLE.fits(value)
         and all(name.endswith("_attention") for name in value)
-        and all(each is None or TABLE.fits(each) for each in value.values())
+        and all(part is None or TABLE.fits(part) for part in value.values())
     ),
 )
 
@@ -58,6 +59,37 @@ def read_list(expected: str, kind: KeyKind) -> KeyKind:
 TEXTS = read_list("a list of texts", TEXT)
 INDICES = read_list("a list of whole numbers", INDEX)
 NUMBERS = read_list("a list of numbers above 0", NUMBER)
+
+
+TYPES_TIMES = KeyKind(
+    "a list of types of layers, and how many times",
+    lambda value: (
+        isinstance(value, list)
+        and all(isinstance(part, list) and len(part) == 2 for part in value)
+        and all(TEXTS.fits(names) and is_count(times) and times < MOST_TIMES for names, times in value)
+    ),
+)
+PLAIN_ALIBI = KeyKind(
+    "an object with softmax_scale, ALiBi as it is by default, and nothing else",
+    lambda value: (
+        TABLE.fits(value)
+        and all(name in OF_MPT or name.startswith("_") for name in value)
+        and all(value[name] in known for name, known in OF_MPT.items() if known and name in value)
+        and (value.get("softmax_scale") is None or NUMBER.fits(value["softmax_scale"]))
+    ),
+)
+OF_MPT: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("softmax_scale", "attn_pdrop", "attn_impl", "transformers_version", "model_type"), ()),
+    **dict.fromkeys(("dtype", "return_dict", "architectures", "chunk_size_feed_forward", "id2label"), ()),
+    **dict.fromkeys(("label2id", "is_encoder_decoder", "problem_type", "output_attentions"), ()),
+    "output_hidden_states": (),
+    "attn_type": ("multihead_attention",),
+    **dict.fromkeys(("attn_uses_sequence_id", "prefix_lm", "qk_ln"), (False,)),
+    "alibi": (True,),
+    "alibi_bias_max": (8,),
+    "clip_qkv": (None,),
+}
+"""What the object of MPT may say; () is anything."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +150,7 @@ def keys_of_setting(setting: Setting) -> tuple[Key, ...]:
     return (setting,) if isinstance(setting, Key) else ()
 
 
-def derived_key(rule: Callable[..., Any], *keys: Key) -> Derived:
+def from_keys(rule: Callable[..., Any], *keys: Key) -> Derived:
     return Derived(rule, keys)
 
 
@@ -131,7 +163,7 @@ def count(*names: str, default: int | None = None, kind: KeyKind = COUNT, nullab
     return Key(names, kind, default, nullable)
 
 
-def number_key(*names: str, default: float | None = None, nullable: bool = False) -> Key:
+def real(*names: str, default: float | None = None, nullable: bool = False) -> Key:
     return Key(names, NUMBER, default, nullable)
 
 
@@ -143,5 +175,5 @@ def flag(name: str, *, default: bool = False) -> Key:
     return Key((name,), FLAG, default)
 
 
-def text_key(*names: str, default: str | None = None) -> Key:
+def word(*names: str, default: str | None = None) -> Key:
     return Key(names, TEXT, default)

@@ -39,7 +39,8 @@ class Model:
         d = self.description
         probe = next(name for use in ("qkv", "q", "latent_q") if (name := d.inner.get(use)))
         names, place = self.checkpoint.tensors, str(self.checkpoint.folder)
-        return prefix_of(names, d.stack.layer, f"{probe}.weight", d.stack.within, place)
+        layer = d.stack.layer.format(i=d.attending[0] if d.attending else 0)
+        return prefix_of(names, f"{layer}{probe}.weight", d.stack.within, place)
 
     def outer(self, use: str, suffix: str, shape: Shape, part: Any = ...) -> Array:
         """A tensor that stands outside of layers."""
@@ -47,10 +48,7 @@ class Model:
         return self.checkpoint.read(name, shape, self.dtype, part)
 
     def rows(self, use: str) -> int:
-        """The number of rows of a table outside of layers, as config.json or else the checkpoint has it.
-
-        Raises AttnError where there is none.
-        """
+        """How many rows a table has, by config.json or else the checkpoint. Raises AttnError."""
         if use not in self.description.shared:
             raise AttnError(
                 f"{self.name}: {self.description.family} takes no tokens here; "
@@ -59,8 +57,7 @@ class Model:
         said = self.description[ROWS[use]]
         if said is not None:
             return int(said)
-        name = f"{self.prefix}{self.description.shared[use]}.weight"
-        tensor = self.checkpoint.tensors.get(name)
+        tensor = self.checkpoint.tensors.get(f"{self.prefix}{self.description.shared[use]}.weight")
         return tensor.shape[0] if tensor is not None and tensor.shape else 0
 
     def refuse_layers(self) -> None:
@@ -103,14 +100,13 @@ class LayerTensors:
         return self.model.description
 
     @property
-    def own(self) -> Layer:
+    def this_layer(self) -> Layer:
         return self.d.layers[self.index]
 
     @cached_property
     def prefix(self) -> str:
-        number = self.index
-        if self.d["shared_groups"]:
-            number = self.index * self.d["shared_groups"] // len(self.d.layers)
+        groups = self.d["shared_groups"]
+        number = self.index * groups // len(self.d.layers) if groups else self.index
         return self.model.prefix + self.d.stack.layer.format(i=number)
 
     def has(self, use: str) -> bool:
@@ -142,10 +138,7 @@ class LayerTensors:
         return self.read(use, ".weight", (columns, rows), **numbers).T
 
     def multiply(self, use: str, x: Array, columns: int, **numbers: int) -> Array:
-        """Rows through a projection, of which only blocks are ever in our type of number.
-
-        Where products are in tiles, there are so many rows that all of it is.
-        """
+        """Rows through a projection, of which one block at a time is in our type of number, or all."""
         if TILED.get():
             return times(x, self.matrix(use, x.shape[-1], columns, **numbers))
         axis, name = int(self.d["transposed"]), self.name_of(use, ".weight", **numbers)
@@ -166,17 +159,19 @@ class LayerTensors:
         factors = (self.read(use, suffix, x.shape[-1:]) for suffix in self.d.norm_suffixes)
         return norm_op(self.d, self.d["eps"]).apply(x, *factors)
 
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        stack = self.d.stack
+        return stack.ignored if self.index else (*stack.ignored, *stack.ignored_first)
+
     def refuse_foreign(self) -> None:
         """Refuse tensors of this layer that the family does not have: it would be another model."""
         checkpoint, d = self.model.checkpoint, self.d
         names = [name.removeprefix(self.prefix) for name in checkpoint.under(self.prefix)]
-        found = list(foreign(names, d.inner, d.stack.ignored))
         raise_first(
-            [
-                f"{checkpoint.folder}: {self.prefix}{name}: {d.family} as config.json has it has no such "
-                "tensor; is it another model, or quantised?"
-                for name in found
-            ]
+            f"{checkpoint.folder}: {self.prefix}{name}: {d.family} as config.json has it has no such "
+            "tensor; is it another model, or quantised?"
+            for name in foreign(names, d.inner, self.ignored)
         )
 
     def refuse_unread(self) -> None:
@@ -184,13 +179,11 @@ class LayerTensors:
         checkpoint = self.model.checkpoint
         experts = [name for use, name in self.d.inner.items() if use.startswith("expert")]
         starts = [name.partition("{")[0].removesuffix("!") for name in experts]  # no token may go to one
-        allowed = tuple(self.prefix + start for start in (*starts, *self.d.stack.ignored))
+        allowed = tuple(self.prefix + start for start in (*starts, *self.ignored))
         raise_first(
-            [
-                f"{checkpoint.folder}: {name}: config.json says that there is none"
-                for name in checkpoint.under(self.prefix)
-                if name not in checkpoint.used and not name.startswith(allowed)
-            ]
+            f"{checkpoint.folder}: {name}: config.json says that there is none"
+            for name in checkpoint.under(self.prefix)
+            if name not in checkpoint.used and not name.startswith(allowed)
         )
 
 
@@ -200,10 +193,7 @@ def split(fused: Array, heads: int) -> Array:
 
 
 class ProjectionInFile:
-    """A matrix of a layer that is still in its file, for products x W: blocks of it are read for each.
-
-    It has what a derivation asks of an array that it only multiplies rows by.
-    """
+    """A matrix still in its file, for products x W alone, which read it in blocks."""
 
     __array_ufunc__ = None  # x @ W is __rmatmul__ here
 

@@ -12,7 +12,7 @@ from attnctl.models.layer import LayerTensors
 
 
 def feed_forward(tensors: LayerTensors, x: Array) -> Array:
-    if not tensors.own.experts:
+    if not tensors.this_layer.experts:
         return network(tensors, x, "", tensors.d["intermediate"])
     return experts(tensors, x.reshape(-1, x.shape[-1])).reshape(x.shape)
 
@@ -23,9 +23,16 @@ def experts(tensors: LayerTensors, x: Array) -> Array:
     out = np.zeros_like(x)
     for expert in np.unique(chosen).tolist():
         row, place = np.nonzero(chosen == expert)
-        out[row] += weights[row, place, None] * expert_output(tensors, x[row], expert)
+        share = weights[row, place, None]
+        if tensors.d["router"] == "inputs":
+            out[row] += expert_output(tensors, x[row] * share, expert)
+        else:
+            out[row] += share * expert_output(tensors, x[row], expert)
     if tensors.has("shared_up"):
-        out += network(tensors, x, "shared_", tensors.d["shared_size"])
+        shared = network(tensors, x, "shared_", tensors.d["shared_size"])
+        if tensors.has("shared_switch"):
+            shared = shared * sigmoid(x @ tensors.matrix("shared_switch", x.shape[-1], 1))
+        out += shared
     return out
 
 
@@ -55,6 +62,11 @@ def expert_output(tensors: LayerTensors, x: Array, expert: int) -> Array:
     size, width, count = d["expert_size"], d["width"], d["experts"]
     if not tensors.has("experts_gate_up"):
         return network(tensors, x, "expert_", size, e=expert)
+    if d["clamp"] is None:
+        gate_up = fused_expert(tensors, "experts_gate_up", width, 2 * size, expert)
+        gate, up = np.split(x @ gate_up, 2, axis=-1)
+        inner = activate(ACTIVATIONS[d["act"]], gate) * up
+        return inner @ fused_expert(tensors, "experts_down", size, width, expert)
     both = x @ tensors.read("experts_gate_up", "", (count, width, 2 * size), expert)
     both = both + tensors.read("experts_gate_up_bias", "", (count, 2 * size), expert)
     alpha, limit = d["clamp"]
@@ -63,6 +75,13 @@ def expert_output(tensors: LayerTensors, x: Array, expert: int) -> Array:
     inner = (up + 1) * gate * sigmoid(gate * x.dtype.type(alpha))
     down = inner @ tensors.read("experts_down", "", (count, size, width), expert)
     return down + tensors.read("experts_down_bias", "", (count, width), expert)
+
+
+def fused_expert(tensors: LayerTensors, use: str, rows: int, columns: int, expert: int) -> Array:
+    """The matrix (in, out) of one expert, of a tensor that has those of all."""
+    if tensors.d["experts_transposed"]:
+        return tensors.read(use, "", (tensors.d["experts"], rows, columns), expert)
+    return tensors.read(use, "", (tensors.d["experts"], columns, rows), expert).T
 
 
 def route(tensors: LayerTensors, x: Array) -> tuple[Array, Array]:
@@ -78,9 +97,14 @@ def route(tensors: LayerTensors, x: Array) -> tuple[Array, Array]:
     elif d["router"] == "chosen":
         best = top(logits, chosen)
         return softmax(np.take_along_axis(logits, best, -1)), best
+    elif d["router"] == "inputs":
+        best = top(logits, chosen)
+        return sigmoid(np.take_along_axis(logits, best, -1)), best
+    elif d["router"] == "rivals":
+        return among_rivals(logits, d["rivals"])
     else:
         scores = softmax(logits)
-        best = top(scores, chosen)
+        best = top(in_best_groups(scores, d["groups"], d["chosen_groups"], d["best_of_group"]), chosen)
     weights = np.take_along_axis(scores, best, -1)
     if d["router_normalized"]:
         weights = weights / (weights.sum(axis=-1, keepdims=True) + x.dtype.type(1e-20))
@@ -88,14 +112,32 @@ def route(tensors: LayerTensors, x: Array) -> tuple[Array, Array]:
 
 
 def in_groups(tensors: LayerTensors, scores: Array) -> Array:
-    """The corrected scores, −∞ outside of the groups whose two best experts have the largest sums."""
+    """The corrected scores, −∞ outside of the groups whose two best experts are best."""
     d = tensors.d
     corrected = scores + tensors.read("router_correction", "", (d["experts"],))
-    grouped = corrected.reshape(len(scores), d["groups"], -1)
-    sums = np.sort(grouped, axis=-1)[..., -2:].sum(axis=-1)
+    return in_best_groups(corrected, d["groups"], d["chosen_groups"], 2)
+
+
+def in_best_groups(scores: Array, groups: int, chosen: int, best: int) -> Array:
+    """The scores, −∞ outside of the groups whose so many best have the largest sums."""
+    grouped = scores.reshape(len(scores), groups, -1)
+    sums = np.sort(grouped, axis=-1)[..., -best:].sum(axis=-1)
     kept = np.zeros(sums.shape, bool)
-    np.put_along_axis(kept, top(sums, d["chosen_groups"]), True, -1)
+    np.put_along_axis(kept, top(sums, chosen), True, -1)
     return np.where(kept[..., None], grouped, -np.inf).reshape(scores.shape)
+
+
+def among_rivals(logits: Array, jitter: float) -> tuple[Array, Array]:
+    """The best expert, then the best of the others, each weighed against those that come near it."""
+    left, weights, chosen = logits.copy(), [], []
+    for _ in range(2):
+        best = top(left, 1)
+        most = np.take_along_axis(left, best, -1)
+        far = (most - logits) / np.maximum(np.abs(logits), most) > 2 * jitter
+        weights.append(np.take_along_axis(softmax(np.where(far, -np.inf, left)), best, -1))
+        chosen.append(best)
+        np.put_along_axis(left, best, -np.inf, -1)
+    return np.concatenate(weights, -1), np.concatenate(chosen, -1)
 
 
 def top(scores: Array, count: int) -> Array:

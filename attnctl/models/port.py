@@ -17,8 +17,9 @@ from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Variant, derive
 from attnctl.math.names import HIDDEN, LOGSUMEXP, TABLE, X
 from attnctl.math.ops import Unstated
-from attnctl.models.attention import bfloat16, blank_rows, prepare_attention
+from attnctl.models.attention import blank_rows, prepare_attention
 from attnctl.models.layer import Model
+from attnctl.models.quantised import bfloat16
 from attnctl.record import Trace
 
 
@@ -46,13 +47,11 @@ def plan_layer(
     hidden, keys = blank_rows(model, whole["query"]), blank_rows(model, whole.get("key", whole["query"]))
     run = prepare_attention(model.layer(index), hidden, None, keys if cross else None, cross=cross)
     gradients = any(TABLE[name].gradient for name in ours)
-    asked = replace(run.variant, backward=gradients, logsumexp=LOGSUMEXP in ours)
-    derivation = starting(asked, ours)
+    derivation = starting(replace(run.variant, backward=gradients, logsumexp=LOGSUMEXP in ours), ours)
     weights = {name: run.given[name] for name in derivation.given if is_weight(name)}
     narrowed = narrowing(list(ours.values()))
     held = {**{name: narrowed(array) for name, array in weights.items()}, **ours}
-    order = [step.name for step in derivation if step.name in held]
-    steps = {name: derivation[name] for name in order}
+    steps = {step.name: step for step in derivation if step.name in held}
     steps |= {name: aside(name, held[name]) for name in held if name not in steps}
     unknown = tuple(name for name in trace if renamed.get(name, name) not in TABLE)
     plan = DumpPlan(derivation, whole, unknown=unknown, supplied=frozenset(weights))

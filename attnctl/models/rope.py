@@ -17,17 +17,14 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import quote
 from attnctl.math import Array
 from attnctl.math.derivation import Rotary
-from attnctl.models.keys import AMOUNT, COUNT, FLAG, NUMBER, NUMBERS, TEXT, KeyKind
+from attnctl.models.keys import AMOUNT, COUNT, FLAG, INDICES, NUMBER, NUMBERS, TEXT, KeyKind
 
 FLOAT = np.float32
 
 
 @dataclass(frozen=True)
 class Rope:
-    """The rotary positions of a layer: `dims` columns from `first` on, turned by frequencies of this kind.
-
-    `parameters` are those of the config; `longest` is its max_position_embeddings.
-    """
+    """The rotary positions of a layer, on `dims` columns from `first` on; `parameters` are the config's."""
 
     kind: str
     theta: float
@@ -77,8 +74,7 @@ def exponents(rope: Rope) -> Array:
 
 def base_frequencies(rope: Rope, theta: float | None = None) -> Array:
     """θ^(−2i/dims)."""
-    base = FLOAT(rope.theta if theta is None else theta)
-    return FLOAT(1) / base ** exponents(rope)
+    return FLOAT(1) / FLOAT(rope.theta if theta is None else theta) ** exponents(rope)
 
 
 def linear(rope: Rope, length: int) -> Frequencies:
@@ -104,8 +100,7 @@ def yarn(rope: Rope, length: int) -> Frequencies:
         low, high = floor(low), ceil(high)
     low, high = max(low, 0), min(high, rope.dims - 1)
     width = FLOAT(high - low if high != low else 0.001)
-    ramp = np.clip((np.arange(rope.dims // 2, dtype=FLOAT) - FLOAT(low)) / width, 0, 1)
-    kept = FLOAT(1) - ramp
+    kept = FLOAT(1) - np.clip((np.arange(rope.dims // 2, dtype=FLOAT) - FLOAT(low)) / width, 0, 1)
     powers = FLOAT(rope.theta) ** exponents(rope)
     stretched = FLOAT(1) / (FLOAT(factor) * powers)
     return stretched * (1 - kept) + FLOAT(1) / powers * kept, yarn_factor(rope, factor)
@@ -116,9 +111,7 @@ def yarn_edge(rope: Rope, turns: float) -> float:
 
 
 def yarn_factor(rope: Rope, factor: float) -> float:
-    given, mscale, of_all = (
-        rope.parameters.get(key) for key in ("attention_factor", "mscale", "mscale_all_dim")
-    )
+    given, mscale, of_all = map(rope.parameters.get, ("attention_factor", "mscale", "mscale_all_dim"))
     if given is not None:
         return float(given)
     if mscale and of_all:
@@ -140,6 +133,12 @@ def longrope(rope: Rope, length: int) -> Frequencies:
     natural = 1.0 if factor <= 1 else sqrt(1 + log(factor) / log(rope.original))
     scale = natural if given is None else given
     return FLOAT(1) / (factors * FLOAT(rope.theta) ** exponents(rope)), float(scale)
+
+
+def longrope_of_phimoe(rope: Rope, length: int) -> Frequencies:
+    """As transformers has that of Phi-3.5-MoE: the short factors, a scale by length."""
+    scale = rope.parameters["long_mscale" if length > rope.original else "short_mscale"]
+    return longrope(rope, 0)[0], float(scale)
 
 
 def llama3(rope: Rope, length: int) -> Frequencies:
@@ -178,22 +177,45 @@ KINDS = {
 }
 """The kinds of rope beside the default, by the name that config.json gives them."""
 
+USUAL = ("default", *KINDS)
+
+TEMPERED = "yarn with temperature"
+KINDS[TEMPERED] = Scaling(
+    yarn,
+    ("factor", "llama_4_scaling_beta", ORIGINAL),
+    (*KINDS["yarn"].reads, "max_position_embeddings"),
+)
+
+OF_PHIMOE = "longrope with mscale"
+KINDS[OF_PHIMOE] = Scaling(
+    longrope_of_phimoe,
+    ("short_factor", "long_factor", "short_mscale", "long_mscale"),
+    (ORIGINAL, "factor"),
+)
+
 PARAMETERS: dict[str, KeyKind] = {
     **dict.fromkeys(("rope_type", "type"), TEXT),
     **dict.fromkeys(("rope_theta", "factor", "attention_factor", "partial_rotary_factor"), NUMBER),
     **dict.fromkeys(("beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"), NUMBER),
-    **dict.fromkeys(("mscale", "mscale_all_dim"), AMOUNT),
+    **dict.fromkeys(("mscale", "mscale_all_dim", "short_mscale", "long_mscale"), AMOUNT),
     **dict.fromkeys(("truncate", "finetuned"), FLAG),
     **dict.fromkeys(("short_factor", "long_factor"), NUMBERS),
-    ORIGINAL: COUNT,
+    **dict.fromkeys((ORIGINAL, "max_position_embeddings"), COUNT),
+    "llama_4_scaling_beta": AMOUNT,
+    "mrope_section": INDICES,
+    "mrope_interleaved": FLAG,
 }
 """What each parameter of rope may say."""
+
+
+SILENT = ("finetuned", "mrope_section", "mrope_interleaved")
+"""Parameters that change nothing: in a text all three positions of a token are the same."""
 
 
 def misread(kind: str, parameters: Mapping[str, Any]) -> Iterator[str]:
     """Parameters with impossible values, those that this kind does not read, and those it lacks."""
     needs, reads = KINDS[kind][1:] if kind in KINDS else ((), ())
-    known = {"rope_type", "type", "rope_theta", "finetuned", "partial_rotary_factor", *needs, *reads}
+    known = {*SILENT, "rope_type", "type", "rope_theta", "partial_rotary_factor", *needs, *reads}
     for name, value in parameters.items():
         if value is not None and name not in known:
             yield f"rope: {quote(str(name))} is not understood with rope_type {kind}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import cache
 from typing import Any
@@ -13,7 +13,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import quote
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import Plan, what_if_of, with_gradients
-from attnctl.math import Array
+from attnctl.math import Array, Keep, Progress
 from attnctl.math.kind import GRADIENT_SETTINGS
 from attnctl.math.names import HIDDEN, OUTPUT, RESIDUAL, SINK_WEIGHTS, WEIGHTS, X, gradient_of
 from attnctl.models.attention import blank_rows, prepare_attention, rules_of
@@ -21,10 +21,10 @@ from attnctl.models.forward import attend_plainly, embed_ids, final_norm, requir
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.source import Tokens, Words, folder_of, open_model, plain_ids
 from attnctl.record import Trace
-
-Moved = Callable[[int, int], None]
+from attnctl.record.edits import WhatIf
 
 LAYER = re.compile(r"(?:(?P<part>[a-z]+)\.)?(?P<number>-?\d{1,9}|all)")
+IN_LAYER = re.compile(r"\s*(-?\d{1,9})\s*:(.+)", re.DOTALL)
 CROSS = "cross"
 """What layers are called that attend to another sequence: cross.0 is that of the decoder's layer 0."""
 
@@ -51,23 +51,20 @@ def wanted_layers(text: str, count: Callable[[str], int]) -> tuple[str, list[int
     """
     found = [LAYER.fullmatch(word.strip()) for word in text.split(",")]
     if not all(found):
-        raise AttnError(
-            f"--layer: {quote(text)}; write 3, 0,2, -1 or all; decoder.1 or cross.1 for a decoder"
-        )
-    parts = {trace["part"] or "" for trace in found if trace}
+        what = "write 3, 0,2, -1 or all; decoder.1 or cross.1 for a decoder"
+        raise AttnError(f"--layer: {quote(text)}; {what}")
+    parts = {match["part"] or "" for match in found if match}
     if len(parts) > 1:
         raise AttnError(f"--layer: {quote(text)} names layers of several parts; give one at a time")
     (name,) = parts
     part = "decoder" if name == CROSS else name
     total = count(part)
     layers: list[int] = []
-    for trace in found:
-        assert trace
-        numbers = range(total) if trace["number"] == "all" else [int(trace["number"])]
+    for match in found:
+        assert match
+        numbers = range(total) if match["number"] == "all" else [int(match["number"])]
         wrong = [number for number in numbers if not -total <= number < total]
-        raise_all(
-            f"--layer: no layer {number}; there are {total}, from 0 to {total - 1}" for number in wrong
-        )
+        raise_all(f"--layer: no layer {n}; there are {total}, from 0 to {total - 1}" for n in wrong)
         layers += [number % total for number in numbers]
     return part, sorted(set(layers)), name == CROSS
 
@@ -77,13 +74,13 @@ def run_model(
     source: ModelInput,
     layers: str = "all",
     settings: Settings | None = None,
-    keep: Collection[str] | None = None,
-    moved: Moved | None = None,
+    keep: Keep = None,
+    moved: Progress | None = None,
 ) -> list[Trace]:
     """The trace of each layer that is asked for, in order.
 
-    An edit (of `settings`) is made in the first of them and flows into the later ones. With
-    `hidden` given, that is what came into the one layer.
+    An edit (of `settings`) is made in the layer that it names, 3:head_outputs[1]=0, or in the first of
+    them, and flows into the later ones. With `hidden` given, that is what came into the one layer.
 
     Raises AttnError for what the model does not have, what it is not, and what does not fit memory.
     """
@@ -127,11 +124,41 @@ def begin_run(name: str, layers: str, settings: Settings) -> tuple[Runner, Calla
     part = cache(lambda of: open_model(name, of, settings.dtype, settings.max_memory))
     named, wanted, cross = wanted_layers(layers, lambda of: len(part(of).description.layers))
     model = part(named)
+    if "all" in layers and not (
+        wanted := [index for index in wanted if index in model.description.attending]
+    ):
+        raise AttnError(f"--layer: {model.description.family}: no layer attends; all carry a state")
     if cross and not model.description.crosses:
         raise AttnError(f"--layer: {model.description.family} has no attention to another sequence")
     if settings.backward and len(wanted) > 1:
         raise AttnError("--backward: gradients are those of one layer's attention; name it: --layer 0")
-    return Runner(model, wanted, cross, settings), part
+    edits = edits_by_layer(settings, wanted, len(model.description.layers))
+    return Runner(model, wanted, cross, settings, edits), part
+
+
+def edits_by_layer(settings: Settings, layers: Sequence[int], count: int) -> dict[int, WhatIf]:
+    """The edits of each layer. Raises AttnError for a layer that there is not, or that nobody would see."""
+    found = [IN_LAYER.fullmatch(text) for text in settings.edits]
+    texts = [
+        (match[1], match[2]) if match else ("", text)
+        for match, text in zip(found, settings.edits, strict=True)
+    ]
+    whole = what_if_of(settings.with_(edits=[text for _, text in texts]))
+    if whole is None:
+        return {}
+    first, last = layers[0], layers[-1]
+    problems, by_layer = [], dict[int, WhatIf]()
+    for (number, text), edit in zip(texts, whole.edits, strict=True):
+        place, said = int(number or first), f"edit {quote(f'{number}:{text}')}"
+        if not -count <= place < count:
+            problems.append(f"{said}: no layer {place}; there are {count}, from 0 to {count - 1}")
+        elif place % count > last:
+            problems.append(f"{said}: after layer {last}, the last one here; add --layer {place % count}")
+        else:
+            before = by_layer.get(place % count, WhatIf())
+            by_layer[place % count] = WhatIf((*before.edits, edit), whole.renormalize)
+    raise_all(problems)
+    return by_layer
 
 
 def tokens_of(
@@ -154,8 +181,9 @@ class Runner:
     cross: bool
     """Whether their attention to memory is meant."""
     settings: Settings
-    keep: Collection[str] | None = None
-    moved: Moved | None = None
+    edits: dict[int, WhatIf] = field(default_factory=dict)
+    keep: Keep = None
+    moved: Progress | None = None
     d_output: Array | None = None
     header: dict[str, Any] = field(default_factory=dict)
     """What all of them say of the sequence."""
@@ -167,6 +195,10 @@ class Runner:
     def of_tokens(
         self, tokens: Tokens, memory: Array | None = None, context: Tokens | None = None
     ) -> list[Trace]:
+        return list(self.traces(self.begin(tokens, context), memory))
+
+    def begin(self, tokens: Tokens, context: Tokens | None = None) -> Array:
+        """What comes into layer 0; the header says what it is of. Raises AttnError for misfits."""
         header: dict[str, Any] = {} if tokens.text is None else {"sentence": tokens.text}
         header |= {"tokens": tokens.labels, "ids": tokens.ids}
         if context is not None and self.cross:
@@ -174,19 +206,24 @@ class Runner:
         header |= {"special": list(tokens.special)} if tokens.special else {}
         self.header = header | ({"notes": list(tokens.notes)} if tokens.notes else {})
         require_rows(self.model, len(tokens.ids))
-        hidden = embed_ids(self.model, tokens.ids, tokens.segments)
-        return list(self.traces(hidden, memory))
+        return embed_ids(self.model, tokens.ids, tokens.segments)
+
+    def pass_on(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
+        """Only what the pass goes on with, edited."""
+        if cross != self.cross or tensors.index not in self.edits:
+            return attend_plainly(tensors, hidden, memory, cross)
+        plan = prepare_attention(tensors, hidden, self.header, memory, cross=cross)
+        return replace(plan, what_if=self.edits[tensors.index]).run([X, RESIDUAL])
 
     def of_hidden(self, source: ModelInput) -> list[Trace]:
         if len(self.layers) != 1:
             raise AttnError("--layer: `hidden` is what came into one layer; name that one")
-        hidden, memory = (self.rows(each) for each in (source.hidden, source.memory))
+        hidden, memory = self.rows(source.hidden), self.rows(source.memory)
         assert hidden is not None
         if self.cross and memory is None:
             raise AttnError("memory: missing; cross-attention reads what the encoder made")
         (index,) = self.layers
-        trace = self.trace(self.model.layer(index), hidden, memory, self.cross)
-        return [select_steps(trace, self.keep)]
+        return [select_steps(self.trace(self.model.layer(index), hidden, memory, self.cross), self.keep)]
 
     def rows(self, array: Array | None, name: str = HIDDEN) -> Array | None:
         """Rows that a file holds, (token, width), in the model's type of number."""
@@ -204,7 +241,7 @@ class Runner:
 
         def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
             if cross != self.cross or tensors.index not in self.layers:
-                return attend_plainly(tensors, hidden, memory, cross)
+                return self.pass_on(tensors, hidden, memory, cross)
             kept.append(self.trace(tensors, hidden, memory, cross))
             return kept[-1]
 
@@ -217,12 +254,11 @@ class Runner:
             else:
                 attended = run(tensors, hidden, memory, False)
                 if self.cross:
-                    run(tensors, attended[RESIDUAL], memory, True)
+                    run(tensors, tensors.norm("self_sum_norm", attended[RESIDUAL]), memory, True)
             while kept:
                 yield select_steps(kept.pop(), self.keep)
 
     def plan(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Plan:
-        """The attention of one layer on these rows, and what its dump says of it."""
         named = {"model": self.model.name, "family": tensors.d.family, "layer": tensors.index}
         if self.part:
             named["part"] = CROSS if cross else self.part
@@ -232,9 +268,7 @@ class Runner:
 
     def trace(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
         """The attention of one layer, with what the layers after it go on from."""
-        plan = self.plan(tensors, hidden, memory, cross)
-        if tensors.index == self.layers[0]:
-            plan = replace(plan, what_if=what_if_of(self.settings))
+        plan = replace(self.plan(tensors, hidden, memory, cross), what_if=self.edits.get(tensors.index))
         onward = (X, RESIDUAL) if tensors.index < self.layers[-1] else ()
         keep = None if self.keep is None else {*self.keep, *onward}
         if keep and WEIGHTS in keep and SINK_WEIGHTS in plan.derivation:
@@ -242,16 +276,17 @@ class Runner:
         return plan.run(keep)
 
 
-def select_steps(trace: Trace, keep: Collection[str] | None) -> Trace:
+def select_steps(trace: Trace, keep: Keep) -> Trace:
     return trace if keep is None else trace.select([name for name in trace if name in keep])
 
 
 def config_of(tensors: LayerTensors, asked: Settings, cross: bool) -> dict[str, Any]:
     """The layer's attention as settings say it, as far as they can."""
-    d, own = tensors.d, tensors.own
+    d, own = tensors.d, tensors.this_layer
     sizes = {"d_model": d["width"], **{name: d[name] for name in ("heads", "kv_heads", "d_k", "d_v")}}
     rules = () if cross else rules_of(d, own)
     known: dict[str, Any] = sizes | {"scale": own.scale, "rules": rules, "dtype": tensors.model.dtype}
+    known |= {} if cross else {"temperature": own.temperature}
     known |= {name: getattr(asked, name) for name in GRADIENT_SETTINGS}
     said = Settings(**known).to_dict()
     return {name: said[name] for name in known if name in said}

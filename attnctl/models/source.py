@@ -12,8 +12,8 @@ from typing import Any
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import note_input, open_found
-from attnctl.base.words import quote
-from attnctl.models.description import describe
+from attnctl.base.words import one_of, quote
+from attnctl.models.description import describe, scale_blocks
 from attnctl.models.layer import Model
 from attnctl.models.tensors import INDEX, LONGEST_CONFIG, PICKLES, WHOLE, Checkpoint, inside, json_file
 
@@ -29,33 +29,40 @@ HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 
 
 def open_model(name: str, part: str = "", dtype: str = "float32", max_memory: int | None = None) -> Model:
-    """The model of a folder that holds config.json and safetensors.
-
-    Raises AttnError for what is not there, and with everything of the config that is not understood.
-    """
+    """The model of a folder with config.json and safetensors. Raises AttnError with every problem."""
     folder = folder_of(name)
     path = inside(folder, CONFIG)
-    description = describe(json_file(path, LONGEST_CONFIG), part, str(path))
-    model = Model(name, description, Checkpoint(folder), dtype, max_memory)
+    config = json_file(path, LONGEST_CONFIG)
+    description = describe(config, part, str(path))
+    checkpoint = Checkpoint(folder, scale_blocks(config, str(path)))
+    model = Model(name, description, checkpoint, dtype, max_memory)
     model.refuse_layers()
     return model
 
 
 def folder_of(name: str) -> Path:
-    """The folder of a model: a path, or the snapshot of a hub id, in the local cache or fetched.
-
-    Raises AttnError where there is none.
-    """
+    """The folder of a path, or of a hub id, cached or fetched. Raises AttnError where there is none."""
     folder = Path(name)
     if "\0" in name:
         raise AttnError(f"{quote(name)}: not the name of a folder")
     if folder.exists():
         if (folder / CONFIG).is_file():
             return note_folder(folder)
-        raise AttnError(f"{name}: no {CONFIG} in it; a model is what save_pretrained writes")
+        raise AttnError(f"{name}: {no_model(folder)}")
     if not HUB_ID.fullmatch(name):
         raise AttnError(f"{name}: no such file or folder")
     return note_folder(find_cached(name) or fetch_snapshot(name))
+
+
+def no_model(folder: Path) -> str:
+    """What is wrong with a file, or a folder without a config.json, as a model."""
+    if folder.suffix == ".gguf" or any(folder.glob("*.gguf")):
+        return "a GGUF file is not read; give the folder of safetensors that it was made from"
+    if not folder.is_dir():
+        return f"a file; give the folder that it is in, with {CONFIG}"
+    below = [str(path.parent) for path in sorted(folder.glob(f"*/{CONFIG}"))]
+    instead = f"give {one_of(below)}" if below else "a model is what save_pretrained writes"
+    return f"no {CONFIG} in it; {instead}"
 
 
 def note_folder(folder: Path) -> Path:
@@ -88,9 +95,8 @@ def fetch_snapshot(name: str) -> Path:
             f"{name}: no such file or folder, nor in the local cache; pip install 'attnctl[hf]' to fetch it"
         ) from None
     try:
-        return Path(
-            snapshot_download(name, allow_patterns=[CONFIG, WHOLE, INDEX, "*.safetensors", TOKENIZER])
-        )
+        wanted = [CONFIG, WHOLE, INDEX, "*.safetensors", TOKENIZER]
+        return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:  # noqa: BLE001  (the hub raises what its transport raises)
         first = str(error).strip().splitlines()
         why = first[0] if first else type(error).__name__
@@ -102,10 +108,7 @@ def fetch_snapshot(name: str) -> Path:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The ids of a text, a label for each, the segment each is in, and what was done to get them.
-
-    `special` are the places of tokens that stand for no text ([CLS], <s>, …).
-    """
+    """The ids of a text, with labels, segments, notes, and the places of `special` tokens ([CLS], <s>)."""
 
     ids: list[int]
     labels: list[str]
@@ -117,12 +120,9 @@ class Tokens:
 
 def plain_ids(ids: Sequence[int]) -> Tokens:
     """Ids that are given; each is its own label. Raises AttnError where there are none, or others."""
-    wrong = [
-        f"ids: {quote(str(number))} is no whole number"
-        for number in ids
-        if not isinstance(number, Integral)
-    ]
-    raise_all(wrong or ([] if ids else ["ids: none; give one or more"]))
+    wrong = [number for number in ids if not isinstance(number, Integral)]
+    raise_all(f"ids: {quote(str(number))} is no whole number" for number in wrong)
+    raise_all([] if ids else ["ids: none; give one or more"])
     ids = [int(number) for number in ids]
     return Tokens(ids, [str(number) for number in ids], [0] * len(ids))
 

@@ -21,7 +21,8 @@ from attnctl.base.words import dims, nearest, quote
 from attnctl.math import Array, Shape
 from attnctl.math.engine.tiles import blas_alone, cores, results_in_order
 from attnctl.models.family import Names
-from attnctl.store.load_json import header_of
+from attnctl.models.quantised import AnyTensor, Block, with_scales
+from attnctl.store.json_file import header_of
 from attnctl.store.raw import File
 from attnctl.store.safetensors import Tensor, contents
 
@@ -42,10 +43,7 @@ def json_file(path: Path, most: int) -> dict[str, Any]:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """A file of a checkpoint. Raises AttnError where its name or a link leads out of it.
-
-    A snapshot in the cache of huggingface_hub links to the blobs of its own repository.
-    """
+    """A file of a checkpoint. Raises AttnError if it leads out, but to the blobs of its repository."""
     if not name or Path(name).name != name or "\0" in name:
         raise AttnError(f"{folder}: {quote(name)} is not the name of a file beside config.json")
     root, path = folder.resolve(), folder / name
@@ -67,13 +65,14 @@ class Checkpoint:
     Where it does not look (`looks`), numbers may be NaN or infinite: what only costs a layer needs none.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.tensors: dict[str, Tensor] = {}
+    def __init__(self, folder: Path, block: Block | None = None) -> None:
+        self.folder, self.block = folder, block
+        found: dict[str, Tensor] = {}
         for name in shards(folder):
             path = inside(folder, name)
             with refuse_os_errors(f"{path}: cannot be read"), open_found(path) as stream:
-                self.tensors.update(contents(File(stream.fileno(), str(path)))[1])
+                found.update(contents(File(stream.fileno(), str(path)), quantised=True)[1])
+        self.tensors = with_scales(found, block, str(folder))
         self.names = sorted(self.tensors)
         self.used: set[str] = set()
         self.finite: set[str] = set()
@@ -120,8 +119,7 @@ class Checkpoint:
                 self.finite.add(name)
         return array
 
-    def tensor(self, name: str, shape: Shape) -> Tensor:
-        """The tensor of this name and shape, still in its file."""
+    def tensor(self, name: str, shape: Shape) -> AnyTensor:
         name = self.find_name(name)
         if name not in self.tensors:
             near = nearest(name, self.tensors)
@@ -129,13 +127,12 @@ class Checkpoint:
             raise AttnError(f"{self.folder}: no tensor {name}{hint}")
         tensor = self.tensors[name]
         if tensor.shape != shape:
-            raise AttnError(
-                f"{self.folder}: {name} is {dims(tensor.shape)}, but config.json asks for {dims(shape)}"
-            )
+            found, asked = dims(tensor.shape), dims(shape)
+            raise AttnError(f"{self.folder}: {name} is {found}, but config.json asks for {asked}")
         if tensor.dtype.kind != "f":
             raise AttnError(
-                f"{self.folder}: {name} holds {tensor.dtype}; "
-                "quantised weights are not read: give float32, float16 or bfloat16"
+                f"{self.folder}: {name} holds {tensor.type_name}, and no scales that its config.json "
+                "tells of; give blocks of FP8, MXFP4, or float32, float16 or bfloat16"
             )
         return tensor
 
@@ -194,10 +191,7 @@ PIECE = 2**22
 
 
 def refuse_infinite(place: str, array: Array, part: Any) -> None:
-    """Refuse a tensor, of which this is a part, with the first number that is not finite.
-
-    A sum of squares is finite where its terms are, takes a tenth of the time and no memory.
-    """
+    """Refuse a tensor's first number that is not finite; sums of squares find it with no memory."""
     flat = array.reshape(-1)
     for start in range(0, flat.size, PIECE):
         piece = flat[start : start + PIECE]
@@ -220,8 +214,7 @@ def shards(folder: Path) -> list[str]:
     if (folder / WHOLE).exists():
         return [WHOLE]
     if (folder / INDEX).exists():
-        index = json_file(inside(folder, INDEX), LONGEST_INDEX)
-        files = index.get("weight_map")
+        files = json_file(inside(folder, INDEX), LONGEST_INDEX).get("weight_map")
         if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
             raise AttnError(f"{folder / INDEX}: $.weight_map: expected the file of each tensor")
         names = sorted(set(files.values()))
@@ -237,14 +230,13 @@ def shards(folder: Path) -> list[str]:
     raise AttnError(f"{folder}: no {WHOLE} and no {INDEX}")
 
 
-def prefix_of(names: Mapping[str, Tensor], layer: str, probe: str, within: str, place: str) -> str:
+def prefix_of(names: Mapping[str, AnyTensor], wanted: str, within: str, place: str) -> str:
     """The text before the names of a family in this checkpoint: "", "model.", "transformer.", …
 
-    `layer` and `probe` name a tensor of layer 0; where it is there several times, the one with
+    `wanted` is a tensor of the first layer that attends; where it is there several times, the one with
     `within` in its prefix is meant. Raises AttnError where it is not there, or is
     there several times.
     """
-    wanted = layer.format(i=0) + probe
     found = [name.removesuffix(wanted) for name in names if name == wanted or name.endswith(f".{wanted}")]
     found = [prefix for prefix in found if within in prefix] or found
     if len(found) == 1:
@@ -258,11 +250,7 @@ def foreign(names: Sequence[str], inner: Names, ignored: tuple[str, ...]) -> Ite
     """The names in a layer (without the layer's own) that its family does not know."""
     known = []
     for name in inner.values():
-        text = re.escape(name.removesuffix("!"))
-        for place in ("{e}", "{h}"):
-            text = text.replace(re.escape(place), r"\d+")
+        text = re.escape(name.removesuffix("!")).replace(r"\{e\}", r"\d+").replace(r"\{h\}", r"\d+")
         known.append(text if name.endswith("!") else rf"{text}\.(?:weight|bias|gamma|beta)")
     pattern = re.compile("|".join(known))
-    for name in names:
-        if not pattern.fullmatch(name) and not name.startswith(ignored):
-            yield name
+    return (name for name in names if not pattern.fullmatch(name) and not name.startswith(ignored))

@@ -9,22 +9,27 @@ from typing import IO, Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
+from attnctl.base.words import all_of
+from attnctl.drawing.screen import Screen
+from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.show import View
 from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
+from attnctl.pages.describe import ROOM
+from attnctl.pages.tables import file_name, html_paragraphs, html_table, text
 from attnctl.pages.write import Marks, PageFinding, pieces
-from attnctl.record import Trace
+from attnctl.record import Trace, is_unfinished
 from attnctl.store.source import read_one
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Report
-from attnctl.verbs.conform.report import Conformance
+from attnctl.verbs.check.several import CheckedTrace, lines_of_checked
+from attnctl.verbs.check.view import sentences
+from attnctl.verbs.conform.report import Conformance, causes, summarise
 from attnctl.verbs.diff import Difference
 from attnctl.verbs.diff.align import ApartError
-from attnctl.verbs.diff.elements import differing
-from attnctl.verbs.diff.view import verdict
+from attnctl.verbs.diff.difference import differing
+from attnctl.verbs.diff.view import STEP_TITLES, apart, settings_apart, step_row, sum_words, verdict
 from attnctl.verbs.explain.view import Question
-
-BESIDE = "{} stands here in "
 
 EXPECTED = {"own": "found", "other": "expected"}
 A_AND_B = {"own": "A", "other": "B", "delta": "B − A"}
@@ -32,6 +37,12 @@ A_AND_B = {"own": "A", "other": "B", "delta": "B − A"}
 
 MOST_CASES = 50
 """Failing cases of a target that its page shows."""
+
+MOST_SETTINGS = 4
+"""Settings that a page of a difference opens with."""
+
+NEXT = '<p class="command" id="next" hidden>Why: <code></code></p>'
+"""The place of the command that explains the number at which a page opens: its script knows the file."""
 
 VERDICTS = {True: "conforms", False: "does not conform", None: "was not held to anything"}
 """What the heading says of a target."""
@@ -53,19 +64,26 @@ def conform_pieces(found: Sequence[Conformance]) -> Iterator[bytes]:
         if feature.failure and feature.failure.saved
     )
     cases = [(name, *failing_case(path)) for path, name in list(saved)[:MOST_CASES]]
-    text = "\n\n".join(map(str, found))
+    words = "\n\n".join(map(str, found))
     if len(saved) > MOST_CASES:
-        text += f"\n\nOf {len(saved)} failing cases the first {MOST_CASES} are here."
-    heading = "; ".join(f"{one.target} {VERDICTS[one.agrees]}" for one in found)
+        words += f"\n\nOf {len(saved)} failing cases the first {MOST_CASES} are here."
     finding = PageFinding(
-        heading,
-        text,
+        "; ".join(f"{file_name(one.target)} {VERDICTS[one.agrees]}" for one in found),
+        words,
         [marks for _, _, marks in cases],
         [name for name, _, _ in cases],
         [EXPECTED] * len(cases),
-        "first wrong",
+        "".join(part for one in found for part in open_conform(one)),
     )
     yield from pieces([trace for _, trace, _ in cases], finding)
+
+
+def open_conform(found: Conformance) -> Iterator[str]:
+    """The verdict, and each cause: what it spoils, the fix, a case, and the command that runs it again."""
+    yield f"<p>{text(summarise(found))}</p>"
+    for title, said, case, replay in causes(found):
+        yield f"<p><b>{text(title)}</b><br>{text(said)}</p>" + html_paragraphs([case])
+        yield f'<p class="command"><code>{text(replay)}</code></p>' * bool(replay)
 
 
 def failing_case(path: str) -> tuple[Trace, Marks]:
@@ -75,25 +93,49 @@ def failing_case(path: str) -> tuple[Trace, Marks]:
         report = check(under_our_names(trace))
     except AttnError:
         return trace, {}
-    return report.trace, mark_wrong(report)
+    return with_steps_between(report), report.wrong_cells()
 
 
-def check_pieces(found: Sequence[Report]) -> Iterator[bytes]:
-    marks = [mark_wrong(report) for report in found]
-    text = "\n\n".join(map(str, found))
-    first, *cause = text.partition("\n\n")[0].split("\n")
-    for finding in [finding for report in found for finding in report.findings][1:]:
-        if finding.mistake:
-            cause.append(f"{finding.step}, too: when {finding.words}: {finding.fix}.")
-    page = PageFinding(
-        f"check: {first}", text, marks, (), [EXPECTED] * len(found), "first wrong", " ".join(cause)
-    )
-    yield from pieces([report.trace for report in found], page)
+def check_pieces(found: Sequence[Report | CheckedTrace]) -> Iterator[bytes]:
+    several = [checked for checked in found if isinstance(checked, CheckedTrace)]
+    reports = [checked.report if isinstance(checked, CheckedTrace) else checked for checked in found]
+    judged = [report for report in reports if report]
+    marks = [report.wrong_cells() for report in judged]
+    told = plain_text(lines_of_checked(several, Screen())) if several else map(str, judged)
+    words = ("\n" if several else "\n\n").join(told)
+    opening = "".join(part for report in judged for part in open_check(report))
+    first = words.partition("\n")[0]
+    page = PageFinding(f"check: {first}", words, marks, (), [EXPECTED] * len(judged), opening)
+    yield from pieces([with_steps_between(report) for report in judged], page)
 
 
-def mark_wrong(report: Report) -> Marks:
-    cells = report.wrong_cells()
-    return {name: (wrong, expected, "it should be {}") for name, (wrong, expected) in cells.items()}
+def open_check(report: Report) -> Iterator[str]:
+    """Each wrong step, and the mistake that explains it."""
+    steps = [None, *(finding.step for finding in report.findings)]
+    for finding, before in zip(report.findings, steps, strict=False):
+        said = list(sentences(report, finding, before, Screen()))[before is None :]
+        yield f"<p>{' '.join(text(sentence) for sentence, _ in said)}</p>"
+    yield NEXT * bool(report.findings)
+
+
+def with_steps_between(report: Report) -> Trace:
+    """The trace, and the steps between that it does not record, as its check computed them.
+
+    So the arithmetic of what was expected is there, on the page and for every verb that reads it.
+    """
+    trace, walk = report.trace, report.walk
+    known = {name: walk.values.get(name) for name in report.steps if name not in trace}
+    between = {name: value.value for name, value in known.items() if value is not None}
+    large = sum(array.nbytes for array in between.values()) > ROOM
+    if not between or large or is_unfinished(trace) or trace.edited:
+        return trace
+    arrays = {**trace, **between}
+    steps = {step.name: step for step in walk.derivation if step.name in arrays} | {
+        name: step for name, step in trace.steps.items() if name not in walk.derivation
+    }
+    said = f"Not recorded: {all_of(between)}; computed here from what was recorded."
+    notes = [*trace.header.get("notes", ()), said]
+    return Trace(steps, arrays, trace.header | {"notes": notes})
 
 
 def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
@@ -104,19 +146,39 @@ def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
     for number, difference in enumerate(found):
         assert difference.alignment is not None
         pair = f" {number}" if len(found) > 1 else ""
-        for side, other in ("AB", "BA"):
+        for side in "AB":
             traces.append(difference.alignment.a if side == "A" else difference.alignment.b)
             names.append(f"{side}{pair}")
-            marks.append(dict(difference_marks(difference, side, other)))
-    text = "".join(f"{report}\n" for report in found)
+            marks.append(dict(difference_marks(difference, side)))
+    words = "".join(f"{report}\n" for report in found)
     panels = [A_AND_B, A_AND_B | {"own": "B", "other": "A"}] * len(found)
-    finding = PageFinding(f"diff: {verdict(found[0])}", text, marks, names, panels, "first that differs")
-    yield from pieces(traces, finding)
+    first = next((difference for difference in found if not difference.same), found[0])
+    opening = "".join(open_diff(first))
+    yield from pieces(traces, PageFinding(verdict(first), words, marks, names, panels, opening))
 
 
-def difference_marks(
-    found: Difference, side: str, other: str
-) -> Iterator[tuple[str, tuple[Array, Array, str]]]:
+def open_diff(found: Difference) -> Iterator[str]:
+    """What differs in the settings, where the two part and by how much, and why the outputs differ."""
+    screen = Screen()
+    settings = [(path, *texts) for path, texts in settings_apart(found, screen)]
+    apart_at = [name for name, step in found.steps.items() if not step.same]
+    ends = dict.fromkeys([*apart_at[:1], *apart_at[-1:]])
+    rows = [[cell for cell, _ in step_row(name, found.steps[name], screen)] for name in ends]
+    more = [screen.left_out(len(settings) - MOST_SETTINGS)] * (len(settings) > MOST_SETTINGS)
+    yield '<div class="tables">'
+    if settings:
+        shown = settings[:MOST_SETTINGS]
+        yield html_table("What differs in the settings", ["", "A", "B"], shown, more, words=True)
+    if rows:
+        yield html_table("Where the numbers part, and where they end", STEP_TITLES, rows)
+    yield "</div>"
+    yield html_paragraphs(plain_text(apart(found, screen)))
+    if found.split and found.split[-1].norm:
+        yield f"<p>{text(' '.join(sum_words(found.split[-1])))}</p>"
+    yield NEXT * bool(rows)
+
+
+def difference_marks(found: Difference, side: str) -> Iterator[tuple[str, tuple[Array, Array]]]:
     """Mark the cells where each step differs to one side, if the two stand beside each other."""
     alignment = found.alignment
     assert alignment is not None
@@ -129,7 +191,7 @@ def difference_marks(
             wrong, numbers = np.zeros(whole.shape, bool), np.full(whole.shape, np.nan)
             wrong[index] = differing(sides.a, sides.b, found.tolerance)
             numbers[index] = sides.b if side == "A" else sides.a
-            yield name, (wrong, numbers, BESIDE + other)
+            yield name, (wrong, numbers)
 
 
 def page_writer(

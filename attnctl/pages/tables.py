@@ -1,19 +1,21 @@
-"""Pages of tables, which run no script: what each head does, and what a checkpoint is."""
+"""Pages of tables, which run no script: what each head does, what a checkpoint is, the known mistakes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from pathlib import PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any
 
 from attnctl.base.errors import AttnError
+from attnctl.base.files import refuse_os_errors
 from attnctl.base.words import number_text
 from attnctl.drawing.pictures.draw import describe_plot, draw
 from attnctl.drawing.screen.text import distinct, token_text, visible
 from attnctl.drawing.show.headline import beginning
+from attnctl.math import Progress
 from attnctl.pages.describe import model_name
 from attnctl.pages.write import (
     MOST_PLAIN,
@@ -25,6 +27,15 @@ from attnctl.pages.write import (
     image,
     policy,
 )
+from attnctl.store.files import open_output
+from attnctl.verbs.check.about import (
+    MistakePage,
+    mistake_names,
+    mistake_page,
+    part_shown,
+    sections,
+    title_of_example,
+)
 from attnctl.verbs.models.about import LAYER_HEADINGS, About, facts_of, layer_rows, size_lines, stack_name
 from attnctl.verbs.stats.picture import plots_of
 from attnctl.verbs.stats.report import DumpStats, HeadStats, StatsReport
@@ -34,6 +45,9 @@ HEADING = "What each head does"
 FACTS = "means over rows of weights · hover for all digits"
 ROLLED = "Rollout: how much of each token (across) has reached each place (down)"
 BATTERY = "{tokens} random tokens twice in a row, {draws} draws; heads with {enough:.0%} or more"
+
+USES = {"q": "W_Q", "k": "W_K", "v": "W_V", "o": "W_O", "qkv": "W_Q, W_K, W_V"}
+"""What weights are called; others are called by their use."""
 
 Cell = str | tuple[str, str]
 """What stands in a cell, and where there is more, all digits of it."""
@@ -60,12 +74,30 @@ def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
     names = " · ".join(visible(model_name(part.name)) for part in found)
     body = []
     for each in found:
-        for part in each.parts:
+        for part, by_use in zip(each.parts, each.by_use, strict=True):
             rows, notes = layer_rows(part), [" · ".join(facts_of(part))]
             body.append(html_table(stack_name(part), LAYER_HEADINGS, rows, notes, words=True))
+            body.append(draw_layer(by_use))
         body.append(f"<section>{html_paragraphs(size_lines(each)[1:])}</section>")
     sizes = " · ".join(size_lines(part)[0] for part in found)
     stream.write(page(f"{names} · {sizes}", names, sizes, body))
+
+
+def draw_layer(sizes: Mapping[str, int]) -> str:
+    """A layer as a picture: what it has in its order, each as long as it has parameters."""
+    total, most = sum(sizes.values()), max(sizes.values())
+    rows = []
+    for y, (use, size) in zip(range(0, 24 * len(sizes), 24), sizes.items(), strict=True):
+        name, long = USES.get(use, use.replace("_", " ")), max(1, round(300 * size / most))
+        rows.append(
+            f'<text x="142" y="{y + 15}" text-anchor="end">{text(name)}</text>'
+            f'<rect x="150" y="{y + 1}" width="{long}" height="18"/>'
+            f'<text x="{long + 158}" y="{y + 15}">{size:,} ({100 * size / total:.0f} %)</text>'
+        )
+    said = f"Layer 0: {total:,} parameters"
+    start = f'<section class="scroll" tabindex="0" aria-label="{said}"><h2>{said}</h2>'
+    drawn = f'<svg class="layer" width="600" height="{24 * len(sizes)}" role="img" aria-label="{said}">'
+    return f"{start}{drawn}{''.join(rows)}</svg></section>"
 
 
 def page(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
@@ -105,7 +137,7 @@ def stats_parts(found: StatsReport) -> Iterator[str]:
 
 
 def group_table(group: DumpStats) -> str:
-    names = ["head", *HEADINGS.values(), "largest", *(["nearest"] if group.pairs else [])]
+    names = ["head", *HEADINGS, "largest", *(["nearest"] if group.pairs else [])]
     rows = []
     for at, head in enumerate(group.heads):
         near = group.nearest(at)
@@ -183,9 +215,54 @@ def cell(shown: Cell) -> str:
     return f'<td title="{shown[1]}">{text(shown[0])}</td>'
 
 
-def html_paragraphs(lines: Sequence[str]) -> str:
+def html_paragraphs(lines: Iterable[str]) -> str:
     return "".join(f'<p class="note">{text(line)}</p>' for line in lines)
 
 
 def text(words: str) -> str:
     return escape(visible(words))
+
+
+# --- the catalogue of mistakes: a list, and a page for each that an answer can link to ---
+
+
+INDEX = "index.html"
+HEADING = "Mistakes in attention"
+FACTS = "what attnctl check finds: what is wrong, why people make it, what to write instead"
+
+
+def write_pages(folder: Path, progress: Progress) -> Path:
+    """Write a page for each mistake, then the list, which is returned. Raises AttnError where it cannot."""
+    with refuse_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    terms, known = [], mistake_names()
+    for done, name in enumerate(known, start=1):
+        mistake = mistake_page(name)
+        write(folder / f"{name}.html", page_of(mistake))
+        progress(done, len(known))
+        terms.append(f'<dt><a href="{name}.html">{text(name)}</a></dt><dd>{text(wrong(mistake))}</dd>')
+    listed = f'<section><dl class="terms">{"".join(terms)}</dl></section>'
+    write(folder / INDEX, page(HEADING, HEADING, FACTS, [listed]))
+    return folder / INDEX
+
+
+def write(path: Path, content: bytes) -> None:
+    with open_output(path) as stream:
+        stream.write(content)
+
+
+def wrong(mistake: MistakePage) -> str:
+    return mistake.report.findings[0].words
+
+
+def page_of(mistake: MistakePage) -> bytes:
+    """Wrong and right side by side, below what is to be said of it."""
+    name, seen = mistake.mistake.name, part_shown(mistake)
+    texts = [(title, html_paragraphs([words])) for title, words in sections(mistake) if words]
+    texts.append((title_of_example(mistake), f"<pre>{text(mistake.mistake.example)}</pre>"))
+    said = "".join(f"<h2>{text(title)}</h2>{content}" for title, content in texts)
+    titles = [f"{kind} {column}" for kind in ("wrong", "right") for column in seen.columns]
+    rows = [(place, *found, *right) for place, found, right in seen.rows]
+    back = f'<p class="note"><a href="{INDEX}">All mistakes</a></p>'
+    body = [f"<section>{said}{back}</section>", html_table(seen.title, ["", *titles], rows)]
+    return page(f"{name} · {HEADING}", name, f"What you get when {wrong(mistake)}.", body)

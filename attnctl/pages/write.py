@@ -26,8 +26,7 @@ from attnctl.drawing.show.picture import USUAL, picture_of
 from attnctl.drawing.show.tables import trace_lines
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
-from attnctl.pages.describe import WORDS, Describer, name_layer
-from attnctl.pages.kept import Kept, choose_kept
+from attnctl.pages.describe import WORDS, Describer, Kept, choose_kept, name_layer
 from attnctl.record import Trace
 from attnctl.store import page
 
@@ -39,6 +38,9 @@ SCRIPTS = (
 
 IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 EXPORT = re.compile(r"^export ((?:async )?(?:const|class|function\*?) (\w+))", re.MULTILINE)
+
+SPARED = re.compile(r"^\s*(?:/\*.*?\*/|//[^\n]*)\n|^\s+", re.MULTILINE | re.DOTALL)
+"""Comments on lines of their own and what lines are indented by; no text of ours goes over lines."""
 
 RAMPS = {"up": BLUE, "down": ORANGE}
 """From 0 to the largest number, and to the most negative one."""
@@ -57,8 +59,8 @@ MOST_TRACES = 200
 """Sentences or layers in one page."""
 
 
-Marks = Mapping[str, tuple[Array, Array, str]]
-"""By step the cells that a finding is about, the numbers beside them, and what it says of those."""
+Marks = Mapping[str, tuple[Array, Array]]
+"""By step the cells that a finding is about, and the numbers beside them."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,8 @@ class PageFinding:
     """What each trace is called, where a finding has several."""
     panels: Sequence[Mapping[str, Any]] = ()
     """For each trace what its numbers, the others beside them, and their difference are called."""
-    first: str = ""
-    """What is said of the first step that a finding is about."""
-    cause: str = ""
-    """A sentence on why it is so, read before the rest is opened."""
+    opening: str = ""
+    """What it comes to, as HTML: read before the rest is opened."""
 
 
 def write_page(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL) -> None:
@@ -100,13 +100,13 @@ def pieces(
     described = [describer.trace(view) for view in shown]
     if finding:
         add_finding(described, finding, describer)
-    marked = [at for at, marks in enumerate(finding.marks) if marks] if finding else []
+    wrong = [any(cells.any() for cells, _ in marks.values()) for marks in finding.marks] if finding else []
     data = {
         "blocks": [{"dtype": array.dtype.name, "shape": list(array.shape)} for array in describer.arrays],
         "traces": described,
         "words": WORDS,
         "ramps": RAMPS,
-        "open": marked[0] if marked else 0,
+        "open": wrong.index(True) if True in wrong else 0,
         "look": {
             "log": view.log,
             "first": view.without_first,
@@ -141,10 +141,10 @@ def fill_in(shown: Sequence[Kept], finding: PageFinding | None) -> dict[str, str
 
 
 def describe_finding(finding: PageFinding, *, opened: bool) -> str:
-    """The words of a finding, folded where matrices say more."""
-    words = f'<pre tabindex="0">{escape(finding.text)}</pre>'
-    summary = escape(finding.cause or "In full")
-    return f'<details id="finding"{" open" * opened}><summary>{summary}</summary>{words}</details>\n'
+    """What a finding comes to, then all of its words, folded where matrices say more."""
+    words = f'<summary>In full</summary><pre tabindex="0">{escape(finding.text)}</pre>'
+    rest = f"<details{' open' * opened}>{words}</details>"
+    return f'<section id="finding" aria-label="finding">{finding.opening}{rest}</section>\n'
 
 
 def encode_page(text: str) -> bytes:
@@ -155,17 +155,12 @@ def encode_page(text: str) -> bytes:
 def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, describer: Describer) -> None:
     for entry, marks in zip(described, finding.marks, strict=True):
         entry["marks"] = {
-            name: {
-                "wrong": describer.add(wrong.astype("uint8")),
-                "other": describer.add(other),
-                "words": words,
-            }
-            for name, (wrong, other, words) in marks.items()
+            name: {"wrong": describer.add(wrong.astype("uint8")), "other": describer.add(other)}
+            for name, (wrong, other) in marks.items()
             if name in entry["blocks"]
         }
-        entry["view"]["firstMark"] = finding.first
     for entry, name in zip(described, finding.names, strict=False):
-        entry["view"]["name"] = f"{name}: {entry['view']['name']}"
+        entry["view"]["name"] = ": ".join(filter(None, [name, entry["view"]["sentence"]]))
     for entry, panels in zip(described, finding.panels, strict=False):
         entry["view"]["panels"] = panels
 
@@ -204,7 +199,8 @@ def image(svg: str, words: str = "") -> str:
 
 @cache
 def asset(name: str) -> str:
-    return (files("attnctl.pages") / "page" / name).read_text(encoding="utf-8")
+    whole = (files("attnctl.pages") / "page" / name).read_text(encoding="utf-8")
+    return whole if name.endswith(".html") else SPARED.sub("", whole)
 
 
 def heading_places(title: str, heading: str, facts: str) -> dict[str, str]:
@@ -228,11 +224,11 @@ def module(name: str) -> str:
 @cache
 def policy(*, runs: bool = True) -> str:
     """Return the page's content security policy: its own style and script, and nothing else."""
-    style, own = (
+    allowed, own = (
         f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
         for text in (asset("style.css"), script())
     )
     return (
-        f"default-src 'none'; script-src {own if runs else NOTHING}; style-src {style}; "
+        f"default-src 'none'; script-src {own if runs else NOTHING}; style-src {allowed}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )

@@ -16,6 +16,15 @@ from attnctl.math.names import SYMBOLS
 
 SCHEMA = "attnctl/trace/1"
 
+CALL = "call"
+"""What a header says of a call of attention that was captured: number, function, at, module, options."""
+
+NEXT_TOKENS = "next_tokens"
+"""The tokens whose logits a trace has, where it is of what follows the last layer."""
+
+DROPPED = "dropped_out"
+"""The output of a captured call after dropout, which nothing can be held to."""
+
 KEPT_HEADS = "kept_heads"
 """What a header says of a trace of some heads: by step the numbers of those that are there."""
 
@@ -37,7 +46,6 @@ class Trace(Mapping[str, Array]):
     header: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """The headline of the run, then the names of the steps."""
         short = Repr()
         short.maxstring = 60  # characters of the sentence
         heads, kind = self.config.get("heads"), self.config.get("dtype")
@@ -61,7 +69,6 @@ class Trace(Mapping[str, Array]):
 
     @property
     def sentence(self) -> str | None:
-        """The sentence, where there was one."""
         return self.header.get("sentence")
 
     @property
@@ -76,7 +83,6 @@ class Trace(Mapping[str, Array]):
 
     @property
     def ids(self) -> list[int] | None:
-        """The vocabulary ids of the tokens."""
         return self.header.get("ids")
 
     @property
@@ -85,8 +91,12 @@ class Trace(Mapping[str, Array]):
         return self.header.get("config", {})
 
     @property
+    def is_own_call(self) -> bool:
+        """True of a captured call of a function that no library has: its layout is not known."""
+        return CALL in self.header and "causal_offset" not in self.config
+
+    @property
     def edited(self) -> frozenset[str]:
-        """The steps whose numbers were edited."""
         edits = self.header.get("edits")
         told = edits if isinstance(edits, list) else []
         steps = (edit.get("step") for edit in told if isinstance(edit, dict))
@@ -94,12 +104,11 @@ class Trace(Mapping[str, Array]):
 
     @property
     def derivation(self) -> Derivation:
-        """The lines that are recorded here."""
         return Derivation(tuple(self.steps.values()))
 
     def tokens_along(self, name: str, axis: int) -> list[str] | None:
-        """The tokens along an axis of a step, None where it has none."""
         tokens = {"token": self.tokens, "query": self.tokens, "key": self.key_tokens}
+        tokens["vocab"] = self.header.get(NEXT_TOKENS)
         words = tokens.get(self.steps[name].axes[axis])
         return list(words) if words is not None and len(words) == self[name].shape[axis] else None
 
@@ -115,18 +124,13 @@ class Trace(Mapping[str, Array]):
     def kept_heads(self) -> dict[str, list[int]]:
         """The numbers of the heads that steps have, where only some are recorded."""
         kept = self.header.get(KEPT_HEADS)
-        lists = kept.items() if isinstance(kept, dict) else ()
+        said = kept.items() if isinstance(kept, dict) else ()
         return {
-            name: heads
-            for name, heads in lists
-            if isinstance(heads, list) and set(map(type, heads)) == {int}
+            name: heads for name, heads in said if isinstance(heads, list) and {*map(type, heads)} == {int}
         }
 
     def select_heads(self, heads: Sequence[int], total: int) -> Trace:
-        """Only these of `total` heads, and no step that is made of several; the header says which.
-
-        Where heads share keys and values, those that these heads read.
-        """
+        """Only these of `total` heads, with keys and values that they share; no step made of several."""
         arrays: dict[str, Array] = {}
         kept: dict[str, list[int]] = {}
         made_of_heads: set[str] = set()
@@ -145,13 +149,9 @@ class Trace(Mapping[str, Array]):
         return replace(self, steps=steps, arrays=arrays, header={**self.header, KEPT_HEADS: kept})
 
     def select(self, names: Sequence[str]) -> Trace:
-        """Only these steps, in the order of the derivation.
-
-        Raises MissingStep naming every step that is not there.
-        """
+        """Only these steps, in the derivation's order. Raises MissingStep naming every missing one."""
         wanted = names_of_steps(names, list(self.steps))
-        kept = {name: step for name, step in self.steps.items() if name in wanted}
-        return replace(self, steps=kept)
+        return replace(self, steps={name: step for name, step in self.steps.items() if name in wanted})
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,15 +163,17 @@ class Unfinished(Trace):
 
 
 def is_unfinished(trace: Trace) -> bool:
-    """True where something is still to be filled in."""
     return isinstance(trace, Unfinished) and bool(trace.begun or trace.unfilled)
 
 
-def names_of_steps(wanted: Iterable[str], there: Sequence[str]) -> list[str]:
-    """The names of the wanted steps, which a symbol of tables names, too: A for attention_weights.
+def numbers_of(traces: Sequence[Trace]) -> list[int]:
+    """What FILE[N] calls each of several traces: the number of its call in a program, or its place here."""
+    calls = [trace.header.get(CALL, {}).get("number") for trace in traces]
+    return list(range(len(traces))) if None in calls else calls
 
-    Raises MissingStep naming every one that is not there.
-    """
+
+def names_of_steps(wanted: Iterable[str], there: Sequence[str]) -> list[str]:
+    """The names of steps, some given by symbol (A). Raises MissingStep naming every missing one."""
     names = [name if name in there else SYMBOLS.get(name, name) for name in wanted]
     missing = [name for name in names if name not in there]
     if missing:

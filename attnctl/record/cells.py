@@ -51,10 +51,7 @@ class Address:
     parts: tuple[Part, ...] = ()
 
     def spell_out(self, trace: Trace) -> Address:
-        """Write the name of the step where the address has a symbol: A, S, Z, Y.
-
-        Several steps have the symbol S (or Z); the first of them is meant.
-        """
+        """Write the name of the step in place of a symbol, A, S, Z or Y: of the first step that has it."""
         if self.step in trace:
             return self
         meant = (name for name, step in trace.steps.items() if step.symbol == self.step)
@@ -70,11 +67,7 @@ class Address:
         return self.places(trace, allow_fewer=named)
 
     def cell(self, trace: Trace) -> Cell:
-        """The full index of the one cell that is meant.
-
-        The head (or batch) may be left out where there is only one. Raises AttnError where the
-        address means more than one cell.
-        """
+        """The index of the one cell meant; a lone head or batch needs no place. Raises AttnError."""
         places = self.places(trace, allow_fewer=True)
         array = trace[self.step]
         if any(isinstance(place, slice) for place in places):
@@ -91,11 +84,10 @@ class Address:
         if self.step not in trace:
             raise AttnError(unknown_step(self.step, trace))
         axes, shape = trace.steps[self.step].axes, trace[self.step].shape
-        missing = len(shape) - len(self.parts)
+        count = len(self.parts)
+        missing = len(shape) - count
         if missing < 0:
-            raise AttnError(
-                f"{self.step}: {len(self.parts)} places named, but it has the axes ({', '.join(axes)})"
-            )
+            raise AttnError(f"{self.step}: {count} places named, but it has the axes ({', '.join(axes)})")
         single = [at for at, axis in enumerate(axes) if axis in {"batch", "head"} and shape[at] == 1]
         skipped = single[:missing] if allow_fewer else []
         named = [axis for axis in range(len(shape)) if axis not in skipped]
@@ -109,7 +101,6 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """The address that a text spells. Raises AttnError where it spells none."""
     address, rest = parse_start(text)
     if rest.strip():
         raise AttnError(f"{quote(text)}: {quote(rest.strip())} after the cell; {LIKE}")
@@ -117,12 +108,8 @@ def parse_address(text: str) -> Address:
 
 
 def parse_start(text: str) -> tuple[Address, str]:
-    """The address that a text begins with, and the rest of the text.
-
-    Raises AttnError where it begins with none.
-    """
-    start = len(text) - len(text.lstrip())
-    step = STEP.match(text, start)
+    """The address that a text begins with, and the rest. Raises AttnError where it begins with none."""
+    step = STEP.match(text, len(text) - len(text.lstrip()))
     if not step:
         raise AttnError(f"{quote(text)}: no step to begin with; {LIKE}")
     at = step.end()
@@ -181,7 +168,6 @@ def unquote(inside: str, text: str) -> str:
 
 
 def place_of(part: Part, trace: Trace, step: str, axis: int) -> Place:
-    """Find where along this axis of the step the part points. Raises AttnError where it cannot."""
     axis_name, size = trace.steps[step].axes[axis], trace[step].shape[axis]
     match part:
         case None:
@@ -247,10 +233,8 @@ class Speller:
 
     def __call__(self, step: str, cell: Cell) -> str:
         """``scores[0,love,AI]``."""
-        places = [
-            str(at) if (words := self.words(step, axis)) is None else words[at]
-            for axis, at in enumerate(cell)
-        ]
+        words = [self.words(step, axis) for axis in range(len(cell))]
+        places = [str(at) if along is None else along[at] for along, at in zip(words, cell, strict=True)]
         return f"{step}[{','.join(places)}]" if places else step
 
 
@@ -275,10 +259,7 @@ def number_repeats(tokens: Sequence[str]) -> list[str]:
 
 
 def spelling(token: str) -> str:
-    """The token as an address names it: bare where that reads back as the same token, else quoted.
-
-    What cannot be printed is written as JSON does.
-    """
+    """The token as an address names it: bare where that reads back as the same, else as JSON quotes it."""
     try:
         if token.isprintable() and parse_part(f"{token}]", 0) == (Token(token), len(token)):
             return token

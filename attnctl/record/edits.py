@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from operator import add, mul
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,12 @@ from attnctl.record.cells import Address, parse_start, unknown_step
 
 Header = dict[str, Any]
 
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {"=": lambda _, new: new, "+=": add, "*=": mul}
 RULE = re.compile(r"\s*(=|\+=|\*=)\s*(.*\S)\s*", re.DOTALL)
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|-inf(inity)?")
 WORDS = {"true": 1.0, "false": 0.0}
+
+MEAN = "mean"
 
 LIKE = (
     "write it like attention_weights[0,love,:]=0, X[love]=[1, 0, 0, 1], head_outputs[1]*=2 or "
@@ -37,32 +41,32 @@ LIKE = (
 
 @dataclass(frozen=True)
 class Edit:
-    """One change: the cells, = or += or *=, and a number, rows of numbers or the cells of another dump."""
+    """One change: the cells, = or += or *=, and a number, rows of numbers or the cells of another dump.
+
+    A `MEAN` is that of the step's rows, over all positions.
+    """
 
     text: str
     address: Address
     rule: str
-    value: float | Array | Trace
+    value: float | Array | Trace | str
 
     @property
     def step(self) -> str:
         return self.address.step
 
     def apply(self, array: Array, step: Step, header: Header) -> Array:
-        """The step's numbers, changed. Raises AttnError where the edit does not fit them."""
         try:
             places = self.address.resolve(Trace({step.name: step}, {step.name: array}, header))
-            value = self.patch(self.value) if isinstance(self.value, Trace) else self.value
+            value = self.value
+            if isinstance(value, Trace):
+                value = self.patch(value)
+            elif isinstance(value, str):
+                value = mean_rows(array, step)[places]
             self.check(array[places], value)
             out = array.copy()
             with np.errstate(all="ignore"):
-                match self.rule:
-                    case "+=":
-                        out[places] += value
-                    case "*=":
-                        out[places] *= value
-                    case _:
-                        out[places] = value
+                out[places] = CHANGES[self.rule](out[places], value)
             self.check_result(out[places])
         except AttnError as error:
             raise AttnError(f"edit {quote(self.text)}: {problem}" for problem in error.problems) from None
@@ -102,10 +106,7 @@ class WhatIf:
         return frozenset(edit.step for edit in self.edits)
 
     def changes(self, derivation: Derivation, header: Header) -> dict[str, Callable[[Array], Array]]:
-        """The edits of each step, in words.
-
-        Raises AttnError with every edit of a step that this run does not have.
-        """
+        """The edits of each step. Raises AttnError with every edit of a step that is not in this run."""
         there = ", ".join(derivation.by_name)
         raise_all(
             f"edit {quote(edit.text)}: no step {edit.step!r} in this run; it has {there}"
@@ -134,10 +135,7 @@ ReadDump = Callable[[str], Trace]
 
 
 def what_if(texts: Sequence[str], read: ReadDump, *, renormalize: bool = False) -> WhatIf:
-    """The edits that these texts spell; dumps they name are read once.
-
-    Raises AttnError with the problems of every text that spells no edit.
-    """
+    """The edits that texts spell; a dump they name is read once. Raises AttnError with every problem."""
     read_once = lru_cache(maxsize=None)(read)
     edits: list[Edit] = []
     problems: list[str] = []
@@ -151,7 +149,6 @@ def what_if(texts: Sequence[str], read: ReadDump, *, renormalize: bool = False) 
 
 
 def parse_edit(text: str, read: ReadDump) -> Edit:
-    """The edit that a text spells. Raises AttnError where it spells none."""
     address, rest = parse_start(text)
     if not address.parts and address.step[-1] in "+*":  # no bracket between the step and its rule
         address, rest = Address(address.step[:-1]), address.step[-1] + rest
@@ -162,13 +159,25 @@ def parse_edit(text: str, read: ReadDump) -> Edit:
     word = rule[2]
     if word.startswith("@"):
         return Edit(text, address, rule[1], read(word[1:]))
+    if word == MEAN:
+        return Edit(text, address, rule[1], MEAN)
     return Edit(text, address, rule[1], read_rows(word) if word.startswith("[") else read_number(word))
+
+
+def mean_rows(array: Array, step: Step) -> Array:
+    """The mean row of a step in place of each. Raises AttnError where it has no rows, or rows of keys."""
+    axes = [at for at, axis in enumerate(step.axes) if axis in {"token", "query", "key"}]
+    if len(axes) != 1 or array.dtype == bool:
+        raise AttnError(
+            f"{step.name} has no row for each position, whose mean is meant; head_outputs has one"
+        )
+    return np.broadcast_to(array.mean(axis=axes[0], keepdims=True), array.shape)
 
 
 def read_number(word: str) -> float:
     digits = word.replace("−", "-").lower()
     if digits not in WORDS and not NUMBER.fullmatch(digits):
-        raise AttnError(f"{quote(word)} is neither a number nor @FILE; {LIKE}")
+        raise AttnError(f"{quote(word)} is neither a number, {MEAN} nor @FILE; {LIKE}")
     return WORDS[digits] if digits in WORDS else float(digits)
 
 
@@ -180,8 +189,7 @@ def read_rows(word: str) -> Array:
         return repr(read_number(found[0])).replace("inf", "Infinity")
 
     try:
-        rows = json.loads(re.sub(r"[^\[\],\s]+", as_json, word))
-        return np.array(rows, dtype=np.float64)
+        return np.array(json.loads(re.sub(r"[^\[\],\s]+", as_json, word)), dtype=np.float64)
     except (ValueError, TypeError, RecursionError):
         raise AttnError(f"{quote(word)} is no row or matrix; write [0, 1, 0] or [[1, 0], [0, 1]]") from None
 

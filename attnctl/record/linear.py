@@ -41,7 +41,6 @@ class Course:
         return all(self.trace.steps.get(name) == line for name, line in self.lines.items())
 
     def follows(self, name: str) -> bool:
-        """True for a step on the course."""
         return name == self.start or name in self.lines
 
     def value(self, name: str) -> Array:
@@ -63,16 +62,11 @@ class Course:
         try:
             return line.op.apply(*inputs)
         except (ValueError, IndexError) as error:
-            shapes = ", ".join(
-                f"{name} {input_.shape}" for name, input_ in zip(line.inputs, inputs, strict=True)
-            )
+            shapes = ", ".join(f"{name} {x.shape}" for name, x in zip(line.inputs, inputs, strict=True))
             raise NotFollowedError(f"{line.name} cannot be made of {shapes}") from error
 
     def push(self, step: str, part: Array) -> Array:
-        """What comes in the end of a part of a step on the course.
-
-        Raises NotFollowedError at a line that is not linear in what it reads of it.
-        """
+        """What a part of a step comes to in the end. Raises NotFollowedError at a line not linear in it."""
         found = {step: part}
         for line in self.lines.values():
             if not found.keys().isdisjoint(line.inputs):
@@ -92,10 +86,7 @@ class Course:
 
 
 def course(trace: Trace, start: str, end: str, value: Array | None = None) -> Course | None:
-    """The lines from one step of a trace to another, None where that does not follow from it.
-
-    `value` is that of the first, if not as recorded.
-    """
+    """The lines from one step to another, if any; `value` replaces what is recorded of the first."""
     known, lines = lines_of(trace), dict[str, Step]()
 
     @cache
@@ -105,11 +96,9 @@ def course(trace: Trace, start: str, end: str, value: Array | None = None) -> Co
             lines[name] = known[name]
         return name == start or name in lines
 
-    return (
-        Course(trace, start, lines, known, {} if value is None else {start: value})
-        if follows(end)
-        else None
-    )
+    if not follows(end):
+        return None
+    return Course(trace, start, lines, known, {} if value is None else {start: value})
 
 
 def lines_of(trace: Trace) -> dict[str, Step]:

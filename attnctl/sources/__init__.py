@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from attnctl.base.errors import AttnError, raise_all
@@ -30,43 +31,41 @@ class SourceKind(NamedTuple):
     kind: str
     source: str
     """``module:class``, imported when one is opened."""
-
     signs: tuple[str, ...]
     """What tells it: the suffix of a file, or one of the signs of `sign_of`."""
-
     name: str = ""
     """As messages offer it; as `help` does where that says more."""
-
     help: str = ""
 
 
 FILE = "/"
 """The sign of a file whose suffix says nothing, or of a word that nobody means as a sentence."""
 
+FOLDER = "//"
+"""The sign of a folder that is named as one: A/, ./A, /A."""
+
 LAST = "last"
-OF_CONFIG = "attnctl.sources.sentence:Config"
+OF_PROGRAM = "attnctl.sources.program:Script"
+OF_CONFIG, OF_DUMP = "attnctl.sources.sentence:Config", "attnctl.sources.dump:Dump"
 
 KINDS = (
+    SourceKind(DUMP, OF_DUMP, (FILE, *chain(*(reader.suffixes for reader in DUMPS))), "a dump"),
+    SourceKind(DUMP, OF_DUMP, (FOLDER,), "a folder", "a folder/ of .npy or .pt"),
     SourceKind(
-        DUMP,
-        "attnctl.sources.dump:Dump",
-        (FILE, *(suffix for reader in DUMPS for suffix in reader.suffixes)),
-        "a dump",
+        DUMP, "attnctl.sources.program:Script", (".py", ".ipynb"), "a program", "a program (.py, .ipynb)"
     ),
     SourceKind(CONFIG, OF_CONFIG, (".yaml", ".yml"), "a config", "a config (.yaml)"),
     SourceKind(CONFIG, OF_CONFIG, (EXAMPLE,), f"{EXAMPLE}NAME"),
     SourceKind(DUMP, "attnctl.sources.dump:Last", (LAST,), LAST, "last (the run before)"),
-    SourceKind(DUMP, "attnctl.sources.dump:Dump", (STANDARD_INPUT,), help="- for stdin"),
+    SourceKind(DUMP, OF_DUMP, (STANDARD_INPUT,), help="- for stdin"),
     SourceKind(SENTENCE, "attnctl.sources.sentence:Sentence", ("",), "a sentence"),
 )
 
 OF_SIGN = {sign: kind for kind in KINDS for sign in kind.signs}
 NAMES = one_of([kind.name for kind in KINDS if kind.name])
 *OTHERS, FINAL = (kind.help or kind.name for kind in KINDS)
-LISTED = f"{', '.join(OTHERS)}, or {FINAL}."
-HELP, HELP_OF_SEVERAL = (
-    text[0].upper() + text[1:] for text in (LISTED, re.sub(r"\ba (\w+)", r"\1s", LISTED))
-)
+LIST = f"{', '.join(OTHERS)}, or {FINAL}."
+HELP, HELP_OF_SEVERAL = (text[0].upper() + text[1:] for text in (LIST, re.sub(r"\ba (\w+)", r"\1s", LIST)))
 
 TEXT = ".txt"
 NO_DUMPS = (TEXT, ".csv", ".md", ".svg", ".png")
@@ -87,13 +86,14 @@ def sign_of(text: str) -> str:
     known = suffix if suffix in OF_SIGN else ""
     if is_file(path):
         return known or FILE
+    begun = path in {".", ".."} or path.startswith(("/", "./", "../", "~/"))  # as nobody begins a sentence
+    if (begun or path.endswith("/")) and os.path.isdir(path):  # noqa: PTH112  (never raise)
+        return FOLDER
     if any(character.isspace() for character in path):
         return ""
     if text.startswith(EXAMPLE):
         return EXAMPLE
-    begun = text in {".", ".."} or text.startswith(("/", "./", "../", "~/"))  # as nobody begins a sentence
-    is_path = begun or text.lower().endswith(NO_DUMPS)
-    return known or (FILE if is_path else "")
+    return known or (FILE if begun or text.lower().endswith(NO_DUMPS) else "")
 
 
 def is_file(path: str) -> bool:
@@ -111,10 +111,18 @@ def open_source(text: str | None, beside: Arguments | None = None, *, lone_word:
     if text is not None and kind.kind == CONFIG and beside is not None and beside.config is not None:
         raise AttnError(f"{text}: a config beside -c {beside.config}; give one of them")
     if text is not None and kind.kind == SENTENCE and not lone_word and len(text.split()) == 1:
-        what = "it is a folder; give" if os.path.isdir(text) else "no such file;"  # noqa: PTH112  (never raise)
-        raise AttnError(f"{text}: {what} {NAMES}")
+        if not os.path.isdir(re.sub(SELECTION, "", text)):  # noqa: PTH112  (never raise)
+            raise AttnError(f"{text}: no such file; {NAMES}")
+        kind = OF_SIGN[FOLDER]
     source: Source = function(kind.source)(text, beside)
     source.kind = kind.kind
+    return source
+
+
+def open_dump(text: str, beside: Arguments) -> Source:
+    """The dump or the program that a word names, whatever its suffix."""
+    kind = OF_SIGN[sign_of(text)]
+    source: Source = function(kind.source if kind.kind == DUMP else OF_DUMP)(text, beside)
     return source
 
 

@@ -17,7 +17,7 @@ from attnctl.inputs.plan import operator
 from attnctl.inputs.plan.intended import settings_of, trace_of_arrays, under_our_names
 from attnctl.math import Array
 from attnctl.math.names import KEY_LENGTHS
-from attnctl.record import Trace
+from attnctl.record import CALL, Trace
 from attnctl.sources.sentence import Sentence, Source
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ class Dump(Source):
     def under_our_names(self, trace: Trace) -> Trace:
         return under_our_names(trace, self.meant(trace), self.beside.layer)
 
+    def place_of(self, trace: Trace, step: str) -> str:
+        """The line that made a call that was captured."""
+        return str(trace.header.get(CALL, {}).get("at", ""))
+
     @cached_property
     def words(self) -> tuple[str, ...]:
         """Its path, and the options that read it as this does."""
@@ -83,10 +87,7 @@ class Last(Dump):
 
 
 class OfArrays(Source):
-    """Arrays in memory, under our names or another program's; a trace of ours brings its tokens.
-
-    It may hold later steps, too. `layer` is the one to read of a state dict, `words` name its file.
-    """
+    """Arrays in memory, or a trace of ours; `layer` is that of a state dict, `words` name its file."""
 
     no_seed = "nothing is drawn: these arrays were given"
 
@@ -114,9 +115,14 @@ def settings_over(trace: Trace, config: str | None, flags: Given) -> Settings | 
     return settings_from(config, flags, None if config else settings_of(trace))
 
 
+def settings_to_attend(trace: Trace, config: str | None, flags: Given) -> Settings:
+    """Flags over a config; of a captured call over what it was passed."""
+    return settings_from(config, flags, settings_of(trace) if CALL in trace.header and not config else None)
+
+
 def flags_meant(trace: Trace, settings: Settings | None) -> list[str] | None:
     """The flags that say what a trace was meant to be; None where a dump of ours, or no flag, says it."""
-    from attnctl.inputs.config.write import flags
+    from attnctl.inputs.config.flags import flags
 
     if settings is None:
         return []
@@ -124,10 +130,7 @@ def flags_meant(trace: Trace, settings: Settings | None) -> list[str] | None:
 
 
 def source_of_run(trace: Trace, words: tuple[str, ...]) -> Source:
-    """What carries a recorded trace out again and comes to the same numbers; `words` name its file.
-
-    Raises AttnError with the reason where nothing does.
-    """
+    """What carries a trace out again to the same numbers. Raises AttnError with why nothing does."""
     if "model" in trace.header:
         raise AttnError("a layer of a model, recorded; attnctl explore --model DIR can try edits")
     if trace.header.get("edits"):

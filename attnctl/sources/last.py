@@ -47,10 +47,7 @@ def is_off() -> bool:
 
 
 def keep(traces: Sequence[Trace]) -> str:
-    """Keep these traces as the last run; a folder that cannot be written is no reason to fail.
-
-    Then none is the last. Returns what is to be said where the run before stays in its place.
-    """
+    """Keep these as the last run, if it can be written; returns a note where the run before stays."""
     if is_off():
         return ""
     path = None
@@ -69,7 +66,7 @@ def replace_last(path: Path, text: str) -> None:
         path.parent.mkdir(mode=0o700, parents=True)
     if not path.exists():
         with suppress(OSError):  # others may forget the same ones
-            kept = sorted(path.parent.glob("last-*"), key=lambda each: each.stat().st_mtime)
+            kept = sorted(path.parent.glob("last-*"), key=lambda last: last.stat().st_mtime)
             for oldest in kept[: max(0, len(kept) + 1 - MOST_TERMINALS)]:
                 oldest.unlink()
     temporary = path.with_suffix(f".{os.getpid()}")
@@ -115,7 +112,7 @@ def runs_as_json(traces: Sequence[Trace]) -> str:
         return "[]"
     from io import StringIO
 
-    from attnctl.store.dump_json import write_json
+    from attnctl.store.json_file import write_json
 
     text = StringIO()
     write_json(traces, text)
@@ -123,10 +120,7 @@ def runs_as_json(traces: Sequence[Trace]) -> str:
 
 
 def read_last(word: str, which: str | None = None) -> list[Trace]:
-    """The traces of the last run, or the one that `last[1]` or `which` names.
-
-    Raises AttnError where none is kept.
-    """
+    """The traces of the last run, or the one that `last[1]` or `which` names. Raises AttnError for none."""
     from attnctl.store.source import choose_trace, read
 
     path = path_of_last()
@@ -161,11 +155,8 @@ def runs_in(raw: bytes) -> list[dict[str, Any]]:
 
 
 def what_ran(run: dict[str, Any]) -> Sentence:
-    """The sentence of a run that was kept without its numbers, with its settings.
-
-    Raises ValueError or AttnError for what we did not write.
-    """
-    from attnctl.inputs.config.schema import settings_of
+    """The sentence of a run kept without numbers. Raises ValueError or AttnError for any other."""
+    from attnctl.inputs.config.load import settings_of
     from attnctl.sources.sentence import Sentence
     from attnctl.store.codec import decode
     from attnctl.store.header import FIELDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from attnctl.sources.sentence import Source
 
 if TYPE_CHECKING:
     from attnctl.inputs.plan import DumpPlan, Plan
-    from attnctl.math import Progress
+    from attnctl.math import Keep, Progress
     from attnctl.record import Trace
 
 
@@ -26,28 +26,37 @@ class Layers(Source):
 
     no_rules = no_seed = "the model says what its attention is; only edits can be tried"
 
-    def __init__(self, model: str, given: ModelInput, layers: str | None, settings: Settings) -> None:
+    def __init__(
+        self,
+        model: str,
+        given: ModelInput,
+        layers: str | None,
+        settings: Settings,
+        following: tuple[int, int | None] | None = None,
+    ) -> None:
         super().__init__(given.text, settings=settings)
         self.model, self.input, self.layers = model, given, layers or "all"
+        self.following = following
+        """How many next tokens are asked for, in place of layers, and at which position."""
 
     def plans(self, settings: Settings | None = None) -> Sequence[Plan]:
         """The attention of each layer, to be costed: what comes into it is not computed."""
         return run.plans(self.model, self.input, self.layers, settings or self.settings)
 
     def run(
-        self,
-        settings: Settings | None = None,
-        keep: Collection[str] | None = None,
-        progress: Progress | None = None,
+        self, settings: Settings | None = None, keep: Keep = None, progress: Progress | None = None
     ) -> list[Trace]:
-        asked = settings or self.settings
-        return run.run_model(self.model, self.input, self.layers, asked, keep, progress)
+        if self.following:
+            from attnctl.models.next import begin_pass, run_next
+
+            trace = run_next(
+                begin_pass(self.model, self.input, settings or self.settings), *self.following, progress
+            )
+            return [trace if keep is None else trace.select(list(keep))]
+        return run.run_model(self.model, self.input, self.layers, settings or self.settings, keep, progress)
 
     def plan_of(self, trace: Trace) -> tuple[Trace, DumpPlan]:
-        """Arrays of its one layer in our layout, and the plan that they are held to.
-
-        Ids say what came into the first layer. Raises AttnError where several layers are named.
-        """
+        """The arrays of its one layer, and their plan; ids are what came in. Raises AttnError."""
         name = self.model
         part, layers, cross = run.wanted_layers(
             self.layers, lambda part: len(open_model(name, part).description.layers)

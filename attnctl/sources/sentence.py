@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -14,7 +14,7 @@ from attnctl.inputs.config.settings import Settings
 
 if TYPE_CHECKING:
     from attnctl.inputs.plan import Plan
-    from attnctl.math import Progress
+    from attnctl.math import Keep, Progress
     from attnctl.math.engine.cost import Cost
     from attnctl.record import Trace
 
@@ -28,7 +28,6 @@ class Arguments(NamedTuple):
     flags: Given = NO_FLAGS
     trace: str | None = None
     """Which trace of a file is meant, by number or by sentence."""
-
     rename: Mapping[str, str] | None = None
     layer: int | None = None
     """The layer to read of a state dict."""
@@ -39,20 +38,15 @@ class Source:
 
     kind: str = "run"
     """What messages call it, as its line in `attnctl.sources` has it."""
-
     lacking: ClassVar[str] = ""
     """What it may have been meant as."""
-
     is_run: ClassVar[bool] = True
     """False for what was recorded and is read."""
-
     is_file: ClassVar[bool] = False
     """True for a file or a stream, which may be an exercise as well."""
-
     no_rules: str = ""
     no_seed: str = ""
     """Why its rules or its seed cannot change, where that is so."""
-
     joined: Sequence[str] = ()
     """The words that were taken as one sentence."""
 
@@ -103,12 +97,8 @@ class Source:
         return prepare_all(asked, sentences)
 
     def run(
-        self,
-        settings: Settings | None = None,
-        keep: Collection[str] | None = None,
-        progress: Progress | None = None,
+        self, settings: Settings | None = None, keep: Keep = None, progress: Progress | None = None
     ) -> list[Trace]:
-        """Carry it out, keeping these steps (None: all)."""
         plans = self.plans(settings)
         if len(plans) == 1:
             return [plans[0].run(keep, progress)]
@@ -116,7 +106,7 @@ class Source:
 
         return carry_out_batch(plans, keep, progress)
 
-    def costs(self, keep: Collection[str] | None = None) -> list[list[Cost]]:
+    def costs(self, keep: Keep = None) -> list[list[Cost]]:
         """What each step of each run would take; nothing is computed. Raises AttnError as `run` does."""
         return [plan.costs(keep) for plan in self.plans()]
 
@@ -136,6 +126,18 @@ class Source:
     def after(self, layer: int) -> Source:
         """Its layers from this one on; what is no model has one."""
         return self
+
+    notes: tuple[str, ...] = ()
+    """How a program's variables were read."""
+
+    @property
+    def shown(self) -> Given:
+        """The options that the numbers of a program show, and that need not be said."""
+        return {}
+
+    def place_of(self, trace: Trace, step: str) -> str:
+        """The line of a program that made this step of its trace; "" where it is of no program."""
+        return ""
 
     def list_unused(self, of_files: Given, of_runs: Given) -> Iterator[str]:
         """A problem for each option that only files have, or only runs, by its flag."""
@@ -163,8 +165,6 @@ class Config(Source):
 
 
 class Sentence(Config):
-    """The run of a sentence."""
-
     lacking = ": there is no file of that name"
 
     def __init__(

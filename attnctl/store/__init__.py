@@ -7,20 +7,12 @@ from typing import NamedTuple
 
 
 class DumpFormat(NamedTuple):
-    """A format that dumps are read from, whoever wrote them."""
-
-    name: str
-    """As messages list it."""
-
+    name: str  # as messages list it
     suffixes: tuple[str, ...]
-    starts: Callable[[bytes], bool]
-    """True of the first bytes of such a file, whatever its suffix."""
-
+    starts: Callable[[bytes], bool]  # true of the first bytes of such a file, whatever its suffix
     reader: str
     """``module:function``, imported when it is first used; `header.Contents` from a `raw.File`."""
-
-    text: bool = False
-    """Its reader takes all bytes and the place, and gives several."""
+    text: bool = False  # its reader takes all bytes and the place, and gives several
 
 
 TORCH_NUMBER = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
@@ -43,7 +35,7 @@ def is_torch(head: bytes) -> bool:
 
 
 DUMPS = (
-    DumpFormat("JSON", (".json", ".jsonl"), is_json, "attnctl.store.load_json:read_json", text=True),
+    DumpFormat("JSON", (".json", ".jsonl"), is_json, "attnctl.store.json_file:read_json", text=True),
     DumpFormat(".pt", (".pt", ".pth"), is_torch, "attnctl.store.torch_file:read_torch"),
     DumpFormat(".npz", (".npz",), lambda head: head.startswith(b"PK"), "attnctl.store.npz:read_npz"),
     DumpFormat(".npy", (".npy",), lambda head: head.startswith(b"\x93NUMPY"), "attnctl.store.raw:read_npy"),

@@ -15,6 +15,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from attnctl.base.errors import AttnError
+from attnctl.base.values import short
 from attnctl.base.words import did_you_mean, number_text
 from attnctl.math import ops
 from attnctl.math.rules import RULES, Rule
@@ -22,8 +23,7 @@ from attnctl.math.rules import RULES, Rule
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 """How a number that JSON has no digits for is written: as one of these strings."""
 
-MOST_NAMED = 24
-"""Names of ops or rules that a message lists."""
+MOST_NAMED = 24  # names of ops or rules that a message lists
 
 GONE = {"dilated": "there is no dilated window any more; run it again with its mask"}
 """Names that older dumps have, and what to do."""
@@ -38,8 +38,7 @@ TYPE_WORDS: dict[Any, str] = {
 }
 """Types as messages call them; any other is a list."""
 
-DEEPEST = 32
-"""How deep rules may stand within rules, as deep as a config can say."""
+DEEPEST = 32  # how deep rules may stand within rules, as deep as a config can say
 
 
 def kind_name(kind: type) -> str:
@@ -52,10 +51,8 @@ def as_json_data(value: Any) -> Any:
     if isinstance(value, (str, int)) and not isinstance(value, np.generic):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        told = {field.name: getattr(value, field.name) for field in fields(value)}
-        changed = {
-            field.name: told[field.name] for field in fields(value) if told[field.name] != default(field)
-        }
+        told = ((field, getattr(value, field.name)) for field in fields(value))
+        changed = {field.name: part for field, part in told if part != default(field)}
         return {"name": kind_name(type(value))} | as_json_data(changed)
     if isinstance(value, dict):
         return {str(key): as_json_data(part) for key, part in value.items()}
@@ -68,9 +65,9 @@ def as_json_data(value: Any) -> Any:
     return value
 
 
-def default(each: Field[Any]) -> Any:
+def default(field: Field[Any]) -> Any:
     """The default of a dataclass field; MISSING, which equals nothing else, where it has none."""
-    return each.default_factory() if each.default_factory is not MISSING else each.default
+    return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
 def op_of(data: Any, path: str) -> ops.Op:
@@ -81,9 +78,7 @@ def decode(kind: Any, data: Any, path: str, depth: int = 0) -> Any:
     """JSON data as a value of this annotated type; AttnError with the path where it is none."""
     options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     options = tuple(kind for option in options for kind in kinds_of(option))
-    named = {
-        kind_name(option): option for option in options if isinstance(option, type) and is_dataclass(option)
-    }
+    named = {kind_name(kind): kind for kind in options if isinstance(kind, type) and is_dataclass(kind)}
     if named and (isinstance(data, dict) or len(named) == len(options)):
         return record(named, data, path, depth)
     for option in options:
@@ -91,7 +86,10 @@ def decode(kind: Any, data: Any, path: str, depth: int = 0) -> Any:
             inside = get_args(option)[0]
             return tuple(decode(inside, item, f"{path}[{i}]", depth) for i, item in enumerate(data))
         if option is float and type(data) is int:
-            return decode_number(data, path)
+            try:
+                return float(data)
+            except OverflowError:
+                raise AttnError(f"{path}: {show_value(data)} is too large for a number") from None
         if option is float and isinstance(data, str) and data in NOT_FINITE:
             return NOT_FINITE[data]
         if type(data) is option:
@@ -124,20 +122,11 @@ def record(kinds: dict[str, type], data: Any, path: str, depth: int = 0) -> Any:
     if unknown or missing:
         problems = [f"{under(path, key)}: {name} has no such field" for key in unknown]
         raise AttnError(problems + [f"{path}.{key}: {name} needs this field" for key in missing])
-    values = {
-        key: decode(hints[key], data[key], f"{path}.{key}", depth + 1) for key in known if key in data
-    }
+    given = {key: decode(hints[key], data[key], f"{path}.{key}", depth + 1) for key in known if key in data}
     try:
-        return kind(**values)
+        return kind(**given)
     except AttnError as error:  # the dataclass's own checks
         raise AttnError(f"{path}: {problem}" for problem in error.problems) from None
-
-
-def decode_number(data: int, path: str) -> float:
-    try:
-        return float(data)
-    except OverflowError:
-        raise AttnError(f"{path}: {show_value(data)} is too large for a number") from None
 
 
 def under(path: str, key: str) -> str:
@@ -146,7 +135,6 @@ def under(path: str, key: str) -> str:
 
 
 def show_value(data: Any) -> str:
-    """A value of JSON for a message: short."""
     if isinstance(data, dict):
         return "an object"
     if isinstance(data, list):
@@ -154,5 +142,4 @@ def show_value(data: Any) -> str:
     if isinstance(data, int) and not isinstance(data, bool) and data.bit_length() > 128:
         return f"a whole number of {data.bit_length()} bits"
     words = {None: "null", True: "true", False: "false"}
-    text = words[data] if data is None or isinstance(data, bool) else repr(data)
-    return text if len(text) <= 40 else text[:39] + "…"
+    return short(words[data] if data is None or isinstance(data, bool) else repr(data))

@@ -30,10 +30,7 @@ ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if has
 def write_all(
     traces: Sequence[Any], paths: Sequence[str | Path], formats: Sequence[Format], view: Any = None
 ) -> None:
-    """Write traces or findings to every file; a suffix that does not fit is refused before that.
-
-    `view` is how they are drawn, for pictures.
-    """
+    """Write traces or findings to every file, pictures as in `view`; to none if a suffix does not fit."""
     chosen = [format_for(path, len(traces), formats) for path in paths]
     for fmt, path in zip(chosen, paths, strict=True):
         with open_output(path) as stream:
@@ -41,7 +38,6 @@ def write_all(
 
 
 def format_for(path: str | Path, count: int, formats: Sequence[Format]) -> Format:
-    """The format that a path names, for this many traces. Raises AttnError where there is none."""
     suffix = Path(path).suffix
     if not suffix and is_special(path):
         suffix = ".json"
@@ -78,10 +74,7 @@ def write_text(text: str, path: str | Path) -> None:
 
 @contextmanager
 def open_output(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file to write, safely. Raises AttnError where the system refuses.
-
-    Raises OverwriteError where the command reads it.
-    """
+    """A file to write, safely. Raises AttnError if it cannot be, OverwriteError if the command reads it."""
     hold_output(path)
     try:
         with Path(path).open("wb") if is_special(path) else replacing(path) as stream:
@@ -145,8 +138,8 @@ def signals_raise() -> Iterator[None]:
     try:
         yield
     finally:
-        for each in ending:
-            signal.signal(each, signal.SIG_DFL)
+        for signal_ in ending:
+            signal.signal(signal_, signal.SIG_DFL)
 
 
 def leave(number: int, frame: FrameType | None) -> NoReturn:
@@ -155,33 +148,18 @@ def leave(number: int, frame: FrameType | None) -> NoReturn:
 
 
 class Format(NamedTuple):
-    """A format that traces are written in."""
-
     name: str
     suffix: str
-    writer: str
-    """``module:function``, imported when it is first used; it takes traces and a stream."""
-
-    binary: bool = False
-    """Not for a terminal: only files are written in it."""
-
-    text: bool = False
-    """The writer writes characters, not bytes."""
-
-    single: bool = False
-    """A file holds one trace, and the writer takes one."""
-
-    picture: bool = False
-    """It is drawn, and the writer takes how."""
-
+    writer: str  # ``module:function``, imported when it is first used; it takes traces and a stream
+    binary: bool = False  # not for a terminal: only files are written in it
+    text: bool = False  # the writer writes characters, not bytes
+    single: bool = False  # a file holds one trace, and the writer takes one
+    picture: bool = False  # it is drawn, and the writer takes how: the `view`
     needs: str = ""
     """``module:function`` that raises AttnError where a package to write it with is not installed."""
 
     def write(self, traces: Sequence[Any], stream: IO[Any], view: Any = None) -> None:
-        """Write traces to a stream of bytes, or of text where the format is not binary.
-
-        `view` is how they are drawn, for the formats that are pictures.
-        """
+        """Write traces to a stream of bytes, or of text where the format is not binary."""
         write = function(self.writer)
         if self.picture and view is not None:
             write = partial(write, view=view)
@@ -196,9 +174,7 @@ class Format(NamedTuple):
 @contextmanager
 def as_text(stream: IO[bytes]) -> Iterator[TextIO]:
     """A stream of bytes as one of text, which holds nothing back and leaves the stream open."""
-    text = io.TextIOWrapper(
-        stream, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True
-    )
+    text = io.TextIOWrapper(stream, "utf-8", "backslashreplace", newline="\n", write_through=True)
     try:
         yield text
     finally:
@@ -248,12 +224,11 @@ def print_json(data: Any, indent: int | None = None) -> None:
 
 def write_found(found: Sequence[Any], stream: IO[Any]) -> None:
     """Write findings, which have `to_dict`, to a stream: an object for one, an array for several."""
-    data = [each.to_dict() for each in found]
+    data = [finding.to_dict() for finding in found]
     sink(stream)(encode_json(f"{json_text(data[0] if len(data) == 1 else data, 1)}\n"))
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """Strict JSON of plain data; on one line where no indent is given."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
 
 

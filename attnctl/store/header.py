@@ -7,7 +7,7 @@ what their names and dimensions tell. Nothing is read that needs more memory tha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -21,19 +21,18 @@ from attnctl.math.derivation import Step
 from attnctl.math.engine.cost import INFLATED, available, size_text
 from attnctl.math.names import PAST_KEY, PAST_VALUE, TABLE
 from attnctl.math.ops import Unstated
-from attnctl.record import SCHEMA, Trace
+from attnctl.record import CALL, NEXT_TOKENS, SCHEMA, Trace
 from attnctl.store.codec import as_json_data, decode, op_of, show_value, under
 
 WHOLE = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
-DTYPES = {np.dtype(name) for name in ("bool", *WHOLE, "float16", "float32", "float64")}
-"""What the arrays of a dump may hold."""
+DTYPES = {name: np.dtype(name) for name in ("bool", *WHOLE, "float16", "float32", "float64")}
+"""What the arrays of a dump may hold, by name."""
 
 MOST_AXES = 8
 LARGEST, LARGEST_EMPTY = 1 << 60, 1 << 16
 """The most numbers of an array; the largest product of the other axes where one axis is 0."""
 
-DEEPEST = 64
-"""Levels of nesting that a header may have."""
+DEEPEST = 64  # levels of nesting that a header may have
 
 FIELDS: dict[str, Any] = {
     "attnctl": str,
@@ -42,12 +41,16 @@ FIELDS: dict[str, Any] = {
     "key_tokens": tuple[str, ...] | None,
     "ids": tuple[int, ...] | None,
     "key_ids": tuple[int, ...] | None,
+    NEXT_TOKENS: tuple[str, ...] | None,
     "empty_rows": tuple[tuple[int, ...], ...] | None,
     "overflow": dict | None,
     "exp": str | None,
     "config": dict,
+    CALL: dict,
 }
 """What attnctl itself reads of a header; a dump may carry more."""
+
+CALL_FIELDS = {"number": int, "at": str, "module": str}  # what it reads of a call
 
 
 # --- limits ---
@@ -72,12 +75,9 @@ def room(need: int, what: str) -> Array:
 
 def raise_first(problems: Iterable[str]) -> None:
     """Raise one AttnError with the first problems and the number of the others, if there are any."""
-    problems = list(problems)
-    more = len(problems) - MOST_PROBLEMS
-    if problems:
-        raise AttnError(
-            [*problems[:MOST_PROBLEMS], *([f"… and {more} more like these"] if more > 0 else [])]
-        )
+    found = list(problems)
+    more = len(found) - MOST_PROBLEMS
+    raise_all(found[:MOST_PROBLEMS] + ([f"… and {more} more like these"] if more > 0 else []))
 
 
 # --- writing ---
@@ -88,7 +88,7 @@ def heading(trace: Trace) -> dict[str, Any]:
 
 
 def entry(step: Step, shape: Shape, dtype: np.dtype[Any]) -> dict[str, Any]:
-    if dtype.newbyteorder("=") not in DTYPES:
+    if dtype.name not in DTYPES:
         raise AttnError(f"step {step.name}: a dump cannot hold numbers of type {dtype}")
     op = {} if isinstance(step.op, Unstated) else {"op": as_json_data(step.op)}
     return {
@@ -136,9 +136,8 @@ class Arrays(Mapping[str, Array]):
         except MemoryError:
             raise AttnError(f"{self.place}: {show_value(name)}: not enough memory to load it") from None
         except (OSError, ValueError) as error:  # the file has changed since, or mapping it was refused
-            raise AttnError(
-                f"{self.place}: {show_value(name)}: cannot be read from its file any more: {error}"
-            ) from None
+            what = f"{show_value(name)}: cannot be read from its file any more"
+            raise AttnError(f"{self.place}: {what}: {error}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.members)
@@ -174,10 +173,11 @@ def assemble_trace(contents: Contents, rename: Mapping[str, str]) -> Trace:
         for name, array in found.items()
         if name in TABLE and is_empty(name, array.shape)
     )
-    if header is None:
+    if header is None or (CALL in header and "steps" not in header):  # its arrays say the rest
         order = list(TABLE)
         names = sorted(found, key=lambda name: order.index(name) if name in TABLE else len(order))
-        return Trace({name: foreign_step(name, found[name]) for name in names}, Arrays(found, place))
+        steps = {name: foreign_step(name, found[name]) for name in names}
+        return Trace(steps, Arrays(found, place), read_rest(header or {}, place))
     return rebuild(with_names(header, ours), found, place)
 
 
@@ -196,9 +196,8 @@ def with_names(header: dict[str, Any], ours: Mapping[str, str]) -> dict[str, Any
         inputs = data.get("inputs") if isinstance(data, dict) else None
         if not isinstance(inputs, list):
             return data
-        return data | {
-            "inputs": [ours.get(input_, input_) if isinstance(input_, str) else input_ for input_ in inputs]
-        }
+        named = [ours.get(name, name) if isinstance(name, str) else name for name in inputs]
+        return data | {"inputs": named}
 
     return header | {"steps": {ours.get(name, name): entry(data) for name, data in steps.items()}}
 
@@ -211,30 +210,37 @@ def rebuild(header: dict[str, Any], found: Mapping[str, Array | Stored], place: 
     steps = header.get("steps")
     if not isinstance(steps, dict) or not steps:
         raise AttnError(f"{place}: $.steps: expected an object with steps in it")
-    rest = {key: value for key, value in header.items() if key not in ("schema", "steps")}
     problems: list[str] = []
     read: dict[str, Step] = {}
     for name, data in steps.items():
         with collect_problems(problems):
             read[name] = step_of(name, data, found.get(name), read)
+    return Trace(read, Arrays(found, place), read_rest(header, place, problems))
+
+
+def read_rest(header: dict[str, Any], place: str, problems: Sequence[str] = ()) -> dict[str, Any]:
+    """What a header says beside its steps. Raises AttnError with every problem, after those before."""
+    rest = {key: value for key, value in header.items() if key not in ("schema", "steps")}
+    found = list(problems)
     for key, value in rest.items():
-        with collect_problems(problems):
+        with collect_problems(found):
             check_depth(value, under("$", key))
             if key in FIELDS:
                 decode(FIELDS[key], value, under("$", key))
-    raise_first([f"{place}: {problem}" for problem in problems])
-    return Trace(read, Arrays(found, place), rest)
+    for key, kind in CALL_FIELDS.items() if isinstance(rest.get(CALL), dict) else ():
+        with collect_problems(found):
+            decode(kind, rest[CALL].get(key), under(f"$.{CALL}", key))
+    raise_first([f"{place}: {problem}" for problem in found])
+    return rest
 
 
 def check_schema(header: dict[str, Any], place: str) -> None:
     """Refuse what is not a dump, and a dump of a later schema by its name."""
     schema = header.get("schema")
-    if schema != SCHEMA:
-        if isinstance(schema, str):
-            raise AttnError(
-                f"{place}: a dump of schema {show_value(schema)}; this attnctl reads {SCHEMA!r}"
-            )
+    if not isinstance(schema, str):
         raise AttnError(f'{place}: not a dump: no "schema" that says {SCHEMA!r}')
+    if schema != SCHEMA:
+        raise AttnError(f"{place}: a dump of schema {show_value(schema)}; this attnctl reads {SCHEMA!r}")
 
 
 def check_depth(value: Any, path: str, left: int = DEEPEST) -> None:
@@ -242,14 +248,13 @@ def check_depth(value: Any, path: str, left: int = DEEPEST) -> None:
     if not left:
         raise AttnError(f"{path}: nested more than {DEEPEST} deep")
     if isinstance(value, (dict, list)):
-        for each in value.values() if isinstance(value, dict) else value:
-            check_depth(each, path, left - 1)
+        for part in value.values() if isinstance(value, dict) else value:
+            check_depth(part, path, left - 1)
     elif value is not None and not isinstance(value, (str, int, float)):
         raise AttnError(f"{path}: the numbers of a step where none belong")
 
 
 def step_of(name: str, data: Any, array: Array | Stored | None, above: Container[str]) -> Step:
-    """Read one step of a dump, held to the array it describes."""
     path = under("$.steps", name)
     if not isinstance(data, dict):
         raise AttnError(f"{path}: expected an object, found {show_value(data)}")
@@ -271,9 +276,7 @@ def step_of(name: str, data: Any, array: Array | Stored | None, above: Container
     )
     if len(axes) != len(array.shape):
         raise AttnError(f"{path}.axes: {len(axes)} names for numbers with {len(array.shape)} axes")
-    for at, input_ in enumerate(
-        inputs
-    ):  # what stands above, or what attnctl knows but this dump leaves out
+    for at, input_ in enumerate(inputs):  # it stands above, or attnctl knows it and this dump leaves it out
         if input_ == name or (input_ not in above and input_ not in TABLE):
             raise AttnError(f"{path}.inputs[{at}]: no step {show_value(input_)} above this one")
     formula = decode(str, data.get("formula", ""), f"{path}.formula")
@@ -281,7 +284,7 @@ def step_of(name: str, data: Any, array: Array | Stored | None, above: Container
     return Step(name, op, inputs, axes, formula, symbol)
 
 
-def check_shape(shape: tuple[int, ...], place: str) -> None:
+def check_shape(shape: Shape, place: str) -> None:
     """Refuse a shape that no array here can have, before anything is made in it."""
     if len(shape) > MOST_AXES:
         raise AttnError(f"{place}: {len(shape)} axes; {MOST_AXES} are the most")

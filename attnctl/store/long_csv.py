@@ -15,7 +15,6 @@ from itertools import product
 from typing import TextIO
 
 from attnctl.base.words import number_text
-from attnctl.math import Array
 from attnctl.record import Trace
 from attnctl.record.cells import number_repeats
 from attnctl.store.files import encode_json
@@ -39,8 +38,7 @@ def write_csv(traces: Sequence[Trace], stream: TextIO) -> None:
 def matrices(trace: Trace, name: str, before: list[str], *, batch: bool) -> Iterator[str]:
     """The lines of a step, a row of it at a time."""
     array, axes = trace[name], trace.steps[name].axes
-    inner = min(2, sum(axis not in LEADING for axis in axes))
-    outer = array.ndim - inner
+    outer = array.ndim - min(2, sum(axis not in LEADING for axis in axes))
     labels = [
         [csv_cell(repeat) for repeat in number_repeats(trace.labels(name, axis))]
         for axis in range(outer, array.ndim)
@@ -52,15 +50,10 @@ def matrices(trace: Trace, name: str, before: list[str], *, batch: bool) -> Iter
         member = ["/".join(label for axis, label in told if axis == "batch")] if batch else []
         heads = "/".join(label for axis, label in told if axis != "batch")
         start = ",".join([*before, *member, csv_cell(name), heads])
-        yield from csv_lines(array[index].reshape(len(rows), len(columns)), start, rows, columns)
-
-
-def csv_lines(matrix: Array, start: str, rows: list[str], columns: list[str]) -> Iterator[str]:
-    for row, values in zip(rows, matrix, strict=True):
-        texts = (number_text(x) if isinstance(x, float) else json.dumps(x) for x in values.tolist())
-        yield "".join(
-            f"{start},{row},{column},{text}\n" for column, text in zip(columns, texts, strict=True)
-        )
+        for row, values in zip(rows, array[index].reshape(len(rows), len(columns)), strict=True):
+            texts = (number_text(x) if isinstance(x, float) else json.dumps(x) for x in values.tolist())
+            cells = zip(columns, texts, strict=True)
+            yield "".join(f"{start},{row},{label},{text}\n" for label, text in cells)
 
 
 def csv_cell(text: str) -> str:

@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, BinaryIO
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 
@@ -24,27 +25,24 @@ from attnctl.record import Trace
 from attnctl.store.codec import show_value
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import Contents, Stored, header_data, require_bytes, room
-from attnctl.store.load_json import header_of
+from attnctl.store.json_file import header_of
 from attnctl.store.raw import File, Npy, byte_pieces, check_bytes, npy_header
-
-if TYPE_CHECKING:
-    from zipfile import ZipFile, ZipInfo
 
 HEADER = "attnctl.json"
 LONGEST_HEADER = 100 << 20
-MOST_MEMBERS = 10_000
+MOST_MEMBERS = 100_000
 STORED, DEFLATED = 0, 8
-MOST_INFLATED = 1032
-"""The most bytes that one byte of deflated data can inflate to."""
-
+MOST_INFLATED = 1032  # the most bytes that one byte of deflated data can inflate to
 CHUNK = 1 << 20
 
-BROKEN = (NotImplementedError, RuntimeError, EOFError, struct.error, zlib.error, ValueError, OverflowError)
-"""What zipfile raises for damaged archives, beside BadZipFile."""
+BROKEN = (BadZipFile, RuntimeError, EOFError, struct.error, zlib.error, ValueError, OverflowError)
+"""What zipfile raises for damaged archives."""
 
+LARGE_SIZE = 0xFFFFFFFF
 LARGE = 1 << 30
 """Members of more bytes are written with the 64-bit sizes of zip64, 20 bytes more in their header."""
 
+NO_MEMBERS = b"PK\5\6" + bytes(18)  # the end of an archive that holds nothing
 ALIGNED = 64
 PADDING_FIELD = 0xD935
 """The id of the extra field of a zip entry that only moves its data to an aligned offset."""
@@ -54,8 +52,6 @@ PADDING_FIELD = 0xD935
 
 
 def write_npz(trace: Trace, stream: IO[bytes]) -> None:
-    from zipfile import ZipFile
-
     for name in trace:  # none that a zip file would change, or that stands for the header
         half_pair = any("\ud800" <= char <= "\udfff" for char in name)
         if name == HEADER or "\0" in name or half_pair or len(name) > 1000:
@@ -68,8 +64,6 @@ def write_npz(trace: Trace, stream: IO[bytes]) -> None:
 
 
 def add(archive: ZipFile, name: str, array: Array) -> None:
-    from zipfile import ZipInfo
-
     head = io.BytesIO()
     descr = np.lib.format.dtype_to_descr(array.dtype.newbyteorder("<"))
     described = {"descr": descr, "fortran_order": False, "shape": array.shape}
@@ -90,43 +84,78 @@ Recent = deque[tuple[str, Array]]
 """The arrays of a file that were inflated last, by the name of their member."""
 
 
-def read_npz(file: File) -> Contents:
+def read_npz(file: File) -> list[Contents]:
+    """The trace of an archive, or each call of a capture: their arrays stand in folders with a header."""
     with open_archive(file) as archive:
-        infos = {
-            info.filename.removesuffix(".npy"): info
-            for info in archive.infolist()
-            if info.filename.endswith(".npy")
-        }
+        arrays = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+        infos = {info.filename.removesuffix(".npy"): info for info in arrays}
         count = len(archive.infolist())
         if count > MOST_MEMBERS:
             raise AttnError(f"{file.place}: {count} arrays; {MOST_MEMBERS} are the most")
         if len({*archive.namelist()}) < count:
             raise AttnError(f"{file.place}: two arrays of one name")
-        header = header_in(archive, infos.pop(HEADER, None), file.place)
-        # Inflated arrays kept in memory; mapped arrays are read from the file again at no cost.
-        recent, checked = Recent(maxlen=4), set[str]()
-        members: dict[str, Array | Stored] = {}
+        folders = [name.removesuffix(HEADER) for name in infos if name.endswith(f"/{HEADER}")]
+        calls: dict[str, dict[str, ZipInfo]] = {folder: {} for folder in folders}
+        if not calls:
+            return [contents_of(file, archive, infos, file.place)]
         for name, info in infos.items():
-            place = f"{file.place}: {show_value(name)}"
-            npy = npy_of(archive, info, place)
-            load = partial(inflate_member, file, info, npy, recent, place)
-            if info.compress_type == STORED:
-                load = partial(map_member, file, info, npy, checked, place)
-            members[name] = Stored(npy.shape, npy.dtype, load)
-    return Contents(header, members, file.place)
+            folder, slash, last = name.rpartition("/")
+            if folder + slash in calls:
+                calls[folder + slash][last] = info
+        places = {f"{file.place}[{folder[:-1]}]": members for folder, members in calls.items()}
+        return [contents_of(file, archive, members, place) for place, members in places.items()]
+
+
+def contents_of(file: File, archive: ZipFile, infos: dict[str, ZipInfo], place: str) -> Contents:
+    header = header_in(archive, infos.pop(HEADER, None), place)
+    # Inflated arrays kept in memory; mapped arrays are read from the file again at no cost.
+    recent, checked = Recent(maxlen=4), set[str]()
+    members: dict[str, Array | Stored] = {}
+    for name, info in infos.items():
+        at = f"{place}: {show_value(name)}"
+        npy = npy_of(archive, info, at)
+        load = partial(inflate_member, file, info, npy, recent, at)
+        if info.compress_type == STORED:
+            load = partial(map_member, file, info, npy, checked, at)
+        members[name] = Stored(npy.shape, npy.dtype, load)
+    return Contents(header, members, place)
 
 
 @contextmanager
 def open_archive(file: File, suffix: str = ".npz") -> Iterator[ZipFile]:
-    """The archive in a file. Raises AttnError where it is damaged."""
-    import zipfile
-
     try:
-        with file.stream() as raw, zipfile.ZipFile(raw) as archive:
+        with file.stream() as raw:
+            try:
+                archive = ZipFile(raw)
+            except BadZipFile:
+                archive = ZipFile(io.BytesIO(NO_MEMBERS))
+                archive.fp, archive.filelist = raw, list(whole_members(raw, file.length))
+                archive.NameToInfo.update({info.filename: info for info in archive.filelist})
+                if not any(info.filename.endswith(f"/{HEADER}.npy") for info in archive.filelist):
+                    raise
             yield archive
-    except (zipfile.BadZipFile, *BROKEN) as error:
+    except BROKEN as error:
         why = ascii(str(error))[1:-1][:80]  # it may quote any part of the file
         raise AttnError(f"{file.place}: not a sound {suffix}: {why}") from None
+
+
+def whole_members(raw: BinaryIO, length: int) -> Iterator[ZipInfo]:
+    """The members of a capture that was killed before its directory was written: each says its length."""
+    at = 0
+    raw.seek(0)
+    while len(head := raw.read(30)) == 30 and head.startswith(b"PK\3\4"):
+        flags, method, crc, packed, size, names, extras = struct.unpack("<6x2H4x3I2H", head)
+        info = ZipInfo(raw.read(names).decode("utf-8" if flags & 0x800 else "cp437"))
+        extra = raw.read(extras)
+        if size == LARGE_SIZE:  # `add` writes both in 64 bits at the end of what is extra
+            size, packed = struct.unpack("<2Q", extra[-16:])
+        info.header_offset, info.compress_type, info.flag_bits = at, method, flags
+        info.CRC, info.compress_size, info.file_size = crc, packed, size
+        at += 30 + names + extras + packed
+        if at > length or not packed:  # it was being written
+            break
+        yield info
+        raw.seek(at)
 
 
 def header_in(archive: ZipFile, info: ZipInfo | None, place: str) -> dict[str, Any] | None:
@@ -146,13 +175,12 @@ def npy_of(archive: ZipFile, info: ZipInfo, place: str) -> Npy:
         raise AttnError(f"{place}: compressed in a way that np.savez never does")
     with archive.open(info) as entry:
         npy = npy_header(entry, place)
-    check_bytes(npy, info.file_size, place)
-    if info.compress_type == STORED and info.compress_size != info.file_size:
+    size, packed = info.file_size, info.compress_size
+    check_bytes(npy, size, place)
+    if info.compress_type == STORED and packed != size:
         raise AttnError(f"{place}: its sizes disagree")
-    if info.file_size > MOST_INFLATED * (info.compress_size + 8):
-        raise AttnError(
-            f"{place}: {size_text(info.file_size)} cannot come out of {size_text(info.compress_size)}"
-        )
+    if size > MOST_INFLATED * (packed + 8):
+        raise AttnError(f"{place}: {size_text(size)} cannot come out of {size_text(packed)}")
     return npy
 
 

@@ -23,7 +23,7 @@ from attnctl.math import Array, Shape
 from attnctl.store.codec import decode, show_value
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import DTYPES, Contents, Stored, check_shape, require_bytes, room
-from attnctl.store.load_json import check_length, header_of
+from attnctl.store.json_file import check_length, header_of
 from attnctl.store.npz import MOST_INFLATED
 from attnctl.store.raw import array_from
 
@@ -31,11 +31,9 @@ SCHEMA = "attnctl/report/1"
 DATA = '<script type="application/json" id="attnctl-report">'
 BLOCK = '<script type="application/octet-stream;base64" id="b{}">'
 END = "</script>\n"
-
 DESCRIPTION = re.compile(re.escape(DATA).encode() + rb"([^<]*)</script>")
-BLOCKS = re.compile(
-    re.escape(BLOCK).replace(r"\{\}", "([0-9]{1,6})").encode() + rb"([A-Za-z0-9+/=]*)</script>"
-)
+NUMBERED = re.escape(BLOCK).replace(r"\{\}", "([0-9]{1,6})").encode()
+BLOCKS = re.compile(NUMBERED + rb"([A-Za-z0-9+/=]*)</script>")
 
 
 # --- writing ---
@@ -60,7 +58,6 @@ def block(number: int, array: Array) -> Iterator[bytes]:
 
 
 def load_block(text: bytes, shape: Shape, dtype: np.dtype[Any], place: str) -> Array:
-    """The numbers of a block. Raises AttnError where it holds others than the description says."""
     size = prod(shape) * dtype.itemsize
     if size > MOST_INFLATED * (len(text) + 8):
         raise AttnError(f"{place}: so many numbers cannot come out of a block this short")
@@ -78,17 +75,14 @@ def load_block(text: bytes, shape: Shape, dtype: np.dtype[Any], place: str) -> A
 
 
 def read_page(data: bytes | bytearray, place: str) -> Iterator[Contents]:
-    """The traces that a page was written from. Raises AttnError for what is no page of ours."""
     check_length(len(data), place)
     found = DESCRIPTION.search(data)
     if found is None:
         raise AttnError(f"{place}: not a dump: a page without a trace in it")
     header = header_of(found[1], f"{place}: its description")
-    if header.get("schema") != SCHEMA:
-        raise AttnError(
-            f"{place}: a page of schema {show_value(header.get('schema'))}; this attnctl reads {SCHEMA!r}"
-        )
-    texts = {int(each[1]): each[2] for each in BLOCKS.finditer(data, found.end())}
+    if (schema := header.get("schema")) != SCHEMA:
+        raise AttnError(f"{place}: a page of schema {show_value(schema)}; this attnctl reads {SCHEMA!r}")
+    texts = {int(match[1]): match[2] for match in BLOCKS.finditer(data, found.end())}
     packed = [
         pack_block(object_, texts.get(number), f"{place}: block {number}")
         for number, object_ in enumerate(read_objects(header, "blocks", place))
@@ -102,7 +96,7 @@ def read_page(data: bytes | bytearray, place: str) -> Iterator[Contents]:
 
 def read_objects(header: Mapping[str, Any], key: str, place: str) -> list[Any]:
     found = header.get(key)
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise AttnError(f"{place}: $.{key}: expected a list of objects, found {show_value(found)}")
     return found
 
@@ -111,14 +105,13 @@ def pack_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> Stor
     if text is None:
         raise AttnError(f"{place}: missing")
     kind = decode(str, entry.get("dtype"), f"{place}: dtype")
-    if kind not in {dtype.name for dtype in DTYPES}:
+    if kind not in DTYPES:
         raise AttnError(f"{place}: {show_value(kind)} is no type of number that a dump may hold")
     shape = decode(tuple[int, ...], entry.get("shape"), f"{place}: shape")
     if any(size < 0 for size in shape):
         raise AttnError(f"{place}: a negative size")
     check_shape(shape, place)
-    dtype = np.dtype(kind)
-    return Stored(shape, dtype, partial(load_block, text, shape, dtype, place))
+    return Stored(shape, DTYPES[kind], partial(load_block, text, shape, DTYPES[kind], place))
 
 
 def contents_of(entry: Mapping[str, Any], packed: list[Stored], place: str) -> Contents:

@@ -19,13 +19,12 @@ from numpy.lib.format import MAGIC_LEN, read_array_header_1_0, read_array_header
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.math import Array
+from attnctl.math import Array, Shape
 from attnctl.math.engine.cost import size_text
 from attnctl.store.codec import show_value
 from attnctl.store.header import DTYPES, Contents, Stored, check_shape
 
-PIECE = 1 << 17
-"""Numbers of an array written at a time: what a processor's cache holds."""
+PIECE = 1 << 17  # numbers of an array written at a time: what a processor's cache holds
 
 
 def byte_pieces(array: Array) -> Iterator[memoryview]:
@@ -77,18 +76,14 @@ class File:
         return memoryview(mapped)[skip:]
 
 
-def array_from(
-    data: memoryview, shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool = False
-) -> Array:
+def array_from(data: memoryview, shape: Shape, dtype: np.dtype[Any], *, fortran: bool = False) -> Array:
     """An array on these bytes; a copy of them where a processor could not read it in place."""
     array: Array = np.ndarray(shape[::-1], dtype, data).T if fortran else np.ndarray(shape, dtype, data)
     return array if array.flags.aligned and dtype.isnative else array.astype(dtype.newbyteorder("="))
 
 
 READERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
-
-LONGEST = 10_000
-"""Bytes of a header, as many as NumPy allows by default."""
+LONGEST = 10_000  # bytes of a header, as many as NumPy allows by default
 
 MALFORMED = (
     *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError),
@@ -102,7 +97,7 @@ class Npy:
     """The header of an .npy: what it says of the numbers after it, and how long it is."""
 
     length: int
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: np.dtype[Any]
     fortran: bool
 
@@ -115,7 +110,6 @@ class Npy:
 
 
 def read_npy(file: File) -> Contents:
-    """The one array of a file, under the file's name."""
     with file.stream() as stream:
         npy = npy_header(stream, file.place)
     check_bytes(npy, file.length, file.place)
@@ -136,8 +130,8 @@ def npy_header(stream: IO[bytes], place: str) -> Npy:
         start += stream.read(2 * version[0])  # the length of what follows, in two bytes or in four
         size = int.from_bytes(start[MAGIC_LEN:], "little")
         if size > LONGEST:
-            most = size_text(LONGEST)
-            raise AttnError(f"{place}: an array header of {size_text(size)}; {most} are the most")
+            found, most = size_text(size), size_text(LONGEST)
+            raise AttnError(f"{place}: an array header of {found}; {most} are the most")
         start += stream.read(size)
         shape, fortran, dtype = read_header(BytesIO(start[MAGIC_LEN:]), max_header_size=LONGEST)
     except MALFORMED:
@@ -145,15 +139,13 @@ def npy_header(stream: IO[bytes], place: str) -> Npy:
     if not all(type(n) is int and n >= 0 for n in shape):
         raise AttnError(f"{place}: the shape {show_value(shape)} is not one of whole numbers")
     check_shape(shape, place)
-    if dtype.newbyteorder("=") not in DTYPES and dtype.kind != "S":  # S: the header of a dump of ours
-        raise AttnError(
-            f"{place}: type {show_value(str(dtype))}: only arrays of numbers, true and false are read"
-        )
+    if dtype.name not in DTYPES and dtype.kind != "S":  # S: the header of a dump of ours
+        kind = show_value(str(dtype))
+        raise AttnError(f"{place}: type {kind}: only arrays of numbers, true and false are read")
     return Npy(len(start), shape, dtype, fortran)
 
 
 def check_bytes(npy: Npy, length: int, place: str) -> None:
-    """Refuse an array whose bytes are not as many as its shape needs."""
     if npy.dtype.kind == "S":
         raise AttnError(f"{place}: an array of texts; only numbers, true and false are read")
     if npy.length + npy.nbytes != length:

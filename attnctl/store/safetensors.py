@@ -13,33 +13,21 @@ from typing import IO, Any
 import numpy as np
 
 from attnctl.base.errors import AttnError, collect_problems
-from attnctl.math import Array
+from attnctl.math import Array, Shape
 from attnctl.math.engine.cost import size_text
 from attnctl.record import Trace
 from attnctl.store.codec import show_value, under
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import Contents, Stored, check_shape, header_data, raise_first
-from attnctl.store.load_json import header_of
+from attnctl.store.json_file import header_of
 from attnctl.store.raw import File, array_from, byte_pieces
 
 METADATA = "__metadata__"
 HEADER = "attnctl.json"
-
-DTYPES = {
-    "BOOL": "|b1",
-    "U8": "|u1",
-    "I8": "|i1",
-    "U16": "<u2",
-    "I16": "<i2",
-    "U32": "<u4",
-    "I32": "<i4",
-    "U64": "<u8",
-    "I64": "<i8",
-    "F16": "<f2",
-    "BF16": "<u2",
-    "F32": "<f4",
-    "F64": "<f8",
-}
+WHOLE = {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for size in (1, 2, 4, 8) for kind in "ui"}
+EIGHTS = {"F8_E4M3": "|u1", "F8_E8M0": "|u1"}
+"""Numbers of eight bits, as their bytes: weights of models alone have them (`attnctl.models.quantised`)."""
+DTYPES = {"BOOL": "|b1", **WHOLE, "F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8"}
 NO_TYPES: Mapping[str, str] = {}
 NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}
 
@@ -75,21 +63,16 @@ def write_tensors(
 
 
 class Tensor:
-    """An array of the file that is still in it."""
-
-    def __init__(self, file: File, start: int, dtype: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, file: File, start: int, dtype: str, shape: Shape) -> None:
         self.file, self.start, self.shape = file, start, shape
-        self.stored = np.dtype(DTYPES[dtype])
+        self.stored = np.dtype({**DTYPES, **EIGHTS}[dtype])
         self.type_name = dtype
         self.brain = dtype == "BF16"
         self.dtype = np.dtype(np.float32) if self.brain else self.stored.newbyteorder("=")
         self.nbytes = prod(shape) * self.stored.itemsize
 
     def load(self, part: Any = ..., room: Array | None = None) -> Array:
-        """Its numbers, or those at an index: in place, or for bfloat16 (half a float32) as float32.
-
-        Those are widened in `room`, uint32 numbers in a row, where it is given.
-        """
+        """Its numbers, or those at an index; bfloat16 as float32, widened in `room` (uint32) if given."""
         array = array_from(self.file.map(self.start, self.nbytes), self.shape, self.stored)[part]
         if not self.brain:
             return array
@@ -107,34 +90,38 @@ def read_safetensors(file: File) -> Contents:
     return Contents(told, members, file.place)
 
 
-def contents(file: File) -> tuple[dict[str, str], dict[str, Tensor]]:
+def contents(file: File, *, quantised: bool = False) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The metadata, and the arrays, still in the file. Raises AttnError for a header that does not fit."""
-    length = int.from_bytes(file.read(0, 8), "little")
+    length, place = int.from_bytes(file.read(0, 8), "little"), file.place
     if length > 100_000_000 or 8 + length > file.length:  # as the format allows
-        raise AttnError(
-            f"{file.place}: a safetensors header of {size_text(length)} in {size_text(file.length)}"
-        )
-    header = header_of(file.read(8, length), file.place)
+        raise AttnError(f"{place}: a safetensors header of {size_text(length)} in {size_text(file.length)}")
+    header = header_of(file.read(8, length), place)
     metadata = header.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
-        raise AttnError(f"{file.place}: $.{METADATA}: expected strings by name")
+        raise AttnError(f"{place}: $.{METADATA}: expected strings by name")
+    known = {**DTYPES, **EIGHTS} if quantised else DTYPES
     problems: list[str] = []
     placed: list[tuple[int, int, str, Tensor]] = []
     for name, data in header.items():
         with collect_problems(problems):
-            placed.append(tensor_of(name, data, file, 8 + length))
+            placed.append(tensor_of(name, data, file, 8 + length, known))
     problems += gaps(placed, file.length - 8 - length)
-    raise_first([f"{file.place}: {problem}" for problem in problems])
+    raise_first([f"{place}: {problem}" for problem in problems])
     return metadata, {name: tensor for _, _, name, tensor in placed}
 
 
-def tensor_of(name: str, data: Any, file: File, start: int) -> tuple[int, int, str, Tensor]:
+def tensor_of(
+    name: str, data: Any, file: File, start: int, known: Mapping[str, str]
+) -> tuple[int, int, str, Tensor]:
     path = under("$", name)
     if not isinstance(data, dict) or set(data) != {"dtype", "shape", "data_offsets"}:
         raise AttnError(f"{path}: expected dtype, shape and data_offsets, found {show_value(data)}")
     dtype, shape, offsets = data["dtype"], data["shape"], data["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise AttnError(f"{path}.dtype: {show_value(dtype)} is none of {', '.join(DTYPES)}")
+    if isinstance(dtype, str) and dtype.startswith(("F8_", "F4")) and dtype not in known:
+        instead = "give float32, float16 or bfloat16"
+        raise AttnError(f"{path}.dtype: {dtype}; quantised numbers are not read: {instead}")
+    if not isinstance(dtype, str) or dtype not in known:
+        raise AttnError(f"{path}.dtype: {show_value(dtype)} is none of {', '.join(known)}")
     if not counts(shape):
         raise AttnError(f"{path}.shape: expected sizes, found {show_value(shape)}")
     check_shape(tuple(shape), f"{path}.shape")
@@ -149,13 +136,13 @@ def tensor_of(name: str, data: Any, file: File, start: int) -> tuple[int, int, s
 
 
 def counts(data: Any) -> bool:
-    return isinstance(data, list) and all(type(each) is int and each >= 0 for each in data)
+    return isinstance(data, list) and all(type(number) is int and number >= 0 for number in data)
 
 
 def gaps(placed: list[tuple[int, int, str, Tensor]], length: int) -> list[str]:
     """The problem of arrays that overlap, leave a gap, or do not end at the end of the file, if any."""
     at = 0
-    for begin, end, name, _ in sorted(placed, key=lambda each: each[:2]):
+    for begin, end, name, _ in sorted(placed, key=lambda tensor: tensor[:2]):
         if begin != at:
             return [f"{under('$', name)}: begins at byte {begin} where the array before it ends at {at}"]
         at = end

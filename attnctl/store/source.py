@@ -16,41 +16,42 @@ from attnctl.base.values import MOST_DIGITS, WHOLE, short
 from attnctl.base.words import did_you_mean, plural, quote
 from attnctl.math import Array
 from attnctl.math.engine.cost import available
-from attnctl.record import Trace
+from attnctl.record import Trace, numbers_of
 from attnctl.store import DUMPS
 from attnctl.store.codec import show_value
 from attnctl.store.files import function
+from attnctl.store.folder import read_folder
 from attnctl.store.header import Contents, assemble_trace, require_bytes
-from attnctl.store.load_json import check_length
+from attnctl.store.json_file import check_length
 from attnctl.store.raw import File
 
 CHUNK = 1 << 20
+HEAD = 512  # first bytes of a file that tell its format
 
-HEAD = 512
-"""First bytes of a file that tell its format."""
+
+Renames = Mapping[str, str] | None
+"""What the arrays of someone else's file are called here: ``{"theirs": "ours"}``."""
 
 
 def read(
-    source: str | Path,
-    stdin: BinaryIO | None = None,
-    rename: Mapping[str, str] | None = None,
-    *,
-    named: bool = True,
+    source: str | Path, stdin: BinaryIO | None = None, rename: Renames = None, *, named: bool = True
 ) -> list[Trace]:
     """Every trace of a dump: one, or several of a JSON array or JSON Lines.
 
-    `source` is a path, or ``-`` for standard input; behind it may stand which trace is meant, by
-    number or by sentence: ``s.jsonl[3]``, ``-[I love AI]``. `rename` says what the arrays of
-    someone else's file are called here: ``{"theirs": "ours"}``. Arrays of .npz and .safetensors
+    `source` is a path, perhaps of a folder, or ``-`` for standard input; behind it may stand which trace is
+    meant, by number or by sentence: ``s.jsonl[3]``, ``-[I love AI]``. Arrays of .npy, .npz and .safetensors
     stay in the file until they are asked for. A path that no person `named`, but a file, is that of a
     regular file.
     """
     path, which = split_selection(str(source))
     place = "standard input" if path == STANDARD_INPUT else path
     try:
-        with stream_of(path, stdin, named=named) as stream:
-            traces = traces_in(stream, place, rename)
-            return traces if which is None else [choose_trace(traces, which, place)]
+        if os.path.isdir(path):  # noqa: PTH112  (never raises)
+            traces = [assemble_trace(contents, rename or {}) for contents in read_folder(path)]
+        else:
+            with stream_of(path, stdin, named=named) as stream:
+                traces = traces_in(stream, place, rename)
+        return traces if which is None else [choose_trace(traces, which, place)]
     except MemoryError:
         raise AttnError(f"{place}: not enough memory to read it") from None
     except OSError as error:
@@ -58,21 +59,14 @@ def read(
 
 
 def read_one(
-    source: str | Path,
-    stdin: BinaryIO | None = None,
-    rename: Mapping[str, str] | None = None,
-    *,
-    named: bool = True,
+    source: str | Path, stdin: BinaryIO | None = None, rename: Renames = None, *, named: bool = True
 ) -> Trace:
     return only_one(read(source, stdin, rename, named=named), source)
 
 
-def only_one(traces: Sequence[Trace], source: str | Path | None) -> Trace:
-    """The one trace there is. Raises AttnError where there are several."""
+def only_one(traces: Sequence[Trace], place: str | Path | None) -> Trace:
     if len(traces) > 1:
-        raise AttnError(
-            f"{source}: {len(traces)} traces where one was expected; {pick_one(source, traces)}"
-        )
+        raise AttnError(f"{place}: {len(traces)} traces where one was expected; {pick_one(place, traces)}")
     return traces[0]
 
 
@@ -93,9 +87,12 @@ def is_readable(source: str) -> bool:
 def choose_trace(traces: Sequence[Trace], which: str, place: str) -> Trace:
     """The trace with this number or sentence. Raises AttnError where there is none, or more than one."""
     if re.fullmatch(WHOLE, which):
-        number = int(which[:MOST_DIGITS])
-        if not -len(traces) <= number < len(traces):
-            raise AttnError(f"{place}[{short(which)}]: there are {plural(len(traces), 'trace')}, from 0")
+        number, numbers = int(which[:MOST_DIGITS]), numbers_of(traces)
+        if number in numbers:
+            return traces[numbers.index(number)]
+        if not -len(traces) <= number < 0:
+            there = f"there are {plural(len(traces), 'trace')}, from {numbers[0]}"
+            raise AttnError(f"{place}[{short(which)}]: {there}")
         return traces[number]
     found = [trace for trace in traces if trace.sentence == which]
     if len(found) != 1:
@@ -126,7 +123,7 @@ def stream_of(source: str, stdin: BinaryIO | None, *, named: bool) -> Iterator[B
         yield stream
 
 
-def traces_in(stream: BinaryIO, place: str, rename: Mapping[str, str] | None) -> list[Trace]:
+def traces_in(stream: BinaryIO, place: str, rename: Renames) -> list[Trace]:
     head = stream.read(HEAD)
     if not head:
         raise AttnError(f"{place}: empty; expected a dump")
@@ -138,7 +135,8 @@ def traces_in(stream: BinaryIO, place: str, rename: Mapping[str, str] | None) ->
     if found.text:
         several: Iterable[Contents] = read_format(bytes_in(head, stream, place), place)
     else:
-        several = [read_format(file_of(head, stream, place))]
+        read_one_or_more = read_format(file_of(head, stream, place))
+        several = read_one_or_more if isinstance(read_one_or_more, list) else [read_one_or_more]
     return [assemble_trace(contents, rename or {}) for contents in several]
 
 
@@ -154,10 +152,7 @@ def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:
 
 
 def file_of(head: bytes, stream: BinaryIO, place: str) -> File:
-    """The file that a stream reads from its start, or a temporary one with all that comes out of a pipe.
-
-    That can be mapped, and goes with the last who holds it.
-    """
+    """The file of a stream, or a temporary one of what comes out of a pipe, gone with its last holder."""
     try:
         if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and stream.tell() == len(head):
             return File(stream.fileno(), place)

@@ -31,10 +31,8 @@ def read_torch(file: File) -> Contents:
     try:
         torch: Any = import_module("torch")  # no import statement: it is not installed with attnctl
     except ImportError:
-        raise AttnError(
-            f"{file.place}: torch's own file, and torch is not installed; pip install torch, or save it as "
-            ".safetensors or .npz"
-        ) from None
+        instead = "pip install torch, or save it as .safetensors or .npz"
+        raise AttnError(f"{file.place}: torch's own file, and torch is not installed; {instead}") from None
     if file.read(0, 2) == b"PK":
         with open_archive(file, ".pt") as archive:
             require_bytes(sum(info.file_size for info in archive.infolist()), f"{file.place}: reading it")
@@ -42,19 +40,14 @@ def read_torch(file: File) -> Contents:
         with file.stream() as stream:
             found = torch.load(stream, map_location="cpu", weights_only=True)
     except UnpicklingError:
-        raise AttnError(
-            f"{file.place}: it holds more than tensors, and nothing of that is run here; save a dict of "
-            "tensors, like torch.save(model.state_dict(), FILE)"
-        ) from None
+        instead = "save a dict of tensors, like torch.save(model.state_dict(), FILE)"
+        what = "it holds more than tensors, and nothing of that is run here"
+        raise AttnError(f"{file.place}: {what}; {instead}") from None
     except Exception as error:  # whatever torch finds in a damaged file
         why = str(error).strip().partition("\n")[0]
         raise AttnError(f"{file.place}: torch cannot read it: {why or type(error).__name__}") from error
-    try:
-        tensors = list(tensors_in(found, "", torch.Tensor))
-    except ValueError as error:
-        raise AttnError(f"{file.place}: {error}") from None
     arrays: dict[str, Array] = {}
-    for path, tensor in tensors:
+    for path, tensor in list(tensors_in(found, "", torch.Tensor, file.place)):
         name = path or Path(file.place).stem
         if name in arrays:
             raise AttnError(f"{file.place}: two tensors would be called {show_value(name)}")
@@ -62,23 +55,22 @@ def read_torch(file: File) -> Contents:
     return Contents(None, arrays, file.place)
 
 
-def tensors_in(value: Any, path: str, kind: type, left: int = DEEPEST) -> Iterator[tuple[str, Any]]:
-    """Every tensor in nested dicts and lists, by its path with dots. Raises ValueError where they go on."""
+def tensors_in(
+    value: Any, path: str, kind: type, place: str, left: int = DEEPEST
+) -> Iterator[tuple[str, Any]]:
+    """Every tensor in nested dicts and lists, by its path with dots. Raises AttnError where they go on."""
     if isinstance(value, kind):
         yield path, value
         return
     if not left:
-        raise ValueError(f"nested deeper than {DEEPEST} levels")
+        raise AttnError(f"{place}: nested deeper than {DEEPEST} levels")
     children = dict(enumerate(value)) if isinstance(value, (list, tuple)) else value
     for name, child in children.items() if isinstance(children, Mapping) else ():
-        yield from tensors_in(child, f"{path}.{name}" if path else str(name), kind, left - 1)
+        yield from tensors_in(child, f"{path}.{name}" if path else str(name), kind, place, left - 1)
 
 
 def array_of(name: str, tensor: Any, place: str) -> Array:
-    """A tensor's numbers; those of types that NumPy lacks, as bfloat16 is, as float32.
-
-    It may be a view that repeats a number without end: its size is held to before it is laid out.
-    """
+    """A tensor's numbers, of types that NumPy lacks as float32; endless views are refused before that."""
     check_shape(tuple(tensor.shape), f"{place}: {show_value(name)}")
     require_bytes(8 * prod(tensor.shape), f"{place}: {show_value(name)}: reading it")
     try:
@@ -88,6 +80,6 @@ def array_of(name: str, tensor: Any, place: str) -> Array:
     except (AttributeError, RuntimeError, TypeError) as error:
         why = str(error).partition("\n")[0]
         raise AttnError(f"{place}: {show_value(name)}: no plain array of numbers: {why}") from None
-    if array.dtype not in DTYPES:
+    if array.dtype.name not in DTYPES:
         raise AttnError(f"{place}: {show_value(name)}: type {dtype}: only numbers, true and false are read")
     return np.ascontiguousarray(array)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnctl.api import check
-from attnctl.inputs.arrays.foreign import row_of
+from attnctl.inputs.arrays.foreign import BY_HEAD, Convention, row_of
 from attnctl.inputs.plan.tensors import stream
 from attnctl.math.names import OUTPUT, gradient_of, where
 from attnctl.record import Trace
@@ -43,6 +46,7 @@ def check_module(
     *inputs: Any,
     keywords: Mapping[str, Any] | None = None,
     backward: bool = False,
+    invariants: bool = False,
     **options: Any,
 ) -> Report:
     """Call an attention module of torch and check what it computed, step by step.
@@ -52,12 +56,14 @@ def check_module(
     recorded as they give it, and options say what was intended, as for `attnctl.check`; the
     number of heads is the module's own where it says so. With `backward` so are the gradients that
     torch takes by its inputs, its weights and what its projections give, of a gradient by the output
-    drawn from N(0, 1). Raises AttnError where there is nothing to compare.
+    drawn from N(0, 1). With `invariants`, what is right is called again and again with other Q, K and V,
+    and held to the laws of `attnctl conform --features invariants`, which need no tolerance: what a query
+    cannot see is moved, and its row must not change by a bit. Raises AttnError where there is nothing to
+    compare.
     """
     keywords = keywords or {}
     inputs = requiring_gradients(inputs) if backward else inputs
-    of_torch = hasattr(module, "in_proj_weight")
-    read = ("query", "key", "value") if of_torch else ("hidden_states",)
+    read = ("query", "key", "value") if hasattr(module, "in_proj_weight") else ("hidden_states",)
     arrays = {**module.state_dict(), **dict(zip(read, inputs, strict=False)), **keywords}
     with record_projections(module) as inside:
         outputs = module(*inputs, **keywords)
@@ -79,7 +85,14 @@ def check_module(
         batched = (name for name in turned if name in arrays and len(arrays[name].shape) == 3)
         arrays |= {name: arrays[name].swapaxes(0, 1) for name in batched}  # from (token, batch, d_model)
     tensors = {name: array for name, array in arrays.items() if is_tensor(array)}
-    return check(tensors, **{**sizes(module), **options})
+    report = check(tensors, **{**sizes(module), **options})
+    if not (invariants and report.agrees):
+        return report
+    from attnctl.testing.invariants import find_broken
+
+    again = partial(attend, module, inputs, keywords, report.walk.record.plan.sizes["head"])
+    dtype = str(inputs[0].dtype).rpartition(".")[-1]
+    return replace(report, broken=tuple(find_broken(again, report.walk, dtype)))
 
 
 def requiring_gradients(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -99,10 +112,9 @@ def differentiate(output: Any, by: Mapping[str, Any]) -> dict[str, Any]:
     begin = output.new_tensor(drawn)
     wanted = {name: array for name, array in by.items() if array is not output and array.requires_grad}
     found = torch.autograd.grad(output, list(wanted.values()), begin, allow_unused=True)
-    gradients = zip(wanted, found, strict=True)
-    return {gradient_of(OUTPUT): begin} | {
-        f"{name}.grad": array for name, array in gradients if array is not None
-    }
+    gradients = dict(zip(wanted, found, strict=True))
+    told = {f"{name}.grad": array for name, array in gradients.items() if array is not None}
+    return {gradient_of(OUTPUT): begin} | told
 
 
 @contextmanager
@@ -113,13 +125,47 @@ def record_projections(module: Any) -> Iterator[dict[str, Any]]:
     def hook(name: str) -> Callable[..., None]:
         return lambda _module, _inputs, output: outputs.update({name: output})
 
-    inside = [(name, part) for name, part in module.named_modules() if name and row_of(name, ())]
-    handles = [part.register_forward_hook(hook(name)) for name, part in inside if hasattr(part, "weight")]
+    handles = [part.register_forward_hook(hook(name)) for name, (part, _) in projections_of(module).items()]
     try:
         yield outputs
     finally:
         for handle in handles:
             handle.remove()
+
+
+def attend(
+    module: Any, inputs: Any, keywords: Mapping[str, Any], heads: int, given: Mapping[str, Any]
+) -> Any:
+    """What a module makes of Q, K and V, (batch, token, heads side by side), as its W_O reads it."""
+    torch, read = sys.modules["torch"], []
+    if getattr(module, "in_proj_weight", None) is not None:  # torch's own: its projections are no modules
+        module, one = deepcopy(module), torch.eye(module.embed_dim)
+        own = {"in_proj_weight": one.repeat(3, 1), "out_proj.weight": one}
+        state = module.state_dict()
+        module.load_state_dict({name: own.get(name, torch.zeros_like(state[name])) for name in state})
+        module.batch_first, inputs = True, given.values()
+
+    def project(ours: tuple[str, ...], groups: int) -> Callable[..., Any]:
+        parts = [given[name].unflatten(-1, (groups, -1)) for name in ours]
+        return lambda _module, _inputs, output: torch.cat(parts, dim=-1).reshape(output.shape)
+
+    with ExitStack() as hooks, torch.no_grad():
+        for part, row in projections_of(module).values():
+            if row.ours and {*row.ours} <= given.keys():
+                hook = part.register_forward_hook(project(row.ours, heads if row.layout == BY_HEAD else 1))
+            elif row.ours == (OUTPUT,):
+                hook = part.register_forward_pre_hook(lambda _module, inputs: read.append(inputs[0]))
+            else:
+                continue
+            hooks.callback(hook.remove)
+        result = module(*inputs, **keywords)
+    return [*read, *in_order(result)][0]
+
+
+def projections_of(module: Any) -> dict[str, tuple[Any, Convention]]:
+    """The projections inside a module by name, each with what it gives."""
+    rows = ((name, part, row_of(name, ())) for name, part in module.named_modules() if name)
+    return {name: (part, row) for name, part, row in rows if row and hasattr(part, "weight")}
 
 
 def in_order(outputs: Any) -> list[Any]:

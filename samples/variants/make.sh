@@ -8,6 +8,7 @@ run full
 run causal --causal
 run sliding-window --causal --window 2
 run window --window 1,2
+run documents --documents 0,2,3 --causal --positions rope
 run grouped-query --heads 4 --kv-heads 2 --d-model 8
 run multi-query --heads 4 --kv-heads 1 --d-model 8
 run softcap --softcap 1.5

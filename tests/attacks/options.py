@@ -76,7 +76,7 @@ OTHERS = {
     "a_name_that_is_none": (("attend", "good.npz", "--name", "=Q"), "THEIRS=OURS"),
     "two_names_for_one": (("attend", "good.npz", "--name", "Q=K"), "K"),
     "statistics_as_markdown": (("stats", "good.json", "--format", "markdown"), "markdown"),
-    "a_folder_for_a_dump": (("show", "."), "directory"),
+    "a_folder_for_a_dump": (("show", "."), "a folder without a file of arrays"),
     "a_device_for_a_dump": (("show", "/dev/null"), "empty"),
     "a_dump_that_is_not_there": (("show", "none\x1b[31m.json"), "\\x1b[31m"),
     "a_name_too_long": (("show", "x" * 5000 + ".json"), "too long"),

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from attnctl import VERBS
+from attnctl.formats import FINDINGS
+from attnctl.models.next import Ranked
+from attnctl.verbs.effect.effect import Effects
 
 STEERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 EVIL = "I\x1b[31m\u202elove\x9b1m \u2066AI\u2028\x07 <b>&"
@@ -22,7 +25,16 @@ LINES = {
     "exercise": ["exercise", "make", "dump.json", "--blank", "scores"],
     "config": ["config", "init", EVIL, "--force"],
 }
-WRITE_NO_TEXT_OF_OTHERS = {"examples", "conform", "explore", "learn", "mistakes", "model"}
+WRITE_NO_TEXT_OF_OTHERS = {
+    "capture",
+    "examples",
+    "conform",
+    "explore",
+    "learn",
+    "mistakes",
+    "model",
+    "mutants",
+}
 
 
 @pytest.fixture
@@ -40,7 +52,7 @@ def dump(call):
 
 
 def test_every_verb_that_writes_is_here():
-    assert {*LINES} | WRITE_NO_TEXT_OF_OTHERS == {*VERBS}
+    assert {*LINES, "effect"} | WRITE_NO_TEXT_OF_OTHERS == {*VERBS}
 
 
 @pytest.mark.sample(9)
@@ -53,3 +65,16 @@ def test_no_file_steers_a_terminal(dump, line, suffix):
     assert done.code in {0, 1, 2}
     for text in (done.out, done.err, written.read_text() if written.exists() else ""):
         assert STEERS.findall(text) == []
+
+
+@pytest.mark.parametrize(
+    "fmt", [fmt for fmt in FINDINGS["effect"] if fmt.suffix != ".png"], ids=lambda fmt: fmt.suffix
+)
+def test_no_effect_of_a_head_steers_a_terminal(fmt, tmp_path):
+    """Tokens are the tokenizer's, and so anyone's."""
+    tokens = tuple(Ranked(number, EVIL, EVIL, 1.0, 0.5) for number in range(2))
+    prompt = {"model": EVIL, "sentence": EVIL, "tokens": [EVIL], "ids": [0], "at": 0}
+    path = tmp_path / f"out{fmt.suffix}"
+    with path.open("wb") as stream:
+        fmt.write([Effects(prompt, tokens, "zero", np.ones((1, 2)))], stream)
+    assert STEERS.findall(path.read_text(encoding="utf-8", errors="replace")) == []

@@ -18,7 +18,6 @@ import tempfile
 import time
 from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 ATTNCTL = str(Path(sysconfig.get_path("scripts")) / "attnctl")
@@ -109,7 +108,6 @@ def attend():
     import numpy as np
 
     import attnctl
-    from attnctl.math.engine.compiled import VARIABLE
 
     try:
         import torch
@@ -123,8 +121,7 @@ def attend():
             arrays = {name: rng.randn(8, n, 64).astype(dtype) for name in "QKV"}
             q, k, v = (torch.from_numpy(array)[None] for array in arrays.values())
 
-            def ours(asked="off", dtype=dtype, arrays=arrays, **options):
-                os.environ[VARIABLE] = asked
+            def ours(dtype=dtype, arrays=arrays, **options):
                 return attnctl.attend(arrays, dtype=dtype, keep=["head_outputs"], **options)
 
             def theirs(q=q, k=k, v=v):
@@ -132,9 +129,6 @@ def attend():
 
             pairs = 9 if n == 4096 else 3
             yield f"attend {n} {dtype} / torch", ratio(ours, theirs, pairs), most
-            if find_spec("numba"):
-                with_it = partial(ours, "on")
-                yield f"attend {n} {dtype}, compiled exp / torch", ratio(with_it, theirs, pairs), most
             floor = partial(products, *arrays.values())
             yield f"the two products, {n} {dtype} / torch", ratio(floor, theirs, pairs), ""
             yield (
@@ -189,10 +183,8 @@ def memory():
         "before = high(); attnctl.api.attend(a, dtype='float32', keep=['head_outputs'])\n"
         "print(high() - before)"
     )
-    for asked, said in (("off", ""), ("on", ", compiled exp"))[: 1 + bool(find_spec("numba"))]:
-        env = {**os.environ, "ATTNCTL_COMPILED": asked}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=env)
-        yield f"attend 16384 float32{said}, extra MiB", int(done.stdout) / 1024, 100
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    yield "attend 16384 float32, extra MiB", int(done.stdout) / 1024, 100
 
 
 def weights():
@@ -217,13 +209,13 @@ def weights():
 @contextmanager
 def without_orjson():
     """The dumps of somebody who has not installed it."""
-    from attnctl.store import dump_json
+    from attnctl.store import json_file
 
-    theirs, dump_json.orjson = dump_json.orjson, None
+    theirs, json_file.orjson = json_file.orjson, None
     try:
         yield
     finally:
-        dump_json.orjson = theirs
+        json_file.orjson = theirs
 
 
 def dumps():
@@ -233,7 +225,7 @@ def dumps():
     from attnctl.math.derivation import Step
     from attnctl.math.ops import Unstated
     from attnctl.record import Trace
-    from attnctl.store.dump_json import write_json
+    from attnctl.store.json_file import write_json
 
     array = np.random.RandomState(0).randn(8, 1024, 1024)
     step = Step("scores", Unstated(), (), ("head", "query", "key"), "", "S")

@@ -1,5 +1,7 @@
 """The page as a reader has it: opened from disk in a real browser, by pointer, keyboard and address."""
 
+import itertools
+import shlex
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from urllib.parse import quote
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 from command_line import call
 from page_arithmetic import Said, write
-from waiting import wait_until
+from waiting import violations, wait_until
 
 import attnctl
 from attnctl.drawing.show import View
@@ -64,8 +66,13 @@ def address(trace, step, cell):
 
 def go(page, fragment):
     page.evaluate("(fragment) => { location.hash = fragment; }", fragment)
-    wait_until(page, "(fragment) => location.hash === fragment", fragment)
-    page.wait_for_timeout(20)
+    arrive(page, fragment)
+
+
+def arrive(page, fragment):
+    """Wait for an address, and for what is shown there: the page is told of it a task later."""
+    wait_until(page, "(fragment) => location.hash.startsWith(fragment)", fragment)
+    page.evaluate("() => new Promise((shown) => requestAnimationFrame(() => setTimeout(shown)))")
 
 
 def grid(page, name):
@@ -118,6 +125,22 @@ def test_the_proof_of_a_weight_goes_back_to_the_products_of_its_score(show, tmp_
     assert page.evaluate("location.hash") == "#H1/AI/0/Q"
 
 
+def test_scores_that_are_not_recorded_are_computed_in_the_page(show, tmp_path):
+    trace = attnctl.run("I love AI", heads=2, causal=True)
+    kept = ["Q", "K", "V", "attention_weights", "head_outputs"]
+    page = show(write([trace.select(kept)], tmp_path / "x.html"), fragment="#H1/AI/love/attention_weights")
+    lines = page.locator("#proof h3 code").all_inner_texts()
+    assert lines == ["masked_scores", "scaled_scores", "scores"]
+    page.get_by_role("button", name="scores", exact=True).click()
+    shown = page.locator("#matrix tbody td").all_inner_texts()
+    assert shown == [f"{each:.2f}".replace("-", "−") for each in trace["scores"][1].flat]
+    assert "not in this dump: computed from what is" in page.locator("#proof").inner_text()
+    command = shlex.split(page.locator("#proof .tools code").last.inner_text())
+    code, printed, _ = call("explain", tmp_path / "x.html", command[3])
+    assert code == 0
+    assert f" = {page.locator('#proof .value').inner_text()}\n".replace("−", "-") in printed
+
+
 def test_cells_have_two_decimals_and_copies_every_digit(show, tmp_path):
     trace = attnctl.run("I love AI", heads=2, causal=True)
     page = show(write([trace], tmp_path / "x.html"))
@@ -147,6 +170,36 @@ def test_hidden_cells_say_which_rule_hides_them(show, tmp_path):
     assert page.locator("#proof .means").inner_text() == "hidden by causal"
 
 
+def legend(page):
+    """The colours and hatches of the matrix that the legend names."""
+    keys = page.locator("#matrix .legend span:has(i)")
+    return {each.inner_text().strip(): each.locator("i").get_attribute("class") for each in keys.all()}
+
+
+def test_every_colour_and_hatch_is_in_the_legend(show, tmp_path):
+    """Two rules have two hatches; a wrong cell, a number that is none, a head that is compared."""
+    trace = attnctl.run("I love AI and you [PAD]", heads=2, causal=True, rules=["padding"])
+    page = show(write([trace], tmp_path / "x.html"))
+    found = legend(page)
+    assert list(found) == ["looked at", "hidden by causal", "hidden by padding"]
+    hatches = [page.locator(f"#matrix td.{kind.split()[1]}").first for kind in list(found.values())[1:]]
+    images = [each.evaluate("(td) => getComputedStyle(td).backgroundImage") for each in hatches]
+    assert len(set(images)) == 2
+    other = page.locator("#map [aria-checked=false]").first
+    number = other.locator(".which").inner_text()
+    other.click(modifiers=["Shift"])
+    assert f"compared: head {number}, dashed" in legend(page)
+    right = attnctl.run("I love AI", heads=2, causal=True)
+    report = attnctl.check(changed(right, "scores", (1, 2, 0), 9.0))
+    (tmp_path / "c.html").write_bytes(b"".join(check_pieces([report])))
+    assert list(legend(show(tmp_path / "c.html"))) == ["looked at", "wrong"]
+    (tmp_path / "d.html").write_bytes(
+        b"".join(diff_pieces([attnctl.diff(right, attnctl.run("I love AI", heads=2))]))
+    )
+    page = show(tmp_path / "d.html", fragment="#T1H0/I/AI/attention_weights")
+    assert page.locator("#way .legend").inner_text().strip() == "differs"
+
+
 # --- where a reader goes ---
 
 
@@ -168,7 +221,7 @@ def test_hover_looks_a_click_stays_and_the_browser_goes_back(show, tmp_path):
     page.go_back()
     wait_until(page, "document.querySelector('[aria-current=step]').textContent === 'attention_weights'")
     page.go_back()
-    wait_until(page, "location.hash === '#H0/I/love/attention_weights'")
+    arrive(page, "#H0/I/love/attention_weights")
     assert grid(page, "attention_weights, head 0").is_visible()
     page.go_forward()
     page.go_forward()
@@ -234,17 +287,51 @@ def test_arrows_move_enter_follows_and_backspace_returns(show, tmp_path):
     assert page.evaluate(FOCUSED) == "attention_weights, head 0 1 2"
     assert page.evaluate("location.hash") == "#H0/love/AI/attention_weights"
     assert page.locator("#said").inner_text().startswith("attention_weights[0,love,AI] = 0.")
-    for expected in ("scaled_scores", "scores"):
-        page.keyboard.press("Enter")
-        wait_until(page, f"location.hash === '#H0/love/AI/{expected}'")
-    page.keyboard.press("Enter")
-    wait_until(page, "location.hash === '#H0/love/0/Q'")
-    assert page.evaluate(FOCUSED) == "Q, head 0 1 0"
-    for expected in ("scores", "scaled_scores", "attention_weights"):
-        page.keyboard.press("Backspace")
-        wait_until(page, f"location.hash === '#H0/love/AI/{expected}'")
-        assert page.evaluate(FOCUSED) == f"{expected}, head 0 1 2"
+    back = ["attention_weights", "scaled_scores", "scores"]
+    for key, steps in (("Enter", [*back[1:], "Q"]), ("Backspace", back[::-1])):
+        for step in steps:
+            page.keyboard.press(key)
+            place, cell = ("love/0", "1 0") if step == "Q" else ("love/AI", "1 2")
+            arrive(page, f"#H0/{place}/{step}")
+            assert page.evaluate(FOCUSED) == f"{step}, head 0 {cell}"
     assert page.locator("#proof .who").inner_text() == "love → AI"
+
+
+def test_the_way_back_is_drawn_below_the_way_forward_and_a_gradient_is_open(show, tmp_path):
+    trace = attnctl.run("I love AI", heads=2, backward=True)
+    page = show(write([trace], tmp_path / "x.html"))
+    forth, back = (page.locator(f"#way .{row} .step code").all_inner_texts() for row in ("forth", "back"))
+    gradients = [name for name in trace if name.startswith("d_") or name == "delta"]
+    assert back == gradients[::-1]
+    assert set(forth) == set(trace) - set(gradients)
+    rows = [page.locator(f"#way .{row}").bounding_box() for row in ("forth", "back")]
+    assert rows[0]["y"] + rows[0]["height"] <= rows[1]["y"]
+    open_step, frame = (page.locator(each).bounding_box() for each in ("[aria-current=step]", "#way .back"))
+    assert frame["x"] <= open_step["x"]
+    assert open_step["x"] + open_step["width"] <= frame["x"] + frame["width"]
+    gradient = trace["d_attention_weights"]
+    head, query, key = np.unravel_index(np.abs(gradient).argmax(), gradient.shape)
+    where = f"#H{head}/{trace.tokens[query]}/{trace.tokens[key]}/d_attention_weights"
+    assert page.evaluate("location.hash") == where
+
+
+def test_a_line_stands_where_a_chunk_of_keys_begins(show, tmp_path):
+    trace = attnctl.run("I love AI and you love me too", chunks=3)
+    page = show(write([trace], tmp_path / "x.html"), fragment="#I/I/attention_weights")
+    marked = page.locator("#matrix tbody tr").first.locator("td.edge")
+    columns = marked.evaluate_all("(cells) => cells.map((td) => td.cellIndex - 1)")
+    share = np.exp(trace["chunk_logsumexp"] - trace["logsumexp"])[:, 0, 0]  # of the first query
+    weights = trace["attention_weights"][0, 0]
+    bounds = [0, *columns, 8]
+    own = [weights[start:end].sum() for start, end in itertools.pairwise(bounds)]
+    assert np.allclose(own, share)
+    assert "a chunk of keys begins" in legend(page)
+    assert page.locator("#hero .word.edge").count() == 2
+    page.locator("[data-toggle=first]").click()
+    shifted = marked.evaluate_all("(cells) => cells.map((td) => td.cellIndex - 1)")
+    assert shifted == [column - 1 for column in columns]
+    page.get_by_role("button", name="V", exact=True).click()
+    assert page.locator("#matrix td.edge").count() == 0
 
 
 # --- heads and layers ---
@@ -270,7 +357,7 @@ def test_the_map_opens_sorts_and_filters(show, tmp_path):
     wait_until(page, where.format("layer 0"))
     assert page.evaluate("location.hash") == before
     page.get_by_role("radio", name="layer 2, head 1").click()
-    wait_until(page, "location.hash.startsWith('#L2H1/')")
+    arrive(page, "#L2H1/")
     assert page.title().endswith("· tiny layer 2")
     page.locator("#sorting").select_option("first")
     shares = [
@@ -288,7 +375,7 @@ def test_the_map_opens_sorts_and_filters(show, tmp_path):
     page.locator("#filter").select_option(kind)
     assert set(heads.locator(".does").all_inner_texts()) == {kind}
     page.go_back()
-    wait_until(page, "location.hash.startsWith('#L0')")
+    arrive(page, "#L0")
 
 
 def test_a_map_of_weights_alone_advises_a_page_of_one_layer(show, tmp_path):
@@ -298,9 +385,11 @@ def test_a_map_of_weights_alone_advises_a_page_of_one_layer(show, tmp_path):
     assert page.get_by_role("button", name="Copy the command").count() == 0
 
 
-def test_paper_has_no_buttons_that_do_nothing_there(show, tmp_path):
-    traces = attnctl.run_many(["I love AI", "AI loves me"], heads=2, d_model=64)
-    page = show(write(traces, tmp_path / "x.html"), fragment="#T0H0/AI/love/scores")
+@pytest.mark.parametrize("kind", ["sentences", "check"])
+def test_paper_has_no_buttons_that_do_nothing_there(show, tmp_path, kind):
+    KINDS[kind](tmp_path / "x.html")
+    page = show(tmp_path / "x.html")
+    page.get_by_role("button", name="scores", exact=True).click()
     read = "#hero .word, .operand"  # buttons on the screen, words and numbers on paper
     page.emulate_media(media="print")
     buttons = page.locator(f"button:not({read})").all()
@@ -348,6 +437,30 @@ def test_two_heads_are_compared(show, tmp_path):
     assert page.locator("figcaption").count() == 0
 
 
+def test_heads_are_compared_by_a_button_and_that_has_an_address(show, tmp_path):
+    trace = attnctl.run("I love AI", heads=3, d_model=6)
+    path = write([trace], tmp_path / "x.html")
+    page = show(path, width=390, height=844)
+    go(page, "#H0/AI/love/attention_weights")
+    button = page.get_by_role("button", name="Compare")
+    button.click()
+    assert page.locator("#map .readout").inner_text() == "Choose the head to compare it with."
+    page.get_by_role("radio", name="head 2").click()
+    assert page.locator("figcaption").all_inner_texts() == ["head 0", "head 2"]
+    assert page.evaluate("location.hash") == "#H0vsH2/AI/love/attention_weights"
+    assert button.get_attribute("aria-pressed") == "true"
+    there = show(path, fragment="#H0vsH2/AI/love/attention_weights")
+    assert there.locator("figcaption").all_inner_texts() == ["head 0", "head 2"]
+    there.get_by_role("radio", name="head 1").click()
+    assert there.evaluate("location.hash") == "#H1vsH2/AI/love/attention_weights"
+    there.go_back()
+    arrive(there, "#H0vsH2/AI/love/attention_weights")
+    button.click()
+    assert page.locator("figcaption").count() == 0
+    assert page.evaluate("location.hash") == "#H0/AI/love/attention_weights"
+    assert show(path, fragment="#H0vsH9/AI/love/scores").locator("figcaption").count() == 0
+
+
 def test_of_a_pair_of_sentences_one_is_looked_at(show, tmp_path):
     trace = attnctl.run("[CLS] I love [SEP] AI too [SEP]", heads=2)
     trace.header["special"] = [0, 3, 6]
@@ -388,7 +501,7 @@ def test_a_head_in_little_loses_no_column(show, tmp_path):
 def test_heads_of_another_sentence_are_drawn(show, tmp_path):
     page = show(write(attnctl.run_many(["I love AI", "AI loves me and you"], heads=2), tmp_path / "x.html"))
     page.get_by_role("button", name="AI loves me and you").click()
-    wait_until(page, "location.hash.startsWith('#T1')")
+    arrive(page, "#T1")
     page.wait_for_timeout(100)
     assert len(page.locator("#hero .word").all()) == 5
     for at in (1, 2):
@@ -524,6 +637,16 @@ def test_a_page_of_a_cell_opens_there(show, tmp_path):
     assert page.evaluate("location.hash") == "#H1/AI/love/scores"
 
 
+WITHOUT_SCALE = """
+import numpy as np
+
+def attention(q, k, v):
+    scores = q @ k.swapaxes(-1, -2)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+"""
+
+
 def changed(trace, step, cell, value):
     array = trace[step].copy()
     array[cell] = value
@@ -548,6 +671,83 @@ def test_a_check_opens_on_the_wrong_cell_with_what_was_expected(show, tmp_path):
     ]
 
 
+def command_of(page):
+    """What the opening of a finding says to type next, as arguments."""
+    return shlex.split(page.locator("#next code").inner_text())[1:]
+
+
+def test_a_check_shows_how_the_expected_number_comes_about(show, tmp_path):
+    """Of a dump without scores: they are computed from Q and K, and the command works."""
+    kept = ["Q", "K", "V", "attention_weights"]
+    right, leak = (attnctl.run("I love AI", heads=2, causal=causal) for causal in (True, False))
+    arrays = {**{name: right[name] for name in kept}, "attention_weights": leak["attention_weights"]}
+    np.savez(tmp_path / "theirs.npz", **arrays)
+    assert call("check", tmp_path / "theirs.npz", "--causal", "-o", tmp_path / "c.html")[0] == 1
+    page = show(tmp_path / "c.html")
+    place = np.unravel_index(
+        np.abs(leak["attention_weights"] - right["attention_weights"]).argmax(), (2, 3, 3)
+    )
+    found, expected = (trace["attention_weights"][place] for trace in (leak, right))
+    beside = page.locator("#proof .beside").inner_text().split()
+    assert beside == ["found", f"{found:.4g}", "expected", f"{expected:.4g}"]
+    assert page.locator("#proof h3").first.inner_text() == "expected = softmax over keys"
+    assert page.locator("#proof .line b").first.inner_text() == "expected"
+    assert page.locator("#proof .formula b").first.inner_text() == f"{expected:.3g}"
+    leaked = cell_of(page, f"attention_weights, head {place[0]}", 0, 2)
+    assert leaked.inner_text() == f"{leak['attention_weights'][place[0], 0, 2]:.2f}"
+    code, printed, _ = call("explain", tmp_path / "c.html", *command_of(page)[2:])
+    assert code == 0
+    assert f" = {beside[3]}\nbut the dump has {beside[1]} here" in printed
+    assert "Not recorded: scores, scaled_scores and masked_scores" in page.locator("#notes").inner_text()
+
+
+def test_a_conform_opens_with_the_cause_and_the_command_that_runs_it_again(show, tmp_path):
+    (tmp_path / "kernels.py").write_text(WITHOUT_SCALE)
+    asked = ("--quick", "--feature", "attention", "--dtype", "float32", "--save", tmp_path / "cases")
+    files = ("-o", tmp_path / "c.html", "-o", "-")
+    code, printed, _ = call("conform", f"{tmp_path}/kernels.py:attention", *asked, *files)
+    assert code == 1
+    page = show(tmp_path / "c.html")
+    assert page.locator("h1").inner_text() == "kernels.py:attention does not conform"
+    finding, matrix = (page.locator(each).bounding_box() for each in ("#finding", "#matrix"))
+    assert finding["y"] + finding["height"] <= matrix["y"]
+    told = [each.strip() for each in page.locator("#finding > p").all_inner_texts()]
+    lines = printed.split("\n")
+    at = next(at for at, line in enumerate(lines) if line.startswith("no-scale: attention, in float32"))
+    assert told[0] == next(line for line in lines if line.startswith("It does not conform"))
+    assert told[1].split("\n") == lines[at : at + 2]
+    assert told[2] == lines[at + 2]
+    replay = page.locator("#finding .command code").inner_text()
+    assert replay == lines[at + 3]
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.get_by_role("button", name="Copy the next command").click()
+    assert page.evaluate("window.copied") == replay
+    found, expected = page.locator("#proof .beside dd").all_inner_texts()
+    assert page.locator("#proof h3").first.inner_text() == "expected = A V"
+    command = page.locator("#proof .tools code").last.inner_text()
+    code, printed, _ = call("explain", tmp_path / "c.html", *shlex.split(command)[3:])
+    assert code == 0
+    assert f" = {expected.replace('−', '-')}\nbut the dump has {found.replace('−', '-')} here" in printed
+
+
+def test_a_diff_opens_with_where_they_part_and_what_differs_in_the_settings(show, tmp_path):
+    a, b = attnctl.run("I love AI", heads=2), attnctl.run("I love AI", heads=2, causal=True, seed=1)
+    (tmp_path / "d.html").write_bytes(b"".join(diff_pieces([attnctl.diff(a, a), attnctl.diff(a, b)])))
+    page = show(tmp_path / "d.html")
+    assert (
+        page.locator("h1").inner_text()
+        == "differ: embeddings is the first of 15 that differ (15 steps compared)"
+    )
+    rows = [row.split("\t") for row in page.locator("#finding tr").all_inner_texts()]
+    assert rows[:3] == [["", "A", "B"], ["seed", "0", "1"], ["rules", "[]", '["causal"]']]
+    cell = np.unravel_index(np.abs(b["output"] - a["output"]).argmax(), a["output"].shape)
+    assert [row[0] for row in rows[3:]] == ["step", "embeddings", "output"]
+    assert rows[5][5:] == [f"{trace['output'][cell]:.4g}" for trace in (a, b)]
+    command = page.locator("#finding .command code").inner_text()
+    assert command.startswith("attnctl explain 'd.html[2]' 'embeddings[")
+    assert page.evaluate("location.hash").startswith("#T2")
+
+
 def test_a_diff_shows_a_b_and_what_parts_them(show, tmp_path):
     a, b = attnctl.run("I love AI", heads=2), attnctl.run("I love AI", heads=2, causal=True)
     (tmp_path / "d.html").write_bytes(b"".join(diff_pieces([attnctl.diff(a, b)])))
@@ -560,7 +760,7 @@ def test_a_diff_shows_a_b_and_what_parts_them(show, tmp_path):
     assert delta.text_content() == f"{other - one:.2f}".replace("-", "−")
     go(page, "#T1H0/I/AI/masked_scores")
     page.get_by_role("button", name="A: I love AI").click()
-    wait_until(page, "location.hash.startsWith('#T0')")
+    arrive(page, "#T0")
     assert page.locator("[aria-current=step]").inner_text().startswith("attention_weights")
     go(page, "#T1H0/I/AI/attention_weights")
     assert page.locator("figcaption").all_inner_texts() == ["A", "B", "B − A"]
@@ -570,16 +770,6 @@ def test_a_diff_shows_a_b_and_what_parts_them(show, tmp_path):
 
 
 # --- for everyone ---
-
-
-def violations(page):
-    """What axe has to say against a page."""
-    axe = pytest.importorskip("axe_core_python")
-    source = next(Path(axe.__file__).parent.rglob("axe.min.js")).read_text()
-    found = page.evaluate(
-        f"(async () => {{ {source}; return await axe.run({{ resultTypes: ['violations'] }}); }})()"
-    )
-    return [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
 
 
 def pages():
@@ -593,6 +783,8 @@ def pages():
         "layers": lambda path: write(layers(), path),
         "cross": lambda path: write([attnctl.run("I love AI", context="cats sat", heads=2)], path),
         "long": lambda path: write([longer], path),
+        "backward": lambda path: write([attnctl.run("I love AI", backward=True)], path),
+        "chunks": lambda path: write([attnctl.run("I love AI and you", heads=2, chunks=2)], path),
         "check": lambda path: path.write_bytes(b"".join(check_pieces([report]))),
         "diff": lambda path: path.write_bytes(
             b"".join(diff_pieces([attnctl.diff(right, attnctl.run("I love AI", heads=2))]))
@@ -627,6 +819,25 @@ def test_the_first_screen_has_sentence_matrix_and_proof(show, tmp_path, kind, wi
     beside = value["x"] >= grid_box["x"] + grid_box["width"]
     below = value["y"] >= grid_box["y"] + grid_box["height"]
     assert beside or below  # never over what is read
+
+
+def box(page, selector):
+    return page.locator(selector).first.bounding_box()
+
+
+def test_on_a_telephone_the_heads_stand_above_the_matrix(show, tmp_path):
+    page = show(write([attnctl.run("I love AI", heads=2)], tmp_path / "x.html"), width=390, height=844)
+    heads, matrix = box(page, "#map"), box(page, "#matrix")
+    assert heads["y"] + heads["height"] <= matrix["y"]
+
+
+@pytest.mark.parametrize("width", [1440, 1024])
+def test_what_a_small_matrix_leaves_free_is_the_proofs(show, tmp_path, width):
+    page = show(write([attnctl.run("I love AI")], tmp_path / "x.html"), width=width, height=900)
+    grid_box, value = box(page, "#matrix [role=grid]"), box(page, "#proof")
+    assert grid_box["x"] < 60  # one head: no map, and no gap for one
+    assert value["x"] - (grid_box["x"] + grid_box["width"]) < 240
+    assert value["width"] > width * 0.45
 
 
 def test_light_and_dark_are_followed_while_the_page_is_open(show, tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from waiting import wait_until
+from waiting import violations, wait_until
 
 sys.path.append(str(Path(__file__).parents[1] / "exercise"))
 import classroom
@@ -113,3 +113,25 @@ def test_it_prints_without_its_buttons(sheet):
     page.emulate_media(media="print")
     assert not page.is_visible("#save")
     assert page.is_visible(BOX.format("output", "0 0"))
+
+
+LIGHT = """(selector) => {
+    const seen = getComputedStyle(document.querySelector(selector)).backgroundColor.match(/[\\d.]+/g);
+    return seen.slice(0, 3).reduce((sum, each) => sum + Number(each), 0) / 765;
+}"""
+
+
+def test_a_sheet_is_dark_where_that_is_wished_and_light_on_paper(sheet):
+    page, _, _ = sheet
+    parts = ("body", ".task", "td.blank", ".bar", "td:not(.blank, .corner)")
+    for scheme, media, expected in (("dark", "screen", 0), ("light", "screen", 1), ("dark", "print", 1)):
+        page.emulate_media(color_scheme=scheme, media=media)
+        assert [round(page.evaluate(LIGHT, part)) for part in parts] == [expected] * len(parts)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_a_sheet(sheet, scheme):
+    page, _, _ = sheet
+    page.emulate_media(color_scheme=scheme)
+    assert violations(page) == []
+    assert page.locator("main").count() == 1

@@ -1,6 +1,13 @@
 """Prints what was planted against what was named."""
 
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
 import pytest
+
+from attnctl.sources import recorder
 
 TABLE = pytest.StashKey[dict]()
 
@@ -9,6 +16,21 @@ TABLE = pytest.StashKey[dict]()
 def planted_table(request):
     """mistake -> what `check` said, a word a case."""
     return request.config.stash.setdefault(TABLE, {})
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    """Programs are carried out in this process, where the one of their own is not the point."""
+
+    def run_here(path, into, _seconds):
+        with monkeypatch.context() as patch, redirect_stdout(StringIO()) as out:
+            for name in ("argv", "path"):
+                patch.setattr(sys, name, [*getattr(sys, name)])
+            patch.setitem(sys.modules, "__main__", None)
+            recorder.main(str(Path(path).resolve()), str(into))
+            return out.getvalue()
+
+    monkeypatch.setattr("attnctl.sources.program.run_isolated", run_here)
 
 
 def pytest_terminal_summary(terminalreporter, config):

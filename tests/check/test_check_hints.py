@@ -83,10 +83,10 @@ FORENSICS = {
         lambda x: np.where(np.isin(np.arange(6), (1, 4)), np.cos(5 * x), x),
         "They are at key 1 and 4 only.",
     ),
-    "sums of rows": (
+    "sums of columns": (
         "attention_weights",
-        lambda x: x**2 + (x > 0) * np.cos(np.arange(6)) ** 2 / 9,
-        "Rows sum to",
+        lambda x: (y := x**2 + (x > 0) * np.cos(np.arange(6)) ** 2 / 9) / y.sum(axis=-2, keepdims=True),
+        "Columns sum to 1, rows do not.",
     ),
 }
 

@@ -1,16 +1,44 @@
 """Files of other people's modules, under the names they have there, are checked with no --name at all."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import planted as own
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import attnctl
 from attnctl import AttnError
 from attnctl.inputs.arrays.foreign import beside_model, read_foreign
 
 FOREIGN = Path(__file__).parent / "foreign"
+
+ONE_HEAD = """
+import numpy as np
+(q,
+ k, v) = np.random.RandomState(0).standard_normal((3, 4, 8))
+for size in (1, 8):
+    scores = q @ k.T / np.sqrt(size)
+e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+weights = e / e.sum(axis=-1, keepdims=True)
+context = weights @ v
+"""
+
+
+def test_variables_of_two_axes_are_of_one_head_wherever_they_are_assigned(call):
+    Path("p.py").write_text(ONE_HEAD)
+    steps = ["Q", "K", "V", "scores", "scaled_scores", "attention_weights", "head_outputs"]
+    assert [*json.loads(call("check", "p.py", "--json").out)["steps"]] == steps
+
+
+def test_arrays_of_up_to_sixteen_million_numbers_are_recorded(call):
+    Path("p.py").write_text(
+        "import numpy as np\nmost, more = np.zeros(2**24, bool), np.zeros(2**24 + 1, bool)\n"
+    )
+    assert call("check", "p.py").err.endswith("no arrays of attention that go together; it has most\n")
+
 
 OPTIONS = {
     "torch-mha": {},
@@ -237,3 +265,37 @@ def test_what_may_be_a_matrix_or_what_comes_out_is_told_by_its_shape(name, rows,
 )
 def test_weights_are_those_of_attention_where_they_have_its_rows(name, shape, ours):
     assert list(read_foreign({"Q": np.zeros((5, 4)), name: np.zeros(shape)}).arrays) == ["Q", ours]
+
+
+CALLED = {
+    "X": "x X inputs emb embeddings E tokens_emb h hidden_states",
+    "W": "Wq,Wk,Wv,Wo W_q,W_k,W_v,W_o WQ,WK,WV,WO wq,wk,wv,wo w_q,w_k,w_v,w_o "
+    "W_query,W_key,W_value,W_out query_weight,key_weight,value_weight,out_weight",
+    "QKV": "q,k,v Q,K,V query,key,value queries,keys,values qs,ks,vs Qh,Kh,Vh",
+    "S": "scores attn_scores logits energy sim dots qk s S score attention_scores raw_scores",
+    "scaled": "scaled_scores scaled scores_scaled scaled_logits",
+    "A": "weights attn attention probs alpha A P attn_weights a w softmax_scores",
+    "Z": "z Z context ctx head_out heads_out attended",
+    "Y": "out output y Y result O o",
+}
+"""What people call the arrays of attention in a program of a few lines."""
+
+HABITS = st.fixed_dictionaries({kind: st.sampled_from(words.split()) for kind, words in CALLED.items()})
+
+
+@given(HABITS, st.sets(st.sampled_from(["S", "scaled", "A", "Z"])), st.booleans(), st.booleans())
+def test_right_numbers_agree_under_any_of_the_usual_names(called, recorded, heads, projected):
+    draw = np.random.default_rng(0)
+    x, w = draw.normal(size=(6, 8)), draw.normal(size=(4, 8, 8)) / 8**0.5
+    q, k, v = (own.split(x @ matrix, 2, None) if heads else x @ matrix for matrix in w[:3])
+    scores = q @ k.swapaxes(-1, -2)
+    scaled = scores / q.shape[-1] ** 0.5
+    weights = np.exp(scaled) / np.exp(scaled).sum(axis=-1, keepdims=True)
+    outputs = weights @ v
+    y = outputs.swapaxes(0, 1).reshape(6, 8) if heads else outputs
+    steps = {"S": scores, "scaled": scaled, "A": weights, "Z": outputs}
+    arrays = {called["X"]: x, **dict(zip(called["W"].split(",")[: 3 + projected], w, strict=False))}
+    arrays |= dict(zip(called["QKV"].split(","), (q, k, v), strict=True))
+    arrays |= {called[kind]: steps[kind] for kind in sorted(recorded)}
+    report = attnctl.check({**arrays, called["Y"]: y @ w[3] if projected else y})
+    assert report.agrees, report.findings

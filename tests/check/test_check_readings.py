@@ -110,12 +110,6 @@ def test_scores_and_weights_alone_are_enough():
     assert report.reading == "scores as masked_scores"
 
 
-def test_logits_of_words_are_no_scores():
-    arrays = saved(own.attend(own.CAUSAL), "scores") | {"logits": np.ones((6, 99))}
-    report = attnctl.check(foreign_or_known(arrays), meant(own.CAUSAL))
-    assert (report.agrees, report.unknown) == (True, ("logits",))
-
-
 # --- outputs ---
 
 OUTPUTS = {

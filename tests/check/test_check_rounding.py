@@ -13,9 +13,9 @@ from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, of_r
 from attnctl.evidence.rounding import (
     Known,
     anything,
+    boundless,
     carry_rounding,
     exactly,
-    free,
     round_at_random,
 )
 from attnctl.math import ops
@@ -131,7 +131,7 @@ def test_what_could_be_anything_stays_so_through_sums():
     )
     v = exactly(np.array([[1.0, 1e-3], [2.0, 3.0]]))
     error = carry_rounding(ops.MatMul(), [weights, v], FLOAT64.unit).error
-    assert free(error).tolist() == [[True, True], [False, False]]
+    assert boundless(error).tolist() == [[True, True], [False, False]]
 
 
 def test_few_rows_are_given_more_than_many():

@@ -65,7 +65,9 @@ def test_a_search_is_half_as_patient_after_each_step_that_nothing_explains(monke
 @pytest.mark.parametrize("patience", [1.0, 0.5])
 def test_patience_is_a_part_of_what_may_be_computed(patience):
     record = with_precisions(Record(*plan_dump(foreign(noisy("Q")), meant(PLAIN))), FLOAT64)
-    search = Search.begin(whole_of(Walk.over(record, record.intended)), "Q", patience=patience)
+    search = Search.begin(
+        whole_of(Walk.over(record, record.intended)), "Q", [], patience=patience, plainly=False
+    )
     search.fits_fitted([], search)
     assert search.case.effort.most == patience * MOST_FITTED
     search.pairs()

@@ -132,6 +132,54 @@ def test_the_projections_of_a_module_are_recorded():
     assert (report.agrees, report.first) == (False, "output")
 
 
+LEAKS = [(None, []), (2, ["hidden keys moved"]), (0, ["other members moved"]), (1, ["other heads moved"])]
+
+
+@pytest.mark.parametrize(("axis", "broken"), LEAKS)
+def test_a_leak_of_a_module_is_found_without_a_tolerance(axis, broken):
+    """Each number is right within rounding, and a row follows what it cannot see all the same."""
+    torch = pytest.importorskip("torch")
+
+    class Attention(torch.nn.Module):
+        """Of two heads, causal."""
+
+        num_heads = 2
+
+        def __init__(self):
+            super().__init__()
+            self.qkv = torch.nn.Linear(16, 48)
+
+        def forward(self, x):
+            q, k, v = (part.unflatten(-1, (2, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
+            z = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            z = z if axis is None else z + 1e-9 * v.mean(dim=axis, keepdim=True)
+            return z.transpose(1, 2).flatten(2)
+
+    torch.manual_seed(0)
+    module, x = Attention(), torch.randn(2, 5, 16)
+    assert attnctl.check_module(module, x, causal=True).agrees
+    report = attnctl.check_module(module, x, causal=True, invariants=True)
+    assert report.agrees is not bool(broken)
+    assert [law.partition(",")[0].removeprefix("With ") for law in report.broken] == broken
+    assert ("agrees" in str(report).splitlines()[0]) is report.agrees
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_torchs_own_layer_keeps_the_laws(batch_first):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    module, x = torch.nn.MultiheadAttention(16, 4, batch_first=batch_first), torch.randn(5, 5, 16)
+    hidden = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    for keywords in ({}, {"attn_mask": hidden}):
+        assert attnctl.check_module(module, x, x, x, keywords=keywords, invariants=True).agrees
+    if batch_first:
+        module.register_forward_hook(
+            lambda module, read, out: (out[0] + 1e-9 * read[2].mean(1, True), out[1])
+        )
+        report = attnctl.check_module(module, x, x, x, keywords={"attn_mask": hidden}, invariants=True)
+        assert "With hidden keys moved" in str(report).splitlines()[0]
+
+
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_the_gradients_of_a_module_are_checked(batch_first):
     torch = pytest.importorskip("torch")

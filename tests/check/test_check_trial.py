@@ -1,7 +1,7 @@
 """A trial: programs with planted mistakes, written without the catalogue; how many of them are named."""
 
 import pytest
-from trial.trial import Program, programs, table, that_save_scores, unchanged, verdict
+from trial.trial import Program, one_in, programs, table, that_save_scores, unchanged, verdict
 
 EVERY, SLOW_EVERY = 61, 4
 """In the fast sample one program in so many, and in the slow one: the whole takes an hour."""
@@ -41,18 +41,18 @@ def held_to_the_bars(outcomes, lines):
 
 @pytest.mark.slow
 def test_a_sample_of_the_trial_is_named():
-    held_to_the_bars(*tried(list(programs())[::EVERY]))
+    held_to_the_bars(*tried(one_in(EVERY, programs())))
 
 
 @pytest.mark.slow
 def test_a_quarter_of_the_trial_is_named():
-    held_to_the_bars(*tried(list(programs())[::SLOW_EVERY]))
+    held_to_the_bars(*tried(one_in(SLOW_EVERY, programs())))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [401, 6])
+@pytest.mark.parametrize("every", [101, 6])
 def test_what_is_called_scores_hides_no_mistake(every):
-    held_to_the_bars(*tried(list(that_save_scores())[::every]))
+    held_to_the_bars(*tried(one_in(every, that_save_scores())))
 
 
 NAMELESS = {

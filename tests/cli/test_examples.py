@@ -13,8 +13,7 @@ import pytest
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import plain_text
-from attnctl.inputs.config.load import example_names, example_summary
-from attnctl.inputs.config.schema import json_schema
+from attnctl.inputs.config.load import example_names, example_summary, json_schema
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"), key=lambda path: path.stem)
@@ -107,7 +106,7 @@ def test_config_init_keeps_a_relative_file_of_weights_right(call, tmp_path):
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        ("{file: w.npz}", "c.yaml:1 $.weights.file: no W_Q, W_K, W_V, W_O or bias in w.npz"),
+        ("{file: w.npz}", "c.yaml:1 $.weights.file: no W_Q, W_K, W_V, W_O, W_gate or bias in w.npz"),
         ("{W_Q: {file: w.npz}}", "c.yaml:1 $.weights.W_Q: several arrays in w.npz; name one of a, b"),
         (
             "{W_Q: {file: w.npz, name: c}}",

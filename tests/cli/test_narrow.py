@@ -7,6 +7,7 @@ import pytest
 from attnctl import VERBS
 
 ROOT = Path(__file__).parents[2]
+GPT2 = str(ROOT / "tests/models/checkpoints/gpt2")
 
 VIEWS = [
     ("run", "I love 愛 AI", "--heads", "2", "--causal"),
@@ -20,6 +21,9 @@ VIEWS = [
     ("diff", "gradients.json", "other.json"),
     ("stats", "other.json", "--rollout"),
     ("model", str(ROOT / "tests/models/checkpoints/bert")),
+    ("run", "--model", GPT2, "--ids", "3,4,5", "--next", "3"),
+    ("run", "--model", GPT2, "--ids", "3,4,5", "--lens"),
+    ("effect", "--model", GPT2, "--ids", "3,4,5", "--between", "3", "4", "--direct"),
     ("learn", "--list"),
     ("learn", "--lesson", "19"),
     ("exercise", "grade", str(ROOT / "samples/exercises/handed-in.json")),
@@ -27,9 +31,10 @@ VIEWS = [
     ("config", "check", "c.yaml"),
     ("examples",),
     ("mistakes",),
+    ("mutants", "--rtol", "1e-2", "--shape", "1,2,8,4"),
 ]
-UNFIT = {"explore", "conform"}
-"""A screen of its own; the findings of a program that takes long to start (they are check's)."""
+UNFIT = {"explore", "conform", "capture"}
+"""A screen of its own; the findings of a program that takes long to start (they are check's); a program."""
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_a_file_of_that_name_is_meant_whole(call):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["check", "s.jsonl"], "s.jsonl: 3 traces where one was expected; pick one by number, s.jsonl[0] to s.jsonl[2], or by sentence"),
+        (["explain", "s.jsonl", "A[0,0,0]"], "s.jsonl: 3 traces where one was expected; pick one by number, s.jsonl[0] to s.jsonl[2], or by sentence"),
         (["show", "s.jsonl[3]"], "s.jsonl[3]: there are 3 traces, from 0"),
         (["show", "s.jsonl", "--trace", "9" * 5000], "s.jsonl[999999999999999999999999999999999999999…]: there are 3 traces, from 0"),
         (["show", "s.jsonl[I love A]"], "s.jsonl: no trace of the sentence 'I love A'; did you mean I love AI or I love AI too?"),
@@ -58,6 +58,16 @@ def test_a_file_of_that_name_is_meant_whole(call):
 )  # fmt: skip
 def test_what_is_not_there_is_refused(three, args, message):
     assert three(*args) == (2, "", f"attnctl: {message}\n")
+
+
+def test_check_judges_each(three):
+    done = three("check", "s.jsonl")
+    first, _, *table = done.out.splitlines()
+    assert (done.code, first) == (0, "3 traces agree.")
+    assert [line.split("│")[3].strip() for line in table[3:6]] == ["I love AI", "we", "I love AI too"]
+    done = three("check", "s.jsonl", "--heads", "2", "--causal", "--json")
+    found = json.loads(done.out)
+    assert (done.code, [one["agrees"] for one in found]) == (1, [False, True, False])
 
 
 def test_diff_compares_pairs(three):

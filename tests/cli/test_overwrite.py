@@ -19,7 +19,8 @@ from attnctl.verbs.learn.lesson import lessons_folder
 MODELS = Path(__file__).parent.parent / "models" / "checkpoints"
 
 READING = {
-    "--answers", "--claims", "--config", "--file", "--from", "--model", "--replay", "--watch", "--xfail",
+    "--answers", "--claims", "--config", "--file", "--from", "--inputs", "--model", "--replay", "--watch",
+    "--xfail",
 }  # fmt: skip
 """The options that name a file or a folder and write over none."""
 
@@ -47,6 +48,7 @@ SCENES = {
     "explain": {"d.json 'A[0,0,0]'": "d.json", "-c c.json 'A[0,0,0]'": "c.json w.json e.json"},
     "diff": {"d.json lines.json[0]": "d.json lines.json"},
     "model": {"m": OF_MODEL},
+    "effect": {"--model m --ids 4,5 --between 4 5": OF_MODEL},
     "stats": {
         "d.json lines.json": "d.json lines.json",
         "'I love' -c c.json": "c.json w.json e.json",
@@ -57,9 +59,12 @@ SCENES = {
     "conform": {
         "k.py:f --claims claims.json --xfail xfail.json": "k.py helper.py claims.json xfail.json",
         "k:f": "k.py helper.py",
+        "k.py:f --inputs a.json": "k.py a.json",
         "k.py:f --replay case.json": "k.py case.json",
         "-- ./k.py {in} {out}": "k.py",
     },
+    "mutants": {},  # it reads nothing
+    "capture": {"k.py": "k.py"},
     "config init": {"-c c.json --force": "c.json"},
     "examples": {},  # what is installed has no name that a person gives
     "exercise make": {
@@ -103,7 +108,7 @@ def test_an_option_that_names_a_file_reads_it_or_writes_it():
     }
     assert named == READING
     assert {command for command, _ in WRITING} == set(SCENES)
-    assert {flag for _, flag in WRITING} == {"-o", "--csv", "--junit", "--save"}
+    assert {flag for _, flag in WRITING} == {"-o", "--junit", "--save"}
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +185,7 @@ def test_what_is_read_is_not_overwritten(stocked, tmp_path, command, flag, line,
     options, dashes, called = line.partition("-- ")
     with working_in(folder):
         for number, path in enumerate(inputs.split()):
-            link = Path(f"link-{number}.json")
+            link = Path(f"link-{number}{'.npz' if command == 'capture' else '.json'}")
             link.symlink_to(path)
             for name in [link, path] if flag != "-o" or path.endswith(".json") else [link]:
                 code, err = run(f"{command} {flag} {name} {options}{dashes}{called}")

@@ -46,6 +46,7 @@ REFUSED = [
     (["run", "a b c " * 999, "--max-memory", "100M"], ["--step output takes ", "--cost says what each step does"]),
     (["run", "I love AI", "--max-memory", "lots"], ["--max-memory: 'lots' is not a size"]),
     (["run", "I love AI", "--step", "score"], ["no step 'score' here; there are embeddings"]),
+    (["run", "I love AI", "--step", "weights"], ["no step 'weights' here", "did you mean attention_weights?"]),
     (["run", "I love AI", "--head", "2"], ["head 2"]),
     (["run", "I love AI", "--json", "--precision", "2"], ["--precision: only tables and pictures have that"]),
     (["run", "I love AI", "-o", "x.docx"], ["x.docx", ".json"]),

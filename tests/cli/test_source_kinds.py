@@ -1,6 +1,8 @@
 """Every verb that takes a SOURCE takes every kind of it: a law over the registries of both."""
 
+import json
 import sys
+from pathlib import Path
 
 import fake_torch
 import numpy as np
@@ -9,7 +11,7 @@ from commands import commands
 
 import attnctl
 from attnctl.formats import FORMATS
-from attnctl.sources import FILE, OF_SIGN
+from attnctl.sources import FILE, FOLDER, OF_SIGN
 
 SENTENCE = "sun melts snow"
 
@@ -26,7 +28,29 @@ VERBS = {
 }
 """How each is called."""
 
+
+def write_program(arrays):
+    """A program whose variables are the steps of a trace."""
+    lines = [f"{name} = np.array({array.tolist()})" for name, array in arrays.items()]
+    Path("d.py").write_text("\n".join(["import numpy as np", *lines]))
+
+
+def write_notebook(arrays):
+    write_program(arrays)
+    cell = {"cell_type": "code", "source": Path("d.py").read_text().splitlines(keepends=True)}
+    Path("d.ipynb").write_text(json.dumps({"cells": [cell]}))
+
+
+def write_folder(arrays):
+    Path("d").mkdir()
+    for name, array in arrays.items():
+        np.save(Path("d", f"{name}.npy"), array)
+
+
 MAKERS = {
+    FOLDER: write_folder,
+    ".py": write_program,
+    ".ipynb": write_notebook,
     ".npy": lambda arrays: np.save("attention_weights.npy", arrays["attention_weights"]),
     ".pt": lambda arrays: fake_torch.save({n: fake_torch.Tensor(a) for n, a in arrays.items()}, "d.pt"),
     ".pth": lambda arrays: fake_torch.save({n: fake_torch.Tensor(a) for n, a in arrays.items()}, "d.pth"),
@@ -70,7 +94,14 @@ ONE_ARRAY = ARRAYS | {
     "check": "nothing to compare: it has attention_weights",
     "attend": "no Q, K, V in the arrays",
 }
-LACKING = {".pt": ARRAYS, ".pth": ARRAYS, ".npy": ONE_ARRAY}
+LACKING = {
+    FOLDER: ARRAYS,
+    ".py": ARRAYS,
+    ".ipynb": ARRAYS,
+    ".pt": ARRAYS,
+    ".pth": ARRAYS,
+    ".npy": ONE_ARRAY,
+}
 """What a verb says of arrays that hold less than it needs: it has read them."""
 
 
@@ -87,7 +118,7 @@ def test_each_verb_and_each_kind_is_tried():
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_takes_every_kind_of_source(folder, tmp_path, verb):
-    files = [sign for sign, kind in OF_SIGN.items() if kind.source.endswith(":Dump")]
+    files = [sign for sign, kind in OF_SIGN.items() if kind.source.endswith((":Dump", ":Script"))]
     for sign in files if verb == "attend" else OF_SIGN:  # attend takes a FILE
         word = WORDS.get(sign, f"d{sign}")
         piped = SENTENCE.encode() + b"\n" if verb == "run" else (tmp_path / "whole.json").read_bytes()

@@ -15,8 +15,9 @@ import pytest
 
 import attnctl
 from attnctl.pages.tables import file_name, write_stats
-from attnctl.verbs.stats.measure import MEASURES, measure_heads
+from attnctl.verbs.stats.measure import measure_heads
 from attnctl.verbs.stats.report import StatsReport
+from attnctl.verbs.stats.tally import MEASURES
 
 CHECKPOINTS = Path(__file__).parent.parent / "models" / "checkpoints"
 QWEN = str(CHECKPOINTS / "qwen2")
@@ -202,6 +203,31 @@ def test_a_page_of_a_model_has_what_stdout_says(call, family):
         else:
             assert line in text
     assert len(found.tables) == len(json.loads(call("model", folder, "--json").out)["parts"])
+
+
+@pytest.mark.parametrize(
+    ("family", "layer"),
+    [
+        ("qwen2", "layers.0."),
+        ("deepseek-v3", "layers.0."),
+        ("gpt-oss", "layers.0."),
+        ("bert", "layer.0."),
+        ("gpt2", "h.0."),
+    ],
+)
+def test_a_page_of_a_model_has_a_picture_of_a_layer(call, family, layer):
+    """Its parts come to all the parameters that the file has under the name of the layer."""
+    data = (CHECKPOINTS / family / "model.safetensors").read_bytes()
+    tensors = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    shapes = {name: about["shape"] for name, about in tensors.items() if f".{layer}" in f".{name}"}
+    call("model", str(CHECKPOINTS / family), "-o", "x.html")
+    text = Path("x.html").read_text()
+    picture = re.search('<svg class="layer".*?</svg>', text, re.DOTALL)[0]
+    sizes = [int(each.replace(",", "")) for each in re.findall(r">([\d,]+) \(\d+ %\)<", picture)]
+    longest = max(int(each) for each in re.findall(r'<rect [^>]*width="(\d+)"', picture))
+    assert sum(sizes) == sum(int(np.prod(shape)) for shape in shapes.values())
+    assert f"Layer 0: {sum(sizes):,} parameters" in text
+    assert longest == 300
 
 
 def test_without_texts_the_battery_is_written(call):

@@ -11,13 +11,18 @@ from setting_values import ways, with_flags
 import attnctl
 from attnctl.cli.program import program
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, SETTABLE
+from attnctl.inputs.config.flags import flags
 from attnctl.inputs.config.load import parse_config
 from attnctl.inputs.config.settings import IN_ORDER, OF_ARRAYS, Settings
-from attnctl.inputs.config.write import flags
 from attnctl.math.rules import RULES
 
 SENTENCE_TEXT = "to be or not to be"
 TOGETHER = [
+    (
+        "--documents 0,2 --positions-run-on --positions sinusoidal",
+        {"documents": [0, 2], "positions_run_on": True, "positions": "sinusoidal"},
+        "{rules: [{documents: [0, 2]}], positions_run_on: true, positions: sinusoidal}",
+    ),
     ("--window 1,inf", {"window": (1, None)}, "rules: [{window: [1, inf]}]"),
     ("--window 2", {"window": 2}, "rules: [{window: 2}]"),
     ("--positions rope", {"positions": "rope"}, "positions: rope"),
@@ -51,6 +56,7 @@ NOT_ALONE = {
     "--cache-unrotated": "no sentence has a cache (tests/cli/test_padding_and_arrays.py)",
     "--causal-offset": "above, with the rule",
     "--cotangent": "gradients begin with it (tests/cli/test_backward_cli.py)",
+    "--positions-run-on": "above, with documents",
     "--kv-heads": "above, with the heads that share them",
     "--renormalize": "above, with an edit",
 }

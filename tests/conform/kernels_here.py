@@ -271,3 +271,25 @@ def says_how_threads_wait(q, k, v):
 def killed(q, k, v, causal=False, scale=None):
     """As by a system without memory, in every call."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def attend(q, k, v, causal, allowed=True):
+    """Plain attention in float64, the diagonal at the top left; queries see what is allowed."""
+    q, k, v = (array.astype(np.float64) for array in (q, k, v))
+    k, v = (np.repeat(array, q.shape[1] // k.shape[1], axis=1) for array in (k, v))
+    scores = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
+    scores = np.where(np.tri(*scores.shape[-2:], dtype=bool) | (not causal), scores, -1e30)
+    return softmax(np.where(allowed, scores, -np.inf)) @ v
+
+
+def smooths_keys(q, k, v, causal=False):
+    """Softmax stays where the mean of the keys is taken off, which in half precision overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = k.sum(axis=2, keepdims=True, dtype=k.dtype) / k.dtype.type(k.shape[2])
+        return attend(q, k - mean, v, causal).astype(q.dtype)
+
+
+def leaves_small_values_out(q, k, v, causal=False):
+    """A key with hardly any value is passed over, with its share of the weights."""
+    there = np.abs(np.repeat(v, q.shape[1] // v.shape[1], axis=1)).max(-1)[..., None, :] > 1e-3
+    return attend(q, k, v, causal, allowed=there).astype(q.dtype)

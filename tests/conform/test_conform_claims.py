@@ -196,6 +196,13 @@ DETAILS = {
 }
 """What is true of a case, of which the sentence says it."""
 
+BREAKS = {
+    rest_of_keys_dropped: {"keys permuted"},
+    rest_of_queries_dropped: {"values of one"},
+    values_late: {"hidden keys moved", "keys permuted"},
+}
+"""Laws of two calls that a function breaks, of which the sentence says only that."""
+
 FAST = (quarter, window_of_short_ones, rest_of_keys_dropped)
 
 
@@ -220,7 +227,8 @@ def test_what_is_said_of_an_output_is_true_of_every_failing_case(target, dtypes)
     assert found.agrees is False
     assert re.search(FORWARD[target], told(found)), str(found)
     for each in found.wrong if target in DETAILS else ():
-        assert re.search(DETAILS[target](each.failure.case), each.failure.sentence), each.failure
+        said = re.search(DETAILS[target](each.failure.case), each.failure.sentence)
+        assert said or each.feature in BREAKS.get(target, ()), each.failure
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in BACKWARD])

@@ -8,9 +8,7 @@ import pytest
 from setting_values import value_of
 
 import attnctl
-from attnctl.verbs.conform import run
 from attnctl.verbs.conform.declared import ALWAYS_FORM
-from attnctl.verbs.conform.held import NOTHING
 from attnctl.verbs.conform.layout import in_target_axes, read_back
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.profile import AXES, MASKS
@@ -19,12 +17,6 @@ from attnctl.verbs.conform.signature import HANDED, PARTS, THEIRS
 
 def conform(function, *only, dtypes=("float32",), **more):
     return attnctl.conform(function, quick=True, features=only, dtypes=dtypes, **more)
-
-
-@pytest.fixture
-def _unexplained(monkeypatch):
-    """The search for a name takes longest where there is none."""
-    monkeypatch.setattr(run, "diagnose", lambda *_: NOTHING)
 
 
 def of(found, feature):
@@ -45,7 +37,9 @@ def attends(layout="bhnd", **options):
     return kernel
 
 
-OF_A_CACHE = {"cache_unrotated"}
+UNSEEN = {"cache_unrotated", "positions_run_on"}
+"""Of a cache; and where positions start, of which nothing that looks at distances tells."""
+
 WITH_OTHERS = {
     "heads": ({"heads": 4}, "bnd"),
     "kv_heads": ({"heads": 4, "kv_heads": 2}, "bnd"),
@@ -53,6 +47,7 @@ WITH_OTHERS = {
     "scale": ({"scale": 0.9}, "bhnd"),
     "window": ({"window": [2, 1]}, "bhnd"),
     "softcap": ({"softcap": 0.7}, "bhnd"),
+    "temperature": ({"temperature": [0.5, 2]}, "bhnd"),
     "causal_offset": ({"causal": True, "causal_offset": 2}, "bhnd"),
 }
 """Options that need others, a layout, or a value that shows in small cases."""
@@ -60,7 +55,7 @@ WITH_OTHERS = {
 ALWAYS = WITH_OTHERS | {
     name: ({name: value_of(setting)}, "bhnd")
     for name, setting in ALWAYS_FORM.keys.items()
-    if name not in WITH_OTHERS and name not in OF_A_CACHE
+    if name not in WITH_OTHERS and name not in UNSEEN
 }
 """Of each option a value, with the others that it needs, and a layout."""
 

@@ -6,8 +6,6 @@ import pytest
 from conform_table import KERNELS, RIGHT, WRONG
 
 import attnctl
-from attnctl.verbs.conform import run
-from attnctl.verbs.conform.held import NOTHING
 
 TYPES = ("float64", "float32", "float16", "bfloat16")
 OPTIONS = {"--layout": "layout", "--like": "like"}
@@ -85,12 +83,6 @@ def test_a_mistake_with_a_name_is_found_by_name(kernel):
     named = {each.failure.mistake for each in found.wrong if each.failure}
     assert found.agrees is False
     assert kernel.mistake in named, str(found)
-
-
-@pytest.fixture
-def _unexplained(monkeypatch):
-    """The search for a name takes longest where there is none."""
-    monkeypatch.setattr(run, "diagnose", lambda *_: NOTHING)
 
 
 @pytest.mark.usefixtures("_unexplained")

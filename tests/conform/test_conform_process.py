@@ -175,7 +175,7 @@ def test_an_interrupt_leaves_no_process_behind(tmp_path):
         pytest.skip("this system does not tell a process's children")
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=600)
     assert process.returncode == 130
     assert all(gone(int(pid)) for pid in found.split())
 
@@ -324,9 +324,10 @@ def test_safetensors_hold_every_type(tmp_path, dtype):
     path = tmp_path / "in.safetensors"
     problem = make_problem(Case(dtype=dtype, batch=1, heads=1, kv_heads=1), TargetProfile())
     arrays = {name: problem.arrays[name] for name in "QKV"}
-    from attnctl.verbs.conform.target import cast, write_arrays
+    from attnctl.verbs.conform.invoke import in_type
+    from attnctl.verbs.conform.target import write_arrays
 
-    write_arrays(path, {name: cast(each, dtype) for name, each in arrays.items()}, dtype)
+    write_arrays(path, {name: in_type(each, dtype) for name, each in arrays.items()}, dtype)
     safetensors = pytest.importorskip("safetensors")
     with safetensors.safe_open(path, "numpy") as file:
         if dtype != "bfloat16":

@@ -10,6 +10,7 @@ import pytest
 
 import attnctl
 from attnctl.verbs.conform.features import NAMES
+from attnctl.verbs.conform.relations import RELATIONS
 
 
 def conform(function, *only, dtypes=("float64",), **more):
@@ -32,7 +33,7 @@ def test_a_right_kernel_conforms():
     for dtype in types:
         assert {name for (name, each), status in told.items() if each == dtype and status == "passed"} == {
             "attention", "head sizes", "lengths", "d_v ≠ d_k", "grouped heads", "large scores",
-            "large values",
+            "large values", *RELATIONS,
             "memory layouts", "causal", "scale", "pairs", "random", "repeatable", "inputs kept",
         }  # fmt: skip
     assert all(each.ratio is None or each.ratio <= 1 for each in found.features)

@@ -30,7 +30,7 @@ def gradients(case, dtype="float64"):
     return attnctl.attend(arrays, backward=True, dtype=dtype, **options)
 
 
-def of_a_layer(arrays, dtype, *, layer, causal=False):
+def of_a_layer(arrays, dtype, *, layer, causal=False, gate=False):
     """The steps that only models have, which no file of arrays may ask for."""
     norms = {name: KINDS[how["kind"]](how["eps"]) for name, how in layer.items()}
     latent = "W_latent_KV" in arrays
@@ -40,13 +40,14 @@ def of_a_layer(arrays, dtype, *, layer, causal=False):
         rules=(Causal(),) if causal else (),
         rotary=Rotary(first=arrays["W_K"].shape[-1]) if latent else None,
         layer=LayerParts(**norms, buckets=Buckets() if "bias_table" in arrays else None),
+        gate=gate,
         backward=True,
     )
     return carry_out(variant.derivation, arrays, dtype).values
 
 
 def test_the_file_is_whole():
-    assert len(CASES) == 41
+    assert len(CASES) == 42
 
 
 def test_every_array_that_has_a_gradient_has_a_case():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import attnctl
 from attnctl.record import Trace
 from attnctl.verbs import diff as compare
-from attnctl.verbs.diff.align import common
+from attnctl.verbs.diff.align import common_subsequence
 
 WORDS = st.lists(st.sampled_from("abcd"), max_size=9)
 
@@ -30,7 +30,7 @@ def length(a, b):
 @settings(max_examples=500, deadline=None)
 @given(WORDS, WORDS)
 def test_common_tokens_are_a_longest_common_subsequence(a, b):
-    pairs = common(a, b)
+    pairs = common_subsequence(a, b)
     assert len(pairs) == length(a, b)
     assert all(a[i] == b[j] for i, j in pairs)
     assert all(i < k and j < m for (i, j), (k, m) in pairwise(pairs))
@@ -38,7 +38,7 @@ def test_common_tokens_are_a_longest_common_subsequence(a, b):
 
 def test_ten_thousand_repeated_tokens_are_no_trouble():
     a = [str(i % 97) for i in range(10_000)]
-    assert len(common(a, a[17:])) == 9_983
+    assert len(common_subsequence(a, a[17:])) == 9_983
 
 
 def rows(*values):

@@ -63,7 +63,7 @@ SPELLED_NOT = [
     ("X[0]=", "expected ="),
     ("X=", "expected ="),
     ("X[0]-=1", "expected ="),
-    ("X[0]==1", "'=1' is neither a number nor @FILE"),
+    ("X[0]==1", "'=1' is neither a number, mean nor @FILE"),
     ("X[0]=nan", "'nan' is neither"),
     ("X[0]=inf", "'inf' is neither"),
     ("X[0]=1_000", "neither"),

@@ -59,7 +59,7 @@ def graded(tmp_path_factory):
     files = sorted(map(str, folder.glob("*.json")))
     assert len(files) == 27
     grades = folder / "grades.csv"
-    code, out, err = call("exercise", "grade", *files, "--json", "--csv", str(grades))
+    code, out, err = call("exercise", "grade", *files, "--json", "-o", str(grades), "-o", "-")
     assert (code, err) == (1, "")
     return {each["name"]: each for each in json.loads(out)["hand_ins"]}, grades, files
 

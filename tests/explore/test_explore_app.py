@@ -87,7 +87,7 @@ def test_every_key_that_changes_something():
         await pilot.press("x")
         assert np.array_equal(app.walk.trace["output"], causal["output"])
         await pilot.press("e", *"no", "enter")
-        assert "neither a number nor @FILE" in shown(app)
+        assert "neither a number, mean nor @FILE" in shown(app)
         await pilot.press("e", *"0.25", "enter")
         assert np.array_equal(app.walk.trace["output"], edited["output"])
         assert "1 of 9 changed (11%), most by 0." in shown(app)
@@ -146,6 +146,8 @@ def test_the_mouse_does_it():
         row = app.walk.layer.steps.index("Q") - steps.scroll_offset.y
         await pilot.click("#steps", offset=(9, row))
         assert place(app) == ("Q", (0, 1, 0))
+        await pilot.resize_terminal(120, 24)
+        await pilot.pause()
         line = plain(app.query_one("#foot").parts)[0]
         await pilot.click("#foot", offset=(line.index("head"), 0))
         assert place(app) == ("Q", (1, 1, 0))
@@ -346,6 +348,7 @@ def test_the_foot_fits():
         line = plain([foot(width)])[0]
         assert len(line) <= width
         assert line.endswith(" q quit")
+        assert line.startswith(" Enter follow Backspace back") is (width >= 74)
     assert len([key for key in KEYS if key.foot]) == plain([foot(200)])[0].count("  ") + 13
 
 

@@ -12,7 +12,7 @@ from attnctl.verbs.explain.view import Page
 from attnctl.verbs.explore import remake
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.matrix import entries, pixel
-from attnctl.verbs.explore.remake import here
+from attnctl.verbs.explore.remake import cell_here
 from attnctl.verbs.explore.view import arithmetic_lines, wrap_parts
 
 
@@ -23,7 +23,7 @@ def below(walk, width=80):
 
 def explained(call, path, walk, width=80):
     """What `explain` prints on a terminal of this width, without the line of the derivation."""
-    done = call("explain", str(path), here(walk), FORCE_COLOR="1", NO_COLOR="1", COLUMNS=str(width))
+    done = call("explain", str(path), cell_here(walk), FORCE_COLOR="1", NO_COLOR="1", COLUMNS=str(width))
     assert done.code == 0, done.err
     return [line.rstrip() for line in no_escapes(done.out).splitlines()[2:]]
 

@@ -10,8 +10,8 @@ from driven import DUMPS, VARIANTS, of_file, of_sentence
 
 from attnctl.cli.program import program
 from attnctl.formats import write
+from attnctl.inputs.config.flags import flags
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.write import flags
 from attnctl.models.run import ModelInput
 from attnctl.sources.model import Layers
 from attnctl.store.codec import as_json_data

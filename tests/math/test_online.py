@@ -1,7 +1,6 @@
 """softmax(S) V a tile at a time against decimals of 60 digits, for scores of every size."""
 
 from decimal import Decimal, localcontext
-from importlib.util import find_spec
 from itertools import product
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from attnctl.api import choose_settings
 from attnctl.inputs.plan import operator
 from attnctl.math.engine import carry_out, online
-from attnctl.math.engine.compiled import VARIABLE, exp_for
 
 KEYS, TILE = 12, 5
 NAN, INF = float("nan"), float("inf")
@@ -36,12 +34,6 @@ ROWS = {
     "seeing nothing": ([-INF] * KEYS, {"float32", "float64"}),
 }
 NOT_NUMBERS = {"NaN": [NAN] + [0.0] * 11, "infinity": [0.0] * 11 + [INF]}
-
-
-@pytest.fixture(params=["off", *["on"] * bool(find_spec("numba"))], autouse=True)
-def either_exp(request, monkeypatch):
-    """NumPy's exp, and the compiled one where numba is installed."""
-    monkeypatch.setenv(VARIABLE, request.param)
 
 
 def tiles_of(s, v):
@@ -74,14 +66,13 @@ def test_both_ways_give_the_softmax(name, dtype):
     s, v, out = case_of(row, dtype)
     expected = [exactly(each, v) for each in s]
     close = {"atol": 4 * np.finfo(dtype).eps, "rtol": 0}
-    exp = exp_for(s.dtype, s.size)
     with np.errstate(all="ignore"):
-        blind = online.plain_softmax(tiles_of(s, v), out, exp)
+        blind = online.plain_softmax(tiles_of(s, v), out)
         assert (blind is not None) == (dtype in plain)
         if blind is not None:
             assert blind.tolist() == ([1] if name == "seeing nothing" else [])
             np.testing.assert_allclose(out, expected, **close)
-        blind = online.online_softmax(tiles_of(s, v), out, exp=exp)
+        blind = online.online_softmax(tiles_of(s, v), out)
     np.testing.assert_allclose(out, expected, **close)
     assert blind.tolist() == ([1] if name == "seeing nothing" else [])
 
@@ -89,7 +80,7 @@ def test_both_ways_give_the_softmax(name, dtype):
 def test_what_was_seen_once_may_vanish_while_others_see_nothing():
     s, v, out = case_of([-200.0] * 10 + [0.5, 0.0], "float32")
     s[0] = -INF
-    blind = online.plain_softmax(tiles_of(s, v), out, exp_for(s.dtype, s.size))
+    blind = online.plain_softmax(tiles_of(s, v), out)
     assert blind is not None
     assert blind.tolist() == [0]
     np.testing.assert_allclose(out, [exactly(row, v) for row in s], atol=5e-7)
@@ -98,10 +89,9 @@ def test_what_was_seen_once_may_vanish_while_others_see_nothing():
 @pytest.mark.parametrize("name", NOT_NUMBERS)
 def test_what_is_no_number_is_not_for_the_plain_sums(name):
     s, v, out = case_of(NOT_NUMBERS[name], "float64")
-    exp = exp_for(s.dtype, s.size)
     with np.errstate(all="ignore"):
-        assert online.plain_softmax(tiles_of(s, v), out, exp) is None
-        assert online.online_softmax(tiles_of(s, v), out, exp=exp).size == 0
+        assert online.plain_softmax(tiles_of(s, v), out) is None
+        assert online.online_softmax(tiles_of(s, v), out).size == 0
     assert np.isnan(out[1]).all()
     np.testing.assert_allclose(out[[0, 2]], [exactly(s[0], v), exactly(s[2], v)], atol=1e-15)
 
@@ -130,7 +120,7 @@ def test_the_largest_values_of_a_type_do_not_overflow_in_sums(dtype):
     v = np.full((KEYS, 4), np.finfo(dtype).max * 0.9, dtype)
     assert online.divisor_of(v) == KEYS
     assert online.divisor_of(v / KEYS) == 1
-    online.online_softmax(tiles_of(s, v), out, online.divisor_of(v), exp_for(s.dtype, s.size))
+    online.online_softmax(tiles_of(s, v), out, online.divisor_of(v))
     np.testing.assert_allclose(out, v[:3], rtol=4 * np.finfo(dtype).eps)
 
 

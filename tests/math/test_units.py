@@ -63,8 +63,8 @@ def test_sinusoids():
         [0, 1, 0, 1],
         [0.8414709848078965, 0.5403023058681398, 0.009999833334166664, 0.9999500004166653],
     ]
-    np.testing.assert_allclose(sinusoids(2, 4), expected, rtol=0, atol=1e-15)
-    assert (sinusoids(3, 5, start=2) == sinusoids(5, 5)[2:]).all()
+    np.testing.assert_allclose(sinusoids(np.arange(2), 4), expected, rtol=0, atol=1e-15)
+    assert (sinusoids(np.arange(2, 5), 5) == sinusoids(np.arange(5), 5)[2:]).all()
 
 
 def test_pairs_of_columns():

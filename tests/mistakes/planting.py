@@ -20,7 +20,7 @@ from attnctl.math.derivation import Rotary
 from attnctl.math.engine import carry_out
 from attnctl.math.names import MASKED, TABLE
 from attnctl.math.ops import Given
-from attnctl.math.rules import Alibi, Causal, Softcap, Window
+from attnctl.math.rules import Alibi, Causal, Documents, Softcap, Window
 from attnctl.mistakes import CATALOGUE, examples
 from attnctl.mistakes.examples import KINDS, Strided, list_assigned, names_for
 from attnctl.record import Trace
@@ -186,7 +186,7 @@ class Program(Planted):
 # --- in kernels ---
 
 BY_ARRAY = {"mask": "mask", "bias": "bias", "sink": "sinks", "key_lengths": "key_lengths"}
-BY_RULE = {Alibi: "alibi_slopes", Strided: "strided"}
+BY_RULE = {Alibi: "alibi_slopes", Strided: "strided", Documents: "documents"}
 FEATURES = {"alibi_slopes": "alibi"}
 GRADIENTS = ("d_Q", "d_K", "d_V")
 
@@ -294,7 +294,8 @@ class Kernel(Planted):
         if on:
             arrays |= {name: given[x] for name, x in BY_ARRAY.items() if x in self.options}
             strided = [Strided(given["strided"])] if "strided" in self.options else settings.rules
-            settings = replace(settings, rules=tuple(strided))
+            documents = [Documents(tuple(given[name])) for name in {"documents"} & {*self.options}]
+            settings = replace(settings, rules=tuple(documents or strided))
         elif set(self.options) & {*BY_RULE.values()}:
             settings = replace(settings, rules=())
         batched = examples.example_array("X", self.kind.arrays["X"], 1).ndim == 3
@@ -323,7 +324,7 @@ class Kernel(Planted):
     def steps(arrays, settings, lines, size):
         heads, n, d_k = arrays["Q"].shape[-3:]
         plan = replace(operator.prepare(arrays, settings, {}), dtype=size)
-        kind = examples.ExampleKind(Settings(heads=heads))
+        kind = examples.ExampleKind(Settings(heads=heads, rules=settings.rules))
         rows = {"X": np.zeros((n, heads * d_k)), "memory": np.zeros((arrays["K"].shape[-2], 1))}
         names = names_for(kind, {**rows, "W_Q": np.zeros((1, heads * d_k)), **arrays})
         return carry(plan, lines, {**names, "d_model": heads * d_k}, lambda x: x.astype(size))[0]

@@ -37,6 +37,25 @@ GEMMA3 = {
     },
 }
 
+BART = {
+    "vocab_size": 32,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 32,
+    **IDS,
+    "decoder_start_token_id": 2,
+}
+SECTIONS = {
+    **LLAMA,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 300.0, "mrope_section": [1, 0, 1]},
+}
+PATCHES = {"depth": 1, "embed_dim": 8, "hidden_size": 8, "num_heads": 1, "patch_size": 2}
+
 
 def case(name: str, model: str, config: str, settings: dict, **more) -> dict:
     """One checkpoint: transformers' classes, the settings, and how its forward pass is called."""
@@ -538,5 +557,79 @@ CASES = [
         {"text_config": CLIP_TEXT, "vision_config": IMAGE, "projection_dim": 8},
         inputs={"input_ids": None, "pixel_values": (3, 12, 12)},
         parts={"": "text_model_output.", "vision_": "vision_model_output."},
+    ),
+    case("bart", "BartModel", "BartConfig", {**BART, "scale_embedding": True}, **BOTH, dtype="bfloat16"),
+    case("marian", "MarianModel", "MarianConfig", BART, **BOTH, dtype="bfloat16"),
+    case("deit", "DeiTModel", "DeiTConfig", IMAGE, inputs={"pixel_values": (3, 12, 12)}, dtype="bfloat16"),
+    case(
+        "siglip",
+        "SiglipModel",
+        "SiglipConfig",
+        {"text_config": CLIP_TEXT, "vision_config": IMAGE},
+        inputs={"input_ids": None, "pixel_values": (3, 12, 12)},
+        parts={"": "text_model_output.", "vision_": "vision_model_output."},
+        dtype="bfloat16",
+    ),
+    case(
+        "llama4",
+        "Llama4ForConditionalGeneration",
+        "Llama4Config",
+        {
+            "text_config": {
+                "model_type": "llama4_text",
+                **LLAMA,
+                "head_dim": 6,
+                "intermediate_size_mlp": 20,
+            }
+            | {"attention_chunk_size": 3, "floor_scale": 2, "attn_scale": 0.5, "num_hidden_layers": 3}
+            | {"num_local_experts": 4, "num_experts_per_tok": 2, "no_rope_layers": [1, 0, 1]}
+            | {"interleave_moe_layer_step": 2},
+            "vision_config": {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+            | {"intermediate_size": 8, "vision_output_dim": 8, "image_size": 12, "patch_size": 4}
+            | {"projector_input_dim": 8, "projector_output_dim": 8},
+        },
+        called="language_model.model",  # the whole fails without an image
+        dtype="bfloat16",
+    ),
+    case(
+        "qwen2-vl",
+        "Qwen2VLModel",
+        "Qwen2VLConfig",
+        {"text_config": {"model_type": "qwen2_vl_text", **SECTIONS}, "vision_config": PATCHES},
+        dtype="bfloat16",
+    ),
+    case(
+        "qwen2-5-vl",
+        "Qwen2_5_VLModel",
+        "Qwen2_5_VLConfig",
+        {
+            "text_config": {"model_type": "qwen2_5_vl_text", **SECTIONS},
+            "vision_config": {**PATCHES, "intermediate_size": 8, "out_hidden_size": 16},
+        },
+        dtype="bfloat16",
+    ),
+    case(
+        "qwen3-5",
+        "Qwen3_5Model",
+        "Qwen3_5Config",
+        {
+            "text_config": {"model_type": "qwen3_5_text", **LLAMA, "head_dim": 8, "linear_num_key_heads": 2}
+            | {"linear_num_value_heads": 4, "linear_key_head_dim": 4, "linear_value_head_dim": 6}
+            | {"full_attention_interval": 2},
+            "vision_config": {**PATCHES, "intermediate_size": 8, "out_hidden_size": 16}
+            | {"num_position_embeddings": 4},
+        },
+        dtype="bfloat16",
+    ),
+    case(
+        "qwen3-vl",
+        "Qwen3VLModel",
+        "Qwen3VLConfig",
+        {
+            "text_config": {"model_type": "qwen3_vl_text", **SECTIONS, "head_dim": 4},
+            "vision_config": {**PATCHES, "intermediate_size": 8, "out_hidden_size": 16}
+            | {"num_position_embeddings": 4, "deepstack_visual_indexes": [0]},
+        },
+        dtype="bfloat16",
     ),
 ]

@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +74,8 @@ def expected(model: torch.nn.Module, case: dict) -> dict[str, np.ndarray]:
         out["token_type_ids"] = np.array([0] * (length - 3) + [1] * 3)
         inputs["token_type_ids"] = torch.tensor(out["token_type_ids"])[None]
     with torch.no_grad():
-        result = model(**inputs, output_attentions="attention" not in case, output_hidden_states=True)
+        called = attrgetter(case["called"])(model) if "called" in case else model
+        result = called(**inputs, output_attentions="attention" not in case, output_hidden_states=True)
     fields = {"hidden": "hidden_states", "weights": "attentions"}
     parts = case.get("parts", {"": ""})
     for ours, theirs in parts.items():
@@ -80,9 +83,16 @@ def expected(model: torch.nn.Module, case: dict) -> dict[str, np.ndarray]:
             values = result
             for name in (theirs + field).split("."):
                 values = getattr(values, name, None)
-            for layer, value in enumerate(values or ()):
+            own = range(len(values or ()))
+            types = getattr(model.config.get_text_config(), "layer_types", None) or ()
+            if kind == "weights" and "linear_attention" in types:
+                own = [at for at, name in enumerate(types) if name == "full_attention"]
+            for layer, value in zip(own, values or (), strict=True):
                 if value is not None:
                     out[f"{ours}{kind}_{layer}"] = value[0].float().numpy()
+        left = attrgetter(f"{theirs}last_hidden_state")
+        with suppress(AttributeError):  # that of CLIP's text and of ViT is normed, as their states are not
+            out[max(name for name in out if name.startswith(f"{ours}hidden"))] = left(result)[0].numpy()
     if case.get("cross"):
         for layer, value in enumerate(result.cross_attentions):
             out[f"cross_weights_{layer}"] = value[0].numpy()
@@ -107,7 +117,10 @@ def make(case: dict, root: Path) -> None:
         (folder / "model.safetensors").unlink()
         config = json.loads((folder / "config.json").read_text())
         (folder / "of").write_text(case["of"])
-    np.savez_compressed(folder / "expected.npz", **expected(model.float(), case))
+    if model.dtype != torch.float32:  # its parameters, and what is no parameter in float32
+        options = {"dtype": torch.float32, "attn_implementation": case.get("attention", "eager")}
+        model = type(model).from_pretrained(folder, **options).eval()
+    np.savez_compressed(folder / "expected.npz", **expected(model, case))
 
 
 def main() -> None:

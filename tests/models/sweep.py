@@ -12,7 +12,6 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -88,15 +87,20 @@ def drawn(name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 def write_checkpoint(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, list[int]]) -> None:
     """A folder with this config.json and these tensors, drawn."""
+    write_tensors(folder, config, {name: drawn(name, tuple(shape)) for name, shape in shapes.items()})
+
+
+def write_tensors(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> None:
+    """A folder with this config.json and these tensors, in float32."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     header, at = {}, 0
-    for name, shape in shapes.items():
-        end = at + 4 * prod(shape)
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [at, end]}
+    for name, array in tensors.items():
+        end = at + 4 * array.size
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [at, end]}
         at = end
     text = json.dumps(header).encode()
-    data = b"".join(drawn(name, tuple(shape)).tobytes() for name, shape in shapes.items())
+    data = b"".join(np.float32(array).tobytes() for array in tensors.values())
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
@@ -118,8 +122,6 @@ def hidden_states(folder: Path, kind: str) -> dict[str, list[np.ndarray]]:
             start = start_of(d["width"])
         every = [hidden for _, hidden in states(model, start, found[""][-1] if d.crosses else None)]
         found[part] = [*every[:-1], final_norm(model, every[-1])]
-        if d["project_first"] and d["project"]:
-            found[part].pop()  # what leaves OPT goes through a projection, which no layer has
     return found
 
 

@@ -77,6 +77,7 @@ def test_what_is_shown(run, args, shown):
         (["run", *IDS, "--model", T5, "--layer", "decoder.0"], "--context: missing"),
         (["model", "."], "no config.json in it"),
         (["stats", "--model", GPT_OSS, "--rollout"], "--rollout"),
+        (["stats", __file__, "--model", GPT_OSS], "a file; --file"),
         (["stats", "--model", GPT_OSS, "--trace", "1"], "--trace: takes dumps"),
         (["stats", "--file", "x"], "x: No such file or directory"),
         (["stats", "--model", GPT_OSS, "--shard", "1/2"], "--shard: only a corpus has that; add --file"),

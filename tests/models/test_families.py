@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import IDS
-from checkpoints import NAMES, expected_of, folder_of
+from checkpoints import NAMES, ROOT, expected_of, folder_of
 from tiny import EVERY_CASE, UNFROZEN, example_of
 
 from attnctl.models.attention import prepare_attention
+from attnctl.models.description import describe
 from attnctl.models.families import FAMILIES
 from attnctl.models.forward import embed_ids, final_norm, states
 from attnctl.models.source import open_model
@@ -31,6 +32,14 @@ def test_every_layer_is_that_of_transformers(name, tmp_path):
     for part in FAMILIES[kind]:
         if not part or f"{part}_hidden_0" in expected:
             assert parts_compared(folder, expected, part, memory.get(part)) >= 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_config_that_transformers_writes_is_read(name):
+    config = json.loads((ROOT / name / "config.json").read_text())
+    with np.load(ROOT / name / "expected.npz") as expected:
+        parts = [part for part in FAMILIES[config["model_type"]] if f"{part}_hidden_0" in expected.files]
+    assert all(describe(config, part).layers for part in parts or [""])
 
 
 def test_a_tiny_config_is_read_off_an_entry():

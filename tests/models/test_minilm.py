@@ -100,6 +100,6 @@ def test_the_scores_of_a_perfect_head_are_one(kind):
         }
         if key[kind] >= 0:
             weights[query] = np.eye(2 * length)[key[kind]]
-    found = dict(zip(heads.SCORES, heads.scores(weights), strict=True))
+    found = dict(zip(heads.SCORES, heads.battery_scores(weights), strict=True))
     assert found[kind] == 1
     assert all(score < 0.1 for name, score in found.items() if name != kind)

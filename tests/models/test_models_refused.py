@@ -8,11 +8,13 @@ import struct
 import numpy as np
 import pytest
 from checkpoints import ROOT
+from ports import tensors
 
 from attnctl.base.errors import AttnError
 from attnctl.models.forward import require_rows
 from attnctl.models.run import ModelInput, run_model
 from attnctl.models.source import open_model
+from attnctl.store.safetensors import write_tensors
 
 IDS = ModelInput(ids=(3, 4, 5, 6))
 
@@ -55,7 +57,10 @@ def with_header(folder, change):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model_type": "lama"}, "did you mean llama"),
+        ({"model_type": "lama"}, "'lama' is not known; known are albert, "),
+        ({"model_type": "kimi_linear"}, "it has layers of a gated delta rule, "),
+        ({"model_type": "gemma4"}, "which no family here has; known are albert, "),
+        ({"is_causal": False}, "'is_causal' is 'False', but llama reads no such key"),
         ({"model_type": None}, "no model_type"),
         ({"model_type": ["llama"]}, "not known"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantised (gptq)"),
@@ -65,6 +70,7 @@ def with_header(folder, change):
         ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "alpha": 9}}, "'alpha' is not"),
         ({"layer_types": ["full_attention"]}, "llama reads no such key"),
         ({"partial_rotary_factor": 0.5}, "llama reads no such key"),
+        ({"partial_rotary_factor": 0.0}, "llama reads no such key"),
         ({"hidden_act": "mystery"}, "'mystery' is not known"),
         ({"num_hidden_layers": 10**9}, "10000 are the most"),
         ({"num_hidden_layers": 0}, "expected a whole number from 1"),
@@ -100,8 +106,8 @@ def test_a_config_that_is_not_understood(llama, changes, said):
         (lambda h: h.pop("layers.0.self_attn.q_proj.weight"), "begins at byte"),
         (lambda h: h["norm.weight"].update(shape=[8, 2]), "norm.weight is 8 × 2, but"),
         (lambda h: h["norm.weight"].update(shape=[2**40]), "disagree"),
-        (lambda h: h["norm.weight"].update(dtype="I32"), "quantised weights are not read"),
-        (lambda h: h["norm.weight"].update(dtype="F8_E4M3"), "is none of"),
+        (lambda h: h["norm.weight"].update(dtype="I32"), "holds I32, and no scales that its config.json"),
+        (lambda h: h["norm.weight"].update(dtype="F8_E5M2"), "F8_E5M2; quantised numbers are not read"),
         (lambda h: h["norm.weight"].update(data_offsets=[0, 64]), "begins at byte"),
         (
             lambda h: h.update({"layers.0.self_attn.q_norm.weight": h.pop("norm.weight")}),
@@ -121,7 +127,8 @@ def test_a_config_that_is_not_understood(llama, changes, said):
 )
 def test_tensors_that_do_not_fit(llama, change, said):
     folder = with_header(llama, change)
-    found = refusal(folder) if "norm.weight is" not in said and "quantised" not in said else final(folder)
+    late = "norm.weight is" in said or "no scales" in said
+    found = final(folder) if late else refusal(folder)
     assert said in found
 
 
@@ -317,7 +324,34 @@ def test_a_model_that_is_not_there(name):
 
 
 def test_a_folder_without_a_config(tmp_path):
-    assert "no config.json in it" in refusal(tmp_path)
+    assert "no config.json in it; a model is what save_pretrained writes" in refusal(tmp_path)
+
+
+def test_a_folder_above_models_names_them(llama):
+    assert f"no config.json in it; give {llama}" in refusal(llama.parent)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_gguf_file_is_not_read(tmp_path, inside):
+    path = tmp_path / "llama.gguf"
+    path.write_bytes(b"GGUF")
+    assert "a GGUF file is not read; give the folder" in refusal(tmp_path if inside else path)
+
+
+def test_a_file_of_a_model_is_not_the_model(llama):
+    assert "a file; give the folder that it is in" in refusal(llama / "model.safetensors")
+
+
+def test_a_table_of_distances_for_each_layer_is_not_that_of_t5(tmp_path):
+    """A config.json of umt5 with another model_type."""
+    folder = tmp_path / "model"
+    shutil.copytree(ROOT / "t5-gated", folder, copy_function=shutil.copyfile)
+    name = "layer.0.SelfAttention.relative_attention_bias.weight"
+    arrays = tensors("t5-gated")
+    table = arrays[f"encoder.block.0.{name}"]
+    with (folder / "model.safetensors").open("wb") as stream:
+        write_tensors({**arrays, f"encoder.block.1.{name}": table}, stream, {})
+    assert f"encoder.block.1.{name}: t5 as config.json has it has no such tensor" in refusal(folder)
 
 
 def test_what_does_not_fit_memory_is_refused(llama):

@@ -7,12 +7,12 @@ from checkpoints import ROOT, expected_of
 from attnctl.formats import write
 from attnctl.math import names
 from attnctl.math.arithmetic import evaluate, numbers
-from attnctl.math.derivation import LayerParts, Rotary, Variant, derive
+from attnctl.math.derivation import LayerParts, Rotary, Variant, derive, derive_head
 from attnctl.math.engine import carry_out
 from attnctl.math.engine.cost import cost
 from attnctl.math.filling import filler, form_of
 from attnctl.math.kind import HeadNorm
-from attnctl.math.ops import Given
+from attnctl.math.ops import Given, LayerNorm
 from attnctl.models.attention import prepare_attention
 from attnctl.models.forward import embed_ids
 from attnctl.models.source import open_model
@@ -53,8 +53,16 @@ def gated():
     }
     given, axes = dict.fromkeys(arrays, "given"), {"K_norm_weight": ("d_k",)}
     norms, layer = HeadNorm(after_rotation=True), LayerParts(residual=0.5)
-    variant = Variant(given, d_k=4, rotary=Rotary(), axes=axes, layer=layer, qk_norm=norms)
+    variant = Variant(given, d_k=4, rotary=Rotary(), axes=axes, layer=layer, qk_norm=norms, gate=True)
     return derive(variant), arrays
+
+
+def head():
+    """What follows the last layer, its logits both scaled and capped: no family in the list has both."""
+    draw = np.random.RandomState(0)
+    shapes = {"hidden": (5, 6), "norm_weight": (6,), "norm_bias": (6,), "W_U": (6, 9), "b_U": (9,)}
+    arrays = {name: draw.normal(size=shape) for name, shape in shapes.items()}
+    return derive_head(dict.fromkeys(arrays, "given"), LayerNorm(1e-5), 0.5, 2.0), arrays
 
 
 def traces():
@@ -64,6 +72,9 @@ def traces():
     derivation, arrays = gated()
     values = carry_out(derivation, arrays).values
     yield "gated", Trace({step.name: step for step in derivation}, values)
+    derivation, arrays = head()
+    values = carry_out(derivation, arrays).values
+    yield "head", Trace({step.name: step for step in derivation}, values)
 
 
 TRACES = dict(traces())
@@ -158,7 +169,7 @@ def test_every_name_of_models_is_a_step_of_some_model():
 def test_steps_have_the_axes_of_the_table_and_are_read(name):
     trace = TRACES[name]
     read = {each for step in trace.steps.values() for each in step.inputs}
-    assert set(trace) - read <= {"residual", "sink_weights"}
+    assert set(trace) - read <= {"residual", "sink_weights", "logits"}
     for step in trace.steps.values():
         axes = names.TABLE[step.name].axes
         assert step.axes == axes[-len(step.axes) :]

@@ -123,6 +123,18 @@ def test_a_key_that_only_other_families_read_is_refused(kind):
                 assert repr(name) in problem
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_says_something_by_being_false_is_refused(name):
+    """A model that sees both ways is another one, whatever its family."""
+    for section in sections(BASES[name]["model_type"]):
+        config = moved(BASES[name], section, "is_causal", False)
+        if not any(
+            "is_causal" in stack.understood for stack in FAMILIES[BASES[name]["model_type"]].values()
+        ):
+            with pytest.raises(AttnError, match="'is_causal' is 'False', but"):
+                described(name, config)
+
+
 def test_a_key_that_nobody_knows_is_refused():
     (problem,) = unread("llama", FAMILIES["llama"][""], {"attention_temprature": 2, "hidden_siz": None})
     assert "'attention_temprature' is '2', but llama reads no such key" in problem
@@ -176,6 +188,29 @@ def test_rope_scaling_of_gemma_is_not_about_windows():
 def test_whether_t5_has_a_gate_may_be_said_by_itself():
     assert describe({**BASES["t5"], "is_gated_act": True})["gated"]
     assert not describe({**BASES["t5-gated"], "is_gated_act": False})["gated"]
+
+
+@pytest.mark.parametrize("name", ["qwen2-vl", "qwen3-vl"])
+def test_sections_of_positions_change_nothing_in_a_text(name):
+    own = BASES[name]["text_config"]
+    rope = {**own["rope_parameters"], "mrope_section": [0, 1, 1]}
+    moved_rope = {**BASES[name], "text_config": {**own, "rope_parameters": rope}}
+    layers = describe(moved_rope).layers
+    assert [layer.rope.rotary(7) for layer in layers] == [
+        layer.rope.rotary(7) for layer in describe(BASES[name]).layers
+    ]
+
+
+def test_a_config_of_text_and_pictures_may_stand_in_one():
+    whole = BASES["qwen2-vl"]
+    in_one = {**whole["text_config"], "model_type": "qwen2_vl"}
+    assert describe(in_one) == describe(whole)
+
+
+def test_as_many_heads_of_keys_as_of_queries_may_be_null():
+    text = {**BASES["qwen3-vl"]["text_config"], "num_key_value_heads": None}
+    said = describe({**BASES["qwen3-vl"], "text_config": text})
+    assert said["kv_heads"] == text["num_attention_heads"]
 
 
 def test_leaving_a_key_out_is_a_move():

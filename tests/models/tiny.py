@@ -39,7 +39,8 @@ def example_of(stack: Stack) -> dict[str, Any]:
 def model_type_of(case: dict[str, Any]) -> str:
     if "model" not in case:
         return case["name"]
-    return json.loads((ROOT / case["name"] / "config.json").read_text())["model_type"]
+    made = ROOT / case["name"] / "config.json"
+    return json.loads(made.read_text())["model_type"] if made.exists() else case["name"].replace("-", "_")
 
 
 WITH_CASES = {model_type_of(case) for case in CASES}
@@ -47,7 +48,7 @@ WITH_CASES = {model_type_of(case) for case in CASES}
 EVERY_CASE = [
     *CASES,
     *(
-        {"name": kind, "settings": example_of(stacks[""])}
+        {"name": kind, "settings": example_of(stacks[""]), "dtype": "bfloat16"}
         for kind, stacks in FAMILIES.items()
         if kind not in WITH_CASES
     ),

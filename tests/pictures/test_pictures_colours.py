@@ -6,7 +6,16 @@ from math import atan2, degrees
 import numpy as np
 import pytest
 
-from attnctl.drawing.pictures.plot import BLUE, LEVELS, ORANGE, TWO_HUES, hexadecimal, ink_on, ramp, rgb
+from attnctl.drawing.pictures.plot import (
+    BLUE,
+    LEVELS,
+    ORANGE,
+    TWO_HUES,
+    hexadecimal,
+    ink_on,
+    ramp_colours,
+    rgb,
+)
 
 WHITE = np.array([0.95047, 1.0, 1.08883])
 TO_XYZ = np.array(
@@ -54,7 +63,7 @@ def test_the_oracle_knows_a_color_whose_lab_is_published():
 
 @pytest.mark.parametrize("anchors", [BLUE, ORANGE], ids=["blue", "orange"])
 def test_a_ramp_only_gets_darker_and_keeps_its_hue(anchors):
-    found = [lab(linear(colour)) for colour in ramp(anchors)]
+    found = [lab(linear(colour)) for colour in ramp_colours(anchors)]
     assert len(found) == LEVELS
     assert all(before[0] - after[0] > 0.3 for before, after in pairwise(found))
     assert found[0][0] > 94
@@ -64,7 +73,7 @@ def test_a_ramp_only_gets_darker_and_keeps_its_hue(anchors):
 
 
 def test_two_hues_get_darker_outwards_from_a_grey_middle():
-    found = [lab(linear(colour)) for colour in ramp(TWO_HUES)]
+    found = [lab(linear(colour)) for colour in ramp_colours(TWO_HUES)]
     middle = LEVELS // 2
     assert np.hypot(*found[middle][1:]) < 1
     assert all(a[0] < b[0] for a, b in pairwise(found[: middle + 1]))
@@ -75,7 +84,9 @@ def test_two_hues_get_darker_outwards_from_a_grey_middle():
 
 @pytest.mark.parametrize("kind", BLINDNESS)
 def test_the_two_hues_stay_apart(kind):
-    seen = [lab(np.clip(np.array(BLINDNESS[kind]) @ linear(colour), 0, 1)) for colour in ramp(TWO_HUES)]
+    seen = [
+        lab(np.clip(np.array(BLINDNESS[kind]) @ linear(colour), 0, 1)) for colour in ramp_colours(TWO_HUES)
+    ]
     for level in range(LEVELS // 2 - 8):
         assert np.linalg.norm(seen[level] - seen[-1 - level]) > 15
 
@@ -83,11 +94,11 @@ def test_the_two_hues_stay_apart(kind):
 @pytest.mark.parametrize("anchors", [BLUE, TWO_HUES], ids=["one", "two"])
 def test_digits_are_readable_on_every_level(anchors):
     weights = np.array([0.2126, 0.7152, 0.0722])
-    for colour in ramp(anchors):
+    for colour in ramp_colours(anchors):
         light, dark = sorted((weights @ linear(c) for c in (colour, rgb(ink_on(colour)))), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5
 
 
 def test_a_ramp_goes_through_its_anchors():
-    colours = [hexadecimal(colour) for colour in ramp(BLUE)]
+    colours = [hexadecimal(colour) for colour in ramp_colours(BLUE)]
     assert tuple(colours[:: (LEVELS - 1) // 4]) == BLUE

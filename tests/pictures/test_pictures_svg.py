@@ -15,12 +15,11 @@ from attnctl.drawing.pictures.plot import (
     HATCHED,
     ODD,
     STRANGE,
-    TWO_HUES,
     Panel,
     Plot,
     blocks,
     hexadecimal,
-    ramp,
+    ramp_colours,
 )
 from attnctl.drawing.show import View
 from attnctl.drawing.show.picture import USUAL, picture_of
@@ -68,9 +67,9 @@ def test_every_cell_has_its_number_and_its_colour():
     weights = trace["attention_weights"]
     assert numbers == [f"{value:.2f}" for value in weights.ravel()]
     fills = [each.get("fill") for each in root_of(picture).iter(f"{SVG}rect")]
-    cells = [fill for fill in fills if fill in {hexadecimal(colour) for colour in ramp(BLUE)}]
+    cells = [fill for fill in fills if fill in {hexadecimal(colour) for colour in ramp_colours(BLUE)}]
     shares = np.floor(weights / weights.max() * 64 + 0.5).astype(int).ravel()
-    assert cells == [hexadecimal(ramp(BLUE)[share]) for share in shares]
+    assert cells == [hexadecimal(ramp_colours(BLUE)[share]) for share in shares]
     assert {"head 0", "head 1", "I", "love", "AI", "attention_weights"} <= set(texts(picture))
 
 
@@ -175,7 +174,7 @@ def test_a_signed_step_has_0_in_the_middle_of_two_hues():
     scale = scale_of([-1.0, 0.0, 4.0])
     assert (scale.low, scale.high) == (-4.0, 4.0)
     assert scale.levels(np.array([[-4.0, 0.0, 4.0]])).tolist() == [[0, 32, 64]]
-    assert scale.anchors == TWO_HUES
+    assert scale.signed
 
 
 def test_levels_of_what_is_not_a_number_of_the_scale():
@@ -264,7 +263,7 @@ def test_many_cells_are_an_image_of_a_pixel_a_cell():
     assert len(found) == 12
     for pixels, head in zip(found, weights, strict=True):
         shares = np.floor(head / weights.max() * 64 + 0.5).astype(int)
-        assert (pixels[..., :3] == np.array(ramp(BLUE))[shares]).all()
+        assert (pixels[..., :3] == np.array(ramp_colours(BLUE))[shares]).all()
     hidden = images(trace.plot("masked_scores"))[0][..., 3] == 0
     assert (hidden == np.triu(np.ones((128, 128), bool), 1)).all(), (
         "what is hidden lets the hatching through"
@@ -282,7 +281,7 @@ def test_cells_are_merged_where_there_are_too_many_and_the_picture_says_so():
     picture = small(values)
     (pixels,) = images(picture)
     assert pixels.shape[:2] == (750, 750)
-    assert (pixels[1, 2, :3] == ramp(BLUE)[-1]).all()
+    assert (pixels[1, 2, :3] == ramp_colours(BLUE)[-1]).all()
     assert "Each cell is the mean of what is not hidden of 2 × 2 numbers." in texts(picture)
     assert "2" in texts(picture), "the end of the scale is a mean, too"
 

@@ -25,9 +25,11 @@ ELSEWHERE = {
     ("cli/output.py", "sys.stdout.write"): "takes our own prompt away",
     ("cli/output.py", "write"): "a format, which escapes as it must: JSON, CSV, Markdown",
     ("cli/explain.py", "write_json"): "JSON, which is encoded",
-    ("cli/stats.py", "write_csv"): "CSV, whose cells are encoded",
+    ("formats.py", "write"): "a format, as above",
     ("store/files.py", "sink"): "JSON, which is encoded",
     ("cli/output.py", "Console"): "a bar with a label of ours",
+    ("cli/capture.py", "sys.stdout.write"): "what the program printed, which is its own",
+    ("cli/capture.py", "sys.stderr.write"): "what the program printed, which is its own",
 }
 """What writes, or is given a stream to write to, beside views; each with why it may."""
 

@@ -20,9 +20,12 @@ VARIANTS, PICTURE = SAMPLES / "variants", SAMPLES / "pictures" / "first.svg"
 WIDTHS = [60, 80, 100, 140]
 
 
-@pytest.mark.parametrize(("width", "lines"), [(80, 70), (100, 55), (140, 45)])
-def test_it_is_short(width, lines):
-    assert len(terminal(first(), width).splitlines()) <= lines
+SIZES = [(1, 80, 55), (2, 80, 70), (2, 100, 55), (2, 140, 45)]
+
+
+@pytest.mark.parametrize(("heads", "width", "most"), SIZES)
+def test_it_is_short(heads, width, most):
+    assert len(terminal(run("I love AI", heads=heads), width).splitlines()) <= most
 
 
 def test_matrices_are_given_where_they_are_used_and_formulas_stand_in_the_border():

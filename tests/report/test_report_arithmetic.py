@@ -60,6 +60,9 @@ OTHERS = {
     "chunks": lambda: attnctl.run("to be or not", heads=2, kv_heads=1, chunks="0:1,1:4", causal=True),
     "spoilt": spoilt,
     "foreign": foreign,
+    "scores computed": lambda: attnctl.run("to be or not", heads=2, causal=True, softcap=3.0).select(
+        ["Q", "K", "V", "attention_weights", "output"]
+    ),
     "some steps": lambda: attnctl.run("I love AI", keep=["scores", "attention_weights", "output"]),
 }
 

@@ -13,10 +13,10 @@ import pytest
 from page_arithmetic import write
 
 import attnctl
+import attnctl.pages
 from attnctl import formats
 from attnctl.base.errors import AttnError
-from attnctl.pages.describe import model_name
-from attnctl.pages.kept import ROOM, by_blocks, choose_kept, keep_within, value_norms
+from attnctl.pages.describe import ROOM, by_blocks, choose_kept, keep_within, model_name, value_norms
 from attnctl.pages.write import pieces
 from attnctl.store.header import header_data
 from attnctl.store.source import read
@@ -131,6 +131,16 @@ def test_the_policy_names_the_only_script_and_the_only_style():
     named = [f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in found.scripts]
     assert rules["style-src"] == named[0]
     assert rules["script-src"] == named[-1]
+
+
+def test_comments_and_indentation_are_not_shipped():
+    """Line by line, which is safe as long as no template goes over lines."""
+    for path in Path(attnctl.pages.__file__).parent.glob("page/*.mjs"):
+        assert all(line.count("`") % 2 == 0 for line in path.read_text().splitlines()), path.name
+    found = Elements(page(attnctl.run("I love AI")))
+    for text in (found.scripts[0], found.scripts[-1]):
+        assert len(text) > 10_000
+        assert not re.search(r"^([ \t]|//|/\*)", text, re.MULTILINE)
 
 
 def test_a_hostile_token_stays_text():

@@ -15,8 +15,9 @@ from attnctl.base.errors import AttnError
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
 from attnctl.record import Trace
-from attnctl.verbs.stats import measure
-from attnctl.verbs.stats.measure import MEASURES, measure_heads
+from attnctl.verbs.stats import tally
+from attnctl.verbs.stats.measure import measure_heads
+from attnctl.verbs.stats.tally import MEASURES
 
 
 def a_trace(weights, **header):
@@ -117,7 +118,7 @@ def test_heads_that_do_the_same_and_heads_with_nothing_in_common():
 def test_blocks_of_any_size_give_the_same(monkeypatch):
     weights = np.random.RandomState(0).dirichlet(np.ones(7), (2, 3, 7))
     whole = measure_heads(a_trace(weights))
-    monkeypatch.setattr(measure, "BLOCK", 1)
+    monkeypatch.setattr(tally, "BLOCK", 1)
     assert measure_heads(a_trace(weights)) == whole
 
 

@@ -89,16 +89,16 @@ def test_a_failure_of_the_system_after_the_writing(call, tmp_path, monkeypatch):
 SLOWLY = """
 import os, sys, time
 from attnctl import formats
-from attnctl.store import dump_json
+from attnctl.store import json_file
 from attnctl.store.source import read_one
 trace = read_one(sys.argv[1])
-texts = dump_json.texts
+texts = json_file.texts
 def slowly(*args):
     for at, piece in enumerate(texts(*args)):
         yield piece
         print(at, flush=True)
         time.sleep(0.005)
-dump_json.texts = slowly
+json_file.texts = slowly
 formats.write([trace], sys.argv[2])
 print("done", flush=True)
 """
@@ -115,7 +115,7 @@ def test_a_process_that_is_ended_leaves_the_old_file_whole(number, after, tmp_pa
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert any(line.strip() == str(after) for line in process.stdout)
         process.send_signal(number)
-        process.communicate(timeout=30)
+        process.communicate(timeout=600)
     assert path.read_bytes() == OLD
     if number == signal.SIGKILL:  # nothing can tidy up after that
         assert process.returncode == -signal.SIGKILL

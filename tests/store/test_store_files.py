@@ -15,8 +15,8 @@ from store_examples import carried_out, of_arrays, typed
 from attnctl.base.errors import AttnError
 from attnctl.formats import write, write_all
 from attnctl.store import files
-from attnctl.store.dump_json import write_json
 from attnctl.store.files import write_text
+from attnctl.store.json_file import write_json
 from attnctl.store.source import read_one
 
 SUFFIXES = ["json", "jsonl", "npz", "safetensors", "csv", "md"]

@@ -12,7 +12,7 @@ from store_examples import bits, carried_out, of_arrays, same, traces, typed
 from attnctl.base.errors import AttnError
 from attnctl.formats import write
 from attnctl.math.ops import Unstated
-from attnctl.store import dump_json
+from attnctl.store import json_file
 from attnctl.store.source import arrays, read, read_one
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -23,7 +23,7 @@ READ = ["json", "jsonl", "npz", "safetensors"]
 @pytest.fixture(params=["orjson", "standard library"])
 def either_json(request, monkeypatch):
     if request.param == "standard library":
-        monkeypatch.setattr(dump_json, "orjson", None)
+        monkeypatch.setattr(json_file, "orjson", None)
 
 
 @pytest.mark.parametrize("suffix", [*READ, "csv"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from attnctl.store import dump_json
+from attnctl.store import json_file
 
 pytest.importorskip("orjson")
 
@@ -19,14 +19,14 @@ WORDS = [np.nan, np.inf, -np.inf]
 
 
 def text_of(array, newline="\n"):
-    return b"".join(dump_json.json_pieces(array, newline))
+    return b"".join(json_file.json_pieces(array, newline))
 
 
 def both(array, newline="\n"):
     """The text with orjson, and that of the standard library."""
     with pytest.MonkeyPatch.context() as patched:
         fast = text_of(array, newline)
-        patched.setattr(dump_json, "orjson", None)
+        patched.setattr(json_file, "orjson", None)
         return fast, text_of(array, newline)
 
 
@@ -48,7 +48,7 @@ def same_bits(one, other):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize(
-    "shape", [(3000,), (300, 10), (10, 300), (4, dump_json.WIDE), (5, 4, 150), (1, 1, 3000)]
+    "shape", [(3000,), (300, 10), (10, 300), (4, json_file.WIDE), (5, 4, 150), (1, 1, 3000)]
 )
 def test_every_digit_comes_back(shape, dtype):
     draw = np.random.RandomState(0)
@@ -132,11 +132,11 @@ def test_small_numbers_have_one_form_with_orjson_and_another_without():
 @pytest.mark.parametrize("orjson", [True, False])
 def test_text_is_made_a_little_at_a_time(shape, orjson, monkeypatch):
     if not orjson:
-        monkeypatch.setattr(dump_json, "orjson", None)
+        monkeypatch.setattr(json_file, "orjson", None)
         shape = tuple(n // 8 if n == max(shape) else n for n in shape)
     array = np.random.RandomState(0).normal(size=shape)
     tracemalloc.start()
-    for _ in dump_json.json_pieces(array):
+    for _ in json_file.json_pieces(array):
         pass
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from attnctl.base.errors import AttnError
-from attnctl.store import load_json
+from attnctl.store import json_file
 from attnctl.store.source import read, read_one
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -123,7 +123,7 @@ def test_it_is_refused_and_says_where(case, tmp_path):
 def test_problems_are_told_together_but_not_without_end():
     steps = {f"s{i}": {"data": ["x"]} for i in range(100)}
     with pytest.raises(AttnError) as found:
-        list(load_json.read_json(json.dumps({"schema": "attnctl/trace/1", "steps": steps}).encode(), "x"))
+        list(json_file.read_json(json.dumps({"schema": "attnctl/trace/1", "steps": steps}).encode(), "x"))
     assert found.value.problems[0] == "x: $.steps.s0.data[0]: 'x' is not a number of type float64"
     assert found.value.problems[20:] == ("… and 80 more like these",)
 
@@ -148,7 +148,7 @@ def test_a_number_too_large_for_the_digits_of_json_is_infinity(tmp_path):
 
 
 def test_a_text_longer_than_is_read_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(load_json, "LONGEST", 100)
+    monkeypatch.setattr(json_file, "LONGEST", 100)
     (tmp_path / "x.json").write_text(dump())
     with pytest.raises(AttnError, match=r"more than 100 B of JSON; write \.npz or \.safetensors instead"):
         read(tmp_path / "x.json")
@@ -165,7 +165,7 @@ def test_a_text_whose_values_do_not_fit_into_memory_is_refused(tmp_path, monkeyp
     ("source", "message"),
     [
         ("missing.json", "missing.json: cannot be read: No such file or directory"),
-        (".", ".: cannot be read: Is a directory"),
+        (".", ".: a folder without a file of arrays (.pt, .pth, .npy); give a dump"),
         ("a\0b", "'a\\x00b': not the name of a file"),
         ("/dev/null", "/dev/null: empty; expected a dump"),
         ("/dev/zero", "/dev/zero: not a dump"),
@@ -184,5 +184,7 @@ def test_a_process_substitution_and_a_named_pipe_are_read(suffix, tmp_path):
     code = "import sys; from attnctl.store.source import read_one; print(*read_one(sys.argv[1]))"
     for script in ('"$0" -c "$1" <(cat "$2")', 'cat "$2" > pipe & "$0" -c "$1" pipe'):
         command = ["bash", "-c", script, sys.executable, code, str(GOLDEN / f"typed.{suffix}")]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=600
+        )
         assert done.stdout == "scores mask b_O masked_scores\n"

@@ -137,7 +137,7 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def end(self):
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=600)
 
 
 @pytest.fixture

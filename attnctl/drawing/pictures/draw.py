@@ -8,33 +8,26 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from hashlib import sha256
 from os import PathLike, fspath
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TextIO
+from unicodedata import east_asian_width
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.drawing.pictures.canvas import (
-    LINE,
-    MARGIN,
-    TEXT,
-    Canvas,
-    coordinate,
-    cut,
-    document,
-    element,
-    escape_xml,
-    text_width,
-)
 from attnctl.drawing.pictures.plot import (
+    BLUE,
     FAINT,
     HATCH,
     HATCHED,
+    INK,
     ODD,
     PAPER,
+    TWO_HUES,
     ColourScale,
     Plot,
     hexadecimal,
@@ -43,6 +36,7 @@ from attnctl.drawing.pictures.plot import (
 )
 from attnctl.drawing.pictures.png import palette_png, png
 from attnctl.drawing.screen.grid import Panel
+from attnctl.drawing.screen.text import safe
 from attnctl.math import Array
 from attnctl.store.files import open_output
 
@@ -51,14 +45,10 @@ WIDTH, DESCRIBED = 1150, 24
 
 GAP, TITLE, HEADING = 14.0, 15.0, 13.0
 BAR, BAR_HEIGHT = 180.0, 10.0
-
-SLANT = 0.7071
-"""cos 45°, at which labels of columns stand that do not fit side by side."""
+SLANT = 0.7071  # cos 45°, at which labels of columns stand that do not fit side by side
 
 
 class Picture(NamedTuple):
-    """An SVG document and how large it is; notebooks show it as it is."""
-
     svg: str
     width: int
     height: int
@@ -96,7 +86,6 @@ def writers(picture_of: Callable[..., Picture]) -> tuple[Callable[..., None], Ca
 
 
 def draw(plots: Sequence[Plot], title: str = "", lines: tuple[str, ...] = ()) -> Picture:
-    """The plots below each other, under a title and lines of words."""
     canvas = Canvas(picture_name(plots, title, lines))
     if title:
         canvas.line(cut(title, 80), TITLE, full=title)
@@ -108,13 +97,11 @@ def draw(plots: Sequence[Plot], title: str = "", lines: tuple[str, ...] = ()) ->
         draw_plot(canvas, plot, scale)
         said.append(describe_plot(plot, scale))
     width, height = round(canvas.right + MARGIN), round(canvas.y + MARGIN)
-    body = "\n".join(canvas.parts)
-    text = document(canvas.own, title, " ".join(said), body, (width, height))
+    text = document(canvas.own, title, " ".join(said), "\n".join(canvas.parts), (width, height))
     return Picture(text, width, height)
 
 
 def picture_name(plots: Sequence[Plot], title: str, lines: tuple[str, ...]) -> str:
-    """A name made of all that a picture shows."""
     found = sha256(repr((title, lines)).encode("utf-8", "backslashreplace"))
     for plot in plots:
         captions = [panel.caption for panel in plot.panels]
@@ -131,13 +118,12 @@ def describe_plot(plot: Plot, scale: ColourScale) -> str:
     for panel in plot.panels[:DESCRIBED]:
         values = np.asarray(panel.values, dtype=np.float64)
         finite = np.where(np.isfinite(values), values, -np.inf)
-        if not finite.size or np.isneginf(finite.max()):
+        largest = float(finite.max(initial=-np.inf))
+        if np.isneginf(largest):
             continue
         row, column = (int(at) for at in np.unravel_index(int(finite.argmax()), finite.shape))
         where = ", ".join(filter(None, (plot.rows[row].strip(), plot.columns[column].strip())))
-        words.append(
-            f"{panel.caption or plot.title}: largest {plain_number(float(finite.max()))} at {where}."
-        )
+        words.append(f"{panel.caption or plot.title}: largest {plain_number(largest)} at {where}.")
     return " ".join([*words, *plot.notes])
 
 
@@ -149,9 +135,9 @@ def draw_plot(canvas: Canvas, plot: Plot, scale: ColourScale) -> None:
     canvas.y += GAP
     canvas.line(plot.title, HEADING)
     canvas.line(" · ".join(plot.about), fill=FAINT)
-    texts = numbers_of(plot)
+    texts = cell_texts(plot)
     down, across = plot_axes(plot, texts)
-    beside = max((text_width(plot_beside, LABEL) for plot_beside in plot.beside), default=down.widest)
+    beside = max((text_width(label, LABEL) for label in plot.beside), default=down.widest)
     left = float(round(MARGIN + (beside + 6 if beside else 0)))
     fits = panels_in(WIDTH - left, across)
     if texts and fits == 1 < len(plot.panels):
@@ -160,15 +146,12 @@ def draw_plot(canvas: Canvas, plot: Plot, scale: ColourScale) -> None:
         fits = panels_in(WIDTH - left, across)
     per_row = plot.across or max(1, min(len(plot.panels), fits))
     canvas.y += 4
-    for number_, start in enumerate(range(0, len(plot.panels), per_row)):
+    for number, start in enumerate(range(0, len(plot.panels), per_row)):
         row = slice(start, start + per_row)
-        draw_row(canvas, plot.panels[row], scale, (down, across), left, texts[row] or [()] * per_row)
+        draw_row(canvas, plot.panels[row], scale, (down, across), left, texts[row] or [[]] * per_row)
         if plot.beside:
-            canvas.group(
-                [label_text(plot.beside[number_], x=left - 5, y=canvas.y - down.length / 2 + 4)],
-                text_anchor="end",
-                font_size=LABEL,
-            )
+            label = label_text(plot.beside[number], x=left - 5, y=canvas.y - down.length / 2 + 4)
+            canvas.group([label], text_anchor="end", font_size=LABEL)
         canvas.y += GAP / 2 if plot.beside else GAP
     canvas.y += GAP / 2 if plot.beside else 0
     draw_bar(canvas, scale, plot.hidden)
@@ -181,12 +164,7 @@ def panels_in(width: float, across: Axis) -> int:
 
 
 def draw_row(
-    canvas: Canvas,
-    panels: Sequence[Panel],
-    scale: ColourScale,
-    axes: tuple[Axis, Axis],
-    left: float,
-    texts: Sequence[Sequence[Sequence[str]]],
+    canvas: Canvas, panels: Sequence[Panel], scale: ColourScale, axes: Axes, left: float, texts: Texts
 ) -> None:
     down, across = axes
     slanted = 0.0 if across.flat else across.widest * SLANT + LABEL * SLANT
@@ -221,12 +199,7 @@ def label_text(label: str, **place: object) -> str:
 
 
 def draw_cells(
-    canvas: Canvas,
-    scale: ColourScale,
-    axes: tuple[Axis, Axis],
-    x: float,
-    values: Array,
-    texts: Sequence[Sequence[str]],
+    canvas: Canvas, scale: ColourScale, axes: Axes, x: float, values: Array, texts: list[list[str]]
 ) -> None:
     """The cells of one panel: rectangles with numbers in them, or an image of a pixel a cell."""
     down, across = axes
@@ -235,16 +208,9 @@ def draw_cells(
     if (levels == HATCHED).any():
         canvas.parts.append(element("rect", **frame, fill=canvas.paint("hatched")))
     if not texts and levels.size:
-        data = b64encode(palette_png(levels, palette, HATCHED)).decode()
-        canvas.parts.append(
-            element(
-                "image",
-                **frame,
-                preserveAspectRatio="none",
-                style="image-rendering:optimizeSpeed;image-rendering:pixelated",
-                href=f"data:image/png;base64,{data}",
-            )
-        )
+        href = f"data:image/png;base64,{b64encode(palette_png(levels, palette, HATCHED)).decode()}"
+        style = "image-rendering:optimizeSpeed;image-rendering:pixelated"
+        canvas.parts.append(element("image", **frame, preserveAspectRatio="none", style=style, href=href))
     parts = []
     for row, line in enumerate(texts):
         for column, words in enumerate(line):
@@ -292,26 +258,24 @@ def draw_bar(canvas: Canvas, scale: ColourScale, hidden: str) -> None:
     canvas.y += BAR_HEIGHT + 8
 
 
-LABEL, DIGITS = 10.0, 10.0
-"""Sizes of fonts."""
+LABEL, DIGITS = 10.0, 10.0  # sizes of fonts
 
 LONGEST = 16
 """Characters of a label; the middle of a longer token is left out, and its title has all of it."""
 
-ROW_STEP, COLUMN_STEP = 11, 15
-"""Pixels from one label to the next, at least: columns' are slanted."""
+ROW_STEP, COLUMN_STEP = 11, 15  # pixels from one label to the next, at least: columns' are slanted
 
 WITH_NUMBERS, ALL_NUMBERS = 400, 3000
 """Cells of a panel, and of a plot, that have their numbers in them, at most."""
 
 NUMBER_COLUMNS = 16
-CELL_HEIGHT, CELL_WIDTH = 24.0, 26.0
-"""Of cells with numbers in them, at least."""
+CELL_HEIGHT, CELL_WIDTH = 24.0, 26.0  # of cells with numbers in them, at least
 
 PANEL_SIDE, THUMB_SIDE, LARGEST_CELL, THINNEST = 272, 72, 18, 40
 """Pixels of a panel without numbers, of a thumbnail, of a cell, of a panel with few rows or columns."""
 
 Texts = list[list[list[str]]]
+Axes = tuple["Axis", "Axis"]
 
 
 class Axis(NamedTuple):
@@ -341,8 +305,8 @@ class Axis(NamedTuple):
         return self.widest <= self.cell * self.every - 3
 
 
-def numbers_of(plot: Plot) -> Texts:
-    """The digits in each cell of each panel, nothing where they would not fit."""
+def cell_texts(plot: Plot) -> Texts:
+    """Nothing where they would not fit."""
     cells = len(plot.rows) * len(plot.columns)
     too_many = cells > WITH_NUMBERS or cells * len(plot.panels) > ALL_NUMBERS
     if plot.beside or too_many or len(plot.columns) > NUMBER_COLUMNS:
@@ -354,7 +318,6 @@ def numbers_of(plot: Plot) -> Texts:
 
 
 def digits(value: float, precision: int) -> str:
-    """A number in a cell; nothing for what is hidden."""
     if value == -np.inf:
         return ""
     if abs(value) >= 10_000:
@@ -367,13 +330,11 @@ def plot_axes(plot: Plot, texts: Texts) -> tuple[Axis, Axis]:
     """The size of cells, and the labels beside them: down and across."""
     rows, columns = ([""] * len(labels) if plot.beside else labels for labels in (plot.rows, plot.columns))
     if texts:
-        widest = max(
-            (text_width(text, DIGITS) for panel in texts for row in panel for text in row), default=0.0
-        )
+        every = (text for panel in texts for row in panel for text in row)
+        widest = max((text_width(text, DIGITS) for text in every), default=0.0)
         return Axis(rows, CELL_HEIGHT, 1), Axis(columns, max(CELL_WIDTH, round(widest + 7)), 1)
     most = max(len(rows), len(columns), 1)
-    few = 1.5 if len(plot.panels) <= 2 else 1.0
-    room = THUMB_SIDE if plot.beside else int(PANEL_SIDE * few)
+    room = THUMB_SIDE if plot.beside else int(PANEL_SIDE * (1.5 if len(plot.panels) <= 2 else 1.0))
     cell = min(LARGEST_CELL, max(1, room // most))
 
     def axis(labels: Sequence[str], apart: int) -> Axis:
@@ -381,3 +342,120 @@ def plot_axes(plot: Plot, texts: Texts) -> tuple[Axis, Axis]:
         return Axis(labels, float(size), max(1, -(-apart // size)))
 
     return axis(rows, ROW_STEP), axis(columns, COLUMN_STEP)
+
+
+# --- the sheet that a picture is drawn on, and the SVG document around it ---
+
+
+MARGIN, LINE, TEXT = 16.0, 17.0, 11.0
+"""The border around everything, the height of a line and of its font."""
+
+AT_NIGHT = (
+    "@media (prefers-color-scheme: dark) { #own { fill: #e8ebee } #own .paper { fill: #14181d } "
+    f"#own [fill='{FAINT}'] {{ fill: #a3adb8 }} }}"
+)
+"""Light letters on dark paper, where a reader wants that; shades are the same, with their own ink."""
+
+RAMPS = {"one": BLUE, "two": TWO_HUES}
+"""The gradients that a drawing may fill with; there is `hatched`, too."""
+
+
+@dataclass
+class Canvas:
+    own: str  # what the ids of this picture begin with, so that several stand in one page
+    parts: list[str] = field(default_factory=list)
+    y: float = MARGIN
+    right: float = 0.0
+
+    def text(
+        self, words: str, x: float, y: float, size: float = TEXT, full: str = "", fill: str | None = None
+    ) -> None:
+        """Words on the canvas; `full` is what a title says of words that were cut."""
+        tip = element("title", escape_xml(full)) if full not in {"", words} else ""
+        place = {"x": float(x), "y": float(y), "font_size": None if size == TEXT else size, "fill": fill}
+        self.parts.append(element("text", tip + escape_xml(words), **place))
+        self.right = max(self.right, x + text_width(words, size))
+
+    def paint(self, name: str) -> str:
+        return f"url(#{self.own}-{name})"
+
+    def group(self, parts: Sequence[str], **given: object) -> None:
+        if parts:
+            self.parts.append(element("g", "".join(parts), **given))
+
+    def line(self, words: str, size: float = TEXT, **more: str) -> None:
+        self.y += size
+        self.text(words, MARGIN, self.y, size, **more)
+        self.y += LINE - TEXT
+
+
+def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) -> str:
+    """The SVG around a body, of this width and height; its ids begin with `own`."""
+    width, height = size
+    paper = element("rect", width=5.0, height=5.0, fill=PAPER, class_="paper")
+    stripes = paper + element("rect", width=1.2, height=5.0, fill=HATCH)
+    turned = {"patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
+    hatching = element("pattern", stripes, id=f"{own}-hatched", width=5.0, height=5.0, **turned)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" id="{own}" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="{own}-title {own}-desc" '
+        f'font-family="{FAMILY}" font-size="{coordinate(TEXT)}" fill="{INK}">'
+    )
+    gradients = "".join(gradient(f"{own}-{name}", ramp) for name, ramp in RAMPS.items())
+    parts = [
+        head,
+        element("title", escape_xml(title) or " ", id=f"{own}-title"),
+        element("desc", escape_xml(said) or " ", id=f"{own}-desc"),
+        element("style", AT_NIGHT.replace("#own", f"#{own}")),
+        element("defs", hatching + gradients),
+        element("rect", width=float(width), height=float(height), fill=PAPER, class_="paper"),
+        body,
+        "</svg>\n",
+    ]
+    return "\n".join(parts)
+
+
+def gradient(name: str, anchors: tuple[str, ...]) -> str:
+    stops = (
+        element("stop", offset=coordinate(at / (len(anchors) - 1)), stop_color=colour)
+        for at, colour in enumerate(anchors)
+    )
+    return element("linearGradient", "".join(stops), id=name)
+
+
+FAMILY = "DejaVu Sans, Verdana, sans-serif"
+ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"})
+
+WIDE, NARROW = 1.0, 0.62
+"""The width of a character in parts of the size of its font: of ideographs, and of most others."""
+
+
+def escape_xml(text: str) -> str:
+    """Characters that mean something in XML as entities; what XML 1.0 does not allow shown escaped."""
+    return safe(text).translate(ENTITIES)
+
+
+def coordinate(value: float) -> str:
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def element(tag: str, content: str = "", **given: object) -> str:
+    """An element; its content is SVG already. Of attributes text_anchor is text-anchor, None left out."""
+    start = tag
+    for name, value in given.items():
+        if value is not None:
+            text = coordinate(value) if isinstance(value, float) else escape_xml(str(value))
+            start += f' {name.rstrip("_").replace("_", "-")}="{text}"'
+    return f"<{start}>{content}</{tag}>" if content else f"<{start}/>"
+
+
+def text_width(text: str, size: float) -> float:
+    return size * sum(WIDE if east_asian_width(char) in "WF" else NARROW for char in text)
+
+
+def cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 3
+    return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"

@@ -36,12 +36,8 @@ class ColourScale:
         return self.low < 0
 
     @property
-    def anchors(self) -> tuple[str, ...]:
-        return TWO_HUES if self.signed else BLUE
-
-    @property
     def colours(self) -> tuple[RGB, ...]:
-        return ramp(self.anchors)
+        return ramp_colours(TWO_HUES if self.signed else BLUE)
 
     def shares(self, values: Array) -> Array:
         """The place of each number along the scale: from 0 to 1, or from −1 where there are two hues.
@@ -88,8 +84,7 @@ ODD = "#c2185b"
 PAPER, INK, FAINT, HATCH = "#ffffff", "#1a1a1a", "#595959", "#b5b5b5"
 """Background, text, lesser text, and the lines of the hatching behind what is hidden."""
 
-LEVELS = 65
-"""Colours of a ramp: an odd number, so that 0 has the middle one of two hues."""
+LEVELS = 65  # colours of a ramp: an odd number, so that 0 has the middle one of two hues
 HATCHED, STRANGE = LEVELS, LEVELS + 1
 """The levels of what is hidden, and of what is no number of the scale."""
 
@@ -100,7 +95,7 @@ def rgb(colour: str) -> RGB:
 
 
 @lru_cache(maxsize=4)
-def ramp(anchors: tuple[str, ...]) -> tuple[RGB, ...]:
+def ramp_colours(anchors: tuple[str, ...]) -> tuple[RGB, ...]:
     """`LEVELS` colours from the first anchor to the last; whole numbers throughout, so exact."""
     stops, last = [rgb(anchor) for anchor in anchors], LEVELS - 1
     out = []
@@ -116,7 +111,6 @@ def ramp(anchors: tuple[str, ...]) -> tuple[RGB, ...]:
 
 
 def hexadecimal(colour: RGB) -> str:
-    """(255, 128, 0) -> '#ff8000'."""
     return "#{:02x}{:02x}{:02x}".format(*colour)
 
 
@@ -129,8 +123,6 @@ def ink_on(colour: RGB) -> str:
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#000000" if luminance > 0.179 else PAPER
 
-
-# --- plots ---
 
 MOST_SIDE, MOST_CELLS, THUMBNAIL_SIDE = 1024, 1 << 22, 72
 """Rows or columns of a panel, cells of a plot, rows of a thumbnail: more are merged into blocks."""

@@ -16,15 +16,11 @@ from attnctl.math import Array
 
 
 def chunk(name: bytes, data: bytes) -> bytes:
-    """Length, name, data and checksum."""
     return pack(">I", len(data)) + name + data + pack(">I", zlib.crc32(name + data))
 
 
 def palette_png(levels: Array, palette: Sequence[RGB], transparent: int) -> bytes:
-    """The image whose pixels (row, column) are places in the palette; one of them is transparent.
-
-    Only the entries that are used are written, in their order.
-    """
+    """The image whose pixels (row, column) are places in the palette; one of them is transparent."""
     used, places = np.unique(levels, return_inverse=True)
     rows, columns = levels.shape
     lines = np.zeros((rows, columns + 1), dtype=np.uint8)  # each line begins with its filter: none
@@ -57,11 +53,8 @@ COVERED = (
 )
 """The letters of the font: Latin, Greek, Cyrillic, Hebrew and Arabic."""
 
-ZOOM = 2
-"""Pixels for each unit of the SVG: sharp on screens of high density."""
-
-MOST_PIXELS = 1 << 27
-"""Of one PNG: half a gigabyte while it is drawn."""
+ZOOM = 2  # pixels for each unit of the SVG: sharp on screens of high density
+MOST_PIXELS = 1 << 27  # of one PNG: half a gigabyte while it is drawn
 
 
 def require_resvg() -> Any:
@@ -76,10 +69,7 @@ def require_resvg() -> Any:
 
 
 def png(svg: str, width: int, height: int) -> bytes:
-    """The picture as PNG; a large one has a pixel for each unit.
-
-    Raises AttnError where resvg-py is not installed, or where the picture is too large.
-    """
+    """The picture as PNG. Raises AttnError where resvg-py is not installed, or where it is too large."""
     svg_to_bytes = require_resvg()
     if width * height > MOST_PIXELS:
         raise AttnError(

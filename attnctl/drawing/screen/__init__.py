@@ -14,11 +14,8 @@ from typing import NamedTuple, TypeVar
 from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.text import cells, encodable, fold_text, pad_right, shorten, token_text, visible
 
-Span = tuple[str, str]
-"""Text, and the name of its style ("" for none)."""
-
+Span = tuple[str, str]  # text, and the name of its style ("" for none)
 Line = list[Span]
-
 
 Box = tuple[str, str, str, str]
 """The characters of a frame, top, bar, separator and bottom: a line has its ends, a dash and a divider."""
@@ -49,7 +46,7 @@ class Screen(NamedTuple):
     def dot(self) -> str:
         return " | " if self.ascii_only else " · "
 
-    def ours(self, text: str) -> str:
+    def printable(self, text: str) -> str:
         """A formula, a caption: our own words, or what a file has in their place."""
         return encodable(visible(text), self.encoding)
 
@@ -58,7 +55,7 @@ class Screen(NamedTuple):
 
     def short(self, text: str, width: int) -> str:
         """The text in at most `width` cells where views are fitted; whole elsewhere."""
-        return shorten(text, width, self.ours("…")) if self.fits else text
+        return shorten(text, width, self.printable("…")) if self.fits else text
 
     def flow(self, spans: Line, gap: str) -> list[Line]:
         """The spans one after the other, going on below (and folded) where views are fitted."""
@@ -79,19 +76,16 @@ class Screen(NamedTuple):
         return lines
 
     def sentence(self, text: str, style: str = "") -> list[Line]:
-        return self.flow([(self.ours(word), style) for word in text.split()], " ")
+        return self.flow([(self.printable(word), style) for word in text.split()], " ")
 
     def left_out(self, count: int) -> str:
-        return self.ours(f"… {count} more")
+        return self.printable(f"… {count} more")
 
 
 # --- tables before they are drawn ---
 
-Row = Sequence[Line]
-"""The cells of a row, each as wide as its column."""
-
-CAPTION_FRAME = 4
-"""The cells of a border that a caption needs beside its own."""
+Row = Sequence[Line]  # the cells of a row, each as wide as its column
+CAPTION_FRAME = 4  # the cells of a border that a caption needs beside its own
 
 
 class Band(NamedTuple):
@@ -144,8 +138,7 @@ def border(characters: str, widths: Sequence[int], captions: Sequence[str] = ())
     return first + divider.join(parts) + last
 
 
-GAP = 2
-"""Blanks between blocks on a shelf."""
+GAP = 2  # blanks between blocks on a shelf
 
 
 @dataclass(frozen=True)
@@ -183,10 +176,10 @@ def join(frames: Sequence[Frame], labels: int) -> Frame:
     def blank(frame: Frame, rows: int) -> Band:
         return Band([[[(" " * width, "")] for width in frame.widths]] * rows, [""] * len(frame.widths))
 
-    def band_of(frame: Frame, at: int, rows: int) -> Band:
+    def band_of(frame: Frame, at: int) -> Band:
         if frame is tallest:
             return bands[at]
-        return frame.bands[at] if at < len(frame.bands) else blank(frame, rows)
+        return frame.bands[at] if at < len(frame.bands) else blank(frame, len(list(bands[at].rows)))
 
     def beside(first: Band, parts: Sequence[Band]) -> Band:
         rows = zip(first.rows, *(part.rows for part in parts), strict=True)
@@ -195,12 +188,6 @@ def join(frames: Sequence[Frame], labels: int) -> Frame:
 
     high = max(len(frame.headings) for frame in frames)
     heads = [Band(frame.headings) if frame.headings else blank(frame, high) for frame in frames]
-    return Frame(
-        tallest.box,
-        across(tallest.widths, [frame.widths for frame in frames]),
-        list(beside(blank(tallest, high), heads).rows),
-        [
-            beside(band, [band_of(frame, at, len(list(band.rows))) for frame in frames])
-            for at, band in enumerate(bands)
-        ],
-    )
+    widths = across(tallest.widths, [frame.widths for frame in frames])
+    joined = [beside(band, [band_of(frame, at) for frame in frames]) for at, band in enumerate(bands)]
+    return Frame(tallest.box, widths, list(beside(blank(tallest, high), heads).rows), joined)

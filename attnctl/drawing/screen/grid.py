@@ -22,11 +22,8 @@ from attnctl.math import Array
 Codes = Callable[[range, range], "Array | None"]
 """For a block of rows and columns the kind of each cell, or None where all are of kind 0."""
 
-Run = tuple[int, int]
-"""The column where cells of one kind begin, and the number of the kind."""
-
-CHUNK = 2**15
-"""Cells of a matrix that are formatted at a time: what is in memory stays small."""
+Run = tuple[int, int]  # the column where cells of one kind begin, and the number of the kind
+CHUNK = 2**15  # cells of a matrix that are formatted at a time: what is in memory stays small
 
 
 class CellStyle(NamedTuple):
@@ -72,16 +69,13 @@ class Columns(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Grid:
-    """The labels and format common to the matrices of one frame, ready for the screen."""
-
     screen: Screen
     row_labels: Sequence[str]
     column_labels: Sequence[str]
     format: NumberFormat
     rows: Pieces
     kinds: tuple[CellStyle, ...] = (NUMBER,)
-    gap: int = 2
-    """Blanks between numbers; one at each end of a row."""
+    gap: int = 2  # blanks between numbers; one at each end of a row
 
     @cached_property
     def label_width(self) -> int:
@@ -131,21 +125,11 @@ class Grid:
         laid, across = self.lay_out(block), len(bands[0])
         width = self.panel_width([panel.caption for band in bands for panel in band], block)
         labels = [self.label_width + 2] if self.label_width else []
-        headings = []
-        if any(self.column_labels):
-            headings.append(self.row("", [pad_line(self.header(laid), width)] * across))
-        return Frame(
-            self.screen.box,
-            [*labels, *[width] * across],
-            headings,
-            [
-                Band(
-                    self.rows_of(band, laid, across, width),
-                    [*[""] * len(labels), *(panel.caption for panel in band)],
-                )
-                for band in bands
-            ],
-        )
+        header = pad_line(self.header(laid), width)
+        heads = [self.row("", [header] * across)] if any(self.column_labels) else []
+        rows = (self.rows_of(band, laid, across, width) for band in bands)
+        captions = ([*[""] * len(labels), *(panel.caption for panel in band)] for band in bands)
+        return Frame(self.screen.box, [*labels, *[width] * across], heads, list(map(Band, rows, captions)))
 
     def rows_of(
         self, panels: Sequence[Panel], laid: Sequence[Columns], across: int, width: int
@@ -157,7 +141,7 @@ class Grid:
         for piece in self.rows:
             if isinstance(piece, int):
                 gap = pad_line([(self.left_out(piece), "aside")], width)
-                yield self.row(self.screen.ours("…"), [*[gap] * len(panels), *blanks])
+                yield self.row(self.screen.printable("…"), [*[gap] * len(panels), *blanks])
                 continue
             for start in range(piece.start, piece.stop, step):
                 chunk = range(start, min(start + step, piece.stop))
@@ -171,7 +155,7 @@ class Grid:
         for columns in laid:
             piece = columns.piece
             if isinstance(piece, int):
-                gap = (self.screen.ours("…").center(columns.edges[-1]), "aside")
+                gap = (self.screen.printable("…").center(columns.edges[-1]), "aside")
                 for line in lines:
                     line.append(gap)
                 continue
@@ -179,9 +163,8 @@ class Grid:
             codes = panel.codes(rows, piece)
             kinds = [[(0, 0)]] * len(rows) if codes is None else runs(codes)
             for line, numbers, row in zip(lines, values, kinds, strict=True):
-                line.extend(
-                    self.style_row(self.format.write(columns.template, numbers), row, columns.edges)
-                )
+                text = self.format.write(columns.template, numbers)
+                line.extend(self.style_row(text, row, columns.edges))
         if spare:
             for line in lines:
                 line.append((" " * spare, ""))
@@ -221,16 +204,12 @@ def pad_line(line: Line, width: int) -> Line:
 
 # --- what is shown where there is too much ---
 
-Piece = range | int
-"""Rows or columns that are shown, or how many are left out here."""
-
+Piece = range | int  # rows or columns that are shown, or how many are left out here
 Pieces = tuple[Piece, ...]
 
 MAX_ROWS, HEAD_ROWS, TAIL_ROWS = 24, 6, 2
 MAX_BLOCKS = 3
-
-NARROWEST = 3
-"""The cells of the narrowest column: a digit, a space on either side."""
+NARROWEST = 3  # the cells of the narrowest column: a digit, a space on either side
 
 
 def head_and_tail(size: int, head: int, tail: int) -> Pieces:
@@ -320,25 +299,18 @@ class NumberFormat(NamedTuple):
 
 
 def four_digits(value: float) -> str:
-    if isnan(value):
-        return "NaN"
-    return f"{value + 0.0:.4g}".replace("inf", "∞")
+    return "NaN" if isnan(value) else f"{value + 0.0:.4g}".replace("inf", "∞")
 
 
 def matrix_format(array: Array, precision: int = 4, *, ascii_only: bool = False) -> NumberFormat:
-    """The format for all numbers of this matrix.
-
-    `precision` decimals; scientific where the largest magnitude is below 1e-3 or from 1e6 on; no
-    decimals where all are whole numbers.
-    """
+    """`precision` decimals, none for whole numbers; with an exponent below 1e-3 and from 1e6 on."""
     finite = array if np.isfinite(array).all() else array[np.isfinite(array)]
     conversion = conversion_for(finite, precision)
     texts = [f"%{conversion}" % value for value in extremes(finite, conversion)]
     if finite.size < array.size:
         kinds = ((np.isneginf, "-inf"), (np.isnan, "nan"), (np.isposinf, "inf"))
         texts += [text for is_one, text in kinds if is_one(array).any()]
-    width = max(map(len, texts), default=1)
-    return NumberFormat(conversion, width, "inf" if ascii_only else "∞")
+    return NumberFormat(conversion, max(map(len, texts), default=1), "inf" if ascii_only else "∞")
 
 
 def conversion_for(finite: Array, precision: int) -> str:

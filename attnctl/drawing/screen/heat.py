@@ -17,13 +17,8 @@ from attnctl.math import Array
 if TYPE_CHECKING:
     from attnctl.drawing.pictures.plot import Plot
 
-
-UNSHADED = 1.0
-"""The part of a level below which a number has no colour."""
-
-HIDDEN, STRANGE = 100, 101
-"""The levels of what is hidden and of what is no number."""
-
+UNSHADED = 1.0  # the part of a level below which a number has no colour
+HIDDEN, STRANGE = 100, 101  # the levels of what is hidden and of what is no number
 UPPER, LOWER = "▀", "▄"
 SHADING, ASCII_SHADING = " ░▒▓█", " .:-=+*#@"
 MARKS, ASCII_MARKS = {HIDDEN: "╱", STRANGE: "?"}, {HIDDEN: "/", STRANGE: "?"}
@@ -31,15 +26,12 @@ MARKS, ASCII_MARKS = {HIDDEN: "╱", STRANGE: "?"}, {HIDDEN: "/", STRANGE: "?"}
 MOST_ROWS, FEWEST = 48, 24
 """Rows of a map, after which cells are merged into blocks: of a large one, and of one of many."""
 
-LINES = 12
-"""Rows of a map that have a line each; more share a line where there are half blocks."""
+LINES = 12  # rows of a map that have a line each; more share a line where there are half blocks
 
 LABEL, WIDEST, CAPTION = 14, 8, 12
 """Cells of the label of a row, of a column, and of a caption that makes a map wider, at most."""
 
-WIDE, ROOMY = 100, 4
-"""Cells of a wide screen, and of a column on it where there is room for all."""
-
+WIDE, ROOMY = 100, 4  # cells of a wide screen, and of a column on it where there is room for all
 GAP = 2
 
 
@@ -75,15 +67,14 @@ def heat_lines(plot: Plot, screen: Screen) -> Iterator[Line]:
                 known = np.ceil(np.where(np.isfinite(shares), shares, 0.0) * (STEPS - 1)).astype(int) + 1
             known[np.isneginf(shares)], known[np.isnan(shares)] = HIDDEN, STRANGE
             levels.append(known)
-        yield from own.band([screen.ours(panel.caption) for panel in shown], levels)
+        yield from own.band([screen.printable(panel.caption) for panel in shown], levels)
     low, high = (f"{value + 0.0:.3g}" for value in (scale.low, scale.high))
-    marked = [(HIDDEN, "0" if scale.log and not scale.hidden else plot.hidden)] * (
-        scale.hidden or scale.zero
-    )
+    nothing = "0" if scale.log and not scale.hidden else plot.hidden
+    marked = [(HIDDEN, nothing)] * (scale.hidden or scale.zero)
     marked += [(STRANGE, "NaN or ∞")] * scale.strange
     yield own.legend(low, high + ", by logarithm" * scale.log, marked)
     for note in merged.notes:
-        yield from screen.flow([("  ", ""), (screen.ours(note), "aside")], "")
+        yield from screen.flow([("  ", ""), (screen.printable(note), "aside")], "")
 
 
 def column_width(plot: Plot, room: int, screen: Screen) -> int:
@@ -100,15 +91,12 @@ def column_width(plot: Plot, room: int, screen: Screen) -> int:
 
 @dataclass(frozen=True)
 class Map:
-    """The layout common to the heat maps of one plot."""
-
     screen: Screen
     plot: Plot
     label: int
     size: int
     signed: bool
-    halved: bool = False
-    """Whether a line has two rows."""
+    halved: bool = False  # whether a line has two rows
 
     @property
     def width(self) -> int:
@@ -123,8 +111,7 @@ class Map:
         if any(self.plot.columns):
             names = pad_right(self.column_names(), self.width)
             yield [(blank + gap.join([names] * len(levels)).rstrip(), "label")]
-        step = 2 if self.halved else 1
-        for row in range(0, len(self.plot.rows), step):
+        for row in range(0, len(self.plot.rows), 2 if self.halved else 1):
             words = self.fit_label(self.plot.rows[row], self.label)
             line: Line = [(f"{pad_left(words, self.label)} ", "label")]
             for number, level in enumerate(levels):
@@ -143,16 +130,14 @@ class Map:
         return out
 
     def fit_label(self, label: str, width: int) -> str:
-        """A label in so many cells, whatever it is drawn on."""
         return self.screen._replace(fits=True).short(label.strip(), width)
 
     def row(self, upper: Array, lower: Array | None) -> Iterator[Span]:
-        """A line of one map, cells of the same kind as one span."""
         if self.halved:
             below = [0] * len(upper) if lower is None else lower.tolist()
-            spans = [self.half(*each) for each in zip(upper.tolist(), below, strict=True)]
+            spans = list(map(self.half, upper.tolist(), below))
         else:
-            spans = [self.whole(level) for level in upper.tolist()]
+            spans = list(map(self.whole, upper.tolist()))
         text, style = "", ""
         for own, kind in spans:
             if kind != style:
@@ -176,17 +161,14 @@ class Map:
         if upper in MARKS and (lower in MARKS or not lower):
             return self.whole(upper)
         upper, lower = (0 if half in MARKS else half for half in (upper, lower))
-        if not upper and not lower:
-            return " " * self.size, ""
         if not upper:
-            return LOWER * self.size, f"shade {lower} 0"
+            return (LOWER * self.size, f"shade {lower} 0") if lower else (" " * self.size, "")
         return UPPER * self.size, f"shade {upper} {lower}"
 
     def legend(self, low: str, high: str, marked: Sequence[tuple[int, str]]) -> Line:
-        """The colours from the least to the largest, then what marks mean."""
         levels = range(-STEPS if self.signed else 0, STEPS + 1)
         bar = replace(self, size=1)
         spans: Line = [(f"  {low} ", "aside"), *map(bar.whole, levels), (f" {high}", "aside")]
         for level, words in marked:
-            spans += [("   ", ""), bar.whole(level), (self.screen.ours(f" {words}"), "aside")]
+            spans += [("   ", ""), bar.whole(level), (self.screen.printable(f" {words}"), "aside")]
         return spans

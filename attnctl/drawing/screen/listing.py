@@ -12,19 +12,15 @@ from attnctl.drawing.screen import Band, Frame, Line, Row, Screen, Span
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.text import cells, fold_text, pad_left, pad_right
 
-NARROWEST = 12
-"""Cells that a folded column has at least."""
+NARROWEST = 12  # cells that a folded column has at least
 
 
 def list_meanings(meanings: Mapping[str, str], screen: Screen) -> Iterator[Line]:
-    """Words and what they mean; on a terminal a meaning goes on below itself."""
     widest = max(map(cells, meanings))
     for word, meaning in meanings.items():
-        text = screen.ours(meaning)
-        room = max(NARROWEST, screen.width - widest - 2)
-        for begins, line in zip_longest(
-            [word], fold_text(text, room) if screen.fits else [text], fillvalue=""
-        ):
+        text, room = screen.printable(meaning), max(NARROWEST, screen.width - widest - 2)
+        lines = fold_text(text, room) if screen.fits else [text]
+        for begins, line in zip_longest([word], lines, fillvalue=""):
             yield [(f"{pad_right(begins, widest)}  {line}", "")]
 
 
@@ -39,11 +35,8 @@ class Listing:
 
     @property
     def widths(self) -> list[int]:
-        texts = [*self.titles, *([text for text, _ in row] for row in self.rows)]
-        return [
-            max(cells(line) for text in column for line in text.split("\n"))
-            for column in zip(*texts, strict=True)
-        ]
+        columns = zip(*self.titles, *([text for text, _ in row] for row in self.rows), strict=True)
+        return [max(cells(line) for text in column for line in text.split("\n")) for column in columns]
 
     @property
     def width(self) -> int:
@@ -117,3 +110,23 @@ class Listing:
         headings = [row for line in self.titles for row in cells_of([(title, "label") for title in line])]
         rows = [row for spans in self.rows for row in cells_of(spans)]
         return Frame(self.screen.box, [width + 2 for width in widths], headings, [Band(rows)])
+
+
+def column_blocks(
+    screen: Screen,
+    titles: Sequence[str],
+    rows: Sequence[Sequence[Span]],
+    left: AbstractSet[int] = frozenset(),
+) -> Iterator[Frame]:
+    """A table, its columns in blocks that fit a terminal; the first stands before each."""
+    whole = Listing(screen, [titles], rows, left)
+    first, *widths = (width + 3 for width in whole.widths)
+    start = 1
+    while start < len(titles):
+        stop, used = start + 1, 1 + first + widths[start - 1]
+        while stop < len(titles) and (not screen.fits or used + widths[stop - 1] <= screen.width):
+            used += widths[stop - 1]
+            stop += 1
+        kept = [[row[0], *row[start:stop]] for row in rows]
+        yield Listing(screen, [[titles[0], *titles[start:stop]]], kept, left).frame()
+        start = stop

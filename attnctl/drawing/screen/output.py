@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Element = Line | Frame | Shelf
-"""What a view is made of."""
 
-CHUNK = 256
-"""Lines that a console is given at a time."""
-
+CHUNK = 256  # lines that a console is given at a time
 DEFAULT_WIDTH = 80
 
 
@@ -39,17 +36,10 @@ def text_of_view(lines: Callable[[Any, Screen], Iterable[Element]], value: Any) 
 
 def output_for(stream: TextIO, environ: Mapping[str, str]) -> Console | PlainOutput:
     """Open an output for a stream; NO_COLOR, FORCE_COLOR, COLUMNS and TERM act as people expect."""
-    forced = environ.get("FORCE_COLOR", "") not in {"", "0", "false"}
-    if stream.isatty() or forced:
+    if stream.isatty() or environ.get("FORCE_COLOR", "") not in {"", "0", "false"}:
         from rich.console import Console
 
-        class Terminal(Console):
-            """A console that leaves a broken pipe to its caller."""
-
-            def on_broken_pipe(self) -> None:
-                raise  # noqa: PLE0704 - called while BrokenPipeError is handled
-
-        return Terminal(
+        console = Console(
             file=stream,
             force_terminal=True,
             no_color=bool(environ.get("NO_COLOR")) or environ.get("FORCE_COLOR") in {"0", "false"},
@@ -58,12 +48,17 @@ def output_for(stream: TextIO, environ: Mapping[str, str]) -> Console | PlainOut
             emoji=False,
             _environ=environ,
         )
+        console.on_broken_pipe = leave_to_caller  # type: ignore[method-assign]
+        return console
     columns = environ.get("COLUMNS", "")
     return PlainOutput(stream, int(columns) if columns.isdecimal() and int(columns) else DEFAULT_WIDTH)
 
 
+def leave_to_caller() -> None:
+    raise  # noqa: PLE0704 - called while BrokenPipeError is handled
+
+
 def screen_of(output: Console | PlainOutput) -> Screen:
-    """Describe the console's screen: its width, whether it is a terminal, its characters and colours."""
     if isinstance(output, PlainOutput):
         return Screen(output.width, encoding=output.stream.encoding or "utf-8")
     colours = output.color_system is not None and not output.no_color

@@ -32,8 +32,7 @@ STYLES = {
 }
 """The styles of words; a name that is not here is shown as the terminal shows text."""
 
-STEPS = 8
-"""Levels of the ramp behind attention weights."""
+STEPS = 8  # levels of the ramp behind attention weights
 
 WARM = {
     "truecolor dark": "#004d8f #0061b1 #2277ca #3b8de2 #53a4fa #7ebbff #aad1fe #d3e7fe",
@@ -69,25 +68,17 @@ def ramp(color_system: str, background: str) -> tuple[str, ...]:
 def backgrounds(color_system: str, background: str) -> dict[int, str]:
     """The colours of heat maps by level, −8 to 8 without 0; none where there are too few to tell."""
     warm, cold = (hue.get(f"{color_system} {background}", "").split() for hue in (WARM, COLD))
-    levels = dict(enumerate(warm, start=1))
-    return levels | {-level: colour for level, colour in enumerate(cold, start=1)}
+    return dict(enumerate(warm, start=1)) | {-level: colour for level, colour in enumerate(cold, start=1)}
 
 
 VARIABLE = "ATTNCTL_BACKGROUND"
-
 DARK, LIGHT = "dark", "light"
-
-
 ANSWER = rb"\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})"
-
 STDOUT = 1
 
 
 def background(environ: Mapping[str, str], *, ask: bool) -> str:
-    """`dark` or `light`; where nobody says, the terminal is asked if it may be, and else is dark.
-
-    Raises AttnError where something else is said.
-    """
+    """`dark` or `light`, as said, or as the terminal answers. Raises AttnError for another word."""
     said = environ.get(VARIABLE, "")
     if said:
         if said not in {DARK, LIGHT}:

@@ -17,8 +17,7 @@ from attnctl.drawing.screen import GAP, Box, Frame, Line, Shelf, border
 from attnctl.drawing.screen.palette import SIGNS, STYLES, background, backgrounds, ramp
 from attnctl.drawing.screen.text import safe
 
-Styles = Callable[[str], Style | None]
-"""The Rich style of a name, if it has one."""
+Styles = Callable[[str], Style | None]  # the Rich style of a name, if it has one
 
 
 class CaptionBox(RichBox):
@@ -47,16 +46,13 @@ class CaptionBox(RichBox):
 
 
 def renderable(element: Line | Frame | Shelf, styles: Styles) -> Segments | Table:
-    """A line as Rich segments, a frame as a Rich table, a shelf as a grid of these."""
     if isinstance(element, Frame):
         return rich_table(element, styles)
     if isinstance(element, Shelf):
         shelf = Table.grid(padding=(0, GAP, 0, 0))
         for width in element.widths:
             shelf.add_column(width=width, no_wrap=True)
-        shelf.add_row(
-            *[Group(*[renderable(element, styles) for element in block]) for block in element.blocks]
-        )
+        shelf.add_row(*[Group(*[renderable(part, styles) for part in block]) for block in element.blocks])
         return shelf
     return Segments([*segments(element, styles), Segment.line()])
 
@@ -67,7 +63,6 @@ def segments(line: Line, styles: Styles) -> list[Segment]:
 
 
 def rich_table(frame: Frame, styles: Styles) -> Table:
-    """The frame as a Rich table: its columns are the columns of the frame, its sections the bands."""
     table = Table(
         box=CaptionBox(frame.box, [band.captions for band in frame.bands]),
         width=frame.width,
@@ -87,7 +82,6 @@ def rich_table(frame: Frame, styles: Styles) -> Table:
 
 
 def styles_of(console: Console) -> Styles:
-    """The styles that a console can show: none where it has no colours."""
     system = None if console.no_color else console.color_system
     return styles_for(system, ask=console.file.isatty()) if system else lambda _: None
 

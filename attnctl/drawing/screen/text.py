@@ -17,8 +17,7 @@ UNSEEN = frozenset((0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0)).uni
 )
 """Characters that Unicode calls printable and nobody can see (Default_Ignorable_Code_Point)."""
 
-JOINED = frozenset("\ufe0e\ufe0f")
-"""Variation selectors: they belong to the emoji before them."""
+JOINED = frozenset("\ufe0e\ufe0f")  # variation selectors: they belong to the emoji before them
 
 JOINER = "\u200d"
 """Text within an emoji made of several, like a family; anywhere else it would not be seen."""
@@ -37,11 +36,12 @@ PLAINER = {
     "→": "->",
     "θ": "theta",
     "Δ": "d",
+    "ℓ": "l",
     "␣": "\\x20",
 }
 """Our own symbols for a stream that has no such characters."""
 
-NARROW = str.maketrans(dict.fromkeys("ᵀ√·−∞×…–→θΔ␣Σ∘σδ²αεβγ✓✗─│╭╮╰╯├┤┬┴┼└░▒▓█▀▄", "x"))
+NARROW = str.maketrans(dict.fromkeys("ᵀ√·−∞×…–→θΔℓ␣Σ∘σδ²αεβγ✓✗─│╭╮╰╯├┤┬┴┼└░▒▓█▀▄", "x"))
 """Our own symbols are a cell each: text of these and ASCII needs no table of widths."""
 
 
@@ -143,10 +143,7 @@ def take(text: str, width: int) -> str:
 
 
 def fold_text(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` cells, broken at spaces where there are any.
-
-    A character that is wider than that has a line of its own.
-    """
+    """Lines of at most `width` cells, broken at spaces if there are any; a wider character is alone."""
     lines: list[str] = []
     rest = text
     while len(rest) > 1 and cells(rest) > width:

@@ -24,8 +24,7 @@ from attnctl.record import Trace
 
 Index = tuple[int, ...]
 
-ASKED = 8
-"""Heads that are named when more than this are left out."""
+ASKED = 8  # heads that are named when more than this are left out
 
 
 class Sheet(NamedTuple):
@@ -44,7 +43,6 @@ class Sheet(NamedTuple):
     ask: tuple[int, ...] = ()
 
     def left_out(self, shown: int) -> str:
-        """Say how many matrices follow the first `shown` ones, and how to see them."""
         rest = len(self.indices) - shown
         if not self.ask:
             return f"… {rest} more, {self.captions[shown]} and on"
@@ -151,8 +149,7 @@ class View:
     heat: bool = False
     log: bool = False
     without_first: bool = False
-    cell: tuple[str, Index] | None = None
-    """The step, and the cell of it, that a page opens at."""
+    cell: tuple[str, Index] | None = None  # the step, and the cell of it, that a page opens at
 
 
 def steps_of(trace: Trace, view: View) -> list[Step]:
@@ -167,7 +164,7 @@ def steps_of(trace: Trace, view: View) -> list[Step]:
 def formula_of(step: Step) -> str:
     """`A = softmax over keys`; a formula that begins with its own symbol says it all."""
     own = step.formula.startswith(f"{step.symbol} ")
-    return step.formula if own else f"{step.symbol} = {step.formula}"
+    return step.formula if own else f"{step.symbol} = {step.formula}".removesuffix(" = ")
 
 
 def shape_of(trace: Trace, step: Step) -> str:
@@ -178,13 +175,10 @@ def shape_of(trace: Trace, step: Step) -> str:
 
 # --- marks ---
 
-BOX = "____"
-"""What stands where a number is still to be filled in."""
+BOX = "____"  # what stands where a number is still to be filled in
 
 
 class Marks(NamedTuple):
-    """The kinds of cell a step has, which cell is of which, and what the words mean."""
-
     kinds: tuple[CellStyle, ...] = (NUMBER,)
     codes: Callable[[Index], Codes] = lambda _: all_numbers
     notes: tuple[str, ...] = ()
@@ -196,16 +190,12 @@ def marks(trace: Trace, name: str, sample: Array, screen: Screen) -> Marks:
     if array.dtype == bool:
         dot = "." if screen.ascii_only else "·"
         kinds = (NUMBER, CellStyle("see"), CellStyle(dot, "aside"))
-        return Marks(
-            kinds,
-            codes_by(array, lambda seen: np.where(seen, 1, 2)),
-            (f"see = may attend, {dot} = hidden",),
-        )
+        codes = codes_by(array, lambda seen: np.where(seen, 1, 2))
+        return Marks(kinds, codes, (f"see = may attend, {dot} = hidden",))
     blank = trace.header.get("blank")
     if isinstance(blank, list) and name in blank and np.isnan(array).any():
-        return Marks(
-            (NUMBER, CellStyle(BOX, "aside")), codes_by(array, lambda own: np.isnan(own).astype(int))
-        )
+        codes = codes_by(array, lambda own: np.isnan(own).astype(int))
+        return Marks((NUMBER, CellStyle(BOX, "aside")), codes)
     if isinstance(op, Hide):
         return mark_hidden(trace, name, op, screen)
     if name != WEIGHTS:
@@ -214,9 +204,8 @@ def marks(trace: Trace, name: str, sample: Array, screen: Screen) -> Marks:
     found = shade_weights(with_sink(trace, name), sample) if screen.colours else Marks()
     if not isinstance(blind, list) or not blind:
         return found
-    one = "1 row sees nothing: its weights are zero"
-    several = f"{len(blind)} rows see nothing: their weights are zero"
-    return found._replace(notes=(one if len(blind) == 1 else several,))
+    said = f"{len(blind)} rows see nothing: their weights are zero"
+    return found._replace(notes=(said if len(blind) > 1 else "1 row sees nothing: its weights are zero",))
 
 
 def codes_by(array: Array, kind: Callable[[Array], Array]) -> Callable[[Index], Codes]:
@@ -232,10 +221,8 @@ def shade_weights(array: Array, sample: Array) -> Marks:
     positive = sample[np.isfinite(sample) & (sample > 0)]
     top = float(positive.max(initial=0.0)) or 1.0
     heat = [CellStyle(style=f"heat{level}") for level in range(1, STEPS + 1)]
-    return Marks(
-        (NUMBER, *heat),
-        codes_by(array, lambda own: np.maximum(levels_of(np.nan_to_num(own.astype(float) / top)), 0)),
-    )
+    codes = codes_by(array, lambda own: np.maximum(levels_of(np.nan_to_num(own.astype(float) / top)), 0))
+    return Marks((NUMBER, *heat), codes)
 
 
 def mark_hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
@@ -260,7 +247,7 @@ def mark_hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
 
         return block
 
-    return Marks((NUMBER, *(CellStyle(screen.ours(word), "aside") for word in words)), codes)
+    return Marks((NUMBER, *(CellStyle(screen.printable(word), "aside") for word in words)), codes)
 
 
 def spreads(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:

@@ -30,12 +30,10 @@ from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS
 from attnctl.record import Trace
 
-MAX_PANELS = 16
-"""Matrices of one step in the default view on a terminal."""
+MAX_PANELS = 16  # matrices of one step in the default view on a terminal
 
 MAX_LINES, FEW_LINES = 60, 24
 """Lines of one step in that view: of matrices shown whole, and of those that are shortened anyway."""
-
 
 LABEL, COLUMN_LABEL = 20, 12
 """Cells of the labels of a row and a column on a terminal, at most: long tokens must leave room."""
@@ -58,7 +56,7 @@ class Frames:
         blocks = self.blocks()
         shown = yield from self.print_stacked(blocks[0]) if len(blocks) == 1 else self.split(blocks)
         if shown < len(self.panels):
-            words = self.grid.screen.ours(self.sheet.left_out(shown))
+            words = self.grid.screen.printable(self.sheet.left_out(shown))
             yield from self.grid.screen.flow([("  ", ""), (words, "aside")], "")
         return shown == len(self.panels) and self.whole(blocks[0])
 
@@ -71,8 +69,7 @@ class Frames:
             return [(range(size),)]
         if not self.fitted:
             return blocks_of(size, self.grid.column_width, self.room)
-        left_out = cells(screen.left_out(size)) + 2
-        return columns_shown(size, self.grid.column_width, self.room, left_out)
+        return columns_shown(size, self.grid.column_width, self.room, cells(screen.left_out(size)) + 2)
 
     @property
     def at_a_glance(self) -> bool:
@@ -87,8 +84,7 @@ class Frames:
     def count_shown(self, block: Pieces, lines: int, across: int = 1) -> int:
         """Count the matrices to show, where `across` of them take so many lines; never all but one."""
         limit = MAX_LINES if self.whole(block) else FEW_LINES
-        few, total = across * max(1, limit // lines), len(self.panels)
-        few = min(few, MAX_PANELS - 1)
+        few, total = min(across * max(1, limit // lines), MAX_PANELS - 1), len(self.panels)
         return few if self.fitted and few < total - 1 else total
 
     def print_stacked(self, block: Pieces) -> Generator[Element, None, int]:
@@ -112,14 +108,13 @@ class Frames:
             for block in blocks:
                 columns = [column for piece in block if isinstance(piece, range) for column in piece]
                 words = f"{self.sheet.column_axis} {columns[0]}–{columns[-1]} of {len(self.sheet.columns)}"
-                words = screen.dot.join(filter(None, [panel.caption, screen.ours(words)]))
+                words = screen.dot.join(filter(None, [panel.caption, screen.printable(words)]))
                 caption = screen.short(words, self.room - CAPTION_FRAME)
                 yield self.grid.frame([[panel._replace(caption=caption)]], block)
         return len(shown)
 
 
 def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> Frames:
-    """The frames of a step of a trace that has so many heads."""
     sheet = sheet_of(trace, name, heads, view.heads, screen.encoding)
     fitted = screen.fits and not view.full
     rows, columns = len(sheet.rows), len(sheet.columns)
@@ -129,7 +124,7 @@ def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> F
     found = marks(trace, name, sample, screen)
     words = zip(sheet.captions, sheet.indices, strict=True)
     panels = tuple(
-        Panel(screen.ours(caption), sheet.array[index], found.codes(index)) for caption, index in words
+        Panel(screen.printable(caption), sheet.array[index], found.codes(index)) for caption, index in words
     )
     grid = Grid(
         screen,
@@ -155,8 +150,7 @@ def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element,
         sheet = Sheet(array, ((),), ("",), ["id"], labels, "token")
         shown = shorten_labels(labels, screen, COLUMN_LABEL)
         grid = Grid(screen, ["id"], shown, matrix_format(array), (range(1),))
-        drawn = Frames(sheet, grid, (Panel("", array),), screen.fits and not full)
-        whole &= yield from drawn.lines()
+        whole &= yield from Frames(sheet, grid, (Panel("", array),), screen.fits and not full).lines()
     return whole
 
 
@@ -219,7 +213,7 @@ def step_lines(
         return framed.at_a_glance
     title = [(step.name, "name"), (formula_of(step), "formula"), (shape_of(trace, step), "aside")]
     notes = [(note, "aside") for note in framed.notes]
-    yield from screen.flow([(screen.ours(text), style) for text, style in title + notes], "   ")
+    yield from screen.flow([(screen.printable(text), style) for text, style in title + notes], "   ")
     return (yield from framed.lines())
 
 
@@ -235,5 +229,5 @@ def heat(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> It
         ]
         plot = replace(plot, panels=panels, hidden="0: hidden")
     title = [(step.name, "name"), *((said, "aside") for said in plot.about)]
-    yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")
+    yield from screen.flow([(screen.printable(text), style) for text, style in title], "   ")
     yield from heat_lines(plot, screen)

@@ -13,16 +13,14 @@ from attnctl.math.ops import Copy
 from attnctl.math.rules import RULES, Composed, Rule
 from attnctl.record import Trace
 
-LONGEST = 240
-"""Characters of a sentence above its tables: all of its tokens are in the first of them."""
+LONGEST = 240  # characters of a sentence above its tables: all of its tokens are in the first of them
 
 
 def facts(trace: Trace) -> list[str]:
     config = trace.config
     if not config:
         return []
-    crossed = MEMORY in trace or "key_ids" in trace.header
-    said = ["cross-attention" if crossed else "self-attention"]
+    said = ["cross-attention" if MEMORY in trace or "key_ids" in trace.header else "self-attention"]
     heads, kv_heads = config.get("heads"), config.get("kv_heads")
     if heads is not None:
         said.append("1 head" if heads == 1 else f"{heads} heads")
@@ -80,12 +78,9 @@ def seeds_of_tensors(config: Mapping[str, Any]) -> dict[str, int | None]:
 
 
 def kind_words(config: Mapping[str, Any]) -> list[str]:
-    """Rules, scale and what else a config asks of attention itself, each in a few words."""
     rules = config.get("rules")
     said = [rule_words(rule) for rule in (rules if isinstance(rules, list) else [])]
-    asked = (
-        (setting, config.get(name)) for name, setting in KIND.items() if name not in {"scale", "rules"}
-    )
+    asked = ((KIND[name], config.get(name)) for name in KIND if name not in {"scale", "rules"})
     said += [setting.describe(value) for setting, value in asked if setting and value not in (None, False)]
     return said + ([f"scale {config['scale']}"] if config.get("scale") is not None else [])
 
@@ -117,14 +112,14 @@ def headline(trace: Trace, screen: Screen, *, full: bool = False) -> Iterator[Li
         if text is None:
             continue
         shown, rest = (f"{label}{text}", 0) if full else beginning(f"{label}{text}")
-        words = screen.ours(shown)
+        words = screen.printable(shown)
         for line in fold_text(words, screen.width) if screen.fits else [words]:
             yield [(line, "sentence")]
         if rest:
             yield [(f"{screen.left_out(rest)} characters (--full shows them)", "aside")]
     said = facts(trace)
     if said:
-        yield from screen.flow([(screen.ours(fact), "aside") for fact in said], screen.dot)
+        yield from screen.flow([(screen.printable(fact), "aside") for fact in said], screen.dot)
 
 
 def beginning(sentence: str) -> tuple[str, int]:

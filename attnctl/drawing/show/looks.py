@@ -14,10 +14,8 @@ from attnctl.math.names import TABLE, WEIGHTS
 from attnctl.record import Trace
 from attnctl.record.cells import number_repeats
 
-MOST_KEYS, MOST_HEADS = 4, 8
-"""Keys that are named one by one, heads that have a sentence each."""
-
-RANDOM = "Random weights mean nothing: try attnctl run example:it-was-tired, or --model DIR."
+MOST_KEYS, MOST_HEADS = 4, 8  # keys that are named one by one, heads that have a sentence each
+RANDOM = "Random weights mean nothing: try attnctl run example:it-was-tired"
 
 ULPS = 8
 """Numbers that differ by no more than so many units in the last place are the same for a person."""
@@ -26,8 +24,6 @@ UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 class Namer:
-    """Names the rows and keys of a trace within sentences."""
-
     def __init__(self, trace: Trace, screen: Screen) -> None:
         self.trace, self.screen = trace, screen
 
@@ -35,7 +31,7 @@ class Namer:
         """`"love"`; `head 1: "love"`, where there are several; query 2, where there are no tokens."""
         axes, shape = self.trace.steps[step].axes, self.trace[step].shape
         words = self.trace.tokens_along(step, len(row) - 1)
-        name = f"query {row[-1]}" if words is None else self.screen.ours(names_of(words)[row[-1]])
+        name = f"query {row[-1]}" if words is None else self.screen.printable(names_of(words)[row[-1]])
         where = [f"{axes[at]} {row[at]}" for at in range(len(row) - 1) if shape[at] > 1]
         return f"{', '.join(where)}: {name}" if where else name
 
@@ -43,7 +39,7 @@ class Namer:
         words = self.trace.key_tokens
         if words is None or at >= len(words):
             return f"key {at}"
-        return self.screen.ours(names_of(words)[at])
+        return self.screen.printable(names_of(words)[at])
 
     def seen(self, row: Cell, keys: Sequence[int]) -> str:
         """The keys that a row sees: itself, where it is the one and the keys are the queries."""
@@ -77,13 +73,12 @@ def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Ite
         for line in screen.flow([(f"{said}, {share}", "")], ""):
             yield [(text.replace(UNBROKEN, " "), style) for text, style in line]
     if len(leads) > MOST_HEADS:
-        yield [(screen.ours(f"… and {plural(len(leads) - MOST_HEADS, 'head')} more"), "aside")]
+        yield [(screen.printable(f"… and {plural(len(leads) - MOST_HEADS, 'head')} more"), "aside")]
     if any(is_drawn(step) for step in trace.steps.values()):
         yield from screen.sentence(RANDOM, "aside")
 
 
 def is_drawn(step: Step) -> bool:
-    """True of a matrix that a seed gives."""
     return step.name in TABLE and TABLE[step.name].drawn and step.formula.startswith("drawn ")
 
 
@@ -95,7 +90,6 @@ def find_ties(row: Array) -> tuple[int, ...]:
 
 
 def quoted_token(token: str) -> str:
-    """A token within a sentence."""
     return f'"{token}"'
 
 

@@ -28,18 +28,13 @@ from attnctl.math.derivation import Step
 from attnctl.record import Trace
 
 HARMLESS = str.maketrans("", "", " -")
-
-SCREEN = Screen()
-"""Markdown is UTF-8, never cut and without colours."""
+SCREEN = Screen()  # Markdown is UTF-8, never cut and without colours
 
 
 def write_markdown(
     traces: Iterable[Trace], stream: TextIO, precision: int | None = 4, view: View | None = None
 ) -> None:
-    """Write each trace whole; `precision` None is every digit. `view` picks steps and heads.
-
-    Raises AttnError for a step or head that is not there.
-    """
+    """`precision` None is every digit. Raises AttnError for a step or head that is not there."""
     for trace in traces:
         stream.writelines(f"{safe(line)}\n" for line in trace_lines(trace, precision, view or View()))
 
@@ -76,20 +71,17 @@ def writer(sheet: Sheet, precision: int | None) -> Callable[[float], str]:
     return lambda value: format_(value).strip()
 
 
-def cells_of(
-    sheet: Sheet, index: Index, found: Marks, number: Callable[[float], str]
-) -> Iterator[list[str]]:
+def cells_of(sheet: Sheet, index: Index, found: Marks, text: Callable[[float], str]) -> Iterator[list[str]]:
     codes, columns = found.codes(index), range(len(sheet.columns))
     for row, values in enumerate(sheet.array[index]):
         block = codes(range(row, row + 1), columns)
         kinds = [found.kinds[0]] * len(columns) if block is None else [found.kinds[k] for k in block[0]]
-        yield [kind.word or number(value) for value, kind in zip(values.tolist(), kinds, strict=True)]
+        yield [kind.word or text(value) for value, kind in zip(values.tolist(), kinds, strict=True)]
 
 
 def table_lines(
     columns: Sequence[str], rows: Sequence[str], cells: Iterable[Iterable[str]]
 ) -> Iterator[str]:
-    """A table with numbers at the right of their columns."""
     yield f"| | {' | '.join(map(in_table, columns))} |"
     yield f"|:--|{'--:|' * len(columns)}"
     for label, row in zip(rows, cells, strict=True):

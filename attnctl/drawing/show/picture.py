@@ -21,19 +21,14 @@ from attnctl.record import Trace
 MOST_PANELS, MOST_TRACES = 144, 64
 """Panels of one plot (of more heads the rest is named), sentences in one picture."""
 
-USUAL = View(precision=2)
-"""Attention weights, or what there is instead; `brief` adds the result."""
+USUAL = View(precision=2)  # attention weights, or what there is instead; `brief` adds the result
 
 
 def picture_of(traces: Sequence[Trace], view: View = USUAL) -> Picture:
-    """The plots of one trace or of several, of which those of a model's layers stand in one grid.
-
-    Raises AttnError for a step or head that is not there.
-    """
+    """The plots of traces, a model's layers in one grid. Raises AttnError for a missing step or head."""
     if len(traces) > MOST_TRACES and not are_layers(traces):
-        raise AttnError(
-            f"{len(traces)} sentences: a picture holds {MOST_TRACES}; pick one with --trace, or write .html"
-        )
+        instead = "pick one with --trace, or write .html"
+        raise AttnError(f"{len(traces)} sentences: a picture holds {MOST_TRACES}; {instead}")
     first = traces[0]
     alike = len({trace.sentence for trace in traces}) == 1
     title = visible(first.sentence or "attention") if alike else f"{len(traces)} sentences"
@@ -43,9 +38,8 @@ def picture_of(traces: Sequence[Trace], view: View = USUAL) -> Picture:
             plots += [grid(group, name, view) for name in steps_to_draw(group[0], view)]
         else:
             trace, heads = group[0], count_heads(group[0], view.heads)
-            found = [
-                plot_of(load_sheet(trace, name), name, heads, view) for name in steps_to_draw(trace, view)
-            ]
+            names = steps_to_draw(trace, view)
+            found = [plot_of(load_sheet(trace, name), name, heads, view) for name in names]
             if len(traces) > 1:
                 found[0] = replace(found[0], title=f"{visible(trace.sentence or '')}: {found[0].title}")
             plots += found
@@ -110,10 +104,7 @@ def whole_plot(trace: Trace, name: str, heads: int, view: View) -> Plot:
 
 
 def without_first(plot: Plot, step: Step) -> Plot:
-    """The plot without its first key, and how much that had.
-
-    Raises AttnError where columns are no keys, or there is no other.
-    """
+    """The plot without its first key. Raises AttnError where columns are no keys, or there is no other."""
     if step.axes[-1:] != ("key",):
         raise AttnError(f"--without-first: {plot.title} has no keys; name a step that has, like {WEIGHTS}")
     if len(plot.columns) < 2:
@@ -130,10 +121,7 @@ def without_first(plot: Plot, step: Step) -> Plot:
 
 
 def grid(layers: Sequence[Trace], name: str, view: View) -> Plot:
-    """Thumbnails of one step: layers down, heads across.
-
-    Raises AttnError for a step that is no matrix a head, or that some layer does not have.
-    """
+    """Thumbnails of one step: layers down, heads across. Raises AttnError where a layer lacks it."""
     plots = []
     for trace in layers:
         heads = count_heads(trace, view.heads)

@@ -80,10 +80,9 @@ def first_screen(
 
 
 def of_gradients(trace: Trace, chosen: Sequence[Step]) -> Sequence[Step]:
-    """The steps that a run with gradients is first looked at for; all of one without.
+    """The steps to look at first in a run with gradients, all of one without.
 
-    They are weights, result and gradients, each as the sum of the ways that lead to it: the other
-    steps of the forward pass are those of the run without `--backward`.
+    They are weights, result and gradients, each as the sum of the ways that lead to it.
     """
     back = [step for step in chosen if is_gradient(step.name)]
     if not back:
@@ -109,21 +108,16 @@ def column(
 
 # --- side by side ---
 
-CORNERS = 4
-"""The least that a caption leaves of its border: a dash and a blank before it, and after it."""
-
-OPENING = 4
-"""Lines of the headline, and of the prompt that follows."""
+CORNERS = 4  # the least that a caption leaves of its border: a dash and a blank before it, and after it
+OPENING = 4  # lines of the headline, and of the prompt that follows
 
 FEW = 8
 """Rows or columns without names that need no numbers beside them: so many are counted at a glance."""
 
-
 GlanceBlock = tuple[Sequence[Line | Frame], int]
 """The formulas of some steps, a table of them, and which steps are copies; and how wide that is."""
 
-Copies = Mapping[str, Sequence[Step]]
-"""By the name of a step those that only repeat its numbers."""
+Copies = Mapping[str, Sequence[Step]]  # by the name of a step those that only repeat its numbers
 
 
 class Small(NamedTuple):
@@ -133,6 +127,10 @@ class Small(NamedTuple):
     frame: Frame
     labels: Sequence[str]
     notes: Sequence[str]
+
+
+Drawn = tuple[list[Small] | Step, GlanceBlock | None]
+"""A run of steps, and the table of it; a step that stands alone has none."""
 
 
 def opening(trace: Trace, screen: Screen) -> Generator[Element, None, bool]:
@@ -156,17 +154,14 @@ def opening(trace: Trace, screen: Screen) -> Generator[Element, None, bool]:
 def glance(
     trace: Trace, steps: Sequence[Step], screen: Screen, view: View, heads: int
 ) -> tuple[list[list[Element]], bool, bool]:
-    """The given steps, then the ones that follow, in blocks.
-
-    And whether all can be taken in at a glance, and whether each is shown whole.
-    """
+    """The steps in blocks; whether all can be taken in at a glance, and whether each is shown whole."""
     copies = copies_of(trace, steps)
     copied = {step.name for found in copies.values() for step in found}
     blocks: list[list[Element]] = []
     row: list[GlanceBlock] = []
     small = whole = True
-    for run in runs_of(trace, [step for step in steps if step.name not in copied], screen, view, heads):
-        block = None if isinstance(run, Step) else block_of(run, copies, screen)
+    runs = runs_of(trace, [step for step in steps if step.name not in copied], screen, view, heads)
+    for run, block in beside_readers([(run, block_of(run, copies, screen)) for run in runs], screen):
         if row and (block is None or sum(width + GAP for _, width in row) + block[1] > screen.width):
             blocks.append(on_shelf(row))
             row = []
@@ -174,7 +169,7 @@ def glance(
             lines, shown = drain(step_lines(load_sheet(trace, run.name), run, screen, view, heads))
             small, whole = False, whole and shown
             blocks.append([*lines, *copy_lines(run, copies, screen)])
-        elif block is not None:
+        elif block:
             row.append(block)
     return [*blocks, *([on_shelf(row)] if row else [])], small, whole
 
@@ -193,13 +188,13 @@ def copies_of(trace: Trace, steps: Sequence[Step]) -> dict[str, list[Step]]:
     first = {step.name: step.name for step in steps}
     out: dict[str, list[Step]] = {}
     for step in steps:
-        if step.inputs and step.inputs[0] in first and repeats(trace, step):
+        if step.inputs and step.inputs[0] in first and repeats_input(trace, step):
             first[step.name] = first[step.inputs[0]]
             out.setdefault(first[step.name], []).append(step)
     return out
 
 
-def repeats(trace: Trace, step: Step) -> bool:
+def repeats_input(trace: Trace, step: Step) -> bool:
     """True where a step has just the numbers of its input: a copy, one head put side by side or back."""
     hides_nothing = isinstance(step.op, Hide) and is_gradient(step.name)
     if not (hides_nothing or isinstance(step.op, Copy | Merge | Split)):
@@ -222,28 +217,28 @@ def runs_of(
     for _, group in groupby(in_order, lambda step: (bool(step.inputs), step.axes[-1:] == ("key",))):
         run: list[Small] = []
         for step in group:
-            each = small(trace, step, screen, view, heads)
-            if run and (each is None or not fits_beside(run, each, screen)):
+            item = glance_step(trace, step, screen, view, heads)
+            if run and (item is None or not fits_beside(run, item, screen)):
                 yield run
                 run = []
-            if each is None:
+            if item is None:
                 yield step
             else:
-                run.append(each)
+                run.append(item)
         if run:
             yield run
 
 
-def fits_beside(run: Sequence[Small], each: Small, screen: Screen) -> bool:
+def fits_beside(run: Sequence[Small], item: Small, screen: Screen) -> bool:
     """True where rows are the same tokens, or count along the same axis, for as many heads, and all fit."""
     first = run[0]
-    alike = any(each.labels) or each.step.axes[-2:-1] == first.step.axes[-2:-1]
-    level = len(first.frame.bands) == len(each.frame.bands)
-    width = first.frame.width + sum(other.frame.widths[-1] + 1 for other in [*run[1:], each])
-    return alike and each.labels == first.labels and level and width <= screen.width
+    alike = any(item.labels) or item.step.axes[-2:-1] == first.step.axes[-2:-1]
+    level = len(first.frame.bands) == len(item.frame.bands)
+    width = first.frame.width + sum(other.frame.widths[-1] + 1 for other in [*run[1:], item])
+    return alike and item.labels == first.labels and level and width <= screen.width
 
 
-def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> Small | None:
+def glance_step(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> Small | None:
     """A step that can be taken in at a glance; None where it cannot."""
     if max(trace[step.name].shape[-2:], default=0) > screen.width // 2:  # a digit and a blank each
         return None
@@ -260,7 +255,7 @@ def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> S
         drawn,
         grid=replace(drawn.grid, row_labels=rows, column_labels=columns, gap=1),
         panels=tuple(
-            panel._replace(caption=screen.ours(step.name + index))
+            panel._replace(caption=screen.printable(step.name + index))
             for panel, index in zip(drawn.panels, indices, strict=True)
         ),
     )
@@ -275,7 +270,7 @@ def with_formulas(run: Sequence[Small], screen: Screen) -> list[Small] | None:
     out = []
     for item in run:
         first, *bands = item.frame.bands
-        caption = screen.ours(f"{first.captions[-1]} = {item.step.formula}")
+        caption = screen.printable(f"{first.captions[-1]} = {item.step.formula}")
         if not item.step.formula or cells(caption) + CORNERS > item.frame.widths[-1]:
             return None
         titled = first._replace(captions=[*first.captions[:-1], caption])
@@ -286,10 +281,10 @@ def with_formulas(run: Sequence[Small], screen: Screen) -> list[Small] | None:
 def one_table(trace: Trace, steps: Sequence[Step], screen: Screen, heads: int) -> Frame | None:
     run: list[Small] = []
     for step in steps:
-        each = small(trace, step, screen, View(), heads)
-        if each is None or (run and not fits_beside(run, each, screen)):
+        item = glance_step(trace, step, screen, View(), heads)
+        if item is None or (run and not fits_beside(run, item, screen)):
             return None
-        run.append(each)
+        run.append(item)
     return table_of(run) if run else None
 
 
@@ -297,13 +292,34 @@ def table_of(run: Sequence[Small]) -> Frame:
     return join([item.frame for item in run], labels=int(any(run[0].labels)))
 
 
-def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> GlanceBlock:
+def beside_readers(runs: Sequence[Drawn], screen: Screen) -> list[Drawn]:
+    """The runs, those of given matrices moved to the first that reads them where both fit in a row."""
+    moved: dict[int, list[Drawn]] = {}
+    for at, (run, block) in enumerate(runs):
+        given = {item.step.name for item in small_steps(run) if not item.step.inputs}
+        inputs = [{name for item in small_steps(other) for name in item.step.inputs} for other, _ in runs]
+        reader = next((to for to, names in enumerate(inputs) if given & names), at)
+        beside = runs[reader][1]
+        fits = block and beside and block[1] + GAP + beside[1] <= screen.width
+        moved.setdefault(reader if fits else at, []).append((run, block))
+    return [drawn for at in sorted(moved) for drawn in moved[at]]
+
+
+def small_steps(run: list[Small] | Step) -> list[Small]:
+    return run if isinstance(run, list) else []
+
+
+def block_of(run: Sequence[Small] | Step, copies: Copies, screen: Screen) -> GlanceBlock | None:
+    """The steps of a run as one table; None of a step that stands alone."""
+    if isinstance(run, Step):
+        return None
     titled = with_formulas(run, screen)
     frame = table_of(titled or run)
     titles: dict[str, list[str]] = {}
     for item in run:
         name, symbol = item.step.name, item.step.symbol
-        title = f"{name} {symbol}" if item.step.inputs and symbol != name else name  # `Q_rotated Q`
+        both = item.step.inputs and symbol != name
+        title = symbol if both and len(run) == 1 else f"{name} {symbol}" if both else name  # `Q_rotated Q`
         titles.setdefault(item.step.formula, []).append(title)
     said = [(f"{', '.join(names)} = {formula}", "name") for formula, names in titles.items() if formula]
     notes = [(note, "aside") for item in run for note in item.notes]
@@ -320,7 +336,7 @@ def over_each(run: Sequence[Small], screen: Screen) -> list[Line]:
     labels = run[0].frame.width - widths[0]
     line: Line = [(" " * labels, "")]
     for item, width in zip(run, [*widths[:-1], screen.width - labels - sum(widths[:-1])], strict=True):
-        text = screen.ours(f"{item.step.symbol} = {item.step.formula}")
+        text = screen.printable(f"{item.step.symbol} = {item.step.formula}")
         if cells(text) >= width:
             return []
         line += [(text, "name"), (" " * (width - cells(text)), "")]
@@ -333,7 +349,8 @@ def copy_lines(step: Step, copies: Copies, screen: Screen) -> list[Line]:
 
 
 def flow(spans: Line, screen: Screen) -> list[Line]:
-    return screen.flow([(screen.ours(text), style) for text, style in spans], screen.dot) if spans else []
+    words = [(screen.printable(text), style) for text, style in spans]
+    return screen.flow(words, screen.dot) if words else []
 
 
 def on_shelf(row: Sequence[GlanceBlock]) -> list[Element]:

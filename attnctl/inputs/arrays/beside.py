@@ -11,22 +11,13 @@ from math import inf, log, prod
 
 import numpy as np
 
-from attnctl.base.errors import AttnError
+from attnctl.base.errors import raise_all
 from attnctl.base.words import dims
 from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.axes import names_in, parse_axes
 from attnctl.math.derivation import Derivation
-from attnctl.math.names import (
-    BIAS,
-    CHUNK_LOGSUMEXP,
-    LOGSUMEXP,
-    MASK,
-    NORM_WEIGHTS,
-    SINK,
-    TABLE,
-    gradient_of,
-)
+from attnctl.math.names import BIAS, CHUNK_LOGSUMEXP, LOGSUMEXP, NORM_WEIGHTS, SINK, TABLE, gradient_of
 from attnctl.math.ops import Hide, LogSumExp
 
 
@@ -62,10 +53,7 @@ def heads_shown(arrays: Mapping[str, Array]) -> dict[str, int]:
 
 
 def by_head(name: str, array: Array, sizes: Sizes) -> Array | None:
-    """A sink as (head,), a norm's weight or bias as (d_k,) or (head, d_k); None where it is neither.
-
-    Axes of size 1 do not count; one row for all heads is split.
-    """
+    """A sink as (head,), a norm's factor as (d_k,) or (head, d_k), axes of size 1 aside; else None."""
     whole = tuple(sizes.get(axis, array.size) for axis in names_in(parse_axes(TABLE[name].own)))
     plain = without_ones(array.shape)
     if plain in {without_ones(whole), without_ones((prod(whole),))}:
@@ -79,16 +67,13 @@ def without_ones(shape: Shape) -> Shape:
 
 def is_one_row(name: str, array: Array, sizes: Sizes) -> bool:
     """True if a norm's weight has the columns of all heads in one row, as OLMo2 has it."""
-    return (
-        name in NORM_WEIGHTS
-        and len(without_ones(array.shape)) == 1
-        and array.size > sizes.get("d_k", array.size)
-    )
+    size = array.size
+    return name in NORM_WEIGHTS and len(without_ones(array.shape)) == 1 and size > sizes.get("d_k", size)
 
 
 def score_sizes(sizes: Sizes) -> list[int | str]:
     batch = ["batch"] if "batch" in sizes else []
-    return [sizes.get(axis, axis) for axis in (*batch, *TABLE[MASK].axes)]
+    return [sizes.get(axis, axis) for axis in (*batch, *TABLE[BIAS].axes)]
 
 
 def broadcasts(shape: Shape, scores: Sequence[int | str]) -> bool:
@@ -102,10 +87,8 @@ def ill_placed(name: str, array: Array, sizes: Sizes) -> str:
     if TABLE[name].of_scores:
         scores = dims(score_sizes(sizes))
         return f"{name}: {dims(array.shape)} does not fit scores of {scores} ([batch ×] head × query × key)"
-    *heads, last = (sizes.get(axis, axis) for axis in names_in(parse_axes(TABLE[name].own)))
-    ways = (
-        f"{last} (d_k) or {dims((*heads, last))} (head × d_k)" if heads else f"{last} (one for each head)"
-    )
+    *heads, d = (sizes.get(axis, axis) for axis in names_in(parse_axes(TABLE[name].own)))
+    ways = f"{d} (d_k) or {dims((*heads, d))} (head × d_k)" if heads else f"{d} (one for each head)"
     return f"{name}: {dims(array.shape)}, expected {ways}"
 
 
@@ -118,19 +101,14 @@ OF_BASE = {**dict.fromkeys(SUMS, log(2)), gradient_of(LOGSUMEXP): 1 / log(2)}
 
 def in_base_e(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     """The arrays with natural log-sum-exps. Raises AttnError where there are none to say it of."""
-    problems = []
-    for option, names in (("lse_base", [*OF_BASE]), ("lse_empty", [*SUMS])):
-        if getattr(settings, option) is not None and not arrays.keys() & set(names):
-            problems.append(
-                f"{settings.where((option,))}: nothing read here is a log-sum-exp; leave it out"
-            )
-    if problems:
-        raise AttnError(problems)
+    raise_all(
+        f"{settings.where((option,))}: nothing read here is a log-sum-exp; leave it out"
+        for option, names in (("lse_base", OF_BASE), ("lse_empty", SUMS))
+        if getattr(settings, option) is not None and not arrays.keys() & {*names}
+    )
     if settings.lse_base != "2":
         return dict(arrays)
-    return {
-        name: times(array, OF_BASE[name]) if name in OF_BASE else array for name, array in arrays.items()
-    }
+    return {**arrays, **{name: times(arrays[name], by) for name, by in OF_BASE.items() if name in arrays}}
 
 
 def times(array: Array, factor: float) -> Array:
@@ -152,13 +130,12 @@ def with_empty_rows(
             *lead, heads, queries = arrays[name].shape
             rows = (*(lead[:-1] if name == CHUNK_LOGSUMEXP else lead), heads, queries)
             op = derivation[name].op if name == CHUNK_LOGSUMEXP else LogSumExp()
-            nothing = np.isneginf(op.apply(hide(np.zeros((*rows, keys)), arrays, derivation)))
+            nothing = np.isneginf(op.apply(hide_keys(np.zeros((*rows, keys)), arrays, derivation)))
             out[name] = np.where(nothing & (arrays[name] == empty), -inf, arrays[name])
     return out
 
 
-def hide(s: Array, arrays: Mapping[str, Array], derivation: Derivation) -> Array:
-    """The scores with −∞ where rules, a mask or a bias hide a key."""
+def hide_keys(s: Array, arrays: Mapping[str, Array], derivation: Derivation) -> Array:
     for step in derivation:
         if isinstance(step.op, Hide):
             s = step.op.apply(s, *(arrays[name] for name in step.inputs[1:]))

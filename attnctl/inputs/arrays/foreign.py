@@ -25,8 +25,10 @@ from attnctl.math.names import (
     BIAS,
     CHUNK_LOGSUMEXP,
     CHUNK_OUTPUTS,
+    EMBEDDINGS,
     HEAD_OUTPUTS,
     HIDDEN,
+    LOGITS,
     LOGSUMEXP,
     MASK,
     MEMORY,
@@ -46,7 +48,6 @@ from attnctl.math.names import (
 )
 
 MATRICES, BIASES = ("W_Q", "W_K", "W_V"), ("b_Q", "b_K", "b_V")
-
 AS_IS = "as it is"
 LINEAR = "(out, in)"
 PACKED = "Q, K and V side by side"
@@ -61,10 +62,7 @@ IF_SCORES = "as it is, where its sizes are those of queries and keys"
 
 
 class Convention(NamedTuple):
-    """A name of others: a regular expression of the end of it, what it is here, and its layout.
-
-    The row holds only where the file has an array with a name that ends like `beside`.
-    """
+    """A name that others use: a regular expression of its end, if one that ends like `beside` is there."""
 
     theirs: str
     ours: tuple[str, ...]
@@ -76,22 +74,23 @@ OF_TORCH = r"in_proj_weight|q_proj_weight"
 """The matrices of nn.MultiheadAttention, whose query, key and value are what is projected."""
 
 WORDS = {
-    "Q": "q query queries xq q_states query_states query_layer query_vectors",
-    "K": "k key keys xk k_states key_states key_layer key_vectors",
-    "V": "v value values xv v_states value_states value_layer value_vectors",
+    "Q": "q qs qh query queries q_heads xq q_states query_states query_layer query_vectors",
+    "K": "k ks kh key keys k_heads xk k_states key_states key_layer key_vectors",
+    "V": "v vs vh value values v_heads xv v_states value_states value_layer value_vectors",
     "Q_normed": "q_normed query_normed",
     "K_normed": "k_normed key_normed",
     "Q_rotated": "q_embed q_rot q_rotated q_rope query_rot query_rotated rotated_q",
     "K_rotated": "k_embed k_rot k_rotated k_rope key_rot key_rotated rotated_k",
     X: "attn_input attention_input hidden_normed normed_hidden",
     MEMORY: "encoder_hidden_states key_value_states",
-    "scores": "attn_scores attention_scores raw_scores qk qk_similarities sim dots pre_softmax_attn",
-    SCALED: "scaled_logits",
-    WEIGHTS: "attn_probs attention_probs attn_weights attn_output_weights probs attn att pattern",
+    "scores": "score attn_scores attention_scores raw_scores qk qk_similarities sim dots pre_softmax_attn",
+    SCALED: "scaled scores_scaled scaled_attn_scores scaled_attention_scores",
+    WEIGHTS: "attn_probs attention_probs attn_weights att_weights attn_output_weights softmax_scores probs "
+    "attn att pattern",
     LOGSUMEXP: "lse softmax_lse log_sum_exp logsum_exp log_sumexp",
-    HEAD_OUTPUTS: "context_layer context head_out attn_heads z",
+    HEAD_OUTPUTS: "context_layer context ctx head_out heads_out head_outs attn_heads attended z",
     "concat": "attn_concat context_merged",
-    OUTPUT: "attn_output attention_output attn_out out o y outputs",
+    OUTPUT: "attn_output attention_output attn_out out o y outputs result",
     MASK: "attn_mask attention_mask",
     BIAS: "attn_bias position_bias",
     PAST_KEY: "past_k",
@@ -103,7 +102,6 @@ WORDS = {
 BESIDE_MODEL = {
     HIDDEN: "hidden_states hidden_in layer_input residual_in resid_pre input inputs input_tensor",
     X: "normed input_layernorm ln_1 ln1",
-    SCALED: "scaled",
     WEIGHTS: "weights attention",
     "concat": "merged",
     RESIDUAL: "resid_mid residual_out hidden_after_attention",
@@ -122,10 +120,7 @@ MODULES = {
     OUTPUT: r"out_proj|o_proj|out_lin|to_out\.0|to_out|(?<!DenseReluDense\.)wo|w_o|o|attn\.proj"
     r"|attention\.output\.dense|attention\.dense",
 }
-"""What the modules that make an array are called; a bare name is what comes out of them.
-
-That of a norm may also be its weight.
-"""
+"""What the modules that make an array are called; a bare name is their output, or a norm's weight."""
 
 
 def named(ours: str, also: str = "") -> Convention:
@@ -137,19 +132,16 @@ OF_BIASES = {PACKED_LINEAR: PACKED, PACKED_CONV: PACKED, BY_HEAD_LINEAR: BY_HEAD
 """How biases, and what comes out, are laid out where matrices are so; elsewhere as they are."""
 
 
-def parameters(
-    modules: str, weights: tuple[str, ...], layout: str, beside: str = ""
-) -> Iterator[Convention]:
+def parameters(modules: str, ours: tuple[str, ...], layout: str, beside: str = "") -> Iterator[Convention]:
     """The weight and the bias of modules that are called so; of packed ones also what comes out."""
-    biases = tuple(name.replace("W_", "b_").replace("weight", "bias") for name in weights)
-    yield Convention(rf"(?:{modules})\.weight", weights, layout, beside)
+    biases = tuple(name.replace("W_", "b_").replace("weight", "bias") for name in ours)
+    yield Convention(rf"(?:{modules})\.weight", ours, layout, beside)
     yield Convention(rf"(?:{modules})\.bias", biases, OF_BIASES.get(layout, AS_IS), beside)
-    if weights == MATRICES:
+    if ours == MATRICES:
         yield Convention(modules, PROJECTED, OF_BIASES[layout])
 
 
 def of_modules() -> Iterator[Convention]:
-    """The modules that make Q, K and V, one by one, with the norms of Q and K."""
     for symbol in "QKV":
         yield from parameters(MODULES[symbol], (f"W_{symbol}",), LINEAR)
         yield Convention(rf"{symbol}_proj_weight", (f"W_{symbol}",), LINEAR)
@@ -180,14 +172,19 @@ CONVENTIONS = (
     *parameters(rf"{MODULES[OUTPUT]}|output\.dense", (W_O,), LINEAR),
     *parameters("dense", (W_O,), LINEAR, beside=r"query_key_value\.weight"),
     # variables
+    *(
+        Convention(rf"w_?{word}|{word}_(?:w|weights?|matrix)|weights?_{word}", (ours,))
+        for ours, word in {"W_Q": "query", "W_K": "key", "W_V": "value", W_O: "out(?:put)?"}.items()
+    ),
     named(X),
-    Convention(r"x|hidden_states|inputs?|input_tensor", (X,)),
+    Convention(r"x|h|(?-i:E)|(?:tokens?_)?emb(?:edding)?s?|hidden_states|inputs?|input_tensor", (X,)),
     named(MEMORY),
     named("scores", r"att(?:n|ention)?_(?:score|logit)s?"),
     named(SCALED),
+    Convention(r"scaled_logits", (SCALED,), IF_SCORES),
     Convention(r"logits|s|energy", ("scores",), IF_SCORES),
     named(WEIGHTS),
-    Convention(r"a|weights", (WEIGHTS,), IF_SCORES),
+    Convention(r"a|p|w|weights|attention|alphas?", (WEIGHTS,), IF_SCORES),
     Convention(
         r"(?:chunk|split|partial)s?_(?:lse|log_?sum_?exp)|lse_(?:accum|partial)|softmax_lse_accum",
         (CHUNK_LOGSUMEXP,),
@@ -210,29 +207,34 @@ GRADIENT = re.compile(
 )
 """What gradients are called: grad_q, q.grad, q_grad, dq, dQ, do, dout."""
 
+OURS = frozenset(TABLE) - {LOGITS, "scaled_logits"}
+"""Names that stand for themselves; scores are called logits, too, and their sizes tell."""
+
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)(?=\.|$)")
 
 
-def read_foreign(
-    found: Mapping[str, Array],
-    layer: int | None = None,
-    heads: int | None = None,
-    kv_heads: int | None = None,
-) -> Understood:
+def read_foreign(found: Mapping[str, Array], layer: int | None = None, *counts: int | None) -> Understood:
     """The arrays of someone's file under our names.
 
-    `layer` is the one to read of a file with several; heads are those of packed projections, where
-    the arrays do not show them. Our own names stand for themselves. Raises AttnError where a file
-    has several layers and nobody says which, or not the one that is asked for.
+    `layer` is the one to read of a file with several; `counts` are those of heads and kv heads of packed
+    projections, where the arrays do not show them. Our own names stand for themselves. Raises AttnError
+    where a file has several layers and nobody says which, or not the one that is asked for.
     """
-    back = {name: forward for name in found if name not in TABLE and (forward := variable_of(name))}
+    back = {name: forward for name in found if name not in OURS and (forward := variable_of(name))}
     if back:
-        return read_gradients(found, back, layer, heads, kv_heads)
-    theirs = of_layer([name for name in found if name not in TABLE], layer)
+        return read_gradients(found, back, layer, *counts)
+    theirs = of_layer([name for name in found if name not in OURS], layer)
     rows = {name: row for name in theirs if (row := row_of(name, theirs))}
-    out = Understood(found, heads or heads_shown(found, rows), kv_heads)
-    out.arrays |= {name: found[name] for name in found if name in TABLE}
-    for name in sorted(rows, key=lambda name: (CONVENTIONS.index(rows[name]), name)):
+    heads, kv_heads = counts or (None, None)
+    of_x = [name for name in found if name in OF_X or (name in rows and rows[name].ours == (X,))]
+    out = Understood(found, heads or heads_shown(found, rows), kv_heads, found[of_x[0]] if of_x else None)
+    out.arrays |= {name: found[name] for name in found if name in OURS}
+
+    def order(name: str) -> tuple[bool, int, bool, str]:
+        """Matrices first, as they tell what follows; what only may be one comes after its kind."""
+        return not out.is_matrix(name), CONVENTIONS.index(rows[name]), bool(MATRIX.fullmatch(name)), name
+
+    for name in sorted(rows, key=order):
         out.take(name, rows[name])
     out.arrays |= {name: found[name] for name in theirs if name not in rows}
     if MEMORY in out.arrays and X in out.arrays and np.array_equal(out.arrays[MEMORY], out.arrays[X]):
@@ -251,12 +253,12 @@ def variable_of(name: str) -> str:
 
 
 def read_gradients(
-    found: Mapping[str, Array], back: Mapping[str, str], layer: int | None, *heads: int | None
+    found: Mapping[str, Array], back: Mapping[str, str], layer: int | None, *counts: int | None
 ) -> Understood:
     """The arrays under our names, those of the backward pass by what they are gradients by."""
-    out = read_foreign({name: found[name] for name in found if name not in back}, layer, *heads)
+    out = read_foreign({name: found[name] for name in found if name not in back}, layer, *counts)
     theirs = {forward: name for name, forward in back.items()}
-    gone = read_foreign({forward: found[name] for forward, name in theirs.items()}, layer, *heads)
+    gone = read_foreign({forward: found[name] for forward, name in theirs.items()}, layer, *counts)
     for name, array in gone.arrays.items():
         known = gradient_of(name) in TABLE
         out.arrays[gradient_of(name) if known else theirs.get(name, name)] = array
@@ -269,15 +271,14 @@ def read_gradients(
     return out
 
 
+OF_X = {X, EMBEDDINGS, HIDDEN}
+
 MATRIX = re.compile(r"(?:.*\.)?w_?[qkvo]", re.IGNORECASE)
 """Names of a matrix, or of a module and so of what comes out: beside an X the shape tells."""
 
 
 def beside_model(names: Iterable[str], *, cross: bool) -> dict[str, str]:
-    """The arrays of a layer whose model is known: theirs to ours, where ours is not taken.
-
-    `cross` attention alone reads a memory.
-    """
+    """The arrays of a known model's layer, theirs to ours; only `cross` attention reads a memory."""
     words = {word: ours for ours, text in BESIDE_MODEL.items() for word in text.split()}
 
     def ours_of(name: str) -> str:
@@ -347,24 +348,22 @@ def heads_shown(found: Mapping[str, Array], rows: Mapping[str, Convention]) -> i
 
 @dataclass
 class Understood:
-    """The arrays of one file under our names, as far as theirs are known; the others keep theirs.
-
-    `heads` and `kv_heads` share what is packed.
-    """
+    """The arrays of one file, ours under our names; `heads` and `kv_heads` share what is packed."""
 
     found: Mapping[str, Array]
     heads: int | None = None
     kv_heads: int | None = None
+    x: Array | None = None
     arrays: dict[str, Array] = field(default_factory=dict)
-    read: dict[str, str] = field(default_factory=dict)
-    """Ours -> theirs, without the path of its module."""
-    notes: list[str] = field(default_factory=list)
-    """What was left out, and why."""
+    read: dict[str, str] = field(default_factory=dict)  # ours -> theirs, without the path of its module
+    notes: list[str] = field(default_factory=list)  # what was left out, and why
 
     def take(self, name: str, row: Convention) -> None:
         if row.layout == IF_SCORES and not self.may_be_scores(name):
             self.arrays[name] = self.found[name]
             return
+        if self.is_matrix(name):
+            row = row._replace(ours=(matrix_of(name[-1].upper()),))
         taken = [ours for ours in row.ours if ours in self.arrays and row.layout != HIDES]
         if taken:
             self.notes.append(f"{name} is left out: {taken[0]} is there already")
@@ -376,11 +375,9 @@ class Understood:
                 for lost in ("W_V", "b_V"):
                     self.arrays.pop(lost, None)
             return
-        arrays = self.lay_out(self.found[name], row)
+        arrays, count = self.lay_out(self.found[name], row), len(row.ours)
         if arrays is None:
-            self.notes.append(
-                f"{name} is left out: --heads N says how many heads share its {len(row.ours)}"
-            )
+            self.notes.append(f"{name} is left out: --heads N says how many heads share its {count}")
             return
         names = self.settle(name, row.ours, arrays[0])
         for ours, array in zip(names, arrays, strict=True):
@@ -391,8 +388,6 @@ class Understood:
 
     def settle(self, name: str, ours: tuple[str, ...], array: Array) -> tuple[str, ...]:
         """Ours for a name that several arrays go by: its shape tells."""
-        if MATRIX.fullmatch(name) and self.is_matrix(name):
-            return (matrix_of(name[-1].upper()),)
         if ours == (OUTPUT,) and self.is_by_head(array):
             return (HEAD_OUTPUTS,)
         return (f"{ours[0][0]}_norm_weight",) if ours[0] in NORMED and array.ndim == 1 else ours
@@ -406,9 +401,8 @@ class Understood:
 
     def is_matrix(self, name: str) -> bool:
         """True if X can be multiplied by it, and it is not as long as what comes out of a module."""
-        x = next((self.found[other] for other in self.found if other in {X, X.lower()}), None)
-        array = self.found[name]
-        if x is None or x.ndim < 2 or not 2 <= array.ndim <= 3:
+        x, array = self.x, self.found[name]
+        if not MATRIX.fullmatch(name) or x is None or x.ndim < 2 or not 2 <= array.ndim <= 3:
             return False
         of_x = array.shape[-1 if name[-1] in "oO" else -2]
         return of_x == x.shape[-1] and (array.shape[-2] != x.shape[-2] or "." not in name)
@@ -443,8 +437,7 @@ class Understood:
         if self.heads is None or total % (self.heads + 2 * self.kv_heads):
             return None
         size = total // (self.heads + 2 * self.kv_heads)
-        ends = [self.heads * size, (self.heads + self.kv_heads) * size]
-        return np.split(array, ends, axis=-1)
+        return np.split(array, [self.heads * size, (self.heads + self.kv_heads) * size], axis=-1)
 
 
 def both(mask: Array, padding: Array) -> Array:

@@ -76,10 +76,7 @@ class LayoutSearch:
         self.names.sort(key=self.rank)
 
     def rank(self, name: str) -> tuple[bool, bool, bool, int]:
-        """Scores first, they tell most; square matrices last, which say nothing of their layout.
-
-        Gradients come after what they are by, whose layout they have.
-        """
+        """Scores first: they tell most. Square matrices tell nothing. Gradients follow what they are by."""
         row, shape = TABLE[name], self.shapes[name]
         square = row.linear is not None and len(shape) == 2 and shape[0] == shape[1]
         return bool(row.gradient), not row.of_scores, square, -len(shape)
@@ -144,16 +141,14 @@ class LayoutSearch:
         row, shape = TABLE[name], self.shapes[name]
         told = ", ".join(f"{axis} {size}" for axis, size in known.items())
         ways = (self.axes(name, way) for way in (*row.layouts, *row.searched))
-        expected = " or ".join(f"({', '.join('·'.join(axes) or 'one' for axes in way)})" for way in ways)
+        wanted = " or ".join(f"({', '.join('·'.join(axes) or 'one' for axes in way)})" for way in ways)
         hint = ""
         if row.of_scores and len(shape) < 4 and known.get("head", 1) > 1:
             hint = "; weights averaged over heads cannot be checked (average_attn_weights=False keeps them)"
         if name == OUTPUT:
             renamed = f"{OUTPUT}={HEAD_OUTPUTS}"
             hint = f"; where it still has its heads, call it {HEAD_OUTPUTS} (--name {renamed})"
-        return (
-            f"{name}: {dims(shape)} does not go with the other arrays ({told}); expected {expected}{hint}"
-        )
+        return f"{name}: {dims(shape)} does not go with the other arrays ({told}); expected {wanted}{hint}"
 
 
 def search(

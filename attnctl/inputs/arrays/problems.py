@@ -10,7 +10,7 @@ import numpy as np
 from attnctl.base.words import dims
 from attnctl.inputs.arrays.layout import axes_among
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.sizes import OPTIONS, adds_positions, asked, unmeant_cache, unrotatable
+from attnctl.inputs.config.sizes import OPTIONS, adds_positions, stated_sizes, unmeant_cache, unrotatable
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.axes import Groups
 from attnctl.math.names import (
@@ -35,8 +35,7 @@ from attnctl.math.names import (
 )
 
 FROM_X = (X, *map(matrix_of, PROJECTED))
-MAKERS = (*map(matrix_of, PROJECTED), *map(bias_of, PROJECTED))
-"""The weights that make Q, K and V."""
+MAKERS = (*map(matrix_of, PROJECTED), *map(bias_of, PROJECTED))  # the weights that make Q, K and V
 
 
 def from_x(found: Container[str]) -> bool:
@@ -54,10 +53,8 @@ def missing(found: Container[str], settings: Settings) -> Iterator[str]:
     wanted = FROM_X if X in found and Q not in found else PROJECTED
     lacking = [name for name in wanted if name not in found]
     if lacking and not from_x(found):
-        yield (
-            f"no {', '.join(lacking)} in the arrays; attention needs Q, K and V, or X with W_Q, W_K "
-            "and W_V (--name THEIRS=OURS renames)"
-        )
+        needs = "attention needs Q, K and V, or X with W_Q, W_K and W_V (--name THEIRS=OURS renames)"
+        yield f"no {', '.join(lacking)} in the arrays; {needs}"
     if adds_positions(settings) and not from_x(found):
         yield "sinusoidal and learned positions are added to X; give X, W_Q, W_K and W_V"
     if (PAST_KEY in found) != (PAST_VALUE in found):
@@ -82,7 +79,6 @@ def unmeant_norms(found: Container[str], settings: Settings) -> Iterator[str]:
 
 
 def unusable(name: str, array: Array, dtype: str) -> Iterator[str]:
-    """Reasons why an array cannot be computed with in this type of number."""
     if array.dtype.kind not in ("fiub" if name == MASK else "fiu"):
         yield f"{name}: numbers of type {array.dtype}, expected floats"
         return
@@ -100,10 +96,7 @@ def unusable(name: str, array: Array, dtype: str) -> Iterator[str]:
 
 
 def limits(name: str, array: Array, dtype: str) -> tuple[float, float, str]:
-    """The least and the greatest number an array may hold, and how to say so.
-
-    −∞ is fine in a bias or a float mask; so is what this type of number turns into it.
-    """
+    """The least and the greatest number an array may hold, and how to say so; −∞ hides scores."""
     if name == MASK and array.dtype.kind in "iu":
         return 0, 1, "write 0 (hidden) or 1 (may attend), or floats to be added to the scores"
     if name == KEY_LENGTHS:
@@ -146,17 +139,13 @@ def ambiguous(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
     """Q, K and V of three axes that may be one sentence by head, or a batch with heads side by side."""
     if X in shapes or (settings.heads or 1) == 1:
         return
-    asked = {name: heads_asked(name, settings) for name in PROJECTED}
-    if all(len(s := shapes[name]) == 3 and s[0] == n and s[2] % n == 0 for name, n in asked.items()):
-        q, heads, place = dims(shapes[Q]), asked[Q], settings.where(("layout",))
-        yield (
-            f"Q: {q} with {heads} heads may be (head, n, d) or (batch, n, heads·d); "
-            f"write {place} hnd or {place} bnd"
-        )
+    heads = {name: heads_asked(name, settings) for name in PROJECTED}
+    if all(len(s := shapes[name]) == 3 and s[0] == n and s[2] % n == 0 for name, n in heads.items()):
+        place, may_be = settings.where(("layout",)), "may be (head, n, d) or (batch, n, heads·d)"
+        yield f"Q: {dims(shapes[Q])} with {heads[Q]} heads {may_be}; write {place} hnd or {place} bnd"
 
 
 def array_misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
-    """Reasons why these arrays do not go together in the layouts that `attend` documents."""
     if X in shapes:  # (out, in) turned round, where none of the projections can be (in, out)
         sources = {name: MEMORY if name != Q and MEMORY in shapes else X for name in PROJECTED}
         columns = {matrix_of(name): shapes[source][-1:] for name, source in sources.items()}
@@ -238,37 +227,35 @@ def disagreements(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[s
             yield disagreement(name, axis, shapes, layout, sizes, tellers.get(axis, name))
     if not sizes["kv_head"] or sizes["head"] % sizes["kv_head"]:
         yield f"{sizes['kv_head']} kv heads do not divide {sizes['head']} heads"
-    for axis, size in asked(settings).items():
+    for axis, size in stated_sizes(settings).items():
         if sizes.get(axis, size) != size:
             yield f"{settings.where((OPTIONS[axis],))}: {size}, but the arrays have {sizes[axis]}"
     yield from unrotatable(settings, sizes["d_k"])
 
 
 def disagreement(
-    name: str, axis: str, shapes: Mapping[str, Shape], layout: Groups, sizes: Sizes, teller: str
+    name: str, axis: str, shapes: Mapping[str, Shape], layout: Groups, sizes: Sizes, other: str
 ) -> str:
-    """The message that an array has not the size of an axis that an earlier one, the teller, shows."""
+    """The message that the size of an axis is not what another array, an earlier one, shows."""
     row, found = TABLE[name], dims(shapes[name])
     expected = [prod(sizes.get(axis, 1) for axis in group) for group in layout]
     if axis == "past":
-        lengths = sorted(shapes[array_name][-2] for array_name in (teller, name))
-        return f"{teller} and {name} hold different numbers of keys: {lengths}"
+        lengths = sorted((shapes[other][-2], shapes[name][-2]))
+        return f"{other} and {name} hold different numbers of keys: {lengths}"
     if name in {PAST_KEY, PAST_VALUE}:
         expected[-2] = sizes.get("new", sizes["query"])
         return f"{name}: {found} does not continue in {dims(expected)}; all but the key axis must agree"
     if row.of in {X, MEMORY} and axis in {"d_model", "d_memory"}:
-        return f"{name}: {shapes[name][-2]} rows, but {teller} has {sizes[axis]} columns"
+        return f"{name}: {shapes[name][-2]} rows, but {other} has {sizes[axis]} columns"
     if name == W_O:
         return f"{name}: {found}, expected {expected[0]} rows (heads·d_v)"
     if row.is_weight and not row.drawn:
         columns = f"{'head × ' if row.is_split else 'the '}columns of W{name[1:]}"
         return f"{name}: {found}, expected {dims(expected)} ({columns})"
     if axis == "batch":
-        return f"{teller} has a batch of {sizes[axis]} but {name} of {shapes[name][0]}"
+        return f"{other} has a batch of {sizes[axis]} but {name} of {shapes[name][0]}"
     if axis == "d_k":
-        return f"{teller} has d_k {sizes[axis]} but {name} has {shapes[name][-1]}; they must be equal"
+        return f"{other} has d_k {sizes[axis]} but {name} has {shapes[name][-1]}; they must be equal"
     if row.is_weight and not row.is_split:
         return f"{name}: {found}, expected {dims(expected)} ({dims(map(shown_axis, layout))})"
-    return (
-        f"{teller} is {dims(shapes[teller])} but {name} is {found}; they must agree in all but d_k and d_v"
-    )
+    return f"{other} is {dims(shapes[other])} but {name} is {found}; they must agree in all but d_k and d_v"

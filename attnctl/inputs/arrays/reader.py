@@ -27,13 +27,15 @@ from attnctl.inputs.arrays.problems import (
     unusable,
 )
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.sizes import asked, key_count, unrotatable
+from attnctl.inputs.config.sizes import key_count, stated_sizes, unrotatable
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.axes import rearrange
 from attnctl.math.names import (
     BIAS,
     CONCAT,
+    CU_SEQLENS,
     EMBEDDINGS,
+    GATE,
     HEAD_OUTPUTS,
     KEY_LENGTHS,
     MASK,
@@ -43,10 +45,13 @@ from attnctl.math.names import (
     PAST_VALUE,
     PROJECTED,
     TABLE,
+    W_O,
     WEIGHTS,
+    Q,
     X,
+    gradient_of,
 )
-from attnctl.math.rules import PerBatch
+from attnctl.math.rules import Causal, Documents, PerBatch, Window
 
 ZEROS_AND_ONES = "mask holds 0 and 1 alone: 1 may attend, 0 may not (other floats are added to the scores)"
 AVERAGED = (
@@ -59,8 +64,8 @@ BEFORE_W_O = {HEAD_OUTPUTS: "it still has its heads", CONCAT: "its columns are t
 TOKENS_FIRST = (X, MEMORY, *PROJECTED, CONCAT, OUTPUT)
 """The arrays that torch keeps as (token, batch, …) unless batch_first is said."""
 
+TOKENS_BEFORE_HEADS = ("bnhd", "nhd")
 TOKENS_THEN_HEADS = "(batch, n, head, d)"
-
 ZEROS = "mask holds nothing but floats 0: they are added to the scores and hide nothing"
 
 
@@ -71,17 +76,13 @@ class Laid:
     arrays: dict[str, Array]
     sizes: Sizes
     lengths: PerBatch | None
-    notes: tuple[str, ...] = ()
-    """What was decided where an array could have meant something else."""
+    notes: tuple[str, ...] = ()  # what was decided where an array could have meant something else
     one_row: bool = False
     """Whether weights of norms have one row for all heads: heads are then normed as one row."""
 
 
 def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
-    """The inputs of attention, read in the layouts that `attend` documents.
-
-    Raises AttnError with every array that is missing, not finite or does not fit.
-    """
+    """The inputs in the layouts that `attend` documents. Raises AttnError for all that do not fit."""
     raise_all(missing(found, settings))
     raise_all(problem for name, array in found.items() for problem in unusable(name, array, settings.dtype))
     inputs, notes = by_kind({name: found[name] for name in inputs_among(found)})
@@ -109,7 +110,6 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
 
 
 def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError:
-    """The arrays in our layout, or why they cannot be brought to it."""
     shapes = shapes_of(inputs)
     tried = LayoutSearch(shapes, has_batch(shapes, settings), documented=True)
     batched = {has_batch(shapes, settings, name) for name in PROJECTED}
@@ -126,7 +126,7 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
 
 def sizes_known(arrays: Mapping[str, Array], settings: Settings) -> list[Sizes]:
     """The sizes asked for; before them those with the heads that a sink or weights of norms show."""
-    told, shown = asked(settings), heads_shown(arrays)
+    told, shown = stated_sizes(settings), heads_shown(arrays)
     return [shown | told, told] if shown else [told]
 
 
@@ -138,17 +138,14 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
     with the others all the same.
     """
     arrays, notes = by_kind(in_layout(found, settings))
-    if settings.layout is not None:
-        batch_first = settings.layout.startswith("b")
+    layout = settings.layout
+    if layout is not None:
+        batch_first = layout.startswith("b")
     of_all_keys: tuple[str, ...] = ()  # usually these have rows of new keys alone
     if settings.cache_unrotated:
         normed = settings.qk_norm is not None and settings.qk_norm.after_rotation
         of_all_keys = ("K_rotated", "K_normed") if normed else ("K_rotated",)
-    how: Any = {
-        "batch_first": batch_first,
-        "batch_said": settings.layout is not None,
-        "of_all_keys": of_all_keys,
-    }
+    how: Any = {"batch_first": batch_first, "batch_said": layout is not None, "of_all_keys": of_all_keys}
     refused: AttnError | None = None
     for changed, why in readings(arrays):
         try:
@@ -163,10 +160,7 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
 
 
 def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Array]:
-    """The arrays, Q, K, V and a cache by head where a layout is said; what else there is, a search finds.
-
-    Raises AttnError for an array that has not this layout.
-    """
+    """The arrays, with heads split where a layout is said. Raises AttnError for one of another layout."""
     layout = settings.layout
     if layout is None:
         return found
@@ -182,16 +176,13 @@ def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Ar
 
 
 def readings(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Array], tuple[str, ...]]]:
-    """The arrays as they are; without averaged weights; with tokens before the batch; both.
-
-    Then the same with an output that is that of the heads, by head or side by side.
-    """
+    """The arrays `in_any_order`; then again with the output taken for that of the heads."""
     yield from in_any_order(arrays)
     for other, why in BEFORE_W_O.items():
         if OUTPUT in arrays and other not in arrays:
             changed = {other if name == OUTPUT else name: array for name, array in arrays.items()}
-            for each, said in in_any_order(changed):
-                yield each, (*said, f"Read {OUTPUT} as {other}: {why}.")
+            for ordered, said in in_any_order(changed):
+                yield ordered, (*said, f"Read {OUTPUT} as {other}: {why}.")
 
 
 def in_any_order(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Array], tuple[str, ...]]]:
@@ -262,13 +253,54 @@ def by_kind(found: Mapping[str, Array]) -> tuple[dict[str, Array], tuple[str, ..
     return out | {BIAS: mask}, notes if mask.any() else (ZEROS,)
 
 
+def begin_backward(found: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays, with `d_output` as the gradient by what the heads give where nothing projects it."""
+    theirs, ours = gradient_of(OUTPUT), gradient_of(HEAD_OUTPUTS)
+    unprojected = theirs in found and not {X, EMBEDDINGS, W_O, GATE, ours} & found.keys()
+    return {ours if name == theirs and unprojected else name: array for name, array in found.items()}
+
+
 def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     """The arrays with (batch, n, head, d) turned to (batch, head, n, d), where that is their layout."""
     out = dict(arrays)
-    for name, array in arrays.items() if settings.layout == "bnhd" else ():
-        if name in TABLE and (has_vectors(name) or name == OUTPUT) and array.ndim == 4:
-            out[name] = rearrange(array, "b n h d -> b h n d")
+    layout = settings.layout or ""
+    for name, array in arrays.items() if layout in TOKENS_BEFORE_HEADS else ():
+        if name in TABLE and (has_vectors(name) or name == OUTPUT) and array.ndim == len(layout):
+            out[name] = array.swapaxes(-3, -2)
     return out
+
+
+def with_documents(found: Mapping[str, Array], settings: Settings) -> Settings:
+    """The settings with the documents that the arrays say, Q, K and V of three axes then as (n, head, d).
+
+    Raises AttnError for numbers that do not go up from 0.
+    """
+    there = {name: found[name].reshape(-1).tolist() for name in CU_SEQLENS if name in found}
+    if not there or any(isinstance(rule, Documents) for rule in settings.rules):
+        return settings
+    raise_all(
+        f"{name}: {ends}, expected whole numbers that go up from 0 to the number of tokens, like [0, 5, 12]"
+        for name, ends in there.items()
+        if ends[:1] != [0] or len(ends) < 2 or ends != sorted(map(int, ends))
+    )
+    own = [tuple(there.get(f"cu_seqlens_{side}", next(iter(there.values()))))[:-1] for side in "kq"]
+    rule = Documents(own[0], own[1] if own[1] != own[0] else ())
+    packed = settings.layout is None and Q in found and found[Q].ndim == 3
+    settings = settings.with_(rules=(*settings.rules, rule))
+    return settings.with_(layout="nhd") if packed else settings
+
+
+def ends_elsewhere(found: Mapping[str, Array], sizes: Sizes, settings: Settings) -> Iterator[str]:
+    """What is wrong with documents on arrays of these sizes."""
+    for name, axis in zip(CU_SEQLENS, ("query", "query", "key"), strict=True):
+        if name in found and (end := int(found[name].reshape(-1)[-1])) != sizes.get(axis, end):
+            tokens = f"{sizes[axis]} rows of {'K' if axis == 'key' else 'Q'}"
+            yield f"{name}: the last document ends at {end}, but there are {tokens}; write where each ends"
+    apart = any(isinstance(rule, Documents) and rule.of_queries for rule in settings.rules)
+    for rule in settings.rules if apart else ():
+        if isinstance(rule, (Causal, Window)):
+            what = "queries and keys of documents differ in number, and nothing says which key a query is"
+            yield f"{rule.name}: {what}; give a mask"
 
 
 def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:
@@ -276,12 +308,11 @@ def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:
     return {
         name: array.shape
         for name, array in arrays.items()
-        if name in TABLE and not (TABLE[name].broadcasts or TABLE[name].model) and name != KEY_LENGTHS
+        if name in TABLE and not (TABLE[name].broadcasts or TABLE[name].model) and TABLE[name].own
     }
 
 
 def lay_out(arrays: Mapping[str, Array], reading: LayoutReading) -> Laid:
-    """The arrays in our layout. Raises AttnError for masks and lengths that do not fit the others."""
     sizes = complete(reading.sizes, arrays)
     lengths = key_lengths(arrays, sizes)
     ours = {name: reading.lay_out(name, array) for name, array in arrays.items() if name in reading.layouts}

@@ -9,17 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
-from attnctl.base.setting import (
-    ARRAYS,
-    EDIT,
-    SENTENCE,
-    Choice,
-    Flag,
-    Form,
-    Setting,
-    list_of,
-    word_or_mapping,
-)
+from attnctl.base.setting import ARRAYS, EDIT, SENTENCE, Choice, Flag, Form, Setting, list_of, word_or_form
 from attnctl.base.values import (
     MOST,
     POSITIVE,
@@ -28,12 +18,12 @@ from attnctl.base.values import (
     SIZE,
     SWITCH,
     WORD,
-    BadValueError,
     Json,
     Reader,
     flow,
     is_unlimited,
     refuse,
+    unfit,
     whole_number,
     words,
 )
@@ -64,9 +54,7 @@ TOKENIZER = Form(
 def read_even(value: Any) -> int:
     number: int = whole_number(2, MOST - 1)(value)
     if number % 2:
-        raise BadValueError(
-            f"{number} is odd; dimensions turn in pairs, so write {number - 1} or {number + 1}"
-        )
+        raise unfit(number, f"is odd; dimensions turn in pairs, so write {number - 1} or {number + 1}")
     return number
 
 
@@ -116,9 +104,10 @@ POSITION_FORM = Form(
     lambda given: given.popitem()[1],
     just_one=True,
 )
-POSITIONS = Choice(
-    word_or_mapping(POSITION_WORDS, POSITION_WORD, POSITION_FORM),
-    [POSITION_WORD, POSITION_FORM],
+POSITIONS = word_or_form(
+    POSITION_WORDS,
+    POSITION_WORD,
+    POSITION_FORM,
     f"a kind of positions; write {one_of(POSITION_WORDS)}, or {{learned: [[0.1, 0.2], …]}}",
 )
 
@@ -157,17 +146,14 @@ def rule_reader(form: str, about: str, settings: Sequence[Setting]) -> Choice:
     """Reads one of these rules, by its name alone or in a mapping, which the schema calls `form`."""
     alone = [setting for setting in settings if setting.switch]
     others = [setting for setting in settings if not setting.switch]
-    word, mapping = word_of(alone), Form(form, about, others, rule_of, just_one=True)
+    mapping = Form(form, about, others, rule_of, just_one=True)
     written = one_of((flow(rule.in_config) for rule in (*alone, *others)), most=len(settings))
-    pick = word_or_mapping([rule.name for rule in alone], word, mapping)
-    return Choice(pick, [word, mapping], f"a rule; write {written}")
+    return word_or_form([rule.name for rule in alone], word_of(alone), mapping, f"a rule; write {written}")
 
 
 def compose_rules(inside: Reader) -> tuple[Setting, ...]:
-    example = ["causal", {"window": [3, 3]}]
-    return tuple(
-        Setting(kind.name, list_of(inside, least=1), f"{kind.words}.", example) for kind in (AnyOf, AllOf)
-    )
+    rules, example = list_of(inside, least=1), ["causal", {"window": [3, 3]}]
+    return tuple(Setting(kind.name, rules, f"{kind.words}.", example) for kind in (AnyOf, AllOf))
 
 
 HIDING = [
@@ -186,23 +172,19 @@ def inner_rule(value: Any) -> Any:
 FORM = "VisibilityForm"
 WITHIN = Reader(inner_rule, {"oneOf": [word_of(HIDING).schema, {"$ref": f"#/$defs/{FORM}"}]})
 VISIBILITY = rule_reader(FORM, "A rule of who sees whom.", [*HIDING, *compose_rules(WITHIN)])
-
 RULE_SETTINGS = (*SETTABLE, *compose_rules(VISIBILITY), *RULE_TABLES)
 RULE = rule_reader("RuleForm", "A rule with a number, rules or a table.", RULE_SETTINGS)
 
 
-def once(rules: list[Any]) -> None:
-    """Raise BadValueError where a kind of rule is there more than once."""
+def refuse_repeats(rules: list[Any]) -> None:
     kinds = [rule.name if isinstance(rule, Rule) else next(iter(rule)) for rule in rules]
-    refuse(
-        ((i,), f"{kind} again, after rules[{first}]; keep one of them")
-        for i, kind, first in repeats(enumerate(kinds))
-    )
+    again = repeats(enumerate(kinds))
+    refuse(((i,), f"{kind} again, after rules[{first}]; keep one of them") for i, kind, first in again)
 
 
 RULE_LIST = Setting(
     "rules",
-    list_of(RULE, once),
+    list_of(RULE, refuse_repeats),
     "Who may attend to whom, and how scores bend.",
     [setting.in_config for setting in SETTABLE if setting.flag],
 )
@@ -302,7 +284,8 @@ FIELDS = by_name(
             EDIT,
             "CELL=VALUE",
             "Like 'attention_weights[0,love,:]=0', 'X[love]=[1, 0, 0, 1]', 'head_outputs[1]*=2' or "
-            "'attention_weights=@other.json' (the same cells of another dump). May be repeated.",
+            "'attention_weights=@other.json' (the same cells of another dump); =mean is the mean over "
+            "positions, '3:head_outputs[1]=0' is in layer 3 of a model. May be repeated.",
             parts=str,
             repeated=True,
         ),
@@ -363,9 +346,9 @@ KEYWORDS: dict[str, Setting] = {
 
 def settings_with_flags(group: str) -> dict[str, Setting]:
     every: dict[str, Setting] = dict(OF_ARRAYS)
+    parts = {"rules": SETTABLE, **{field: form.keys.values() for field, form in IN_PARTS.items()}}
     for name, setting in FIELDS.items():
-        parts = {"rules": SETTABLE, **{field: form.keys.values() for field, form in IN_PARTS.items()}}
-        every |= {name: setting} | {each.keyword: each for each in parts.get(name, ())}
+        every |= {name: setting} | {part.keyword: part for part in parts.get(name, ())}
     return {name: value for name, value in every.items() if value.flag and value.flag.group == group}
 
 

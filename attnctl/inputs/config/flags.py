@@ -1,16 +1,19 @@
-"""Settings as a command line gives them: flags over a config over defaults."""
+"""Settings as a command line gives them: flags over a config over defaults; and written again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass, replace
+from itertools import chain
 from typing import Any
 
 from attnctl.base.errors import AttnError
-from attnctl.base.setting import Given
-from attnctl.base.values import Path
-from attnctl.inputs.config.fields import FIELDS, IN_PARTS, KEYWORDS, lay_over
-from attnctl.inputs.config.settings import Settings
+from attnctl.base.setting import Given, Setting
+from attnctl.base.values import Path, flow, flow_text, to_tuples
+from attnctl.inputs.config.fields import ALIBI, FIELDS, IN_PARTS, KEYWORDS, ROPE, SETTABLE, lay_over
+from attnctl.inputs.config.settings import NONE, Settings
+from attnctl.inputs.config.tensors import WEIGHTS
+from attnctl.math.rules import RULES, Rule
 
 
 def settings_from(config: str | None, flags: Given, base: Settings | None = None, **more: Any) -> Settings:
@@ -68,6 +71,140 @@ def place_of_setting(base: Callable[[Path], str], given: Collection[str]) -> Cal
 
 
 def by_flag(given: Given) -> Given:
-    """The settings that are given, by their flag."""
     spelled = {name: f"--{name.replace('_', '-')}" for name in given}
     return {KEYWORDS[name].flag_name if name in KEYWORDS else spelled[name]: given[name] for name in given}
+
+
+# --- settings written again: as a YAML text that a person reads, edits and runs ---
+
+
+HEADER = """\
+# yaml-language-server: $schema=attnctl.schema.json
+# An editor that knows the schema completes and checks: attnctl config schema > attnctl.schema.json
+# Every key may be left out; a key behind a # is an example, or the default.
+"""
+
+WIDTH = 100
+
+
+def write_commented(settings: Settings) -> str:
+    """The settings as YAML with a comment on each key; reading it gives the same settings."""
+    given, default = settings.to_dict(), Settings().to_dict()
+    if given["weights"]["random"] == default["weights"]["random"] and len(given["weights"]) > 1:
+        del given["weights"]["random"]
+    out = [HEADER]
+    for name, setting in FIELDS.items():
+        out.append(f"# {setting.help}")
+        if given.get(name) != default.get(name):
+            out += yaml_lines(name, given[name], "", WEIGHTS.keys if setting.reader is WEIGHTS else None)
+        else:
+            out.append(f"# {name}: {flow(default[name] if setting.example is None else setting.example)}")
+        out.append("")
+    return "\n".join(out)
+
+
+def yaml_lines(
+    key: str, value: Any, indent: str, known: Mapping[str, Setting] | None = None
+) -> Iterator[str]:
+    """The lines of one key and its value; where the keys below are `known`, with a comment on each."""
+    name = flow_text(key)
+    # A longer key has to be announced by a question mark (YAML 1.2, section 7.4.2).
+    start = f"{indent}{name}:" if len(name) <= 1000 else f"{indent}? {name}\n{indent}:"
+    if on_one_line(value, indent + name):
+        yield f"{start} {flow(value)}"
+        return
+    yield start
+    below = indent + "  "
+    if isinstance(value, Mapping):
+        for inner_key, inner in value.items():
+            if known is not None:
+                yield f"{below}# {known[inner_key].help}"
+            yield from yaml_lines(inner_key, inner, below)
+        return
+    for item in value:
+        if not isinstance(item, Mapping) or not item:
+            yield f"{below}- {flow(item)}"
+            continue
+        lines = chain(*(yaml_lines(inner_key, inner, below + "  ") for inner_key, inner in item.items()))
+        for i, line in enumerate(lines):
+            yield f"{below}- {line[len(below) + 2 :]}" if i == 0 else line
+
+
+def on_one_line(value: Any, before: str) -> bool:
+    """True if the value stands beside its key: scalars, rows of numbers, and what is short and flat."""
+    match value:
+        case list():
+            numbers = not any(isinstance(item, (str, list, Mapping)) for item in value)
+            return numbers or (flat(value) and len(before) + len(flow(value)) <= WIDTH)
+        case Mapping():
+            return flat(value.values()) and len(before) + len(flow(value)) <= WIDTH
+        case _:
+            return True
+
+
+def flat(values: Iterable[Any]) -> bool:
+    """True if there is no list in these, nor anywhere within them."""
+    return not any(
+        isinstance(item, list) or (isinstance(item, Mapping) and not flat(item.values())) for item in values
+    )
+
+
+# --- as flags ---
+
+
+def flags(settings: Settings, base: Settings) -> list[str] | None:
+    """The flags that lead from `base` to these settings; None where flags cannot say them."""
+    changes = [change for change in changes_of(settings, base) if change[2]]
+    given = {keyword: value for keyword, value, _ in changes}
+    said = comparable(lay_over(base, given)) == comparable(settings)
+    return [word for _, _, words in changes for word in words] if said else None
+
+
+def comparable(settings: Settings) -> Settings:
+    """The settings without the sentence, which is an argument, their rules in one order."""
+    return replace(settings, sentence=None, rules=rules_in_order(settings.rules))
+
+
+def rules_in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules as they are listed: their order says only which is named where several hide a score."""
+    listed = list(RULES.values())
+    return tuple(sorted(rules, key=lambda rule: listed.index(type(rule))))
+
+
+def changes_of(settings: Settings, base: Settings) -> Iterator[tuple[str, Any, list[str]]]:
+    """The keyword, the value and the flags of each setting and rule that `base` does not have."""
+    for name in FIELDS:
+        value = getattr(settings, name)
+        if name != "rules" and value != getattr(base, name):
+            yield name, value, flags_of(name, value)
+    kinds = {kind: setting for setting, kind in SETTABLE.items()}
+    for rule in settings.rules:
+        setting = kinds.get(type(rule))
+        if rule in base.rules or setting is None:
+            continue
+        if rule.name == ALIBI and settings.positions == NONE:
+            yield "positions", ALIBI, flags_of("positions", ALIBI)
+        else:
+            yield setting.keyword, rule_value(rule), setting.flags(rule_value(rule))
+
+
+def rule_value(rule: Rule) -> Any:
+    """The value that its setting has for a rule: (3, 0) of a window, True of one that is on or off."""
+    plain = rule.plain()
+    value = True if isinstance(plain, str) else plain[rule.name]
+    return to_tuples(value)
+
+
+def flags_of(name: str, value: Any) -> list[str]:
+    """The flags that give a setting this value, those of its parts among them; none where none do."""
+    if name not in IN_PARTS or not is_dataclass(value):
+        return [] if isinstance(value, list) else FIELDS[name].flags(value)  # a learned table
+    whole = {"positions": ROPE, "qk_norm": getattr(value, "kind", None)}.get(name)
+    usual: Any = type(value)
+    words, said = FIELDS[name].flags(whole), usual()
+    for key in IN_PARTS[name].keys.values():
+        part = getattr(value, key.name)
+        if part != getattr(said, key.name) or name == "tokenizer":
+            words += key.flags(part)
+            said = replace(said, **{key.name: part})
+    return words if said == value else []

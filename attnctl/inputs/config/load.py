@@ -1,10 +1,11 @@
-"""A config file to Settings: every problem at once, each with its line and path; the examples."""
+"""A config file to Settings: every problem at once, each with its line; its JSON Schema; the examples."""
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -12,27 +13,26 @@ from typing import Any
 
 from attnctl.base import files
 from attnctl.base.errors import AttnError
-from attnctl.base.values import MAX_PROBLEMS, BadValueError, Path, json_path
-from attnctl.base.words import did_you_mean, one_of, quote
+from attnctl.base.setting import Form, definitions
+from attnctl.base.values import MAX_PROBLEMS, BadValueError, Json, Path, Problem, flow, json_path
+from attnctl.base.words import did_you_mean, dims, one_of, plural, quote
 from attnctl.inputs.config import yaml
-from attnctl.inputs.config.settings import EXAMPLE, Settings
+from attnctl.inputs.config.fields import FIELDS, ROPE_OPTIONS, RULE_SETTINGS, TOKENIZER, lay_over
+from attnctl.inputs.config.settings import EXAMPLE, FromFile, Settings, Weights
+from attnctl.inputs.config.tensors import WEIGHTS
+from attnctl.math.kind import QK_NORM_OPTIONS
+from attnctl.math.names import MEMORY, TABLE, X
+from attnctl.math.rules import RULES
 from attnctl.record import SCHEMA
 
 
 def load(path: str | pathlib.Path) -> Settings:
-    """The settings of a config file, of stdin (``-``), or of an installed example (``example:NAME``).
-
-    Raises AttnError with every problem in it, or with the reason why it cannot be read.
-    """
-    if str(path) == "-":
-        give = "; give the path of a YAML file"
-        with files.refuse_os_errors("<stdin>", give), files.open_input("-") as file:
-            raw = file.read(yaml.MAX_BYTES + 1)
-        return parse_config(raw, "<stdin>", pathlib.Path())
+    """The settings of a file, stdin (``-``) or ``example:NAME``. Raises AttnError with every problem."""
     if str(path).startswith(EXAMPLE):
-        path = example(str(path).removeprefix(EXAMPLE))
+        path = example_file(str(path).removeprefix(EXAMPLE))
+    name = "<stdin>" if str(path) == files.STANDARD_INPUT else str(path)
     try:
-        with files.open_input(path) as file:
+        with files.open_input(str(path)) as file:
             raw = file.read(yaml.MAX_BYTES + 1)
     except FileNotFoundError:
         instead = f"did you mean {EXAMPLE}{path}?" if path in example_names() else ""
@@ -40,17 +40,12 @@ def load(path: str | pathlib.Path) -> Settings:
         raise AttnError(f"{path}: no such file; {instead or init}") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
-        raise AttnError(f"{path}: {reason}; give the path of a YAML file") from None
-    return parse_config(raw, str(path), pathlib.Path(path).parent)
+        raise AttnError(f"{name}: {reason}; give the path of a YAML file") from None
+    return parse_config(raw, name, pathlib.Path(path).parent)
 
 
 def parse_config(text: bytes, name: str, base: pathlib.Path) -> Settings:
-    """The settings that a config's text describes.
-
-    Messages call it `name`; relative files in it are looked for in `base`. Raises AttnError with
-    every problem, in the order of the lines.
-    """
-    from attnctl.inputs.config.schema import settings_of
+    """The settings of a text called `name`, with files in `base`. Raises AttnError with every problem."""
 
     def read(data: Any) -> Settings:
         if isinstance(data, dict) and data.get("schema") == SCHEMA:
@@ -82,7 +77,7 @@ def read_as(text: str, name: str, form: Callable[[Any], Any]) -> Any:
 
 def list_problems(problems: list[tuple[int, str]]) -> Iterable[str]:
     """The problems in the order of their lines; of very many the first ones."""
-    shown = [text for _, text in sorted(problems, key=lambda each: each[0])]
+    shown = [text for _, text in sorted(problems, key=lambda problem: problem[0])]
     return shown if len(shown) <= MAX_PROBLEMS else [*shown[:MAX_PROBLEMS], "… and more like these"]
 
 
@@ -100,8 +95,7 @@ def as_written(text: str, path: Path) -> Path:
             places = (i for i, rule in enumerate(rules) if isinstance(rule, dict) and kind in rule)
             return next((("rules", i, kind, *rest) for i in places), path)
         case ("weights", "heads", int(head), str(name)):
-            by_head = "heads" in yaml.read(text, "")[0]["weights"]
-            return path if by_head else ("weights", name, head)
+            return path if "heads" in yaml.read(text, "")[0]["weights"] else ("weights", name, head)
         case _:
             return path
 
@@ -120,8 +114,7 @@ def example_names() -> list[str]:
     return sorted(path.stem for path in examples_folder().glob("*.yaml"))
 
 
-def example(name: str) -> pathlib.Path:
-    """The file of an example. Raises AttnError where there is none of this name."""
+def example_file(name: str) -> pathlib.Path:
     known = example_names()
     if name not in known:
         instead = did_you_mean(name, known, f"there are {one_of(known, 'and')}")
@@ -137,5 +130,84 @@ def example_summary(name: str) -> str:
 
 
 def example_text(name: str) -> str:
-    with files.open_found(example(name)) as stream:
+    with files.open_found(example_file(name)) as stream:
         return stream.read().decode("utf-8")
+
+
+# --- from plain data to Settings, and the form of a config as a JSON Schema ---
+
+
+ELSEWHERE = {
+    **{setting.name: f"rules: [{flow(setting.in_config)}]" for setting in RULE_SETTINGS},
+    **{name: f"weights: {{{name}: …}}" for name in WEIGHTS.keys if name not in FIELDS},
+    **{name: f"positions: {{rope: {{{name}: …}}}}" for name in ROPE_OPTIONS.keys},
+    **{name: f"tokenizer: {{{name}: …}}" for name in TOKENIZER.keys},
+    **{name: f"qk_norm: {{{name}: …}}" for name in QK_NORM_OPTIONS.keys},
+}
+"""What to write for keys that stand at the top and belong below another one."""
+
+
+def elsewhere(key: str, value: Any) -> str | None:
+    rule = isinstance(value, str) and value in RULES  # mask: causal
+    return f"rules: [{value}]" if rule and key in ELSEWHERE else ELSEWHERE.get(key)
+
+
+def weight_misfits(given: Json) -> Iterator[Problem]:
+    """Weights of X without a row for each dimension of the embeddings; a plan compares every shape."""
+    embeddings = given.get("embeddings")
+    first = list(embeddings.values()) if isinstance(embeddings, Mapping) else embeddings
+    width = given.get("d_model") or (len(first[0]) if isinstance(first, list) and first else None)
+    for path, rows in given.get("weights", Weights()).written():
+        of_rows = path[-1] == "W" or TABLE[str(path[-1])].of in {X, MEMORY}
+        if width and of_rows and isinstance(rows, list) and len(rows) != width:
+            yield path, f"{dims((len(rows), len(rows[0])))}, expected {plural(width, 'row')} (d_model)"
+
+
+CONFIG = Form(
+    "attnctl config",
+    "A run of attnctl: what to attend to, with which weights. Every key may be left out.",
+    FIELDS.values(),
+    lambda given: lay_over(Settings(), given),
+    elsewhere=elsewhere,
+    misfits=weight_misfits,
+)
+
+
+def validate(data: Any, where: Callable[[Path], str] = json_path) -> Settings:
+    """The settings that plain data describe. Raises AttnError with every problem, each at `where(path)`."""
+    try:
+        return replace(settings_of(data), where=where)
+    except BadValueError as bad:
+        raise AttnError(f"{where(path)}: {text}" for path, text in bad.problems) from None
+
+
+def settings_of(data: Any, folder: str = "") -> Settings:
+    """The settings of plain data, with files in `folder`. Raises BadValueError with every problem."""
+    # pathlib would rewrite ./x
+    return with_files(CONFIG(data), lambda file: os.path.join(folder, file))  # noqa: PTH118
+
+
+def with_files(settings: Settings, path_of: Callable[[str], str]) -> Settings:
+    """The settings, `path_of(file)` in place of each file that they name."""
+
+    def resolve_files(tensors: Mapping[str, Any]) -> Json:
+        return {
+            name: replace(tensor, path=path_of(tensor.path)) if isinstance(tensor, FromFile) else tensor
+            for name, tensor in tensors.items()
+        }
+
+    weights = replace(
+        settings.weights,
+        tensors=resolve_files(settings.weights.tensors),
+        heads=tuple(map(resolve_files, settings.weights.heads)),
+        file=path_of(settings.weights.file) if settings.weights.file else None,
+    )
+    return replace(settings, **resolve_files({"embeddings": settings.embeddings}), weights=weights)
+
+
+def json_schema() -> Json:
+    schema = CONFIG.definition
+    for name, default in Settings().to_dict().items():
+        schema["properties"][name]["default"] = default
+    forms = {name: form for name, form in sorted(dict(definitions(CONFIG)).items()) if name != CONFIG.name}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": forms, **schema}

@@ -23,10 +23,7 @@ Rows = list[list[float]]
 
 def dotted_path(path: Path) -> str:
     """("weights", "W_Q", 0) -> "weights.W_Q[0]"."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,10 @@ class Random:
     layout: str = "fused"
     stream: str = "named"
 
+    @property
+    def legacy(self) -> bool:
+        return self.stream == "numpy_legacy"
+
 
 @dataclass(frozen=True)
 class FromFile:
@@ -61,14 +62,9 @@ class FromFile:
     name: str | None = None
 
 
-STANDARD_NORMAL = Random(distribution="standard_normal")
-"""How embeddings are drawn."""
-
+STANDARD_NORMAL = Random(distribution="standard_normal")  # how embeddings are drawn
 DTYPES = ("float64", "float32", "float16")
-
-EXAMPLE = "example:"
-"""What stands before the name of an installed example in place of a file."""
-
+EXAMPLE = "example:"  # what stands before the name of an installed example in place of a file
 IDENTITY = "identity"
 NONE = "none"
 
@@ -107,7 +103,7 @@ SINUSOIDAL = "sinusoidal"
 LENGTHS = "lengths"
 """The causal offset that follows from key_lengths alone: lengths − queries (ONNX's rule)."""
 
-LAYOUTS = ("nd", "hnd", "bhnd", "bnhd", "bnd")
+LAYOUTS = ("nd", "hnd", "nhd", "bhnd", "bnhd", "bnd")
 """How Q, K and V may be laid out: batch, head, row (n), columns (d)."""
 
 
@@ -134,7 +130,6 @@ class Settings(Kind):
     embeddings: Embeddings = STANDARD_NORMAL
     positions: str | Rotary | Rows = NONE
     """NONE, SINUSOIDAL, rotary, or a learned table. (ALiBi is a rule.)"""
-
     weights: Weights = Weights()
     mask: Rows | None = None
     bias: Rows | None = None
@@ -168,7 +163,6 @@ OF_ARRAYS = {"layout", "lse_base", "lse_empty"}
 
 NOT_WRITTEN = {*OF_ARRAYS, "max_memory", "where", "named"}
 WRITTEN_WHERE_SET = {"edits", "renormalize", *KIND} - {"scale", "rules"}
-
 OWN = [field_.name for field_ in fields(Settings) if field_.name not in KIND]
 IN_ORDER = [*OWN[: OWN.index("mask")], *KIND, *OWN[OWN.index("mask") :]]
 """The settings as a config has them: the kind of attention after the weights."""

@@ -23,8 +23,7 @@ Shapes = Mapping[Path, Shape]
 """The shapes of the matrices that were given, by where they stand in the settings."""
 
 
-def asked(settings: Settings) -> dict[str, int]:
-    """The sizes that settings state."""
+def stated_sizes(settings: Settings) -> dict[str, int]:
     said = {axis: getattr(settings, option) for axis, option in OPTIONS.items()}
     return {axis: size for axis, size in said.items() if size is not None}
 
@@ -39,11 +38,8 @@ def divisors(n: int) -> list[int]:
 
 
 def resolve(settings: Settings, d_model: int | None, shapes: Shapes) -> dict[str, int]:
-    """The sizes these settings mean; `d_model` is what the embeddings show, if they show it.
-
-    Raises AttnError with every contradiction, each at its place.
-    """
-    said = asked(settings)
+    """The sizes that settings mean; `d_model` is the embeddings'. Raises AttnError for contradictions."""
+    said = stated_sizes(settings)
     heads = said.get("head", len(settings.weights.heads) or 1)
     sizes = {"d_model": 0, "head": heads, "kv_head": said.get("kv_head", heads)}
     raise_all(contradictions(settings, said, sizes, d_model))
@@ -70,16 +66,11 @@ def contradictions(settings: Settings, said: Sizes, sizes: Sizes, d_model: int |
         choices = one_of(divisors(heads))
         yield f"{settings.where(('kv_heads',))}: {kv_heads} does not divide heads {heads}; use {choices}"
     if d_model and said.get("d_model", d_model) != d_model:
-        place = settings.where(("d_model",))
-        yield (
-            f"{place}: {said['d_model']}, but the embeddings have rows of {d_model}; "
-            f"write {d_model}, or leave d_model out"
-        )
+        place, rows = settings.where(("d_model",)), f"the embeddings have rows of {d_model}"
+        yield f"{place}: {said['d_model']}, but {rows}; write {d_model}, or leave d_model out"
     if by_head and by_head != heads:
-        yield (
-            f"{settings.where(('weights', 'heads'))}: matrices for {by_head} heads, "
-            f"but heads is {heads}; give one mapping a head"
-        )
+        place = settings.where(("weights", "heads"))
+        yield f"{place}: matrices for {by_head} heads, but heads is {heads}; give one mapping a head"
 
 
 def columns_shown(shapes: Shapes, sizes: Sizes) -> dict[str, int]:
@@ -124,6 +115,5 @@ def unrotatable(settings: Settings, d_k: int) -> Iterator[str]:
 
 
 def written_masks(settings: Settings) -> dict[str, Array]:
-    """The mask and the bias that settings write out."""
     written = {MASK: (settings.mask, bool), BIAS: (settings.bias, np.float64)}
     return {name: np.array(rows, dtype) for name, (rows, dtype) in written.items() if rows is not None}

@@ -28,6 +28,7 @@ from attnctl.base.values import (
     read_word,
     refuse,
     short_value,
+    unfit,
     whole_number,
     words,
 )
@@ -45,7 +46,7 @@ MINUS_INFINITY = ("-.inf", "-.Inf", "-.INF", "-inf", "-Infinity")
 
 def read_vector(value: Any) -> Row:
     if not isinstance(value, list):
-        raise BadValueError(f"{short_value(value)} is not a list of numbers; write one like [0.1, 0.2]")
+        raise unfit(value, "is not a list of numbers; write one like [0.1, 0.2]")
     return quick_row(value) or each(value, read_real)
 
 
@@ -67,41 +68,35 @@ def matrix_of(read_row: Callable[[Any], Row], cell: Json) -> Reader:
 
     def read(value: Any) -> list[Row]:
         if not isinstance(value, list):
-            raise BadValueError(
-                f"{short_value(value)} is not a matrix; write its rows, like [[1, 0], [0, 1]]"
-            )
+            raise unfit(value, "is not a matrix; write its rows, like [[1, 0], [0, 1]]")
         rows = each(value, read_row)
-        same_length(dict(enumerate(rows)))
+        require_one_length(dict(enumerate(rows)))
         return rows
 
     row = {"type": "array", "minItems": 1, "items": cell}
     return Reader(read, {"type": "array", "minItems": 1, "items": row})
 
 
-def same_length(rows: dict[Any, Row]) -> None:
-    """Raise BadValueError naming every row that is not as long as the first."""
-    first = next(iter(rows), None)
+def require_one_length(rows: dict[Any, Row]) -> None:
+    start, first = next(iter(rows.items()), (None, []))
     refuse(
-        (
-            (place,),
-            f"a row of {len(row)}, but row {short_value(first)} has {len(rows[first])}; make them as long",
-        )
+        ((place,), f"a row of {len(row)}, but row {short_value(start)} has {len(first)}; make them as long")
         for place, row in rows.items()
-        if len(row) != len(rows[first])
+        if len(row) != len(first)
     )
 
 
 def read_by_token(value: dict[Any, Any]) -> dict[str, Row]:
     tokens = every(((key, key) for key in value), read_token)
     rows = dict(zip(tokens, every(value.items(), read_vector), strict=True))
-    same_length(rows)
+    require_one_length(rows)
     return rows
 
 
 def row_of(read_cell: Callable[[Any], float]) -> Callable[[Any], Row]:
     def read(value: Any) -> Row:
         if not isinstance(value, list):
-            raise BadValueError(f"{short_value(value)} is not a list of numbers; write one like [1, 0]")
+            raise unfit(value, "is not a list of numbers; write one like [1, 0]")
         return each(value, read_cell)
 
     return read
@@ -116,9 +111,7 @@ def may_attend(value: Any) -> int:
             continue
         if number in (0, 1):
             return int(number)
-    raise BadValueError(
-        f"{short_value(value)} is neither 0 nor 1; 1 (or true) may attend, 0 (or false) may not"
-    )
+    raise unfit(value, "is neither 0 nor 1; 1 (or true) may attend, 0 (or false) may not")
 
 
 def read_bias_cell(value: Any) -> float:
@@ -152,9 +145,7 @@ def read_vocabulary(value: Any) -> tuple[str, ...]:
                 for a, i, first in repeats(ids.items())
             )
             return tuple(sorted(ids, key=ids.__getitem__))
-    raise BadValueError(
-        f"{short_value(value)} is not a vocabulary; write [I, love, AI] or {{I: 0, love: 1, AI: 2}}"
-    )
+    raise unfit(value, "is not a vocabulary; write [I, love, AI] or {I: 0, love: 1, AI: 2}")
 
 
 def read_token(value: Any) -> str:
@@ -178,19 +169,9 @@ MATRIX = matrix_of(read_vector, {"type": "number"})
 MASK = matrix_of(row_of(may_attend), {"enum": [0, 1, True, False]})
 BIAS = matrix_of(row_of(read_bias_cell), {"anyOf": [{"type": "number"}, {"enum": list(MINUS_INFINITY)}]})
 BY_TOKEN = Reader(read_by_token, {"type": "object", "additionalProperties": NUMBERS})
-VOCABULARY = Reader(
-    read_vocabulary,
-    {
-        "oneOf": [
-            {"type": "array", "minItems": 1, "items": WORD.schema, "uniqueItems": True},
-            {
-                "type": "object",
-                "minProperties": 1,
-                "additionalProperties": {"type": "integer", "minimum": 0},
-            },
-        ]
-    },
-)
+TOKENS = {"type": "array", "minItems": 1, "items": WORD.schema, "uniqueItems": True}
+IDS = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "integer", "minimum": 0}}
+VOCABULARY = Reader(read_vocabulary, {"oneOf": [TOKENS, IDS]})
 
 # --- tensors: rows, a word, drawn, or from a file ---
 
@@ -215,11 +196,9 @@ HOW_TO_DRAW = (
 )
 
 
-def how_to_draw(left_out: Random) -> Form:
-    """The form of a draw; what the file leaves out is as in `left_out`."""
-    return Form(
-        "RandomOptions", "How to draw a tensor.", HOW_TO_DRAW, lambda given: replace(left_out, **given)
-    )
+def how_to_draw(usual: Random) -> Form:
+    """The form of a draw; what the file leaves out is as usual."""
+    return Form("RandomOptions", "How to draw a tensor.", HOW_TO_DRAW, lambda keys: replace(usual, **keys))
 
 
 FROM_FILE = Form(
@@ -234,10 +213,10 @@ FROM_FILE = Form(
 )
 
 
-def source(rows: Reader, *known: str, expected: str, left_out: Random = Random()) -> Choice:  # noqa: B008
+def source(rows: Reader, *known: str, expected: str, usual: Random = Random()) -> Choice:  # noqa: B008
     """Rows of numbers, one of the `known` words, or where to get the numbers."""
     word = words(*known)
-    keys = [Setting("random", how_to_draw(left_out), "Numbers drawn from a seed.")]
+    keys = [Setting("random", how_to_draw(usual), "Numbers drawn from a seed.")]
     random = Form("RandomSource", "Drawn.", keys, lambda given: given["random"], required=["random"])
     forms = [rows, *([word] if known else []), random, FROM_FILE]
 
@@ -284,7 +263,7 @@ ROWS_OR_SOURCE = source(
     MATRIX,
     IDENTITY,
     expected="embeddings; write {token: [0.1, 0.2], …}, rows in the order of vocab, identity",
-    left_out=STANDARD_NORMAL,
+    usual=STANDARD_NORMAL,
 )
 
 
@@ -327,9 +306,7 @@ def layout_in_words(layout: str) -> str:
 
 
 def added_to(row: Name) -> str:
-    if row.drawn:
-        return ""
-    return f", added to {'the ' if row.of == OUTPUT else ''}{row.of}"
+    return "" if row.drawn else f", added to {'the ' if row.of == OUTPUT else ''}{row.of}"
 
 
 def of_all_heads(row: Name) -> Setting:
@@ -337,10 +314,8 @@ def of_all_heads(row: Name) -> Setting:
         reader = TENSOR_BY_HEAD if row.drawn else OFFSETS_BY_HEAD
     else:
         reader = OUTPUT_TENSOR if row.name == W_O else TENSOR if row.drawn else OFFSETS
-    fused = "Fused: " if row.is_split and row.drawn else ""
-    return Setting(
-        row.name, reader, f"{fused}{layout_in_words(row.side_by_side)}{added_to(row)}{row.more}."
-    )
+    form = "Fused: " if row.is_split and row.drawn else ""
+    return Setting(row.name, reader, f"{form}{layout_in_words(row.side_by_side)}{added_to(row)}{row.more}.")
 
 
 ROWS = sorted((row for row in TABLE.values() if row.is_weight), key=lambda row: not row.drawn)

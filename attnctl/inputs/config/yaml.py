@@ -65,17 +65,12 @@ def decode(raw: bytes, name: str) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = 1 + raw.count(b"\n", 0, error.start)
-        raise AttnError(
-            f"{name}:{line}: byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        ) from None
+        line, byte = 1 + raw.count(b"\n", 0, error.start), raw[error.start]
+        raise AttnError(f"{name}:{line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8") from None
 
 
 def read(text: str, name: str) -> tuple[Any, list[tuple[int, str]]]:
-    """The data of a YAML text, and the keys that were given twice: a line and a problem for each.
-
-    Raises AttnError where the text cannot be read at all.
-    """
+    """The data of a YAML text, and a line and a problem for each key given twice. Raises AttnError."""
     if "%TAG" in text and (found := TAG_DIRECTIVE.search(text)):
         line = 1 + text.count("\n", 0, found.start(1))
         raise AttnError(f"{name}:{line}: %TAG has no meaning in a config; remove the line")
@@ -212,11 +207,9 @@ def line_numbers(text: str, wanted: Iterable[Path]) -> dict[Path, int]:
 # --- texts that are not YAML ---
 
 NOT_ALLOWED = Reader.NON_PRINTABLE
-
 TABS = "a tab where YAML wants spaces; indent with spaces"
 INDENTED = "indented unlike the lines before it; begin lines that belong together in the same column"
 BEHIND = "text behind a value that has ended; put the whole value in double quotes"
-
 COLON = 'a colon where no key may stand; put text with ": " in quotes, and begin keys that belong'
 DASH = "a list begins behind its key; write [1, 2], or each - on a line of its own below the key"
 
@@ -265,6 +258,6 @@ def in_words(error: yaml.MarkedYAMLError, text: str) -> str:
     if content[mark.column : mark.column + 1] == "\t":
         return TABS
     known = next((ours for theirs, ours in SAID if theirs in problem), None)
-    if known is None and any(each in problem for each in ("expected key", "<block end>")):
+    if known is None and any(said in problem for said in ("expected key", "<block end>")):
         known = BEHIND if content[: mark.column].strip() else INDENTED
     return known or f"not YAML: {problem or error.context}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from math import prod
@@ -18,14 +18,14 @@ from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import key_count, rotary
 from attnctl.inputs.plan.embed import PAD
 from attnctl.inputs.plan.tensors import Named, arrays_of, stream
-from attnctl.math import Array, Progress, Shape, Sizes
+from attnctl.math import Array, Keep, Progress, Shape, Sizes
 from attnctl.math.derivation import Derivation, LayerParts, Rotary, Variant
 from attnctl.math.engine import Outcome, carry_out, steps_needed
 from attnctl.math.engine.cost import Cost, cost, peak, require, size_text
-from attnctl.math.kind import DRAWN, GRADIENT_SETTINGS, HEADS, KIND, Kind, choices_of
+from attnctl.math.kind import DRAWN, GRADIENT_SETTINGS, HEADS, KIND, Kind, choices_of, documents_in
 from attnctl.math.names import EMBEDDINGS, OUTPUT, PROJECTED, TABLE, X, gradient_of
 from attnctl.math.ops import Sinusoid
-from attnctl.math.rules import Alibi, Padding, PerBatch, Rule
+from attnctl.math.rules import Alibi, Documents, Padding, PerBatch, Rule
 from attnctl.math.steps import root_of
 from attnctl.record import Trace, names_of_steps
 
@@ -48,29 +48,20 @@ class Plan:
     def derivation(self) -> Derivation:
         return self.variant.derivation
 
-    def costs(self, keep: Collection[str] | None = None) -> list[Cost]:
-        """The cost of each step, before any is computed. An edit works on whole steps: all are held.
-
-        So are they where gradients need the whole of scores. Raises AttnError for lines that cannot
-        be carried out.
-        """
+    def costs(self, keep: Keep = None) -> list[Cost]:
+        """The cost of each step; edits and some gradients hold whole ones. Raises AttnError for misfits."""
         whole, keep = bool(self.what_if), self.kept(keep)
         if keep and not whole:
             from attnctl.math.engine.back import needs_whole
 
             whole = needs_whole(steps_needed(self.derivation, keep), keep)
-        itemsize = np.dtype(self.dtype).itemsize
-        return costs_of(self.variant, self.given, itemsize, None if whole else keep)
+        return costs_of(self.variant, self.given, np.dtype(self.dtype).itemsize, None if whole else keep)
 
-    def kept(self, keep: Collection[str] | None) -> list[str] | None:
-        """The names of the steps to keep. Raises AttnError for one that it does not have."""
+    def kept(self, keep: Keep) -> list[str] | None:
         return None if keep is None else names_of_steps(keep, [step.name for step in self.derivation])
 
-    def run(self, keep: Collection[str] | None = None, progress: Progress | None = None) -> Trace:
-        """Carry it out, keeping these steps (None: all).
-
-        Raises AttnError for a step it does not have, and where it needs more memory than it may take.
-        """
+    def run(self, keep: Keep = None, progress: Progress | None = None) -> Trace:
+        """Carry it out, keeping these steps (None: all). Raises AttnError for others, or lack of memory."""
         keep = self.kept(keep)
         edits = self.what_if.changes(self.derivation, self.header) if self.what_if else None
         needed, last = peak(self.costs(keep)), self.derivation.steps[-1].name
@@ -82,14 +73,11 @@ class Plan:
                 raise
             instead = f"--step {last} takes {size_text(least)}; --cost says what each step does"
             raise AttnError(f"{problem}. {instead}" for problem in error.problems) from None
-        outcome = carry_out(
-            self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress
-        )
-        return self.record(outcome)
+        done = carry_out(self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress)
+        return self.record(done)
 
     def record(self, outcome: Outcome) -> Trace:
-        arrays = outcome.values
-        steps = [step for step in self.derivation if step.name in arrays]
+        steps = [step for step in self.derivation if step.name in outcome.values]
         header = dict(self.header)
         if self.what_if:
             header["edits"] = self.what_if.record()
@@ -98,18 +86,13 @@ class Plan:
         if outcome.overflow:
             step, cell = outcome.overflow
             header["overflow"] = {"step": step, "at": cell}
-        if outcome.compiled:
-            header["exp"] = "compiled"
         marked = map(self.what_if.mark_edited, steps) if self.what_if else steps
-        return Trace({step.name: step for step in marked}, arrays, header)
+        return Trace({step.name: step for step in marked}, outcome.values, header)
 
 
 @dataclass(frozen=True)
 class DumpPlan:
-    """How recorded steps should have come about: lines, and no variant, as recorded ones may be among them.
-
-    Its maker returns the arrays in our layout beside it.
-    """
+    """How recorded steps should have come about: no variant, as recorded lines may be among them."""
 
     derivation: Derivation
     sizes: Sizes
@@ -117,14 +100,12 @@ class DumpPlan:
     """What was decided where the arrays could have meant something else, or were left out."""
     unasked: Mapping[str, str] = field(default_factory=dict)
     """Recorded steps that nothing asks for -> the option that would."""
-    unknown: tuple[str, ...] = ()
-    """Recorded arrays under names that attnctl does not know."""
+    unknown: tuple[str, ...] = ()  # recorded arrays under names that attnctl does not know
     supplied: frozenset[str] = frozenset()
     """Arrays that the dump has not: weights of the model that says what was meant."""
 
 
 def what_if_of(settings: Settings) -> WhatIf | None:
-    """The edits that these settings ask for. Raises AttnError for what spells none."""
     if not (settings.edits or settings.renormalize):
         return None
     from attnctl.record.edits import what_if
@@ -134,22 +115,15 @@ def what_if_of(settings: Settings) -> WhatIf | None:
     return what_if(settings.edits, read, renormalize=settings.renormalize)
 
 
-def asks_for_padding(rules: Sequence[Rule]) -> bool:
-    return any(isinstance(rule, Padding) for rule in rules)
-
-
 def with_padding(
     rules: Sequence[Rule], lengths: PerBatch | None = None, keys: Sequence[str] = ()
 ) -> tuple[Rule, ...]:
-    """The rules with padding as it is here: the keys from `lengths` on, or those that are [PAD].
-
-    Where no key is, the rule hides nothing, and is there only if it is asked for.
-    """
+    """The rules with the keys that are padding here: those from `lengths` on, or [PAD]; none if none is."""
     others = tuple(rule for rule in rules if not isinstance(rule, Padding))
     if lengths is not None:
         return (*others, Padding(lengths))
     real = [place for place, key in enumerate(keys) if key != PAD]
-    if not keys or (len(real) == len(keys) and not asks_for_padding(rules)):
+    if not keys or (len(real) == len(keys) and Padding not in map(type, rules)):
         return others
     length = real[-1] + 1 if real else 0
     return (*others, Padding(length, tuple(sorted({*range(length)} - {*real}))))
@@ -158,20 +132,20 @@ def with_padding(
 def variant(
     asked: Settings, sizes: Sizes, named: Named, offset: PerBatch = 0, layer: LayerParts | None = None
 ) -> Variant:
-    """The kind of attention that settings ask for on arrays of these sizes, `offset` keys before query 0.
-
-    Sinusoidal positions are those of the embeddings among the arrays.
-    """
+    """The kind of attention that settings ask for on these arrays, `offset` keys before query 0."""
     past, keys, chunks = sizes.get("past", 0), key_count(sizes), asked.chunks
     if isinstance(chunks, tuple) and (last := chunks[-1][1]) != keys:
         ends = f"the ranges end at {last}, but there are {keys} keys"
         raise AttnError(f"{asked.where(('chunks',))}: {ends}; end the last one at {keys}")
+    if asked.positions_run_on and not any(isinstance(rule, Documents) for rule in asked.rules):
+        place = asked.where(("positions_run_on",))
+        raise AttnError(f"{place}: there are no documents; leave it out, or say where they begin")
     x = named[EMBEDDINGS][0] if asked.positions == SINUSOIDAL else None
     return Variant(
         given={name: how for name, (_, how) in named.items()},
         d_k=sizes.get("d_k", 0),
         kv_share=sizes["head"] // sizes["kv_head"],
-        sinusoid=None if x is None else Sinusoid(x.shape[-2], x.shape[-1], past),
+        sinusoid=None if x is None else Sinusoid(x.shape[-2], x.shape[-1], past, documents_in(asked)),
         rotary=rotary(asked),
         offset=offset,
         past=past,
@@ -186,10 +160,7 @@ def variant(
     )
 
 
-def costs_of(
-    v: Variant, given: Mapping[str, Array], itemsize: int, keep: Collection[str] | None = None
-) -> list[Cost]:
-    """The cost of each line. Raises AttnError for those that cannot be carried out."""
+def costs_of(v: Variant, given: Mapping[str, Array], itemsize: int, keep: Keep = None) -> list[Cost]:
     raise_all(loose_ends(v))
     return cost(v.derivation, {name: array.shape for name, array in given.items()}, itemsize, keep)
 
@@ -242,10 +213,7 @@ def with_norm_rows(asked: Settings, *, one_row: bool) -> Settings:
 
 
 def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Variant, Named]:
-    """The variant and its arrays with the gradient that its backward pass begins at, if it has one.
-
-    Raises AttnError where a file has none, or one of another shape, and where none is asked for.
-    """
+    """The variant and its arrays with the gradient it begins at. Raises AttnError if that does not fit."""
     if not kind.backward:
         if settings.cotangent:
             place = settings.where(("cotangent",))
@@ -261,25 +229,20 @@ def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Var
         named = {**named, name: (array.reshape(shape) if alone else array, how)}
     found = named[name][0].shape
     if found != shape:
-        raise AttnError(
-            f"{name}: {dims(found)}, expected {dims(shape)}, the shape of what it is a gradient by"
-        )
+        said = f"{name}: {dims(found)}, expected {dims(shape)}"
+        raise AttnError(f"{said}, the shape of what it is a gradient by")
     return replace(kind, given={item: how for item, (_, how) in named.items()}), named
 
 
 def plan_of(
     kind: Variant, named: Named, header: dict[str, Any], settings: Settings, what_if: WhatIf | None
 ) -> Plan:
-    """The plan of these arrays, among them the gradient that it begins at, if one is asked for."""
     kind, named = with_cotangent(kind, named, settings)
     return Plan(kind, arrays_of(named), header, settings.dtype, settings.max_memory, what_if)
 
 
 def with_gradients(plan: Plan, settings: Settings, d_output: Array | None = None) -> Plan:
-    """A plan whose kind says nothing of gradients, with those that the settings ask for.
-
-    Raises AttnError as `with_cotangent` does.
-    """
+    """The plan with the gradients that are asked for. Raises AttnError as `with_cotangent` does."""
     asked = {name: getattr(settings, name) for name in GRADIENT_SETTINGS}
     named = {name: (array, plan.variant.given[name]) for name, array in plan.given.items()}
     if settings.backward and d_output is not None:

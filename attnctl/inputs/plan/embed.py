@@ -14,22 +14,14 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims, nearest, one_of
 from attnctl.inputs.config.settings import IDENTITY, SINUSOIDAL, FromFile, Random, Settings
 from attnctl.inputs.config.sizes import adds_positions
-from attnctl.inputs.plan.tensors import (
-    Named,
-    description,
-    draw_numbers,
-    first,
-    from_file,
-    legacy,
-    token_rows,
-)
+from attnctl.inputs.plan.tensors import Named, description, draw_numbers, first_given, from_file, token_rows
 from attnctl.math import Array, Shape
+from attnctl.math.kind import documents_in
 from attnctl.math.names import EMBEDDINGS, MEMORY, POSITIONS
 from attnctl.math.ops import Sinusoid
 
 
 def tokens_of(settings: Settings, sentence: str, name: str = "sentence") -> list[str]:
-    """The tokens of a sentence. Raises AttnError when there is none."""
     how = settings.tokenizer
     tokens = tokenize(sentence, how.split, lowercase=how.lowercase)
     if not tokens:
@@ -39,11 +31,7 @@ def tokens_of(settings: Settings, sentence: str, name: str = "sentence") -> list
 
 
 def vocabulary(settings: Settings, sentences: Sequence[Sequence[str]]) -> Vocabulary:
-    """The vocabulary that was given, or the one these sentences grow.
-
-    A mapping of embeddings by token gives one too. Raises AttnError naming every unknown token
-    and the known ones that look most like it.
-    """
+    """The vocabulary given, alone or by embeddings, else grown. Raises AttnError for unknown tokens."""
     if settings.vocab is not None:
         vocab, place = Vocabulary(settings.vocab), settings.where(("vocab",))
     elif isinstance(settings.embeddings, Mapping):
@@ -59,9 +47,8 @@ def vocabulary(settings: Settings, sentences: Sequence[Sequence[str]]) -> Vocabu
 
 def hint(vocab: Vocabulary, token: str) -> str:
     near = nearest(token, vocab.tokens, cutoff=0.4)
-    if near:
-        return f"did you mean {one_of(map(repr, near))}? Or add it, or an [UNK], to the vocabulary"
-    return "add it, or an [UNK], to the vocabulary"
+    instead = f"did you mean {one_of(map(repr, near))}? Or " if near else ""
+    return f"{instead}add it, or an [UNK], to the vocabulary"
 
 
 def d_model_of(settings: Settings, vocab: Vocabulary) -> int | None:
@@ -87,10 +74,7 @@ def table_by_id(settings: Settings, vocab: Vocabulary) -> Array | None:
 def embeddings(
     settings: Settings, vocab: Vocabulary, tokens: Iterable[str], d_model: int
 ) -> tuple[dict[str, Array], str]:
-    """The row of each token, and how the rows came about; padding that nobody gave a row has zeros.
-
-    Raises AttnError for rows that are missing or too many.
-    """
+    """The row of each token, and how it came about; zeros for padding. Raises AttnError for misfits."""
     wanted = list(dict.fromkeys(tokens))
     words = [token for token in wanted if token != PAD or pad_is_given(settings, vocab)]
     rows, how = word_rows(settings, vocab, words, d_model)
@@ -101,7 +85,7 @@ def pad_is_given(settings: Settings, vocab: Vocabulary) -> bool:
     """True if the embeddings have a row for [PAD]: nothing is drawn for it."""
     match settings.embeddings:
         case Random() as how:
-            return legacy(how) and PAD in vocab.index
+            return how.legacy and PAD in vocab.index
         case Mapping() as by_token:
             return PAD in by_token
     return PAD in vocab.index
@@ -115,9 +99,9 @@ def word_rows(
     table, said = table_by_id(settings, vocab), "E[ids]"
     match settings.embeddings:
         case Random() as how:
-            seed = first(how.seed, settings.seed)
+            seed = first_given(how.seed, settings.seed)
             said = f"E[ids], {description(how, seed)}"
-            if not legacy(how):
+            if not how.legacy:
                 rows = token_rows(seed, [vocab.tokens[i] for i in ids.values()], d_model, how.distribution)
                 return dict(zip(words, rows, strict=True)), said
             shape = (len(vocab), d_model)
@@ -142,13 +126,10 @@ def word_rows(
 
 
 def embeddings_needed(settings: Settings, vocab: Vocabulary, ids: Iterable[int]) -> dict[str, Any]:
-    """The vocabulary and the embeddings that a run of these ids needs, in the form of a config.
-
-    Rows that are found by token need these tokens alone; those that are found by id need all.
-    """
+    """What a config must say for these ids: of embeddings by token their rows, of those by id all."""
     tokens = [vocab.tokens[i] for i in sorted(set(ids)) if i < len(vocab)] or [PAD]
     match settings.embeddings:
-        case Random() as how if not legacy(how):
+        case Random() as how if not how.legacy:
             return {"vocab": tokens}
         case Mapping() as by_token:
             rows = {token: row for token, row in by_token.items() if token in {*tokens, PAD}}
@@ -157,10 +138,7 @@ def embeddings_needed(settings: Settings, vocab: Vocabulary, ids: Iterable[int])
 
 
 def with_positions(named: Named, settings: Settings, past: int = 0, *, memory: bool = True) -> Named:
-    """The arrays with the learned positions of their embeddings, and the memory with its own added.
-
-    `past` rows come before these; `memory` False says that it has its positions already.
-    """
+    """The arrays with learned positions after `past` rows, and a `memory` without any with its own."""
     if not adds_positions(settings):
         return named
     out = dict(named)
@@ -173,24 +151,21 @@ def with_positions(named: Named, settings: Settings, past: int = 0, *, memory: b
 
 
 def position_rows(settings: Settings, shape: Shape, past: int = 0) -> Array:
-    """The positions of rows (…, n, d_model) that come after `past` others, (n, d_model).
-
-    Raises AttnError where a learned table is too short or too narrow.
-    """
+    """The positions of rows that follow `past` others, (n, d_model). Raises AttnError for too few."""
     *_, length, d_model = shape
+    rows = Sinusoid(length, d_model, past, documents_in(settings))
     if settings.positions == SINUSOIDAL:
-        return Sinusoid(length, d_model, past).apply()
+        return rows.apply()
     table = np.array(settings.positions, dtype=np.float64)
-    if table.ndim != 2 or table.shape[1] != d_model or len(table) < past + length:
+    if table.ndim != 2 or table.shape[1] != d_model or len(table) <= rows.places.max():
         raise AttnError(
             f"{settings.where(('positions', 'learned'))}: {dims(table.shape)}, expected at least "
-            f"{past + length} rows of d_model {d_model}"
+            f"{rows.places.max() + 1} rows of d_model {d_model}"
         )
-    return table[past : past + length]
+    return table[rows.places]
 
 
-PAD = "[PAD]"
-UNK = "[UNK]"
+PAD, UNK = "[PAD]", "[UNK]"
 
 WORDS = r"\[[A-Z]+\]|[^\W_]+(?:['’][^\W_]+)*|\S"
 """A special token, a word (apostrophes inside stay), or one mark of punctuation."""

@@ -10,19 +10,19 @@ import numpy as np
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.beside import in_base_e, with_empty_rows
-from attnctl.inputs.arrays.foreign import read_foreign
-from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any
+from attnctl.inputs.arrays.foreign import OURS, read_foreign
+from attnctl.inputs.arrays.reader import (
+    Laid,
+    as_array,
+    begin_backward,
+    by_kind,
+    ends_elsewhere,
+    read_any,
+    with_documents,
+)
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import key_count, rotary, unmeant_cache, written_masks
-from attnctl.inputs.plan import (
-    DumpPlan,
-    asks_for_padding,
-    one_more,
-    operator,
-    variant,
-    with_norm_rows,
-    with_padding,
-)
+from attnctl.inputs.plan import DumpPlan, one_more, operator, variant, with_norm_rows, with_padding
 from attnctl.inputs.plan.embed import position_rows
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step, Variant, with_batch, without_projection
@@ -42,6 +42,7 @@ from attnctl.math.names import (
     where,
 )
 from attnctl.math.ops import Given, Unstated
+from attnctl.math.rules import Padding
 from attnctl.record import Trace
 from attnctl.store.header import foreign_step
 
@@ -52,10 +53,7 @@ USUAL_NORM = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"
 
 
 def plan_dump(trace: Trace, settings: Settings | None = None) -> tuple[Trace, DumpPlan]:
-    """Plan what a dump's arrays were meant to be: as it says itself, or as its config or `settings` do.
-
-    Returns the arrays in our layout beside it.
-    """
+    """A dump's arrays in our layout, and what they were meant to be by itself, config or `settings`."""
     if settings is None and all(
         not isinstance(step.op, Unstated) and all(name in trace for name in step.inputs)
         for step in trace.steps.values()
@@ -89,11 +87,10 @@ def under_our_names(trace: Trace, settings: Settings | None = None, layer: int |
     Its header says which arrays were read so (`read`), and what was left out (`notes`). A dump of
     ours stays as it is. `layer` is the one to read. Raises AttnError where that is not known.
     """
-    if trace.header or (layer is None and all(name in TABLE for name in trace)):
+    if trace.header or (layer is None and all(name in OURS for name in trace)):
         if layer is not None:
-            raise AttnError(
-                f"--layer {layer}: this dump has names of its own, and no layers to choose from"
-            )
+            what = "this dump has names of its own, and no layers to choose from"
+            raise AttnError(f"--layer {layer}: {what}")
         return trace
     heads = (settings.heads, settings.kv_heads) if settings else (None, None)
     found = read_foreign(trace, layer, *heads)
@@ -122,11 +119,13 @@ def derive_plan(
         settings = replace(settings, backward=True)
     if LOGSUMEXP in trace:
         settings = replace(settings, logsumexp=True)
+    settings = with_documents(trace, settings)
     laid = read_any(
         with_written(trace, settings, lengths),
         settings,
         batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
     )
+    raise_all(ends_elsewhere(trace, laid.sizes, settings))
     settings, notes = with_norms(settings, laid)
     if settings.chunks is None and (chunks := laid.sizes.get("chunk")):
         settings = replace(settings, chunks=chunks)
@@ -162,7 +161,7 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
         arrays.setdefault(POSITIONS, position_rows(settings, arrays[EMBEDDINGS].shape))
     if lengths is not None:
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
-    recorded, _ = by_kind(operator.begin_backward(arrays))
+    recorded, _ = by_kind(begin_backward(arrays))
     return written_masks(settings) | in_base_e(recorded, settings)
 
 
@@ -171,15 +170,13 @@ def with_leaves(steps: tuple[Step, ...]) -> Derivation:
     names = {step.name for step in steps}
     lacking = dict.fromkeys(input_ for step in steps for input_ in step.inputs if input_ not in names)
     rows = (TABLE[name] for name in lacking if name in TABLE)
-    return Derivation(
-        (*(Step(row.name, Given(), (), row.axes, "given", row.symbol) for row in rows), *steps)
-    )
+    given = (Step(row.name, Given(), (), row.axes, "given", row.symbol) for row in rows)
+    return Derivation((*given, *steps))
 
 
 def aside(name: str, array: Array) -> Step:
     """A recorded step that this derivation has no use for."""
-    axes = ("batch", *TABLE[name].axes)[-array.ndim :]
-    return Step(name, Unstated(), (), axes, "", name)
+    return Step(name, Unstated(), (), ("batch", *TABLE[name].axes)[-array.ndim :], "", name)
 
 
 def derive_recorded(
@@ -199,7 +196,7 @@ def derive_recorded(
     if sinusoidal:
         given.pop(POSITIONS, None)
     settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else NONE)
-    asked = asks_for_padding(settings.rules)
+    asked = Padding in map(type, settings.rules)
     settings = replace(settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ()))
     offset = operator.causal_offset(settings, sizes, laid.lengths)
     asked_for, unasked = with_unasked(variant(settings, sizes, given, offset), arrays)
@@ -218,8 +215,7 @@ def derive_recorded(
 def with_unasked(v: Variant, recorded: Container[str]) -> tuple[Variant, dict[str, str]]:
     """The variant with the steps that are recorded though nobody asked for them, each with its option."""
     unasked: dict[str, str] = {}
-    wanted = where(lambda row: not (row.leaf or row.result or row.model) and row.name in recorded)
-    for name in wanted:
+    for name in where(lambda row: not (row.leaf or row.result or row.model) and row.name in recorded):
         if name in v.derivation:
             continue
         for option, more in one_more(v):
@@ -240,6 +236,6 @@ def settings_of(trace: Trace) -> Settings:
     offset = tuple(several) if isinstance(offset, list) else offset
     if not config:
         return Settings(causal_offset=offset)
-    from attnctl.inputs.config.schema import validate
+    from attnctl.inputs.config.load import validate
 
     return validate(config).with_(causal_offset=offset)

@@ -8,35 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.base.errors import AttnError
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.beside import in_base_e
-from attnctl.inputs.arrays.reader import as_array, read_strictly
+from attnctl.inputs.arrays.reader import (
+    as_array,
+    begin_backward,
+    ends_elsewhere,
+    read_strictly,
+    with_documents,
+)
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import adds_positions, key_count, written_masks
-from attnctl.inputs.plan import (
-    Plan,
-    asks_for_padding,
-    embed,
-    plan_of,
-    variant,
-    what_if_of,
-    with_norm_rows,
-    with_padding,
-)
+from attnctl.inputs.plan import Plan, embed, plan_of, variant, what_if_of, with_norm_rows, with_padding
 from attnctl.math import Array, Sizes
 from attnctl.math.kind import HEADS
-from attnctl.math.names import (
-    EMBEDDINGS,
-    HEAD_OUTPUTS,
-    KEY_LENGTHS,
-    MEMORY,
-    OUTPUT,
-    W_O,
-    X,
-    gradient_of,
-    where,
-)
-from attnctl.math.rules import PerBatch
+from attnctl.math.names import EMBEDDINGS, KEY_LENGTHS, MEMORY, X, where
+from attnctl.math.rules import Padding, PerBatch
 
 OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embeddings", "weights"}
 """What a config says of a sentence and of drawing: of arrays that are given it says nothing."""
@@ -46,15 +33,19 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     """Everything attention on these arrays needs.
 
     Arrays are Q K V, or X [memory] W_Q W_K W_V [W_O b_Q b_K b_V b_O]; beside them mask, bias, sink,
-    Q_norm_weight, K_norm_weight, past_key, past_value, key_lengths. Q, K, V are (n, d), (head, n, d),
-    (batch, head, n, d), (batch, n, head, d) where nothing else fits, or (n, heads·d) and (batch, n,
-    heads·d) when `settings.heads` is given; a cache has the layout of K, or its heads split. Weights
-    are by head, (d_model, heads·d), or as nn.Linear keeps them where that shows: a square matrix is
+    Q_norm_weight, K_norm_weight, past_key, past_value, key_lengths, cu_seqlens. Q, K, V are (n, d),
+    (head, n, d), (batch, head, n, d), (batch, n, head, d) where nothing else fits, (n, head, d) beside
+    cu_seqlens, or (n, heads·d) and (batch, n, heads·d) when `settings.heads` is given; a cache has the
+    layout of K, or its heads split. Weights are by head, (d_model, heads·d), or as nn.Linear keeps them
+    where that shows: a square matrix is
     (in, out) unless all others are (out, in). `header` may bring tokens.
 
     Raises AttnError with every array that is missing, not finite or does not fit.
     """
-    laid = read_strictly(read_inputs(arrays, settings), settings)
+    found = read_inputs(arrays, settings)
+    settings = with_documents(found, settings)
+    laid = read_strictly(found, settings)
+    raise_all(ends_elsewhere(found, laid.sizes, settings))
     norms = header.get("config", {}).get("qk_norm")  # as a dump says how it normed Q and K
     recorded = isinstance(norms, dict) and norms.get("over") == HEADS
     settings = with_norm_rows(settings, one_row=laid.one_row or recorded)
@@ -95,29 +86,17 @@ def read_inputs(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Ar
     return found
 
 
-def begin_backward(found: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays, with `d_output` as the gradient by what the heads give where nothing projects it."""
-    theirs, ours = gradient_of(OUTPUT), gradient_of(HEAD_OUTPUTS)
-    unprojected = theirs in found and not {X, EMBEDDINGS, W_O, ours} & found.keys()
-    return {ours if name == theirs and unprojected else name: array for name, array in found.items()}
-
-
 def as_json_number(value: PerBatch) -> int | list[int]:
-    """A number, or a list of one for each member of the batch: as JSON holds it."""
     return value if isinstance(value, int) else list(value)
 
 
 def hide_padding(settings: Settings, lengths: PerBatch | None, header: Mapping[str, Any]) -> Settings:
-    """The settings with padding hidden: what lengths say, or where it is asked for [PAD] among the tokens.
-
-    Raises AttnError where it is asked for and nothing says which keys are padding.
-    """
-    asked = asks_for_padding(settings.rules)
+    """The settings that hide padding, by lengths or [PAD] tokens. Raises AttnError where neither tells."""
+    asked = Padding in map(type, settings.rules)
     keys = header.get("key_tokens", header.get("tokens"))
     if asked and lengths is None and not keys:
-        raise AttnError(
-            f"{settings.where(('rules',))}: padding, but nothing says which keys are; give key_lengths"
-        )
+        place = settings.where(("rules",))
+        raise AttnError(f"{place}: padding, but nothing says which keys are; give key_lengths")
     return replace(settings, rules=with_padding(settings.rules, lengths, keys if asked else ()))
 
 
@@ -135,9 +114,7 @@ def causal_offset(settings: Settings, sizes: Sizes, lengths: PerBatch | None) ->
         return asked
     if lengths is None:
         raise AttnError(f"{settings.where(('causal_offset',))}: lengths, but no key_lengths; give them")
-    if isinstance(lengths, int):
-        return lengths - queries
-    return tuple(length - queries for length in lengths)
+    return lengths - queries if isinstance(lengths, int) else tuple(length - queries for length in lengths)
 
 
 def words_in_header(header: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:

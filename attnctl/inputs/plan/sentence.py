@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
 from math import prod
@@ -15,19 +15,10 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims
 from attnctl.inputs.config.settings import LENGTHS, NONE, Settings
 from attnctl.inputs.config.sizes import OPTIONS, resolve, unmeant_cache, written_masks
-from attnctl.inputs.plan import (
-    Plan,
-    asks_for_padding,
-    embed,
-    plan_of,
-    tensors,
-    variant,
-    what_if_of,
-    with_padding,
-)
+from attnctl.inputs.plan import Plan, embed, plan_of, tensors, variant, what_if_of, with_padding
 from attnctl.inputs.plan.embed import PAD, Vocabulary, tokens_of
 from attnctl.inputs.plan.tensors import Named
-from attnctl.math import Array, Progress, Sizes
+from attnctl.math import Array, Keep, Progress, Sizes
 from attnctl.math.derivation import Variant
 from attnctl.math.engine import Outcome, carry_out
 from attnctl.math.engine.cost import peak, require
@@ -46,23 +37,17 @@ class Common:
     settings: Settings
     vocab: Vocabulary
     sizes: Sizes
-    rows: Mapping[str, Array]
-    """The embedding of each token."""
-
-    embedded: str
-    """How the embeddings came about."""
-
+    rows: Mapping[str, Array]  # the embedding of each token
+    embedded: str  # how the embeddings came about
     weights: Named
     config: dict[str, Any]
     """The settings in the form of a config, with everything that was left open written down."""
-
     what_if: WhatIf | None
     kinds: dict[tuple[int, tuple[Rule, ...]], Variant] = field(default_factory=dict)
     """The kinds of attention so far: sentences of one length and the same padding have the same."""
 
 
 def prepare(settings: Settings, sentence: str | None = None) -> Plan:
-    """Everything a run of one sentence, or of the settings' own, needs. Raises as `prepare_all`."""
     return prepare_all(settings, [] if sentence is None else [sentence])[0]
 
 
@@ -84,9 +69,8 @@ def prepare_all(settings: Settings, sentences: Sequence[str] = ()) -> list[Plan]
     tokens = [embed.tokens_of(settings, sentence) for sentence in sentences]
     context = embed.tokens_of(settings, settings.context, "context") if settings.context is not None else []
     common = common_to(settings, tokens, context)
-    return [
-        prepare_sentence(common, text, own, context) for text, own in zip(sentences, tokens, strict=True)
-    ]
+    pairs = zip(sentences, tokens, strict=True)
+    return [prepare_sentence(common, text, own, context) for text, own in pairs]
 
 
 def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[str]) -> Common:
@@ -118,25 +102,20 @@ def prepare_sentence(common: Common, text: str, tokens: list[str], context: list
         header |= {"context": settings.context, "key_tokens": context, "key_ids": key_ids}
     if any(isinstance(rule, VisibilityRule) and rule.relative for rule in settings.rules):
         header["causal_offset"] = settings.causal_offset or 0
-    config = common.config | {
-        "sentence": text,
-        **embed.embeddings_needed(settings, common.vocab, [*ids, *key_ids]),
-    }
-    if PAD in keys and not asks_for_padding(settings.rules):
+    needed = embed.embeddings_needed(settings, common.vocab, [*ids, *key_ids])
+    config = common.config | {"sentence": text, **needed}
+    if PAD in keys and Padding not in map(type, settings.rules):
         config["rules"] = [*config["rules"], Padding.name]
     kind = kind_of(common, named, tokens, keys)
     return plan_of(kind, named, header | {"config": config}, settings, common.what_if)
 
 
 def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
-    """The mask and the bias that the config writes out, held to the scores' shape."""
     named: Named = {}
     for name, array in written_masks(settings).items():
         if array.shape not in {(queries, keys), (1, keys), (queries, 1), (sizes["head"], queries, keys)}:
-            raise AttnError(
-                f"{settings.where(('rules', name))}: {dims(array.shape)}, expected "
-                f"{queries} × {keys} (query × key)"
-            )
+            place = settings.where(("rules", name))
+            raise AttnError(f"{place}: {dims(array.shape)}, expected {queries} × {keys} (query × key)")
         named[name] = array, "given"
     return named
 
@@ -149,8 +128,7 @@ def kind_of(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[
             place = settings.where(("causal_offset",))
             raise AttnError(f"{place}: a sentence comes without key_lengths; write a number of keys")
         asked, here = settings.with_(rules=rules), {**sizes, "query": len(tokens), "key": len(keys)}
-        offset = int(settings.causal_offset or 0)
-        common.kinds[len(tokens), rules] = variant(asked, here, named, offset)
+        common.kinds[len(tokens), rules] = variant(asked, here, named, int(settings.causal_offset or 0))
     return common.kinds[len(tokens), rules]
 
 
@@ -168,7 +146,7 @@ def complete(settings: Settings, sizes: Sizes, *, projected: bool) -> Settings:
 
 
 def carry_out_batch(
-    alone: Sequence[Plan], keep: Collection[str] | None = None, progress: Progress | None = None
+    alone: Sequence[Plan], keep: Keep = None, progress: Progress | None = None
 ) -> list[Trace]:
     """Run every sentence, several in one pass; each trace equals the one its sentence gives alone.
 
@@ -177,11 +155,10 @@ def carry_out_batch(
     """
     if len(alone) == 1:
         return [alone[0].run(keep, progress)]
-    kinds = [plan.variant for plan in alone]
-    if any(plan.what_if for plan in alone) or any(
-        kind.backward or kind.chunks is not None or asks_for_padding(kind.rules) for kind in kinds
-    ):
-        return [plan.run(keep) for plan in alone]
+    for plan in alone:
+        kind = plan.variant
+        if plan.what_if or kind.backward or kind.chunks is not None or Padding in map(type, kind.rules):
+            return [plan.run(keep) for plan in alone]
     lengths = tuple(len(plan.header["tokens"]) for plan in alone)
     keep = alone[0].kept(keep)
     outcome = run_padded(alone, lengths, keep, progress)
@@ -201,18 +178,17 @@ def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, l
         between.join([sentence, *[PAD] * (max(counts) - count)])
         for sentence, count in zip(sentences, counts, strict=True)
     ]
-    own = () if asks_for_padding(settings.rules) else (Padding(),)
+    own = () if Padding in map(type, settings.rules) else (Padding(),)
     return settings.with_(rules=(*settings.rules, *own)), filled
 
 
 def run_padded(
-    alone: Sequence[Plan], lengths: tuple[int, ...], keep: Collection[str] | None, progress: Progress | None
+    alone: Sequence[Plan], lengths: tuple[int, ...], keep: Keep, progress: Progress | None
 ) -> Outcome:
     """Carry out the longest sentence's derivation for the whole batch, padding hidden."""
     longest = max(range(len(alone)), key=lengths.__getitem__)
     model = alone[longest]
-    own_keys = MEMORY not in model.given
-    rules = (*model.variant.rules, Padding(lengths)) if own_keys else model.variant.rules
+    rules = model.variant.rules + ((Padding(lengths),) if MEMORY not in model.given else ())
     own_rows = [plan.given[EMBEDDINGS] for plan in alone]
     rows = [np.pad(own, ((0, lengths[longest] - len(own)), (0, 0))) for own in own_rows]
     given = {**model.given, EMBEDDINGS: np.stack(rows)}
@@ -230,4 +206,4 @@ def member_of(outcome: Outcome, alone: Plan, member: int, length: int) -> Outcom
         own = array[member] if array.ndim > len(step.axes) else array
         values[step.name] = own[tuple(slice(length if axis in padded else None) for axis in step.axes)]
     empty = [row[1:] for row in outcome.empty_rows if row[0] == member and row[-1] < length]
-    return Outcome(values, empty, compiled=outcome.compiled)
+    return Outcome(values, empty)

@@ -30,8 +30,7 @@ try:  # hashlib loads OpenSSL for the same digest: 4 MB and 4 ms of every run
 except ImportError:
     sha256 = import_module("hashlib").sha256
 
-Named = dict[str, tuple[Array, str]]
-"""Arrays by name, each with how it came about."""
+Named = dict[str, tuple[Array, str]]  # arrays by name, each with how it came about
 
 
 def arrays_of(named: Named) -> dict[str, Array]:
@@ -46,7 +45,6 @@ PROJECTIONS = [matrix_of(name) for name in PROJECTED]
 
 
 def from_file(source: FromFile, place: str) -> Array:
-    """The array a config points to. Raises AttnError where the file does not hold it."""
     from attnctl.store.source import arrays as arrays_of
 
     found = arrays_of(source.path)
@@ -59,10 +57,7 @@ def from_file(source: FromFile, place: str) -> Array:
 
 
 def with_file(settings: Settings) -> Settings:
-    """The settings with every weight of the weights' file written out as such.
-
-    Raises AttnError where the file holds none.
-    """
+    """The settings with the weights of their file written out. Raises AttnError where it holds none."""
     weights = settings.weights
     if weights.file is None:
         return settings
@@ -113,10 +108,7 @@ def split_heads(fused: Array, row: Name, sizes: Sizes) -> Array:
 
 
 def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Named:
-    """Every weight of a run by name, the projections split by head.
-
-    Raises AttnError with every matrix whose shape does not fit, each at its place.
-    """
+    """Every weight of a run, projections split by head. Raises AttnError for all of the wrong shape."""
     raise_all(misfits(settings, sizes, given))
     how, needed, missing = settings.weights.random, weights_needed(settings), []
     out: Named = {}
@@ -131,11 +123,11 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
             rows, _ = shape_in(row.side_by_side, sizes)
             out[row.name] = split_heads(np.eye(rows), row, sizes), IDENTITY
         elif isinstance(tensor, Random):
-            seed = first(tensor.seed, how.seed, settings.seed)
+            seed = first_given(tensor.seed, how.seed, settings.seed)
             out |= draw_weights([row], tensor, seed, sizes, str(path[-1]))
         elif tensor is None and row in needed:
             missing.append(row)
-    return out | draw_weights(missing, how, first(how.seed, settings.seed), sizes)
+    return out | draw_weights(missing, how, first_given(how.seed, settings.seed), sizes)
 
 
 def whole_weight(settings: Settings, name: str) -> tuple[Path, Any]:
@@ -154,9 +146,8 @@ def head_parts(settings: Settings, sizes: Sizes, given: Mapping[Path, Array], ro
         elif settings.weights.heads[number].get(row.name) == IDENTITY:
             yield np.eye(sizes["d_model"])
         else:
-            raise AttnError(
-                f"{settings.where(path)}: missing; the other heads give {row.name}, so give it here too"
-            )
+            place = settings.where(path)
+            raise AttnError(f"{place}: missing; the other heads give {row.name}, so give it here too")
 
 
 def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, name: str = "") -> Named:
@@ -165,7 +156,7 @@ def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, nam
     From one they come in textbook order: head by head W_Q, W_K, W_V, and W_O at the end.
     """
     shapes = {row.name: shape_in(row.side_by_side, sizes) for row in rows}
-    one = np.random.RandomState(seed) if legacy(how) else None
+    one = np.random.RandomState(seed) if how.legacy else None
     streams = {
         weight: one or stream(seed, "tensor", name or weight, count=prod(shape))
         for weight, shape in shapes.items()
@@ -180,9 +171,8 @@ def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, nam
         part = (*lead, columns // cuts[row.name])
         parts[row.name].append(draw_numbers(streams[row.name], part, how.distribution, sizes["d_model"]))
     said = description(how, seed)
-    return {
-        row.name: (split_heads(np.concatenate(parts[row.name], axis=-1), row, sizes), said) for row in rows
-    }
+    whole = {row: np.concatenate(parts[row.name], axis=-1) for row in rows}
+    return {row.name: (split_heads(array, row, sizes), said) for row, array in whole.items()}
 
 
 def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Iterator[str]:
@@ -206,17 +196,11 @@ def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> It
 
 
 def description(how: Random, seed: int) -> str:
-    """The formula of a drawn tensor."""
     words = {"normal": "N(0, 1/d_model)", "standard_normal": "N(0, 1)", "uniform": "U[0, 1)"}
     return f"drawn {words[how.distribution]}, seed {seed}"
 
 
-def legacy(how: Random) -> bool:
-    return how.stream == "numpy_legacy"
-
-
-def first(*values: int | None) -> int:
-    """The first that is not None."""
+def first_given(*values: int | None) -> int:
     return next(value for value in values if value is not None)
 
 
@@ -235,16 +219,13 @@ class FewNumbers:
     def seed(self, words: Array) -> None:
         # Of an integer Python leaves out leading words of zeros, which NumPy counts.
         number = int.from_bytes(words.astype("<u4").tobytes(), "little")
-        same = Twister(number).random
-        self.random = same if words[-1] else np.random.RandomState(words).random_sample
+        self.random = Twister(number).random if words[-1] else np.random.RandomState(words).random_sample
         self.spare: float | None = None
 
     def random_sample(self, shape: Shape) -> Array:
-        """Uniform on [0, 1)."""
         return np.array([self.random() for _ in range(prod(shape))]).reshape(shape)
 
     def standard_normal(self, shape: Shape) -> Array:
-        """N(0, 1)."""
         return np.array([self.normal() for _ in range(prod(shape))]).reshape(shape)
 
     def normal(self) -> float:
@@ -270,7 +251,6 @@ def generator_of(count: int) -> Numbers:
 
 
 def stream(seed: int, *name: str, count: int) -> Numbers:
-    """The generator of a named tensor with so many numbers."""
     rng = generator_of(count)
     rng.seed(key(seed, *name))
     return rng

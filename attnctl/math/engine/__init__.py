@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.math import Array, Progress
+from attnctl.math import Array, Keep, Progress
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
 from attnctl.math.ops import Given, MatMulT, RowWise
-from attnctl.math.steps import Derivation, Step
+from attnctl.math.steps import Derivation, Step, ancestors
 
 if TYPE_CHECKING:
     from attnctl.math.engine.tiles import Stretch
@@ -23,23 +23,17 @@ Edit = Callable[[Array], Array]
 FEWEST_FOR_TILES = 2**20
 """Fewer scores than this are computed whole, unless tiles are asked for: they would save nothing."""
 
-Found = tuple[str, list[int]]
-"""A step, and the first of its cells that grew too large."""
-
-ROOM = 4
-"""How many times its bound a score may be: rounding, and sums that grow before they shrink."""
+Found = tuple[str, list[int]]  # a step, and the first of its cells that grew too large
+ROOM = 4  # how many times its bound a score may be: rounding, and sums that grow before they shrink
 
 
 class Outcome(NamedTuple):
     """The values of the steps that were kept, and what is to be known of all that were computed."""
 
     values: dict[str, Array]
-    empty_rows: list[list[int]]
-    """The rows of weights that see nothing."""
+    empty_rows: list[list[int]]  # the rows of weights that see nothing
     overflow: Found | None = None
     """The first step, and its first cell, that grew too large for its type of number."""
-    compiled: bool = False
-    """True if the exp of softmax was the compiled one."""
 
 
 def carry_out(
@@ -48,7 +42,7 @@ def carry_out(
     dtype: str = "float64",
     *,
     edits: Mapping[str, Edit] | None = None,
-    keep: Collection[str] | None = None,
+    keep: Keep = None,
     tile: tuple[int, int] | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
@@ -73,8 +67,7 @@ def carry_out(
         for step in steps
         if keep is None or step.name in keep
     }
-    tiled = execution.tiled
-    return Outcome(kept, execution.empty, grown, tiled is not None and tiled.exp is not np.exp)
+    return Outcome(kept, execution.empty, grown)
 
 
 @dataclass
@@ -85,16 +78,13 @@ class Execution:
     given: Mapping[str, Array]
     dtype: str
     edits: Mapping[str, Edit]
-    keep: Collection[str] | None
+    keep: Keep
     tile: tuple[int, int] | None
     progress: Progress | None
     values: dict[str, Array] = field(default_factory=dict)
-    empty: list[list[int]] = field(default_factory=list)
-    """The rows of weights that see nothing."""
-    tiled: Stretch | None = None
-    """The stretch, once tiles have computed it."""
-    safe: bool = False
-    """Every number of the stretch is sure to be finite."""
+    empty: list[list[int]] = field(default_factory=list)  # the rows of weights that see nothing
+    tiled: Stretch | None = None  # the stretch, once tiles have computed it
+    safe: bool = False  # every number of the stretch is sure to be finite
 
     def __post_init__(self) -> None:
         self.stretch = stretch_of(self.steps)
@@ -175,14 +165,11 @@ def step_names(steps: Iterable[Step]) -> set[str]:
     return {step.name for step in steps}
 
 
-def steps_needed(derivation: Derivation, keep: Collection[str] | None) -> list[Step]:
+def steps_needed(derivation: Derivation, keep: Keep) -> list[Step]:
     """The steps to keep and all they are computed from, in order."""
     if keep is None:
         return list(derivation)
-    wanted = set(keep)
-    for step in reversed(derivation.steps):
-        if step.name in wanted:
-            wanted |= set(step.inputs)
+    wanted = ancestors(derivation, keep)
     return [step for step in derivation if step.name in wanted]
 
 
@@ -197,11 +184,8 @@ def stretch_of(steps: Iterable[Step]) -> list[Step]:
     if any(WEIGHTS in step.inputs for step in scores):
         return []
     there = step_names(scores)
-    rows = [
-        step
-        for step in forward
-        if isinstance(step.op, RowWise) and step.name not in there and there & set(step.inputs)
-    ]
+    others = [step for step in forward if isinstance(step.op, RowWise) and step.name not in there]
+    rows = [step for step in others if there & set(step.inputs)]
     return sorted([*scores, *rows], key=lambda step: 2 * (WEIGHTS in step.inputs) + (step.name == WEIGHTS))
 
 
@@ -255,10 +239,7 @@ def first_cell(array: Array, *, hides: bool) -> list[int] | None:
 
 
 def in_range(stretch: Sequence[Step], values: Mapping[str, Array]) -> bool:
-    """True where no score of a stretch can grow too large, and no value did.
-
-    |q·k| ≤ |q| |k| (Cauchy and Schwarz).
-    """
+    """True where no score of a stretch can grow too large: |q·k| ≤ |q| |k| (Cauchy and Schwarz)."""
     product, *others = [step for step in stretch if step.is_n_by_n]
     mixed = [values[name] for step in stretch if not step.is_n_by_n for name in step.inputs[1:]]
     if not isinstance(product.op, MatMulT) or not all(np.isfinite(v).all() for v in mixed):

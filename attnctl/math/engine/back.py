@@ -25,10 +25,7 @@ def of_scores(steps: Iterable[Step]) -> list[Step]:
 
 
 def back_stretch(steps: Sequence[Step], keep: Collection[str]) -> list[Step]:
-    """These gradients, where tiles will do for all of them.
-
-    No numbers for each query and key may be kept, and what reads them has a row for each query or key.
-    """
+    """These gradients, where all are by query or by key and no scores are kept whole; else none."""
     back = of_scores(steps)
     rows = [step for step in back if not step.is_n_by_n]
     fits = all("head" in step.axes and after_head(step)[:1] in {("query",), ("key",)} for step in rows)
@@ -77,8 +74,7 @@ def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, A
             with np.errstate(all="ignore"):
                 bare.compute_tile(steps, head, rows, cuts["key"], scratch, add)
 
-    scores = prod(lead) * forward.queries * forward.keys
-    list(over_cores(work, list(np.ndindex(*lead)), scores))
+    list(over_cores(work, list(np.ndindex(*lead)), prod(lead) * forward.queries * forward.keys))
     return {name: array.astype(forward.dtype, copy=False) for name, array in out.items()}
 
 

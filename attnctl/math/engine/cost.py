@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import quote
-from attnctl.math import Shape
+from attnctl.math import Keep, Shape
 from attnctl.math.derivation import Derivation
 from attnctl.math.names import MASK
 from attnctl.math.ops import Given
@@ -28,8 +28,7 @@ Neither side is a power of two, which would map the rows of a tile to the same f
 There are twice as many keys as queries, so that the keys a causal block sees end with a tile.
 """
 
-SCRATCH_BYTES = 8 * TILE_SCORES
-"""Scratch bytes per thread, float64."""
+SCRATCH_BYTES = 8 * TILE_SCORES  # scratch bytes per thread, float64
 
 
 class Cost(NamedTuple):
@@ -44,7 +43,7 @@ class Cost(NamedTuple):
 
 
 def cost(
-    derivation: Derivation, given: Mapping[str, Shape], itemsize: int, keep: Collection[str] | None = None
+    derivation: Derivation, given: Mapping[str, Shape], itemsize: int, keep: Keep = None
 ) -> list[Cost]:
     """The cost of each step, from the shapes of what is given alone."""
     shapes: dict[str, Shape] = {}
@@ -65,17 +64,12 @@ def peak(costs: Collection[Cost]) -> int:
 
     Steps whose axes end in (query, key) are n × n; where they are not kept they live in scratch.
     """
-    held = sum(
-        step_cost.bytes
-        for step_cost in costs
-        if step_cost.kept or not step_cost.growth.endswith("query · key")
-    )
-    return held + min(SCRATCH_BYTES, sum(step_cost.bytes for step_cost in costs if not step_cost.kept))
+    held = sum(line.bytes for line in costs if line.kept or not line.growth.endswith("query · key"))
+    return held + min(SCRATCH_BYTES, sum(line.bytes for line in costs if not line.kept))
 
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-SHARE = 0.8
-"""Default share of free memory."""
+SHARE = 0.8  # default share of free memory
 
 
 def size_text(size: int) -> str:

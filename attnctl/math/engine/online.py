@@ -9,14 +9,11 @@ subtracted from a row of scores: `plain_softmax` subtracts nothing, `online_soft
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from attnctl.math import Array
-
-if TYPE_CHECKING:
-    from attnctl.math.engine.compiled import Exp
 
 Tile = tuple[Array, Array, Array]
 
@@ -24,7 +21,7 @@ LEAST_SUM = 2.0**-16
 """The least sum of exponentials that is taken as it is; products with values are not smaller still."""
 
 
-def plain_softmax(tiles: Iterable[Tile], out: Array, exp: Exp = np.exp) -> Array | None:
+def plain_softmax(tiles: Iterable[Tile], out: Array) -> Array | None:
     """Fill `out`, (query, d_v), with softmax(S) V, nothing subtracted; returns who sees nothing.
 
     To subtract the maximum takes two passes over the scores, and most scores are small enough to
@@ -39,7 +36,7 @@ def plain_softmax(tiles: Iterable[Tile], out: Array, exp: Exp = np.exp) -> Array
             tops = (s if unseen.all() else s[unseen]).max(axis=-1)
             if not in_range(np.exp(tops[~np.isneginf(tops)])):
                 return None
-        e = exp(s, out=room)
+        e = np.exp(s, out=room)
         total += row_sums(e)
         out += e @ v
     blind = total == 0
@@ -49,7 +46,7 @@ def plain_softmax(tiles: Iterable[Tile], out: Array, exp: Exp = np.exp) -> Array
     return np.flatnonzero(blind)
 
 
-def online_softmax(tiles: Iterable[Tile], out: Array, divisor: int = 1, exp: Exp = np.exp) -> Array:
+def online_softmax(tiles: Iterable[Tile], out: Array, divisor: int = 1) -> Array:
     """Fill `out`, (query, d_v), with softmax(S) V for scores of any size; returns who sees nothing.
 
     A tile with a larger score scales what was summed before it by exp(m − m′) (Milakov &
@@ -64,7 +61,7 @@ def online_softmax(tiles: Iterable[Tile], out: Array, divisor: int = 1, exp: Exp
     for s, v, room in tiles:
         before, m = m, np.maximum(m, s.max(axis=-1, keepdims=True))
         top = np.where(np.isneginf(m), s.dtype.type(0), m)
-        e = exp(np.subtract(s, top, out=room), out=room).astype(wide, copy=False)
+        e = np.exp(np.subtract(s, top, out=room), out=room).astype(wide, copy=False)
         values = v.astype(wide, copy=False)
         fade = np.exp(before - top)
         total *= fade
@@ -87,18 +84,12 @@ def in_range(sums: Array) -> bool:
 
 
 def values_fit(v: Array) -> bool:
-    """True if values (…, key, d_v) can be summed by `plain_softmax`, times any sum that is in range.
-
-    Half precision holds the exponentials of too few scores.
-    """
+    """True if `plain_softmax` can sum values (…, key, d_v); half precision has too small a range."""
     return v.dtype != np.float16 and largest_size(v) <= root_of_largest(v.dtype)
 
 
 def divisor_of(v: Array) -> int:
-    """The number that `online_softmax` divides values (…, key, d_v) by while they are summed.
-
-    1, or the number of keys where a sum of so many of the largest value may overflow.
-    """
+    """What `online_softmax` divides values (…, key, d_v) by: 1, or the keys where sums may overflow."""
     wide, keys = np.result_type(v, np.float32), v.shape[-2]
     return keys if largest_size(v) > float(np.finfo(wide).max) / max(1, keys) else 1
 

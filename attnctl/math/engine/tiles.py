@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -25,19 +26,16 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Progress
 from attnctl.math.engine.cost import TILE_QUERIES, TILE_SCORES
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
-from attnctl.math.ops import Block, Hide, MatMul, MatMulT, RowWise, Scale, Softmax
+from attnctl.math.ops import Block, Hide, MatMul, RowWise, Softmax
 from attnctl.math.steps import Step
 
 if TYPE_CHECKING:
-    from attnctl.math.engine.compiled import Exp
     from attnctl.math.engine.online import Tile
 
 Lead = tuple[int, ...]
 
 CHUNK = {"chunk"}
-
-FEWEST_FOR_THREADS = 10**6
-"""Fewer scores than this are computed sooner than threads start."""
+FEWEST_FOR_THREADS = 10**6  # fewer scores than this are computed sooner than threads start
 
 
 @dataclass(frozen=True)
@@ -57,20 +55,12 @@ class Stretch:
     keys: int
     in_range: bool = True
     """Every number is sure to be finite. Where not, hidden ones are computed, too: 0 · ∞ is NaN."""
-    exp: Exp = np.exp
-    """The exp of softmax where rows are cut."""
 
     @property
     def online(self) -> bool:
         """True if rows may be cut: it ends in softmax and A V, and the weights are not asked for."""
         last = tuple(type(step.op) for step in self.steps[-2:])
         return self.in_range and last == (Softmax, MatMul) and not {WEIGHTS, LOGSUMEXP} & self.kept.keys()
-
-    @cached_property
-    def cells(self) -> list[Step]:
-        """The steps up to what softmax reads, as tiles of keys compute them."""
-        cells = list(self.steps[:-2])
-        return scale_queries(cells) if self.exp is not np.exp and cells[0].name not in self.kept else cells
 
     @cached_property
     def way_to_sum(self) -> tuple[bool, int]:
@@ -110,21 +100,19 @@ class Stretch:
         return [(lead, rows) for lead in np.ndindex(*self.lead) for rows in self.cut_queries(queries)]
 
     def cut_queries(self, queries: int) -> list[slice]:
-        """Blocks of so many queries."""
-        starts = range(0, self.queries, queries)
-        return [slice(start, min(start + queries, self.queries)) for start in starts]
-
-    def computed(self) -> int:
-        """The number of scores that some query of a tile sees."""
-        tasks = self.tasks(self.tile()[0])
-        seen = [(rows.stop - rows.start, self.visible_keys(lead, rows)) for lead, rows in tasks]
-        return sum(rows * (keys.stop - keys.start) for rows, keys in seen)
+        """Blocks of so many queries, each within one document: scores of one change no sum of another."""
+        hides = [op for op in (step.op for step in self.steps) if isinstance(op, Hide)]
+        inside = {at for op in hides for at in op.borders() if 0 < at < self.queries}
+        return [
+            slice(start, min(start + queries, stop))
+            for first, stop in pairwise(sorted({0, self.queries} | inside))
+            for start in range(first, stop, queries)
+        ]
 
     def fill_whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
         """Compute every step for these queries of one head; returns the queries that see nothing."""
         values = self.compute_tile(self.steps, lead, rows, self.visible_keys(lead, rows), lambda _: scratch)
-        may_hide = any(step.op.hides for step in self.steps)
-        if WEIGHTS not in values or (self.in_range and not may_hide):
+        if WEIGHTS not in values or (self.in_range and not any(step.op.hides for step in self.steps)):
             return np.empty(0, int)
         return np.flatnonzero(~values[WEIGHTS].any(axis=-1))
 
@@ -135,10 +123,10 @@ class Stretch:
         outputs = self.kept[self.steps[-1].name][lead][rows]
         fits, divisor = self.way_to_sum
         if fits:
-            blind = plain_softmax(self.score_tiles(lead, rows, keys, scratch), outputs, self.exp)
+            blind = plain_softmax(self.score_tiles(lead, rows, keys, scratch), outputs)
             if blind is not None:
                 return blind
-        return online_softmax(self.score_tiles(lead, rows, keys, scratch), outputs, divisor, self.exp)
+        return online_softmax(self.score_tiles(lead, rows, keys, scratch), outputs, divisor)
 
     def score_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Iterator[Tile]:
         """For each tile of keys the scores of these queries, the values, and room to work in.
@@ -150,7 +138,7 @@ class Stretch:
         seen = self.visible_keys(lead, rows)
         for start in reversed(range(seen.start, seen.stop, keys)):
             stop = min(start + keys, seen.stop)
-            values = self.compute_tile(self.cells, lead, rows, slice(start, stop), lambda _: scratch)
+            values = self.compute_tile(self.steps[:-2], lead, rows, slice(start, stop), lambda _: scratch)
             s, v = values[softmax.inputs[0]], values[mix.inputs[1]]
             yield s, v, scratch[: s.size].reshape(s.shape)
 
@@ -171,9 +159,7 @@ class Stretch:
         at = self.block(lead, rows.start, keys.start)
         cuts = {"query": rows, "key": keys}
         size = (rows.stop - rows.start, keys.stop - keys.start)
-        values = {
-            name: self.cut(array, self.axes[name], lead, cuts) for name, array in self.outside.items()
-        }
+        values = {name: self.cut(x, self.axes[name], lead, cuts) for name, x in self.outside.items()}
         for step in steps:
             inputs, out = [values[name] for name in step.inputs], None
             if step.name in self.kept:
@@ -237,23 +223,7 @@ def lay_out_stretch(
             kept[step.name] = np.zeros((*lead, *(columns[axis] for axis in after_head(step))), q.dtype)
             if hidden := TABLE[step.name].hidden:  # what no block computes is hidden
                 kept[step.name].fill(hidden)
-    laid = Stretch(stretch, outside, axes, kept, lead, sizes["query"], sizes["key"], in_range)
-    if not laid.online:
-        return laid
-    from attnctl.math.engine.compiled import exp_for
-
-    return replace(laid, exp=exp_for(laid.dtype, laid.computed()))
-
-
-def scale_queries(cells: list[Step]) -> list[Step]:
-    """These steps with Q / √d_k before Q Kᵀ, not after it: the same scores but for rounding, sooner."""
-    match cells:
-        case [Step(op=MatMulT()) as scores, Step(op=Scale(factor=None)) as scaled, *rest]:
-            if [step for step in cells if scores.name in step.inputs] == [scaled]:
-                q, k = scores.inputs
-                queries = replace(scores, op=scaled.op, inputs=(q,), axes=(*scores.axes[:-1], "d_k"))
-                return [queries, replace(scaled, op=scores.op, inputs=(scores.name, k)), *rest]
-    return cells
+    return Stretch(stretch, outside, axes, kept, lead, sizes["query"], sizes["key"], in_range)
 
 
 def after_head(step: Step) -> tuple[str, ...]:
@@ -264,11 +234,7 @@ def after_head(step: Step) -> tuple[str, ...]:
 def blockwise(
     stretch: Stretch, tile: tuple[int, int] | None = None, progress: Progress | None = None
 ) -> list[list[int]]:
-    """Fill what is kept of a stretch, heads and blocks of queries over the machine's cores.
-
-    `tile` is how many queries and keys at a time (None: what stays in cache). Returns the rows
-    that see nothing, in order.
-    """
+    """Fill what is kept, in tiles of (query, key), on every core; returns the rows that see nothing."""
     queries, keys = tile or stretch.tile()
     own = threading.local()
 
@@ -302,16 +268,14 @@ def find_in_tiles(
     rows = bare.whole_rows()
     scratch = np.empty(rows * stretch.keys, stretch.dtype)
     found: dict[str, list[int]] = {}
-    for lead in np.ndindex(*stretch.lead):
-        for start in range(0, stretch.queries, rows):
+    for lead, part in bare.tasks(rows):
 
-            def note(step: Step, value: Array, lead: tuple[int, ...] = lead, start: int = start) -> None:
-                cell = None if step.name in found else look(step, value)
-                if cell is not None:
-                    found[step.name] = [*lead, start + cell[0], cell[1]]
+        def note(step: Step, value: Array, lead: Lead = lead, start: int = part.start) -> None:
+            cell = None if step.name in found else look(step, value)
+            if cell is not None:
+                found[step.name] = [*lead, start + cell[0], cell[1]]
 
-            part = slice(start, min(start + rows, stretch.queries))
-            bare.compute_tile(steps, lead, part, slice(0, stretch.keys), lambda _: scratch, note)
+        bare.compute_tile(steps, lead, part, slice(0, stretch.keys), lambda _: scratch, note)
     return found
 
 
@@ -343,34 +307,28 @@ def results_in_order(work: Callable[[Any], Any], tasks: Sequence[Any], threads: 
 # --- the threads of BLAS: one while tiles run on every core, and as the caller had them afterwards ---
 
 
-class SingleThread:
-    """BLAS held to one thread from the first user to the last, who gives the caller's setting back.
+USERS: list[Any] = []  # the limits on BLAS, which the first user set, once for each user
+USERS_CHANGE = threading.Lock()
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Hold BLAS to one thread from the first user to the last, who gives the caller's setting back.
 
     Users overlap where several threads attend at once: if each restored what it found, the last
     one would restore the one thread of another.
     """
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # no stubs
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.users = 0
-        self.limits: Any = None
-
-    def __enter__(self) -> None:
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # no stubs
-
-        with self.lock:
-            if not self.users:
-                self.limits = threadpool_limits(limits=1, user_api="blas")
-            self.users += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.users -= 1
-            if not self.users:
-                self.limits.restore_original_limits()
-
-
-single_thread = SingleThread()
+    with USERS_CHANGE:
+        USERS.append(USERS[0] if USERS else threadpool_limits(limits=1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with USERS_CHANGE:
+            limits = USERS.pop()
+            if not USERS:
+                limits.restore_original_limits()
 
 
 @contextmanager
@@ -388,5 +346,5 @@ def blas_alone() -> Iterator[bool]:
     except ImportError:
         yield False
         return
-    with single_thread:
+    with single_thread():
         yield True

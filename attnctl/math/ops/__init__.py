@@ -8,23 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attnctl.math.ops.base import Add, Backward, Block, Copy, Given, Op, RowWise, Unstated
-from attnctl.math.ops.scores import (
-    Hide,
-    LogSumExp,
-    MatMul,
-    MatMulT,
-    Placed,
-    Scale,
-    Slope,
-    Softmax,
-    Squeeze,
-)
+from attnctl.math.ops.scores import Hide, LogSumExp, MatMul, MatMulT, Placed, Scale, Slope, Softmax, Squeeze
 from attnctl.math.ops.vectors import Append, Merge, Project, Repeat, Rotate, Sinusoid
 
 if TYPE_CHECKING:  # what type checkers and editors read
     from attnctl.math.ops.base import OPS
     from attnctl.math.ops.chunks import ChunkLogSumExp, ChunkOutputs, MergeChunks, MergeLogSumExp, Shares
-    from attnctl.math.ops.models import AddScaled, Beside, Buckets, Gate, Remainder, SinkSoftmax
+    from attnctl.math.ops.models import AddScaled, Beside, Buckets, Gate, Remainder, SinkSoftmax, Temper
     from attnctl.math.ops.norms import LayerNorm, RMSNorm
 else:
 

@@ -25,7 +25,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.axes import LEAD, parse_axes
-from attnctl.math.notation import Input, Place, Term, index, total
+from attnctl.math.notation import Input, Place, Term, index, sum_over
 
 Places = Sequence[Term]
 """The axes of a cell, as a form has them."""
@@ -105,10 +105,7 @@ class Op:
         raise NotImplementedError
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """The gradient by each input, from `d`, the gradient by the line: lines of ops, ours or others.
-
-        An input that nothing can be raised a little of, a mask, has none.
-        """
+        """The gradient, by ops of any kind, by each input but masks, from `d`, that by the line."""
         raise NotImplementedError
 
     def shape(self, *inputs: Shape) -> Shape:
@@ -130,7 +127,6 @@ class Op:
 
     flops: ClassVar[int] = 0
     """Floating-point operations for one number of the result; a copy costs none."""
-
     flops_read: ClassVar[int] = 0
     """Floating-point operations for one number of the first input, where a sum runs over it."""
 
@@ -140,27 +136,19 @@ class Op:
 
     hides: ClassVar[bool] = False
     """Of scores: −∞ may be meant in its result and in what follows."""
-
     log_of_sum: ClassVar[bool] = False
     """It is the logarithm of a sum, and so −∞ where no keys are summed."""
-
     never_larger: ClassVar[bool] = False
     """It makes no score larger than it was."""
 
     def largest_score(self, size: float, reach: int, *others: Array) -> float:
-        """The largest that it can make of scores up to this size, of `reach` queries and keys in all.
-
-        `others` are the inputs beside the scores.
-        """
+        """The largest it can make of scores up to this size, of `reach` queries and keys in all."""
         return size if self.never_larger else inf
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of scores in the whole: its member of the batch, head (of so many), first query and key.
-
-    `keys` are those of the whole, 0 where the block has them all.
-    """
+    """A block of scores in the whole: its member, head, first query and key; `keys` 0 is all of them."""
 
     member: int = 0
     head: int = 0
@@ -193,7 +181,6 @@ class Given(Op):
     words = "{name} is {formula}."
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """It follows from nothing."""
         return iter(())
 
 
@@ -206,7 +193,6 @@ class Unstated(Op):
     option: str = ""
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """Nothing says what it follows from."""
         return iter(())
 
 
@@ -225,11 +211,9 @@ class Copy(RowWise):
         return out
 
     def form(self, cell: Places, a: Input) -> Term:
-        """a."""
         return a.at(*cell)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """da = d."""
         yield Gradient(line.inputs[0], Copy(), (d,), d)
 
 
@@ -242,7 +226,6 @@ class SumLike(Backward):
     flops_read = 1  # an addition
 
     def shape(self, *inputs: Shape) -> Shape:
-        """That of the array."""
         return inputs[1]
 
     def apply(self, d: Array, like: Array) -> Array:
@@ -252,7 +235,6 @@ class SumLike(Backward):
         return total.reshape(like.shape).astype(d.dtype, copy=False)
 
     def form(self, cell: Places, d: Input, like: Input) -> Term:
-        """Σ d."""
         before = len(d.shape) - len(like.shape)
         places: list[Place] = [*d.shape[:before], *cell]
         summed: list[Term] = []
@@ -260,10 +242,7 @@ class SumLike(Backward):
             if at < before or like.shape[at - before] == 1:
                 summed.append(index(size, f"i_{at}"))
                 places[at] = summed[-1]
-        body = d.at(*places)
-        for axis in summed:
-            body = total(axis, body)
-        return body
+        return sum_over(summed, d.at(*places))
 
 
 class AddAll(Backward):
@@ -277,12 +256,10 @@ class AddAll(Backward):
         return reduce(np.add, ways)
 
     def form(self, cell: Places, *ways: Input) -> Term:
-        """a + b + …"""
         return reduce(add, (way.at(*cell) for way in ways))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """An addition a cell for each way but one."""
-        return (len(inputs) - 1) * prod(shape)
+        return (len(inputs) - 1) * prod(shape)  # additions
 
 
 class Add(RowWise):
@@ -298,23 +275,16 @@ class Add(RowWise):
         return np.add(a, b, out=out)
 
     def form(self, cell: Places, a: Input, b: Input) -> Term:
-        """a + b."""
         return a.at(*cell) + b.at(*cell)
 
     def largest_score(self, size: float, reach: int, *others: Array) -> float:
-        """The bias on top."""
-        return size + largest_finite(others[0])
+        finite = others[0][np.isfinite(others[0])]
+        return size + float(np.abs(finite).max(initial=0))
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """da = d; db = d, summed where b was broadcast."""
         a, b = line.inputs
         yield Gradient(a, Copy(), (d,), d)
         yield Gradient(b, SumLike(), (d, b), f"{d}, summed where {b} is repeated")
-
-
-def largest_finite(array: Array) -> float:
-    """The largest |x| of the numbers that are finite."""
-    return float(np.abs(array[np.isfinite(array)]).max(initial=0))
 
 
 class Signature(NamedTuple):

@@ -16,18 +16,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.kind import Chunks, spans, where_broken
-from attnctl.math.notation import (
-    Input,
-    Place,
-    Term,
-    call,
-    index,
-    is_seen,
-    largest_term,
-    table_term,
-    total,
-    where,
-)
+from attnctl.math.notation import Input, Place, Term, call, entry, index, is_seen, largest, total, where
 from attnctl.math.ops.base import Block, Op, Places, RowWise
 from attnctl.math.ops.scores import LogSumExp, Softmax
 
@@ -58,7 +47,7 @@ class ByChunk(RowWise):
         cut = spans(self.chunks, every)
         if cut[-1][1] != every:
             raise ValueError(f"chunks of {cut[-1][1]} keys, but there are {every}")
-        return [slice(*(min(max(key - first, 0), keys) for key in each)) for each in cut]
+        return [slice(*(min(max(key - first, 0), keys) for key in ends)) for ends in cut]
 
     def of_chunk(self, s: Input, chunk: Place) -> Input:
         """The scores of a chunk, −∞ for the keys of others."""
@@ -79,10 +68,7 @@ class InChunk(Input):
         self.scores, self.of_key, self.chunk = scores, of_key, chunk
 
     def at(self, *places: Place) -> Term:
-        """The score, where the key is the chunk's."""
-        return where(
-            abs(table_term(self.of_key, places[-1]) - self.chunk) < 1, self.scores.at(*places), -inf
-        )
+        return where(abs(entry(self.of_key, places[-1]) - self.chunk) < 1, self.scores.at(*places), -inf)
 
 
 def stack_parts(parts: list[Array], before: int, out: Array | None) -> Array:
@@ -102,7 +88,6 @@ class ChunkLogSumExp(ByChunk):
         return stack_parts([LogSumExp().apply(s[..., part]) for part in self.parts(s.shape[-1])], 2, out)
 
     def form(self, cell: Places, s: Input) -> Term:
-        """max + log(Σ exp(s − max)) over the keys of the chunk that are seen."""
         *lead, chunk, head, row = cell
         return LogSumExp().form((*lead, head, row), self.of_chunk(s, chunk))
 
@@ -123,13 +108,12 @@ class ChunkOutputs(ByChunk):
         *lead, chunk, head, row, column = cell
         j, own = index(s.shape[-1], "j"), self.of_chunk(s, chunk)
         score = own.at(*lead, head, row, j)
-        top = largest_term(j, score)
+        top = largest(j, score)
         grown = call("exp", score - top)
         mixed = total(j, grown * v.at(*lead, head, j, column), seen=score)
         return where(is_seen(top), mixed / total(j, grown, seen=score), 0)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """As softmax and A V."""
         scores, v = inputs
         return Softmax().cost(scores) + 2 * prod(scores) * v[-1]
 
@@ -146,11 +130,10 @@ class MergeLogSumExp(Op):
         return LogSumExp().apply(np.moveaxis(parts, -3, -1))
 
     def form(self, cell: Places, parts: Input) -> Term:
-        """max + log(Σ exp(L_c − max)) over the chunks that are seen."""
         *lead, head, row = cell
         j = index(parts.shape[-3], "c")
         one = parts.at(*lead, j, head, row)
-        top = largest_term(j, one)
+        top = largest(j, one)
         return where(is_seen(top), top + call("log", total(j, call("exp", one - top), seen=one)), -inf)
 
 
@@ -162,8 +145,8 @@ class Shares(Op):
     flops = 2  # a difference and a function
 
     def apply(self, parts: Array, whole: Array, *sink: Array) -> Array:
-        for each in sink:
-            whole = np.logaddexp(whole, each[:, None])
+        for logit in sink:
+            whole = np.logaddexp(whole, logit[:, None])
         divisor = np.where(np.isneginf(whole), whole.dtype.type(0), whole)
         return np.exp(parts - np.expand_dims(divisor, -3))
 
@@ -174,7 +157,7 @@ class Shares(Op):
         share = call("exp", part - every)
         if sink:
             own = sink[0].at(head)
-            top = largest_term(index(1, "j"), every, own)
+            top = largest(index(1, "j"), every, own)
             share = call("exp", part - top) / (call("exp", every - top) + call("exp", own - top))
         return where(is_seen(part), share, 0)
 
@@ -191,11 +174,9 @@ class MergeChunks(Op):
         return (shares[..., None] * outputs).sum(axis=-4, dtype=wide).astype(outputs.dtype, copy=False)
 
     def form(self, cell: Places, shares: Input, outputs: Input) -> Term:
-        """Σ w · z."""
         *lead, head, row, column = cell
         c = index(shares.shape[-3], "c")
         return total(c, shares.at(*lead, c, head, row) * outputs.at(*lead, c, head, row, column))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A multiplication and an addition a term."""
-        return 2 * prod(inputs[1])
+        return 2 * prod(inputs[1])  # a product and a sum a term

@@ -1,4 +1,4 @@
-"""Ops that only trained models have: sinks, relative position buckets, gates, scaled residuals."""
+"""Ops that come with trained models: sinks, relative position buckets, gates, temperatures, scaled sums."""
 
 from __future__ import annotations
 
@@ -10,21 +10,10 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.names import DELTA
-from attnctl.math.notation import Input, Term, call, index, is_seen, largest_term, table_term, total, where
-from attnctl.math.ops.base import (
-    Backward,
-    Block,
-    Copy,
-    Gradient,
-    Gradients,
-    Line,
-    Op,
-    Places,
-    RowWise,
-    largest_finite,
-)
+from attnctl.math.notation import Input, Term, call, entry, index, is_seen, largest, sum_over, total, where
+from attnctl.math.ops.base import Add, Backward, Block, Copy, Gradient, Gradients, Line, Op, Places, RowWise
 from attnctl.math.ops.scores import Placed, Scale, Softmax
-from attnctl.math.rules import PerBatch
+from attnctl.math.rules import PerBatch, per_batch
 
 
 @dataclass(frozen=True)
@@ -56,12 +45,11 @@ class SinkSoftmax(RowWise):
         """exp(s − max) / (Σ exp(s − max) + exp(sink − max)) over the keys that are seen."""
         *row, _ = cell
         j, own = index(s.shape[-1], "j"), sink.at(cell[-3])
-        top = largest_term(j, s.at(*row, j), own)
+        top = largest(j, s.at(*row, j), own)
         every = total(j, call("exp", s.at(*row, j) - top), seen=s.at(*row, j)) + call("exp", own - top)
         return where(is_seen(s.at(*cell)), call("exp", s.at(*cell) - top) / every, 0)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """ds = A ∘ (d − δ), as softmax's; d_sink = −Σ over queries of its share · δ."""
         scores, sink = line.inputs
         yield from Softmax().adjoint(line._replace(inputs=(scores,)), d)
         formula = f"−Σ over queries of (1 − Σ {line.name}) · {DELTA}"
@@ -77,20 +65,15 @@ class SinkBack(Backward):
     flops_read = 1  # an addition
 
     def apply(self, a: Array, delta: Array) -> Array:
-        wide = np.result_type(a, np.float32)
-        lost = (1 - a.sum(axis=-1, dtype=wide)) * delta
+        lost = (1 - a.sum(axis=-1, dtype=np.result_type(a, np.float32))) * delta
         heads = tuple(axis for axis in range(lost.ndim) if axis != lost.ndim - 2)
         return (-lost.sum(axis=heads)).astype(a.dtype, copy=False)
 
     def form(self, cell: Places, a: Input, delta: Input) -> Term:
-        """−Σ (1 − Σ a) · δ."""
         lead = [index(size, f"i_{at}") for at, size in enumerate(delta.shape[:-2])]
         row, j = index(delta.shape[-1], "q"), index(a.shape[-1], "j")
         at = (*lead, *cell, row)
-        body = (1 - total(j, a.at(*at, j))) * delta.at(*at)
-        for axis in (row, *lead):
-            body = total(axis, body)
-        return -1 * body
+        return -1 * sum_over((row, *lead), (1 - total(j, a.at(*at, j))) * delta.at(*at))
 
 
 class Remainder(Op):
@@ -105,12 +88,10 @@ class Remainder(Op):
         return (1 - total).astype(weights.dtype, copy=False)
 
     def form(self, cell: Places, weights: Input) -> Term:
-        """1 − Σ a."""
         j = index(weights.shape[-1], "j")
         return 1 - total(j, weights.at(*cell, j))
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """da = −d for every key."""
         (weights,) = line.inputs
         yield Gradient(weights, RemainderBack(), (d, weights), f"−{d} for every key")
 
@@ -126,7 +107,6 @@ class RemainderBack(Backward):
         return np.broadcast_to(-d[..., None], weights.shape).copy()
 
     def form(self, cell: Places, d: Input, weights: Input) -> Term:
-        """−d."""
         return -1 * d.at(*cell[:-1])
 
 
@@ -170,21 +150,17 @@ class Buckets(Placed):
         return np.add(s, own if own.ndim <= 3 else np.moveaxis(own, 0, 1)[:, :, 0], out=out)
 
     def form(self, cell: Places, s: Input, learned: Input) -> Term:
-        """s + table[bucket]."""
         return s.at(*cell) + learned.at(cell[-3], self.bucket_of(cell, s.shape, learned.shape[-1]))
 
-    def largest_score(self, size: float, reach: int, *others: Array) -> float:
-        """The largest of the table on top."""
-        return size + largest_finite(others[0])
+    largest_score = Add.largest_score  # the table's largest number on top
 
     def bucket_of(self, cell: Places, shape: Shape, count: int) -> Term:
         """The bucket, of so many, of a cell of scores of this shape."""
         *_, queries, keys = shape
         first, last = 1 - queries - int(np.max(self.offset)), keys - 1 - int(np.min(self.offset))
-        return table_term(self.buckets(np.arange(first, last + 1), count), self.ahead(cell) - first)
+        return entry(self.buckets(np.arange(first, last + 1), count), self.ahead(cell) - first)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """ds = d; d_table = Σ d over the cells of a bucket."""
         scores, learned = line.inputs
         yield Gradient(scores, Copy(), (d,), d)
         back = BucketsBack(self.offset, None, self.furthest, self.both_ways)
@@ -220,17 +196,13 @@ class BucketsBack(Backward):
         return sums.T.astype(d.dtype)
 
     def form(self, cell: Places, d: Input, learned: Input) -> Term:
-        """Σ d where the bucket is this one."""
         head, bucket = cell
         sizes = (*d.shape[:-3], *d.shape[-2:])
         places = [index(size, name) for size, name in zip(sizes, "bqk"[-len(sizes) :], strict=True)]
         *members, row, column = places
         own, count = (*members, head, row, column), learned.shape[-1]
-        same = table_term(np.eye(count), self.forward.bucket_of(own, d.shape, count), bucket)
-        body = where(same, d.at(*own), 0)
-        for place in reversed(places):
-            body = total(place, body)
-        return body
+        same = entry(np.eye(count), self.forward.bucket_of(own, d.shape, count), bucket)
+        return sum_over(reversed(places), where(same, d.at(*own), 0))
 
 
 class Gate(Op):
@@ -245,11 +217,9 @@ class Gate(Op):
         return x / (1 + np.exp(-gate))
 
     def form(self, cell: Places, x: Input, gate: Input) -> Term:
-        """x / (1 + exp(−g))."""
         return x.at(*cell) / (1 + call("exp", -1 * gate.at(*cell)))
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """dx = d · σ(gate); d_gate = d · x · σ (1 − σ)."""
         x, gate = line.inputs
         yield Gradient(x, Gate(), (d, gate), f"{d} · σ({gate})")
         yield Gradient(gate, GateBack(), (d, x, gate), f"{d} · {x} · σ({gate}) · (1 − σ({gate}))")
@@ -268,9 +238,43 @@ class GateBack(Backward):
         return d * x * grown / np.square(1 + grown)
 
     def form(self, cell: Places, d: Input, x: Input, gate: Input) -> Term:
-        """d · x · σ · (1 − σ)."""
         grown = call("exp", -1 * gate.at(*cell))
         return d.at(*cell) * x.at(*cell) * grown / ((1 + grown) * (1 + grown))
+
+
+@dataclass(frozen=True)
+class Temper(Op):
+    """x · (1 + β ln(1 + ⌊(position + first) / every⌋)): Llama 4's temperature, after Nakanishi 2025."""
+
+    signature = "batch? head? token d -> batch? head? token d"
+    linear = ((0,),)
+    words = "Each row of {0} is multiplied by {op.factor}, a number that grows with its position."
+    flops = 1  # a product
+
+    beta: float = 0.1
+    every: int = 8192
+    first: int = 0
+    start: PerBatch = 0
+
+    @property
+    def factor(self) -> str:
+        place = f"(position + {self.first})" if self.first else "position"
+        return f"1 + {self.beta:g} · ln(1 + ⌊{place} / {self.every}⌋)"
+
+    def factors(self, tokens: int) -> Array:
+        """The number of each token, ([batch, 1,] token, 1)."""
+        position = np.arange(tokens) + per_batch(self.start, axes=2)
+        steps = np.maximum(position + self.first, 0) // self.every
+        return 1 + self.beta * np.log1p(steps)[..., None]
+
+    def apply(self, x: Array) -> Array:
+        return x * self.factors(x.shape[-2]).astype(x.dtype)
+
+    def form(self, cell: Places, x: Input) -> Term:
+        return x.at(*cell) * entry(self.factors(x.shape[-2]), *cell)
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        yield Gradient(line.inputs[0], self, (d,), f"{d} · ({self.factor})")
 
 
 @dataclass(frozen=True)
@@ -288,11 +292,9 @@ class AddScaled(Op):
         return a + b * b.dtype.type(self.factor)
 
     def form(self, cell: Places, a: Input, b: Input) -> Term:
-        """a + f·b."""
         return a.at(*cell) + self.factor * b.at(*cell)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """da = d; db = factor · d."""
         a, b = line.inputs
         yield Gradient(a, Copy(), (d,), d)
         yield Gradient(b, Scale(factor=self.factor), (d,), f"{d} · {self.factor:g}")
@@ -310,13 +312,11 @@ class Beside(Op):
         return np.concatenate([own, spread], axis=-1)
 
     def form(self, cell: Places, own: Input, shared: Input) -> Term:
-        """The cell of the head, or the shared one."""
         *batch, _, token, column = cell
         width = own.shape[-1]
         return where(column < width, own.at(*cell), shared.at(*batch, token, column - width))
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """The columns of each; those that all heads share, summed over the heads."""
         own, shared = line.inputs
         yield Gradient(own, OwnColumns(), (d, own), f"the first columns of {d}")
         yield Gradient(shared, SharedColumns(), (d, shared), f"Σ over heads of the last columns of {d}")
@@ -349,11 +349,9 @@ class SharedColumns(Backward):
         return columns.sum(axis=-3, dtype=np.result_type(d, np.float32)).astype(d.dtype, copy=False)
 
     def form(self, cell: Places, d: Input, shared: Input) -> Term:
-        """Σ over heads."""
         *batch, token, column = cell
         head = index(d.shape[-3], "h")
         return total(head, d.at(*batch, head, token, column + (d.shape[-1] - shared.shape[-1])))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """An addition a head."""
-        return prod(shape) * inputs[0][-3]
+        return prod(shape) * inputs[0][-3]  # an addition a head

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
-from attnctl.math.notation import Input, Term, call, index, known, total
+from attnctl.math.notation import Input, Term, call, index, known, sum_over, total
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
 from attnctl.math.ops.products import SumRows, SumTokens
 
@@ -72,7 +72,6 @@ class Norm(Op):
         return normed + factors[1].at(*factor_cell(factors[1], cell)) if len(factors) > 1 else normed
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """dx through the row's own size; d_weight = Σ d ∘ normed; d_bias = Σ d."""
         x, *factors = line.inputs
         own: Any = self
         g = f"{d} ∘ {factors[0]}" if factors else d
@@ -103,7 +102,6 @@ class RowTerms:
         self.mean = once(self.total(x.at(*self.row)) / self.count)
 
     def total(self, body: Term) -> Term:
-        """The sum over the row."""
         return total(self.h, total(self.i, body)) if self.norm.heads else total(self.i, body)
 
     def center(self, cell: Places) -> Term:
@@ -112,8 +110,8 @@ class RowTerms:
 
     def parts(self, cell: Places) -> tuple[Term, Term]:
         """A cell, and the root that it is divided by."""
-        each = self.center(self.row)
-        return self.center(cell), call("sqrt", self.total(each * each) / self.count + self.norm.eps)
+        one = self.center(self.row)
+        return self.center(cell), call("sqrt", self.total(one * one) / self.count + self.norm.eps)
 
 
 def broadcast_factor(factor: Array) -> Array:
@@ -155,13 +153,11 @@ class NormBack(Backward):
 
     @property
     def signature(self) -> str:
-        """A weight may be left out."""
         rows = normed_axes(self.norm, by_head=self.by_head)
         return f"{rows}, {rows}[, {'head d' if self.by_head else 'd'}] -> {rows}"
 
     @property
     def words(self) -> str:
-        """A sentence on which changes of its input the norm undoes."""
         both = "its mean, and what" if self.norm.centred else "what"
         return f"A norm undoes a change of a row's size: {both} of {{0}} lies along {{1}} is taken off."
 
@@ -176,7 +172,6 @@ class NormBack(Backward):
         return (rest / root).astype(d.dtype, copy=False)
 
     def form(self, cell: Places, d: Input, x: Input, *weight: Input) -> Term:
-        """(g − mean g − n · mean(g ∘ n)) / root."""
         row = RowTerms(self.norm, cell, x)
 
         def g(at: Places) -> Term:
@@ -207,7 +202,6 @@ class NormWeightBack(Backward):
 
     @property
     def signature(self) -> str:
-        """A weight for each column, or for each head and column."""
         rows = normed_axes(self.norm, by_head=self.by_head)
         return f"{rows}, {rows} -> {'head d' if self.by_head else 'd'}"
 
@@ -217,13 +211,9 @@ class NormWeightBack(Backward):
         return product.sum(axis=tuple(set(range(d.ndim)) - own)).astype(d.dtype, copy=False)
 
     def form(self, cell: Places, d: Input, x: Input) -> Term:
-        """Σ d · n."""
         last = len(d.shape) - 1
         own = dict(zip((last - 2, last) if self.by_head else (last,), cell, strict=True))
         summed = {at: index(size, f"r_{at}") for at, size in enumerate(d.shape) if at not in own}
         at = [(own | summed)[axis] for axis in range(len(d.shape))]
         centred, root = RowTerms(self.norm, at, x, lambda mean: mean).parts(at)
-        body = d.at(*at) * centred / root
-        for each in summed.values():
-            body = total(each, body)
-        return body
+        return sum_over(summed.values(), d.at(*at) * centred / root)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from itertools import chain
 from math import prod
 from typing import ClassVar
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from attnctl.math import Array, Shape
 from attnctl.math.axes import LEAD, rearrange
-from attnctl.math.notation import Input, Term, index, total
+from attnctl.math.notation import Input, Term, index, sum_over, total
 from attnctl.math.ops.base import Backward, Places, parse_signature
 
 TILE = 192
@@ -86,10 +87,7 @@ def period_of(w: Array) -> int | None:
 
 @lru_cache(maxsize=64)
 def find_period(shape: tuple[int, int], by_rows: bool, dtype: str) -> int | None:
-    """The period of products with matrices of this shape and layout.
-
-    Two orders that happen to give the same sums are told apart by trying many.
-    """
+    """The period of products with such matrices; many are tried, as orders may agree by chance."""
     width, columns = shape
     drawn = np.random.RandomState(0)
     w = drawn.standard_normal(shape if by_rows else shape[::-1]).astype(dtype)
@@ -129,30 +127,23 @@ class Contraction(Backward):
         return np.asarray(found, inputs[0].dtype)
 
     def form(self, cell: Places, *inputs: Input) -> Term:
-        """Σ of the products."""
         takes, gives = self.axes(*(len(x.shape) for x in inputs))
         sizes = sizes_of(takes, [x.shape for x in inputs])
         places = dict(zip(gives, cell, strict=True))
         summed = {axis: index(sizes[axis], f"i_{axis}") for axis in sizes if axis not in places}
-        read = [
-            x.at(*((places | summed)[axis] for axis in own)) for x, own in zip(inputs, takes, strict=True)
-        ]
-        body = read[0] * read[1] if len(read) == 2 else read[0]
-        for each in summed.values():
-            body = total(each, body)
-        return body
+        at = places | summed
+        read = [x.at(*(at[axis] for axis in own)) for x, own in zip(inputs, takes, strict=True)]
+        return sum_over(summed.values(), read[0] * read[1] if len(read) == 2 else read[0])
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A multiplication and an addition a term."""
         takes, _ = self.axes(*map(len, inputs))
-        return len(inputs) * prod(sizes_of(takes, inputs).values())
+        return len(inputs) * prod(sizes_of(takes, inputs).values())  # a product and a sum a term
 
 
 def sizes_of(axes: Sequence[Sequence[str]], shapes: Sequence[Shape]) -> dict[str, int]:
     """The size of each axis."""
-    return {
-        axis: n for own, shape in zip(axes, shapes, strict=True) for axis, n in zip(own, shape, strict=True)
-    }
+    pairs = (zip(own, shape, strict=True) for own, shape in zip(axes, shapes, strict=True))
+    return dict(chain.from_iterable(pairs))
 
 
 class TMatMul(Contraction):
@@ -203,6 +194,5 @@ class RowDot(Backward):
         return np.einsum("...d,...d->...", a_wide, b_wide).astype(a.dtype)
 
     def form(self, cell: Places, a: Input, b: Input) -> Term:
-        """Σ a·b."""
         i = index(a.shape[-1])
         return total(i, a.at(*cell, i) * b.at(*cell, i))

@@ -17,11 +17,11 @@ from attnctl.math.notation import (
     Table,
     Term,
     call,
+    entry,
     index,
     index_number,
     is_seen,
-    largest_term,
-    table_term,
+    largest,
     total,
     where,
 )
@@ -57,17 +57,14 @@ class MatMulT(RowWise):
         return np.matmul(q, k.swapaxes(-1, -2), out=out)
 
     def form(self, cell: Places, q: Input, k: Input) -> Term:
-        """Σ q·k."""
         *lead, row, column = cell
         i = index(q.shape[-1])
         return total(i, q.at(*lead, row, i) * k.at(*lead, column, i))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A multiplication and an addition a term."""
-        return 2 * prod(shape) * inputs[0][-1]
+        return 2 * prod(shape) * inputs[0][-1]  # a product and a sum a term
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """dq = d k; dk = dᵀ q."""
         q, k = line.inputs
         yield Gradient(q, MatMul(), (d, k), f"{d} {k}")
         yield Gradient(k, TMatMul(), (d, q), f"{d}ᵀ {q}")
@@ -85,18 +82,15 @@ class MatMul(RowWise):
         return np.add(product, bias[0], out=out) if bias else product
 
     def form(self, cell: Places, a: Input, b: Input, *bias: Input) -> Term:
-        """Σ a·b (+ bias)."""
         *lead, row, column = cell
         i = index(a.shape[-1])
         product = total(i, a.at(*lead, row, i) * b.at(*lead, i, column))
         return product + bias[0].at(column) if bias else product
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A multiplication and an addition a term."""
-        return 2 * prod(shape) * inputs[0][-1]
+        return 2 * prod(shape) * inputs[0][-1]  # a product and a sum a term
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """da = d bᵀ; db = aᵀ d, over all rows that share b; d_bias = Σ d."""
         a, b, *bias = line.inputs
         shared = len(line.axes[1]) < len(line.axes[0])
         yield Gradient(a, MatMulT(), (d, b), f"{d} {b}ᵀ")
@@ -118,7 +112,6 @@ class Scale(RowWise):
 
     @property
     def words(self) -> str:
-        """By how much, and why."""
         if self.factor is not None:
             return f"Each of the {{0}} is multiplied by {self.factor:g}."
         root = f"√d_k = √{self.d_k} = {sqrt(self.d_k):.4g}"
@@ -130,17 +123,14 @@ class Scale(RowWise):
         return np.multiply(s, s.dtype.type(self.factor), out=out)
 
     def form(self, cell: Places, s: Input) -> Term:
-        """s / √d_k."""
         if self.factor is not None:
             return s.at(*cell) * self.factor
         return s.at(*cell) / call("sqrt", self.d_k)
 
     def largest_score(self, size: float, reach: int, *others: Array) -> float:
-        """|s| / √d_k."""
         return size / sqrt(self.d_k) if self.factor is None else size * abs(self.factor)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """ds = d / √d_k."""
         factor = "/ √d_k" if self.factor is None else f"· {self.factor:g}"
         yield Gradient(line.inputs[0], self, (d,), f"{d} {factor}")
 
@@ -167,11 +157,9 @@ class Squeeze(RowWise):
         return np.add(squeezed, 0, out=np.empty_like(s) if out is None else out, casting="same_kind")
 
     def form(self, cell: Places, s: Input) -> Term:
-        """cap · tanh(s / cap)."""
         return self.cap * call("tanh", s.at(*cell) / self.cap)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """ds = d · (1 − (y / cap)²)."""
         formula = f"{d} · (1 − ({line.name} / {self.cap:g})²)"
         yield Gradient(line.inputs[0], SqueezeBack(self.cap), (d, line.name), formula)
 
@@ -193,7 +181,6 @@ class SqueezeBack(Backward):
         return (d * (1 - np.square(part))).astype(d.dtype, copy=False)
 
     def form(self, cell: Places, d: Input, y: Input) -> Term:
-        """d · (1 − (y / cap)²)."""
         part = y.at(*cell) / self.cap
         return d.at(*cell) * (1 - part * part)
 
@@ -214,10 +201,9 @@ class Softmax(RowWise):
         return np.divide(e, np.where(total == 0, total.dtype.type(1), total), out=e, casting="same_kind")
 
     def form(self, cell: Places, s: Input) -> Term:
-        """exp(s − max) / Σ exp(s − max) over the keys that are seen."""
         *row, column = cell
         j = index(s.shape[-1], "j")
-        top = largest_term(j, s.at(*row, j))
+        top = largest(j, s.at(*row, j))
 
         def grown(key: Place) -> Term:
             return call("exp", s.at(*row, key) - top)
@@ -226,7 +212,6 @@ class Softmax(RowWise):
         return where(is_seen(s.at(*cell)), share, 0)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """ds = A ∘ (d − δ), δ = Σ A ∘ d of the row."""
         yield Gradient(DELTA, RowDot(), (d, line.name), f"Σ over keys of {d} ∘ {line.name}")
         formula = f"{line.name} ∘ ({d} − {DELTA})"
         yield Gradient(line.inputs[0], SoftmaxBack(), (line.name, d, DELTA), formula)
@@ -257,14 +242,12 @@ class LogSumExp(RowWise):
             return np.add(least, np.log(total), out=out, casting="same_kind").astype(s.dtype, copy=False)
 
     def form(self, cell: Places, s: Input) -> Term:
-        """max + log(Σ exp(s − max)) over the keys that are seen."""
         j = index(s.shape[-1], "j")
-        top = largest_term(j, s.at(*cell, j))
+        top = largest(j, s.at(*cell, j))
         every = total(j, call("exp", s.at(*cell, j) - top), seen=s.at(*cell, j))
         return where(is_seen(top), top + call("log", every), -inf)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """ds = exp(s − L) · d."""
         (scores,) = line.inputs
         formula = f"exp({scores} − {line.name}) · {d}"
         yield Gradient(scores, LogSumExpBack(), (scores, line.name, d), formula)
@@ -283,7 +266,6 @@ class LogSumExpBack(Backward):
         return np.exp(s - seen[..., None]) * d[..., None]
 
     def form(self, cell: Places, s: Input, total: Input, d: Input) -> Term:
-        """exp(s − L) · d."""
         row = cell[:-1]
         share = call("exp", s.at(*cell) - total.at(*row)) * d.at(*row)
         return where(is_seen(s.at(*cell)), share, 0 * d.at(*row))
@@ -304,7 +286,6 @@ class SoftmaxBack(Backward, RowWise):
         return np.multiply(a, np.subtract(d, delta[..., None], out=out), out=out)
 
     def form(self, cell: Places, a: Input, d: Input, delta: Input) -> Term:
-        """a · (d − δ)."""
         return a.at(*cell) * (d.at(*cell) - delta.at(*cell[:-1]))
 
 
@@ -336,7 +317,7 @@ class Placed(RowWise):
         """key − query of a cell, by their absolute positions."""
         *batch, _, query, key = cell
         offset = self.offset
-        return key - query - (offset if isinstance(offset, int) else table_term(np.array(offset), *batch))
+        return key - query - (offset if isinstance(offset, int) else entry(np.array(offset), *batch))
 
 
 @dataclass(frozen=True)
@@ -365,8 +346,7 @@ class Slope(Placed):
         return np.subtract(s, lost, out=lost if out is None else out)
 
     def form(self, cell: Places, s: Input) -> Term:
-        """s − slope · distance."""
-        slope = table_term(alibi_slopes(s.shape[-3]), cell[-3])
+        slope = entry(alibi_slopes(s.shape[-3]), cell[-3])
         return s.at(*cell) - slope * index_number(abs(self.ahead(cell)))
 
     def largest_score(self, size: float, reach: int, *others: Array) -> float:
@@ -374,7 +354,6 @@ class Slope(Placed):
         return size + reach + float(np.max(np.abs(self.offset)))
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """ds = d."""
         yield Gradient(line.inputs[0], Copy(), (d,), d)
 
 
@@ -392,7 +371,6 @@ class Hide(Placed):
 
     @property
     def words(self) -> str:
-        """With what each rule asks for."""
         if self.hidden == 0:
             return "A score that may not be seen changes nothing: its gradient is 0."
         said = "".join(f" {rule.said}" for rule in self.rules)
@@ -409,6 +387,11 @@ class Hide(Placed):
         spans = [rule.visible_to_any(first, last, keys) for rule in self.rules]
         start = max((span[0] for span in spans), default=0)
         return start, max(start, min((span[1] for span in spans), default=keys))
+
+    def borders(self) -> list[int]:
+        """The queries from which on none of the keys before is seen; none where members have others."""
+        starts = (start for rule in self.rules for start in rule.borders)
+        return [start - self.offset for start in starts] if isinstance(self.offset, int) else []
 
     def allowed(self, shape: Shape, *mask: Array) -> Array:
         """True where the query may attend to the key; broadcasts against the scores."""
@@ -433,10 +416,7 @@ class Hide(Placed):
         return replace(self, at=replace(self.at, key=self.at.key + start))
 
     def columns_to_check(self, shape: Shape) -> list[Span]:
-        """The columns of this block that a rule may hide from a query.
-
-        The others are those that every rule promises to show to all queries of the block.
-        """
+        """The columns of this block that some rule does not promise to show to all its queries."""
         *_, queries, keys = shape
         if self.at is None or not isinstance(self.offset, int):
             return [(0, keys)]
@@ -448,7 +428,6 @@ class Hide(Placed):
         return [(start, stop) for start, stop in parts if start < stop]
 
     def form(self, cell: Places, s: Input, *mask: Input) -> Term:
-        """s, or −∞."""
         shown = s.at(*cell)
         for part in mask:
             shown = where(part.at(*cell), shown, self.hidden)
@@ -470,10 +449,7 @@ class Hide(Placed):
         return int(self.block(block).hidden_by((1, 1, 1), *here).item())
 
     def hidden_by(self, shape: Shape, *mask: Array) -> Array:
-        """For each cell the number of the first rule that hides it, −1 where none does.
-
-        Rules count from 0 in order; the given mask comes after them.
-        """
+        """The number of the first rule, or then mask, that hides each cell, from 0; −1: none does."""
         query, key = self.positions(shape)
         out = np.full(shape, -1)
         sources = [rule.allows(query, key) for rule in self.rules] + list(mask)
@@ -482,6 +458,5 @@ class Hide(Placed):
         return out
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """ds = d where allowed, else 0."""
         scores, *mask = line.inputs
         yield Gradient(scores, replace(self, hidden=0.0), (d, *mask), f"{d} where allowed, else 0")

@@ -10,10 +10,10 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.axes import rearrange
-from attnctl.math.notation import Input, Term, call, index, index_number, table_term, total, where
+from attnctl.math.notation import Input, Term, call, entry, index, index_number, total, where
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
 from attnctl.math.ops.products import Contraction, SumTokens, times_heads
-from attnctl.math.rules import PerBatch, per_batch
+from attnctl.math.rules import PerBatch, per_batch, place_in_document
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,24 @@ class Sinusoid(Op):
     length: int
     d_model: int
     start: int = 0
+    documents: tuple[int, ...] = ()
+
+    @property
+    def places(self) -> Array:
+        """The position of each row; in each document from 0 on."""
+        return place_in_document(np.arange(self.start, self.start + self.length), self.documents)
 
     def apply(self) -> Array:
-        return sinusoids(self.length, self.d_model, self.start)
+        return sinusoids(self.places, self.d_model)
 
     def form(self, cell: Places) -> Term:
-        """sin or cos of position / 10000^(2i/d)."""
         token, column = cell
         divisors = [10000.0 ** (2 * pair / self.d_model) for pair in range((self.d_model + 1) // 2)]
-        angle = index_number(token + self.start) / table_term(np.array(divisors), column // 2)
+        place = entry(self.places, token) if self.documents else index_number(token + self.start)
+        angle = place / entry(np.array(divisors), column // 2)
         return where(column % 2 < 1, call("sin", angle), call("cos", angle))
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """It follows from nothing."""
         return iter(())
 
 
@@ -55,23 +60,20 @@ class Project(Op):
         return out + b[0][:, None, :] if b else out
 
     def form(self, cell: Places, x: Input, w: Input, *b: Input) -> Term:
-        """Σ x·w (+ b)."""
         *batch, head, token, column = cell
         i = index(x.shape[-1])
         product = total(i, x.at(*batch, token, i) * w.at(head, i, column))
         return product + b[0].at(head, column) if b else product
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A multiplication and an addition a term."""
-        return 2 * prod(shape) * inputs[0][-1]
+        return 2 * prod(shape) * inputs[0][-1]  # a product and a sum a term
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """dx = Σ over heads of d wᵀ; dw = xᵀ d; db = Σ d."""
         x, w, *b = line.inputs
         yield Gradient(x, ProjectBack(), (d, w), f"Σ over heads of {d} {w}ᵀ")
         yield Gradient(w, ProjectWeights(), (x, d), f"{x}ᵀ {d}")
-        for each in b:
-            yield Gradient(each, SumTokens(), (d,), f"Σ over tokens of {d}")
+        for bias in b:
+            yield Gradient(bias, SumTokens(), (d,), f"Σ over tokens of {d}")
 
 
 class ProjectBack(Contraction):
@@ -96,7 +98,7 @@ class Rotate(Op):
 
     `frequencies` are given where θ does not say them (an angle is position · frequency), and
     `factor` multiplies what is turned (YaRN). Columns before `first` are not turned. A gradient is
-    turned `back`.
+    turned `back`. Positions start again in each of the `documents`, which begin there.
     """
 
     signature = "batch? head? token d -> batch? head? token d"
@@ -111,16 +113,17 @@ class Rotate(Op):
     factor: float = 1.0
     first: int = 0
     back: bool = False
+    documents: tuple[int, ...] = ()
 
     @property
     def words(self) -> str:
-        """Which way."""
         turned = f"turned{' back' * self.back}, pair of columns by pair"
         return f"Each row of {{0}} is {turned}, by an angle that grows with its position."
 
     def angles(self, x: Array | Input) -> Array:
         """The angle of each token and pair, ([batch, 1,] token, dims/2)."""
-        positions = np.arange(x.shape[-2]) + per_batch(self.start, axes=2)
+        places = np.arange(x.shape[-2]) + per_batch(self.start, axes=2)
+        positions = place_in_document(places, self.documents)
         if self.back:
             return -replace(self, back=False).angles(x)
         if self.frequencies:
@@ -146,7 +149,7 @@ class Rotate(Op):
         pair = own // 2 if self.interleaved else own % pairs
         first, apart = (self.first + 2 * pair, 1) if self.interleaved else (self.first + pair, pairs)
         a, b = x.at(*row, first), x.at(*row, first + apart)
-        cos, sin = (call(name, table_term(angles, *row, pair)) for name in ("cos", "sin"))
+        cos, sin = (call(name, entry(angles, *row, pair)) for name in ("cos", "sin"))
         if self.factor != 1:
             cos, sin = self.factor * cos, self.factor * sin
         is_first = own % 2 < 1 if self.interleaved else own < pairs
@@ -156,7 +159,6 @@ class Rotate(Op):
         return where(column < self.first, x.at(*cell), turned) if self.first else turned
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """dx = d, turned back by the same angle."""
         back = replace(self, back=not self.back)
         yield Gradient(line.inputs[0], back, (d,), f"{d} turned back by the same angle")
 
@@ -172,13 +174,11 @@ class Append(Op):
         return np.concatenate((past, new), axis=-2)
 
     def form(self, cell: Places, past: Input, new: Input) -> Term:
-        """The cell of the past, or of the new."""
         *lead, row, column = cell
         count = past.shape[-2]
         return where(row < count, past.at(*cell), new.at(*lead, row - count, column))
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """The rows of each."""
         past, new = line.inputs
         yield Gradient(past, Rows(), (d, past), f"the first rows of {d}")
         yield Gradient(new, Rows(last=True), (d, new), f"the last rows of {d}")
@@ -199,7 +199,6 @@ class Rows(Backward):
         return d[..., d.shape[-2] - count :, :] if self.last else d[..., :count, :]
 
     def form(self, cell: Places, d: Input, part: Input) -> Term:
-        """The cell of that row."""
         *lead, row, column = cell
         return d.at(*lead, row + (d.shape[-2] - part.shape[-2]) if self.last else row, column)
 
@@ -218,12 +217,10 @@ class Repeat(Op):
         return np.repeat(x, self.times, axis=-3)
 
     def form(self, cell: Places, x: Input) -> Term:
-        """The cell of the head that is shared."""
         *lead, head, row, column = cell
         return x.at(*lead, head // self.times, row, column)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """dx = Σ d over the heads that share it."""
         formula = f"Σ over the {self.times} heads of a group of {d}"
         yield Gradient(line.inputs[0], SumGroups(self.times), (d,), formula)
 
@@ -240,7 +237,6 @@ class SumGroups(Backward):
     times: int
 
     def shape(self, *inputs: Shape) -> Shape:
-        """One head for each group."""
         *lead, heads, keys, d = inputs[0]
         return (*lead, heads // self.times, keys, d)
 
@@ -249,7 +245,6 @@ class SumGroups(Backward):
         return groups.sum(axis=-3, dtype=np.result_type(x, np.float32)).astype(x.dtype, copy=False)
 
     def form(self, cell: Places, x: Input) -> Term:
-        """Σ x over the group."""
         *lead, head, row, column = cell
         i = index(self.times)
         return total(i, x.at(*lead, head * self.times + i, row, column))
@@ -266,12 +261,10 @@ class Merge(Op):
         return rearrange(z, "... head query d -> ... query (head d)")
 
     def form(self, cell: Places, z: Input) -> Term:
-        """The head's cell."""
         *batch, query, column = cell
         return z.at(*batch, column // z.shape[-1], query, column % z.shape[-1])
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        """Its own columns for each head."""
         (z,) = line.inputs
         yield Gradient(z, Split(), (d, z), f"{d}, head by head")
 
@@ -287,7 +280,6 @@ class Split(Backward):
         return rearrange(d, "... query (head d) -> ... head query d", head=z.shape[-3])
 
     def form(self, cell: Places, d: Input, z: Input) -> Term:
-        """The cell side by side."""
         *batch, head, query, column = cell
         return d.at(*batch, query, head * z.shape[-1] + column)
 
@@ -295,10 +287,10 @@ class Split(Backward):
 # --- positions ---
 
 
-def sinusoids(length: int, d_model: int, start: int = 0) -> Array:
+def sinusoids(places: Array, d_model: int) -> Array:
     """sin of pos / 10000^(2⌊c/2⌋/d_model) in even columns, cos in odd ones -> (token, d_model)."""
-    position, column = np.arange(start, start + length)[:, None], np.arange(d_model)
-    angle = position / 10000.0 ** (2 * (column // 2) / d_model)
+    column = np.arange(d_model)
+    angle = places[:, None] / 10000.0 ** (2 * (column // 2) / d_model)
     return np.where(column % 2 == 0, np.sin(angle), np.cos(angle))
 
 

@@ -16,15 +16,19 @@ from attnctl.math.rules.bending import Alibi, Softcap, alibi_slopes
 from attnctl.math.rules.visibility import (
     AllOf,
     AnyOf,
+    BlockLocal,
     Causal,
     Composed,
+    Documents,
     Padding,
     Window,
     all_of,
     any_of,
+    place_in_document,
 )
 
 RULES: dict[str, type[Rule]] = {
-    rule.name: rule for rule in (Causal, Window, Padding, Softcap, Alibi, AnyOf, AllOf)
+    rule.name: rule
+    for rule in (Causal, Window, BlockLocal, Documents, Padding, Softcap, Alibi, AnyOf, AllOf)
 }
 """Every rule by its name: all that others iterate."""

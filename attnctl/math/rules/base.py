@@ -34,13 +34,10 @@ class Rule:
 
     name: ClassVar[str]
     """What it is called in a config, in a dump and in tables."""
-
     words: ClassVar[str] = "The rule {name} says who sees whom."
     """What it asks for, a sentence with its parameters in { }; one that is None is any."""
-
     relative: ClassVar[bool] = False
     """Whether it depends on where a query stands among the keys."""
-
     setting: ClassVar[Setting | None] = None
     """How a person asks for it: in a config, by a flag, by a keyword. None: no one can."""
 
@@ -74,6 +71,11 @@ class VisibilityRule(Rule):
     Only `allows` is needed. The two promises let attention skip work on blocks; each is a bound,
     and one that is not made (the defaults) costs time, never a wrong number.
     """
+
+    @property
+    def borders(self) -> tuple[int, ...]:
+        """Positions of queries that see no key that queries before them see: blocks may end there."""
+        return ()
 
     def allows(self, query: Positions, key: Positions) -> Mask:
         """True where a query sees a key: (..., queries, 1), (keys,) -> (..., queries, keys)."""

@@ -37,8 +37,7 @@ def alibi_slopes(heads: int) -> Array:
         return [2.0 ** (-8.0 * (h + 1) / n) for h in range(n)]
 
     lower = 2 ** (heads.bit_length() - 1)
-    extra = geometric(2 * lower)[0::2][: heads - lower]
-    return np.array(geometric(lower) + extra)
+    return np.array(geometric(lower) + geometric(2 * lower)[0::2][: heads - lower])
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,18 @@
-"""Rules of who may attend to whom: by order, by distance, by padding; and rules made of these."""
+"""Rules of who may attend to whom: by order, distance, padding and document; and rules made of these."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import reduce
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Flag, Setting
 from attnctl.base.values import (
+    SIZE,
     SWITCH,
     BadValueError,
     Json,
@@ -18,9 +20,10 @@ from attnctl.base.values import (
     Reader,
     each,
     is_unlimited,
-    short_value,
+    unfit,
     whole_number,
 )
+from attnctl.math import Array
 from attnctl.math.rules.base import (
     Mask,
     NearMiss,
@@ -86,9 +89,7 @@ def read_ends(value: Any) -> tuple[int | None, int | None]:
     if not isinstance(value, list):
         return read_end(value), read_end(value)
     if len(value) != 2:
-        raise BadValueError(
-            f"a list of {len(value)}; write [back, ahead], like [3, 0], or one number for both"
-        )
+        raise unfit(value, f"of {len(value)}; write [back, ahead], like [3, 0], or one number for both")
     left, right = each(value, read_end)
     return left, right
 
@@ -97,9 +98,7 @@ def ends_of_text(text: str) -> Any:
     """'3,0' -> ['3', '0'], as a config has it; '3' -> '3'."""
     ends = [Plain(part.strip()) for part in text.split(",")]
     if len(ends) > 2 or not all(ends):
-        raise BadValueError(
-            f"{short_value(Plain(text))} is not L or L,R; write whole numbers or inf, like 3,0"
-        )
+        raise unfit(Plain(text), "is not L or L,R; write whole numbers or inf, like 3,0")
     return ends if len(ends) == 2 else ends[0]
 
 
@@ -124,11 +123,7 @@ class Window(VisibilityRule):
         ENDS,
         "L and R: query i sees keys i - L to i + R, ends included; one number is both, inf opens a side.",
         [3, 0],
-        Flag(
-            "--window",
-            more="A model's sliding_window W is --causal --window W-1.",
-            parts=ends_of_text,
-        ),
+        Flag("--window", more="A model's sliding_window W is --causal --window W-1.", parts=ends_of_text),
     )
     left: int | None = None
     right: int | None = None
@@ -136,9 +131,8 @@ class Window(VisibilityRule):
     def __post_init__(self) -> None:
         for side in (self.left, self.right):
             if side is not None and side < 0:
-                raise AttnError(
-                    f"window: {side} is not a number of keys; use 0 or more, or None for no limit"
-                )
+                what = "use 0 or more, or None for no limit"
+                raise AttnError(f"window: {side} is not a number of keys; {what}")
 
     def allows(self, query: Positions, key: Positions) -> Mask:
         """query − left <= key <= query + right."""
@@ -166,12 +160,37 @@ class Window(VisibilityRule):
     def mistaken(self, keys: int) -> Iterator[NearMiss]:
         """One end or both are one off."""
         for left, right in ((-1, -1), (1, 1), (-1, 0), (1, 0), (0, -1), (0, 1)):
-            ends = [
-                None if end is None else end + by for end, by in ((self.left, left), (self.right, right))
-            ]
+            moved = (self.left, left), (self.right, right)
+            ends = [None if end is None else end + by for end, by in moved]
             if all(end is None or end >= 0 for end in ends):
                 detail = ", ".join("∞" if end is None else str(end) for end in ends)
                 yield "window-off-by-one", detail, Window(*ends)
+
+
+@dataclass(frozen=True)
+class BlockLocal(VisibilityRule):
+    """A query sees the keys of its own block of `size` positions (Llama 4's chunked attention)."""
+
+    name: ClassVar[str] = "block_local"
+    words: ClassVar[str] = "A query sees the keys of its own block of {size}."
+    relative: ClassVar[bool] = True
+    setting: ClassVar[Setting] = Setting(
+        name,
+        SIZE,
+        "Query i sees only keys of its own block of this many.",
+        4,
+        Flag("--block-local", metavar="N"),
+    )
+    size: int
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """⌊query / size⌋ = ⌊key / size⌋."""
+        return query // self.size == key // self.size
+
+    def visible_to_any(self, first: int, last: int, keys: int) -> Span:
+        """From the first query's block to the last one's."""
+        start, stop = first // self.size, last // self.size + 1
+        return within(start * self.size, keys), within(stop * self.size, keys)
 
 
 # --- padding ---
@@ -231,6 +250,154 @@ class Padding(VisibilityRule):
         yield from ()
 
 
+# --- documents, one behind the other in one row of tokens ---
+
+Starts = tuple[int, ...]
+"""The position at which each document begins."""
+
+POSITION = whole_number(0)
+LIST: Json = {"type": "array", "items": POSITION.schema, "minItems": 1}
+
+
+def read_starts(value: Any) -> Starts:
+    """Where documents begin. Raises BadValueError where that does not go up from 0."""
+    if not isinstance(value, list):
+        raise BadValueError("expected the starts of documents; write them like 0,5,12")
+    starts = tuple(POSITION(start) for start in value)
+    if starts[:1] != (0,) or any(later < start for start, later in pairwise(starts)):
+        found = ", ".join(map(str, starts))
+        raise BadValueError(f"[{found}] does not go up from 0; write where each document begins: 0,5,12")
+    return starts
+
+
+def read_documents(value: Any) -> Starts | tuple[Starts, Starts]:
+    """The starts among the keys; and those among the queries, where there are others of these."""
+    if isinstance(value, list) and [type(part) for part in value] == [list, list]:
+        return read_starts(value[0]), read_starts(value[1])
+    return read_starts(value)
+
+
+def starts_of_text(text: str) -> Any:
+    """'0,5,12' -> ['0', '5', '12'], as a config has it; '0:5:12,0:1:2' are those of keys and of queries."""
+    if ":" in text:
+        return [[Plain(start.strip()) for start in part.split(":")] for part in text.split(",")]
+    return [Plain(start.strip()) for start in text.split(",")]
+
+
+@dataclass(frozen=True)
+class Documents(VisibilityRule):
+    """A query sees the keys of its own document.
+
+    Documents begin at `starts`; `of_queries` are their starts among queries that are not the keys' tokens
+    (flash-attention's cu_seqlens_q and cu_seqlens_k).
+    """
+
+    name: ClassVar[str] = "documents"
+    words: ClassVar[str] = "A query sees the keys of its own document; documents begin at {starts}."
+    relative: ClassVar[bool] = True
+    setting: ClassVar[Setting] = Setting(
+        name,
+        Reader(
+            read_documents,
+            {"anyOf": [LIST, {"type": "array", "items": LIST, "minItems": 2, "maxItems": 2}]},
+            "0,N,…",
+        ),
+        "Where documents begin in one row of tokens: a query sees its own; positions start again in each.",
+        [0, 2],
+        Flag("--documents", parts=starts_of_text),
+    )
+    starts: Starts
+    of_queries: Starts = ()
+
+    @classmethod
+    def of(cls, value: Any) -> Rule:
+        """The rule with the starts among keys, or these and those among queries."""
+        return cls(value) if type(value[0]) is int else cls(*value)
+
+    def plain(self) -> Any:
+        """{documents: [0, 5, 12]}."""
+        starts = list(self.starts)
+        return {self.name: [starts, list(self.of_queries)] if self.of_queries else starts}
+
+    @property
+    def borders(self) -> tuple[int, ...]:
+        """Where documents begin."""
+        return self.of_queries or self.starts
+
+    def apart(self, query: Positions, key: Positions) -> Array:
+        """How many documents a key is before a query."""
+        return document_of(query, self.borders) - document_of(key, self.starts)
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """document(key) = document(query)."""
+        return self.apart(query, key) == 0
+
+    def reaching(self, least: int, most: int, beside: int = 0) -> Seen:
+        """The rule that shows documents so far before a query's own, and keys so far beside these."""
+
+        def reaches(query: Positions, key: Positions) -> Mask:
+            apart = self.apart(query, key)
+            return (least <= apart) & (apart <= most)
+
+        return Seen(lambda query, key: reaches(query, key) | reaches(query, key + beside))
+
+    def keys_of(self, query: int, keys: int) -> Span:
+        """The keys of the document of a query; none where it has none."""
+        borders = [0, *sorted(self.starts), keys, keys]
+        at = min(int(document_of(query, self.borders)), len(borders) - 2)
+        begin, end = borders[at : at + 2]
+        return within(begin, keys), within(end, keys)
+
+    def visible_to_any(self, first: int, last: int, keys: int) -> Span:
+        """From the begin of the first query's document to the end of the last one's."""
+        return self.keys_of(first, keys)[0], self.keys_of(last, keys)[1]
+
+    def visible_to_all(self, first: int, last: int, keys: int) -> Span:
+        """The document of all these queries, if it is one."""
+        begin, end = self.keys_of(first, keys), self.keys_of(last, keys)
+        return begin if begin == end else (0, 0)
+
+    def mistaken(self, keys: int) -> Iterator[NearMiss]:
+        """Other documents are seen, counts stand for offsets, the last document is lost."""
+        starts, last = self.starts, max(self.borders)
+        counts, many = [end - start for start, end in pairwise([*starts, keys])], len(starts)
+        yield "documents-leak", "all documents", self.reaching(-many, many)
+        yield "documents-leak", "the documents before its own, too", self.reaching(0, many)
+        yield "documents-leak", "the documents behind its own, too", self.reaching(-many, 0)
+        for by, whose in (
+            (-1, "the first token of the next document"),
+            (1, "the last token of the one before"),
+        ):
+            moved = tuple(start and start - by for start in starts)
+            yield "documents-leak", f"{whose} as its own", Documents(moved, self.of_queries)
+            yield "documents-leak", f"{whose}, too", self.reaching(0, 0, by)
+        yield "documents-counts", "", Documents(tuple(sorted(counts)))
+        yield "documents-counts", "", Documents(tuple(sorted({0, *counts})))
+        own = Seen(lambda query, key: self.allows(query, key) & (query < last))
+        yield "documents-last-dropped", "the last document is left out", own
+        yield (
+            "documents-last-dropped",
+            "the last document is taken for a part of the one before",
+            replace(self, starts=starts[:-1], of_queries=self.of_queries[:-1]),
+        )
+
+
+def document_of(position: Any, starts: Starts) -> Any:
+    """The number of the document that holds a position, from 1 on; 0 before the first."""
+    import numpy as np
+
+    return np.searchsorted(np.sort(starts), position, side="right")
+
+
+def place_in_document(position: Positions, starts: Starts) -> Positions:
+    """Positions that start again in each document; as they are where there are none."""
+    import numpy as np
+
+    if not starts:
+        return position
+    return position - np.array([0, *starts])[document_of(position, starts)]
+
+
 # --- rules made of rules ---
 
 
@@ -261,8 +428,8 @@ class Composed(VisibilityRule):
     @property
     def said(self) -> str:
         """With what each of its rules asks for."""
-        each = (rule.said[0].lower() + rule.said[1:].rstrip(".") for rule in self.rules)
-        return f"{self.words}: {f'; {self.between} '.join(each)}."
+        parts = (rule.said[0].lower() + rule.said[1:].rstrip(".") for rule in self.rules)
+        return f"{self.words}: {f'; {self.between} '.join(parts)}."
 
     def of_member(self, member: int) -> Composed:
         """Each rule for this member of the batch."""

@@ -2,7 +2,7 @@
 
 An entry has what the checkpoint calls its tensors and, of `attnctl.models.family.DEFAULTS`, the settings in
 which the family differs; `HUNYUAN` in `llama.py` is a short one. A setting is a value, a key of config.json
-and what it may say (`count`, `number`, `flag`, `text`, …), or what follows from several (`derive`,
+and what it may say (`count`, `real`, `flag`, `word`, …), or what follows from several (`from_keys`,
 `by_layer`). These are all the keys that the family reads; any other that says something is refused by name,
 unless it changes nothing anywhere (`INERT` in `models/description.py`) or here (`inert`, `only`). Nothing
 here computes.
@@ -12,13 +12,14 @@ then draw a tiny checkpoint of every parameter, its config.json read off the ent
 by themselves, of experts say, stand in its `example`), and hold weights and hidden states of every layer to
 1e-5 of transformers; and they move every key of its config class, one at a time, and tell those that are
 neither read as transformers reads them nor refused by name. `python tests/models/make.py NAME` and
-`make_sweep.py NAME` then write what transformers said, which is all that the tests of CI ask. A family that
-takes more than tokens, or has several stacks, says how it is called in a case of `tests/models/cases.py`.
+`make_sweep.py NAME` then write what transformers said, which is all that the tests of CI ask; of a
+`head`, which makes logits, `make_logits.py` does. A family that takes more than tokens, or has several
+stacks, says how it is called in a case of `tests/models/cases.py`.
 """
 
 from __future__ import annotations
 
-from attnctl.models.families import encoders, experts, gpt, llama, speech_and_text
+from attnctl.models.families import encoders, experts, gpt, llama, speech_and_text, states, windows
 from attnctl.models.family import Stack, derive_stack
 
 FAMILIES: dict[str, dict[str, Stack]] = {
@@ -55,8 +56,60 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "starcoder2": {"": llama.STARCODER2},
     "granite": {"": llama.GRANITE},
     "smollm3": {"": llama.SMOLLM3},
+    "helium": {"": llama.HELIUM},
+    "arcee": {"": llama.ARCEE},
+    "seed_oss": {"": llama.SEED_OSS},
+    "ernie4_5": {"": llama.ERNIE4_5},
+    "nemotron": {"": llama.NEMOTRON},
+    "glm": {"": llama.GLM},
+    "glm4": {"": llama.GLM4},
+    "cohere2": {"": windows.COHERE2},
+    "olmo3": {"": windows.OLMO3},
+    "exaone4": {"": windows.EXAONE4},
     "gpt_oss": {"": experts.GPT_OSS},
     "deepseek_v3": {"": experts.DEEPSEEK_V3},
+    "deepseek_v2": {"": experts.DEEPSEEK_V2},
+    "glm4_moe": {"": experts.GLM4_MOE},
+    "solar_open": {"": experts.SOLAR_OPEN},
+    "dots1": {"": experts.DOTS1},
+    "minimax_m2": {"": experts.MINIMAX_M2},
+    "olmoe": {"": experts.OLMOE},
+    "flex_olmo": {"": experts.FLEX_OLMO},
+    "qwen2_moe": {"": experts.QWEN2_MOE},
+    "granitemoe": {"": experts.GRANITEMOE},
+    "phimoe": {"": experts.PHIMOE},
+    "ministral": {"": windows.MINISTRAL},
+    "ministral3": {"": windows.MINISTRAL3},
+    "qwen3_next": {"": states.QWEN3_NEXT},
+    "qwen3_5_text": {"": states.QWEN3_5},
+    "qwen3_5": {"": derive_stack(states.QWEN3_5, section="text_config", within="language_model.")},
+    "mistral4": {"": experts.MISTRAL4},
+    "llama4_text": {"": experts.LLAMA4},
+    "llama4": {"": derive_stack(experts.LLAMA4, section="text_config", within="language_model.")},
+    "cwm": {"": windows.CWM},
+    "vaultgemma": {"": windows.VAULTGEMMA},
+    "persimmon": {"": llama.PERSIMMON},
+    "gpt_bigcode": {"": gpt.GPT_BIGCODE},
+    "gpt_neo": {"": gpt.GPT_NEO},
+    "mpt": {"": gpt.MPT},
+    "biogpt": {"": gpt.BIOGPT},
+    "qwen2_vl_text": {"": windows.QWEN2_VL},
+    "qwen2_5_vl_text": {"": windows.QWEN2_VL},
+    "qwen3_vl_text": {"": windows.QWEN3_VL},
+    "modernbert-decoder": {"": encoders.MODERNBERT_DECODER},
+    "eurobert": {"": encoders.EUROBERT},
+    "megatron-bert": {"": encoders.MEGATRON_BERT},
+    "nomic_bert": {"": encoders.NOMIC_BERT},
+    "bart": {"": speech_and_text.BART_ENCODER, "decoder": speech_and_text.BART_DECODER},
+    "marian": {"": speech_and_text.MARIAN_ENCODER, "decoder": speech_and_text.MARIAN_DECODER},
+    "deit": {"": encoders.VIT},
+    "siglip": {
+        "": derive_stack(encoders.SIGLIP_TEXT, section="text_config", within="text_model."),
+        "vision": derive_stack(encoders.SIGLIP_VISION, section="vision_config", within="vision_model."),
+    },
+    "qwen2_vl": {"": derive_stack(windows.QWEN2_VL, section="text_config", within="language_model.")},
+    "qwen2_5_vl": {"": derive_stack(windows.QWEN2_VL, section="text_config", within="language_model.")},
+    "qwen3_vl": {"": derive_stack(windows.QWEN3_VL, section="text_config", within="language_model.")},
     "t5": {"": speech_and_text.T5_ENCODER, "decoder": speech_and_text.T5_DECODER},
     "mt5": {"": speech_and_text.T5_ENCODER, "decoder": speech_and_text.T5_DECODER},
     "whisper": {"": speech_and_text.WHISPER_ENCODER, "decoder": speech_and_text.WHISPER_DECODER},

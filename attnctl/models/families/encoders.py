@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from attnctl.models.family import LAYER_NORM, ROTARY_BY_TYPE, TYPES, Stack, derive_stack, inside
-from attnctl.models.keys import INDEX, by_layer, count, derived_key, epsilon, flag, number_key, text_key
+from attnctl.models.families.llama import LLAMA
+from attnctl.models.family import LAYER_NORM, ROPE_BY_TYPE, ROTARY, TYPES, Stack, derive_stack, inside
+from attnctl.models.keys import INDEX, Setting, by_layer, count, epsilon, flag, from_keys, real, word
+
+
+def masked(place: str, unembed: str, dense: str, norm: str, act: str | None = None) -> dict[str, Setting]:
+    """The head of a family that fills in [MASK]; its bias may stand beside the unembedding."""
+    whole = f"{place}{unembed}"
+    biases = f"{whole}.bias", f"{place}bias"
+    return {"unembed": (whole,), "bias": biases, **inside(place, dense=dense, norm=norm), "act": act}
+
 
 BERT = Stack(
     layer="encoder.layer.{i}.",
@@ -23,13 +32,14 @@ BERT = Stack(
     settings={
         **LAYER_NORM,
         "eps": epsilon("layer_norm_eps", 1e-12),
-        "act": text_key("hidden_act", default="gelu"),
+        "act": word("hidden_act", default="gelu"),
         "bias": True,
         "segments": count("type_vocab_size"),
         "causal": flag("is_decoder"),
     },
     only={"position_embedding_type": "absolute", "add_cross_attention": False},
     inert=("directionality",),
+    head=masked("cls.predictions.", "decoder", "transform.dense", "transform.LayerNorm"),
 )
 
 
@@ -37,14 +47,16 @@ ROBERTA = derive_stack(
     BERT,
     settings={
         "positions": "after_pad",
-        "position_start": derived_key(lambda pad: pad + 1, count("pad_token_id", default=1, kind=INDEX)),
+        "position_start": from_keys(lambda pad: pad + 1, count("pad_token_id", default=1, kind=INDEX)),
     },
+    head=masked("lm_head.", "decoder", "dense", "layer_norm", "gelu"),
 )
 
 ELECTRA = derive_stack(
     BERT,
     outer={"embed_project": "embeddings_project"},
     settings={"embed_width": count("embedding_size", default=128)},
+    head=masked("generator_", "lm_head", "predictions.dense", "predictions.LayerNorm", "gelu"),
 )
 
 DISTILBERT = Stack(
@@ -63,11 +75,12 @@ DISTILBERT = Stack(
         "heads": count("n_heads", "num_attention_heads"),
         "intermediate": count("hidden_dim"),
         "eps": 1e-12,
-        "act": text_key("activation", default="gelu"),
+        "act": word("activation", default="gelu"),
         "segments": None,
         "causal": False,
     },
     inert=("sinusoidal_pos_embds",),  # how its table of positions began
+    head=masked("vocab_", "projector", "transform", "layer_norm"),
 )
 
 ALBERT = derive_stack(
@@ -81,7 +94,7 @@ ALBERT = derive_stack(
         "mlp_sum_norm": "full_layer_layer_norm",
     },
     settings={
-        "act": text_key("hidden_act", default="gelu_new"),
+        "act": word("hidden_act", default="gelu_new"),
         "causal": False,
         "embed_width": count("embedding_size", default=128),
         "project": True,
@@ -89,6 +102,7 @@ ALBERT = derive_stack(
     },
     only={"inner_group_num": 1, "position_embedding_type": "absolute"},
     inert=("down_scale_factor",),
+    head=masked("predictions.", "decoder", "dense", "LayerNorm"),
 )
 
 NORM_EPS = epsilon("norm_eps", 1e-5)
@@ -103,18 +117,18 @@ MODERNBERT = Stack(
         **inside("mlp.", gate_up="Wi", down="Wo"),
     },
     settings={
-        **ROTARY_BY_TYPE,
+        **ROPE_BY_TYPE,
         **TYPES,
         "norm": "layer",
         "norm_bias": flag("norm_bias"),
         "eps": NORM_EPS,
         "first_norm": False,
-        "act": text_key("hidden_activation", default="gelu"),
+        "act": word("hidden_activation", default="gelu"),
         "qkv": "blocks",
         "bias": flag("attention_bias"),
         "mlp_bias": flag("mlp_bias"),
         "causal": False,
-        "window": derived_key(
+        "window": from_keys(
             lambda whole, half: (whole // 2 if half is None else half) + 1,
             count("local_attention", default=128),
             count("sliding_window"),
@@ -123,15 +137,78 @@ MODERNBERT = Stack(
         "sliding": by_layer(
             lambda layer, every: layer % every != 0, count("global_attn_every_n_layers", default=3)
         ),
-        "theta": number_key("global_rope_theta", default=160000.0),
-        "local_theta": number_key("local_rope_theta", default=10000.0),
+        "theta": real("global_rope_theta", default=160000.0),
+        "local_theta": real("local_rope_theta", default=10000.0),
     },
     only={"position_embedding_type": "absolute", "layer_norm_eps": NORM_EPS},
+    head={
+        "unembed": ("decoder",),
+        "bias": from_keys(
+            lambda there: ("decoder.bias",) if there else (), flag("decoder_bias", default=True)
+        ),
+        **inside("head.", dense="dense", norm="norm"),
+        "dense_bias": flag("classifier_bias"),
+        "act": word("classifier_activation", default="gelu"),
+    },
+)
+
+HALF = from_keys(lambda both: both // 2, count("local_attention", default=128))
+
+MODERNBERT_DECODER = derive_stack(
+    MODERNBERT,
+    inner=inside("attn.", q="q_proj", k="k_proj", v="v_proj"),
+    without=("qkv",),
+    settings={"causal": True, "window": HALF, "both_ways": False},
+    only={"sliding_window": HALF},
+    example={"local_attention": 6, "global_attn_every_n_layers": 2},
+    head=inside("lm_head.", dense="dense", norm="norm"),
+)
+
+EUROBERT = derive_stack(
+    LLAMA,
+    settings={"causal": False, "eps": epsilon("rms_norm_eps", 1e-5)},
+    head={"bias": from_keys(lambda there: ("lm_head.bias",) if there else (), flag("mlp_bias"))},
+)
+
+MEGATRON_BERT = derive_stack(
+    BERT,
+    outer={"final_norm": "encoder.ln"},
+    inner={"attention_norm": "attention.ln", "mlp_norm": "ln"},
+    without=("embed_norm", "attention_sum_norm", "mlp_sum_norm"),
+    only={"add_cross_attention": False},
+    inert=(),
+    example={"type_vocab_size": 2},
+)
+
+NOMIC_BERT = Stack(
+    layer="encoder.layers.{i}.",
+    outer={**inside("embeddings.", embed="word_embeddings", segment="token_type_embeddings")}
+    | {"embed_norm": "emb_ln"},
+    inner={
+        **inside("attn.", qkv="Wqkv", o="out_proj"),
+        "attention_sum_norm": "norm1",
+        **inside("mlp.", gate="fc12", up="fc11", down="fc2"),
+        "mlp_sum_norm": "norm2",
+    },
+    settings={
+        **LAYER_NORM,
+        **ROTARY,
+        "eps": epsilon("layer_norm_eps", 1e-12),
+        "d_k": count("head_dim"),
+        "act": word("hidden_act", default="silu"),
+        "qkv": "blocks",
+        "segments": count("type_vocab_size"),
+        "causal": False,
+        "theta": real("rope_theta", default=1000.0),
+    },
+    head=masked("cls.predictions.", "decoder", "transform.dense", "transform.layer_norm"),
+    example={"type_vocab_size": 2, "head_dim": 4},
 )
 
 
 VIT = Stack(
     layer="encoder.layer.{i}.",
+    outer={"final_norm": "layernorm"},
     inner={
         "attention_norm": "layernorm_before",
         **inside("attention.attention.", q="query", k="key", v="value"),
@@ -145,7 +222,7 @@ VIT = Stack(
         "vocab": None,
         "longest": None,
         "eps": epsilon("layer_norm_eps", 1e-12),
-        "act": text_key("hidden_act", default="gelu"),
+        "act": word("hidden_act", default="gelu"),
         "bias": flag("qkv_bias", default=True),
         "out_bias": True,
         "mlp_bias": True,
@@ -155,6 +232,7 @@ VIT = Stack(
 
 CLIP_VISION = derive_stack(
     VIT,
+    without=("final_norm",),
     layer="encoder.layers.{i}.",
     inner={
         "attention_norm": "layer_norm1",
@@ -168,14 +246,17 @@ CLIP_VISION = derive_stack(
         "heads": count("num_attention_heads", default=12),
         "intermediate": count("intermediate_size", default=3072),
         "eps": epsilon("layer_norm_eps", 1e-5),
-        "act": text_key("hidden_act", default="quick_gelu"),
+        "act": word("hidden_act", default="quick_gelu"),
         "bias": True,
     },
 )
 
 CLIP_TEXT = derive_stack(
     CLIP_VISION,
-    outer=inside("embeddings.", embed="token_embedding", position="position_embedding"),
+    outer={
+        **inside("embeddings.", embed="token_embedding", position="position_embedding"),
+        "final_norm": "final_layer_norm",
+    },
     settings={
         "vocab": count("vocab_size", default=49408),
         "width": count("hidden_size", default=512),
@@ -184,4 +265,24 @@ CLIP_TEXT = derive_stack(
         "longest": count("max_position_embeddings", default=77),
         "causal": True,
     },
+)
+
+SIGLIP_VISION = derive_stack(
+    CLIP_VISION,
+    outer={"final_norm": "post_layernorm"},
+    settings={
+        "eps": epsilon("layer_norm_eps", 1e-6),
+        "act": word("hidden_act", default="gelu_pytorch_tanh"),
+    },
+    inert=("vision_use_head",),
+)
+
+SIGLIP_TEXT = derive_stack(
+    CLIP_TEXT,
+    settings={
+        **SIGLIP_VISION.settings,
+        "vocab": count("vocab_size", default=32000),
+        "longest": count("max_position_embeddings", default=64),
+    },
+    inert=("projection_size",),
 )

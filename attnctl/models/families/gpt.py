@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from attnctl.models.family import LAYER_NORM, ROTARY, Stack, When, derive_stack, inside
-from attnctl.models.keys import EVEN, Setting, count, derived_key, epsilon, flag, number_key, text_key
+from attnctl.models.family import LAYER_NORM, ROTARY, UNTIED, Stack, When, derive_stack, inside
+from attnctl.models.keys import (
+    EVEN,
+    PLAIN_ALIBI,
+    TYPES_TIMES,
+    Key,
+    Setting,
+    count,
+    epsilon,
+    flag,
+    from_keys,
+    real,
+    word,
+)
 
 GPT: dict[str, Setting] = {
     "layers": count("n_layer", "num_hidden_layers"),
     "width": count("n_embd", "hidden_size"),
     "heads": count("n_head", "num_attention_heads"),
     "longest": count("n_positions", "max_position_embeddings"),
-    "intermediate": derived_key(
+    "intermediate": from_keys(
         lambda inner, width: inner or 4 * width, count("n_inner"), count("n_embd", "hidden_size")
     ),
     "norm": "layer",
     "norm_bias": True,
     "eps": epsilon("layer_norm_epsilon", 1e-5),
-    "act": text_key("activation_function", default="gelu_new"),
+    "act": word("activation_function", default="gelu_new"),
 }
 """The settings that GPT-2, GPT-J and BLOOM share."""
+
+LM_HEAD: dict[str, Setting] = {"unembed": ("lm_head",)}
 
 GPT2 = Stack(
     layer="h.{i}.",
@@ -40,6 +54,7 @@ GPT2 = Stack(
     only={"add_cross_attention": False},
     inert=("reorder_and_upcast_attn",),
     ignored=("attn.bias", "attn.masked_bias"),
+    head=LM_HEAD,
 )
 
 GPTJ = Stack(
@@ -60,9 +75,10 @@ GPTJ = Stack(
     },
     only={"rotary": True, "scale_attn_weights": True},
     ignored=("attn.bias", "attn.masked_bias"),
+    head={**LM_HEAD, "bias": ("lm_head.bias",), "tied": UNTIED},
 )
 
-BASE, SHARE = number_key("rotary_emb_base", default=10000.0), number_key("rotary_pct", default=0.25)
+BASE, SHARE = real("rotary_emb_base", default=10000.0), real("rotary_pct", default=0.25)
 
 GPT_NEOX = Stack(
     layer="layers.{i}.",
@@ -76,7 +92,7 @@ GPT_NEOX = Stack(
     settings={
         **LAYER_NORM,
         **ROTARY,
-        "act": text_key("hidden_act", default="gelu"),
+        "act": word("hidden_act", default="gelu"),
         "qkv": "groups",
         "bias": flag("attention_bias", default=True),
         "mlp_bias": True,
@@ -87,6 +103,7 @@ GPT_NEOX = Stack(
     only={"rope_theta": BASE, "partial_rotary_factor": SHARE},
     inert=("is_decoder",),
     ignored=("attention.bias", "attention.masked_bias", "attention.rotary_emb.inv_freq"),
+    head={"unembed": ("lm_head", "embed_out"), "tied": UNTIED},
 )
 
 OPT = Stack(
@@ -96,6 +113,7 @@ OPT = Stack(
         "position": "decoder.embed_positions",
         "embed_project": "decoder.project_in",
         "final_norm": "decoder.final_layer_norm",
+        "final_project": "decoder.project_out",
     },
     inner={
         "attention_norm": "self_attn_layer_norm",
@@ -106,12 +124,12 @@ OPT = Stack(
     },
     settings={
         "intermediate": count("ffn_dim"),
-        "longest": derived_key(lambda longest: longest and longest + 2, count("max_position_embeddings")),
+        "longest": from_keys(lambda longest: longest and longest + 2, count("max_position_embeddings")),
         "norm": "layer",
         "norm_weight": flag("layer_norm_elementwise_affine", default=True),
         "norm_bias": flag("layer_norm_elementwise_affine", default=True),
         "eps": 1e-5,
-        "act": text_key("activation_function", default="relu"),
+        "act": word("activation_function", default="relu"),
         "bias": flag("enable_bias", default=True),
         "position_start": 2,
         "embed_width": count("word_embed_proj_dim"),
@@ -128,6 +146,7 @@ OPT = Stack(
         ),
         When(flag("_remove_final_layer_norm"), True, {"final_norm": False}),
     ),
+    head=LM_HEAD,
 )
 
 WIDTH = count("hidden_size", "n_embed")
@@ -144,7 +163,7 @@ BLOOM = Stack(
     settings={
         **GPT,
         "width": WIDTH,
-        "intermediate": derived_key(lambda width: 4 * width, WIDTH),
+        "intermediate": from_keys(lambda width: 4 * width, WIDTH),
         "longest": None,
         "act": "gelu_new",
         "qkv": "groups",
@@ -153,6 +172,7 @@ BLOOM = Stack(
         "from_norm": flag("apply_residual_connection_post_layernorm"),
     },
     inert=("offset_alibi",),
+    head=LM_HEAD,
 )
 
 PARALLEL, NEW = flag("parallel_attn", default=True), flag("new_decoder_architecture")
@@ -166,31 +186,136 @@ FALCON = derive_stack(
         "layers": count("num_hidden_layers", "n_layer"),
         "heads": count("num_attention_heads", "n_head"),
         "longest": count("max_position_embeddings"),
-        "act": text_key("activation", default="gelu"),
+        "act": word("activation", default="gelu"),
         "bias": flag("bias"),
-        "intermediate": derived_key(
-            lambda inner, width: inner or 4 * width, count("ffn_hidden_size"), WIDTH
-        ),
+        "intermediate": from_keys(lambda inner, width: inner or 4 * width, count("ffn_hidden_size"), WIDTH),
         "alibi": None,
         "from_norm": False,
         "parallel": PARALLEL,
-        "kv_heads": derived_key(lambda one: 1 if one else None, flag("multi_query", default=True)),
+        "kv_heads": from_keys(lambda one: 1 if one else None, flag("multi_query", default=True)),
     },
     when=(
         When(flag("alibi"), True, {"alibi": "keys", "rotary": False}),
         When(PARALLEL, True, without=("mlp_norm",)),
         When(NEW, True, {"kv_heads": count("num_kv_heads")}),
         When(
-            derived_key(lambda new, norms: new and norms in {None, 2}, NEW, NORMS),
+            from_keys(lambda new, norms: new and norms in {None, 2}, NEW, NORMS),
             True,
             inner={"attention_norm": "ln_attn", "mlp_norm": "ln_mlp"},
         ),
     ),
     inert=(),
     only={
-        "num_ln_in_parallel_attn": derived_key(
-            lambda new, norms: 2 if new and norms != 1 else 1, NEW, NORMS
-        ),
-        "parallel_attn": derived_key(lambda new, parallel: new or parallel, NEW, PARALLEL),
+        "num_ln_in_parallel_attn": from_keys(lambda new, norms: 2 if new and norms != 1 else 1, NEW, NORMS),
+        "parallel_attn": from_keys(lambda new, parallel: new or parallel, NEW, PARALLEL),
     },
+)
+
+FUSED_BY_HEAD = When(flag("multi_query", default=True), False, {"qkv": "groups", "kv_heads": None})
+
+GPT_BIGCODE = derive_stack(
+    GPT2,
+    settings={
+        "act": word("activation_function", default="gelu_pytorch_tanh"),
+        "transposed": False,
+        "kv_heads": 1,
+        "scale_over_layer": False,
+    },
+    when=(*GPT2.when, FUSED_BY_HEAD),
+    only={
+        "add_cross_attention": False,
+        "num_key_value_heads": from_keys(
+            lambda one, heads: 1 if one else heads, FUSED_BY_HEAD.setting, GPT["heads"]
+        ),
+    },
+    inert=("attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "attn_pdrop"),
+)
+
+GLOBAL = {"global": "full_attention", "local": "sliding_attention"}
+
+
+def expand_types(parts: list[tuple[list[str], int]]) -> list[str]:
+    """The type of each layer, of [[["global", "local"], 12]]."""
+    return [GLOBAL.get(name, name) for names, times in parts for _ in range(times) for name in names]
+
+
+GPT_NEO = derive_stack(
+    GPT2,
+    inner=inside("attn.attention.", q="q_proj", k="k_proj", v="v_proj", o="out_proj"),
+    without=("qkv",),
+    settings={
+        "layers": count("num_layers", "num_hidden_layers"),
+        "width": count("hidden_size"),
+        "heads": count("num_heads", "num_attention_heads"),
+        "longest": count("max_position_embeddings"),
+        "intermediate": from_keys(
+            lambda inner, width: inner or 4 * width, count("intermediate_size"), count("hidden_size")
+        ),
+        "transposed": False,
+        "bias": False,
+        "out_bias": True,
+        "mlp_bias": True,
+        "scale": 1.0,
+        "scale_over_layer": False,
+        "types": from_keys(
+            expand_types, Key(("attention_types",), TYPES_TIMES, [[["global", "local"], 12]])
+        ),
+        "window": count("window_size", default=256),
+    },
+    when=(),
+    inert=("attention_layers",),
+    ignored=("attn.attention.bias", "attn.attention.masked_bias"),
+    example={"attention_types": [[["global", "local"], 1]], "window_size": 3},
+)
+
+ATTENTION = Key(("attn_config",), PLAIN_ALIBI, {})
+
+MPT = Stack(
+    layer="blocks.{i}.",
+    outer={"embed": "wte", "final_norm": "norm_f"},
+    inner={
+        "attention_norm": "norm_1",
+        **inside("attn.", qkv="Wqkv", o="out_proj"),
+        "mlp_norm": "norm_2",
+        **inside("ffn.", up="up_proj", down="down_proj"),
+    },
+    settings={
+        "layers": count("n_layers", "num_hidden_layers"),
+        "width": count("d_model", "hidden_size"),
+        "heads": count("n_heads", "num_attention_heads"),
+        "longest": None,
+        "intermediate": from_keys(lambda width: 4 * width, count("d_model", "hidden_size")),
+        "norm": "layer",
+        "eps": epsilon("layer_norm_epsilon", 1e-5),
+        "act": "gelu",
+        "qkv": "blocks",
+        "alibi": "slopes",
+        "scale": from_keys(lambda said: said.get("softmax_scale"), ATTENTION),
+    },
+    only={"expansion_ratio": 4, "no_bias": True, "embedding_fraction": 1.0},
+    inert=("max_seq_len", "learned_pos_emb", "init_device", "norm_type", "verbose"),
+    head=LM_HEAD,
+)
+
+BIOGPT = derive_stack(
+    OPT,
+    layer="layers.{i}.",
+    outer={"embed": "embed_tokens", "position": "embed_positions", "final_norm": "layer_norm"},
+    without=("embed_project", "final_project"),
+    settings={
+        "intermediate": count("intermediate_size"),
+        "norm_weight": True,
+        "norm_bias": True,
+        "act": word("hidden_act", default="gelu"),
+        "bias": True,
+        "embed_width": None,
+        "embed_scale": from_keys(
+            lambda scaled, width: width**0.5 if scaled else 1.0,
+            flag("scale_embedding", default=True),
+            count("hidden_size"),
+        ),
+    },
+    when=(),
+    inert=("layer_norm_eps",),
+    head={"unembed": ("output_projection",)},
 )

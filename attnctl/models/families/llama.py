@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import sqrt
 from operator import ge
 
 from attnctl.models.family import (
     LAYER_NORM,
+    ROPE_BY_TYPE,
     ROTARY,
-    ROTARY_BY_TYPE,
+    TIED,
     TYPES,
+    UNTIED,
     Stack,
     When,
     derive_stack,
     inside,
-    on_even_layers,
 )
-from attnctl.models.keys import (
-    INDEX,
-    INDICES,
-    Key,
-    by_layer,
-    count,
-    derived_key,
-    epsilon,
-    flag,
-    number_key,
-    text_key,
-)
+from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, epsilon, flag, from_keys, real, word
 
-USED_WINDOW = derived_key(
+
+def on_even_layers(layer: int) -> bool:
+    return layer % 2 == 0
+
+
+USED_WINDOW = from_keys(
     lambda used, size: size if used else None,
     flag("use_sliding_window"),
     count("sliding_window", default=4096, nullable=True),
@@ -50,18 +46,19 @@ PLAIN = Stack(
         **ROTARY,
         "kv_heads": count("num_key_value_heads"),
         "d_k": count("head_dim"),
-        "act": text_key("hidden_act", default="silu"),
+        "act": word("hidden_act", default="silu"),
         "eps": epsilon("rms_norm_eps", 1e-6),
         "bias": flag("attention_bias"),
         "mlp_bias": False,
     },
     ignored=("self_attn.rotary_emb.inv_freq",),
+    head={"unembed": ("lm_head",), "tied": UNTIED},
 )
 """Llama without a bias in its network: what most of them share."""
 
 LLAMA = derive_stack(PLAIN, settings={"mlp_bias": flag("mlp_bias")})
 
-HEAD_NORMS = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
+HEAD_NORMS = inside("self_attn.", q_norm="q_norm", k_norm="k_norm")
 
 MISTRAL = derive_stack(
     PLAIN,
@@ -97,7 +94,7 @@ QWEN3 = derive_stack(
 
 
 GELU = "gelu_pytorch_tanh"
-GEMMA_ACT = derived_key(lambda act: GELU if act == "gelu" else act, text_key("hidden_act", default=GELU))
+GEMMA_ACT = from_keys(lambda act: GELU if act == "gelu" else act, word("hidden_act", default=GELU))
 """Gemma 1 was released with "gelu" where the one by a tanh is meant."""
 
 GEMMAS = derive_stack(
@@ -105,9 +102,10 @@ GEMMAS = derive_stack(
     settings={
         "plus_one": True,
         "d_k": count("head_dim", default=256),
-        "embed_scale": derived_key(sqrt, count("hidden_size")),
+        "embed_scale": from_keys(sqrt, count("hidden_size")),
     },
     only={"use_bidirectional_attention": False},
+    head={"tied": TIED},
 )
 
 GEMMA = derive_stack(
@@ -116,7 +114,7 @@ GEMMA = derive_stack(
     only={"hidden_activation": GEMMA_ACT},
 )
 
-WIDTH, ACT = count("hidden_size", default=2304), text_key("hidden_activation", default=GELU)
+WIDTH, ACT = count("hidden_size", default=2304), word("hidden_activation", default=GELU)
 
 GEMMA2 = derive_stack(
     GEMMAS,
@@ -129,17 +127,18 @@ GEMMA2 = derive_stack(
         **TYPES,
         "act": ACT,
         "width": WIDTH,
-        "embed_scale": derived_key(sqrt, WIDTH),
+        "embed_scale": from_keys(sqrt, WIDTH),
         "intermediate": count("intermediate_size", default=9216),
         "layers": count("num_hidden_layers", default=26),
         "heads": count("num_attention_heads", default=8),
         "kv_heads": count("num_key_value_heads", default=4, nullable=True),
-        "scale": derived_key(lambda size: size**-0.5, number_key("query_pre_attn_scalar", default=256)),
-        "softcap": number_key("attn_logit_softcapping", default=50.0, nullable=True),
+        "scale": from_keys(lambda size: size**-0.5, real("query_pre_attn_scalar", default=256)),
+        "softcap": real("attn_logit_softcapping", default=50.0, nullable=True),
         "window": count("sliding_window", default=4096),
         "sliding": on_even_layers,
     },
     only={"hidden_act": ACT},
+    head={"cap": real("final_logit_softcapping", default=30.0, nullable=True)},
 )
 
 GEMMA3 = derive_stack(
@@ -150,20 +149,18 @@ GEMMA3 = derive_stack(
         "sliding": by_layer(
             lambda layer, every: (layer + 1) % every != 0, count("sliding_window_pattern", default=6)
         ),
-        **ROTARY_BY_TYPE,
+        **ROPE_BY_TYPE,
         "rope_in_windows": False,
-        "theta": number_key("rope_theta", default=1e6),
-        "local_theta": number_key("rope_local_base_freq", default=10000.0),
+        "theta": real("rope_theta", default=1e6),
+        "local_theta": real("rope_local_base_freq", default=10000.0),
     },
+    head={"cap": real("final_logit_softcapping")},
 )
 
 HUNYUAN = derive_stack(
     PLAIN,
     inner={"q_norm": "self_attn.query_layernorm", "k_norm": "self_attn.key_layernorm"},
-    settings={
-        "eps": epsilon("rms_norm_eps", 1e-5),
-        "norm_after_rotation": True,
-    },
+    settings={"eps": epsilon("rms_norm_eps", 1e-5), "norm_after_rotation": True},
 )
 
 PHI = derive_stack(
@@ -172,11 +169,11 @@ PHI = derive_stack(
     inner={"o": "self_attn.dense", "up": "mlp.fc1", "down": "mlp.fc2"},
     settings={
         **LAYER_NORM,
-        "act": text_key("hidden_act", default="gelu_new"),
+        "act": word("hidden_act", default="gelu_new"),
         "bias": True,
         "mlp_bias": True,
         "parallel": True,
-        "rotary_share": number_key("partial_rotary_factor", default=0.5),
+        "rotary_share": real("partial_rotary_factor", default=0.5),
     },
     without=("mlp_norm", "gate"),
     when=(
@@ -187,6 +184,7 @@ PHI = derive_stack(
             {"q_norm": "self_attn.q_layernorm", "k_norm": "self_attn.k_layernorm"},
         ),
     ),
+    head={"bias": ("lm_head.bias",)},
 )
 
 PHI3 = derive_stack(
@@ -198,7 +196,7 @@ PHI3 = derive_stack(
         "bias": False,
         "window": count("sliding_window"),
         "rope_kinds": {"default": "default", **dict.fromkeys(("longrope", "su", "yarn"), "longrope")},
-        "rotary_share": number_key("partial_rotary_factor", default=1.0),
+        "rotary_share": real("partial_rotary_factor", default=1.0),
         "original": count("original_max_position_embeddings", default=4096),
     },
     without=("q", "k", "v", "gate", "up"),
@@ -222,13 +220,14 @@ COHERE = derive_stack(
         "norm_bias": False,
         "parallel": True,
         "interleaved": True,
-        "theta": number_key("rope_theta", default=500000.0),
+        "theta": real("rope_theta", default=500000.0),
     },
     without=("mlp_norm",),
     when=(When(flag("use_qk_norm"), True, inner=HEAD_NORMS),),
+    head={"scale": real("logit_scale", default=0.0625), "tied": TIED},
 )
 
-SHARE = number_key("partial_rotary_factor", default=0.25)
+SHARE = real("partial_rotary_factor", default=0.25)
 
 STABLELM = derive_stack(
     PLAIN,
@@ -246,10 +245,7 @@ STABLELM = derive_stack(
         When(
             flag("qk_layernorm"),
             True,
-            inner={
-                "q_norm": "self_attn.q_layernorm.norms.{h}",
-                "k_norm": "self_attn.k_layernorm.norms.{h}",
-            },
+            inner=inside("self_attn.", q_norm="q_layernorm.norms.{h}", k_norm="k_layernorm.norms.{h}"),
         ),
     ),
     only={"rope_pct": SHARE, "rotary_scaling_factor": 1.0, "norm_eps": LAYER_NORM["eps"]},
@@ -261,7 +257,7 @@ STARCODER2 = derive_stack(
     settings={
         **LAYER_NORM,
         "eps": epsilon("norm_epsilon", 1e-5),
-        "act": text_key("hidden_act", default="gelu_pytorch_tanh"),
+        "act": word("hidden_act", default="gelu_pytorch_tanh"),
         "kv_heads": count("num_key_value_heads", default=2, nullable=True),
         "bias": flag("use_bias", default=True),
         "mlp_bias": flag("use_bias", default=True),
@@ -270,15 +266,17 @@ STARCODER2 = derive_stack(
     without=("gate",),
     only={"mlp_type": "default", "norm_type": "layer_norm", "scale_attn_weights": True},
     inert=("activation_function", "layer_norm_epsilon"),  # of its predecessor; its files still have them
+    head={"tied": TIED},
 )
 
 GRANITE = derive_stack(
     LLAMA,
     settings={
-        "scale": number_key("attention_multiplier", default=1.0),
-        "residual": number_key("residual_multiplier", default=1.0),
-        "embed_scale": number_key("embedding_multiplier", default=1.0),
+        "scale": real("attention_multiplier", default=1.0),
+        "residual": real("residual_multiplier", default=1.0),
+        "embed_scale": real("embedding_multiplier", default=1.0),
     },
+    head={"scale": from_keys(lambda divisor: 1 / divisor, real("logits_scaling", default=1.0))},
 )
 
 
@@ -298,14 +296,104 @@ SMOLLM3 = derive_stack(
     settings={
         **TYPES,
         "kv_heads": count("num_key_value_heads", default=4, nullable=True),
-        "theta": number_key("rope_theta", default=2e6),
+        "theta": real("rope_theta", default=2e6),
         "rotated": by_layer(rotates, *ROTATED),
         "window": count("sliding_window"),
         "sliding": by_layer(
-            lambda layer, used, *said: used and not rotates(layer, *said),
-            flag("use_sliding_window"),
-            *ROTATED,
+            lambda at, used, *said: used and not rotates(at, *said), flag("use_sliding_window"), *ROTATED
         ),
     },
     inert=("max_window_layers",),
+    head={"tied": TIED},
+)
+
+HELIUM = derive_stack(
+    LLAMA,
+    settings={
+        "kv_heads": count("num_key_value_heads", default=20, nullable=True),
+        "d_k": count("head_dim", default=128),
+        "eps": epsilon("rms_norm_eps", 1e-8),
+        "out_bias": False,
+        "interleaved": True,
+        "theta": real("rope_theta", default=100000.0),
+    },
+    example={"head_dim": 4},  # as many columns as hidden_size, of all heads
+)
+
+ARCEE = derive_stack(
+    LLAMA,
+    settings={"act": word("hidden_act", default="relu2"), "eps": epsilon("rms_norm_eps", 1e-5)},
+    without=("gate",),
+)
+
+SEED_OSS = derive_stack(
+    LLAMA,
+    settings={
+        "kv_heads": count("num_key_value_heads", default=8, nullable=True),
+        "d_k": count("head_dim", default=128),
+        "bias": flag("attention_bias", default=True),
+        "out_bias": flag("attention_out_bias"),
+    },
+)
+
+ERNIE4_5 = derive_stack(
+    PLAIN,
+    settings={
+        "kv_heads": count("num_key_value_heads", default=2, nullable=True),
+        "d_k": count("head_dim", default=128),
+        "eps": epsilon("rms_norm_eps", 1e-5),
+        "bias": flag("use_bias"),
+        "mlp_bias": flag("use_bias"),
+        "interleaved": True,
+        "theta": real("rope_theta", default=500000.0),
+    },
+    head={"tied": TIED},
+)
+
+NEMOTRON = derive_stack(
+    ARCEE,
+    settings={
+        **LAYER_NORM,
+        "eps": epsilon("norm_eps", 1e-5),
+        "plus_one": True,
+        "rotary_share": real("partial_rotary_factor", default=0.5),
+    },
+    example={"head_dim": 8},
+)
+
+GLM = derive_stack(
+    PLAIN,
+    inner={"gate_up": "mlp.gate_up_proj"},
+    settings={
+        "kv_heads": count("num_key_value_heads", default=2, nullable=True),
+        "d_k": count("head_dim", default=128),
+        "eps": epsilon("rms_norm_eps", 1.5625e-07),
+        "bias": flag("attention_bias", default=True),
+        "out_bias": False,
+        "interleaved": True,
+        "rotary_share": real("partial_rotary_factor", default=0.5),
+    },
+    without=("gate", "up"),
+    example={"head_dim": 8},
+)
+
+GLM4 = derive_stack(
+    GLM, inner={"attention_out_norm": "post_self_attn_layernorm", "mlp_out_norm": "post_mlp_layernorm"}
+)
+
+PERSIMMON = derive_stack(
+    PHI,
+    inner={"qkv": "self_attn.query_key_value", "up": "mlp.dense_h_to_4h", "down": "mlp.dense_4h_to_h"}
+    | {"mlp_norm": "post_attention_layernorm"},
+    without=("q", "k", "v"),
+    settings={
+        "kv_heads": None,
+        "d_k": None,
+        "act": word("hidden_act", default="relu2"),
+        "qkv": "groups",
+        "parallel": False,
+    },
+    when=(replace(PHI.when[0], setting=flag("qk_layernorm", default=True)),),
+    head={"bias": ()},
+    example={"hidden_size": 32},
 )

@@ -1,4 +1,4 @@
-// The address of what is looked at: #L3H1/it/animal/attention_weights.
+// The address of what is looked at: #L3H1/it/animal/attention_weights; beside another head: #H1vsH0/….
 
 const letters = { head: "H", batch: "B", chunk: "C" };
 const axisOf = Object.fromEntries(Object.entries(letters).map(([axis, letter]) => [letter, axis]));
@@ -10,18 +10,19 @@ function naming(traces) {
   return traces.length > 1 ? "T" : "";
 }
 
-/** The fragment of a cell. */
-export function addressOf(traces, { trace, step, cell }, opened) {
+/** The fragment of a cell, and of the head that its own is compared with. */
+export function addressOf(traces, { trace, step, cell, other }, opened) {
   const known = opened.step(step);
   const letter = naming(traces);
   const lead = known.axes.slice(0, -2).map((axis, at) => `${letters[axis] ?? axis}${cell[at]}`);
   const inner = cell.slice(lead.length).map((at, i) => opened.names(known, lead.length + i)[at]);
   const number = letter === "L" ? traces[trace].view.layer : trace;
-  const first = `${letter ? letter + number : ""}${lead.join("")}`;
+  const beside = other === undefined || !known.axes.slice(0, -2).includes("head") ? "" : `vsH${other}`;
+  const first = `${letter ? letter + number : ""}${lead.join("")}${beside}`;
   return `#${[first, ...inner, step].filter(Boolean).map(encodeURIComponent).join("/")}`;
 }
 
-/** The parts of a fragment: {trace, lead, inner, step}, or undefined. */
+/** The parts of a fragment: {trace, lead, inner, step, other}, or undefined. */
 export function parsed(traces, fragment) {
   let parts;
   try {
@@ -33,14 +34,16 @@ export function parsed(traces, fragment) {
   const names = (each) => traces[each]?.view.steps.some(({ name }) => name === step);
   const lead = {};
   let trace = 0;
-  const first = /^(?:([LT])(\d+))?((?:[HBC]\d+)*)$/.exec(parts[0] ?? "");
+  let other;
+  const first = /^(?:([LT])(\d+))?((?:[HBC]\d+)*)(?:vsH(\d+))?$/.exec(parts[0] ?? "");
   if (first?.[0]) {
     parts.shift();
     const number = Number(first[2] ?? 0);
     trace = first[1] === "L" ? traces.findIndex(({ view }) => view.layer === number) : number;
+    if (first[4]) other = Number(first[4]);
     for (const [, letter, at] of first[3].matchAll(/([HBC])(\d+)/g)) lead[axisOf[letter]] = Number(at);
   }
-  return names(trace) ? { trace, step, lead, inner: parts } : undefined;
+  return names(trace) ? { trace, step, lead, inner: parts, other } : undefined;
 }
 
 /** Places by axis of what a fragment names; undefined where a word of it is unknown. */

@@ -101,6 +101,31 @@ export function filled(form, cell, read, table) {
   return expr(form);
 }
 
+/**
+ * A sum of products of two numbers that are read, as Q Kᵀ has it, without its terms; undefined of other
+ * forms. `arrays(input)` gives the Numbers of an input.
+ */
+export function dot([kind, name, size, body, ...rest], cell, arrays) {
+  const factors = body?.[0] === "*" ? body.slice(1) : [];
+  const isIndex = ([of, at]) => of === "index" && at === name;
+  const isSimple = ([is, input, ...places]) =>
+    is === "read" && arrays(input).steps && places.every((place) => place[0] === "axis" || isIndex(place));
+  if (kind !== "sum" || rest.length || factors.length !== 2 || !factors.every(isSimple)) return undefined;
+  const [one, other] = factors.map(([, input, ...places]) => {
+    const array = arrays(input);
+    const steps = places.map((place, axis) =>
+      isIndex(place) && array.shape[axis] > 1 ? array.steps[axis] : 0,
+    );
+    const start = array.offset(places.map((place) => (isIndex(place) ? 0 : cell[place[1]])));
+    return { values: array.values, start, step: steps.reduce((a, b) => a + b, 0) };
+  });
+  let sum = 0;
+  for (let at = 0; at < size; at++) {
+    sum += one.values[one.start + at * one.step] * other.values[other.start + at * other.step];
+  }
+  return sum;
+}
+
 const LONGEST_SUM = 1000; // terms that are added up in one go
 
 /** The sum from left to right, in the groups that Python adds. */

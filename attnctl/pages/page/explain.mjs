@@ -1,6 +1,16 @@
 // One cell of a trace: the strings that `attnctl explain` writes of it, and the cells it came from.
 
-import { abridged, display, filled, isAbridged, numbersOf, settled } from "./arithmetic.mjs";
+import {
+  abridged,
+  display,
+  dot,
+  evaluated,
+  filled,
+  isAbridged,
+  numbersOf,
+  settled,
+} from "./arithmetic.mjs";
+import { leading } from "./data.mjs";
 import { forPeople } from "./numbers.mjs";
 
 const KINDS = {
@@ -30,13 +40,43 @@ function said(words, ...values) {
   return values.reduce((text, value) => text.replace("{}", () => value), words);
 }
 
+/** The numbers of a step that the page does not hold, each worked out when it is first asked for. */
+class Computed {
+  constructor({ shape, form }, inputs, expression) {
+    Object.assign(this, { shape, form, inputs, expression, known: new Map() });
+  }
+
+  at(cell) {
+    const key = String(cell);
+    if (!this.known.has(key)) {
+      const found = dot(this.form, cell, this.inputs) ?? evaluated(this.expression(cell), 0, 0)[0];
+      this.known.set(key, found);
+    }
+    return this.known.get(key);
+  }
+
+  get values() {
+    return leading([...this.shape, 1, 1]).map((cell) => this.at(cell));
+  }
+
+  cellAt(offset) {
+    return leading([...this.shape, 1, 1])[offset];
+  }
+}
+
 /** A trace whose numbers are there, which explains its cells. */
 export class Explained {
   /** `trace` as the page has it; `arrays` the Numbers of its steps, `tables` those of its forms. */
   constructor(trace, arrays, tables, words) {
     this.trace = trace;
     this.steps = new Map(trace.steps.map((step) => [step.name, step]));
-    this.arrays = arrays;
+    this.arrays = new Map(arrays);
+    for (const step of trace.steps) {
+      if (step.block === null) {
+        const inputs = (input) => this.arrays.get(step.inputs[input]);
+        this.arrays.set(step.name, new Computed(step, inputs, (cell) => this.expression(step, cell)));
+      }
+    }
     this.tables = tables;
     this.words = words;
   }
@@ -72,8 +112,8 @@ export class Explained {
   }
 
   /**
-   * {name, formula, value, expr, symbols, figures, cut, notes, operands, why} of a cell; of sums of more than
-   * `most` terms the largest are written out, 0 writes out all.
+   * {name, formula, value, expr, symbols, figures, differs, cut, notes, operands, why} of a cell; of sums of
+   * more than `most` terms the largest are written out, 0 writes out all.
    */
   explain(name, cell, most = 12) {
     const step = this.steps.get(name);
@@ -93,6 +133,7 @@ export class Explained {
       ...about,
       expr,
       figures,
+      differs: gives !== undefined,
       cut: isAbridged(shown),
       symbols: display(shown, (each) => this.symbol(step, each)),
       operands: this.operands(step, expr),
@@ -142,7 +183,6 @@ export class Explained {
     const top = expr.parts?.[0]?.inside?.parts?.[1];
     if (step.softmax && top?.kind === "number") yield said(this.words.maximum, forPeople(top.value));
     if (step.computed) yield this.words.computed;
-    if (gives !== undefined) yield this.words.another;
     const rule = this.hiddenBy(step, cell);
     if (rule >= 0) yield said(this.words.hidden, step.hides.names[rule]);
   }

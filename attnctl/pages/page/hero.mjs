@@ -31,6 +31,7 @@ export class Hero {
     this.special = new Set(special);
     this.queries = this.line(queries, tokens, same ? "words" : "words from", "query");
     this.keys = same ? this.queries : this.line(keys, keyTokens, "words to", "key");
+    for (const key of opened.view.chunks) this.keys.buttons[key]?.classList.add("edge");
     this.curves = drawn("svg", { class: "curves", "aria-hidden": "true" });
     const lines = [this.queries, ...(same ? [] : [this.keys])];
     const length = queries.join(" ").length;

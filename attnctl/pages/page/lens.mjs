@@ -5,7 +5,7 @@ import { paint, Shades } from "./colours.mjs";
 import { make } from "./elements.mjs";
 import { Hero } from "./hero.mjs";
 import { HeadMap } from "./map.mjs";
-import { matrixFor } from "./matrix.mjs";
+import { matrixFor, sideOf } from "./matrix.mjs";
 import { everyDigit, inColumns } from "./numbers.mjs";
 import { Proof } from "./proof.mjs";
 import { copy, download, svg, tsv } from "./save.mjs";
@@ -16,8 +16,9 @@ const MANY = 48; // keys from which weights are shaded by logarithm at first
 const LEAST = { width: 240, height: 240 }; // pixels that a matrix is given
 const BELOW = 58; // pixels that stay free below it
 const GAP = 20; // pixels between two
+const MARGIN = 150; // pixels beside the cells of one: its labels, and what is between two
 const PEEK = 1.25; // on a telephone one fills the width, and the next shows its edge
-const NARROW = 0.38; // of the height of a telephone, for a matrix
+const NARROW = { alone: 0.36, below: 0.13 }; // of the height of a telephone, for a matrix; below a finding
 
 const TOGGLES = {
   log: ["logarithm", "small numbers are told apart"],
@@ -57,6 +58,7 @@ export class Lens {
 
   /** Open the cell that the address names, or the one that says most. */
   async start() {
+    if (this.by("next")) this.opensWith = await this.firstCommand();
     if (!(await this.travel())) {
       await this.open(this.page.open ?? 0);
       const { cell, heads } = this.page.look;
@@ -68,6 +70,14 @@ export class Lens {
       this.remember("replace");
     }
     await this.map.draw(this.mapShades());
+  }
+
+  /** What explains the number that a finding opens with, wherever the address leads. */
+  async firstCommand() {
+    await this.open(this.page.open);
+    const { step: name, places } = this.opened.opening();
+    const step = this.opened.step(name);
+    return step && this.command(step, this.opened.cell(step, places));
   }
 
   usual() {
@@ -109,6 +119,8 @@ export class Lens {
     const places = placesOf(wanted, this.opened);
     if (!places) return false;
     if (!this.locked) this.toggles = this.usual();
+    const heads = this.opened.weights?.shape.at(-3) ?? 1;
+    this.also = wanted.other < heads ? wanted.other : undefined;
     this.locked = { trace: wanted.trace, step: wanted.step, places: { ...this.locked?.places, ...places } };
     const inside = this.by("matrix").contains(document.activeElement);
     this.render(this.locked);
@@ -121,7 +133,7 @@ export class Lens {
   remember(how) {
     const { trace, step, places } = this.locked;
     const cell = this.opened.cell(this.opened.step(step), places);
-    this.address = addressOf(this.traces, { trace, step, cell }, this.opened);
+    this.address = addressOf(this.traces, { trace, step, cell, other: this.also }, this.opened);
     if (this.address === location.hash) return;
     if (how === "push") this.depth++;
     try {
@@ -172,8 +184,10 @@ export class Lens {
       return (await this.open(this.locked.trace)) && this.render(this.locked);
     }
     if (how === "also") {
+      if (trace !== this.locked.trace) return this.say("Heads of one layer are compared.");
       this.also = this.also === head || head === this.locked.places.head ? undefined : head;
-      return this.render(this.locked);
+      this.render(this.locked);
+      return this.remember("push");
     }
     const places = { ...this.locked.places, head };
     if (how === "lock") return this.lock({ trace, places });
@@ -242,8 +256,7 @@ export class Lens {
       matrix.mark(place, "here");
     }
     if (!step.shape.every(Boolean)) return this.by("proof").replaceChildren();
-    const explains = opened.trace.blocks[name] !== undefined && !step.why;
-    const command = explains ? this.command(step, cell) : "";
+    const command = this.command(step, cell);
     const norm = this.weighs(step) ? Number(opened.norms.at(cell.toSpliced(-2, 1))) : undefined;
     this.proof.show({ opened, step, cell, where: this.where(places), command, norm });
     const [row, column] = cell
@@ -289,7 +302,10 @@ export class Lens {
     return words.join(", ");
   }
 
+  /** What explains a cell in a shell; nothing where the page does not have its arithmetic. */
   command(step, cell) {
+    const held = this.opened.trace.blocks[step.name] !== undefined || step.block === null;
+    if (!held || step.why) return "";
     const file = decodeURIComponent(location.pathname.split("/").pop() || "") || "FILE.html";
     const one = this.traces.length > 1 ? `${file}[${this.at}]` : file;
     const quoted = (text) => (/^[\w./:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
@@ -308,19 +324,17 @@ export class Lens {
     const parts = this.compared(step, lead);
     const many = parts.length;
     const holder = make("div", { class: "panels" });
-    element.replaceChildren(
-      this.heading(step),
-      this.tools(step, parts),
-      holder,
-      this.legend(step, parts[0]),
-    );
-    const top = holder.getBoundingClientRect().top + scrollY;
+    element.replaceChildren(this.heading(step), this.tools(step, parts), holder, this.legend(step, parts));
     const narrow = matchMedia("(max-width: 700px)").matches;
     const across = narrow && many > 1 ? PEEK : many;
+    const high = innerHeight * (this.by("finding") ? NARROW.below : NARROW.alone);
     holder.style.setProperty("--panels", many);
+    const below = () =>
+      Math.max(LEAST.height, innerHeight - holder.getBoundingClientRect().top - scrollY - BELOW);
+    element.parentElement.style.setProperty("--matrix", this.widest(step, many, below()));
     const room = {
       width: Math.max(LEAST.width / across, holder.clientWidth / across - GAP),
-      height: Math.max(LEAST.height, narrow ? innerHeight * NARROW : innerHeight - top - BELOW),
+      height: narrow ? high : below(),
     };
     this.panels = parts.map((part) => {
       const matrix = matrixFor(part, (_of, place, how) => this.cellActed(step, part.lead, place, how));
@@ -328,6 +342,15 @@ export class Lens {
       holder.append(make("figure", {}, ...(part.name ? [make("figcaption", {}, part.name)] : []), scroll));
       return { matrix, part, lead: part.lead };
     });
+  }
+
+  /** How wide the matrices of a step get in this height: what is left of the page is the proof's. */
+  widest(step, many, height) {
+    const wide = [step, this.opened.weights ?? step].map(({ shape }) => {
+      const [rows, columns] = [1, 1, ...shape].slice(-2);
+      return columns * sideOf(rows, columns, height) + MARGIN;
+    });
+    return `${many * Math.ceil(Math.max(...wide))}px`;
   }
 
   /** Whether the matrix shows weights times what their values add to the output. */
@@ -356,6 +379,8 @@ export class Lens {
     const skip = this.skipped;
     const at = (get) => (row, column) => get(row, column + skip);
     const weighted = this.weighs(step);
+    const wrong = (row, column) =>
+      !opened.view.panels?.delta && opened.isWrong(step, whole.cell(row, column));
     const own = weighted
       ? (row, column) =>
           whole.value(row, column) * Number(opened.norms.at(whole.cell(row, column).toSpliced(-2, 1)))
@@ -366,14 +391,14 @@ export class Lens {
       step,
       lead,
       square,
+      rules: step.hides?.names ?? [],
+      edges: step.axes.at(-1) === "key" ? opened.view.chunks.map((key) => key - skip) : [],
       columns: whole.columns - skip,
       columnNames: whole.columnNames.slice(skip),
       label: this.labelled(step, lead),
       value: at(own),
-      hiddenBy: at(whole.hiddenBy),
-      wrong: at(
-        (row, column) => !opened.view.panels?.delta && opened.isWrong(step, whole.cell(row, column)),
-      ),
+      hiddenBy: at((row, column) => (wrong(row, column) ? "" : whole.hiddenBy(row, column))),
+      wrong: at(wrong),
     };
     const shades = this.shadesOf(step, part, weighted);
     if (step === opened.weights) this.weightShades = weighted ? undefined : shades;
@@ -394,7 +419,7 @@ export class Lens {
       name: panels.other,
       label: `${part.label}, ${panels.other}`,
       value: at(otherAt),
-      hiddenBy: panels.delta ? () => "" : part.hiddenBy,
+      hiddenBy: panels.delta ? () => "" : at(whole.hiddenBy),
       wrong: () => false,
     };
     const both = panels.own === "B" ? [other, own] : [own, other];
@@ -410,7 +435,8 @@ export class Lens {
   shadesOf(step, part, weighted) {
     const log = this.toggles.has("log");
     if (step === this.opened.weights && !weighted && !this.skipped) return new Shades(1, { log });
-    if (weighted || this.skipped) return Shades.of(everyOf(part.rows, part.columns, part.value), { log });
+    if (weighted || this.skipped || step.block === null)
+      return Shades.of(everyOf(part.rows, part.columns, part.value), { log });
     return Shades.of(this.opened.array(step.name).values, { log });
   }
 
@@ -519,14 +545,13 @@ export class Lens {
     download(`${name}.svg`, svg(part, view.sentence || view.called || view.name, about), "image/svg+xml");
   }
 
-  /** The colour bar, which axis is which, and what hatching means. */
-  legend(step, part) {
-    const { shades } = part;
+  /** The colour bar, which axis is which, and what else is marked. */
+  legend(step, parts) {
+    const { shades } = parts[0];
     const canvas = make("canvas", { "aria-hidden": "true" });
     const ends = shades.ends();
     const value = (_, at) => along(shades, at / 127);
     paint(canvas, 128, 1, { rows: 1, columns: 128, value, shades });
-    const rules = new Set(everyOf(part.rows, part.columns, part.hiddenBy).filter(Boolean));
     const numbers = this.toggles.has("row") ? ["0", "largest of its row"] : ends.map((each) => short(each));
     return make(
       "p",
@@ -536,8 +561,27 @@ export class Lens {
       make("span", {}, numbers.at(-1)),
       ...(shades.log ? [make("span", {}, "by logarithm")] : []),
       make("span", { class: "axes" }, axesOf(step)),
-      ...[...rules].map((rule) => make("span", {}, make("i", { class: "hatch" }), ` hidden by ${rule}`)),
+      ...[...this.keys(parts)].map(([kind, text]) =>
+        make("span", {}, make("i", { class: kind }), ` ${text}`),
+      ),
     );
+  }
+
+  /** What frames, hatches and grey cells mean, of those that are there: [class, words]. */
+  *keys(parts) {
+    const some = (get) => parts.some((part) => everyOf(part.rows, part.columns, get(part)).some(Boolean));
+    yield ["swatch here", "looked at"];
+    if (this.also !== undefined && parts.length > 1)
+      yield ["swatch also", `compared: head ${this.also}, dashed`];
+    if (some((part) => part.wrong)) yield ["swatch wrong", "wrong"];
+    const rules = parts.flatMap((part) => everyOf(part.rows, part.columns, part.hiddenBy));
+    for (const rule of new Set(rules.filter(Boolean))) {
+      yield [`hatch hatch${parts[0].rules.indexOf(rule)}`, `hidden by ${rule}`];
+    }
+    const isBlank = (part) => (row, column) =>
+      !part.hiddenBy(row, column) && Number.isNaN(part.value(row, column));
+    if (some(isBlank)) yield ["swatch blank", "no number"];
+    if (parts[0].edges.length) yield ["swatch edge", "a chunk of keys begins"];
   }
 }
 

@@ -9,6 +9,8 @@ const ARROWS = { ArrowLeft: -1, ArrowRight: 1 };
 const FEW = 5; // heads that need no sorting
 const ENOUGH = 0.005; // a share that is shown
 
+const CHOOSE = "Choose the head to compare it with.";
+
 const percent = (share) => `${Math.round(100 * share)} %`;
 
 export class HeadMap {
@@ -72,10 +74,24 @@ export class HeadMap {
     );
     controls.hidden = !kinds.length || this.shown.length < FEW;
     const title = this.layered ? "Layers and heads" : "Heads";
-    const hint = make("p", { class: "hint" }, "Shift + click compares a head");
-    this.element.replaceChildren(make("h2", {}, title), controls, this.grid, this.readout, hint);
+    this.compare = make(
+      "button",
+      { type: "button", "aria-pressed": "false", title: "Shift + click on a head does it, too" },
+      "Compare",
+    );
+    this.compare.addEventListener("click", () => this.choose());
+    const heading = make("div", { class: "heading" }, make("h2", {}, title), this.compare);
+    this.element.replaceChildren(heading, controls, this.grid, this.readout);
     this.buttons = this.shown.map((each) => this.button(each));
     this.arrange();
+  }
+
+  /** Wait for the head that is compared with the one that is open; or end comparing them. */
+  choose() {
+    if (this.also !== undefined) return this.act(this.current.trace, this.also, "also");
+    this.choosing = !this.choosing;
+    this.compare.ariaPressed = String(this.choosing);
+    this.readout.textContent = this.choosing ? CHOOSE : this.told(this.current);
   }
 
   button(each) {
@@ -99,9 +115,11 @@ export class HeadMap {
       this.readout.textContent = this.told(each);
       this.act(each.trace, each.head, "look");
     });
-    button.addEventListener("click", ({ shiftKey }) =>
-      this.act(each.trace, each.head, shiftKey ? "also" : "lock"),
-    );
+    button.addEventListener("click", ({ shiftKey }) => {
+      const how = shiftKey || this.choosing ? "also" : "lock";
+      this.choosing = false;
+      this.act(each.trace, each.head, how);
+    });
     Object.assign(each, { button, canvas });
     return button;
   }
@@ -163,7 +181,7 @@ export class HeadMap {
     event.preventDefault();
     if (!next) return;
     next.button.focus();
-    this.act(next.trace, next.head, "lock");
+    if (!this.choosing) this.act(next.trace, next.head, "lock");
   }
 
   /** Draw every head, a layer at a time, so that the page answers in between. */
@@ -183,12 +201,16 @@ export class HeadMap {
   }
 
   show(trace, head, also) {
-    for (const each of this.shown ?? []) {
+    if (!this.shown) return;
+    this.also = also === head ? undefined : also;
+    this.compare.ariaPressed = String(this.choosing || this.also !== undefined);
+    for (const each of this.shown) {
       const is = each.trace === trace && each.head === head;
       each.button.ariaChecked = String(is);
       each.button.tabIndex = is ? 0 : -1;
       each.button.classList.toggle("also", each.trace === trace && each.head === also && !is);
-      if (is) this.readout.textContent = this.told(each);
+      if (is) this.current = each;
+      if (is && !this.choosing) this.readout.textContent = this.told(each);
     }
   }
 }

@@ -3,13 +3,33 @@
 import { paint, styled } from "./colours.mjs";
 import { make } from "./elements.mjs";
 
-const MOST = 24; // rows and columns of a table
-const SQUARE = { least: 16, most: 96 }; // pixels of a cell of a table
+const SQUARE = { least: 16, number: 52, most: 120, many: 24 }; // pixels of a cell of a table; cells of a side
+
 const CELL = { most: 26, apart: 12 }; // pixels of a cell of a picture, and between two of its labels
 const SLANT = Math.SQRT1_2;
 const LETTER = 6.6; // pixels that a letter is wide, about
 const DIGIT = 0.62; // the width of a digit in parts of its height
 const LONGEST = 12; // letters of a label
+
+/** From where to where in a cell the stroke of each rule goes. */
+const STRIKES = [
+  [
+    [0, 1],
+    [1, 0],
+  ],
+  [
+    [0, 0],
+    [1, 1],
+  ],
+  [
+    [0, 0.5],
+    [1, 0.5],
+  ],
+  [
+    [0.5, 0],
+    [0.5, 1],
+  ],
+];
 
 const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
@@ -32,7 +52,8 @@ const pointer = { x: 0, y: 0 };
 /** What both kinds have: how a key or the pointer reaches the cells. */
 class Matrix {
   /**
-   * `part` is {label, rows, columns, rowNames, columnNames, value, text, hiddenBy, wrong, shades, shaded};
+   * `part` is {label, rows, columns, rowNames, columnNames, value, text, hiddenBy, rules, wrong,
+   * edges, shades, shaded};
    * `act(matrix, place, how)` is called for cells that are pointed at, left, moved to or chosen.
    */
   constructor(part, act) {
@@ -97,13 +118,15 @@ class TableMatrix extends Matrix {
       Math.floor(Math.min((width - left - right) / part.columns, (height - top) / part.rows));
     const square = fit(this.margins(fit(this.margins(SQUARE.most))));
     this.square = Math.max(SQUARE.least, Math.min(SQUARE.most, square));
-    const margin = this.margins(this.square);
+    const room = Math.floor((width - this.margins(this.square).left) / part.columns);
+    this.wide = part.square ? this.square : Math.max(this.square, Math.min(SQUARE.number, room));
+    const margin = this.margins(this.wide);
     const texts = Array.from({ length: part.rows * part.columns }, (_, at) =>
       part.text(Math.floor(at / part.columns), at % part.columns),
     );
     this.letters = Math.max(11, Math.min(20, this.square * 0.24));
     const longest = Math.max(...texts.map((text) => text.length));
-    this.written = longest * this.letters * DIGIT <= this.square - 2;
+    this.written = longest * this.letters * DIGIT <= this.wide - 2;
     const name = (text, scope) =>
       make("th", { scope, title: short(text) === text ? null : text }, make("span", {}, short(text)));
     this.cells = Array.from({ length: part.rows }, (_, row) =>
@@ -111,7 +134,7 @@ class TableMatrix extends Matrix {
     );
     this.element = make(
       "table",
-      { role: "grid", "aria-label": part.label, class: this.slanted(this.square) ? "slanted" : null },
+      { role: "grid", "aria-label": part.label, class: this.slanted(this.wide) ? "slanted" : null },
       make(
         "thead",
         {},
@@ -125,6 +148,7 @@ class TableMatrix extends Matrix {
     );
     const { style } = this.element;
     style.setProperty("--square", `${this.square}px`);
+    style.setProperty("--wide", `${this.wide}px`);
     style.fontSize = `${this.letters}px`;
     style.setProperty("--left", `${margin.left}px`);
     style.setProperty("--top", `${margin.top}px`);
@@ -148,7 +172,7 @@ class TableMatrix extends Matrix {
     if (rule || !this.written) td.ariaLabel = rule ? `hidden by ${rule}` : text;
     else td.textContent = text;
     if (rule) {
-      td.className = "hidden";
+      td.className = `hidden hatch${part.rules.indexOf(rule)}`;
       td.title = `hidden by ${rule}`;
     } else {
       const shade = part.shades.colour(part.shaded(row, column));
@@ -156,6 +180,7 @@ class TableMatrix extends Matrix {
       td.style.color = part.shades.ink(part.shaded(row, column));
     }
     if (part.wrong(row, column)) td.classList.add("wrong");
+    if (part.edges.includes(column)) td.classList.add("edge");
     if (Number.isNaN(value)) td.classList.add("blank");
     td.addEventListener("focus", () => {
       if (this.place[0] === row && this.place[1] === column) return;
@@ -270,23 +295,30 @@ class PictureMatrix extends Matrix {
     const large = Math.min(...this.size) >= 5;
     for (let row = 0; row < part.rows; row++) {
       for (let column = 0; column < part.columns; column++) {
-        if (large && part.hiddenBy(row, column)) this.strike(row, column);
+        const rule = large && part.hiddenBy(row, column);
+        if (rule) this.strike(row, column, part.rules.indexOf(rule));
         if (part.wrong(row, column)) this.outline(pen, [row, column], "--wrong");
       }
+    }
+    pen.fillStyle = styled("--ink");
+    for (const column of part.edges) {
+      pen.fillRect(label.left + column * this.size[0] - 1, label.top, 2, height);
     }
     pen.strokeStyle = styled("--frame");
     pen.lineWidth = 1;
     pen.strokeRect(label.left - 0.5, label.top - 0.5, width + 1, height + 1);
   }
 
-  strike(row, column) {
+  /** Hatch a cell: each rule in its own direction, as the legend has it. */
+  strike(row, column, rule) {
     const { pen, label, size } = this;
     const [x, y] = [label.left + column * size[0], label.top + row * size[1]];
+    const [from, to] = STRIKES[rule % STRIKES.length];
     pen.strokeStyle = styled("--strike");
     pen.lineWidth = 0.7;
     pen.beginPath();
-    pen.moveTo(x, y + size[1]);
-    pen.lineTo(x + size[0], y);
+    pen.moveTo(x + from[0] * size[0], y + from[1] * size[1]);
+    pen.lineTo(x + to[0] * size[0], y + to[1] * size[1]);
     pen.stroke();
   }
 
@@ -342,8 +374,15 @@ class PictureMatrix extends Matrix {
   }
 }
 
+const isSmall = (rows, columns) => columns <= SQUARE.many && rows <= SQUARE.many;
+
+/** How wide a cell of so many rows and columns is at most, in this height. */
+export function sideOf(rows, columns, height) {
+  const most = isSmall(rows, columns) ? SQUARE.most : CELL.most;
+  return rows > columns ? most : Math.min(most, Math.max(SQUARE.least, height / rows));
+}
+
 /** The matrix that suits these numbers. */
 export function matrixFor(part, act) {
-  const small = part.columns <= MOST && part.rows <= MOST;
-  return small ? new TableMatrix(part, act) : new PictureMatrix(part, act);
+  return isSmall(part.rows, part.columns) ? new TableMatrix(part, act) : new PictureMatrix(part, act);
 }

@@ -4,6 +4,13 @@ import { takeRamps, whenColoursChange } from "./colours.mjs";
 import { Blocks } from "./data.mjs";
 import { make } from "./elements.mjs";
 import { Lens } from "./lens.mjs";
+import { copy } from "./save.mjs";
+
+/** What a step is of which nothing else is said. */
+const PLAIN = {
+  ...{ symbol: "", title: "", formula: "", cost: "", why: "", form: null, hides: null },
+  ...{ axes: [], inputs: [], words: [], edits: [], tables: [] },
+};
 
 /** A button for each trace, where they are no layers of one sentence. */
 function traceButtons(nav, traces, choose) {
@@ -23,9 +30,23 @@ function traceButtons(nav, traces, choose) {
   nav.hidden = false;
 }
 
+/** The command that explains the number at which a page opens, and a button for each that can be copied. */
+function commands(next, command) {
+  if (next && command) {
+    next.querySelector("code").textContent = command;
+    next.hidden = false;
+  }
+  for (const code of document.querySelectorAll("#finding .command code")) {
+    const button = make("button", { type: "button", "aria-label": "Copy the next command" }, "Copy");
+    button.addEventListener("click", () => copy(code.textContent));
+    code.after(button);
+  }
+}
+
 async function start() {
   const by = (id) => document.getElementById(id);
   const page = JSON.parse(by("attnctl-report").textContent);
+  for (const { view } of page.traces) view.steps = view.steps.map((step) => ({ ...PLAIN, ...step }));
   takeRamps(page.ramps);
   if (page.traces.length) {
     document.querySelector("main").hidden = false;
@@ -37,7 +58,8 @@ async function start() {
       lens.redraw();
     });
     await started;
-  }
+    commands(by("next"), lens.opensWith);
+  } else commands();
   document.documentElement.dataset.ready = "yes";
 }
 

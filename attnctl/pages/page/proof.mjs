@@ -8,7 +8,11 @@ import { short, sumIn, typeset, worth } from "./typeset.mjs";
 
 const MOST = { bars: 6, lines: 4, written: 12 };
 
-const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+/** A share in words: of a small one a digit more, of one that is almost nothing its bound. */
+function percent(share) {
+  if (share > 0 && share < 0.0005) return "less than 0.1 %";
+  return `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+}
 
 export class Proof {
   /** `follow(operand)` goes to a cell that was read; `say(text)` tells what was done. */
@@ -87,11 +91,18 @@ export class Proof {
         make("span", {}, "= ", make("b", {}, short(worth(found.expr)))),
       );
     }
-    const head = make("h3", {}, make("code", {}, found.step), ` = ${found.formula}`);
-    const parts = [make("div", { class: "line" }, ...(at ? [head] : []), set)];
+    const name = at ? make("code", {}, found.step) : this.named(found, opened);
+    const head = name && make("h3", {}, name, ` = ${found.formula}`);
+    const parts = [make("div", { class: "line" }, ...(head ? [head] : []), set)];
     if (sum?.parts.length) parts.push(this.bars(sum, found, opened, link));
     const notes = [...found.notes, ...(found.why ? [found.why] : [])];
     return [...parts, ...notes.map((note) => make("p", { class: "note", "data-step": found.step }, note))];
+  }
+
+  /** What the first line comes to, where that is not the number that was found. */
+  named(found, { view }) {
+    const beside = found.differs && view.panels && !view.panels.delta;
+    return beside ? make("b", {}, view.panels.other) : undefined;
   }
 
   /** A number that was read, as a link to its cell. */

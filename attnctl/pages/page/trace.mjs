@@ -3,6 +3,7 @@
 import { Explained } from "./explain.mjs";
 
 export const WEIGHTS = "attention_weights";
+const GRADIENT = `d_${WEIGHTS}`; // where the page of a backward pass opens
 const INNER = 2; // axes of a matrix
 
 /** Inflate the numbers of a trace. */
@@ -138,9 +139,11 @@ class Opened {
       const cell = mark && this.worst(step, mark);
       if (cell) return { step: step.name, places: this.places(step, cell, {}) };
     }
-    const step = this.weights ?? this.view.steps.at(-1);
+    const back = this.view.steps.filter(({ gradient }) => gradient);
+    const step =
+      back.find(({ name }) => name === GRADIENT) ?? back.at(-1) ?? this.weights ?? this.view.steps.at(-1);
     if (!step?.shape.every(Boolean)) return { step: step?.name, places: {} };
-    const cell = step === this.weights ? this.telling(heads) : step.shape.map(() => 0);
+    const cell = step === this.weights ? this.telling(heads) : this.largest(step, heads);
     return { step: step.name, places: this.places(step, cell, {}) };
   }
 
@@ -155,6 +158,19 @@ class Opened {
       if (!found || off > most) [found, most] = [cell, off];
     }
     return found;
+  }
+
+  /** The number of a step that is furthest from 0, of these heads or of all. */
+  largest(step, heads) {
+    const array = this.array(step.name);
+    const axis = step.axes.indexOf("head");
+    let [found, most] = [0, -1];
+    array.values.forEach((value, at) => {
+      const size = Math.abs(Number(value));
+      if (size > most && (axis < 0 || (heads?.includes(array.cellAt(at)[axis]) ?? true)))
+        [found, most] = [at, size];
+    });
+    return array.cellAt(found);
   }
 
   /** The largest weight from one token to another, neither of them special nor the first. */

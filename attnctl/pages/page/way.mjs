@@ -1,4 +1,4 @@
-// The way from the sentence to the output: a strip of the steps, of which one is open.
+// The way from the sentence to the output: a strip of the steps, of which one is open; below it the way back.
 
 import { make } from "./elements.mjs";
 
@@ -7,6 +7,9 @@ function isCopy(step, view) {
   const read = view.steps.find((each) => each.name === step.inputs[0]);
   return step.form?.[0] === "read" && read?.block === step.block;
 }
+
+/** What stands between a step and the one before it. */
+const arrow = (chips, sign) => (chips.length ? [make("span", { "aria-hidden": "true" }, sign)] : []);
 
 export class Way {
   /** `choose(name)` is called for the step that is wanted. */
@@ -17,22 +20,29 @@ export class Way {
   open(opened) {
     const { view } = opened;
     const marked = opened.marked();
+    const means = view.panels?.delta ? ["first that differs", "differs"] : ["first wrong", "wrong"];
     this.buttons = new Map();
     const chips = [];
+    const back = [];
     const folded = make("span", { class: "folded" });
     for (const step of view.steps) {
       const button = this.button(step, view);
       if (marked.includes(step.name)) {
         button.classList.add("marked");
-        const first = step.name === marked[0] ? view.firstMark : "";
-        if (first) button.append(make("em", {}, first));
+        if (step.name === marked[0]) button.append(make("em", {}, means[0]));
       }
       this.buttons.set(step.name, button);
       if (step.given && /^(W|b)_/.test(step.name)) folded.append(button);
-      else chips.push(...(chips.length ? [make("span", { "aria-hidden": "true" }, "→")] : []), button);
+      else if (step.gradient) back.push(...arrow(back, "←"), button);
+      else chips.push(...arrow(chips, "→"), button);
+    }
+    if (marked.length > 1) {
+      chips.push(make("span", { class: "legend" }, make("i", { class: "swatch wrong" }), ` ${means[1]}`));
     }
     if (folded.children.length) chips.push(this.fold(folded), folded);
-    this.element.replaceChildren(...chips);
+    const row = (kind, parts) => make("div", { class: kind }, ...parts);
+    const rows = back.length ? [row("back", back.reverse())] : []; // to the left, as it goes
+    this.element.replaceChildren(row("forth", chips), ...rows);
   }
 
   button(step, view) {
@@ -71,13 +81,10 @@ export class Way {
     }
     const button = this.buttons.get(name);
     if (button?.parentElement.hidden) this.folded.button.click();
-    const { offsetLeft, offsetWidth } = button;
-    const { element } = this;
-    if (
-      offsetLeft < element.scrollLeft ||
-      offsetLeft + offsetWidth > element.scrollLeft + element.clientWidth
-    ) {
-      element.scrollLeft = offsetLeft - element.clientWidth / 2;
+    const row = button.closest("div");
+    const [own, frame] = [button, row].map((each) => each.getBoundingClientRect());
+    if (own.left < frame.left || own.right > frame.right) {
+      row.scrollLeft += own.left - frame.left - frame.width / 2;
     }
   }
 }

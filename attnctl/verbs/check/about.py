@@ -29,8 +29,6 @@ LARGE = 1000
 
 @dataclass(frozen=True)
 class MistakePage:
-    """The page of one mistake; `report` is the finding of `check` in its example."""
-
     mistake: Mistake
     example: PlantedRun
     report: Report
@@ -82,7 +80,6 @@ def list_mistakes() -> dict[str, str]:
 
 
 def sections(page: MistakePage) -> Iterator[tuple[str, str]]:
-    """The titles of a page's paragraphs, and their texts."""
     fix = page.report.findings[0].fix
     yield "Why people make it", page.mistake.why
     yield "Seen in", page.mistake.seen
@@ -98,10 +95,10 @@ def page_lines(page: MistakePage, screen: Screen) -> Iterator[Element]:
     yield from screen.sentence(f"What you get when {page.report.findings[0].words}.")
     for title, text in sections(page):
         yield from [[], [(title, "aside")], *screen.sentence(text)] if text else []
-    yield from [[], [(screen.ours(title_of_example(page)), "aside")]]
-    yield from ([("  ", ""), (screen.ours(line), "")] for line in page.mistake.example.split("\n"))
+    yield from [[], [(screen.printable(title_of_example(page)), "aside")]]
+    yield from ([("  ", ""), (screen.printable(line), "")] for line in page.mistake.example.split("\n"))
     seen = part_shown(page)
-    yield from [[], [(screen.ours(seen.title), "aside")]]
+    yield from [[], [(screen.printable(seen.title), "aside")]]
     blank = [""] * (len(seen.columns) - 1)
     titles = [["", "wrong", *blank, "right", *blank], ["", *seen.columns, *seen.columns]]
     body: list[Line] = [

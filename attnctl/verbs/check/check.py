@@ -15,6 +15,7 @@ from attnctl.evidence.results import keep_results
 from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import DumpPlan
+from attnctl.inputs.plan.intended import settings_of
 from attnctl.math.engine.cost import require
 from attnctl.math.names import TABLE
 from attnctl.mistakes import CATALOGUE
@@ -68,6 +69,8 @@ def check(
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
     settings, plan = (None, meant) if isinstance(meant, DumpPlan) else (meant, None)
+    if settings is None and trace.is_own_call and trace.config:
+        settings = settings_of(trace)  # as what a person says of arrays that may be laid out in any way
     reading = Reading(trace, settings)
     whole = seen = reading, walk_over(reading, strictness, plan)
     unfilled = trace.unfilled if isinstance(trace, Unfinished) else frozenset()
@@ -85,30 +88,19 @@ def check(
             if all(finding.mistake for finding in explained[1]):
                 seen, (diagnosis, findings) = causal, explained
     reading, walk = seen
-    return Report(
-        walk,
-        diagnosis.steps,
-        findings,
-        str(strictness),
-        walk.record.plan.unknown,
-        tuple(find_unjudged(diagnosis.walk, diagnosis.steps, reading)),
-        tuple(notes_of(trace, seen)),
-        reading.words,
-        reading.presumed,
-    )
+    unjudged, notes = find_unjudged(diagnosis.walk, diagnosis.steps, reading), notes_of(trace, seen)
+    said = walk.record.plan.unknown, tuple(unjudged), tuple(notes), reading.words, reading.presumed
+    return Report(walk, diagnosis.steps, findings, str(strictness), *said)
 
 
-def diagnose(
-    seen: Walked, unfilled: Collection[str], *, pairs: bool
-) -> tuple[Diagnosis, tuple[Finding, ...]]:
+def diagnose(seen: Walked, blank: Collection[str], *, pairs: bool) -> tuple[Diagnosis, tuple[Finding, ...]]:
     reading, walk = seen
-    diagnosis = Diagnosis(walk, steps_to_report(walk.steps, walk.record.trace, unfilled), pairs)
+    diagnosis = Diagnosis(walk, steps_to_report(walk.steps, walk.record.trace, blank), pairs)
     unasked = reading.unasked
     return diagnosis, tuple(name_unasked(walk, unasked) if unasked else diagnosis.findings())
 
 
 def name_unasked(walk: Walk, unasked: Sequence[Unasked]) -> Iterator[Finding]:
-    """Say of each option that nobody gave that everything agrees with it."""
     known = {mistake.name: mistake for mistake in CATALOGUE}
     first = walk.wrong[0]
     for option in unasked:
@@ -124,8 +116,7 @@ def steps_to_report(
 ) -> dict[str, Checked]:
     """The steps to report: those up to the last one that is there, or should be filled in."""
     known = [*steps, *(name for name in TABLE if name not in steps)]  # blank though nothing needs it
-    blank = {name: Checked(name, Verdict.NOT_FILLED) for name in known if name in unfilled}
-    out = {**steps, **blank}
+    out = {**steps, **{name: Checked(name, Verdict.NOT_FILLED) for name in known if name in unfilled}}
     out |= {name: Checked(name, Verdict.NOT_CHECKABLE) for name in recorded if name not in out}
     while out and out[last := next(reversed(out))].verdict is Verdict.NOT_RECORDED:
         del out[last]
@@ -162,7 +153,6 @@ class Diagnosis:
     """Steps with the mistakes that were named there; "" where nothing explains them."""
 
     def findings(self) -> Iterator[Finding]:
-        """Every wrong step with what explains it; after each the walk goes on as the program did."""
         if self.walk.wrong and (why := agrees_as_printed(self.walk)):
             first = self.walk.wrong[0]
             yield Finding(first, self.walk.gap(first), hint=why)
@@ -235,8 +225,7 @@ class Diagnosis:
         return self.first_verified(first, fits, part)
 
     def first_verified(self, first: str, fits: Sequence[Fit], part: Part) -> list[Fit]:
-        verified = (self.verify(first, fit, part) for fit in fits)
-        return list(islice(filter(None, verified), 1))
+        return list(islice(filter(None, (self.verify(first, fit, part) for fit in fits)), 1))
 
     def verify_best(self, first: str, fits: list[Fit], part: Part) -> list[Fit]:
         best = [fit for fit in fits if fit.rank == fits[0].rank]
@@ -245,8 +234,7 @@ class Diagnosis:
     def begin(self, part: Part, first: str, *, plainly: bool = False) -> Search:
         """A search half as patient after each step that nothing explained: numbers may just be noise."""
         named = [name for _, name in self.done]
-        patience = 0.5 ** named.count("")
-        return Search.begin(part, first, named, patience=patience, plainly=plainly)
+        return Search.begin(part, first, named, patience=0.5 ** named.count(""), plainly=plainly)
 
     def verify(self, first: str, fit: Fit, part: Part) -> Fit | None:
         """Walk all of a record with what fits a part, or was screened; None where all shows more."""
@@ -255,8 +243,7 @@ class Diagnosis:
         explained = set(self.walk.wrong) - {first}
         try:
             whole = Walk.over(record, derivation, self.walk)
-            held = fit.walk.steps and not part.words
-            if not held and not set(whole.wrong) <= explained:
+            if (part.words or not fit.walk.steps) and not set(whole.wrong) <= explained:
                 loosely = Walk.over(replace(record, lenient=True), derivation, self.walk)
                 if not set(loosely.wrong) <= explained:
                     return None
@@ -270,8 +257,7 @@ class Diagnosis:
         for number, (mistake, plant) in enumerate(fit.mistakes):
             self.done.add((first, mistake.name))
             words, also = spoken(mistake, plant.detail), () if number else others
-            planted = (mistake, plant)
-            yield Finding(first, self.walk.gap(first), mistake.name, *words, also, planted=planted)
+            yield Finding(first, self.walk.gap(first), mistake.name, *words, also, planted=(mistake, plant))
         self.walk = fit.walk
 
     def leave_unexplained(self, search: Search) -> Finding:
@@ -281,14 +267,12 @@ class Diagnosis:
         after = walk_without(search.walk, first) and walk_without(self.walk, first)
         if not after:
             return Finding(first, gap, hint=hint(search))
-        righted = set(self.walk.wrong) - {first, *after.wrong}
-        self.steps |= {name: after.steps[name] for name in righted}
+        self.steps |= {name: after.steps[name] for name in set(self.walk.wrong) - {first, *after.wrong}}
         self.walk = after
         return Finding(first, gap, hint=WRITTEN_WRONG)
 
 
 def walk_without(walk: Walk, first: str) -> Walk | None:
-    """The walk without a step, where that rights some that follow and makes none wrong; or None."""
     after = Walk.over(walk.record.forgetting(first), walk.derivation, walk, anew={first})
     right = set(walk.wrong) - {first} - set(after.wrong)
     return after if right and set(after.wrong) <= set(walk.wrong) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,9 @@ from attnctl.evidence.allowed import Strictness
 from attnctl.record import Trace, Unfinished, is_unfinished
 from attnctl.sources.sentence import Source
 from attnctl.store.header import assemble_trace
-from attnctl.store.load_json import read_json
+from attnctl.store.json_file import read_json
+from attnctl.store.source import only_one
 from attnctl.store.source import read as read_all
-from attnctl.store.source import read_one
 
 BLANK = "NaN"
 
@@ -43,14 +43,14 @@ def strictness_of(trace: Trace, rtol: float | None, atol: float | None, decimals
     return Strictness(rtol, atol, decimals, by_hand, handed_out(trace))
 
 
-def read_source(source: Source) -> Trace:
-    """The one trace of a source to be checked, with its blanks. Raises AttnError for some of the heads."""
-    found = read_unfinished(source.path, source.beside.rename or {}) if source.is_file else source.trace()
-    if found.kept_heads:
+def read_source(source: Source) -> Sequence[Trace]:
+    rename = source.beside.rename or {}
+    traces = read_unfinished_all(source.path, rename) if source.is_file else source.traces()
+    if any(trace.kept_heads for trace in traces):
         raise AttnError(
             f"{source.text}: it was written with --head, and steps are made of all heads; leave that out"
         )
-    return found
+    return traces
 
 
 def read_unfinished(source: str, rename: Mapping[str, str], *, named: bool = True) -> Unfinished:
@@ -58,15 +58,21 @@ def read_unfinished(source: str, rename: Mapping[str, str], *, named: bool = Tru
 
     A path that no person `named`, but a file, is that of a regular file.
     """
+    found = read_unfinished_all(source, rename, named=named)
+    only_one(found, source)
+    return found[0]
+
+
+def read_unfinished_all(source: str, rename: Mapping[str, str], *, named: bool = True) -> list[Unfinished]:
+    """The same, of a file that may hold several traces."""
     data = read_pipe(source)
     try:
-        trace = read_one(source, None if data is None else io.BytesIO(data), rename=rename, named=named)
-        return Unfinished(trace.steps, trace.arrays, trace.header)
+        traces = read_all(source, None if data is None else io.BytesIO(data), rename, named=named)
+        return [Unfinished(trace.steps, trace.arrays, trace.header) for trace in traces]
     except AttnError:
-        exercise = read_exercise(source, data, rename)
-        if exercise is None:
-            raise
-        return exercise
+        if (exercise := read_exercise(source, data, rename)) is not None:
+            return [exercise]
+        raise
 
 
 def read_to_show(source: str) -> tuple[list[Trace], bool]:
@@ -109,9 +115,7 @@ def read_exercise(
         return None
 
 
-def with_blanks(
-    value: Any, rename: Mapping[str, str], place: str, *, keep: bool = False
-) -> Unfinished | None:
+def with_blanks(value: Any, rename: Mapping[str, str], place: str, *, keep: bool) -> Unfinished | None:
     """The exercise that JSON describes, None where nothing in it is null.
 
     With `keep` steps that are null as a whole are begun, too, where their shape is written.

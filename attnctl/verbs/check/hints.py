@@ -40,19 +40,13 @@ def hint(search: Search) -> str:
     only = f" This is said of {words}; the rest was not searched." if (words := search.part.words) else ""
     case = search.case
     relation = (
-        relate_by_factor(case)
-        or relate_by_offset(case)
-        or find_other_array(case)
-        or find_other_places(case)
-        or relate_by_axis(case)
-        or tell_sums(case)
-        or find_dropout(case)
-    )
+        relate_by_factor(case) or relate_by_offset(case) or find_other_array(case)
+        or find_other_places(case) or relate_by_axis(case) or tell_sums(case) or find_dropout(case)
+    )  # fmt: skip
     where = locate_alone(case) or locate_band(case) or locate_some(case)
     if relation:
         return f"{relation} {where}".strip() + only
-    tried = NOT_ALL_TRIED if case.effort.exceeded else ""
-    return f"{where or compare_spread(case)} {tried}".strip() + only
+    return f"{where or compare_spread(case)} {NOT_ALL_TRIED if case.effort.exceeded else ''}".strip() + only
 
 
 def agrees_as_printed(walk: Walk) -> str:
@@ -86,7 +80,6 @@ def relate_by_factor(case: WrongStep) -> str:
 
 
 def told_in_numbers(case: WrongStep) -> bool:
-    """True if the differences are all between finite numbers, not in what is hidden."""
     return bool(np.isfinite(case.expected.value - case.found)[case.differs].all())
 
 
@@ -113,10 +106,8 @@ def relate_by_offset(case: WrongStep) -> str:
 
 def find_other_array(case: WrongStep) -> str:
     right = case.expected.value
-    for what, numbers in (
-        ("The difference equals", case.found - right),
-        ("The numbers are those of", case.found),
-    ):
+    related = (("The difference equals", case.found - right), ("The numbers are those of", case.found))
+    for what, numbers in related:
         if not np.isfinite(numbers).all():
             continue
         for name, array in [*arrays(case), ("what it should be", right)]:
@@ -132,12 +123,7 @@ def find_other_array(case: WrongStep) -> str:
 def arrays(case: WrongStep) -> Iterator[tuple[str, Array]]:
     """Every array that is recorded or was computed, but the one that is wrong."""
     for step in case.derivation:
-        if step.name == case.first:
-            continue
-        known = case.walk.values.get(step.name)
-        array = known.value if known else None
-        if step.name in case.record:
-            array = case.record.value(step.name)
+        array = None if step.name == case.first else case.array_of(step.name)
         if array is not None and array.ndim > 1 and array.dtype != bool:
             yield step.name, array
 
@@ -205,18 +191,16 @@ def relate_by_axis(case: WrongStep) -> str:
         return ""
     found, right = (np.where(told, array, 0.0) for array in (case.found, case.expected.value))
     for kept in range(1, len(axes)):  # (head,), (head, query): a number for each
-        sizes, words = tuple(range(kept, len(axes))), " and ".join(axes[:kept])
+        sizes, by = tuple(range(kept, len(axes))), " and ".join(axes[:kept])
         if any(found.shape[at] > 1 for at in sizes):
             norm = np.square(right).sum(axis=sizes, keepdims=True)
             ratios = (found * right).sum(axis=sizes, keepdims=True) / np.where(norm == 0, 1, norm)
             if explains(case, found, ratios * right):
-                return (
-                    f"By {words}, the numbers are a multiple of what they should be: {spell_span(ratios)}."
-                )
+                return f"By {by}, the numbers are a multiple of what they should be: {spell_span(ratios)}."
             counts = told.sum(axis=sizes, keepdims=True)
             gaps = np.where(told, found - right, 0.0).sum(axis=sizes, keepdims=True) / np.maximum(counts, 1)
             if same(found - right, np.where(told, gaps, 0.0)):
-                return f"By {words}, the numbers are off by one amount: {spell_span(gaps)}."
+                return f"By {by}, the numbers are off by one amount: {spell_span(gaps)}."
     return ""
 
 
@@ -242,9 +226,7 @@ def tell_sums(case: WrongStep) -> str:
     rows = case.found.sum(axis=-1)
     if np.abs(rows - case.expected.value.sum(axis=-1)).max() < SAME:
         return ""
-    columns = case.found.sum(axis=-2)
-    also = " Columns sum to 1." if np.abs(columns - 1).max() < SAME else ""
-    return f"Rows sum to {spell_span(rows)} instead of 1.{also}"
+    return "Columns sum to 1, rows do not." if np.abs(case.found.sum(axis=-2) - 1).max() < SAME else ""
 
 
 # --- where the wrong numbers are ---
@@ -273,8 +255,7 @@ def goes_on(case: WrongStep, axis: str) -> bool:
 
 def locate_band(case: WrongStep) -> str:
     """Say so, if it is distance from the diagonal that tells them from the others."""
-    axes = case.record.trace.steps[case.first].axes
-    if axes[-2:] != ("query", "key"):
+    if case.record.trace.steps[case.first].axes[-2:] != ("query", "key"):
         return ""
     shape = (-1, *case.differs.shape[-2:])
     wrong, able = (  # in any head

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.evidence.allowed import allowed_error
-from attnctl.evidence.precision import own
+from attnctl.evidence.allowed import allowed_error, root_mean_square, times_scatter, typical
+from attnctl.evidence.precision import FLOAT32, FLOAT64, of_run
+from attnctl.evidence.results import to_float64
+from attnctl.evidence.rounding import LEAST_RUNS, ULPS
 from attnctl.math import Array
-from attnctl.models.forward import attend_plainly, final_norm, through
 from attnctl.models.layer import Model
 from attnctl.models.source import open_model
+from attnctl.verbs.check.rounded_layer import RoundedCheckpoint, RoundedLayer
 
 NUMBERED = re.compile(r"(?:hidden|hidden_states|layer|resid)[_.\-]?(\d{1,5})")
-
-RUNS = 4
-"""Runs of a layer, each on hidden states that are rounded another way."""
-
-TIMES = 16.0
-"""A decent program may be off by so many times what these runs scatter: few, and of inputs alone."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +31,21 @@ class LayerCheck:
     largest: float
     allowed: float
     at: tuple[int, ...]
+    beyond: float
+    """How many times what they may be all numbers are off, as a root mean square."""
 
     @property
     def agrees(self) -> bool:
-        return self.largest <= self.allowed
+        return self.largest <= self.allowed and self.beyond <= 1
 
 
-def read_states(arrays: Mapping[str, Array], width: int) -> list[Array]:
-    """The rows that came into each layer: hidden_0, hidden_1, …, or one array (layer, token, width)."""
-    numbered = {
-        int(found[1]): array
-        for name, array in arrays.items()
-        if (found := NUMBERED.fullmatch(name.lower()))
-    }
+def read_states(arrays: Mapping[str, Array], width: int, last: int | None = None) -> list[Array]:
+    """The rows that came into each layer: hidden_0, hidden_1, …, or one array (layer, token, width).
+
+    What leaves the model may have another width, `last`.
+    """
+    matched = ((NUMBERED.fullmatch(name.lower()), array) for name, array in arrays.items())
+    numbered = {int(found[1]): array for found, array in matched if found}
     whole = next((arrays[name] for name in ("hidden", "hidden_states") if name in arrays), None)
     if whole is not None and whole.ndim >= 3 and not numbered:
         numbered = dict(enumerate(whole))
@@ -57,52 +56,61 @@ def read_states(arrays: Mapping[str, Array], width: int) -> list[Array]:
         )
     states = [numbered[index] for index in sorted(numbered)]
     rows = [state[0] if state.ndim == 3 and len(state) == 1 else state for state in states]
-    wrong = [index for index, row in enumerate(rows) if row.ndim != 2 or row.shape != (len(rows[0]), width)]
+    shapes = [{(len(rows[0]), width)} for _ in rows]
+    shapes[-1].add((len(rows[0]), last or width))
+    wrong = [index for index, row in enumerate(rows) if row.shape not in shapes[index]]
     if wrong:
         shape = rows[wrong[0]].shape
         raise AttnError(f"hidden_{wrong[0]}: {shape}, expected (token, {width}) as config.json says")
-    return [row.astype(np.float64) for row in rows]
+    return rows
 
 
 def check_port(name: str, trace: Mapping[str, Array]) -> list[LayerCheck]:
     """Each layer of a model on what came into it, as a dump of a port has that."""
     model = open_model(name, dtype="float64")
-    states = read_states(dict(trace), model.description["width"])
-    return list(check_layers(model, states, max(own(state).unit for state in states)))
+    d = model.description
+    return list(check_layers(model, read_states(dict(trace), d["width"], d["embed_width"])))
 
 
-def check_layers(model: Model, states: list[Array], unit: float) -> Iterator[LayerCheck]:
+def check_layers(model: Model, states: list[Array]) -> Iterator[LayerCheck]:
     """Each layer run in float64 on what came into it, beside what came into the next.
 
-    What rounding explains is found by running it on states that are rounded otherwise, by `unit`.
-    The last state may be what left the last layer, or that through the final norm.
+    What rounding explains is found by running it as a program would in the type that the states show,
+    whose weights are of that type, too. The last state may be what left the last layer, or that through
+    the final norm.
     """
     count = len(model.description.layers)
     if len(states) > count + 1:
         raise AttnError(f"hidden_{count + 1}: the model has {count} layers")
-    for index, (before, after) in enumerate(pairwise(states)):
-        ends = (False, True) if index == count - 1 else (False,)
-        found = [check_layer(model, index, before, after, unit, end=end) for end in ends]
-        yield min(found, key=lambda each: each.largest)
+    precision = of_run((), states)
+    model = replace(model, checkpoint=RoundedCheckpoint(model.checkpoint, precision))
+    unit = max(precision.unit, FLOAT32.unit)  # rotary angles and softmax are in float32 in a run in float64
+    for index, (before, after) in enumerate(pairwise(map(to_float64, states))):
+        layer = RoundedLayer(model, index, unit, before)
+        if index == count - 1:
+            ends = [end for end in (layer, replace(layer, end=True)) if end.right.shape == after.shape]
+            layer = min(ends, key=lambda end: float(np.abs(end.right - after).max()))
+        yield check_layer(layer, after)
 
 
-def check_layer(
-    model: Model, index: int, before: Array, after: Array, unit: float, *, end: bool
-) -> LayerCheck:
-    """Compare one layer (through the final norm where it is the `end`) with what was recorded."""
+def check_layer(layer: RoundedLayer, after: Array) -> LayerCheck:
+    """Compare what a layer makes with what was recorded: a few runs tell all but a few numbers."""
+    known = layer.known
+    right, few_runs = known.value, known.scatter_in(LEAST_RUNS)
+    found = compare(layer.index, right, after, few_runs)
+    if not found.agrees and layer.tensors.this_layer.experts:
+        rows = np.flatnonzero((np.abs(right - after) > known.error_by(few_runs)).any(axis=-1))
+        right = layer.with_routings(after, rows)
+        found = compare(layer.index, right, after, few_runs)
+    if found.agrees or found.beyond > 1:
+        return found
+    return replace(compare(layer.index, right, after, known.own_scatter), beyond=found.beyond)
 
-    def made(hidden: Array) -> Array:
-        out = through(model.layer(index), hidden, None, attend_plainly)
-        return final_norm(model, out) if end else out
 
-    noise = np.random.RandomState(0)
-    right = made(before)
-    moved = [before * (1 + unit * noise.uniform(-1, 1, before.shape)) for _ in range(RUNS)]
-    scatter = np.mean([np.square(made(state) - right) for state in moved], axis=0)
-    row = np.sqrt(scatter.mean(axis=-1, keepdims=True))
-    size = np.sqrt(np.square(right).mean(axis=-1, keepdims=True))
-    allowed = allowed_error(after, row + unit * size, 2 * unit, factor=TIMES)
+def compare(index: int, right: Array, after: Array, scatter: Array) -> LayerCheck:
+    """What a layer should have made beside what was recorded, by how far decent programs are off."""
+    allowed = allowed_error(right, scatter, ULPS * FLOAT64.unit)
     gap = np.abs(right - after)
-    worst = np.unravel_index(int(np.argmax(gap / allowed)), after.shape)
-    at = tuple(int(layer) for layer in worst)
-    return LayerCheck(index, float(gap[at]), float(allowed[at]), at)
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(gap / allowed)), after.shape))
+    beyond = root_mean_square(times_scatter(gap, scatter)) / typical(len(after))
+    return LayerCheck(index, float(gap[at]), float(allowed[at]), at, beyond)

@@ -36,6 +36,7 @@ from attnctl.verbs.check.readings import (
     ambiguous,
     is_foreign,
     nearest_reading,
+    rename_array,
     shown_causal,
 )
 from attnctl.verbs.check.sample import Part, samples, some_rows
@@ -52,14 +53,12 @@ Walked = tuple[Reading, Walk]
 
 
 def walk_over(reading: Reading, strictness: Strictness, plan: DumpPlan | None = None) -> Walk:
-    """The walk over a reading; what was meant follows from it where no `plan` says so."""
     trace, settings = reading.trace, reading.settings
     ours, plan = (trace, plan) if plan else plan_dump(trace, settings)
     begun = trace.begun if isinstance(trace, Unfinished) else ()
     blanks = {name: np.isnan(ours[name]) for name in begun if name in ours}
     dtype = settings.dtype if settings else trace.config.get("dtype")
-    plain = Record(ours, plan, strictness, blanks)
-    record = with_precisions(plain, DTYPES.get(str(dtype), FLOAT64))
+    record = with_precisions(Record(ours, plan, strictness, blanks), DTYPES.get(str(dtype), FLOAT64))
     return with_factors_shown(Walk.over(record, plan.derivation))
 
 
@@ -74,10 +73,7 @@ def with_factors_shown(walk: Walk, until: str | None = None) -> Walk:
 
 
 def without_unasked(whole: Walked, strictness: Strictness) -> Walked:
-    """Leave out the steps that nothing asks for, where all others can still be judged.
-
-    Where they cannot, what nothing asks for is taken as it is.
-    """
+    """Leave out steps that nothing asks for; they stay as they are where others cannot do without."""
     reading, walk = whole
     unasked = walk.record.plan.unasked
     if not unasked:
@@ -122,12 +118,13 @@ def best_reading(first: Walked, strictness: Strictness) -> Walked:
     if found is None and walk.wrong:
         found = nearest_reading(reading, walk, look)
     if found and found[0].unasked:  # what nobody asked for is said, not taken for granted
-        return replace(found[0], trace=reading.trace), walk
+        named = replace(reading, trace=rename_array(reading.trace, found[0].named))
+        plain = look(named, None) if found[0].named else None
+        return replace(found[0], trace=(named if plain else reading).trace), plain or walk
     return found or first
 
 
 def walk_until(reading: Reading, strictness: Strictness, until: str) -> Walk:
-    """The walk until one step, where a few rows of the last recorded one do not show that it is wrong."""
     record = with_precisions(Record(*plan_dump(reading.trace, reading.settings), strictness), FLOAT64)
     steps = [step.name for step in record.intended if not isinstance(step.op, (Given, Unstated))]
     upto = steps[: steps.index(until) + 1] if until in steps else steps
@@ -162,8 +159,7 @@ def with_causal_shown(seen: Walked, strictness: Strictness) -> Iterator[Walked]:
 
 def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
     reading, record = seen[0], seen[1].record
-    read = [f"{theirs} as {ours}" for ours, theirs in trace.header.get("read", {}).items()]
-    if read:
+    if read := [f"{theirs} as {ours}" for ours, theirs in trace.header.get("read", {}).items()]:
         yield f"Read {', '.join(read)}."
     yield from trace.header.get("notes", []) if "read" in trace.header else []
     yield from record.plan.notes

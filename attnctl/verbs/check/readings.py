@@ -16,8 +16,8 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.arrays.foreign import MATRIX
+from attnctl.inputs.config.flags import flags_of
 from attnctl.inputs.config.settings import NONE, Settings
-from attnctl.inputs.config.write import flags_of
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.derivation import Derivation, Rotary
@@ -45,7 +45,7 @@ from attnctl.math.names import (
 )
 from attnctl.math.ops import Unstated
 from attnctl.math.rules import Alibi, Causal, VisibilityRule
-from attnctl.record import Trace
+from attnctl.record import CALL, Trace
 from attnctl.store.header import foreign_step
 
 MOST_HEADS = 128
@@ -72,8 +72,6 @@ OTHER_NAMES = {
 
 @dataclass(frozen=True)
 class Unasked:
-    """An option that was not given, and the mistake that leaving it out would be."""
-
     option: str
     mistake: str
     words: str = ""
@@ -105,7 +103,9 @@ Look = Callable[[Reading, str | None], Walk | None]
 
 
 def is_foreign(trace: Trace) -> bool:
-    return all(isinstance(step.op, Unstated) for step in trace.steps.values())
+    """True of arrays of which nothing says how they are laid out; a captured call of a library does."""
+    stated = CALL in trace.header and not trace.is_own_call
+    return not stated and all(isinstance(step.op, Unstated) for step in trace.steps.values())
 
 
 def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | None:
@@ -137,7 +137,7 @@ def nearest_reading(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Wa
     tried = by_names(first, walk.derivation)
     walks = [(other, walk if other is first else look(other, None)) for other in tried]
     found = [(reading, walked) for reading, walked in walks if walked]
-    return min(found, key=lambda each: distance(each[0], first.trace, each[1]))
+    return min(found, key=lambda pair: distance(pair[0], first.trace, pair[1]))
 
 
 def mends(walk: Walk, whole: Walk, reading: Reading) -> bool:
@@ -170,7 +170,7 @@ def by_names(reading: Reading, derivation: Derivation) -> Iterator[Reading]:
         for names in product(*ways.values())
         if len(set(names)) == len(names)
     ]
-    for named in sorted(filter(None, namings), key=lambda each: misnames(trace, each)):
+    for named in sorted(filter(None, namings), key=lambda naming: misnames(trace, naming)):
         words = [f"{read.get(ours, ours)} as {name}" for ours, name in named.items()]
         said = ", ".join([*([reading.words] if reading.words else []), *words])
         yield replace(reading, trace=rename_array(trace, named), words=said, named=named)
@@ -187,12 +187,10 @@ CLEARLY = 0.5
 
 
 def distance(reading: Reading, trace: Trace, walk: Walk) -> tuple[float, ...]:
-    """The distance of a reading from the arrays of the trace: wrong steps, and how wrong they are."""
     there = [reading.named.get(name, name) for name in OTHER_NAMES if name in trace]
     gaps = [walk.steps[name].gap for name in there if name in walk.steps]
-    differing, largest = (
-        sum(getattr(gap, measure) for gap in gaps if gap) for measure in ("differing", "largest")
-    )
+    differing = sum(gap.differing for gap in gaps if gap)
+    largest = sum(gap.largest for gap in gaps if gap)
     far = largest / CLEARLY if reading.named else largest
     return len(walk.wrong) + gaps.count(None), misnames(trace, reading.named), differing, far
 
@@ -243,7 +241,6 @@ def tokens_before_heads(first: Reading) -> Iterator[tuple[dict[str, Array], str]
 
 
 def arrays_by_head(trace: Trace) -> tuple[str, ...]:
-    """The arrays with a vector for each head and token, as their number of axes shows."""
     most = max((trace[name].ndim for name in PROJECTED if name in trace), default=0)
     able = (*VECTORS, *map(gradient_of, VECTORS), OUTPUT, gradient_of(OUTPUT))
     return tuple(name for name in able if name in trace and trace[name].ndim == max(most, 3))
@@ -259,7 +256,6 @@ def is_layout_said(reading: Reading) -> bool:
 
 
 def ambiguous(reading: Reading) -> str:
-    """What to say where there are as many heads as tokens, and nobody says which axis is which."""
     names = arrays_by_head(reading.trace)
     if not names or is_layout_said(reading) or not is_square(reading.trace, names):
         return ""
@@ -308,11 +304,9 @@ def packed_otherwise(trace: Trace, sizes: Mapping[str, int]) -> Iterator[tuple[d
 
 
 def reading_as_sink(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
-    """An array of no known name that has a number for each head, as a sink."""
     for name in first.trace if SINK not in first.trace else ():
         if name not in TABLE and first.trace[name].size == sizes.get("head"):
-            named = rename_array(first.trace, {name: SINK})
-            yield replace(first, trace=named, words=f"{name} as {SINK}")
+            yield replace(first, trace=rename_array(first.trace, {name: SINK}), words=f"{name} as {SINK}")
 
 
 EPS = (None, 1e-6, 1e-5, 2.0**-23)
@@ -323,12 +317,11 @@ def head_norms(settings: Settings, *eps: float | None) -> Iterator[HeadNorm]:
     """Norms of Q and K: before the rotation, and after it where there is one."""
     if settings.qk_norm is None:
         turns = (False, True) if isinstance(settings.positions, Rotary) else (False,)
-        for each, after, kind in product(eps, turns, NORMS):
-            yield HeadNorm(kind, each, after_rotation=after)
+        for added, after, kind in product(eps, turns, NORMS):
+            yield HeadNorm(kind, added, after_rotation=after)
 
 
 def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
-    """Weights of norms of Q and K of which nobody says what they are."""
     there = [name for name in NORM_WEIGHTS if name in first.trace]
     if there:
         for how, plus_one in product(head_norms(settings, *EPS), (False, True)):
@@ -341,7 +334,6 @@ def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
 
 
 def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
-    """Read the same arrays with an option that was not given, or two."""
     trace = first.trace
     masks: list[tuple[Settings, tuple[Unasked, ...]]] = [(settings, ())]
     masks += [(causal, (Unasked("--causal", "mask-unasked"),)) for causal in with_causal(settings)]
@@ -351,11 +343,8 @@ def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -
             if mask or rotation:
                 changed = base if turn is None else base.with_(positions=turn)
                 yield replace(first, settings=changed, unasked=(*rotation, *mask))
-        yield replace(
-            first,
-            settings=base.with_(rules=(*base.rules, Alibi())),
-            unasked=(Unasked("--positions alibi", "alibi-unasked", "the scores have ALiBi added"), *mask),
-        )
+        said = Unasked("--positions alibi", "alibi-unasked", "the scores have ALiBi added")
+        yield replace(first, settings=base.with_(rules=(*base.rules, Alibi())), unasked=(said, *mask))
         if isinstance(settings.positions, Rotary) and PAST_KEY in trace and not settings.cache_unrotated:
             said = Unasked("--cache-unrotated", "cache-unasked", "past_key is yet to be rotated")
             yield replace(first, settings=base.with_(cache_unrotated=True), unasked=(said, *mask))
@@ -367,13 +356,11 @@ def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -
 
 
 def with_causal(settings: Settings) -> Iterator[Settings]:
-    """The settings with a causal mask, where they have no mask."""
     if settings.mask is None and not any(isinstance(rule, VisibilityRule) for rule in settings.rules):
         yield settings.with_(rules=(Causal(), *settings.rules))
 
 
 def shown_causal(first: Reading) -> Iterator[Reading]:
-    """The reading with a causal mask that nobody asked for, where weights are 0 for every later key."""
     weights = np.asarray(first.trace.get(WEIGHTS, ()))
     later = np.triu(np.ones(weights.shape[-2:], bool), 1)
     square = weights.ndim > 1 and weights.shape[-2] == weights.shape[-1]
@@ -383,7 +370,6 @@ def shown_causal(first: Reading) -> Iterator[Reading]:
 
 
 def with_names(first: Reading, settings: Settings) -> Iterator[Reading]:
-    """Arrays under our own names that were written down a step later, or earlier, than these say."""
     trace, read = first.trace, first.trace.header.get("read", {})
     turned = {"Q": "Q_rotated", "K": "K_rotated"} if isinstance(settings.positions, Rotary) else {}
     names = {ours: other for ours, other in turned.items() if ours in trace and other not in trace}
@@ -404,10 +390,7 @@ def rotations(settings: Settings, sizes: Mapping[str, int]) -> Iterator[tuple[Ro
 
 
 def with_heads(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
-    """Another number of heads where nobody said how many there are, few first.
-
-    Arrays that show their heads do not go together with another number.
-    """
+    """Other numbers of heads, few first, where nobody said any: arrays that show theirs fit no other."""
     columns = sizes.get("head", 1) * sizes.get("d_k", 1)
     for heads in range(2, min(columns, MOST_HEADS) + 1):
         if settings.heads is None and columns % heads == 0 and heads != sizes.get("head"):

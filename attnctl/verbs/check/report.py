@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
-from attnctl.base.display import Displayed
 from attnctl.base.words import number_text
 from attnctl.evidence.judge import Gap, wrong_numbers
 from attnctl.evidence.rows import stretch
@@ -19,7 +19,7 @@ from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.math import Array
 from attnctl.math.ops import Given, Unstated
 from attnctl.mistakes.mistake import Mistake, Plant
-from attnctl.record import Trace
+from attnctl.record import CALL, Trace
 from attnctl.record.cells import spell_cell
 from attnctl.verbs.check.readings import Reading
 
@@ -77,13 +77,16 @@ class Report(Displayed):
     unknown: tuple[str, ...] = ()
     """Recorded arrays under names that attnctl does not know."""
     cannot_tell: tuple[Unjudged, ...] = ()
-    """Recorded steps that could not be judged."""
     notes: tuple[str, ...] = ()
     """How the numbers had to be read for it."""
     reading: str = ""
     """How the arrays had to be read to agree, where they do not as their names and sizes say."""
     presumed: tuple[str, ...] = ()
     """The options that were not given, and with which it was judged: the numbers show them."""
+    broken: tuple[str, ...] = ()
+    """Laws that two calls of a module break, where each number by itself is right."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """The line of a program that assigned a wrong step: homework.py:9."""
 
     @property
     def trace(self) -> Trace:
@@ -102,7 +105,7 @@ class Report(Displayed):
 
         An exercise with blanks that are not filled in does not agree.
         """
-        if self.findings or self.not_filled:
+        if self.findings or self.not_filled or self.broken:
             return False
         return None if self.cannot_tell else True
 
@@ -131,7 +134,6 @@ class Report(Displayed):
         return max(gaps, key=lambda gap: gap.largest, default=None)
 
     def wrong_cells(self) -> dict[str, tuple[Array, Array]]:
-        """For each wrong step which of its numbers are, and what each should be."""
         out = {}
         for name in self.walk.wrong:
             record, expected = self.walk.record, self.walk.expect(name)
@@ -140,14 +142,14 @@ class Report(Displayed):
         return out
 
     def cell(self, step: str, gap: Gap) -> str:
-        """The cell of the largest difference, as `explain` takes it."""
         return spell_cell(self.trace, step, gap.at)
 
     def to_dict(self) -> dict[str, Any]:
         largest = self.gap and strict_number(self.gap.largest)
         nothing = dict.fromkeys(FINDING_KEYS) | {"largest_difference": largest, "also": []}
         first, *then = [self.finding_dict(finding) for finding in self.findings] or [nothing]
-        return {
+        call = {CALL: self.trace.header[CALL]} if CALL in self.trace.header else {}
+        return call | {
             "agrees": self.agrees,
             "first": first.pop("step"),
             **first,
@@ -164,21 +166,19 @@ class Report(Displayed):
             "reading": self.reading or None,
             "unasked": self.unasked,
             "presumed": " ".join(self.presumed) or None,
+            **({"broken": list(self.broken)} if self.broken else {}),
         }
 
     def finding_dict(self, finding: Finding) -> dict[str, Any]:
-        where = (
-            strict_number(finding.gap.largest),
-            list(finding.gap.at),
-            self.cell(finding.step, finding.gap),
-        )
+        gap = finding.gap
+        where = strict_number(gap.largest), list(gap.at), self.cell(finding.step, gap)
         words = finding.words or None, finding.fix or None, list(finding.also), finding.hint or None
-        return dict(zip(FINDING_KEYS, (finding.step, finding.mistake, *where, *words), strict=True))
+        place = {"place": self.places[finding.step]} if finding.step in self.places else {}
+        return dict(zip(FINDING_KEYS, (finding.step, finding.mistake, *where, *words), strict=True)) | place
 
     def step_dict(self, step: Checked) -> dict[str, Any]:
-        if step.gap is None:
+        if (gap := step.gap) is None:
             return {"verdict": step.verdict.value}
-        gap = step.gap
         out: dict[str, Any] = {
             "verdict": step.verdict.value,
             "largest_difference": strict_number(gap.largest),
@@ -234,7 +234,5 @@ def why_unfounded(walk: Walk, name: str) -> Unjudged:
         why = "nothing says how it came about"
         option = f"; {step.op.option} would, and was not given" if step.op.option else ""
         return Unjudged(name, why + option, (), "Say so by the options, or leave it out")
-    missing = tuple(
-        input_ for input_ in step.inputs if input_ not in record and walk.values.get(input_) is None
-    )
+    missing = tuple(read for read in step.inputs if read not in record and walk.values.get(read) is None)
     return Unjudged(name, "what it is computed from is not recorded", missing)

@@ -7,7 +7,7 @@ difference. What scores are computed from stays whole: the steps that read it re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.evidence.blocks import StepInBlocks, in_blocks
+from attnctl.evidence.blocks import StepInBlocks, in_blocks, per_query
 from attnctl.evidence.record import Record
 from attnctl.evidence.rows import (
     OverQueries,
@@ -35,7 +35,6 @@ from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Copy, Op
 
 SIDE_BY_SIDE = "heads·d_v"
-"""The axis of heads side by side."""
 
 MANY = 2**17
 """Numbers of a step, or of what it is computed from, above which a mistake is looked for in a part."""
@@ -87,10 +86,7 @@ class Part:
         return self.walk.record
 
     def value_by(self, derivation: Derivation, walk: Walk, first: str) -> Array | None:
-        """Its value of a step by a program that sums over all queries; None by any other.
-
-        `walk` is that of the whole, of which the sums are.
-        """
+        """A step's value by a program that sums over all queries of the whole, `walk`; None by another."""
         wide = self.widen(derivation, walk.record)
         steps = in_blocks(walk.record, wide, wide[first], walk.values)
         other = {step.name for step in wide if step is not walk.derivation.by_name.get(step.name)}
@@ -104,18 +100,14 @@ class Part:
         """The derivation of a program that makes a mistake in this part, as it reads in all the record."""
         source = {step.name: step.inputs[0] for step in derivation if isinstance(step.op, SomeRows)}
         steps = [self.widen_step(step, source, record) for step in derivation if step.name not in source]
-        lost = [step for step in self.whole if step.name not in derivation]
-        return Derivation((*steps, *lost))
+        return Derivation((*steps, *(step for step in self.whole if step.name not in derivation)))
 
     def widen_step(self, step: Step, source: Mapping[str, str], record: Record) -> Step:
         if step.name in self.derivation and step is self.derivation[step.name]:
             return self.whole[step.name]
         found = record.trace[step.name] if step.name in record else None
-        return replace(
-            step,
-            op=change_ops(step.op, lambda op: self.widen_op(op, found)),
-            inputs=tuple(source.get(name, name) for name in step.inputs),
-        )
+        op = change_ops(step.op, lambda op: self.widen_op(op, found))
+        return replace(step, op=op, inputs=tuple(source.get(name, name) for name in step.inputs))
 
     def widen_op(self, op: Any, found: Array | None) -> Op:
         """The op for all rows; what it read off the numbers that were found is read off all of them."""
@@ -162,7 +154,6 @@ def few_rows_of(part: Part, walk: Walk, first: str, wrong: Array) -> Part | None
 
 
 def one_head_of(walk: Walk, first: str) -> Part:
-    """All queries of one head, where that shows what is wrong; else all there is."""
     part = walk_part(one_head(walk), walk, first, "the first head") if is_large(walk, first) else None
     return part or whole_of(walk)
 
@@ -196,9 +187,7 @@ def some_rows(walk: Walk, rows: slice) -> Part:
     """Some queries of every head, without what sums over queries."""
     record, derivation = walk.record, walk.derivation
     later = after_scores(derivation)
-    summed = follow(
-        derivation, {name for name in later if not {"query", "token"} & set(derivation[name].axes)}
-    )
+    summed = follow(derivation, {name for name in later if not per_query(derivation[name].axes)})
     arrays = {
         name: cut(array, axes, {"query": rows}) if name in later or axes[-2:] == ("query", "key") else array
         for name, array in record.trace.items()
@@ -223,9 +212,7 @@ def one_head(walk: Walk) -> Part:
     return Part(alone, walk.derivation, walk.derivation)
 
 
-def cut_rows(
-    derivation: Derivation, later: Collection[str], summed: Collection[str], rows: slice
-) -> Derivation:
+def cut_rows(derivation: Derivation, later: set[str], summed: set[str], rows: slice) -> Derivation:
     """The derivation in which these steps read some rows of what has a row for each query."""
     steps: dict[str, Step] = {}
     those = SomeRows(rows.start, rows.stop)
@@ -233,9 +220,8 @@ def cut_rows(
     for step in derivation:
         if step.name in summed:
             continue
-        short = {
-            name: f"some rows of {name}" for name in step.inputs if step.name in later and name in source
-        }
+        read = step.inputs if step.name in later else ()
+        short = {name: f"some rows of {name}" for name in read if name in source}
         for name, new in short.items():
             steps.setdefault(new, Step(new, those, (name,), source[name].axes, "", ""))
         op = change_ops(step.op, begin_at(rows.start)) if step.name in later else step.op

@@ -6,7 +6,7 @@ rounding that its own arithmetic allows, and walked to the end of the derivation
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from math import inf
 
@@ -19,7 +19,7 @@ from attnctl.evidence.invariants import like
 from attnctl.evidence.judge import wrong_numbers
 from attnctl.evidence.precision import FLOAT32, FLOAT64, Precision
 from attnctl.evidence.recompute import Probe
-from attnctl.evidence.rounding import exactly, free
+from attnctl.evidence.rounding import boundless, exactly
 from attnctl.evidence.walk import Walk
 from attnctl.math import Array
 from attnctl.mistakes import CATALOGUE
@@ -81,12 +81,9 @@ class Fit:
 
 @dataclass(frozen=True)
 class Search:
-    """Looks for the mistakes that explain the first wrong step of a walk."""
-
     walk: Walk
     case: WrongStep
     part: Part
-    """The part of the record that is searched."""
     named: tuple[Mistake, ...] = ()
     """What was named at earlier steps: what contradicts it is not looked for."""
     patience: float = 1.0
@@ -99,15 +96,7 @@ class Search:
     """Whether rows together are wrong, and no number by itself."""
 
     @classmethod
-    def begin(
-        cls,
-        part: Part,
-        first: str,
-        named: Collection[str] = (),
-        patience: float = 1.0,
-        *,
-        plainly: bool = False,
-    ) -> Search:
+    def begin(cls, part: Part, first: str, named: list[str], patience: float, *, plainly: bool) -> Search:
         """A search that overlooks rows that see nothing, unless it is only they that are wrong.
 
         With `plainly` nothing is drawn of how programs round: what is off by little counts as right.
@@ -123,8 +112,7 @@ class Search:
             differs = off_by_much(found, expected.value)
         else:
             differs = wrong_numbers(record, first, expected)
-        broken = walk.steps[first].broken
-        by_rows = broken is not None and not differs.any()
+        by_rows = walk.steps[first].broken is not None and not differs.any()
         if by_rows:  # none by itself, all together
             differs = np.isfinite(expected.value)
         place = part.begin, part.wrong_rows
@@ -133,7 +121,6 @@ class Search:
         return cls(walk, case, part, earlier, patience, by_rows=by_rows)
 
     def fits(self) -> list[Fit]:
-        """Known mistakes without a number to fit that reproduce the step, best first."""
         return self.best_of(self.tried([mistake for mistake in CATALOGUE if not mistake.fitted]))
 
     def fits_fitted(self, others: Sequence[Fit], few: Search) -> list[Fit]:
@@ -165,9 +152,8 @@ class Search:
 
     def tried(self, mistakes: Sequence[Mistake]) -> Iterator[tuple[Mistake, Plant, Array | None]]:
         """Each way to make these with the step that it gives; what may be one of two is remembered."""
-        self.case.effort.allow(
-            MOST_FITTED * self.patience if any(mistake.fitted for mistake in mistakes) else inf
-        )
+        most = MOST_FITTED * self.patience if any(mistake.fitted for mistake in mistakes) else inf
+        self.case.effort.allow(most)
         for mistake, plant in self.plants(self.case, mistakes):
             value = plant.case.value(anyway=True)
             yield mistake, plant, value
@@ -192,19 +178,15 @@ class Search:
         return sorted(found, key=lambda fit: fit.misfit)
 
     def unscreened(self) -> Iterator[tuple[Mistake, Plant]]:
-        """Every way to mix up queries that was not tried and changes the step."""
-        mistakes = [
-            mistake for mistake in CATALOGUE if mistake.across and mistake.name not in self.screened
-        ]
-        for mistake, plant in self.plants(self.case, mistakes):
+        across = [mistake for mistake in CATALOGUE if mistake.across and mistake.name not in self.screened]
+        for mistake, plant in self.plants(self.case, across):
             if Probe(self.walk, plant.case.derivation).is_changed(self.case.first):
                 yield mistake, plant
 
     def exactly(self, fit: Fit) -> bool:
         """True for a fit that leaves so little that no fitted number could leave less."""
         precise = self.precision.bits >= FLOAT32.bits
-        by_rounding = 0.0 if fit.walk.wrong else fit.rounding
-        return precise and fit.misfit <= max(ROUNDING * self.floor, by_rounding)
+        return precise and fit.misfit <= max(ROUNDING * self.floor, 0.0 if fit.walk.wrong else fit.rounding)
 
     @property
     def precision(self) -> Precision:
@@ -215,12 +197,10 @@ class Search:
         return max(self.precision.unit, 64 * FLOAT64.unit) * size_of(self.case.found)
 
     def plants(self, case: WrongStep, mistakes: Iterable[Mistake]) -> Iterator[tuple[Mistake, Plant]]:
-        """Every way to make every one of these mistakes that contradicts none named before."""
         earlier = [name for name in self.named if name.subject]
         for mistake in mistakes:
             if not any(mistake.contradicts(fit) and mistake.name != fit.name for fit in earlier):
-                for plant in mistake.at(case):
-                    yield mistake, plant
+                yield from ((mistake, plant) for plant in mistake.at(case))
 
     def pairs(self) -> list[Fit]:
         """Two mistakes between the same two recorded steps: first those of which nothing is fitted."""
@@ -232,34 +212,25 @@ class Search:
 
     def beside(self, halves: Sequence[tuple[Mistake, Plant]], *, fitted: bool) -> Iterator[Fit]:
         for mistake, plant in halves:
-            before = () if fitted else CATALOGUE[: CATALOGUE.index(mistake) + 1]
-            others = [
-                each
-                for each in CATALOGUE
-                if each.exact
-                and each.fitted is fitted
-                and each not in before
-                and not each.contradicts(mistake)
-            ]
+            start = 0 if fitted else CATALOGUE.index(mistake) + 1
+            others = [other for other in CATALOGUE[start:] if other.exact and other.fitted is fitted]
+            others = [other for other in others if not other.contradicts(mistake)]
             for other, second in self.plants(plant.case, others):
                 if self.case.effort.spent():
                     return
                 both = self.in_order((mistake, plant), (other, second))
-                fit = self.held(second, both, second.case.value())
-                if fit:
+                if fit := self.held(second, both, second.case.value()):
                     yield fit
-                if fit and fitted and self.exactly(fit):
-                    return
+                    if fitted and self.exactly(fit):
+                        return
 
     def in_order(self, *mistakes: Planted) -> tuple[Planted, ...]:
-        order = {step.name: at for at, step in enumerate(self.walk.derivation)}
-        return tuple(
-            sorted(mistakes, key=lambda each: min(order.get(name, len(order)) for name in each[0].steps))
-        )
+        at = {step.name: place for place, step in enumerate(self.walk.derivation)}
+        return tuple(sorted(mistakes, key=lambda one: min(at.get(name, len(at)) for name in one[0].steps)))
 
     def may_be_half(self, value: Array) -> bool:
         """True for a plant that may be one of two mistakes: it leaves alone most of what is right."""
-        untouched = ~self.case.differs & ~free(self.case.expected.error)
+        untouched = ~self.case.differs & ~boundless(self.case.expected.error)
         moved = np.abs(value - self.case.expected.value) > 4 * self.case.expected.error
         return bool((moved & untouched).sum() <= self.case.differs.sum() / 4)
 
@@ -271,9 +242,7 @@ class Search:
         first, differs = self.case.first, self.case.differs
         try:
             excused = frozenset(self.walk.wrong) - {first}
-            walk = Walk.over(
-                self.walk.record, plant.case.derivation, self.walk, until=first, excused=excused
-            )
+            walk = Walk.over(self.walk.record, plant.case.derivation, self.walk, first, excused=excused)
             if next(reversed(walk.steps)) == first and not excused.issuperset(walk.wrong):
                 return None
             expected = walk.expect(first)
@@ -294,8 +263,7 @@ class Search:
     def near(self, value: Array, part: float) -> bool:
         """True for a value that explains all but a part of the differences that can be told in numbers."""
         if self.by_rows:
-            op = self.walk.derivation[self.case.first].op
-            return like(op, self.case.found, value, self.precision)
+            return like(self.walk.derivation[self.case.first].op, self.case.found, value, self.precision)
         found, right = self.case.found, self.case.expected.value
         told = self.case.differs & np.isfinite(found)
         if not told.any():
@@ -310,8 +278,7 @@ class Search:
 def off_by_much(found: Array, right: Array) -> Array:
     """Mark numbers that are off by more than any rounding, as a part of how far the right ones vary."""
     gap = np.where(found == right, 0.0, np.abs(found - right))
-    much: Array = ~(gap <= slight(right))
-    return much & ~np.isnan(right)
+    return np.asarray(~(gap <= slight(right)) & ~np.isnan(right))
 
 
 def slight(right: Array) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import isinf, isnan
 
 from attnctl.base.words import plural
@@ -25,13 +26,12 @@ MARKS = {
 WORDS = re.compile(r"\[[^]]*\]\S*|\S+")
 """A place in brackets is not broken."""
 
-TITLES = ("", "step", "", "off by", "allowed", "at", "found", "should be")
+TITLES = ("", "step", "", "off by", "allowed", "at", "found", "expected")
 
 MOST_UNKNOWN = 8
 """Names of others that are listed."""
 
-WHERE = TITLES.index("at")
-"""The column that the numbers go below on a narrow terminal."""
+STEP, OFF_BY, ALLOWED, PLACE = (TITLES.index(title) for title in ("step", "off by", "allowed", "at"))
 
 
 def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
@@ -48,13 +48,13 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
     if report.findings and report.reading and not report.unasked:
         yield from flowing(f"Read {report.reading}, which is nearest.", screen)
     yield from name_pages(report, screen)
-    if not report.findings:
+    if not (report.findings or report.broken):
         yield from flowing(conclusion(report), screen)
     for unjudged in report.cannot_tell:
         wanted = f"Record {', '.join(unjudged.record)} too" if unjudged.record else unjudged.otherwise
         why = f"{unjudged.step} cannot be judged: {unjudged.words}. {wanted}."
         yield from flowing(why, screen, name=unjudged.step)
-    for note in report.notes:
+    for note in (*report.broken, *report.notes):
         yield from flowing(note, screen)
     if report.unknown:
         more = len(report.unknown) - MOST_UNKNOWN
@@ -65,25 +65,24 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
 
 
 def name_pages(report: Report, screen: Screen) -> Iterator[Line]:
-    named = dict.fromkeys(finding.mistake for finding in report.findings if finding.mistake)
-    if named:
+    if named := dict.fromkeys(finding.mistake for finding in report.findings if finding.mistake):
         yield from flowing(f"More: attnctl check --about {' or '.join(named)}", screen, "aside")
 
 
 def flowing(text: str, screen: Screen, style: str = "", name: str | None = None) -> list[Line]:
     """A sentence, going on below on a narrow terminal; the name of a step in it is bold."""
     words = WORDS.findall(text)
-    return screen.flow([(screen.ours(word), "name" if word == name else style) for word in words], " ")
+    return screen.flow([(screen.printable(word), "name" if word == name else style) for word in words], " ")
 
 
 # --- in words ---
 
 
-def sentences(
-    report: Report, finding: Finding, before: str | None, screen: Screen
-) -> Iterator[tuple[str, str]]:
-    """The sentences on a finding, each with its style: the step, the mistake, the fix, other hints."""
-    gap = finding.gap
+def sentences(report: Report, finding: Finding, before: str | None, screen: Screen) -> Iterator[Span]:
+    gap, place = finding.gap, report.places.get(finding.step)
+    if place:
+        what = f"{finding.words}: {finding.fix}" if finding.mistake else f"{finding.step} is wrong"
+        yield f"{place}: {what}.", "name"
     far = f"{distance(gap)} at {place_text(report, finding.step, gap, screen)}"
     if before is None:
         yield f"{finding.step} is the first wrong step: {far}.", ""
@@ -96,7 +95,8 @@ def sentences(
         alone = "" if gap.differing else ", though each number by itself is within rounding"
         yield f"Its {broken}{alone}.", ""
     if finding.mistake:
-        yield f"It is what you get when {finding.words}: {finding.fix}.", ""
+        if not place:
+            yield f"It is what you get when {finding.words}: {finding.fix}.", ""
         yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
         return
     differ = how_many_differ(gap) if gap.filled > 1 else "it differs"
@@ -165,11 +165,25 @@ def format_number(value: float, digits: int = 4) -> str:
 
 
 def steps_listing(report: Report, screen: Screen) -> Listing:
-    """Every step in order; the numbers themselves where there are wrong ones."""
+    """Every step in order; the numbers themselves where there are wrong ones.
+
+    On a narrow terminal, so that found and expected stand apart, what is off by how much of what is allowed
+    stands where a step is wrong, below it.
+    """
     rows = [step_row(report, step, screen) for step in report.steps.values()]
-    count = max(WHERE, *(at + 1 for row in rows for at, (text, _) in enumerate(row) if text))
-    listing = Listing(screen, [TITLES[:count]], [row[:count] for row in rows], left={0, 1, 2, WHERE})
-    return listing.fit(WHERE) if count > WHERE else listing
+    count = max(PLACE, *(at + 1 for row in rows for at, (text, _) in enumerate(row) if text))
+    listing = Listing(screen, [TITLES[:count]], [row[:count] for row in rows], left={0, STEP, 2, PLACE})
+    if listing.fits or count <= PLACE:
+        return listing
+    below = {STEP: PLACE, OFF_BY: ALLOWED}
+
+    def stack(texts: Sequence[str]) -> list[str]:
+        both = [f"{text}\n{texts[below[at]]}" if at in below else text for at, text in enumerate(texts)]
+        kept = both if texts[-1] else texts
+        return [text for at, text in enumerate(kept) if at not in below.values()]
+
+    narrow = replace(listing.rewrite_texts(0, stack), left={0, STEP, 2}).fit(STEP, rest=count)
+    return narrow if narrow.fits else listing
 
 
 def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
@@ -191,6 +205,6 @@ def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
     text_style = "" if wrong else "aside"
     return [
         (ascii_sign if screen.ascii_only else sign, style),
-        (screen.ours(step.name), "name" if wrong else "" if step.gap else "aside"),
-        *((screen.ours(text), text_style) for text in texts),
+        (screen.printable(step.name), "name" if wrong else "" if step.gap else "aside"),
+        *((screen.printable(text), text_style) for text in texts),
     ]

@@ -40,8 +40,6 @@ class TargetCall:
     """The keywords of the inputs, where they are not given by place."""
     dtype: str = "float64"
     memory: str = "plain"
-    out: str = ""
-    """The keyword of a buffer that the output is written to."""
     numbers: int = 0
     times: int = 1
     seconds: float = 0.0
@@ -57,15 +55,9 @@ class TargetCall:
     into: tuple[str, ...] = ()
     """The keywords of buffers that results are written to, in order, instead of being returned."""
 
-    @property
-    def buffers(self) -> tuple[str, ...]:
-        return (*self.into, *([self.out] if self.out else []))
-
 
 @dataclass(frozen=True)
 class Repeats:
-    """The outcome of one call that is made again and again."""
-
     calls: int = 1
     others: int = 0
     """Calls whose bits were not those of the first."""
@@ -87,8 +79,6 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Answer:
-    """The outputs of a call, or its failure."""
-
     outputs: tuple[Any, ...] = ()
     """The arrays that it returned, the first of them the output; None for what is no array."""
     gradients: tuple[Any, ...] = ()
@@ -115,7 +105,6 @@ ENDINGS = {
     "hang": "the target did not answer in time",
     "exit": "the target ended its process",
 }
-"""Sentences for a process that did not answer."""
 
 SENT = {"SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"}
 """Signals that come from outside: of a system without memory, or of a person."""
@@ -127,8 +116,6 @@ REFUSALS = frozenset(
 
 
 class Target:
-    """Something that answers calls."""
-
     name: str = ""
     words: tuple[str, ...] = ()
     """The words of a command line that name it; none of a function of this process."""

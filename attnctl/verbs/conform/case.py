@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.math import Sizes
+from attnctl.base.values import to_tuples
+from attnctl.math import Array, Sizes
 from attnctl.math.names import HEAD_OUTPUTS, gradient_of
+from attnctl.math.rules import PerBatch
 
 INPUTS = ("Q", "K", "V")
 COTANGENT = gradient_of(HEAD_OUTPUTS)
@@ -17,6 +20,20 @@ COTANGENT = gradient_of(HEAD_OUTPUTS)
 FORWARD = (HEAD_OUTPUTS,)
 GRADIENTS = tuple(map(gradient_of, INPUTS))
 """The outputs of a forward and of a backward pass that are judged, in order."""
+
+CAPTURED, ACTIVATIONS = "captured", "activations"
+"""The fills of a call as it was captured, and of numbers drawn in its shape; an option's captured array."""
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """A call of attention that a program made: its arrays by name, over (batch, head, row, column)."""
+
+    name: str
+    arrays: Mapping[str, Array]
+    scale: float
+    offset: PerBatch = 0
+    """The keys before query 0."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +53,16 @@ class Case:
     magnitude: float = 1.0
     memory: str = "plain"
     seed: int = 0
+    call: Captured | None = None
 
     def __str__(self) -> str:
-        """The sizes, then what is not as usual."""
         heads = f"{self.heads}" if self.heads == self.kv_heads else f"{self.heads}/{self.kv_heads}"
         said = [
             f"{self.dtype}, batch {self.batch}, heads {heads}, {self.queries} queries, {self.keys} keys",
             f"d_k {self.d_k}" + (f", d_v {self.d_v}" if self.d_v != self.d_k else ""),
             *(f"{name} {value}" for name, value in self.options),
-            *([f"fill {self.fill}"] if self.fill != "random" else []),
+            *([f"fill {self.fill}"] if self.fill not in {"random", CAPTURED} else []),
+            *([f"captured {self.call.name}"] if self.call and self.fill in {CAPTURED, ACTIVATIONS} else []),
             *([f"inputs times {self.magnitude:g}"] if self.magnitude != 1 else []),
             *([f"arrays {self.memory}"] if self.memory != "plain" else []),
         ]
@@ -62,19 +80,15 @@ class Case:
     @property
     def sizes(self) -> Sizes:
         return {
-            "batch": self.batch,
-            "head": self.heads,
-            "kv_head": self.kv_heads,
-            "query": self.queries,
-            "key": self.keys,
-            "past": self.past,
-            "d_k": self.d_k,
-            "d_v": self.d_v,
-        }
+            "batch": self.batch, "head": self.heads, "kv_head": self.kv_heads, "query": self.queries,
+            "key": self.keys, "past": self.past, "d_k": self.d_k, "d_v": self.d_v,
+        }  # fmt: skip
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """The keys of each member that are no padding, where the case has key lengths."""
+        if isinstance(captured := self.option_values.get("key_lengths"), tuple):
+            return tuple(min(length, self.keys) for length in captured[: self.batch])
         rest = max(self.keys - 1, 1)
         return tuple(max(1, self.keys - 1 - 5 * member % rest) for member in range(self.batch))
 
@@ -88,12 +102,8 @@ class Case:
     def of(cls, data: Any) -> Case:
         """The case that a dump's header holds. Raises AttnError for what is none."""
         try:
-            known = {field.name: data[field.name] for field in fields(cls)}
+            known = {field.name: data[field.name] for field in fields(cls) if field.name != "call"}
             known["options"] = tuple((name, to_tuples(value)) for name, value in data["options"])
             return cls(**known)
         except (KeyError, TypeError, ValueError) as error:
             raise AttnError(f"conform.case: not a case of attnctl conform ({error})") from None
-
-
-def to_tuples(value: Any) -> Any:
-    return tuple(to_tuples(each) for each in value) if isinstance(value, list) else value

@@ -9,12 +9,15 @@ from typing import Any
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.config.settings import Settings
+from attnctl.record import Trace
 from attnctl.verbs.conform.call import Target
+from attnctl.verbs.conform.captured import read_calls
 from attnctl.verbs.conform.declared import CLAIMS, XFAIL, find_senseless, read_file, unknown_names
-from attnctl.verbs.conform.features import INPUTS_KEPT, MERGES, NAMES
+from attnctl.verbs.conform.features import INPUTS_KEPT, MERGES, NAMES, OF_CAPTURES
 from attnctl.verbs.conform.merge import RETURNS as OF_MERGE
 from attnctl.verbs.conform.merge import MergeSuite, hold_merge
 from attnctl.verbs.conform.profile import LIBRARIES, TYPES, Request, TargetProfile
+from attnctl.verbs.conform.relations import INVARIANTS, RELATIONS
 from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.conform.results import read_saved
 from attnctl.verbs.conform.run import Progress, Run, replay
@@ -31,14 +34,19 @@ def make_request(
     claims: str | None = None,
     xfail: str | None = None,
     dtypes: Sequence[str] = (),
+    inputs: str | Sequence[Trace] | None = None,
     **asked: Any,
 ) -> Request:
     """Read what is asked for. Raises AttnError with every name that there is not.
 
     `given` holds fields of the profile as claims do, without `always`, which lays options over what
-    claims say is always on; `asked` are fields of the request.
+    claims say is always on; `inputs` are captured calls; `asked` are fields of the request.
     """
     known = (*MERGES, INPUTS_KEPT) if asked.get("merge") else NAMES
+    calls = read_calls(inputs) if inputs is not None else ()
+    only = [RELATIONS if name == INVARIANTS else (name,) for name in asked.get("only", ())]
+    asked["only"] = tuple(chain(*only))
+    known += OF_CAPTURES if calls else ()
     raise_all(
         [
             *unknown_names("like", [like] if like else (), list(LIBRARIES)),
@@ -64,6 +72,7 @@ def make_request(
         flags=tuple(chain(*words)),
         dtypes=tuple(name for name in TYPES if name in (computed or TYPES)),
         xfail=read_file(xfail, XFAIL),
+        calls=calls,
         **asked,
     )
 
@@ -71,10 +80,7 @@ def make_request(
 def hold_target(
     target: Target, request: Request, back: Target | None = None, progress: Progress | None = None
 ) -> Conformance:
-    """Hold a target to what is asked; `back` gives its gradients, where it does not.
-
-    Raises AttnError where it cannot be called.
-    """
+    """Hold a target, its gradients by `back`, to what is asked. Raises AttnError if it cannot be called."""
     progress = progress or (lambda _done, _total: None)
     if request.merge:
         merges = MergeSuite(target, request)

@@ -30,16 +30,15 @@ from attnctl.inputs.config import yaml
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_with_flags
 from attnctl.inputs.config.load import read_as
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
-from attnctl.math.kind import BACKWARD, CHUNKS, COTANGENT, KIND, LOGSUMEXP
+from attnctl.math.kind import BACKWARD, CHUNKS, COTANGENT, GATE, KIND, LOGSUMEXP
 from attnctl.verbs.conform.extras import RETURNS
-from attnctl.verbs.conform.features import NAMES
+from attnctl.verbs.conform.features import NAMES, OF_CAPTURES
 from attnctl.verbs.conform.profile import AXES, CONVENTIONS, MASKS, NOTHING, TYPES, Known
 
 TARGET, ALWAYS_ON = "The target", "Attention that is always on in it"
 
 
 def list_unusual(settings: Settings) -> dict[str, Any]:
-    """Return the settings that are not as usual, as a config has them."""
     usual = NOTHING.to_dict()
     return {name: value for name, value in settings.to_dict().items() if usual.get(name) != value}
 
@@ -61,47 +60,28 @@ def read_sizes(value: Any) -> tuple[int, ...]:
 ARRAYS = {
     setting.name: setting
     for setting in (
-        Setting(
-            "layout",
-            Reader(read_layout, {}, f"<{'|'.join(AXES)}>[:OUT]"),
-            "The axes of its arrays (batch, head, n, d), :OUT those of its output where they are others; "
-            "left out, found out.",
-            "bhnd",
-            Flag("--layout", TARGET),
-        ),
-        Setting(
-            "head_sizes",
-            Reader(read_sizes, {}, "N,…"),
-            "The only head sizes it accepts.",
-            [64, 128],
-            Flag("--head-sizes", TARGET),
-        ),
-        Setting(
-            "multiple_of",
-            SIZE,
-            "It accepts only numbers of queries and keys that are multiples of this.",
-            16,
-            Flag("--multiple-of", TARGET),
-        ),
-        Setting(
-            "mask_shape",
-            words(*MASKS),
-            "The axes of its mask (m keys); default: detected.",
-            "bhnm",
-            Flag("--mask-shape", TARGET),
-        ),
+        Setting("layout", Reader(read_layout, {}, f"<{'|'.join(AXES)}>[:OUT]"),
+                "The axes of its arrays (batch, head, n, d), :OUT those of its output where they are "
+                "others; left out, found out.", "bhnd", Flag("--layout", TARGET)),
+        Setting("head_sizes", Reader(read_sizes, {}, "N,…"), "The only head sizes it accepts.",
+                [64, 128], Flag("--head-sizes", TARGET)),
+        Setting("multiple_of", SIZE,
+                "It accepts only numbers of queries and keys that are multiples of this.", 16,
+                Flag("--multiple-of", TARGET)),
+        Setting("mask_shape", words(*MASKS), "The axes of its mask (m keys); default: detected.",
+                "bhnm", Flag("--mask-shape", TARGET)),
     )
-}
+}  # fmt: skip
 """The options that say what arrays it takes, by keyword."""
 
 
-SAID_OTHERWISE = (FIELDS["dtype"], LOGSUMEXP, CHUNKS, BACKWARD, COTANGENT)
-"""The settings that cases and --returns say: the type, that a call goes forward, and what comes back."""
+SAID_OTHERWISE = (FIELDS["dtype"], LOGSUMEXP, CHUNKS, BACKWARD, COTANGENT, GATE)
+"""What cases and --returns say: the type, the way, and what comes back; and a gate, which reads X."""
 
 
 def list_always() -> Iterator[Setting]:
     """The settings of attention, under their keywords, as a section of their own."""
-    of_kind = {each.keyword: each for each in KIND.values() if each is not None}
+    of_kind = {setting.keyword: setting for setting in KIND.values() if setting is not None}
     for name, setting in {**settings_with_flags(ATTENTION), **of_kind}.items():
         if setting.flag and setting not in SAID_OTHERWISE:
             # The cases say how many heads, too, where nothing is fixed.
@@ -112,18 +92,12 @@ def list_always() -> Iterator[Setting]:
 ALWAYS = {setting.name: setting for setting in list_always()}
 """The options of `attend` that may be always on, by keyword."""
 
-ALWAYS_FORM = Form(
-    "AlwaysForm",
-    ALWAYS_ON,
-    [setting for name, setting in ALWAYS.items() if name in KEYWORDS],
-    lambda given: lay_over(NOTHING, given),
-)
+IN_CLAIMS = [setting for name, setting in ALWAYS.items() if name in KEYWORDS]
+ALWAYS_FORM = Form("AlwaysForm", ALWAYS_ON, IN_CLAIMS, lambda given: lay_over(NOTHING, given))
 """The same in claims, where what flags give in parts is one key."""
 
 
 def known(names: Sequence[str]) -> Reader:
-    """One of these names; for another one the nearest is suggested."""
-
     def read(value: Any) -> str:
         if value not in names:
             raise BadValueError(f"{short_value(value)} is not known; {suggest(str(value), names)}")
@@ -185,11 +159,11 @@ def read_why(value: Any) -> Known:
     return read["why"], read.get("types", tuple(TYPES))
 
 
-XFAIL = Form("XfailForm", "What fails.", [Setting(name, Reader(read_why, {}), name) for name in NAMES])
+OF_ANY = (*NAMES, *OF_CAPTURES)
+XFAIL = Form("XfailForm", "What fails.", [Setting(name, Reader(read_why, {}), name) for name in OF_ANY])
 
 
 def find_senseless(always: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Name the settings that have no meaning for a function of Q, K and V."""
     if always.positions == SINUSOIDAL or isinstance(always.positions, list):
         yield ("positions",), "such positions are added to X, and a target is given Q, K and V"
     heads, kv_heads = always.heads, always.kv_heads
@@ -206,8 +180,5 @@ def read_file(path: str | None, form: Form) -> dict[str, Any]:
 
 
 def unknown_names(what: str, given: Iterable[str], known: Sequence[str]) -> list[str]:
-    return [
-        f"--{what} {name}: there is none of this name; {suggest(name, known)}"
-        for name in given
-        if name not in known
-    ]
+    unknown = [name for name in given if name not in known]
+    return [f"--{what} {name}: there is none of this name; {suggest(name, known)}" for name in unknown]

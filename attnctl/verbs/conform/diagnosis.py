@@ -68,10 +68,7 @@ Explain = Callable[[Suite, CaseResult, Array], "Cause | Iterator[Cause] | None"]
 def diagnose(
     suite: Suite, wrong: Sequence[CaseResult], right: Sequence[Case] = (), best: Diagnosed = NOTHING
 ) -> Diagnosed:
-    """Find the cause that explains most of these cases, and makes none wrong of those that are right.
-
-    It is looked for in cases that the best one known does not explain.
-    """
+    """Find what explains more of these cases than the best known cause, and makes no right one wrong."""
     if best.explains_all:
         return best
     answered = [result for result in wrong if not result.answer.error]
@@ -80,7 +77,7 @@ def diagnose(
     outputs = [result for result in answered if result.judgement.extra is None]
     if not outputs:
         return choose([explain_extra(suite, min(answered, key=simplicity))], wrong, right, best)
-    if order := explain_order(suite, outputs[0]):
+    if order := explain_order_of_gradients(suite, outputs[0]):
         return choose([order], wrong, right, best)
     if any(suite.output_of(output) is None for output in outputs):
         return choose([explain_shape(suite)], wrong, right, best)
@@ -94,16 +91,12 @@ def search_causes(
     right: Sequence[Case],
     best: Diagnosed,
 ) -> Diagnosed:
-    """Search the causes of these cases, in drawn numbers first, and where the best one known is not it."""
     first = left[0].case
     tried = [suite.run(replace(first, fill="random"))] if first.fill != "random" else []
-    drawn = [
-        result for result in tried if not result.judgement.right and suite.output_of(result) is not None
-    ]
+    drawn = [run for run in tried if not run.judgement.right and suite.output_of(run) is not None]
     most = MOST_CASES + len(drawn)
 
     def search(result: CaseResult, ways: Sequence[Explain], best: Diagnosed) -> Diagnosed:
-        """Try explanations of one case, until the causes of one are better than the best known."""
         output = suite.outputs_in(result)[result.judgement.output]
         for explain in ways:
             found = explain(suite, result, output)
@@ -128,10 +121,7 @@ def search_causes(
 
 
 def choose(
-    causes: Iterable[Cause],
-    wrong: Sequence[CaseResult],
-    right: Sequence[Case],
-    best: Diagnosed = NOTHING,
+    causes: Iterable[Cause], wrong: Sequence[CaseResult], right: Sequence[Case], best: Diagnosed = NOTHING
 ) -> Diagnosed:
     """The first of these causes that explains all, or the one that explains most."""
     for cause in causes:
@@ -217,8 +207,6 @@ def name_cause(
 
 
 def explain_earlier(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    """Explain an output that an earlier call had, of other Q, K and V."""
-
     def explains(other: CaseResult) -> Details | None:
         first, found = suite.outputs_had.get(digest_of(wrong_arrays(other))), suite.output_of(other)
         if first is None or found is None or not np.isfinite(found).all() or not np.ptp(found):
@@ -240,14 +228,11 @@ def is_made_anew(suite: Suite, first: Case, found: CaseResult) -> bool:
 
 
 def without_options(case: Case) -> Case:
-    """The case of the same Q, K and V without its options."""
     memory = case.memory if case.memory == "broadcast" else "plain"
     return replace(case, options=(), memory=memory, dtype="")
 
 
 def explain_unsteady(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    """Explain a call that gives other numbers when it is made again."""
-
     def explains(other: CaseResult) -> Details | None:
         again = suite.answer(other.case)
         if other.answer.error:
@@ -266,8 +251,6 @@ def explain_unsteady(suite: Suite, result: CaseResult, output: Array) -> Cause |
 
 
 def explain_memory(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    """Explain numbers that follow what memory held before the call."""
-
     def count(found: CaseResult) -> tuple[int, int, bool]:
         """Numbers that follow, of all, and whether memory is all that there is."""
         here, name = suite.outputs_in(found), found.judgement.output
@@ -292,36 +275,20 @@ def explain_memory(suite: Suite, result: CaseResult, output: Array) -> Cause | N
     return Cause(mistake, "".join, explains, costly=True)
 
 
-def explain_degenerate(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    """Explain outputs that have nothing to do with attention: zeros, or the mean of V."""
+def explain_zeros(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
+    """Explain outputs, or gradients, to which nothing is written."""
     name = result.judgement.output
 
-    def is_zero(_: Case, found: Array) -> bool:
-        return not found.any()
+    def explains(other: CaseResult) -> bool:
+        found = suite.outputs_in(other)
+        return name in found and not found[name].any()
 
-    def is_mean(case: Case, found: Array) -> bool:
-        values = suite.problem(case).plan.run()
-        v = values[next(each for each in ("V_shared", "present_value", "V") if each in values)]
-        room = 16 * TYPES[case.dtype].unit * np.abs(v).max()
-        return bool(np.abs(found - v.mean(axis=-2, keepdims=True)).max() <= room)
+    def contradicts(case: Case) -> bool:
+        right = suite.problem(case).plan.run()
+        return name in right and bool(right[name].any())
 
-    def cause(mistake: str, words: str, is_such: Callable[[Case, Array], bool]) -> Cause:
-        def explains(other: CaseResult) -> bool:
-            found = suite.outputs_in(other)
-            return name in found and is_such(other.case, found[name])
-
-        def contradicts(case: Case) -> bool:
-            right = suite.problem(case).plan.run()
-            return name in right and not is_such(case, right[name])
-
-        return name_cause(mistake, words, explains, contradicts, observed=True)
-
-    if not output.any():
-        return cause("zeros", f"{name_output(name)} is all zeros", is_zero)
-    drawn = name == HEAD_OUTPUTS and result.case.fill == "random" and result.case.keys > 1
-    if drawn and is_mean(result.case, output):
-        return cause("mean-of-values", "the output is the mean of V whatever the scores are", is_mean)
-    return None
+    words = f"{name_output(name)} is all zeros"
+    return None if output.any() else name_cause("zeros", words, explains, contradicts, observed=True)
 
 
 def ignored_cause(suite: Suite, option: str, wrong: Sequence[CaseResult]) -> Cause:
@@ -345,8 +312,7 @@ def ignored_cause(suite: Suite, option: str, wrong: Sequence[CaseResult]) -> Cau
     return name_cause(IGNORED_OPTION, words, is_ignored, matters)
 
 
-def explain_order(suite: Suite, result: CaseResult) -> Cause | None:
-    """Explain gradients that are right in another order."""
+def explain_order_of_gradients(suite: Suite, result: CaseResult) -> Cause | None:
     given = result.answer.gradients
 
     def is_turned(other: CaseResult, order: Sequence[int]) -> bool:
@@ -360,8 +326,7 @@ def explain_order(suite: Suite, result: CaseResult) -> Cause | None:
         if is_turned(result, order):
             found = all_of([GRADIENTS[order.index(at)] for at in range(len(order))])
             words = f"it returns {found}, in this order: return {all_of([*GRADIENTS])}"
-            turned = partial(is_turned, order=order)
-            return name_cause("gradients-in-other-order", words, turned)
+            return name_cause("gradients-in-other-order", words, partial(is_turned, order=order))
     return None
 
 
@@ -391,18 +356,18 @@ def explain_factor(suite: Suite, result: CaseResult, output: Array) -> Cause | N
             for name, factor in factors.items()
         )
 
-    def say(said: Details) -> str:
+    def fix_of(said: Details) -> str:
         return f"{all_of(said)}: leave the factor{'s' * (len(said) > 1)} out"
 
     def contradicts(case: Case, covered: Collection[Details]) -> bool:
         wanted = suite.expect(case).outputs.items()
         ways = [
-            [compare_output(each, each.value * factors_of[said].get(name, 1.0)) for name, each in wanted]
+            [compare_output(out, out.value * factors_of[said].get(name, 1.0)) for name, out in wanted]
             for said in covered
         ]
-        return not any(all(each.right for each in way) for way in ways)
+        return not any(all(judged.right for judged in way) for way in ways)
 
-    return Cause("gradient-factor", say, explains, contradicts, explains_with=explains_with)
+    return Cause("gradient-factor", fix_of, explains, contradicts, explains_with=explains_with)
 
 
 def find_factor(wanted: ExpectedOutput, found: Array) -> float | None:
@@ -412,14 +377,10 @@ def find_factor(wanted: ExpectedOutput, found: Array) -> float | None:
     if not np.isfinite(fitted) or abs(fitted) > MOST_FACTOR or abs(fitted - 1) < LEAST_FACTOR:
         return None
     tried = (*(float(f"{fitted:.{digits}g}") for digits in (1, 2, 3)), fitted)
-    return next(
-        (result for result in tried if result and compare_output(wanted, found / result).right), None
-    )
+    return next((by for by in tried if by and compare_output(wanted, found / by).right), None)
 
 
 def explain_nan(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    """Explain NaN or ∞ that no known mistake gives."""
-
     def explains(other: CaseResult) -> Details | None:
         found, what = suite.output_of(other), name_output(other.judgement.output)
         broken = 0 if found is None else int((~np.isfinite(found)).sum())
@@ -449,7 +410,6 @@ def read_weights(suite: Suite, case: Case) -> Array | None:
 
 
 def explain_by_check(suite: Suite, result: CaseResult, output: Array) -> Iterator[Cause]:
-    """Name the mistakes that `check` finds in the weights and the output, or in the output alone."""
     if result.judgement.output in GRADIENTS and np.isnan(output).any():
         return  # no mistake that is known gives NaN, and to try them all takes long
     for record in record_answer(suite, result, output):
@@ -467,10 +427,7 @@ def explain_by_pairs(suite: Suite, result: CaseResult, output: Array) -> Iterato
 def check_answer(
     suite: Suite, result: CaseResult, found: dict[str, Array], *, pairs: bool
 ) -> Iterator[Cause]:
-    """The causes that `check` names in an answer.
-
-    The others of the mistakes that it names explain as much of this case, and may explain more of all.
-    """
+    """The causes that `check` names in an answer; the others that fit it, too, may explain more of all."""
     findings = find_mistakes(suite, result, found, pairs=pairs)
     planted = [finding.planted for finding in findings if finding.planted]
     if not planted:
@@ -478,10 +435,8 @@ def check_answer(
     step = CONCAT if CONCAT in found else HEAD_OUTPUTS
     cause = add_hint(suite, result, plant_cause(suite, planted, step))
     yield cause if hold(cause, [result], ()) else seen_by_check(suite, cause, planted)
-    also = (
-        [mistake for mistake in CATALOGUE if mistake.name in findings[0].also] if len(findings) == 1 else []
-    )
-    yield from (plant_cause(suite, [(mistake, None)], step) for mistake in also)
+    also = findings[0].also if len(findings) == 1 else ()
+    yield from (plant_cause(suite, [(other, None)], step) for other in CATALOGUE if other.name in also)
 
 
 def find_mistakes(
@@ -511,10 +466,9 @@ def seen_by_check(suite: Suite, cause: Cause, planted: Sequence[tuple[Mistake, P
     def is_reproduced(other: CaseResult, mistake: Mistake, plant: Plant) -> bool:
         """Whether a mistake, where it gives certain numbers, gives the output in all rows."""
         beside = HeldCase.begin(suite.problem(other.case), suite.outputs_in(other))
-        finite = all(np.isfinite(each).all() for each in beside.found.values())
-        return not (mistake.exact and finite) or beside.gives(
-            CarriedOut.run(beside.problem, plant.case.derivation)
-        )
+        if not (mistake.exact and all(np.isfinite(array).all() for array in beside.found.values())):
+            return True
+        return beside.gives(CarriedOut.run(beside.problem, plant.case.derivation))
 
     return Cause(cause.mistake, cause.say, explains, costly=True, certain=False)
 
@@ -534,7 +488,6 @@ def record_answer(suite: Suite, result: CaseResult, output: Array) -> Iterator[d
 
 
 def plan_answer(problem: Problem, found: dict[str, Array]) -> tuple[Trace, DumpPlan]:
-    """A trace of a case's inputs and of the steps found, beside what was meant."""
     derivation, case = problem.plan.derivation, problem.case
     arrays = {**problem.arrays, **found}
     steps = {step.name: step for step in derivation if isinstance(step.op, Given) or step.name in found}
@@ -578,7 +531,7 @@ def explain_coarse_inside(
             return False
         problem = suite.problem(other.case)
         wanted = expect(replace(problem, case=replace(problem.case, dtype=name))).outputs
-        ratio = max(compare_output(wanted[each], found[each]).ratio for each in off)
+        ratio = max(compare_output(wanted[output], found[output]).ratio for output in off)
         return ratio <= 1 and (other is not result or ratio > LEAST_ROUNDING)
 
     def explains(name: str, other: CaseResult) -> Details | None:
@@ -606,8 +559,6 @@ def say_coarse(said: Details) -> str:
 
 
 def explain_rounding(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    """Explain what is off by little more than the rounding of a coarse type."""
-
     def explains(other: CaseResult) -> Details | None:
         judged = other.judgement
         said = describe_rounding(name_output(judged.output), judged.ratio, other.case.dtype)
@@ -628,7 +579,7 @@ def describe_rounding(what: str, ratio: float, dtype: str) -> Failure | None:
 
 
 QUICK: tuple[Explain, ...] = (
-    explain_unsteady, explain_memory, explain_earlier, explain_degenerate, explain_coarse_numbers,
+    explain_unsteady, explain_memory, explain_earlier, explain_zeros, explain_coarse_numbers,
     explain_by_check, explain_factor, explain_coarse_inside,
 )  # fmt: skip
 LONGER: tuple[Explain, ...] = (explain_rounding, explain_nan, explain_by_pairs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from math import inf, log
+from math import inf
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from attnctl.base.words import plural
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.names import MASKED, OUTPUT, SCALED, SINK, WEIGHTS
+from attnctl.mistakes.chunks import LN2
 from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.judge import Expected, ExpectedOutput, Judgement, scatter_of
 
@@ -28,8 +29,6 @@ RETURNS = (OUTPUT, LSE, LSE2, WEIGHTS, SCORES, SCALED, MASKED, MAXIMUM, SUM, NOT
 
 WORDS = {LSE: "log-sum-exp", LSE2: "log-sum-exp in base 2"}
 """Those that are not called by their names."""
-
-LN2 = log(2.0)
 
 UNITS = 8
 """Units in the last place that an extra output may be off, of itself or of 1."""
@@ -52,10 +51,10 @@ def find_declared(wanted: Expected, answer: Answer, returns: Sequence[str]) -> E
         if not place or name == NOT_JUDGED:
             continue
         given = answer.outputs[place] if place < len(answer.outputs) else None
-        cells = forms[name][0].ndim == 4 if name in forms else False
-        laid = dict(arrangements(wanted, given, OF_CELLS if cells else OF_ROWS))
-        right = [axes for axes, each in laid.items() if measure_extra(wanted, name, each) <= 1]
-        found[place] = name, [*right, *laid, (OF_CELLS if cells else OF_ROWS)[0]][0]
+        tried = OF_CELLS if name in forms and forms[name][0].ndim == 4 else OF_ROWS
+        laid = dict(arrangements(wanted, given, tried))
+        right = [axes for axes, array in laid.items() if measure_extra(wanted, name, array) <= 1]
+        found[place] = name, [*right, *laid, tried[0]][0]
     return found
 
 
@@ -90,7 +89,6 @@ def sum_rows(scores: Array) -> tuple[Array, Array]:
 
 
 def recognise_extras(wanted: Expected, answer: Answer) -> Extras:
-    """Find what undeclared outputs look like, and in which axes."""
     found = {}
     for place, array in enumerate(answer.outputs[1:], start=1):
         laid = list(arrangements(wanted, array, (*OF_ROWS, *OF_CELLS)))
@@ -102,25 +100,20 @@ def recognise_extras(wanted: Expected, answer: Answer) -> Extras:
 
 
 def describe_unknown(wanted: Expected, answer: Answer, known: Extras) -> Iterator[str]:
-    """Describe the outputs behind the first that nobody declared, and that look like nothing known."""
     for place, array in enumerate(answer.outputs[1:], start=1):
         if place in known or array is None:
             continue
-        if rows := [each for _, each in arrangements(wanted, array, OF_ROWS)]:
+        if rows := [row for _, row in arrangements(wanted, array, OF_ROWS)]:
             near = next(filter(None, (name_near_miss(wanted, LSE, row) for row in rows)), None)
-            yield (
-                f"Output {place} has a number for each query and is no log-sum-exp in base e or 2"
-                f"{f': {near[1]}' if near else ''}. "
-                "It is not judged; --returns output,logsumexp declares it."
-            )
+            what = f"Output {place} has a number for each query and is no log-sum-exp in base e or 2"
+            said = f"{what}: {near[1]}" if near else what
+            yield f"{said}. It is not judged; --returns output,logsumexp declares it."
         else:
             yield f"Output {place}, of shape {list(array.shape)}, is not known and not judged."
 
 
 def describe_guess(place: int, name: str, others: Sequence[object]) -> str:
-    """Say what an output was taken for, and that nothing follows from it."""
-    returns = ",".join([OUTPUT, *[NOT_JUDGED] * (place - 1), name])
-    held = f"--returns {returns} holds it to that"
+    held = f"--returns {','.join([OUTPUT, *[NOT_JUDGED] * (place - 1), name])} holds it to that"
     what = f"Output {place} looks like the {WORDS.get(name, name)}"
     if not others:
         return f"{what} in every case and is not judged; {held}."
@@ -138,9 +131,8 @@ def judge_extras(wanted: Expected, answer: Answer, extras: Extras, first: Judgem
         off = measure_extra(wanted, name, arrange_extra(wanted, array, axes))
         if off > 1:
             what = "is not there" if array is None else f"is no {WORDS.get(name, name)}"
-            return replace(
-                first, ratio=off, words=f"the output is right, but output {place} {what}", extra=place
-            )
+            words = f"the output is right, but output {place} {what}"
+            return replace(first, ratio=off, words=words, extra=place)
     return first
 
 
@@ -170,21 +162,17 @@ def arrange_extra(wanted: Expected, array: Array | None, axes: str) -> Array | N
     """Bring an output in these axes to (batch, head, query[, key]); None where it has others."""
     if array is None or array.dtype.kind not in "fiu":
         return None
-    sizes = dict(zip("bhnm", wanted.problem.scores, strict=True))
-    own = {name: size for name, size in sizes.items() if name in axes}
+    own = {axis: size for axis, size in zip("bhnm", wanted.problem.scores, strict=True) if axis in axes}
     try:
         return rearrange(array, f"{axes} -> b h n{' m' * ('m' in axes)}", **own)
     except ValueError:
         return None
 
 
-def arrangements(
-    wanted: Expected, array: Array | None, tried: Sequence[str]
-) -> Iterator[tuple[str, Array]]:
+def arrangements(wanted: Expected, array: Array | None, ways: Sequence[str]) -> Iterator[tuple[str, Array]]:
     """The axes in which an output may come, each with the output in ours."""
-    for axes in tried:
-        if (given := arrange_extra(wanted, array, axes)) is not None:
-            yield axes, given
+    laid = ((axes, arrange_extra(wanted, array, axes)) for axes in ways)
+    yield from ((axes, output) for axes, output in laid if output is not None)
 
 
 # --- a log-sum-exp that is none ---
@@ -206,11 +194,8 @@ FACTORS: dict[str, dict[float, NearMiss]] = {
 }
 """By the output meant: factors of the natural log-sum-exp that programs give."""
 
-NO_MAXIMUM = (
-    "lse-without-maximum",
-    "the maximum of each row is left out of it",
-    "add it: m + log Σ exp(s − m)",
-)
+NO_MAXIMUM = ("lse-without-maximum", "the maximum of each row is left out of it",
+              "add it: m + log Σ exp(s − m)")  # fmt: skip
 MIXED = ("lse-mixed-bases", "its maximum and its logarithm are in different bases", "take both in one base")
 NEGATIVE = ("lse-negative", "it has the wrong sign", "leave the minus out")
 NO_LOGARITHM = ("lse-no-logarithm", "it is the sum, without a logarithm", "take m + log of it")

@@ -8,9 +8,10 @@ from itertools import combinations
 
 import numpy as np
 
-from attnctl.verbs.conform.case import Case
+from attnctl.verbs.conform.case import ACTIVATIONS, Case
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.profile import GROUPED, LENGTHS, OTHER_D_V
+from attnctl.verbs.conform.relations import HIDDEN_MOVED, RELATIONS
 
 BASE = Case(batch=2, heads=3, kv_heads=3, queries=12, keys=12, d_k=8, d_v=8)
 """Sizes that differ, so that no axis is taken for another."""
@@ -26,31 +27,25 @@ REPEATABLE_GRADIENTS = "repeatable gradients"
 CONVENTIONS = "conventions"
 
 NAMES = (
-    ATTENTION,
-    HEAD_SIZES,
-    LENGTHS,
-    OTHER_D_V,
-    GROUPED,
-    LARGE,
-    LARGE_VALUES,
-    LAYOUTS,
-    *OPTIONS,
-    PAIRS,
-    RANDOM,
-    REPEATABLE,
-    REPEATABLE_GRADIENTS,
-    INPUTS_KEPT,
-    CONVENTIONS,
-)
+    ATTENTION, HEAD_SIZES, LENGTHS, OTHER_D_V, GROUPED, LARGE, LARGE_VALUES, LAYOUTS, *OPTIONS,
+    PAIRS, RANDOM, *RELATIONS, REPEATABLE, REPEATABLE_GRADIENTS, INPUTS_KEPT, CONVENTIONS,
+)  # fmt: skip
+
+CAPTURED_CALLS, DRAWN_ALIKE = OF_CAPTURES = ("captured calls", "activations")
+"""The features of a capture: its calls whole, and cases drawn in their shape."""
+
+MOST_SHAPES = 8
+"""Captured calls in whose shape cases are drawn."""
 
 MERGE = "merge"
 MERGES = (MERGE, "peaked rows", "flat rows", "large scores", "nothing in one part", "nothing in both")
-"""The features of a merge of two parts."""
 
-OPTIONAL = {HEAD_SIZES, LENGTHS, OTHER_D_V, GROUPED, LAYOUTS, PAIRS, RANDOM, "float_mask", "out"}
+OPTIONAL = {
+    HEAD_SIZES, LENGTHS, OTHER_D_V, GROUPED, LAYOUTS, PAIRS, RANDOM, CAPTURED_CALLS, "float_mask", "out",
+}  # fmt: skip
 """Features that a target may refuse by an exception."""
 
-HIDING = {"causal", "window", "sliding_window", "mask", "key_lengths"}
+HIDING = {"causal", "window", "sliding_window", "documents", "mask", "key_lengths"}
 """Options that hide keys, which show where scores are far from 0, and where blocks are partly hidden."""
 
 RANDOM_CASES, QUICK_RANDOM_CASES = 40, 8
@@ -74,11 +69,8 @@ def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> dict[str, tu
     more = [
         square_case(n, 16, batch=1, heads=2, kv_heads=2, seed=n) for n in (31, 63, 64, 127, 128, 257, 513)
     ]
-    sizes = tuple(head_sizes) or (
-        (1, 12, 20, 64, 80, 128, 256)
-        if quick
-        else (1, 2, 3, 4, 12, 16, 20, 24, 32, 64, 72, 80, 96, 128, 192, 256)
-    )
+    few, others = (1, 12, 20, 64, 80, 128, 256), (2, 3, 4, 16, 24, 32, 72, 96, 192)
+    sizes = tuple(head_sizes) or (few if quick else tuple(sorted(few + others)))
     lengths = ((5, 12), (12, 5), (1, 33), (33, 1), (17, 64), (64, 17), (3, 130), (67, 130))
     unequal = [
         replace(BASE, queries=n, keys=m, seed=n, fill=fill)
@@ -97,7 +89,8 @@ def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> dict[str, tu
         square_case(12, 16, fill="shifted"),
         square_case(70, 16, fill="shifted", batch=1),
     ]
-    values = [square_case(n, 16, fill=how) for how in ("values", "channel") for n in (12, 33)]
+    fills = (("values", 12), ("values", 33), ("channel", 12), ("tails", 33))
+    values = [square_case(n, 16, fill=how) for how, n in fills]
     memories = ("fortran", "strided", "transposed", "broadcast")
     wide = [(d, how) for d in (72, 192, 256) for how in memories[1:]]
     layouts = [square_case(9, d, memory=how) for d, how in (wide[::4] if quick else wide)]
@@ -116,8 +109,9 @@ def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> dict[str, tu
 def option_cases(name: str, claimed: Sequence[str], *, lengths: bool, quick: bool) -> tuple[Case, ...]:
     """Make the cases of one option alone; of a cache with causal too, which goes with it."""
     cases: list[Case] = []
+    values = OPTIONS[name].values
     for at, case in enumerate((BASE, square_case(33, 16, batch=2, heads=2, kv_heads=2))):
-        for value in OPTIONS[name].values(case):
+        for value in values(case):
             cases += [replace(case, fill=fill, seed=at).having(**{name: value})
                       for fill in (("who", "random") if at == 0 else ("random",))]  # fmt: skip
     if name == "cache":
@@ -125,19 +119,41 @@ def option_cases(name: str, claimed: Sequence[str], *, lengths: bool, quick: boo
         cases = [case for case in cases if case.queries > 0]
         cases += [case.having(causal=True) for case in cases if "causal" in claimed]
     elif lengths:
-        longer = replace(BASE, queries=5, keys=17)
-        value = OPTIONS[name].values(longer)[0]
-        cases += [replace(longer, fill=fill).having(**{name: value}) for fill in ("who", "random")]
+        long = replace(BASE, queries=5, keys=17)
+        cases += [replace(long, fill=fill).having(**{name: values(long)[0]}) for fill in ("who", "random")]
     if name in {"causal", "window", "sliding_window"} and not quick:
-        value = OPTIONS[name].values(square_case(129))[0]
-        cases.append(square_case(129, 16, batch=1).having(**{name: value}))
+        cases.append(square_case(129, 16, batch=1).having(**{name: values(square_case(129))[0]}))
     if name in HIDING:
         fills = ("large", "shifted") if name in {"causal", "mask"} else ("large",)
-        value = OPTIONS[name].values(BASE)[0]
-        cases += [square_case(13, 16, fill=fill).having(**{name: value}) for fill in fills]
+        cases += [square_case(13, 16, fill=fill).having(**{name: values(BASE)[0]}) for fill in fills]
         uneven = replace(square_case(130, 16, heads=2, kv_heads=2), queries=67 if lengths else 130)
-        cases.append(uneven.having(**{name: OPTIONS[name].values(uneven)[-1]}))
+        cases.append(uneven.having(**{name: values(uneven)[-1]}))
     return tuple(cases)
+
+
+def activation_cases(calls: Sequence[Case], *, causal: bool, groups: bool) -> tuple[Case, ...]:
+    """Make cases drawn in the shape of some of the captured calls, spread over all."""
+    some = calls[:: -(-len(calls) // MOST_SHAPES) or 1]
+    sizes = (
+        replace(BASE, kv_heads=1 if groups else BASE.heads),
+        *(square_case(n, 16, batch=1, seed=n) for n in (33, 257)),
+    )
+    cases = [replace(case, fill=ACTIVATIONS, call=own.call) for own in some for case in sizes]
+    return (*cases, *(case.having(causal=True) for case in cases if causal))
+
+
+def relation_cases(claimed: Sequence[str], shape: Sequence[int]) -> dict[str, tuple[Case, ...]]:
+    """Make the cases of relations between two calls; all are of one `shape`, where it is given."""
+    batch, heads, n, d = shape or (2, 2, 33, 16)
+    large = square_case(n, d, batch=batch, heads=heads, kv_heads=heads)
+    sizes = (large,) if shape else (BASE, large, square_case(130, 16, heads=4, kv_heads=4))
+    hiding = [name for name in OPTIONS if name in {*HIDING, "float_mask"} & {*claimed}]
+    hidden = [case.having(**{name: OPTIONS[name].values(case)[0]}) for case in sizes for name in hiding]
+    causal = [case.having(causal=True) for case in sizes[:1] if "causal" in claimed]
+    return {
+        name: tuple(dict.fromkeys((*sizes, *(hidden if name == HIDDEN_MOVED else causal))))
+        for name in RELATIONS
+    }
 
 
 def may_go_together(names: Sequence[str]) -> bool:
@@ -146,7 +162,6 @@ def may_go_together(names: Sequence[str]) -> bool:
 
 
 def combine_options(case: Case, names: Sequence[str], pick: int = 0) -> Case:
-    """Give a case these options, each at one of its values."""
     values = {name: OPTIONS[name].values(case) for name in names}
     out = case.having(**{name: value[pick % len(value)] for name, value in values.items()})
     return replace(out, queries=out.keys - out.past) if out.past else out

@@ -59,8 +59,6 @@ Details = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Cause:
-    """What may explain failing cases."""
-
     mistake: str
     say: Callable[[Details], str]
     """The sentence, by what is other from case to case."""
@@ -92,8 +90,7 @@ class Diagnosed:
 
     @property
     def explains_all(self) -> bool:
-        whole = self.failure.explained == self.failure.failing
-        return self.cause is not None and whole and self.is_certain
+        return self.is_certain and self.failure.explained == self.failure.failing
 
     @property
     def is_certain(self) -> bool:
@@ -129,13 +126,10 @@ class Diagnosed:
         return None if details is None else Failure(self.failure.mistake, self.cause.say(details))
 
     def with_details(self, details: Details) -> Diagnosed:
-        """The same of every case that it explains, with these details."""
         assert self.cause is not None  # it has details
-        joined = (join_details(details),)
-        failure = replace(self.failure, sentence=self.cause.say(details), details=joined)
-        return replace(
-            self, failure=failure, explained=tuple((each, details) for each, _ in self.explained)
-        )
+        failure = replace(self.failure, sentence=self.cause.say(details), details=(join_details(details),))
+        explained = tuple((result, details) for result, _ in self.explained)
+        return replace(self, failure=failure, explained=explained)
 
 
 NOTHING = Diagnosed(Failure())
@@ -145,15 +139,15 @@ NOTHING = Diagnosed(Failure())
 def hold(cause: Cause, wrong: Sequence[CaseResult], right: Sequence[Case]) -> Diagnosed | None:
     """What is true of a cause in these cases; None where it explains none."""
     explained: list[tuple[CaseResult, Details]] = []
-    for each in sorted(wrong, key=simplicity)[:MOST_CALLED] if cause.costly else wrong:
-        if (details := cause.explains(each)) is not None:
-            explained.append((each, details))
+    for result in sorted(wrong, key=simplicity)[:MOST_CALLED] if cause.costly else wrong:
+        if (details := cause.explains(result)) is not None:
+            explained.append((result, details))
             if cause.costly:
                 break
     if not explained:
         return None
     details, number = explained[0][1], len(explained)
-    said = list(dict.fromkeys(join_details(each) for _, each in explained))
+    said = list(dict.fromkeys(join_details(own) for _, own in explained))
     several = cause.observed and len(said) > 1
     failure = Failure(cause.mistake, cause.say(details), details=(said[0],), alone=len(wrong) > 1)
     if not cause.costly:
@@ -175,15 +169,14 @@ def simplicity(result: CaseResult) -> tuple[bool, bool, bool, int]:
     """Order cases: drawn numbers first, few of them, but enough that nothing fits by chance."""
     case = result.case
     size = case.batch * case.heads * case.queries * case.keys
-    small = min(case.queries, case.keys) < ENOUGH_TOKENS
-    return size > MOST_NUMBERS, case.fill != "random", small, size
+    return size > MOST_NUMBERS, case.fill != "random", min(case.queries, case.keys) < ENOUGH_TOKENS, size
 
 
 @np.errstate(all="ignore")
 def unite(several: Sequence[Diagnosed]) -> list[Diagnosed]:
     """Findings of one cause with the same details, where those of one case explain all others, too."""
     explained = [result for found in several for result in found.explained]
-    details = list(dict.fromkeys(each for _, each in explained))
+    details = list(dict.fromkeys(own for _, own in explained))
     cause = several[0].cause
     if cause is None or cause.explains_with is None or len(details) == 1:
         return [*several]
@@ -212,8 +205,6 @@ class MadeMistake:
 
 @dataclass
 class Programs:
-    """Programs that make the same mistakes, each as it was found in some case."""
-
     suite: Suite
     step: str
     """Where the mistakes show: the output, or heads side by side."""
@@ -277,8 +268,6 @@ def details_of(made: Sequence[MadeMistake]) -> Details:
 
 @dataclass(frozen=True)
 class CarriedOut:
-    """A derivation carried out on the inputs of a case."""
-
     derivation: Derivation
     values: Mapping[str, Array]
 
@@ -286,21 +275,17 @@ class CarriedOut:
     def run(cls, problem: Problem, derivation: Derivation, before: CarriedOut | None = None) -> CarriedOut:
         """Carry it out in float64, and only what another one before has not."""
         values: dict[str, Array] = {}
+        known, had = (before.derivation.by_name, before.values) if before else ({}, {})
         for step in derivation:
-            old = before.derivation.by_name.get(step.name) if before else None
             if isinstance(step.op, Given):
                 values[step.name] = problem.arrays[step.name]
-            elif (
-                before
-                and old is step
-                and all(values[input_] is before.values[input_] for input_ in step.inputs)
-            ):
-                values[step.name] = before.values[step.name]
+            elif known.get(step.name) is step and all(values[name] is had[name] for name in step.inputs):
+                values[step.name] = had[step.name]
             else:
-                values[step.name] = step.op.apply(*(values[input_] for input_ in step.inputs))
+                values[step.name] = step.op.apply(*(values[name] for name in step.inputs))
         return cls(derivation, values)
 
-    def changed(self, derivation: Derivation) -> frozenset[str]:
+    def steps_changed(self, derivation: Derivation) -> frozenset[str]:
         """The steps that are others in another derivation."""
         own = self.derivation.by_name
         return frozenset(step.name for step in derivation if step is not own.get(step.name))
@@ -333,21 +318,17 @@ class HeldCase:
         return cls(problem, right, beside, frozenset(beside if found is None else settled))
 
     def find(self, made: Sequence[MadeMistake]) -> list[MadeMistake] | None:
-        """The mistakes as they are made in a program that gives what was found."""
-        return next(
-            (each for each, program in self.programs(made, self.right) if self.gives(program)), None
-        )
+        return next((fit for fit, program in self.programs(made, self.right) if self.gives(program)), None)
 
     def programs(
         self, made: Sequence[MadeMistake], before: CarriedOut
     ) -> Iterator[tuple[list[MadeMistake], CarriedOut]]:
-        """The programs that make these mistakes, one after the other."""
         if not made:
             yield [], before
             return
         one, *rest = made
         for plant in one.mistake.at(self.step(before, one.like)):
-            steps = before.changed(plant.case.derivation)
+            steps = before.steps_changed(plant.case.derivation)
             if one.steps is not None and steps != one.steps:
                 continue
             try:
@@ -382,9 +363,8 @@ class HeldCase:
         row = np.abs(found).max(axis=-1, keepdims=True, initial=0.0)
         spoilt = ~np.isfinite(found) & ~(np.abs(value) <= precision.largest)
         same = (found == value) | spoilt | ~self.told(name)
-        off = np.where(same, 0.0, np.abs(found - value)) / (
-            UNITS * precision.unit * row + precision.smallest
-        )
+        least = UNITS * precision.unit * row + precision.smallest
+        off = np.where(same, 0.0, np.abs(found - value)) / least
         return float(np.where(np.isnan(off), np.inf, off).max(initial=0.0))
 
     def told(self, name: str) -> Array:
@@ -392,11 +372,9 @@ class HeldCase:
         if name in GRADIENTS:
             return np.array(True)
         seen: Array = np.asarray(self.right.values[WEIGHTS].any(axis=-1))
-        told: Array = np.asarray(seen.all(axis=1)) if name == CONCAT else seen
-        return told[..., None]
+        return np.asarray(seen.all(axis=1) if name == CONCAT else seen)[..., None]
 
     def gives(self, program: CarriedOut) -> bool:
-        """Whether a program gives what was found, as far as rounding allows."""
         if not all(name in self.settled or self.is_near(name, program) for name in self.found):
             return False
         far = [name for name in self.found if self.off_by(name, program) > 1]

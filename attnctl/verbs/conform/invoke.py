@@ -35,7 +35,6 @@ RAISED = (Exception, KeyboardInterrupt)
 
 
 def invoke(function: Callable[..., Any], call: TargetCall, framework: Framework) -> Answer:
-    """Call a function as often as is asked; an exception is an answer."""
     try:
         with np.errstate(all="ignore"):
             ready = prepare_call(function, framework, call)
@@ -53,13 +52,9 @@ def call_once(ready: PreparedCall) -> tuple[Answer, Any]:
     with fill_memory(call.fill, call.numbers, lambda block: framework.give(block, call.dtype)):
         result, back = framework.carry_out(ready)
     outputs = read_outputs(result)
-    if call.out:
-        outputs = (to_numpy(ready.given[call.out]), *outputs[1:])
     buffers = [ready.given[name] for name in call.into]
-    if buffers:
-        outputs = tuple(map(to_numpy, buffers))
-    first = first_array(result)
-    dtype = str(getattr(first, "dtype", "")).rpartition(".")[-1]
+    outputs = (*map(to_numpy, buffers), *outputs[len(buffers) :])
+    dtype = str(getattr(first_array(result), "dtype", "")).rpartition(".")[-1]
     if call.gives:
         found = order_gradients(result, call.gives) if isinstance(result, Mapping) else result
         back = buffers or (found if isinstance(found, (tuple, list)) else (found,))
@@ -72,12 +67,12 @@ def call_once(ready: PreparedCall) -> tuple[Answer, Any]:
 def order_gradients(found: Mapping[str, Any], names: Sequence[str]) -> Sequence[Any]:
     """Order gradients that have names, dq, d_Q, grad_q or q.grad, others last; None for one not there."""
     ours = {
-        gradient_of(symbol): each
-        for name, each in found.items()
+        gradient_of(symbol): array
+        for name, array in found.items()
         for symbol in (*INPUTS, PACKED)
         if variable_of(name).lower() in THEIRS[symbol]
     }
-    others = [each for each in found.values() if not any(each is own for own in ours.values())]
+    others = [array for array in found.values() if not any(array is own for own in ours.values())]
     return [*(found.get(name, ours.get(name)) for name in names), *others]
 
 
@@ -88,7 +83,6 @@ def first_array(result: Any) -> Any:
 
 
 def read_outputs(result: Any) -> tuple[Any, ...]:
-    """Return the arrays of a result: an array itself, or a tuple or list of them."""
     several = isinstance(result, (tuple, list)) and not np.isscalar(result[:1])
     return tuple(map(to_numpy, result)) if several else (to_numpy(result),)
 
@@ -98,8 +92,6 @@ def read_outputs(result: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Framework:
-    """The library whose arrays a target takes."""
-
     name: str = "numpy"
     device: str = ""
 
@@ -121,7 +113,7 @@ class Framework:
             grad = import_module("torch").autograd.grad
             found = grad(output, leaves, ready.cotangent.to(output.dtype), allow_unused=True)
             both = zip(leaves, found, strict=True)
-            return result, [0 * leaf if each is None else each for leaf, each in both]
+            return result, [0 * leaf if gradient is None else gradient for leaf, gradient in both]
 
         def of_inputs(*leaves: Any) -> tuple[Any, Any]:
             named = dict(zip(ready.call.names, leaves, strict=False))
@@ -203,41 +195,34 @@ def sum_type(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
-def prepare_call(function: Callable[..., Any], framework: Framework, call: TargetCall) -> PreparedCall:
-    """Make the arrays of a call anew, in memory as it asks for."""
-    kind = np.dtype(NUMPY.get(call.dtype, call.dtype))
+def in_type(array: Array, dtype: str) -> Array:
+    """A copy, numbers in the type or in NumPy's that holds them, integers and truth values as they are."""
+    return array.astype(NUMPY.get(dtype, dtype)) if array.dtype.kind == "f" else array.copy()
 
-    def cast(value: Any, memory: str, kind: Any = kind) -> Any:
+
+def prepare_call(function: Callable[..., Any], framework: Framework, call: TargetCall) -> PreparedCall:
+    def type_of(name: str) -> str:
+        return sum_type(call.dtype) if name in call.wide else call.dtype
+
+    def cast(name: str, value: Any, memory: str = "plain") -> Any:
         if not isinstance(value, np.ndarray):
             return value
-        own = value.astype(kind) if value.dtype.kind == "f" else value.copy()
+        own = in_type(value, type_of(name))
         if memory == "broadcast" and own.shape[0] > 1:
-            strides = (0, *own.strides[1:])
-            return np.lib.stride_tricks.as_strided(own, own.shape, strides)
+            return np.lib.stride_tricks.as_strided(own, own.shape, (0, *own.strides[1:]))
         return lay_in_memory(own, memory)
 
     names = "QKV" if len(call.inputs) > 1 else ("QKV",)
     memories = ["plain" if call.memory == "broadcast" and name == "Q" else call.memory for name in names]
-    owned = {
-        name: cast(input_, how) for name, input_, how in zip(names, call.inputs, memories, strict=True)
-    }
-    wide = sum_type(call.dtype)
-    more = {
-        name: cast(value, "plain", np.dtype(wide) if name in call.wide else kind)
-        for name, value in call.keywords.items()
-    }
+    owned = dict(zip(names, map(cast, names, call.inputs, memories), strict=True))
+    more = {name: cast(name, value) for name, value in call.keywords.items()}
     arrays = owned | {name: value for name, value in more.items() if isinstance(value, np.ndarray)}
-    for name in call.buffers:
+    for name in call.into:
         arrays[name].view(np.uint8)[...] = call.fill
-    given = {
-        name: framework.give(array, wide if name in call.wide else call.dtype)
-        for name, array in arrays.items()
-    }
-    inputs = [given[name] for name in names]
-    cotangent = None
-    if call.cotangent is not None:
-        cotangent = framework.give(cast(call.cotangent, "plain"), call.dtype)
-    leaves = inputs
+    given = {name: framework.give(array, type_of(name)) for name, array in arrays.items()}
+    leaves = inputs = [given[name] for name in names]
+    back = cast("", call.cotangent)
+    cotangent = None if back is None else framework.give(back, call.dtype)
     if cotangent is not None and framework.name == "torch":
         leaves = [input_.requires_grad_() for input_ in inputs]
         given |= dict(zip(names, map(copy_of_leaf, leaves), strict=True))
@@ -246,7 +231,7 @@ def prepare_call(function: Callable[..., Any], framework: Framework, call: Targe
     if call.names:
         keywords |= dict(zip(call.names, inputs, strict=True))
         inputs = []
-    before = {name: bits_of(to_numpy(array)) for name, array in given.items() if name not in call.buffers}
+    before = {name: bits_of(to_numpy(array)) for name, array in given.items() if name not in call.into}
     return PreparedCall(function, framework, call, inputs, keywords, given, before, cotangent, leaves)
 
 
@@ -295,8 +280,7 @@ def fill_malloc(value: int) -> None:
         ctypes.CDLL(None).mallopt(M_PERTURB, value)
 
 
-def environment(byte: int) -> dict[str, str]:
-    """Return the variable by which malloc of another program fills memory."""
+def malloc_fill(byte: int) -> dict[str, str]:
     return {"MALLOC_PERTURB_": str((HUGE if byte == NAN else byte) ^ 0xFF)}
 
 
@@ -304,19 +288,16 @@ def environment(byte: int) -> dict[str, str]:
 
 
 def repeat_call(ready: PreparedCall, answer: Answer, result: Any) -> Repeats:
-    """Make the same call again, in the same arrays while the function keeps them.
-
-    An output whose memory is used again is spoilt before each call.
-    """
+    """Make the same call again in arrays that are kept; an output in reused memory is spoilt first."""
     call, anew = ready.call, partial(prepare_call, ready.function, ready.framework)
     call_once(anew(replace(call, inputs=tuple(-input_ for input_ in call.inputs))))
-    kept = bool(call.out or answer.gradients)
+    kept = bool(call.into or answer.gradients)
     reused = not kept and not have_same_bits(read_outputs(result)[:1], answer.outputs[:1])
     ready = anew(call)
 
     def again() -> Answer:
         nonlocal ready
-        if call.buffers:
+        if call.into:
             ready = anew(call)
         if reused:
             output = first_array(result)
@@ -332,16 +313,12 @@ def repeat_call(ready: PreparedCall, answer: Answer, result: Any) -> Repeats:
         return found
 
     repeats = repeat(again, answer.compared, call.times, call.seconds)
-    stale = not repeats.failed and is_stale(ready, answer)
-    return replace(repeats, reused=reused, stale=stale)
+    return replace(repeats, reused=reused, stale=not repeats.failed and is_stale(ready, answer))
 
 
 def is_stale(ready: PreparedCall, before: Answer) -> bool:
-    """V doubled in place gives the answer that V gave: it was kept for these arrays, or for their place.
-
-    Arrays of jax cannot be changed.
-    """
-    constant = ready.framework.name == "jax" or "V" not in ready.given
+    """V doubled in place gives the answer that V gave: it was kept for these arrays, or for their place."""
+    constant = ready.framework.name == "jax" or "V" not in ready.given  # arrays of jax cannot be changed
     if constant or ready.cotangent is not None or ready.call.gives:
         return False
     v = ready.given["V"]

@@ -83,8 +83,6 @@ class ExpectedOutput:
 
 @dataclass(frozen=True)
 class Expected:
-    """The steps of attention in one case, and the outputs that are judged."""
-
     problem: Problem
     steps: dict[str, Known]
     outputs: Mapping[str, ExpectedOutput]
@@ -99,7 +97,6 @@ class Judgement:
     shows: tuple[str, ...] = ()
     """The right outputs of which it is evidence: rounding does not hide them, nor are they 0."""
     words: str = ""
-    """The error in words, where the answer is wrong."""
     output: str = HEAD_OUTPUTS
     """The first output that is wrong, or the worst."""
     ratios: Mapping[str, float] = field(default_factory=dict)
@@ -118,7 +115,8 @@ def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
     sums = min(unit, of_sums) * (1 + sqrt(problem.case.d_k))
     steps: dict[str, Known] = {}
     again: dict[str, Known] = {}
-    for step in derivation or problem.plan.derivation:
+    lines = derivation or problem.plan.derivation
+    for step in lines:
         if isinstance(step.op, Given):
             steps[step.name] = exactly(problem.arrays[step.name])
             continue
@@ -128,9 +126,9 @@ def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
         # Each run is carried out once for all that read it; only the latest is kept.
         steps[step.name] = replace(known, run=lru_cache(maxsize=1)(known.run))
         if step.name.startswith(WEIGHTS_AGAIN) and LOGSUMEXP in steps:
-            steps[step.name] = make_again(steps[step.name], steps[LOGSUMEXP].value, sums, step.name)
+            steps[step.name] = make_again(steps, step.name, sums, lines)
         if step.name in {WEIGHTS, DELTA} and LOGSUMEXP in steps:
-            again[step.name] = make_again(steps[step.name], steps[LOGSUMEXP].value, sums, step.name)
+            again[step.name] = make_again(steps, step.name, sums, lines)
     seen: Array = np.asarray(steps[WEIGHTS].value.any(axis=-1))
     scatters = scatter_together({name: steps[name] for name in problem.outputs})
     outputs = {}
@@ -142,17 +140,23 @@ def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
     return Expected(problem, steps, outputs, seen)
 
 
-def make_again(known: Known, total: Array, unit: float, name: str) -> Known:
+def make_again(steps: Mapping[str, Known], name: str, unit: float, lines: Derivation) -> Known:
     """The weights as a backward pass makes them again: exp(s − L), of an L stored in float32 or better.
 
     All of a row are off by one factor, which softmax never is: its shares add up to 1. So is a delta that
-    is made of them.
+    is made of them. A weight is off by one of its own, too, as terms of its score are added up again:
+    then gradients of a row of scores do not add up to 0, and columns of K that are far from 0 show that.
     """
+    known, total = steps[name], steps[LOGSUMEXP].value
     size = np.where(np.isfinite(total), total, 0.0) * unit
+    q, k = (np.square(steps[read].value) for read in lines["scores"].inputs)
+    own = lines["scaled_scores"].op.apply(np.sqrt(q @ k.swapaxes(-1, -2))) * unit
 
     def run(number: int) -> Array:
         off = 1.0 + size * noise(f"{name} again", number, size.shape)
-        return known.run(number) * (off if known.value.ndim == off.ndim else off[..., None])
+        if known.value.ndim > off.ndim:
+            off = off[..., None] + own * noise(f"{name} of scores", number, own.shape)
+        return known.run(number) * off
 
     return replace(known, run=run)
 
@@ -163,8 +167,8 @@ def scatter_together(steps: Mapping[str, Known]) -> dict[str, Array]:
     squares = {name: np.zeros(step.value.shape) for name, step in steps.items()}
     with np.errstate(all="ignore"):
         for number in range(runs):
-            for name, each in steps.items():
-                squares[name] += squared_distance(each.run(number), each.value)
+            for name, step in steps.items():
+                squares[name] += squared_distance(step.run(number), step.value)
         return {name: pool_scatter(squares[name] / runs, step.value, runs) for name, step in steps.items()}
 
 
@@ -173,7 +177,6 @@ def scatter_of(known: Known) -> Array:
 
 
 def judge_answer(wanted: Expected, answer: Answer) -> Judgement:
-    """Judge the outputs of an answer that it is asked for, the first of them first."""
     if answer.error:
         return judge_failure(answer)
     given = read_answer(wanted.problem, answer)
@@ -193,7 +196,7 @@ def join_judgements(judgements: Iterable[Judgement]) -> Judgement:
     shows = tuple(name for verdict in found for name in verdict.shows)
     wrong = [verdict for verdict in found if not verdict.right]
     if not wrong:
-        worst = max(found, key=lambda each: each.ratio, default=Judgement(0.0))
+        worst = max(found, key=lambda verdict: verdict.ratio, default=Judgement(0.0))
         return replace(worst, shows=shows, ratios=ratios)
     more = [verdict.output for verdict in wrong[1:]]
     beside = f"; {all_of(more)} {'is' if len(more) == 1 else 'are'} wrong, too" if more else ""
@@ -220,8 +223,7 @@ def judge_output(wanted: Expected, name: str, given: Array | None, answer: Answe
 
 
 def name_output(name: str) -> str:
-    named = {HEAD_OUTPUTS: "the output", LOGSUMEXP: "the log-sum-exp"}
-    return named.get(name, f"the gradient {name}")
+    return {HEAD_OUTPUTS: "the output", LOGSUMEXP: "the log-sum-exp"}.get(name, f"the gradient {name}")
 
 
 def suggest_layout(wanted: Expected, found: Array) -> str:

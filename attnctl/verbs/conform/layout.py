@@ -1,8 +1,8 @@
 """The arrays of a call as a target has them, and its answer as we have it.
 
 Axes are letters: b batch, h heads, n rows, d columns, m keys. `bnd` and `nbd` have heads side by side in
-their columns, `hnd` and `nd` one member, `nd` one head. `IN:OUT` is said of a target whose output is laid
-out in another way than Q, K and V.
+their columns, `hnd`, `nhd` and `nd` one member, `nd` one head. `IN:OUT` is said of a target whose output
+is laid out in another way than Q, K and V.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from attnctl.verbs.conform.signature import PACKED, PARTS, CallSignature
 
 def in_target_axes(array: Array, axes: str) -> Array:
     """(batch, head, n, d) in a target's axes: of the first member or head, where it has one."""
-    there = split_axes(axes)
-    one = array[tuple(slice(None) if letter in there else slice(1) for letter in "bh")]
+    one = array[tuple(slice(None) if letter in split_axes(axes) else slice(1) for letter in "bh")]
     return rearrange(one, f"b h n d -> {AXES[axes]}")
 
 
@@ -75,7 +74,6 @@ WIDE = {LOGSUMEXP, DELTA}
 
 
 def make_call(problem: Problem, signature: CallSignature, **made: Any) -> TargetCall:
-    """Make the call of a problem; `made` says how often, and in what memory."""
     axes = problem.profile.axes
 
     def fit(name: str, value: Any) -> Any:
@@ -92,28 +90,25 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
     keywords = {name: fit(name, value) for name, value in signature.with_options(problem).items()}
     case = problem.case
     inputs = lay_inputs(problem, [problem.arrays[name] for name in INPUTS])
+    buffer = signature.keywords.get("out", "")
+    into: tuple[str, ...] = (buffer,) if keywords.get(buffer) is not None else ()
     kept = inputs if case.memory == "broadcast" else tuple(map(np.ascontiguousarray, inputs))
     if signature.handed:
         keywords |= hand_over(problem, signature)
         wide = tuple(signature.handed[name] for name in WIDE & signature.handed.keys())
         made |= {"gives": GRADIENTS if len(inputs) > 1 else (gradient_of(PACKED),), "wide": wide}
-        made["into"] = signature.buffers
+        into = signature.buffers
         empty = [np.full(input_.shape, np.nan) for input_ in inputs]
         keywords |= dict(zip(signature.buffers, empty, strict=False))
     elif problem.backward:
         made["cotangent"] = lay_row_vectors(problem, problem.arrays[COTANGENT])
-    buffer = signature.keywords.get("out", "")
-    out = buffer if keywords.get(buffer) is not None else ""
     numbers = prod(problem.output_shape)
     dtype = problem.profile.handed.get(case.dtype, case.dtype)
-    return TargetCall(kept, keywords, signature.inputs, dtype, case.memory, out, numbers, **made)
+    return TargetCall(kept, keywords, signature.inputs, dtype, case.memory, numbers, into=into, **made)
 
 
 def lay_inputs(problem: Problem, arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Lay arrays of the shapes of Q, K and V out as the target takes them: three, or one.
-
-    3 is the axis of Q, K and V among those of one array.
-    """
+    """Lay arrays like Q, K and V out as the target takes them: three, or one in which 3 is their axis."""
     axes, packed = problem.profile.axes, problem.profile.packed
     laid = tuple(in_target_axes(array, axes) for array in arrays)
     if not packed:
@@ -176,13 +171,11 @@ def read_gradients(problem: Problem, gradients: Sequence[Any]) -> dict[str, Arra
 def number_inputs(problem: Problem) -> list[Array]:
     """Number the cells of Q, K and V, from Q on: arrays of their shapes."""
     arrays = [problem.arrays[name] for name in INPUTS]
-    ends = np.cumsum([array.size for array in arrays])
-    counted = zip(arrays, ends, strict=True)
+    counted = zip(arrays, np.cumsum([array.size for array in arrays]), strict=True)
     return [np.arange(end - array.size, end).reshape(array.shape) for array, end in counted]
 
 
 def shapes_beside(problem: Problem, answer: Answer, name: str) -> tuple[Array | None, tuple[int, ...]]:
-    """Return an output as the target gave it, and the shape that it should have."""
     if name in GRADIENTS:
         laid = lay_inputs(problem, number_inputs(problem))
         at = GRADIENTS.index(name) if len(laid) > 1 else 0
@@ -197,5 +190,4 @@ def read_output(problem: Problem, answer: Answer) -> Array | None:
 
 
 def is_readable(problem: Problem, answer: Answer) -> bool:
-    """Every output that was asked for is there."""
     return set(problem.outputs) <= read_answer(problem, answer).keys()

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from math import inf
 from operator import itemgetter
 from typing import Any
@@ -89,7 +90,6 @@ Held = tuple[Mapping[str, Array], Mapping[str, Array | None], Mapping[str, Expec
 
 
 def list_features(*, quick: bool) -> Iterator[tuple[str, tuple[Case, ...]]]:
-    """List the features of a merge with their cases: what scores are like, cut in two somewhere."""
     for at, name in enumerate(MERGES):
         seeds = range(100 * at, 100 * at + (QUICK_CASES if quick else CASES))
         cuts = [int(np.random.RandomState(seed).randint(1, BASE.keys)) for seed in seeds]
@@ -152,7 +152,7 @@ def find_parameters(target: Target, name: str) -> tuple[tuple[str, ...], tuple[s
     must = must_give(parameters)
     names = [parameter.name for parameter in parameters]
     buffers = [name for name in names if BUFFER.fullmatch(name)]
-    into = sorted(buffers, key=lambda each: bool(OF_SUM.search(each)))
+    into = sorted(buffers, key=lambda name: bool(OF_SUM.search(name)))
     into = into if len(names) > 4 and set(must) & set(into) else []
     first = [name for name in names if name not in into][: 4 if len(must) > 2 else 2]
     sums = [part for part in first if OF_SUM.search(part)]
@@ -173,8 +173,6 @@ def find_parameters(target: Target, name: str) -> tuple[tuple[str, ...], tuple[s
 
 @dataclass
 class MergeSuite(Suite):
-    """Runs cases of a merge; also how a target takes the parts, by which parameters and in which axes."""
-
     names: tuple[str, ...] = ()
     """The parameters for o₁, L₁, o₂ and L₂, or for o and L with the parts on an axis of their own."""
     into: tuple[str, ...] = ()
@@ -184,7 +182,6 @@ class MergeSuite(Suite):
     """The factor that makes its log-sum-exps natural."""
 
     def read_signature(self, *, forward: bool) -> None:
-        """Find its parameters. Raises AttnError where it cannot be called as a merge."""
         if MERGE in self.target.cannot:
             raise AttnError(f"--merge: {self.target.cannot[MERGE]}")
         self.names, self.into = find_parameters(self.target, self.target.name)
@@ -195,7 +192,6 @@ class MergeSuite(Suite):
         return len(self.names) < len(LAYOUTS[0]) * 2
 
     def axes(self, name: str, part: int = 0) -> str:
-        """The axes of an output or of a log-sum-exp of a part."""
         return self.layout[0 if name == HEAD_OUTPUTS else min(1 + part, len(self.layout) - 1)]
 
     def make_call(self, case: Case) -> TargetCall:
@@ -204,11 +200,8 @@ class MergeSuite(Suite):
         if self.is_stacked:
             arrays = [in_axes(parts[name], f"c {own}", self.axes(name)) for name, own in OWN.items()]
         else:
-            arrays = [
-                in_axes(parts[name][part], own, self.axes(name, part))
-                for part in (0, 1)
-                for name, own in OWN.items()
-            ]
+            both = product((0, 1), OWN.items())
+            arrays = [in_axes(parts[name][at], own, self.axes(name, at)) for at, (name, own) in both]
         first, *rest = arrays
         given = dict(zip(self.names[1:], rest, strict=True))
         for keyword, (name, own) in zip(self.into, OWN.items(), strict=False):
@@ -218,7 +211,6 @@ class MergeSuite(Suite):
         return TargetCall((first,), given, keywords, case.dtype, numbers=numbers, wide=wide, into=self.into)
 
     def answered(self, name: str) -> str:
-        """The axes in which an output or a log-sum-exp comes back."""
         return self.axes(name).replace("c", "")
 
     def read(self, answer: Answer, wanted: Mapping[str, ExpectedOutput]) -> dict[str, Array | None]:
@@ -266,7 +258,6 @@ class MergeSuite(Suite):
         )
 
     def explain(self, results: Sequence[CaseResult]) -> Failure:
-        """Find the mistake that gives the numbers of every wrong case, and what to write instead."""
         first = results[0]
         if first.answer.error:
             held = hold(explain_end(first), results, ())
@@ -276,7 +267,8 @@ class MergeSuite(Suite):
         right = all(result.judgement.ratios.get(HEAD_OUTPUTS, inf) <= 1 for result in results)
         name = LOGSUMEXP if right else HEAD_OUTPUTS
         kind = np.float64 if first.case.dtype == "float64" else np.float32
-        for mistake, sentence, made in list_sums() if right else list_merges(wrong, kind):
+        sums = ((name, f"{words}; {fix}", of_sums(other)) for name, words, fix, other in SUM_ALONE)
+        for mistake, sentence, made in sums if right else list_merges(wrong, kind):
             if all(gives(result, name, made) for result in wrong):
                 return Failure(mistake, sentence)
         worst = max(result.judgement.ratio for result in results)
@@ -308,7 +300,7 @@ def hold_merge(suite: MergeSuite, progress: Progress) -> Conformance:
     if "float64" in asked.dtypes and all(map(suite.is_single, features[MERGE])):
         run.refused["float64"] = SINGLE
     run.run_features(wanted, progress)
-    axes = " and ".join(f"({', '.join(AXES[axis] for axis in each)})" for each in suite.layout)
+    axes = " and ".join(f"({', '.join(AXES[axis] for axis in laid)})" for laid in suite.layout)
     alone = any(result.ratios and LOGSUMEXP not in result.ratios for result in run.runs)
     said = ("It returns no log-sum-exp: the output alone is judged.",) if alone else ()
     return run.conclude(run.runs, {"outputs and log-sum-exps": axes}, said)
@@ -317,33 +309,18 @@ def hold_merge(suite: MergeSuite, progress: Progress) -> Conformance:
 # --- what is wrong ---
 
 SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
-    (
-        "logsumexp-base-2",
-        "the log-sum-exp is in base 2",
-        "multiply it by ln 2",
-        lambda p: log_of_sums(p) / LN2,
-    ),
-    *(
-        (*MIXED, lambda p, unit=unit: p.max(axis=0) + (log_of_sums(p) - p.max(axis=0)) * unit)
-        for unit in (LN2, 1 / LN2)
-    ),
+    ("logsumexp-base-2", "the log-sum-exp is in base 2", "multiply it by ln 2",
+     lambda p: log_of_sums(p) / LN2),
+    *((*MIXED, lambda p, unit=unit: p.max(axis=0) + (log_of_sums(p) - p.max(axis=0)) * unit)
+      for unit in (LN2, 1 / LN2)),
     ("lse-maximum-alone", "it is the larger of the two", "add ln Σ exp(L − max)", lambda p: p.max(axis=0)),
-    (
-        "logsumexp-without-maximum",
-        "the maximum is not put back into the log-sum-exp",
-        "add it: max + ln Σ exp(L − max)",
-        lambda p: log_of_sums(p) - p.max(axis=0),
-    ),
+    ("logsumexp-without-maximum", "the maximum is not put back into the log-sum-exp",
+     "add it: max + ln Σ exp(L − max)", lambda p: log_of_sums(p) - p.max(axis=0)),
     *(("lse-not-merged", "it is that of one part", "merge it, too", itemgetter(part)) for part in (0, 1)),
-    (
-        "lse-not-merged",
-        "they are added up",
-        "take ln of the sum of their exponentials",
-        lambda p: p.sum(axis=0),
-    ),
-)
+    ("lse-not-merged", "they are added up", "take ln of the sum of their exponentials",
+     lambda p: p.sum(axis=0)),
+)  # fmt: skip
 """Log-sum-exps beside an output that is right: mistake, what it is, what to write instead."""
-
 
 Way = tuple[str, str, Callable[[Mapping[str, Array]], Array]]
 """A mistake, its sentence, and the array that it makes of the parts."""
@@ -351,12 +328,6 @@ Way = tuple[str, str, Callable[[Mapping[str, Array]], Array]]
 
 def of_sums(made: Callable[[Array], Array]) -> Callable[[Mapping[str, Array]], Array]:
     return lambda parts: made(parts[LOGSUMEXP])
-
-
-def list_sums() -> Iterator[Way]:
-    """The log-sum-exps that are given beside outputs that are right."""
-    for name, words, fix, other in SUM_ALONE:
-        yield name, f"{words}; {fix}", of_sums(other)
 
 
 def list_merges(wrong: Sequence[Held], kind: type[np.floating[Any]]) -> Iterator[Way]:

@@ -16,9 +16,9 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
-from attnctl.math.names import PAST_KEY, PAST_VALUE
-from attnctl.math.rules import RULES, Alibi, Causal, Padding, Rule, Softcap, Window, alibi_slopes
-from attnctl.verbs.conform.case import FORWARD, Case
+from attnctl.math.names import BIAS, MASK, PAST_KEY, PAST_VALUE, SINK
+from attnctl.math.rules import RULES, Alibi, Causal, Documents, Padding, Rule, Softcap, Window, alibi_slopes
+from attnctl.verbs.conform.case import CAPTURED, FORWARD, Case
 from attnctl.verbs.conform.problem import FILLS, Problem
 from attnctl.verbs.conform.profile import AHEAD, MASK_KIND, MASK_SHAPE, MASKED, SLIDING, TRUE, TargetProfile
 
@@ -38,8 +38,6 @@ class KernelOption:
 
 
 def ask_rule(name: str, rule: Callable[[Any], Rule]) -> Ask:
-    """An option whose value is passed as it is, and that means the rule made of it."""
-
     def ask(problem: Problem, value: Any) -> None:
         problem.passed[name] = value
         problem.add_rule(rule(value))
@@ -78,16 +76,16 @@ def draw_mask(problem: Problem, value: str) -> Array:
     """About two of three keys are seen; every query sees one that the other rules leave it."""
     sizes = mask_sizes(problem, value)
     queries, keys = sizes[2:]
-    seed = np.random.RandomState(problem.case.seed + 77)
-    allowed = seed.uniform(size=sizes) < 2 / 3
+    if value == CAPTURED:
+        return problem.captured(MASK, problem.scores) != 0
+    allowed = np.random.RandomState(problem.case.seed + 77).uniform(size=sizes) < 2 / 3
     if value == "halves":
         # Members and heads see the first half or the second in turn: whole blocks differ.
         first = (np.arange(sizes[0])[:, None] + np.arange(sizes[1])) % 2 == 0
         halves = (np.arange(keys) < keys // 2) == first[..., None, None]
         allowed = np.array(np.broadcast_to(halves, sizes))
     for start in problem.starts.ravel():
-        own = np.clip(np.arange(queries) + start, 0, keys - 1)
-        allowed[..., np.arange(queries), own] = True
+        allowed[..., np.arange(queries), np.clip(np.arange(queries) + start, 0, keys - 1)] = True
     if "key_lengths" in problem.case.option_values or "n" not in problem.profile[MASK_SHAPE]:
         allowed[..., 0] = True
     return np.array(np.broadcast_to(allowed, problem.scores))
@@ -95,15 +93,24 @@ def draw_mask(problem: Problem, value: str) -> Array:
 
 def ask_float_mask(problem: Problem, value: str) -> None:
     """A mask that is added: 0 or a number where a query may attend, −∞ elsewhere."""
-    allowed = draw_mask(problem, value)
-    numbers = problem.draw("float mask", *mask_sizes(problem, value))
-    problem.passed["float_mask"] = mask = np.where(allowed, numbers, -np.inf)
+    if value == CAPTURED:
+        mask = problem.captured(BIAS, problem.scores)
+    else:
+        numbers = problem.draw("float mask", *mask_sizes(problem, value))
+        mask = np.where(draw_mask(problem, value), numbers, -np.inf)
+    problem.passed["float_mask"] = mask
     problem.add_bias(mask)
 
 
 def ask_bias(problem: Problem, value: str) -> None:
     lead = problem.scores[:2] if value == "each" else (1, 1)
-    bias = np.broadcast_to(problem.draw("bias", *lead, *problem.scores[2:]), problem.scores)
+    captured = value == CAPTURED
+    bias = (
+        problem.captured(BIAS, problem.scores)
+        if captured
+        else problem.draw("bias", *lead, *problem.scores[2:])
+    )
+    bias = np.broadcast_to(bias, problem.scores)
     problem.passed["bias"] = np.array(bias)
     problem.add_bias(bias)
 
@@ -114,26 +121,27 @@ def ask_scale(problem: Problem, value: float) -> None:
 
 
 def ask_alibi(problem: Problem, value: bool) -> None:
-    """Scores lose slope · distance, with the slopes of ALiBi's paper."""
     problem.passed["alibi"] = alibi_slopes(problem.case.heads)
     problem.add_rule(Alibi())
 
 
-def ask_key_lengths(problem: Problem, value: str) -> None:
-    """Keys from a length on are padding, with garbage in them."""
+def ask_key_lengths(problem: Problem, value: str | tuple[int, ...]) -> None:
+    """Keys from a length on are padding, with garbage in them, or as they were captured."""
     lengths = problem.case.lengths
     problem.passed["key_lengths"] = np.array(lengths, dtype=np.int64)
     problem.add_rule(Padding(lengths))
-    for name in "KV":
+    for name in "KV" if isinstance(value, str) else "":
         array = np.array(problem.arrays[name])
         for member, length in enumerate(lengths):
             array[member, :, length:] = 100.0 if value == "garbage" else np.nan
         problem.arrays[name] = array
 
 
-def ask_sinks(problem: Problem, value: bool) -> None:
+def ask_sinks(problem: Problem, value: bool | str) -> None:
     """A logit of each head that takes a share and gives no value."""
-    sinks = problem.in_type(np.linspace(-1.0, 2.0, problem.case.heads))
+    heads = problem.case.heads
+    captured = value == CAPTURED
+    sinks = problem.captured(SINK, (heads,)) if captured else problem.in_type(np.linspace(-1.0, 2.0, heads))
     problem.passed["sinks"] = problem.arrays["sink"] = sinks
 
 
@@ -154,6 +162,9 @@ LIBRARY_OPTIONS = (
            lambda case: ((2, 1), (3, 0), (case.keys // 2, 2))),
     KernelOption("sliding_window", ("sliding_window",), ask_sliding_window,
            lambda case: (4, case.keys // 2 + 1)),
+    KernelOption("documents", ("documents", "cu_seqlens", "cu_seqlens_q"),
+           ask_rule("documents", lambda starts: Documents(tuple(starts))),
+           lambda case: ((0, case.keys // 3, case.keys // 2 + 1) if case.queries == case.keys else (0,),)),
     KernelOption("mask", ("mask", "attn_mask", "attention_mask"),
            lambda problem, value: give_mask(problem, draw_mask(problem, value)),
            lambda _: ("same", "each", "halves"),
@@ -189,30 +200,23 @@ def list_rule_options() -> Iterable[KernelOption]:
         if setting is None or name in known or name in {"padding", "softcap", "alibi"}:
             continue
         values = lambda _, example=setting.example: (example,)  # noqa: E731  (one value, as the config has it)
-        yield KernelOption(
-            name, tuple(dict.fromkeys((name, setting.keyword))), ask_rule(name, rule.of), values
-        )
+        theirs = tuple(dict.fromkeys((name, setting.keyword)))
+        yield KernelOption(name, theirs, ask_rule(name, rule.of), values)
 
 
-OPTIONS: dict[str, KernelOption] = {
-    option.name: option for option in (*LIBRARY_OPTIONS, *list_rule_options())
-}
+OPTIONS = {option.name: option for option in (*LIBRARY_OPTIONS, *list_rule_options())}
 
 
 def make_problem(case: Case, profile: TargetProfile, outputs: Sequence[str] = FORWARD) -> Problem:
-    """Draw the arrays of a case and lay its options down, beside the attention that is always on.
-
-    `outputs` are the steps that a call is asked for.
-    """
+    """Draw the arrays of a case and lay its options down, beside the attention that is always on."""
     always = profile.always
     if profile[MASKED] == "the mask alone" and {"mask", "float_mask"} & case.option_values.keys():
         always = replace(always, rules=tuple(rule for rule in always.rules if not isinstance(rule, Causal)))
     problem = Problem(case, profile, {}, always, offset=profile.keys_before(case), outputs=tuple(outputs))
-    problem.arrays |= FILLS[case.fill](problem)
+    arrays = problem.arrays
+    arrays |= FILLS[case.fill](problem)
     if case.memory == "broadcast":
-        problem.arrays |= {
-            name: np.broadcast_to(problem.arrays[name][:1], problem.arrays[name].shape) for name in "KV"
-        }
+        arrays |= {name: np.broadcast_to(arrays[name][:1], arrays[name].shape) for name in "KV"}
     for name, value in (profile.defaults or {}).items():
         if name not in case.option_values:
             OPTIONS[name].ask(problem, value)
@@ -220,7 +224,6 @@ def make_problem(case: Case, profile: TargetProfile, outputs: Sequence[str] = FO
     for name, value in case.options:
         OPTIONS[name].ask(problem, value)
     if past := case.past:
-        arrays = problem.arrays
         for symbol, name in (("K", PAST_KEY), ("V", PAST_VALUE)):
             arrays[name], arrays[symbol] = arrays[symbol][..., :past, :], arrays[symbol][..., past:, :]
         problem.passed["cache"] = (arrays[PAST_KEY], arrays[PAST_VALUE])

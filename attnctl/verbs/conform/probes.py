@@ -20,7 +20,7 @@ from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.rules import Causal
 from attnctl.verbs.conform.call import ENDINGS, NUMPY, Answer
-from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
+from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.features import BASE
 from attnctl.verbs.conform.judge import expect, judge_answer
 from attnctl.verbs.conform.layout import is_readable, packings, read_output
@@ -64,7 +64,6 @@ MULTIPLES = (1, 16, 32, 64, 128)
 """Sizes that kernels usually have; the numbers of tokens that some are fixed to are the same."""
 
 SEVERAL = [*(axes for axes in AXES if "h" in split_axes(axes) and "b" in axes), *FOR_W_O]
-"""Layouts with several members and heads."""
 
 HEADS = (1, 2, 4, 8, 12, 16)
 """Numbers of heads that may be fixed in a function that is not passed it."""
@@ -81,7 +80,6 @@ FoundConventions = dict[str, str]
 
 
 def fit_suite(suite: Suite) -> FoundConventions:
-    """Bring the suite to the layout and the sizes that the target takes, and describe them."""
     before = suite.profile
     dtypes = [dtype for dtype in TRIED if dtype in suite.request.dtypes]
     verdicts = []
@@ -94,7 +92,7 @@ def fit_suite(suite: Suite) -> FoundConventions:
     refused = set(verdicts) == {REFUSED}
     for dtype in dtypes[:MOST_TYPES]:
         tried = list(try_forms(suite, dtype, refused=refused))
-        right = [each for verdict in (RIGHT, LAID) for each, found in tried if found == verdict]
+        right = [candidate for verdict in (RIGHT, LAID) for candidate, found in tried if found == verdict]
         answered = [candidate for candidate, found in tried if found == WRONG and refused]
         suite.profile = [*right, *answered, before][0]
         if right or answered:
@@ -142,9 +140,7 @@ def judge_plain(suite: Suite, dtype: str) -> str:
     either way, values that are the same all over a head tell the layout, whatever the weights are, but not
     to a function that does not know how many heads stand side by side: it has one, and mixes none up.
     """
-    problem = suite.problem(replace(BASE, dtype=dtype))
-    if problem.outputs != GRADIENTS:
-        problem.outputs = FORWARD
+    problem = suite.problem(replace(BASE, dtype=dtype), forward=True)
     answer = suite.call(problem)
     if answer.error in {*ENDINGS, NOT_CALLED} and not suite.is_refusal(answer):
         return ENDED
@@ -153,7 +149,7 @@ def judge_plain(suite: Suite, dtype: str) -> str:
     usual = suite.profile
     for reading in list_readings(suite):
         suite.profile = reading
-        if is_right(suite.problem(problem.case), answer):
+        if is_right(suite.problem(problem.case, forward=True), answer):
             return RIGHT
     suite.profile = usual
     knows_heads = "heads" in suite.signature.sizes or not is_merged(suite.profile.layout.partition(":")[0])
@@ -162,10 +158,7 @@ def judge_plain(suite: Suite, dtype: str) -> str:
 
 
 def list_readings(suite: Suite) -> Iterator[TargetProfile]:
-    """List what an answer without options may be, as it is meant first.
-
-    A causal mask that nothing turns off is judged as one that nobody asked for.
-    """
+    """List what an answer without options may be: as meant, without its defaults, or always causal."""
     usual = suite.profile
     yield usual
     if usual.defaults:
@@ -191,19 +184,17 @@ def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
 
 
 def list_forms(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
-    """List the forms of arrays in a layout: packings of Q, K and V, and masks that must be given."""
     declared = suite.declared.conventions.get(MASK_SHAPE)
     packed = packings(layout.partition(":")[0]) if suite.signature.is_packed else [""]
     shapes = [declared] if declared else [MASKS[0], MASKS[-1]]
     masks = [(suite.profile[MASK_KIND], suite.profile[MASK_SHAPE])]
     if "mask" in suite.signature.required:
         masks = list(product(MASK_KINDS, shapes))
-    for each, (kind, shape) in product(packed, masks):
-        yield {"layout": layout, "packed": each, "conventions": {MASK_KIND: kind, MASK_SHAPE: shape}}
+    for packing, (kind, shape) in product(packed, masks):
+        yield {"layout": layout, "packed": packing, "conventions": {MASK_KIND: kind, MASK_SHAPE: shape}}
 
 
 def list_heads(suite: Suite, layout: str, *, several: bool) -> Sequence[int]:
-    """List numbers of heads that may be fixed, where heads stand side by side and nobody says how many."""
     if suite.profile.heads or "heads" in suite.signature.sizes or not is_merged(layout.partition(":")[0]):
         return []
     return [n for n in HEADS if n > 1 or not several]
@@ -229,7 +220,6 @@ def find_sizes(suite: Suite, dtype: str, *, is_right: bool) -> None:
 
 
 def describe_fit(suite: Suite, before: TargetProfile) -> FoundConventions:
-
     def say(profile: TargetProfile) -> FoundConventions:
         return {
             "layout": profile.layout,
@@ -252,17 +242,11 @@ def describe_fit(suite: Suite, before: TargetProfile) -> FoundConventions:
 
 
 def find_conventions(suite: Suite, dtype: str) -> FoundConventions:
-    """Find out the conventions of the target in a type; it is judged by those that are declared."""
     found: FoundConventions = {}
     for probe in (
-        probe_sums,
-        probe_mask,
-        probe_corner,
-        probe_values,
-        probe_float_mask,
-        probe_hidden_rows,
+        probe_sums, probe_mask, probe_corner, probe_values, probe_float_mask, probe_hidden_rows,
         probe_padding,
-    ):
+    ):  # fmt: skip
         found |= dict(probe(suite, dtype))
         known = {name: value for name, value in found.items() if value in CONVENTIONS[name]}
         meant = {**known, **suite.declared.conventions}
@@ -276,11 +260,11 @@ def join_types(found: Mapping[str, FoundConventions]) -> FoundConventions:
     That outputs are of the inputs' type goes without saying.
     """
     words = {}
-    for name in dict.fromkeys(name for each in found.values() for name in each):
+    for name in dict.fromkeys(name for values in found.values() for name in values):
         types: dict[str, list[str]] = {}
-        for dtype, each in found.items():
-            if name in each:
-                types.setdefault(each[name], []).append(dtype)
+        for dtype, values in found.items():
+            if name in values:
+                types.setdefault(values[name], []).append(dtype)
         if set(types) == {THE_INPUTS}:
             continue
         several = len(types) > 1 or name in {OUTPUT_TYPE, SUMS}
@@ -291,9 +275,7 @@ def join_types(found: Mapping[str, FoundConventions]) -> FoundConventions:
 
 def try_conventions(suite: Suite, case: Case, conventions: Mapping[str, str]) -> bool | None:
     """Ask whether an answer is right by these conventions; None where the target takes no such call."""
-    problem = suite.problem(case, conventions)
-    if problem.outputs != GRADIENTS:  # the output shows it, where gradients are wrong, too
-        problem.outputs = FORWARD
+    problem = suite.problem(case, conventions, forward=True)  # the output shows it, where there is one
     answer = suite.call(problem)
     return is_right(problem, answer) if is_readable(problem, answer) else None
 
@@ -312,10 +294,8 @@ def describe_output_type(seen: Mapping[str, Case], dtype: str, declared: str | N
     if not kinds:
         return {}
     first, *others = kinds
-    asked = {
-        name: ", ".join(f"{option} {value}" for option, value in kinds[name].options) for name in kinds
-    }
-    words = [first, *(f"{name} with {asked[name] or kinds[name]}" for name in others)]
+    said = {name: ", ".join(f"{option} {value}" for option, value in kinds[name].options) for name in kinds}
+    words = [first, *(f"{name} with {said[name] or kinds[name]}" for name in others)]
     return {OUTPUT_TYPE: " or ".join(words)}
 
 
@@ -327,7 +307,7 @@ def probe_sums(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     given = read_output(problem, suite.call(problem))
     if given is None:
         return
-    right, found = (each[..., -1, :] for each in (problem.plan.run()[HEAD_OUTPUTS], given))
+    right, found = (array[..., -1, :] for array in (problem.plan.run()[HEAD_OUTPUTS], given))
     rest = 16 * TYPES[dtype].unit / problem.case.keys
     if ((right - rest <= found) & (found <= right)).all() and 0 < (found == right).mean() < 1:
         yield SUMS, COARSE
@@ -380,9 +360,8 @@ def try_shapes(
     """
     answered = ""
     for shape in shapes:
-        rights = [
-            try_conventions(suite, case, {MASK_KIND: kind, MASK_SHAPE: shape, MASKED: way}) for way in ways
-        ]
+        meant = {MASK_KIND: kind, MASK_SHAPE: shape}
+        rights = [try_conventions(suite, case, {**meant, MASKED: way}) for way in ways]
         if True in rights:
             return shape, ways[rights.index(True)], True
         if False in rights:
@@ -421,19 +400,16 @@ SHOWN_BY: dict[tuple[str, ...], dict[str, Any]] = {
 
 
 def probe_values(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    """Find the first values of these conventions by which an answer is right."""
     for names, options in SHOWN_BY.items():
         if not options.keys() <= {*suite.signature.claimed}:
             continue
         case = replace(BASE, dtype=dtype, fill="who").having(**options)
         tried = product(*(CONVENTIONS[name] for name in reversed(names)))
         every = (dict(zip(names, reversed(values), strict=True)) for values in tried)
-        right = (each for each in every if try_conventions(suite, case, each))
-        yield from next(right, {}).items()
+        yield from next((way for way in every if try_conventions(suite, case, way)), {}).items()
 
 
 def probe_float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    """Find out whether a mask of numbers is added, or taken for a boolean one."""
     if "float_mask" not in suite.signature.claimed:
         return
     case = replace(BASE, dtype=dtype)
@@ -454,7 +430,6 @@ def probe_float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
 
 
 def probe_hidden_rows(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    """Find the output of a query that sees no key at all."""
     case = replace(BASE, dtype=dtype)
     problem = suite.problem(case)
     if "mask" in suite.signature.claimed and "n" in problem.profile[MASK_SHAPE]:

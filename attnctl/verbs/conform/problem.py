@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
+from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.evidence.precision import DTYPES, round_to
+from attnctl.evidence.precision import round_in
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import Plan, variant
-from attnctl.math import Array
+from attnctl.math import Array, Shape
 from attnctl.math.names import BIAS, MASK, WEIGHTS
 from attnctl.math.rules import PerBatch, Rule
-from attnctl.verbs.conform.case import COTANGENT, FORWARD, Case
+from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, COTANGENT, FORWARD, Case
 from attnctl.verbs.conform.profile import NOTHING, TYPES, TargetProfile
 
 
@@ -56,20 +57,33 @@ class Problem:
         return self.case.batch, self.case.heads, self.case.queries, self.case.keys
 
     @property
+    def shapes(self) -> dict[str, Shape]:
+        """The shapes of Q, K and V."""
+        case = self.case
+        of_keys = case.batch, case.kv_heads, case.keys
+        return {
+            "Q": (case.batch, case.heads, case.queries, case.d_k),
+            "K": (*of_keys, case.d_k),
+            "V": (*of_keys, case.d_v),
+        }
+
+    @property
     def output_shape(self) -> tuple[int, int, int, int]:
         return *self.scores[:3], self.case.d_v
 
     def draw(self, name: str, *shape: int) -> Array:
         """Normal numbers for one array, rounded to the type."""
         seed = crc32(f"{self.case.seed} {name}".encode())
-        return self.in_type(np.random.RandomState(seed).standard_normal(shape))
+        return self.in_type(draw_normal(seed, shape))
+
+    def captured(self, name: str, shape: Shape) -> Array:
+        """An array of the captured call, as much of it as the case has, rounded to the type."""
+        assert self.case.call is not None
+        return self.in_type(self.case.call.arrays[name][tuple(map(slice, shape))])
 
     def in_type(self, array: Array) -> Array:
         """Rounded to the type, in float64."""
-        wide = np.asarray(array, dtype=np.float64)
-        if self.case.dtype in DTYPES:  # NumPy has it
-            return wide.astype(self.case.dtype).astype(np.float64)
-        return round_to(wide, TYPES[self.case.dtype])
+        return round_in(self.case.dtype, array).astype(np.float64)
 
     def add_rule(self, rule: Rule) -> None:
         """Add a rule; it replaces its like."""
@@ -83,8 +97,11 @@ class Problem:
         self.arrays[MASK] = self.arrays.get(MASK, True) & np.broadcast_to(allowed, self.scores)
 
     def draw_cotangent(self) -> None:
-        """Normal numbers for the gradient by the output, 0 by the output of a query that sees no key."""
-        drawn = self.draw(COTANGENT, *self.output_shape)
+        """The captured gradient by the output, or normal numbers; 0 where a query sees no key."""
+        call = self.case.call
+        given = call is not None and self.case.fill == CAPTURED and COTANGENT in call.arrays
+        shape = self.output_shape
+        drawn = self.captured(COTANGENT, shape) if given else self.draw(COTANGENT, *shape)
         weights = replace(self, outputs=FORWARD).plan.run()[WEIGHTS]
         self.arrays[COTANGENT] = np.where(weights.any(axis=-1, keepdims=True), drawn, 0.0)
 
@@ -92,12 +109,55 @@ class Problem:
 # --- Q, K and V ---
 
 
+@lru_cache(maxsize=64)  # a case is made again for each form in which a target may take it
+def draw_normal(seed: int, shape: Shape) -> Array:
+    return np.random.RandomState(seed).standard_normal(shape)
+
+
 def draw_random(problem: Problem) -> dict[str, Array]:
-    case = problem.case
-    q = problem.draw("Q", case.batch, case.heads, case.queries, case.d_k)
-    k = problem.draw("K", case.batch, case.kv_heads, case.keys, case.d_k)
-    v = problem.draw("V", case.batch, case.kv_heads, case.keys, case.d_v)
-    return {"Q": problem.in_type(q * case.magnitude), "K": problem.in_type(k * case.magnitude), "V": v}
+    drawn = {name: problem.draw(name, *shape) for name, shape in problem.shapes.items()}
+    return drawn | {name: problem.in_type(drawn[name] * problem.case.magnitude) for name in "QK"}
+
+
+def give_captured(problem: Problem) -> dict[str, Array]:
+    return {name: problem.captured(name, shape) for name, shape in problem.shapes.items()}
+
+
+def draw_activations(problem: Problem) -> dict[str, Array]:
+    """Normal numbers in the shape of a captured call, head by head.
+
+    Taken over are the mean and the scale of each channel behind the first token, the largest
+    channels of K and of V where the case has fewer; the first key and its value as they are, which may
+    be a sink; and how far the scores of a row are apart, to which Q is scaled: peaked rows.
+    """
+    call = problem.case.call
+    assert call is not None
+    largest = {name: np.argsort(-np.square(call.arrays[name]).mean(axis=(0, 1, 2))) for name in "KV"}
+    arrays: dict[str, Array] = {}
+    for name, shape in problem.shapes.items():
+        columns = np.resize(largest["V" if name == "V" else "K"], shape[-1])
+        heads = np.arange(shape[1]) % call.arrays[name].shape[1]
+        own = call.arrays[name][:, heads][..., columns]
+        rest = own[:, :, 1:] if own.shape[2] > 1 else own
+        mean, scale = (by(rest, axis=(0, 2), keepdims=True) for by in (np.mean, np.std))
+        arrays[name] = np.clip(mean + scale * problem.draw(name, *shape), own.min(), own.max())
+        if name != "Q":
+            arrays[name][:, :, 0] = own[0, :, 0]
+    wanted = spread_of_scores(call.arrays["Q"], call.arrays["K"]) * call.scale * problem.case.d_k**0.5
+    arrays["Q"] *= wanted / max(spread_of_scores(arrays["Q"], arrays["K"]), TINY)
+    return {name: problem.in_type(array) for name, array in arrays.items()}
+
+
+TINY = 1e-30
+
+
+def spread_of_scores(q: Array, k: Array) -> float:
+    """How far a row's scores are apart: the root mean square of the first queries' with the first keys."""
+    shared = np.repeat(k[:, :, :SAMPLE], q.shape[1] // k.shape[1], axis=1)
+    return float(np.sqrt((q[:, :, :SAMPLE] @ shared.swapaxes(-1, -2)).var(axis=-1).mean()))
+
+
+SAMPLE = 256
 
 
 LARGE, BELOW, APART = 2496.0, 3008.0, 512.0
@@ -154,8 +214,7 @@ def draw_shifted(problem: Problem) -> dict[str, Array]:
         return draw_large(problem)
     keys, meant, odd, used = draw_keys(problem.case)
     root = problem.case.d_k**0.5 / used
-    apart = SHIFT / 4 * root
-    q = apart * keys[meant]
+    q = SHIFT / 4 * root * keys[meant]
     q[:, 0] = np.where(odd[:, 0], -1.0, 1.0) * SHIFT * root * used
     q[:, used:] = 0.0
     return draw_with(problem, Q=problem.in_type(q), K=keys)
@@ -186,6 +245,15 @@ def draw_channel(problem: Problem) -> dict[str, Array]:
     return {name: problem.in_type(array) for name, array in arrays.items()}
 
 
+def draw_tails(problem: Problem) -> dict[str, Array]:
+    """One column of K and one of V with heavy tails, as those of activations: of Cauchy's distribution."""
+    arrays = {name: np.array(array) for name, array in draw_random(problem).items()}
+    for name, column in (("K", 1), ("V", -2)):
+        below = np.abs(problem.draw(f"tails of {name}", *arrays[name].shape[:-1]))
+        arrays[name][..., column] *= 8.0 / np.maximum(below, 2.0**-6)
+    return {name: problem.in_type(array) for name, array in arrays.items()}
+
+
 def draw_sums(problem: Problem) -> dict[str, Array]:
     """Q = 0, and in each column of V a one with sixteen of half its last unit in the keys after it.
 
@@ -198,14 +266,8 @@ def draw_sums(problem: Problem) -> dict[str, Array]:
 
 
 FILLS = {
-    "random": draw_random,
-    "who": draw_uniform,
-    "identity": draw_identity,
-    "heads": draw_by_head,
-    "large": draw_large,
-    "shifted": draw_shifted,
-    "values": draw_values,
-    "channel": draw_channel,
-    "sums": draw_sums,
-}
+    "random": draw_random, "who": draw_uniform, "identity": draw_identity, "heads": draw_by_head,
+    "large": draw_large, "shifted": draw_shifted, "values": draw_values, "channel": draw_channel,
+    "sums": draw_sums, "tails": draw_tails, CAPTURED: give_captured, ACTIVATIONS: draw_activations,
+}  # fmt: skip
 """The ways of drawing Q, K and V, by the `fill` of a case."""

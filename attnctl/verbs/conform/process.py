@@ -47,8 +47,6 @@ PATIENT = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 @dataclass
 class Worker(Target):
-    """Calls a Python function in a process of its own."""
-
     target: str
     framework: Framework = Framework()
     limit: float = 20.0
@@ -61,13 +59,9 @@ class Worker(Target):
     def start(self) -> None:
         """Begin the process and load the target. Raises AttnError where that fails."""
         self.said = Said()
-        self.process = begin(
-            [sys.executable, "-m", "attnctl.verbs.conform.process"],
-            subprocess.PIPE,
-            self.said,
-            stdin=subprocess.PIPE,
-            env={**PATIENT, **os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )
+        words = [sys.executable, "-m", "attnctl.verbs.conform.process"]
+        env = {**PATIENT, **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self.process = begin(words, subprocess.PIPE, self.said, stdin=subprocess.PIPE, env=env)
         told = self.ask((self.target, self.framework), LOADING)
         if isinstance(told, Answer):
             raise AttnError(f"{self.target}: it could not be loaded ({told.error}: {told.message})")
@@ -93,10 +87,7 @@ class Worker(Target):
         return answer
 
     def ask(self, value: Any, seconds: float) -> Any:
-        """Hand something to the process, and return what it sends, or the answer of one that ended.
-
-        One that is silent for so long is ended.
-        """
+        """Return what the process sends back, or how it ended; one that is silent for so long is ended."""
         assert self.process is not None
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -132,10 +123,9 @@ class Worker(Target):
 
     def close(self) -> None:
         if self.process is not None:
-            for stream in (self.process.stdin, self.process.stdout):
+            for stream in filter(None, (self.process.stdin, self.process.stdout)):
                 with suppress(OSError):
-                    if stream is not None:
-                        stream.close()
+                    stream.close()
             kill(self.process)
             self.process = None
 
@@ -237,7 +227,6 @@ def watch(parent: int) -> None:
 
 
 def serve(requests: Any, answers: Any) -> None:
-    """Load the target, then answer calls until there are no more."""
     target, framework = pickle.load(requests)  # noqa: S301  (from our own parent)
     try:
         function = load_function(target)
@@ -265,8 +254,7 @@ def main() -> None:
     threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     os.dup2(2, 1)
     serve(requests, answers)
 

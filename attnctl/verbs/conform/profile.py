@@ -19,7 +19,7 @@ from attnctl.math.derivation import Rotary
 from attnctl.math.rules import PerBatch
 from attnctl.verbs.conform.case import Case
 
-USUAL, MERGED = "bhnd", "bnd"
+USUAL, MERGED, PACKED_ROWS = "bhnd", "bnd", "nhd"
 
 AXES = {
     "bhnd": "b h n d",
@@ -28,9 +28,10 @@ AXES = {
     "bnd": "b n (h d)",
     "nbd": "n b (h d)",
     "hnd": "(b h) n d",
+    "nhd": "(b n) h d",
     "nd": "(b h n) d",
 }
-"""The layouts of Q, K, V and the output: b batch, h heads, n rows, d columns; two have one member."""
+"""The layouts of Q, K, V and the output: b batch, h heads, n rows, d columns; three have one member."""
 
 FOR_W_O = ("bhnd:bnd", "bnhd:bnd", "nbhd:nbd")
 """Layouts whose output has heads side by side, as W_O reads them."""
@@ -81,15 +82,9 @@ CONVENTIONS: dict[str, tuple[str, ...]] = {
 """Every convention with the values that may be declared, the usual one first."""
 
 SAVED = {
-    "corner": CORNER,
-    "window": SLIDING,
-    "ahead": AHEAD,
-    "lengths": LENGTHS_CORNER,
-    "mask": MASK_SHAPE,
-    "mask_kind": MASK_KIND,
-    "true": TRUE,
-    "masked": MASKED,
-}
+    "corner": CORNER, "window": SLIDING, "ahead": AHEAD, "lengths": LENGTHS_CORNER, "mask": MASK_SHAPE,
+    "mask_kind": MASK_KIND, "true": TRUE, "masked": MASKED,
+}  # fmt: skip
 """The keys of conventions in the dump of a failing case."""
 
 LENGTHS, OTHER_D_V, GROUPED = "lengths", "d_v ≠ d_k", "grouped heads"
@@ -112,8 +107,6 @@ def stands_in_columns(packed: str, axes: str) -> bool:
 
 @dataclass(frozen=True)
 class TargetProfile:
-    """How a target is called, and what it is said to do."""
-
     layout: str = ""
     """The axes of its arrays, as `AXES` has them, or IN:OUT; empty where nobody says."""
     packed: str = ""
@@ -129,7 +122,6 @@ class TargetProfile:
     head_sizes: tuple[int, ...] = ()
     """The only head sizes that it takes; none where it takes any."""
     multiple_of: int = 1
-    """Its numbers of queries and keys are multiples of this."""
     heads: int | None = None
     batch: int | None = None
     tokens: int | None = None
@@ -142,7 +134,6 @@ class TargetProfile:
     without: tuple[str, ...] = ()
     """The features that it is said not to have, though it takes their keywords."""
     returns: tuple[str, ...] = ()
-    """What it is said to return, in order."""
     deterministic: bool = False
     """Gradients have the same bits in every call."""
 
@@ -169,7 +160,6 @@ class TargetProfile:
 
     @property
     def axes(self) -> str:
-        """The axes of Q, K and V."""
         return (self.layout or USUAL).partition(":")[0]
 
     @property
@@ -197,7 +187,6 @@ class TargetProfile:
         return lacking
 
     def keys_before(self, case: Case) -> PerBatch:
-        """The number of keys before query 0."""
         asked = self.always.causal_offset
         if isinstance(asked, int):
             return asked
@@ -230,9 +219,7 @@ class TargetProfile:
     def fit_width(self, d: int, *, of_k: bool = True) -> int:
         if self.head_sizes:
             return min((size for size in self.head_sizes if size >= d), default=max(self.head_sizes))
-        if self.rotary is not None and of_k:
-            return max(d + d % 2, self.rotary.dims or 2)
-        return d
+        return max(d + d % 2, self.rotary.dims or 2) if self.rotary is not None and of_k else d
 
     def with_tokens(self, case: Case) -> Case:
         """Round the queries, the keys of a cache and the new keys up to multiples, or take those fixed."""
@@ -269,14 +256,16 @@ Known = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Request:
-    """A run of the suite as it is asked for."""
-
     profile: TargetProfile = TargetProfile()
     """How the target is called, as far as it is documented or declared."""
     renames: Mapping[str, str] = field(default_factory=dict)
     dtypes: tuple[str, ...] = tuple(TYPES)
+    calls: tuple[Case, ...] = ()
+    """Calls that were captured, whole."""
     only: tuple[str, ...] = ()
     """Features to run; none means all."""
+    shape: tuple[int, ...] = ()
+    """Batch, heads, queries and head size of the cases of relations, where they are asked for."""
     quick: bool = False
     xfail: Mapping[str, Known] = field(default_factory=dict)
     save: str | None = None
@@ -299,8 +288,7 @@ class Request:
 
 def pass_module(heads: int, kv_heads: int, d_k: int) -> dict[str, Any]:
     """Make the layer that an attention function of transformers is handed, as far as it reads it."""
-    share = heads // kv_heads
-    layer = {"num_key_value_groups": share, "head_dim": d_k, "layer_idx": 0}
+    layer = {"num_key_value_groups": heads // kv_heads, "head_dim": d_k, "layer_idx": 0}
     return {"module": SimpleNamespace(**layer, training=False, is_causal=False)}
 
 
@@ -315,6 +303,20 @@ LIBRARIES = {
         layout="bnhd",
         parameters=("q", "k", "v", "softmax_scale", "causal", "window_size", "softcap", "alibi_slopes"),
         conventions={CORNER: "bottom-right"},
+    ),
+    "vllm": TargetProfile(
+        layout="nhd",
+        parameters=("q", "k", "v", "max_seqlen_q", "cu_seqlens_q", "max_seqlen_k", "cu_seqlens_k",
+                    "softmax_scale", "causal", "window_size", "softcap", "alibi_slopes", "s_aux"),
+        conventions={CORNER: "bottom-right"},
+    ),
+    "flashinfer": TargetProfile(
+        layout="nhd",
+        parameters=("q", "k", "v", "custom_mask", "causal", "sm_scale", "window_left", "logits_soft_cap"),
+        keywords={"sliding_window": "window_left", "mask": "custom_mask"},
+        bool_mask_only=True,
+        conventions={CORNER: "bottom-right", SLIDING: "W + 1", AHEAD: "all", MASK_SHAPE: "nm",
+                     MASKED: "the mask alone"},
     ),
     "onnx": TargetProfile(
         layout="bhnd",

@@ -8,8 +8,8 @@ from functools import reduce
 from math import isfinite, isinf
 from typing import TYPE_CHECKING, Any
 
+from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
-from attnctl.base.display import Displayed
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen import Line, Screen, Span
 from attnctl.drawing.screen.listing import Listing
@@ -17,6 +17,7 @@ from attnctl.drawing.screen.output import Element
 from attnctl.verbs.conform.call import ENDINGS, chance_missed
 from attnctl.verbs.conform.case import FORWARD, Case
 from attnctl.verbs.conform.features import INPUTS_KEPT
+from attnctl.verbs.conform.relations import RELATIONS
 
 if TYPE_CHECKING:
     from attnctl.verbs.conform.suite import CaseResult
@@ -35,6 +36,11 @@ UNASKED = "mask-unasked"
 def finite_or_text(ratio: float | None) -> float | str | None:
     return ratio if ratio is None or isfinite(ratio) else "Infinity"
 
+
+SCHEMA = "attnctl.conform/1"
+"""The form of a report, as configs/reports.schema.json has it; another number breaks readers."""
+
+SIZES = ("batch", "heads", "kv_heads", "queries", "keys", "d_k", "d_v")
 
 MOST_SAID = 3
 """Other details than the one of the case shown that are said."""
@@ -64,7 +70,6 @@ class Failure:
     """Whether the sentence was looked for, or is true as it stands, in the case shown alone, of several."""
 
     def widen(self, other: Failure) -> Failure:
-        """The same, in the cases of another one, too."""
         return replace(
             self,
             explained=self.explained + other.explained,
@@ -76,7 +81,6 @@ class Failure:
 
     @property
     def explanation(self) -> str:
-        """The sentence of the case shown, with what is true of it in others."""
         parts, others = [self.sentence], self.details[1:]
         if not self.sentence:
             return ""
@@ -114,6 +118,7 @@ class FeatureResult:
     """The outputs of which some case is evidence."""
     wrong: list[CaseResult] = field(default_factory=list, repr=False)
     right: list[Case] = field(default_factory=list, repr=False)
+    ran: list[Case] = field(default_factory=list, repr=False)
     refused: int = 0
     ended: int = 0
     """Calls in which the process of the target ended."""
@@ -131,8 +136,7 @@ class FeatureResult:
         if self.failure is None:
             return DIFFERS if self.differs else PASSED
         ignored = self.failure.mistake == IGNORED_OPTION and not self.failure.spared
-        failed = IGNORED if ignored else FAILED
-        return XFAIL if self.known else failed
+        return XFAIL if self.known else IGNORED if ignored else FAILED
 
     @property
     def failed(self) -> int:
@@ -152,6 +156,7 @@ class FeatureResult:
 
     def add(self, found: CaseResult) -> None:
         self.cases += 1
+        self.ran.append(found.case)
         self.ratio = max(found.judgement.ratio, self.ratio or 0.0)
         self.shown |= {*found.judgement.shows}
         for name, ratio in found.judgement.ratios.items():
@@ -166,7 +171,7 @@ class FeatureResult:
 
     def to_dict(self) -> dict[str, Any]:
         failure = self.failure
-        backward = not set(self.ratios) <= {*FORWARD}
+        ratios = {name: finite_or_text(ratio) for name, ratio in self.ratios.items()}
         return {
             "feature": self.feature,
             "dtype": self.dtype,
@@ -181,19 +186,13 @@ class FeatureResult:
             **({"case": str(failure.case)} if failure else {}),
             **({"not_run": self.reason} if failure and self.reason else {}),
             **({"known": self.known} if self.known else {}),
-            **(
-                {"ratios": {k: finite_or_text(ratio) for k, ratio in self.ratios.items()}}
-                if backward
-                else {}
-            ),
+            **({} if set(ratios) <= {*FORWARD} else {"ratios": ratios}),
             **({"calls": self.calls, "missed": chance_missed(self.calls)} if self.calls > self.of else {}),
         }
 
 
 @dataclass(frozen=True)
 class Conformance:
-    """The results of all features of a target, with its conventions."""
-
     target: str
     features: tuple[FeatureResult, ...]
     conventions: dict[str, str] = field(default_factory=dict)
@@ -211,15 +210,27 @@ class Conformance:
         return sum(feature.cases for feature in own), sum(feature.of for feature in own)
 
     @property
+    def covered(self) -> dict[str, list[Any]]:
+        """The types, the draws and the sizes of the cases that were run."""
+        ran = [case for feature in self.features for case in feature.ran]
+        return {
+            "dtypes": list(dict.fromkeys(case.dtype for case in ran)),
+            "draws": sorted({case.fill for case in ran}),
+            "memory": sorted({case.memory for case in ran}),
+            "shapes": [
+                list(sizes) for sizes in sorted({tuple(vars(case)[size] for size in SIZES) for case in ran})
+            ],
+        }
+
+    @property
     def agrees(self) -> bool | None:
         """Everything that was run is right; None where nothing was."""
-        if all(feature.status == SKIPPED for feature in self.features):
-            return None
-        return not self.wrong
+        return None if all(feature.status == SKIPPED for feature in self.features) else not self.wrong
 
     def to_dict(self) -> dict[str, Any]:
         cases, of = self.counts
         return {
+            "schema": SCHEMA,
             "target": self.target,
             "agrees": self.agrees,
             "cases": cases,
@@ -227,6 +238,7 @@ class Conformance:
             "conventions": self.conventions,
             "features": [feature.to_dict() for feature in self.features],
             "notes": list(self.notes),
+            "covered": self.covered,
         }
 
     __str__ = Displayed.__str__
@@ -247,11 +259,8 @@ SIGNS = {
 
 
 def list_lines(found: Conformance, screen: Screen) -> Iterator[Element]:
-    unasked = [
-        feature.failure
-        for feature in found.features
-        if feature.failure and feature.failure.mistake == UNASKED
-    ]
+    failures = (feature.failure for feature in found.features if feature.failure)
+    unasked = [failure for failure in failures if failure.mistake == UNASKED]
     for failure in unasked[:1]:
         yield from screen.sentence(f"{failure.sentence[0].upper()}{failure.sentence[1:]}.", "bad")
     if found.agrees is not None:
@@ -273,7 +282,6 @@ def list_lines(found: Conformance, screen: Screen) -> Iterator[Element]:
 
 
 def make_table(found: Conformance, screen: Screen) -> Listing:
-    """Make a row for each feature that was run anywhere, a column for each type."""
     dtypes = list(dict.fromkeys(feature.dtype for feature in found.features))
     rows: list[list[Span]] = []
     for name in dict.fromkeys(feature.feature for feature in found.features):
@@ -282,7 +290,7 @@ def make_table(found: Conformance, screen: Screen) -> Listing:
             continue
         cases = str(max(feature.cases for feature in mine.values()))
         cells = [make_cell(mine.get(dtype), screen) for dtype in dtypes]
-        rows.append([(screen.ours(name), ""), (cases, "aside"), *cells])
+        rows.append([(screen.printable(name), ""), (cases, "aside"), *cells])
     return Listing(screen, [("feature", "cases", *dtypes)], rows, left={0})
 
 
@@ -295,6 +303,8 @@ def make_cell(result: FeatureResult | None, screen: Screen) -> Span:
     words = result.status if plain else format_ratio(result.ratio)
     if result.failure and result.failure.mistake in {"crash", "exit", "hang", "exception"}:
         words = "raises" if result.failure.mistake == "exception" else result.failure.mistake
+    if result.feature in RELATIONS and result.ratio == 0:
+        words = "exact"
     if result.status == XFAIL:
         words = f"known {words}"
     return f"{mark} {words}".rstrip(), style
@@ -307,21 +317,18 @@ def format_ratio(ratio: float | None) -> str:
 
 
 def summarise(found: Conformance) -> str:
-    run = [feature for feature in found.features if feature.status != SKIPPED]
-    if not run:
+    if found.agrees is None:
         return "Nothing was run: cannot tell."
     done, there = found.counts
     cases = f"{done:,} of {plural(there, 'case')}"
-    names = list(dict.fromkeys(feature.feature for feature in found.wrong))
-    if names:
+    if names := dict.fromkeys(feature.feature for feature in found.wrong):
         return f"It does not conform: {', '.join(names)}. ({cases}; a ratio above 1 is wrong.)"
-    known = list(dict.fromkeys(feature.feature for feature in found.features if feature.status == XFAIL))
+    known = dict.fromkeys(feature.feature for feature in found.features if feature.status == XFAIL)
     verdict = f"It conforms but for what is known to fail, {', '.join(known)}" if known else "It conforms"
     return f"{verdict}: {cases}. Each number is the largest error divided by the rounding error allowed."
 
 
 def list_skipped(found: Conformance) -> dict[str, list[str]]:
-    """List features that were skipped everywhere or in some types, by reason."""
     out: dict[str, list[str]] = {}
     for name in dict.fromkeys(feature.feature for feature in found.features):
         mine = [feature for feature in found.features if feature.feature == name]
@@ -333,30 +340,34 @@ def list_skipped(found: Conformance) -> dict[str, list[str]]:
     return out
 
 
-def describe_failures(found: Conformance, screen: Screen) -> Iterator[Line]:
-    """Describe what each mistake spoils: features and types, its sentence, a case, how to replay it."""
+def causes(found: Conformance) -> Iterator[tuple[str, str, str, str]]:
+    """What each mistake spoils: features and types, its sentence, a case, how to replay it."""
     spoilt: dict[tuple[str, str], list[FeatureResult]] = {}
     for feature in found.features:
         if failure := feature.failure:
-            alone = (
-                feature.feature if failure.mistake is None else failure.sentence * (not failure.details[0])
-            )
+            alone = failure.sentence * (not failure.details[0]) if failure.mistake else feature.feature
             spoilt.setdefault((failure.mistake or "", alone), []).append(feature)
     for results in spoilt.values():
-        yield []
         failure, *others = (result.failure for result in results if result.failure)
         names = ", ".join(dict.fromkeys(result.feature for result in results))
         types = list(dict.fromkeys(result.dtype for result in results))
         reasons = dict.fromkeys(result.known for result in results if result.known)
         known = "".join(f" (known: {why})" for why in reasons)
         name = failure.mistake or results[0].status
-        yield from screen.sentence(f"{name}: {names}, in {', '.join(types)}{known}", "name")
         said = reduce(Failure.widen, others, failure).explanation or "no known mistake gives these numbers"
-        yield from screen.sentence(f"{said[0].upper()}{said[1:]}.")
         words = "" if failure.words == failure.explanation else f": {failure.words}"
-        yield from screen.sentence(f"{failure.case}{words}", "aside")
-        if failure.replay:
-            yield [(screen.ours(failure.replay), "")]
+        title = f"{name}: {names}, in {', '.join(types)}{known}"
+        yield title, f"{said[0].upper()}{said[1:]}.", f"{failure.case}{words}", failure.replay
+
+
+def describe_failures(found: Conformance, screen: Screen) -> Iterator[Line]:
+    for title, said, case, replay in causes(found):
+        yield []
+        yield from screen.sentence(title, "name")
+        yield from screen.sentence(said)
+        yield from screen.sentence(case, "aside")
+        if replay:
+            yield [(screen.printable(replay), "")]
 
 
 def write_junit(found: Conformance) -> str:
@@ -369,18 +380,13 @@ def write_junit(found: Conformance) -> str:
         "failures": str(len(found.wrong)),
         "skipped": str(sum(feature.status in {SKIPPED, XFAIL} for feature in found.features)),
     }
-    for feature in found.features:
-        case = ET.SubElement(
-            suite, "testcase", classname=f"{found.target}.{feature.dtype}", name=feature.feature
-        )
-        if feature.status in {SKIPPED, XFAIL}:
-            ET.SubElement(case, "skipped", message=replace_illegal(feature.known or feature.reason))
-        elif feature.failure:
-            failure = feature.failure
-            said = failure.explanation or failure.words
-            node = ET.SubElement(
-                case, "failure", type=failure.mistake or feature.status, message=replace_illegal(said)
-            )
+    for run in found.features:
+        case = ET.SubElement(suite, "testcase", classname=f"{found.target}.{run.dtype}", name=run.feature)
+        if run.status in {SKIPPED, XFAIL}:
+            ET.SubElement(case, "skipped", message=replace_illegal(run.known or run.reason))
+        elif failure := run.failure:
+            said = replace_illegal(failure.explanation or failure.words)
+            node = ET.SubElement(case, "failure", type=failure.mistake or run.status, message=said)
             node.text = replace_illegal(f"{failure.words}\nin {failure.case}\n{failure.replay}".strip())
     root = ET.Element("testsuites")
     root.append(suite)
@@ -389,4 +395,4 @@ def write_junit(found: Conformance) -> str:
 
 
 def replace_illegal(text: str) -> str:
-    return "".join(each if each in "\n\t" or each.isprintable() else "?" for each in text)
+    return "".join(letter if letter in "\n\t" or letter.isprintable() else "?" for letter in text)

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.values import json_path
+from attnctl.base.values import json_path, to_tuples
 from attnctl.record import Trace
-from attnctl.verbs.conform.case import GRADIENTS, Case, to_tuples
+from attnctl.verbs.conform.captured import make_case
+from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import plan_answer
 from attnctl.verbs.conform.features import BASE, CONVENTIONS
@@ -34,14 +35,9 @@ def judge_conventions(suite: Suite, dtype: str, found: Mapping[str, str]) -> lis
     """Judge the conventions that are declared by those found, and a mask that nobody asked for."""
     request = suite.request
     judged = found if not request.only or CONVENTIONS in request.only else {}
-    declared = {
-        name: convention for name, convention in request.profile.conventions.items() if name in judged
-    }
-    wrong = [
-        f"{name} is declared {value} and found {found[name]}"
-        for name, value in declared.items()
-        if found[name] != value
-    ]
+    declared = {name: value for name, value in request.profile.conventions.items() if name in judged}
+    other = [name for name in declared if found[name] != declared[name]]
+    wrong = [f"{name} is declared {declared[name]} and found {found[name]}" for name in other]
     unasked = suite.profile.always != request.profile.always
     if not (declared or unasked):
         return []
@@ -61,9 +57,7 @@ MOST_OF_ERRORS = {"hang": 0, "crash": 10, "exit": 10}
 """The limit where each call is a process more, or takes all of its time."""
 
 
-def shrink(
-    first: CaseResult, suite: Suite, explains: Callable[[CaseResult], bool] = lambda _: True
-) -> CaseResult:
+def shrink(first: CaseResult, suite: Suite, explains: Callable[[CaseResult], bool]) -> CaseResult:
     """Find a small case that fails as this one does, by the same cause; a hang is not tried again."""
     left = MOST_OF_ERRORS.get(first.answer.error, MOST_CALLS)
     best, smaller = first, list_smaller(first.case)
@@ -79,7 +73,6 @@ def shrink(
 
 
 def fails_alike(found: CaseResult, first: CaseResult, suite: Suite) -> bool:
-    """Tell whether a case fails as the first does, and could have been right."""
     if found.judgement.right or found.answer.error != first.answer.error:
         return False
     if (found.judgement.output in GRADIENTS) != (first.judgement.output in GRADIENTS):
@@ -90,8 +83,7 @@ def fails_alike(found: CaseResult, first: CaseResult, suite: Suite) -> bool:
 
 def list_smaller(case: Case) -> Iterator[Case]:
     """List cases with less of one thing, the greatest step first."""
-    for name, _ in case.options:
-        yield case.without(name)
+    yield from (case.without(name) for name, _ in case.options)
     usual = Case()
     for name in ("memory", "magnitude"):
         if getattr(case, name) != getattr(usual, name):
@@ -136,10 +128,7 @@ FOLDER = "attnctl-conform"
 
 
 def save_case(suite: Suite, result: CaseResult, feature: str, said: Failure) -> Path:
-    """Write what a case was given and what came back; the file holds what `read_saved` needs.
-
-    Raises AttnError where the folder cannot be written.
-    """
+    """Write what a case was given, and its answer. Raises AttnError where the folder cannot be written."""
     from attnctl.store.files import open_output
     from attnctl.store.npz import write_npz
 
@@ -156,7 +145,8 @@ def save_case(suite: Suite, result: CaseResult, feature: str, said: Failure) -> 
     header = {
         "conform": {
             "feature": feature,
-            "case": asdict(problem.case),
+            "case": asdict(replace(problem.case, call=None)),
+            **({"call": problem.case.call.name} if problem.case.call else {}),
             "conventions": conventions | {key: profile[name] for key, name in SAVED.items()},
             "always": list_unusual(profile.always),
             "defaults": profile.defaults,
@@ -172,7 +162,6 @@ def save_case(suite: Suite, result: CaseResult, feature: str, said: Failure) -> 
 
 
 def make_config(problem: Problem, case: Case) -> dict[str, Any]:
-    """Describe the attention that is meant as a config, which `attnctl check` reads of a dump."""
     rules = [rule.plain() for rule in problem.meant.rules if rule.name != "padding"]
     config = list_unusual(problem.meant) | {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
     if "key_lengths" in problem.passed:
@@ -183,7 +172,7 @@ def make_config(problem: Problem, case: Case) -> dict[str, Any]:
 
 def read_saved(path: str) -> Saved:
     """The case of a dump that `save_case` wrote. Raises AttnError for what is none."""
-    from attnctl.inputs.config.schema import validate
+    from attnctl.inputs.config.load import validate
     from attnctl.store.source import read_one
 
     dump = read_one(path)
@@ -193,9 +182,7 @@ def read_saved(path: str) -> Saved:
     said = header["conventions"]
     if unknown := [key for key in said if key not in {"layout", "packed", *SAVED}]:
         raise AttnError(f"{path}: conform.conventions: {unknown[0]} is none of {', '.join(SAVED)}")
-    always = validate(
-        header.get("always", {}), lambda place: f"{path}: conform.always{json_path(place)[1:]}"
-    )
+    always = validate(header.get("always", {}), lambda at: f"{path}: conform.always{json_path(at)[1:]}")
     defaults, handed = header.get("defaults") or {}, header.get("handed") or {}
     if not isinstance(defaults, dict) or not defaults.keys() <= OPTIONS.keys():
         raise AttnError(f"{path}: conform.defaults: expected options with their values")
@@ -209,7 +196,10 @@ def read_saved(path: str) -> Saved:
         "always": always,
         "handed": handed,
     }
-    return Case.of(header.get("case")), str(header.get("feature", "")), called, dump
+    case = Case.of(header.get("case"))
+    if case.fill in {CAPTURED, ACTIVATIONS}:  # its numbers are in the dump
+        case = replace(case, fill=CAPTURED, call=make_case(dump, str(header.get("call"))).call)
+    return case, str(header.get("feature", "")), called, dump
 
 
 def recall_cause(dump: Trace, suite: Suite, wrong: Sequence[CaseResult]) -> Failure | None:
@@ -227,5 +217,4 @@ def recall_cause(dump: Trace, suite: Suite, wrong: Sequence[CaseResult]) -> Fail
 
 
 def slug(text: str) -> str:
-    text = text.replace("≠", "not")
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.") or "case"
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text.replace("≠", "not")).strip("-.") or "case"

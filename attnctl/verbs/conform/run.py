@@ -15,7 +15,8 @@ from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.headline import kind_words, positions
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, RATE, SENT, chance_missed
-from attnctl.verbs.conform.case import GRADIENTS, Case
+from attnctl.verbs.conform.captured import find_unfit, fit_call
+from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import (
     EARLIER,
@@ -28,7 +29,7 @@ from attnctl.verbs.conform.diagnosis import (
 from attnctl.verbs.conform.extras import describe_guess, describe_unknown, find_declared, recognise_extras
 from attnctl.verbs.conform.features import ATTENTION, BASE, REPEATABLE, REPEATABLE_GRADIENTS
 from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, spare, unite
-from attnctl.verbs.conform.judge import judge_answer
+from attnctl.verbs.conform.judge import Judgement, judge_answer, judge_failure
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
 from attnctl.verbs.conform.profile import (
@@ -42,7 +43,8 @@ from attnctl.verbs.conform.profile import (
     TYPES,
     Request,
 )
-from attnctl.verbs.conform.report import FAILED, IGNORED, Conformance, Failure, FeatureResult
+from attnctl.verbs.conform.relations import RELATIONS, Relation, hold_relation
+from attnctl.verbs.conform.report import FAILED, IGNORED, MOST_SAID, Conformance, Failure, FeatureResult
 from attnctl.verbs.conform.results import Saved, judge_conventions, recall_cause, save_case, shrink
 from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, CaseResult, Suite
 
@@ -56,6 +58,8 @@ SINGLE = (
 )
 """The reason why float64 is skipped where plain attention is right in float32."""
 
+OF_OUTPUTS = "it gives gradients, and this is of outputs"
+
 MAY_LACK = {LENGTHS: "unequal numbers of queries and keys", OTHER_D_V: "values of another width"}
 """Features that kernels need not have, and often answer wrongly rather than refuse."""
 
@@ -64,10 +68,7 @@ QUICK_SECONDS, SECONDS = 2.0, 20.0
 
 
 def replay(suite: Suite, saved: Saved) -> Conformance:
-    """Run a saved case again; the same output has the same cause as before.
-
-    Raises AttnError where the target does not take its options.
-    """
+    """Run a saved case again. Raises AttnError where the target does not take its options."""
     case, feature, _, dump = saved
     lacking = [option for option, _ in case.options if option not in suite.signature.keywords]
     if lacking:
@@ -93,6 +94,8 @@ class Run:
     """Plain attention in each type in which it never came back."""
     unequal: dict[bool, str] = field(default_factory=dict)
     """More queries than keys (True) or fewer, where the target refuses that, with why."""
+    not_taken: list[str] = field(default_factory=list)
+    """Why captured calls are none of the target's."""
     runs: list[FeatureResult] = field(default_factory=list)
     """The runs of all features, among which a cause is looked for."""
     recalled: Failure | None = None
@@ -113,7 +116,6 @@ class Run:
         return self.suite.request
 
     def carry_out(self, progress: Progress) -> Conformance:
-        """Hold the target to every feature."""
         fitted = fit_suite(self.suite)
         self.refuse_types()
         taken = [dtype for dtype in self.request.dtypes if dtype not in self.refused]
@@ -127,17 +129,12 @@ class Run:
         said = self.find_extras(replace(BASE, dtype=taken[0]))
         self.run_features(self.list_features(taken[0], found[taken[0]]), progress)
         declared = self.suite.declared.conventions.get(OUTPUT_TYPE)
+        judged: list[FeatureResult] = []
         for dtype in taken:
             found[dtype] |= describe_output_type(self.suite.output_types[dtype], dtype, declared)
             found[dtype] |= {HIDDEN_GRADIENTS: "NaN"} if dtype in self.suite.nan_gradients else {}
-        held = [
-            convention
-            for dtype in taken
-            for convention in judge_conventions(self.suite, dtype, found[dtype])
-        ]
-        return self.conclude(
-            [*self.runs, *held], {**fitted, **join_types(found)}, (*said, *self.list_notes())
-        )
+            judged += judge_conventions(self.suite, dtype, found[dtype])
+        return self.conclude([*self.runs, *judged], fitted | join_types(found), (*said, *self.list_notes()))
 
     def conclude(
         self,
@@ -145,7 +142,6 @@ class Run:
         conventions: Mapping[str, str] = MappingProxyType({}),
         notes: tuple[str, ...] = (),
     ) -> Conformance:
-        """Put the results together; those that someone expects to fail are marked."""
         found = tuple(results)
         for result in found:
             if result.feature == features.INPUTS_KEPT and not result.skipped:
@@ -163,18 +159,17 @@ class Run:
     # --- what is found out first ---
 
     def refuse_types(self) -> None:
-        """Find the types that the target does not take, and those in which it hangs."""
         plain = {dtype: self.suite.run(replace(BASE, dtype=dtype)) for dtype in self.request.dtypes}
-        for dtype, each in plain.items():
-            if self.suite.is_refusal(each.answer):
-                self.refused[dtype] = each.judgement.words
-            elif each.answer.error == "hang" or each.answer.kind in SENT:
+        for dtype, result in plain.items():
+            if self.suite.is_refusal(result.answer):
+                self.refused[dtype] = result.judgement.words
+            elif result.answer.error == "hang" or result.answer.kind in SENT:
                 self.hung.append(FeatureResult(ATTENTION, dtype, of=1))
-                self.hung[-1].add(each)
-            elif dtype == "float64" and each.answer.dtype in {*TYPES} - {dtype}:
-                self.refused[dtype] = f"it answers in {each.answer.dtype}"
+                self.hung[-1].add(result)
+            elif dtype == "float64" and result.answer.dtype in {*TYPES} - {dtype}:
+                self.refused[dtype] = f"it answers in {result.answer.dtype}"
             elif dtype == "float64" and "float32" in plain and plain["float32"].judgement.right:
-                self.refused |= {dtype: SINGLE} if self.is_single(each) else {}
+                self.refused |= {dtype: SINGLE} if self.is_single(result) else {}
 
     def is_single(self, result: CaseResult) -> bool:
         """Something is kept in float32, as many programs keep softmax, so float64 is not meant."""
@@ -183,7 +178,6 @@ class Run:
         return diagnose(self.suite, [result]).failure.mistake == LOW_PRECISION
 
     def find_extras(self, plain: Case) -> tuple[str, ...]:
-        """Find the outputs behind the first, as declared or as they look, and describe those unknown."""
         suite = self.suite
         wanted, answer = suite.expect(plain), suite.answer(plain)
         if suite.declared.returns:
@@ -193,7 +187,6 @@ class Run:
         return tuple(describe_unknown(wanted, answer, suite.guesses))
 
     def list_features(self, dtype: str, conventions: Mapping[str, str]) -> dict[str, tuple[Case, ...]]:
-        """List the features to run, each with cases of sizes and options that this target has."""
         request, suite = self.request, self.suite
         claimed = [name for name in suite.signature.claimed if name not in suite.declared.without]
         base = replace(BASE, dtype=dtype)
@@ -212,21 +205,28 @@ class Run:
             claimed.remove("float_mask")
         pairs = features.pairs_cases(claimed)
         few = {} if pairs else {features.PAIRS: "it has fewer than two options"}
-        self.skips = {**few, **skips, **lacking, **suite.target.cannot}
+        backward = dict.fromkeys(RELATIONS, OF_OUTPUTS) if suite.signature.handed else {}
+        self.skips = {**few, **skips, **lacking, **backward, **suite.target.cannot}
         quick = request.quick
-        options = {
-            name: features.option_cases(name, claimed, lengths=lengths, quick=quick) for name in OPTIONS
-        }
         found = {
             **features.list_own_features(suite.profile.head_sizes, quick=quick),
-            **options,
+            **{
+                name: features.option_cases(name, claimed, lengths=lengths, quick=quick) for name in OPTIONS
+            },
             features.PAIRS: pairs,
             features.RANDOM: features.random_cases(
                 claimed, lengths=lengths, groups=groups, widths=widths, quick=quick
             ),
             **dict.fromkeys(self.repeated, (features.SMALL, replace(BASE, queries=33, keys=33, seed=1))),
+            **features.relation_cases(claimed, request.shape),
             features.INPUTS_KEPT: (BASE,),
         }
+        if calls := request.calls:
+            taken = [fit_call(call, claimed, suite.profile_in(dtype)) for call in calls]
+            self.not_taken = [why for why in taken if isinstance(why, str)]
+            found[features.CAPTURED_CALLS] = tuple(case for case in taken if isinstance(case, Case))
+            alike = features.activation_cases(calls, causal="causal" in claimed, groups=groups)
+            found[features.DRAWN_ALIKE] = alike
         return {name: cases for name, cases in found.items() if not request.only or name in request.only}
 
     @property
@@ -235,13 +235,12 @@ class Run:
         return (*forward, REPEATABLE_GRADIENTS) if self.request.backward else forward
 
     def refuse_unequal(self, dtype: str) -> dict[bool, str]:
-        """Find out whether more queries than keys, or fewer, are refused, and why."""
         if LENGTHS in {*self.suite.declared.features, *self.suite.declared.without}:
             return {}
         cases = (replace(BASE, dtype=dtype, keys=5), replace(BASE, dtype=dtype, queries=5))
         results = {case.queries > case.keys: self.suite.run(case) for case in cases}
         refused = {more: result for more, result in results.items() if self.suite.is_refusal(result.answer)}
-        return {more: each.judgement.words for more, each in refused.items()}
+        return {more: result.judgement.words for more, result in refused.items()}
 
     # --- features ---
 
@@ -251,7 +250,7 @@ class Run:
         with ThreadPoolExecutor(self.request.jobs) as pool:
             carry_out = map if self.request.jobs == 1 else pool.map
             try:
-                for run in carry_out(lambda each: self.run_feature(*each), work):
+                for run in carry_out(lambda item: self.run_feature(*item), work):
                     self.runs.append(run)
                     progress(len(self.runs), len(work))
             except BaseException:
@@ -266,8 +265,13 @@ class Run:
         run = FeatureResult(name, dtype, of=len(fitted), skipped=self.refused.get(dtype, ""))
         if run.skipped:
             return run
+        for why in self.not_taken if name == features.CAPTURED_CALLS else ():
+            run.of += 1
+            run.refuse(why)
         if name in {*self.repeated, features.INPUTS_KEPT}:
             return self.run_repeatedly(name, in_type)
+        if name in RELATIONS:
+            return self.run_relation(RELATIONS[name], fitted)
         for case in fitted:
             if not self.run_case(run, case):
                 break
@@ -275,11 +279,36 @@ class Run:
             return FeatureResult(name, dtype, of=run.of, skipped="rounding hides it in this type")
         return run
 
+    def run_relation(self, relation: Relation, cases: Sequence[Case]) -> FeatureResult:
+        """Hold pairs of calls to a relation, in the cases where it is a law."""
+        run = FeatureResult(relation.name, cases[0].dtype)
+        for case in cases:
+            problem = self.suite.problem(case, forward=True)
+            held = hold_relation(relation, problem, self.suite.call)
+            if held is None:
+                continue
+            run.of += 1
+            judgement = Judgement(held.ratio, FORWARD, held.words * (held.ratio > 1))
+            found = CaseResult(problem.case, held.answer, judgement)
+            if self.is_passed_over(run.feature, found) or self.suite.is_refusal(held.answer):
+                run.refuse(judge_failure(held.answer).words)
+            else:
+                run.add(found)
+            if held.differs and held.ratio <= 1:
+                off = f"{held.differs:.2g} units in the last place"
+                run.differs = f"With {relation.name} a row changes by up to {off}"
+        run.right.clear()  # of its numbers nothing is known
+        run.skipped = run.skipped or ("" if run.of else "nothing that it takes has anything to move")
+        return run
+
     def run_case(self, run: FeatureResult, case: Case) -> bool:
         """Run one case of a feature; False where the target is not to be called with more of them."""
         more = case.queries > case.keys - case.past
         if case.queries != case.keys - case.past and more in self.unequal:
             run.refuse(self.unequal[more])
+            return True
+        if case.call and (why := find_unfit(self.suite.problem(case))):
+            run.refuse(f"{case.call.name}: {why}")
             return True
         found = self.suite.run(case)
         if self.is_passed_over(run.feature, found):
@@ -316,17 +345,14 @@ class Run:
         many = {"times": CALLS, "seconds": seconds} if name in self.repeated else {}
         forward, dtype = name == REPEATABLE, cases[0].dtype
         found = [self.suite.run(case, forward=forward, **many) for case in cases]
-        answered = [
-            result
-            for result in found
-            if not (self.suite.is_refusal(result.answer) or result.answer.error == NOT_CALLED)
-        ]
+        called = [result for result in found if result.answer.error != NOT_CALLED]
+        answered = [result for result in called if not self.suite.is_refusal(result.answer)]
         if not answered:
             return FeatureResult(name, dtype, of=len(cases), skipped=found[0].judgement.words)
         calls = sum(result.answer.repeats.calls for result in answered)
         other = [result for result in answered if result.answer.error or not result.answer.repeats.same]
         lenient = name == REPEATABLE_GRADIENTS and not self.suite.declared.deterministic
-        wrong = [each for each in other if not (lenient and self.is_right_again(each))]
+        wrong = [result for result in other if not (lenient and self.is_right_again(result))]
         self.reused |= any(result.answer.repeats.reused for result in answered)
         run = FeatureResult(name, dtype, len(answered), len(cases), wrong=wrong, calls=calls)
         run.differs = "" if wrong or not other else explain_repeats(other[0].answer).explanation
@@ -343,7 +369,6 @@ class Run:
     # --- results ---
 
     def unite_causes(self) -> None:
-        """Say of a cause the same in all features, where that is true."""
         for cause in self.causes:
             same = [key for key, found in self.diagnosed.items() if found.cause is cause]
             united = unite([self.diagnosed[key] for key in same]) if same else []
@@ -357,16 +382,13 @@ class Run:
             return
         found = self.diagnosed[run.feature, run.dtype]
         cause, first = self.add_way_out(run, found.failure), found.shown or run.wrong[0]
-        saved = self.save_failure(run, found)
-        words = first.judgement.words or cause.sentence
-        words = "; ".join([words, *self.say_gradients(run, first)])
+        words = "; ".join([first.judgement.words or cause.sentence, *self.say_gradients(run, first)])
         run.failure = replace(cause, case=first.case, words=words)
-        if saved:
+        if saved := self.save_failure(run, found):
             again = shell_line(["attnctl", "conform", *self.say_target("--replay", str(saved))])
             run.failure = replace(run.failure, replay=again, saved=str(saved))
 
     def say_target(self, *flags: str) -> tuple[str, ...]:
-        """The words of a command line for the target, called as it is, with these flags."""
         own, back = self.suite.target.words, ["--backward"] if self.request.backward else []
         back += [self.suite.apart[0].name] if self.suite.apart else []
         said = (*self.request.flags, *back, *flags)
@@ -379,11 +401,9 @@ class Run:
             return
         elsewhere = [name for name in GRADIENTS if run.ratios.get(name, 0.0) > 1 >= here.get(name, 0.0)]
         said = {"wrong in other cases": elsewhere, "right in every answered case": list_right(self.runs)}
-        yield from (
-            f"{all_of(names)} {'is' if len(names) == 1 else 'are'} {words}"
-            for words, names in said.items()
-            if names
-        )
+        for words, names in said.items():
+            if names:
+                yield f"{all_of(names)} {'is' if len(names) == 1 else 'are'} {words}"
 
     def add_way_out(self, run: FeatureResult, cause: Failure) -> Failure:
         """Say how to declare that a kernel is not meant for what fails, where plain attention is right."""
@@ -401,7 +421,6 @@ class Run:
         run.wrong = [self.suite.changed[run.dtype]] if run.dtype in self.suite.changed else []
 
     def explain(self, run: FeatureResult) -> Diagnosed:
-        """What is true of the failing cases of a feature: what is known of others is tried first."""
         name, wrong = run.feature, run.wrong
         if self.recalled:
             return Diagnosed(self.recalled)
@@ -410,9 +429,12 @@ class Run:
             alone = any(other.sentence != first.sentence for other in others)
             return Diagnosed(replace(first, alone=alone))
         if name == features.INPUTS_KEPT:
-            what = ", ".join(wrong[0].answer.changed)
-            words = f"it changes its inputs: {what} is not what it was before"
+            words = f"it changes its inputs: {', '.join(wrong[0].answer.changed)} is not what it was before"
             return Diagnosed(Failure("inputs-changed", words))
+        if name in RELATIONS:
+            failed = all(result.answer.error for result in wrong)
+            said = Failure() if failed else Failure(RELATIONS[name].mistake, RELATIONS[name].sentence)
+            return Diagnosed(said)
         if self.search:
             return Diagnosed(self.search(wrong))
         right = list(self.list_beside(run))
@@ -421,8 +443,7 @@ class Run:
         if is_own and self.suite.ignores(name, wrong):
             best = choose([ignored_cause(self.suite, name, wrong)], wrong, right)
         plain = self.diagnosed.get((ATTENTION, run.dtype))
-        unexplained = plain is not None and plain.cause is None
-        if not unexplained and name not in self.unexplained:
+        if (plain is None or plain.cause is not None) and name not in self.unexplained:
             best = diagnose(self.suite, wrong, right, best)
         best = NOTHING if best.fits_by_chance else best
         if best.cause is None:
@@ -433,20 +454,16 @@ class Run:
 
     def list_beside(self, run: FeatureResult) -> Iterator[Case]:
         """The right cases of all features; what is said of an option is said of those that have it."""
-        for other in (
-            run,
-            *(result for result in self.runs if result is not run and result.dtype == run.dtype),
-        ):
-            yield from (
-                each for each in other.right if run.feature not in {*OPTIONS} - {*each.option_values}
-            )
+        others = (other for other in self.runs if other is not run and other.dtype == run.dtype)
+        for case in (case for result in (run, *others) for case in result.right):
+            if run.feature not in {*OPTIONS} - {*case.option_values}:
+                yield case
 
     def save_failure(self, run: FeatureResult, found: Diagnosed) -> Path | None:
-        """Save a small failing case that has the same cause, where such files are wanted."""
         name, result = run.feature, found.shown or run.wrong[0]
         if self.request.save is None:
             return None
-        if name not in {REPEATABLE, REPEATABLE_GRADIENTS, features.INPUTS_KEPT}:
+        if name not in {REPEATABLE, REPEATABLE_GRADIENTS, features.INPUTS_KEPT, *RELATIONS}:
             before = self.small.get(name)
             again = None if before is None else self.suite.run(replace(before.case, dtype=run.dtype))
             if again is None or again.judgement.right or not found.explains(again):
@@ -459,14 +476,14 @@ class Run:
         config = list_unusual(self.suite.declared.always)
         on = [*positions(config.get("positions")), *kind_words(config)]
         out = [f"Always on: {', '.join(on)}."] if on else []
+        out += describe_calls(self.runs)
         for place, (name, _) in self.suite.guesses.items():
             out.append(describe_guess(place, name, [*self.suite.others.get(place, ())]))
         signature = self.suite.signature
         if untried := signature.untried:
             named = f"--map {untried[0]}=OURS says what it is"
             out.append(f"Not tried: {', '.join(untried)}: left at the default in every call ({named}).")
-        off = {name: value for name, value in signature.off.items() if name not in signature.used}
-        if off:
+        if off := {name: value for name, value in signature.off.items() if name not in signature.used}:
             out.append(f"In every call: {', '.join(f'{name}={value}' for name, value in off.items())}.")
         if self.suite.adds_truths:
             out.append(
@@ -478,18 +495,20 @@ class Run:
             out.append(f"Its process was ended by something else (SIGKILL or the like): {again}.")
         if self.reused:
             out.append("Its output is in the same memory in every call: the next call overwrites it.")
-        if calls := [
-            result.calls for result in self.runs if result.feature in self.repeated and result.calls
-        ]:
+        if calls := [run.calls for run in self.runs if run.feature in self.repeated and run.calls]:
             least, few = min(calls), f" ({CALLS} would make that {MISSED:g}, but take too long)"
             missed = f"would be missed with a chance of {chance_missed(least):.2g}"
             out.append(
                 f"Repeated: {least} calls with the same inputs in each type: "
                 f"a fault in {RATE * 100:g} % of calls {missed}{few if least < CALLS else ''}."
             )
-        differing = dict.fromkeys(result.differs for result in self.runs if result.differs)
-        allowed = "wrong only where --claims say deterministic: true"
-        out += [f"Gradients: {result}; {allowed}." for result in differing]
+        differing = dict.fromkeys(
+            (run.feature in RELATIONS, run.differs) for run in self.runs if run.differs
+        )
+        for related, said in differing:
+            allowed = "wrong only where --claims say deterministic: true"
+            of_rounding = f"{said}, which rounding may do, or a leak that is no larger."
+            out.append(of_rounding if related else f"Gradients: {said}; {allowed}.")
         if self.request.backward:
             out += describe_gradients(self.runs, self.suite)
         return tuple(out)
@@ -503,8 +522,17 @@ def list_right(runs: Sequence[FeatureResult]) -> list[str]:
     return [name for name in right if any(name in run.shown for run in runs)]
 
 
+def describe_calls(runs: Sequence[FeatureResult]) -> Iterator[str]:
+    """Name captured calls that are wrong."""
+    wrong = [
+        found.case.call for run in runs if run.feature == features.CAPTURED_CALLS for found in run.wrong
+    ]
+    if names := list(dict.fromkeys(call.name for call in wrong if call)):
+        more = f"; and {len(names) - MOST_SAID} more" if len(names) > MOST_SAID else ""
+        yield f"Wrong in captured {'; '.join(names[:MOST_SAID])}{more}."
+
+
 def describe_gradients(runs: Sequence[FeatureResult], suite: Suite) -> Iterator[str]:
-    """Say how far off each output is, and which options its gradients are not asked for with."""
     worst: dict[str, float] = {}
     for name, ratio in (item for run in runs for item in run.ratios.items()):
         worst[name] = max(ratio, worst.get(name, 0.0))

@@ -7,16 +7,19 @@ from dataclasses import field
 from inspect import Parameter
 from typing import Any
 
+import numpy as np
+
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import suggest
 from attnctl.inputs.arrays.foreign import passed_names, variable_of
+from attnctl.math import Array
 from attnctl.math.names import DELTA, LOGSUMEXP, OUTPUT, PAST_KEY, PAST_VALUE, gradient_of
 from attnctl.math.rules import Causal
 from attnctl.verbs.conform.case import INPUTS, Case
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import Request, TargetProfile
+from attnctl.verbs.conform.profile import MERGED, PACKED_ROWS, USUAL, Request, TargetProfile
 
 PACKED = "QKV"
 """The name of Q, K and V in one array."""
@@ -31,7 +34,17 @@ BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 PARTS = (PAST_KEY, PAST_VALUE)
 """The two keywords of a cache."""
 
-SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], int]]] = {
+
+def ends_of(case: Case, rows: int) -> Array:
+    """Where the documents of a case end among so many rows, after a 0."""
+    return np.array([*case.option_values.get("documents", [0]), rows], np.int32)
+
+
+def longest(case: Case, rows: int) -> int:
+    return int(np.diff(ends_of(case, rows)).max())
+
+
+SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], Any]]] = {
     "heads": (("num_heads", "n_heads", "n_head", "heads", "num_attention_heads", "nhead", "NH"),
               lambda case: case.heads),
     "kv_heads": (("num_kv_heads", "n_kv_heads", "n_kv_head", "kv_heads", "num_key_value_heads"),
@@ -41,6 +54,10 @@ SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], int]]] = {
     "d_model": (("embed_dim", "d_model", "n_embd", "C"), lambda case: case.heads * case.d_k),
     "batch": (("batch_size", "bsz", "B"), lambda case: case.batch),
     "queries": (("seq_len", "seqlen", "T"), lambda case: case.queries),
+    "ends_q": (("cu_seqlens_q", "cu_seqlens"), lambda case: ends_of(case, case.queries)),
+    "ends_k": (("cu_seqlens_k",), lambda case: ends_of(case, case.keys)),
+    "longest_q": (("max_seqlen_q", "max_seqlen"), lambda case: longest(case, case.queries)),
+    "longest_k": (("max_seqlen_k",), lambda case: longest(case, case.keys)),
 }  # fmt: skip
 """Sizes that a function is passed: what other programs call them, and their values in a case."""
 
@@ -62,30 +79,22 @@ OFF: dict[str, Any] = {
 
 
 def parameter(name: str, *, required: bool = False) -> Parameter:
-    """A parameter of what is no function, without a default where it is required."""
-    default = Parameter.empty if required else None
-    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default)
+    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=Parameter.empty if required else None)
 
 
 def must_give(parameters: Sequence[Parameter], *, nothing: bool = False) -> list[str]:
     """The names of those without a default that take an array or number, or `nothing`: None."""
-    return [
-        param.name
-        for param in parameters
-        if param.default is Parameter.empty and (param.annotation is None) == nothing
-    ]
+    required = [param for param in parameters if param.default is Parameter.empty]
+    return [param.name for param in required if (param.annotation is None) == nothing]
 
 
 @dataclass(frozen=True)
 class CallSignature:
-    """The keywords of a target."""
-
     inputs: tuple[str, ...] = ()
     """The keywords of Q, K and V; none where they are given by place."""
     keywords: Mapping[str, str] = field(default_factory=dict)
     """The keyword of each option that is claimed; of a cache "past_key" and "past_value" apart."""
     required: tuple[str, ...] = ()
-    """Options that must always be given."""
     is_packed: bool = False
     """Q, K and V come in one array."""
     sizes: Mapping[str, str] = field(default_factory=dict)
@@ -107,8 +116,12 @@ class CallSignature:
     def claimed(self) -> tuple[str, ...]:
         return tuple(name for name in OPTIONS if name in self.keywords)
 
+    @property
+    def usual_layout(self) -> str:
+        """The layout to try first: documents come one behind the other."""
+        return MERGED if self.is_packed else PACKED_ROWS if "ends_q" in self.sizes else USUAL
+
     def with_options(self, problem: Problem) -> dict[str, Any]:
-        """Return the keywords of a call, arrays among them."""
         case = problem.case
         out: dict[str, Any] = {**problem.profile.gives(case.heads, case.kv_heads, case.d_k), **self.off}
         out |= {theirs: SIZES[ours][1](case) for ours, theirs in self.sizes.items()}
@@ -118,15 +131,14 @@ class CallSignature:
         if "causal" in self.keywords and Causal() not in problem.meant.rules:
             passed.setdefault("causal", False)  # whatever its default is
         taken = {self.keywords[name] for name in passed}
-        passed |= {
-            name: OPTIONS[name].neutral(problem)
-            for name in self.required
-            if self.keywords[name] not in taken
-        }
+        left = [name for name in self.required if self.keywords[name] not in taken]
+        passed |= {name: OPTIONS[name].neutral(problem) for name in left}
         for name, value in passed.items():
             if name == "cache":
                 parts = zip(PARTS, value or (None, None), strict=True)
                 out |= {self.keywords[part]: array for part, array in parts}
+            elif self.keywords[name] in self.sizes.values():
+                continue  # the case says it
             elif name in problem.profile.passes:
                 out |= problem.profile.passes[name](self.keywords[name], value)
             else:
@@ -198,7 +210,6 @@ def find_names(
 
 
 def find_buffers(names: Sequence[str]) -> tuple[str, ...]:
-    """Find the keywords of the gradients by Q, K and V, in order; none where one is missing."""
     own = {variable_of(name).lower(): name for name in names if variable_of(name) != name}
     found = [own[usual] for symbol in INPUTS for usual in THEIRS[symbol] if usual in own]
     return tuple(found) if len(found) == len(INPUTS) else ()
@@ -220,7 +231,6 @@ def refuse_renames(renames: Mapping[str, str]) -> None:
 
 
 def refuse_unused(request: Request, *signatures: CallSignature) -> None:
-    """Raise AttnError for a name of theirs that no call gives."""
     used = {name for signature in signatures for name in signature.used}
     for theirs, ours in request.renames.items():
         if theirs in used:
@@ -240,16 +250,11 @@ def find_packed(names: Sequence[str], renames: Mapping[str, str]) -> str:
 
 
 def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> tuple[str, ...]:
-    """Find the keywords of Q, K and V; empty where the first parameters are taken by place."""
     names = [param.name for param in parameters]
     if packed := find_packed(names, renames):
         return () if names[0] == packed and parameters[0].kind in BY_PLACE else (packed,)
-    usual = {
-        symbol: [
-            name for name in names if name not in renames and name.lower().rstrip("_") in THEIRS[symbol]
-        ]
-        for symbol in INPUTS
-    }
+    free = [name for name in names if name not in renames]
+    usual = {ours: [name for name in free if name.lower().rstrip("_") in THEIRS[ours]] for ours in INPUTS}
     own = {theirs: ours for theirs, ours in renames.items() if theirs in names}
     found = list(find_names(usual, names, own).values())
     by_name = [param.name for param in parameters if param.name in found and param.kind not in BY_PLACE]
@@ -257,17 +262,14 @@ def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> 
         return tuple(found)
     other = any(renames.get(name, ours) != ours for name, ours in zip(names, INPUTS, strict=False))
     if other or len(parameters) < 3 or not all(param.kind in BY_PLACE for param in parameters[:3]):
-        taken = ", ".join(names)
         raise AttnError(
-            f"it takes ({taken}), and not Q, K and V; wrap it in a function (q, k, v); a layer with weights"
-            " of its own is held by attnctl.testing.check_module(layer, x, backward=True)"
+            f"it takes ({', '.join(names)}), and not Q, K and V; wrap it in a function (q, k, v); a layer "
+            "with weights of its own is held by attnctl.testing.check_module(layer, x, backward=True)"
         )
     return ()
 
 
-def find_keywords(
-    names: Sequence[str], profile: TargetProfile, renames: Mapping[str, str]
-) -> dict[str, str]:
+def find_keywords(names: list[str], profile: TargetProfile, renames: Mapping[str, str]) -> dict[str, str]:
     wanted = {ours: THEIRS[ours] for ours in (*OPTIONS, *PARTS) if ours != "cache"}
     wanted |= {ours: (theirs,) for ours, theirs in profile.keywords.items()}
     out = find_names(wanted, [name for name in names if name not in renames], renames)

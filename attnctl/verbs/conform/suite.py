@@ -21,7 +21,7 @@ from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answe
 from attnctl.verbs.conform.layout import make_call, packings, read_answer
 from attnctl.verbs.conform.options import make_problem
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import HIDDEN_GRADIENTS, MERGED, USUAL, Request, TargetProfile
+from attnctl.verbs.conform.profile import HIDDEN_GRADIENTS, Request, TargetProfile
 from attnctl.verbs.conform.signature import CallSignature, read_signature, refuse_unused
 
 ABSENT = {"NotImplementedError"}
@@ -76,7 +76,6 @@ class Suite:
 
     @property
     def declared(self) -> TargetProfile:
-        """What is documented or declared of the target; it is not found out."""
         return self.request.profile
 
     @contextmanager
@@ -86,9 +85,9 @@ class Suite:
         Raises AttnError where one cannot be called, or where gradients are asked for that nothing gives.
         """
         with ExitStack() as started:
-            for each in filter(None, (self.target, back)):
-                started.callback(each.close)
-                each.start()
+            for target in filter(None, (self.target, back)):
+                started.callback(target.close)
+                target.start()
             self.read_signature(forward=back is not None)
             if back is not None:
                 self.take_apart(back)
@@ -97,8 +96,7 @@ class Suite:
                     "--backward: nothing gives gradients; say --framework torch or jax, give the function "
                     "that computes them (--backward file.py:fn), or a target that takes d_output"
                 )
-            every = [self.signature, *([self.apart[1]] if self.apart else [])]
-            refuse_unused(self.request, *every)
+            refuse_unused(self.request, self.signature, *([self.apart[1]] if self.apart else []))
             yield
 
     def read_signature(self, *, forward: bool) -> None:
@@ -108,7 +106,7 @@ class Suite:
         declared, always = self.declared, self.declared.always
         self.profile = profile = replace(
             declared,
-            layout=declared.layout or (MERGED if signature.is_packed else USUAL),
+            layout=declared.layout or signature.usual_layout,
             defaults=signature.defaults if declared.defaults is None else declared.defaults,
             heads=always.heads,
             tells_kv_heads=bool(always.kv_heads)
@@ -134,14 +132,19 @@ class Suite:
     def profile_in(self, dtype: str) -> TargetProfile:
         return self.profiles.get(dtype, self.profile)
 
-    def problem(self, case: Case, conventions: Mapping[str, str] | None = None) -> Problem:
-        """Make the problem of a case in sizes that the target takes, perhaps with other conventions."""
+    def problem(
+        self, case: Case, conventions: Mapping[str, str] | None = None, *, forward: bool = False
+    ) -> Problem:
+        """Make the problem of a case in sizes that the target takes, perhaps with other conventions.
+
+        With `forward` a target that goes forward is not asked for gradients.
+        """
         profile = self.profile_in(case.dtype).lay_over({"conventions": conventions or {}})
         fit = profile.fit(case)
-        return make_problem(fit, profile, self.outputs_of(fit))
+        outputs = self.outputs_of(fit)
+        return make_problem(fit, profile, FORWARD if forward and not self.signature.handed else outputs)
 
     def outputs_of(self, case: Case) -> tuple[str, ...]:
-        """Name what a call is asked for: the output, gradients, or both."""
         if self.signature.handed:
             return GRADIENTS
         options = case.option_values.keys() | set(self.signature.required)
@@ -155,13 +158,8 @@ class Suite:
         return expect(self.problem(case))
 
     def run(self, case: Case, *, forward: bool = False, **made: Any) -> CaseResult:
-        """Call the target with a case and judge its answer; `made` says how often, and in what memory.
-
-        With `forward` gradients are not asked for.
-        """
-        problem = self.problem(case)
-        if forward:
-            problem.outputs = FORWARD
+        """Call the target with a case and judge its answer; `made` says how often, and in what memory."""
+        problem = self.problem(case, forward=forward)
         answer = self.call(problem, **made)
         wanted = self.without_hidden_rows(expect(problem), answer)
         judgement = judge_answer(wanted, answer)
@@ -209,7 +207,6 @@ class Suite:
         return answer
 
     def output_of(self, result: CaseResult) -> Array | None:
-        """Return the output that is wrong, or the worst; None where it has another shape."""
         return self.outputs_in(result).get(result.judgement.output)
 
     def outputs_in(self, result: CaseResult) -> dict[str, Array]:
@@ -240,5 +237,4 @@ def digest_of(arrays: Sequence[Any]) -> bytes:
 
 def wrong_arrays(result: CaseResult) -> tuple[Any, ...]:
     """The arrays that are wrong, of which one may follow from an option."""
-    forward = result.judgement.output == HEAD_OUTPUTS
-    return result.answer.outputs[:1] if forward else result.answer.gradients
+    return result.answer.outputs[:1] if result.judgement.output == HEAD_OUTPUTS else result.answer.gradients

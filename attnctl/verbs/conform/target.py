@@ -25,9 +25,17 @@ from attnctl.base.files import note_input
 from attnctl.base.programs import Said, begin, kill
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
-from attnctl.verbs.conform.call import NUMPY, Answer, Target, TargetCall, repeat
+from attnctl.verbs.conform.call import Answer, Target, TargetCall, repeat
 from attnctl.verbs.conform.features import INPUTS_KEPT, LAYOUTS, MERGE
-from attnctl.verbs.conform.invoke import Framework, environment, invoke, order_gradients, sum_type, to_numpy
+from attnctl.verbs.conform.invoke import (
+    Framework,
+    in_type,
+    invoke,
+    malloc_fill,
+    order_gradients,
+    sum_type,
+    to_numpy,
+)
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.process import Worker, as_function, quote_last_words, read_parameters
 from attnctl.verbs.conform.profile import USUAL, Request
@@ -54,8 +62,7 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
         if request.framework != "numpy":
             raise AttnError(f"--framework {request.framework}: a command reads a file; leave it out")
         options = [name for name in request.profile.features if name in OPTIONS]
-        command = words if len(words) > 1 else shlex.split(words[0])
-        return Program(command, options, limit, request.backward)
+        return Program(words if len(words) > 1 else shlex.split(words[0]), options, limit, request.backward)
     if len(words) > 1:
         raise AttnError(f"{words[1]}: one TARGET at a time; a command has {{in}} and {{out}} in it")
     place, _, function = words[0].rpartition(":")
@@ -72,8 +79,6 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
 
 
 class InProcess(Target):
-    """A function that is called here: nothing stops what it does."""
-
     def __init__(self, function: Callable[..., Any], framework: Framework) -> None:
         self.function, self.framework = as_function(function), framework
         self.name = getattr(function, "__qualname__", type(function).__name__)
@@ -87,8 +92,6 @@ class InProcess(Target):
 
 
 class Pool(Target):
-    """Several processes of the same function, each called by one thread at a time."""
-
     def __init__(self, targets: Sequence[Worker]) -> None:
         self.targets = targets
         self.name, self.words = targets[0].name, targets[0].words
@@ -136,19 +139,15 @@ class Program(Target):
     unclaimed = "its --claims do not name it"
     refuses = frozenset({"exit"})
     cannot = MappingProxyType(
-        {
-            **dict.fromkeys((LAYOUTS, INPUTS_KEPT, "out"), "its arrays come in a file"),
-            MERGE: "a command cannot be called so; give module:function or file.py:function",
-        }
+        dict.fromkeys((LAYOUTS, INPUTS_KEPT, "out"), "its arrays come in a file")
+        | {MERGE: "a command cannot be called so; give module:function or file.py:function"}
     )
 
     def __post_init__(self) -> None:
         self.name, self.words = " ".join(self.command), ("--", *self.command)
 
     def start(self) -> None:
-        """List what it takes. Raises AttnError where it has no place for its files."""
-        places = {found[1] for word in self.command for found in PLACE.finditer(word)}
-        if places != {"in", "out"}:
+        if {found[1] for word in self.command for found in PLACE.finditer(word)} != {"in", "out"}:
             raise AttnError(f"{self.name}: write {{in}} and {{out}} where the names of its files go")
         for word in filter(os.path.exists, self.command):
             note_input(word)
@@ -169,13 +168,9 @@ class Program(Target):
         with tempfile.TemporaryDirectory(prefix="attnctl-") as folder:
             words, files = self.place_files(Path(folder))
             arrays = dict(zip("QKV", call.inputs, strict=True))
-            arrays |= {
-                name: np.asarray(value) for name, value in call.keywords.items() if value is not None
-            }
-            own = {
-                name: cast(array, sum_type(call.dtype) if name in call.wide else call.dtype)
-                for name, array in arrays.items()
-            }
+            arrays |= {key: np.asarray(value) for key, value in call.keywords.items() if value is not None}
+            types = {name: sum_type(call.dtype) if name in call.wide else call.dtype for name in arrays}
+            own = {name: in_type(array, types[name]) for name, array in arrays.items()}
             write_arrays(files["in"], own, call.dtype, call.wide)
             if failure := self.run(words, call.fill):
                 return failure
@@ -191,8 +186,7 @@ class Program(Target):
         return [PLACE.sub(name_file, word) for word in self.command], files
 
     def run(self, words: Sequence[str], fill: int) -> Answer | None:
-        """Run the command, and return its failure, if any."""
-        environ = {**environment(fill), **os.environ}
+        environ = {**malloc_fill(fill), **os.environ}
         said = Said()
         try:
             process = begin(words, said, said, stdin=subprocess.DEVNULL, env=environ)
@@ -210,10 +204,6 @@ class Program(Target):
         return None
 
 
-def cast(array: Array, dtype: str) -> Array:
-    return array.astype(NUMPY.get(dtype, dtype)) if array.dtype.kind == "f" else array
-
-
 def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str, wide: Sequence[str] = ()) -> None:
     """Write arrays as .npz or .safetensors, which has a bfloat16 for all but the `wide` ones."""
     if path.suffix == ".npz":
@@ -221,11 +211,8 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str, wide: Sequ
         return
     from attnctl.store.safetensors import write_tensors
 
-    short = [
-        name
-        for name in arrays
-        if dtype == "bfloat16" and arrays[name].dtype.kind == "f" and name not in wide
-    ]
+    real = [name for name, array in arrays.items() if array.dtype.kind == "f"]
+    short = [name for name in real if dtype == "bfloat16" and name not in wide]
     halves = {  # of bfloat16, the upper ones of float32
         name: (np.ascontiguousarray(arrays[name], np.float32).view(np.uint32) >> 16).astype(np.uint16)
         for name in short
@@ -246,8 +233,7 @@ def read_answer(path: Path, gives: Sequence[str] = ()) -> Answer:
         return Answer(error="unreadable", message=str(error).replace(str(path), "its output"))
     if gives:
         gradients = tuple(map(to_numpy, order_gradients(found, gives)))
-        first = next(iter(found.values()), np.zeros(0))
-        return Answer(gradients=gradients, dtype=first.dtype.name)
+        return Answer(gradients=gradients, dtype=next(iter(found.values()), np.zeros(0)).dtype.name)
     name = next((name for name in (HEAD_OUTPUTS, OUTPUT) if name in found), next(iter(found), None))
     if name is None:
         return Answer(error="unreadable", message="its output holds no array")

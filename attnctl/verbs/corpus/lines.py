@@ -11,28 +11,23 @@ from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found
 from attnctl.base.values import BadValueError, Reader
 
-LONGEST = 2**20
-"""Bytes of a line; a longer one is no sentence."""
-
+LONGEST = 2**20  # bytes of a line; a longer one is no sentence
 CHUNK = 2**20
 BOM = b"\xef\xbb\xbf"
 
 
 class Shard(NamedTuple):
-    """Part `number` of `of`, from 1, of the lines after the first `after`."""
+    """Part `number` of `of`, from 1, of the lines of a corpus."""
 
     number: int
     of: int
-    after: int = 0
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
 
     def span(self, lines: int) -> range:
         """Which of so many lines it has, from 0."""
-        left = lines - self.after
-        start, stop = (number * left // self.of for number in (self.number - 1, self.number))
-        return range(self.after + start, self.after + stop)
+        return range((self.number - 1) * lines // self.of, self.number * lines // self.of)
 
 
 WHOLE = Shard(1, 1)
@@ -71,8 +66,7 @@ def bad_for(reason: str) -> Iterator[None]:
         raise BadLineError(reason, error.problems) from None
 
 
-Lines = str | tuple[str, ...]
-"""The file of a corpus, or its sentences."""
+Lines = str | tuple[str, ...]  # the file of a corpus, or its sentences
 
 
 def source_name(source: Lines) -> str:
@@ -80,10 +74,7 @@ def source_name(source: Lines) -> str:
 
 
 def survey(source: Lines) -> tuple[str, int]:
-    """Read a corpus once: its hash, and how many lines it has, the empty ones among them.
-
-    Raises AttnError where it cannot be read or holds no sentence.
-    """
+    """The hash of a corpus and how many lines it has. Raises AttnError where it has no sentence."""
     digest, newlines, last, empty = sha256(), 0, b"\n", True
     try:
         for chunk in chunks_of(source):
@@ -130,10 +121,7 @@ def lines_of(source: Lines, span: range) -> Iterator[tuple[int, bytes]]:
 
 
 def decode_line(data: bytes) -> str:
-    """A line as text; the newline that ends it, or carriage return and newline, is not part of it.
-
-    Raises BadLineError for what is no text.
-    """
+    """A line as text, without the newline that ends it. Raises BadLineError for what is no text."""
     if len(data) > LONGEST:
         raise BadLineError("longer than 1 MiB", "longer than 1 MiB; write a sentence a line")
     if b"\0" in data:

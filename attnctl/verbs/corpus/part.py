@@ -9,29 +9,29 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
+from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
-from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input, open_own, refuse_os_errors
 from attnctl.base.words import plural
 from attnctl.store.files import encode_json, json_text, open_output
-from attnctl.store.load_json import header_of
-from attnctl.verbs.corpus.tally import (
+from attnctl.store.json_file import header_of
+from attnctl.verbs.stats.report import Largest, StatsReport
+from attnctl.verbs.stats.tally import (
     BINS,
     BINS_A_BIT,
     EXAMPLES,
     GRID,
+    MEASURES,
     GridSum,
     HeadTally,
     LayerTally,
     SkippedLines,
+    as_stats,
 )
-from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, StatsReport, Tally
 
 SCHEMA = "attnctl/corpus/1"
-LONGEST = 2**28
-"""Bytes of a part; what is longer is none."""
-
+LONGEST = 2**28  # bytes of a part; what is longer is none
 DIGITS = re.compile(r"0|[1-9][0-9]{0,60}")
 
 SAME = ("model", "tokenizer", "corpus", "dtype", "pairs", "attnctl")
@@ -139,14 +139,8 @@ def example_data(found: Largest) -> dict[str, Any]:
     return {"value": found.value, **place, "tokens": list(found.tokens or ())}
 
 
-# --- reading ---
-
-
 def read_part(path: str, *, own: bool = False) -> CorpusPart:
-    """A part from its file. Raises AttnError for what is none, and for one that was changed.
-
-    A part that is the command's `own` is looked at before it is written.
-    """
+    """A part from its file, `own` where it is about to be written. Raises AttnError for what is none."""
     with refuse_os_errors(path), (open_own if own else open_input)(path) as stream:
         data = stream.read(LONGEST + 1)
     if len(data) > LONGEST:
@@ -157,10 +151,8 @@ def read_part(path: str, *, own: bool = False) -> CorpusPart:
 def part_of_bytes(data: bytes, place: str) -> CorpusPart:
     found = header_of(data, place)
     if found.get("schema") != SCHEMA:
-        raise AttnError(
-            f"{place}: not a part of a corpus (its schema is not {SCHEMA}); "
-            "attnctl stats --file CORPUS --shard I/N -o PART makes them"
-        )
+        how = "attnctl stats --file CORPUS --shard I/N -o PART makes them"
+        raise AttnError(f"{place}: not a part of a corpus (its schema is not {SCHEMA}); {how}")
     changed = f"{place}: changed since it was written; make it again (attnctl stats --shard … -o {place})"
     try:
         part = part_from(found)
@@ -179,7 +171,7 @@ def part_from(data: Mapping[str, Any]) -> CorpusPart:
         LayerTally(
             [head_from(head) for head in layer["heads"]],
             {
-                (a, b): GridSum(units(pair["sum"]), read_count(pair["rows"]))
+                (a, b): GridSum(read_units(pair["sum"]), read_count(pair["rows"]))
                 for pair in layer.get("pairs", ())
                 for a, b in [pair["heads"]]
             },
@@ -211,7 +203,7 @@ def read_skipped(data: Mapping[str, Any]) -> SkippedLines:
 def head_from(data: Mapping[str, Any]) -> HeadTally:
     head = HeadTally(empty_rows=read_count(data["empty_rows"]), uneven_rows=read_count(data["uneven_rows"]))
     for name, sum_ in head.sums.items():
-        sum_.add(units(data["sums"][name]), read_count(data["rows"][name]))
+        sum_.add(read_units(data["sums"][name]), read_count(data["rows"][name]))
     head.entropies = list(map(read_count, data["entropies"]))
     if len(head.entropies) != BINS or sum(head.entropies) != head.sums["entropy"].rows:
         raise ValueError
@@ -222,7 +214,7 @@ def head_from(data: Mapping[str, Any]) -> HeadTally:
     return head
 
 
-def units(text: str) -> int:
+def read_units(text: str) -> int:
     if not DIGITS.fullmatch(text):
         raise ValueError
     return int(text)
@@ -239,23 +231,16 @@ def write_part(part: CorpusPart, path: str) -> None:
         stream.write(part.to_bytes())
 
 
-# --- merging ---
-
-
 def merge_parts(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
-    """The whole of a corpus from its parts, each with its name, in any order.
-
-    Raises AttnError where they are of different things, where lines are in two of them, and where
-    lines are in none.
-    """
-    ordered = sorted(parts, key=lambda each: (each[1].first, each[1].stop))
+    """A whole corpus from named parts. Raises AttnError where they overlap, leave gaps or differ."""
+    ordered = sorted(parts, key=lambda named: (named[1].first, named[1].stop))
     name, start = ordered[0]
     raise_all(
         f"{other}: another {differs} than that of {name}; parts of one corpus have the same"
         for other, part in ordered[1:]
-        for differs in different(start.about, part.about)
+        for differs in differing_facts(start.about, part.about)
     )
-    raise_all(overlaps(ordered) + gaps(ordered))
+    raise_all(overlaps(ordered) + lines_left_out(ordered))
     whole = CorpusPart(start.about, 0, start.lines)
     for _, part in ordered:
         try:
@@ -265,7 +250,7 @@ def merge_parts(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
     return whole
 
 
-def different(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+def differing_facts(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     words = {"pairs": "choice of --pairs", "attnctl": "version of attnctl", "dtype": "type of number"}
     return [words.get(name, name) for name in SAME if ours[name] != theirs[name]]
 
@@ -279,7 +264,7 @@ def overlaps(ordered: Sequence[tuple[str, CorpusPart]]) -> list[str]:
     ]
 
 
-def gaps(ordered: Sequence[tuple[str, CorpusPart]]) -> list[str]:
+def lines_left_out(ordered: Sequence[tuple[str, CorpusPart]]) -> list[str]:
     lines = ordered[0][1].lines
     found, reached = [], 0
     for first, stop in [*((part.first, part.stop) for _, part in ordered), (lines, lines)]:
@@ -298,19 +283,9 @@ def spell(first: int, stop: int) -> str:
 
 
 def report_of(part: CorpusPart) -> StatsReport:
+    """A measure that no row has means nothing here."""
     dumps = []
     for at, layer in enumerate(part.layers):
-        pairs = {pair: tally(apart) for pair, apart in layer.pairs.items()}
-        dumps.append(DumpStats(f"layer {at}", tuple(map(head_stats, layer.heads)), pairs))
+        empty = [name for name in MEASURES if not any(head.sums[name].rows for head in layer.heads)]
+        dumps.append(as_stats(f"layer {at}", layer, empty))
     return StatsReport(tuple(dumps))
-
-
-def head_stats(head: HeadTally) -> HeadStats:
-    """The statistics of one head; a measure that no row has means nothing here."""
-    largest = head.examples[0] if head.examples else None
-    sums = {name: tally(sum_) if sum_.rows else None for name, sum_ in head.sums.items()}
-    return HeadStats(sums, largest, head.empty_rows, head.uneven_rows)
-
-
-def tally(found: GridSum) -> Tally:
-    return Tally(found.sum, found.rows)

@@ -1,4 +1,4 @@
-"""One part of a corpus: its lines cut into tokens, put beside others of their length, and measured."""
+"""A part of a corpus: its lines cut into tokens, put beside others of their length, and measured."""
 
 from __future__ import annotations
 
@@ -27,20 +27,23 @@ from attnctl.verbs.corpus.lines import (
     source_name,
     survey,
 )
-from attnctl.verbs.corpus.part import CorpusPart, different, read_part, spell, write_part
+from attnctl.verbs.corpus.part import (
+    CorpusPart,
+    differing_facts,
+    read_part,
+    spell,
+    write_part,
+)
 from attnctl.verbs.corpus.sources import DrawnAttention, TrainedModel, load_model
-from attnctl.verbs.corpus.tally import tally_of
+from attnctl.verbs.stats.tally import tally_of
 
 DEFAULTS = Settings()
 
 Moved = Callable[[int, int], None]
 Save = Callable[[CorpusPart], None]
 
-MOST_WAITING = 2**14
-"""Tokens of sentences that wait for others of their length."""
-
-SAVE_EVERY = 30.0
-"""Seconds of work that a process which is killed may lose."""
+MOST_WAITING = 2**14  # tokens of sentences that wait for others of their length
+SAVE_EVERY = 30.0  # seconds of work that a process which is killed may lose
 
 UNMEASURED = "cannot be measured"
 """The reason of a sentence that the attention refuses, or makes no weights of."""
@@ -60,32 +63,20 @@ class Job:
     skip_bad: bool = False
 
     def open_sources(self) -> Work:
-        """The corpus and the model, read as far as their hashes.
-
-        Raises AttnError where one of them is not there, or is none.
-        """
+        """The corpus and the model, read as far as their hashes. Raises AttnError where one is missing."""
         sha256, lines = survey(self.source)
         source = DrawnAttention(self.settings) if self.model is None else load_model(self.model)
         said = {"sha256": sha256, "lines": lines}
         about = {"attnctl": __version__, **source.identity, "corpus": said, "pairs": self.pairs}
         span = self.shard.span(lines)
-        part = CorpusPart(about, span.start, span.start)
-        return Work(self, source, span, part)
-
-
-def measure_shard(job: Job, moved: Moved | None = None) -> CorpusPart:
-    """Measure the lines of a job's shard.
-
-    Raises AttnError with every line (the first of many) that is no sentence for this model, unless
-    the job skips them.
-    """
-    return job.open_sources().done(moved)
+        return Work(self, source, span, CorpusPart(about, span.start, span.start))
 
 
 def measure_into(job: Job, paths: Sequence[str], moved: Moved | None = None) -> CorpusPart:
-    """Measure a job's lines, going on from what one of the files has; the part is kept in all of them.
+    """Go on from what one of the files has; all keep the part.
 
-    Raises AttnError as `part_of` and `Work.resume` do.
+    Raises AttnError with each line that is no sentence, or the first of many, unless it skips them, and as
+    `Work.resume` does.
     """
     work = job.open_sources()
     complete = [path for path in paths if work.resume(path)]
@@ -132,15 +123,14 @@ class Work:
             found = read_part(path, own=True)
         except AttnError:
             return False
-        wrong = [f"another {name}" for name in different(self.part.about, found.about)]
+        wrong = [f"another {name}" for name in differing_facts(self.part.about, found.about)]
         if found.first != self.span.start or found.stop > self.span.stop:
             have, asked = spell(found.first, found.stop), spell(self.span.start, self.span.stop)
             wrong.append(f"{have} where {asked} are asked for")
         if found.skipped and not self.job.skip_bad:
             wrong.append("lines left out by --skip-bad")
-        raise_all(
-            f"{path}: it holds a part with {line}; remove it, or write to another file" for line in wrong
-        )
+        instead = "remove it, or write to another file"
+        raise_all(f"{path}: it holds a part with {line}; {instead}" for line in wrong)
         self.part = found if found.stop > self.part.stop else self.part
         return found.stop == self.span.stop
 
@@ -148,7 +138,7 @@ class Work:
         """Measure every line that is left, and `save` what there is from time to time."""
         saved = monotonic()
         # A model's weights are read once; as one thread computes, so many processes can.
-        with single_thread if find_spec("threadpoolctl") is not None else nullcontext():
+        with single_thread() if find_spec("threadpoolctl") is not None else nullcontext():
             for number, data in lines_of(self.job.source, range(self.part.stop, self.span.stop)):
                 if moved:
                     moved(number - 1 - self.span.start, len(self.span))
@@ -203,12 +193,8 @@ class Work:
             return
         try:
             with bad_for(UNMEASURED):
-                layers = [
-                    tally_of(weights, sentences, pairs=self.job.pairs)
-                    for weights, sentences in self.source.layers(batch)
-                ]
-                tokens = count * len(batch)
-                self.part.add(CorpusPart(self.part.about, 0, 0, len(batch), tokens, layers))
+                layers = [tally_of(*layer, pairs=self.job.pairs) for layer in self.source.layers(batch)]
+                self.part.add(CorpusPart(self.part.about, 0, 0, len(batch), count * len(batch), layers))
         except BadLineError as bad:
             if len(batch) == 1:
                 (line,) = batch
@@ -219,7 +205,6 @@ class Work:
 
 
 def bad_lines(problems: Sequence[str]) -> AttnError:
-    """The error for bad lines: the first of them, how many there are more, and how to go on."""
     found = [problem for problem in problems if problem != HINT]
     more = len(found) - MAX_PROBLEMS
     return AttnError([*found[:MAX_PROBLEMS], *([f"{more} lines more"] if more > 0 else []), HINT])

@@ -18,16 +18,16 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.files import open_found, refuse_os_errors
 from attnctl.inputs.config.settings import Random, Settings
+from attnctl.inputs.plan.embed import tokens_of, vocabulary
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.store.files import json_text
 from attnctl.verbs.corpus.lines import bad_for
-from attnctl.verbs.corpus.tally import Sentences
+from attnctl.verbs.stats.measure import places_of, weights_of
+from attnctl.verbs.stats.tally import Sentences
 
 CHUNK = 2**20
-
-MOST_ROWS = 2**9
-"""Tokens whose runs are prepared together."""
+MOST_ROWS = 2**9  # tokens whose runs are prepared together
 
 
 def file_hash(path: Path) -> str:
@@ -128,8 +128,6 @@ class DrawnAttention:
         }
 
     def take(self, text: str) -> tuple[int, str]:
-        from attnctl.inputs.plan.embed import tokens_of, vocabulary
-
         with bad_for("no tokens"):
             tokens = tokens_of(self.settings, text)
         with bad_for("unknown tokens"):
@@ -137,33 +135,24 @@ class DrawnAttention:
         return len(tokens), text
 
     def at_once(self, count: int) -> int:
-        """Many with one reading of the weights, where a token's row does not depend on other sentences.
-
-        Each is still run alone.
-        """
-        from attnctl.inputs.plan.tensors import legacy
-
+        """Many where a token's row does not depend on other sentences: its weights are then read once."""
         embeddings = self.settings.embeddings
-        by_token = isinstance(embeddings, Random) and not legacy(embeddings)
+        by_token = isinstance(embeddings, Random) and not embeddings.legacy
         known = self.settings.vocab is not None or isinstance(embeddings, Mapping)
         return max(1, MOST_ROWS // count) if known or by_token else 1
 
     def layers(self, batch: Mapping[int, str]) -> Iterator[tuple[Array, Sentences]]:
         from attnctl.inputs.plan.sentence import prepare_all
-        from attnctl.verbs.stats.measure import places_of, weights_of
 
-        plans = prepare_all(self.settings, [*batch.values()])
-        traces = [plan.run([WEIGHTS]) for plan in plans]
+        traces = [plan.run([WEIGHTS]) for plan in prepare_all(self.settings, [*batch.values()])]
         weights = np.concatenate(list(map(weights_of, traces)))
         places = places_of(traces[0], weights[:1].shape)
         tokens = [trace.tokens or [] for trace in traces]
         keys = [trace.key_tokens or [] for trace in traces]
-        start = None if places is None else places[0]
-        yield weights, Sentences(list(batch), tokens, keys, start)
+        yield weights, Sentences(list(batch), tokens, keys, places[0] if places else None)
 
 
 def files_in(said: Any) -> Iterator[str]:
-    """The files that settings name, anywhere in them."""
     children = said.items() if isinstance(said, dict) else enumerate(said) if isinstance(said, list) else ()
     for name, value in children:
         if name == "file" and isinstance(value, str):

@@ -32,7 +32,6 @@ class Pairing:
 
     @classmethod
     def same(cls, size: int) -> Pairing:
-        """Every place beside its like."""
         every = np.arange(size)
         return cls(every, every, size, size)
 
@@ -69,7 +68,7 @@ class Alignment:
     def pair_sentences(self, a: Sequence[str] | None, b: Sequence[str] | None) -> Pairing | None:
         if self.by_position or a is None or b is None or list(a) == list(b):
             return None
-        pairs = np.array(common(a, b), dtype=np.intp).reshape(-1, 2)
+        pairs = np.array(common_subsequence(a, b), dtype=np.intp).reshape(-1, 2)
         return Pairing(pairs[:, 0], pairs[:, 1], len(a), len(b))
 
     def along(self, axis: str, a: int, b: int) -> Pairing:
@@ -85,15 +84,12 @@ class Alignment:
         return Pairing.same(a)
 
     def match_axes(self, name: str, in_b: str = "") -> tuple[Array, Array, tuple[Pairing, ...]]:
-        """A step of both traces, and how its axes pair up; leading axes of one place are dropped.
-
-        Raises ApartError where one of them lacks it, or where the shapes do not match.
-        """
+        """A step of both without leading axes of one place, and how its axes pair up. Raises ApartError."""
         in_b = in_b or name
         if name not in self.a or in_b not in self.b:
             raise ApartError(f"no {in_b} in B" if name in self.a else f"no {name} in A")
         first, second = self.a[name], self.b[in_b]
-        a, b = single(first, second.ndim), single(second, first.ndim)
+        a, b = without_single_axes(first, second.ndim), without_single_axes(second, first.ndim)
         if a.ndim != b.ndim:
             raise ApartError(f"{a.ndim} axes against {b.ndim}")
         axes = self.a.steps[name].axes[first.ndim - a.ndim :]
@@ -122,8 +118,8 @@ def tokens_at(trace: Trace, kind: str, places: Places) -> list[str]:
     words = getattr(trace, kind)
     if kind == "key_tokens" and words == trace.tokens:
         return []
-    spelled_words = spellings(words)
-    return [spelled_words[place] for place in places]
+    spelled = spellings(words)
+    return [spelled[place] for place in places]
 
 
 @dataclass(frozen=True)
@@ -135,8 +131,7 @@ class Sides:
     b: Array
     pairings: tuple[Pairing, ...]
     trace: Trace
-    merged: bool = False
-    """Whether heads are side by side: a column here is a head and a column in A."""
+    merged: bool = False  # whether heads are side by side: a column here is a head and a column in A
 
     @property
     def whole(self) -> bool:
@@ -157,7 +152,11 @@ class Sides:
         return spell_cell(self.trace, self.name, self.at(index))
 
 
-def single(array: Array, axes: int) -> Array:
+def wide(array: Array) -> Array:
+    return array.astype(np.float64, copy=False)
+
+
+def without_single_axes(array: Array, axes: int) -> Array:
     """The array without leading axes of one place, where it has more axes than these."""
     while array.ndim > axes and len(array) == 1:
         array = array[0]
@@ -177,7 +176,7 @@ def pick_common(a: Array, b: Array, pairings: Sequence[Pairing]) -> tuple[Array,
     return a, pick_places(b, [None if pairing.whole else pairing.b for pairing in pairings])
 
 
-def common(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
+def common_subsequence(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
     """The places of a longest common subsequence, in order.
 
     The table of lengths is kept as an integer a row, whose bit j is 0 where the length grows at
@@ -209,13 +208,10 @@ def common(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def sides_of(alignment: Alignment, name: str) -> Sides:
-    """Lay one step of both side by side, though they may have different numbers of heads.
+    """A step side by side, though the traces may differ in heads. Raises ApartError where that cannot be.
 
-    What is made of columns (W_Q, Q, head_outputs, …) is the same tensor whatever the number of heads: it is
-    compared with the heads side by side. Scores and weights have a matrix for each head: where one trace
-    has a single head, that head is compared with every head of the other.
-
-    Raises ApartError where its numbers do not go together.
+    What is made of columns (W_Q, Q, head_outputs, …) is compared with all heads side by side; of scores and
+    weights every head is compared with the single one of the other trace.
     """
     if head_counts(alignment, name) is None:
         return alignment.sides(name)

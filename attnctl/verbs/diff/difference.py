@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, field, replace
+from math import isnan, prod
 from typing import Any
 
 import numpy as np
 
+from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
-from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import Path
 from attnctl.evidence.allowed import Tolerance
@@ -17,10 +19,132 @@ from attnctl.inputs.config.settings import dotted_path
 from attnctl.math import Array
 from attnctl.math.names import SYMBOLS, results
 from attnctl.math.ops import MatMulT
-from attnctl.record import Trace
-from attnctl.verbs.diff.align import HEAD, Alignment, ApartError, head_counts, sides_of, single
-from attnctl.verbs.diff.elements import USUAL, Measure, measure_difference
+from attnctl.record import CALL, Trace
+from attnctl.store.codec import as_json_data
+from attnctl.verbs.diff.align import (
+    HEAD,
+    Alignment,
+    ApartError,
+    head_counts,
+    sides_of,
+    wide,
+    without_single_axes,
+)
 from attnctl.verbs.diff.split import Change, split
+
+# --- two arrays, number by number: how far apart, where, and how many beyond the tolerance ---
+
+
+Index = tuple[int, ...]
+Peak = tuple[float, int | None]  # the largest of the numbers so far, and where it stands
+
+NO_PEAK: Peak = (0.0, None)
+CHUNK = 1 << 14  # numbers that are compared at a time: few enough to stay in the processor's cache
+USUAL = Tolerance()  # what follows from the types alone
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Two arrays of one shape, measured against each other.
+
+    `at` and `max_rel_at` say where the largest differences stand, None where all is equal to the
+    bit. `hidden_in_a` and `hidden_in_b` count the numbers that are −∞ on that side alone, `nan`
+    those that differ because of a NaN.
+    """
+
+    max_abs: float
+    max_rel: float
+    at: Index | None
+    differing: int
+    of: int
+    max_rel_at: Index | None = None
+    hidden_in_a: int = 0
+    hidden_in_b: int = 0
+    nan: int = 0
+
+
+def measure_difference(a: Array, b: Array, tolerance: Tolerance) -> Measure:
+    rtol, atol = tolerance.of(a, b)
+    largest = relative = NO_PEAK
+    counts = np.zeros(4, dtype=np.int64)
+    with np.errstate(all="ignore"):
+        for start, x, y in differing_chunks(a, b):
+            gap, size = absolute_difference(x, y, equal_nan=tolerance.equal_nan), np.abs(wide(y))
+            largest = higher(largest, gap, start)
+            differs = gap > size * rtol + atol
+            finite = bool(np.isfinite(gap.sum()))
+            if not finite:
+                differs |= ~np.isfinite(gap)
+                counts[1:] += strange(wide(x), wide(y), differs)
+            counts[0] += np.count_nonzero(differs)
+            relative = higher(relative, ratio(gap, size, finite=finite), start)
+
+    def index(flat: int | None) -> Index | None:
+        return None if flat is None else tuple(map(int, np.unravel_index(flat, a.shape)))
+
+    (max_abs, at), (max_rel, rel_at) = largest, relative
+    differing, *others = map(int, counts)
+    return Measure(max_abs, max_rel, index(at), differing, a.size, index(rel_at), *others)
+
+
+def higher(peak: Peak, values: Array, start: int) -> Peak:
+    """The peak, or the largest of more numbers, the first of them at `start`; NaN is above all."""
+    at = int(values.argmax())  # of the first NaN, where there is one
+    value = float(values[at])
+    return (value, start + at) if not isnan(peak[0]) and (isnan(value) or value > peak[0]) else peak
+
+
+def differing(a: Array, b: Array, tolerance: Tolerance) -> Array:
+    rtol, atol = tolerance.of(a, b)
+    with np.errstate(all="ignore"):
+        gap = absolute_difference(a, b, equal_nan=tolerance.equal_nan)
+        return (gap > np.abs(wide(b)) * rtol + atol) | ~np.isfinite(gap)
+
+
+def differing_chunks(a: Array, b: Array) -> Iterator[tuple[int, Array, Array]]:
+    """The stretches in which the arrays are not bit-for-bit identical, each with its start."""
+    flat_a, flat_b = a.reshape(-1), b.reshape(-1)
+    for start in range(0, prod(a.shape), CHUNK):
+        x, y = flat_a[start : start + CHUNK], flat_b[start : start + CHUNK]
+        if not (x == y).all():
+            yield start, x, y
+
+
+def absolute_difference(a: Array, b: Array, *, equal_nan: bool) -> Array:
+    """|a − b| in float64; equal infinities are 0 apart, and NaNs where they count as equal.
+
+    Whole numbers may differ where the nearest floats do not.
+    """
+    if a.dtype.kind in "iu" and b.dtype.kind in "iu":
+        pairs = zip(a.reshape(-1).tolist(), b.reshape(-1).tolist(), strict=True)
+        return np.array([abs(x - y) for x, y in pairs], dtype=np.float64).reshape(a.shape)
+    x, y = wide(a), wide(b)
+    gap: Array = np.abs(x - y)
+    if np.isnan(gap.sum()):
+        gap[x == y] = 0.0
+        if equal_nan:
+            gap[np.isnan(x) & np.isnan(y)] = 0.0
+    return gap
+
+
+def ratio(gap: Array, size: Array, *, finite: bool) -> Array:
+    """|x − y| / |y|; nothing is a finite part of 0."""
+    out = gap / size
+    out[gap == 0] = 0.0
+    if not finite:
+        out[np.isinf(gap)] = np.inf
+    return out
+
+
+def strange(x: Array, y: Array, differs: Array) -> tuple[int, int, int]:
+    """Count the numbers that differ because x is −∞, because y is, because either is NaN."""
+    nan = differs & (np.isnan(x) | np.isnan(y))
+    plain = differs & ~nan
+    hidden_x, hidden_y = plain & np.isneginf(x), plain & np.isneginf(y)
+    return int(hidden_x.sum()), int(hidden_y.sum()), int(nan.sum())
+
+
+# --- two traces ---
 
 
 @dataclass(frozen=True)
@@ -66,19 +190,23 @@ class Difference(Displayed):
     tolerance: Tolerance = field(default=USUAL, repr=False, compare=False)
 
     @property
+    def call(self) -> dict[str, Any]:
+        """The call of attention that A was captured from, where it was."""
+        return self.alignment.a.header.get(CALL, {}) if self.alignment else {}
+
+    @property
     def same(self) -> bool:
         """True if every step that both have was compared whole, and no number of it differs."""
-        whole = all(step.whole for step in self.steps.values())
-        return self.first is None and whole and not self.skipped
+        return self.first is None and not self.skipped and all(step.whole for step in self.steps.values())
 
     @property
     def first(self) -> str | None:
         return next((name for name, step in self.steps.items() if not step.same), None)
 
     def to_dict(self) -> dict[str, Any]:
-        from attnctl.store.codec import as_json_data
-
+        call = {CALL: self.call} if self.call else {}
         out: dict[str, Any] = {
+            **call,
             "same": self.same,
             "first": self.first,
             "steps": {
@@ -124,10 +252,8 @@ def diff(
 ) -> Difference:
     """Compare two traces step by step; of each only one step is in memory at a time.
 
-    `steps` names the ones to compare. Sentences that differ are aligned by token unless
-    `by_position`. `why` asks for the split of the outputs.
-
-    Raises AttnError where there is nothing to compare.
+    `steps` names the ones to compare. Sentences that differ are aligned by token unless `by_position`.
+    `why` asks for the split of the outputs. Raises AttnError where there is nothing to compare.
     """
     alignment = Alignment(a, b, by_position)
     found: dict[str, StepDifference] = {}
@@ -150,13 +276,14 @@ def diff(
         except ApartError as error:
             no_split = str(error)
     partial = not all(step.whole for step in found.values())
+    configs = config_differences(dict(a.config), dict(b.config), ())
     return Difference(
         steps=found,
         skipped=skipped,
         only_in_a=[name for name in a if name not in b] if steps is None else [],
         only_in_b=[name for name in b if name not in a] if steps is None else [],
         left_out=alignment.left_out() if partial else ([], []),
-        configs={dotted_path(path): values for path, values in walk(dict(a.config), dict(b.config), ())},
+        configs={dotted_path(path): values for path, values in configs},
         split=changes,
         no_split=no_split,
         heads=heads,
@@ -166,15 +293,11 @@ def diff(
 
 
 def steps_of_both(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
-    """The steps that both have, in the order of the derivation; of these only the named ones.
-
-    Raises AttnError for a named step that is not in both, and where there is none in common.
-    """
+    """The steps that both have, in order, or just the named ones. Raises AttnError for any other."""
     both = [name for name in a if name in b]
     if not both:
-        raise AttnError(
-            f"nothing to compare: no step in common; A has {', '.join(a)}; B has {', '.join(b)}"
-        )
+        there = f"A has {', '.join(a)}; B has {', '.join(b)}"
+        raise AttnError(f"nothing to compare: no step in common; {there}")
     if steps is None:
         return both
     steps = [SYMBOLS.get(name, name) for name in steps]
@@ -218,25 +341,52 @@ def what_the_split_did(alignment: Alignment, tolerance: Tolerance) -> list[str]:
 
 def sum_over_heads(trace: Trace, name: str) -> Array:
     at = trace.steps[name].axes.index(HEAD)
-    total: Array = single(trace[name].sum(axis=at, dtype=np.float64), 2)
+    total: Array = without_single_axes(trace[name].sum(axis=at, dtype=np.float64), 2)
     return total
 
 
-# --- configs ---
-
-ABSENT: Any = object()
-"""What a config has at a path that it does not have."""
+ABSENT: Any = object()  # what a config has at a path that it does not have
 
 
-def walk(a: Any, b: Any, path: Path) -> Iterator[tuple[Path, tuple[Any, Any]]]:
+def config_differences(a: Any, b: Any, path: Path) -> Iterator[tuple[Path, tuple[Any, Any]]]:
     """The values of A and B where they differ; into mappings and lists of one length, nothing else."""
     match a, b:
         case dict(), dict():
             for key in {**a, **b}:
-                yield from walk(a.get(key, ABSENT), b.get(key, ABSENT), (*path, str(key)))
+                yield from config_differences(a.get(key, ABSENT), b.get(key, ABSENT), (*path, str(key)))
         case list(), list() if len(a) == len(b):
             for i, (x, y) in enumerate(zip(a, b, strict=True)):
-                yield from walk(x, y, (*path, i))
+                yield from config_differences(x, y, (*path, i))
         case _:
             if a != b or isinstance(a, bool) != isinstance(b, bool):
                 yield path, (a, b)
+
+
+def pair_traces(
+    first: Sequence[Trace], second: Sequence[Trace]
+) -> tuple[list[tuple[Trace, Trace]] | None, list[str]]:
+    """The traces of two files in pairs: in order, or, of captured calls, each with the same of its module.
+
+    And the calls that only one of them has. No pairs where other traces are not as many.
+    """
+    if all(CALL in trace.header for trace in (*first, *second)):
+        of_a, of_b = by_module(first), by_module(second)
+        alone = [
+            f"call {trace.header[CALL]['number']} only in {side}: {key[0] or trace.header[CALL]['at']}"
+            for side, own, other in (("A", of_a, of_b), ("B", of_b, of_a))
+            for key, trace in own.items()
+            if key not in other
+        ]
+        return [(of_a[key], of_b[key]) for key in of_a if key in of_b], alone
+    return list(zip(first, second, strict=True)) if len(first) == len(second) else None, []
+
+
+def by_module(calls: Sequence[Trace]) -> dict[tuple[str, int], Trace]:
+    """Calls by their module, and how many it had made before."""
+    counted: Counter[str] = Counter()
+    out = {}
+    for trace in calls:
+        module = str(trace.header[CALL]["module"])
+        out[module, counted[module]] = trace
+        counted[module] += 1
+    return out

@@ -21,7 +21,6 @@ from attnctl.verbs.diff.align import HEAD, Alignment, Pairing, Sides, sides_of
 from attnctl.verbs.diff.difference import Difference
 
 MOST_PAIRS = 64
-"""Pairs in one picture."""
 
 
 def difference_picture(found: Sequence[Difference]) -> Picture:

@@ -21,16 +21,21 @@ from attnctl.math.names import HEAD_OUTPUTS, W_O, WEIGHTS, V, results, where
 from attnctl.math.ops import MatMul
 from attnctl.record import Trace
 from attnctl.record.linear import Course, NotFollowedError, course
-from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_places, single
-from attnctl.verbs.diff.elements import wide
+from attnctl.verbs.diff.align import (
+    Alignment,
+    ApartError,
+    Pairing,
+    Sides,
+    pick_places,
+    wide,
+    without_single_axes,
+)
 
 Parts = dict[str, Array]
 
 ELSEWHERE, SAID, BOTH = "attended_elsewhere", "said_something_else", "both"
 PROJECTION, LINES, REST = "projection", "lines", "rest"
-
-SCRATCH = 1 << 20
-"""Weights that are looked at at a time."""
+SCRATCH = 1 << 20  # weights that are looked at at a time
 
 
 @dataclass(frozen=True)
@@ -62,13 +67,10 @@ class Change:
 
 
 def split(alignment: Alignment) -> tuple[list[Change], str | None]:
-    """The change of head_outputs, head by head, then of the result that they become, or why not of that.
-
-    Raises ApartError where the traces do not hold what it takes, or in shapes that do not match.
-    """
+    """The change of head_outputs by head, then of the result, or why not of that. Raises ApartError."""
     with np.errstate(all="ignore"):
         heads = alignment.sides(HEAD_OUTPUTS)
-        heads = replace(heads, a=wide(with_heads(heads.a)), b=wide(with_heads(heads.b)))
+        heads = replace(heads, a=wide(as_heads(heads.a)), b=wide(as_heads(heads.b)))
         parts = head_parts(alignment, heads)
         out = [change(heads, with_rest(parts, heads), head) for head in range(heads.a.shape[-3])]
         end = [name for name in results() if name in alignment.a and name in alignment.b][-1]
@@ -91,7 +93,7 @@ def in_result(heads: Sequence[Change], parts: Parts, onward: Onward) -> list[Cha
     return [*(replace(head, of_output=own) for head, own in zip(heads, shares, strict=True)), found]
 
 
-def with_heads(array: Array) -> Array:
+def as_heads(array: Array) -> Array:
     """Matrices with a head axis: those without are of one head."""
     if array.ndim < 2:
         raise ApartError("head_outputs are not made of matrices")
@@ -100,8 +102,8 @@ def with_heads(array: Array) -> Array:
 
 def head_parts(alignment: Alignment, heads: Sides) -> Parts:
     """ΔA·V, A·ΔV and ΔA·ΔV, each of the shape of head_outputs."""
-    *weights, pairings = alignment.match_axes(weights_of(alignment.a), weights_of(alignment.b))
-    a, b = map(with_heads, weights)
+    *weights, pairings = alignment.match_axes(weights_read(alignment.a), weights_read(alignment.b))
+    a, b = map(as_heads, weights)
     v_a, v_b = values_read(alignment.a, a.shape), values_read(alignment.b, b.shape)
     *_, queries, keys = pairings
     for v in (v_a, v_b):
@@ -134,27 +136,27 @@ def row_parts(a: Array, b: Array, v_a: Array, v_b: Array, keys: Pairing) -> Part
     return {ELSEWHERE: elsewhere, SAID: weights @ changed, BOTH: turned @ changed}
 
 
-def mixed(trace: Trace) -> tuple[str, ...]:
-    """What head_outputs are the product of, where their line says so."""
+def factors_of_outputs(trace: Trace) -> tuple[str, ...]:
+    """None where the line of head_outputs does not say so."""
     line = trace.steps[HEAD_OUTPUTS]
     return line.inputs if isinstance(line.op, MatMul) else ()
 
 
-def weights_of(trace: Trace) -> str:
-    return (*mixed(trace), WEIGHTS)[0]
+def weights_read(trace: Trace) -> str:
+    return (*factors_of_outputs(trace), WEIGHTS)[0]
 
 
 def values_read(trace: Trace, weights: Shape) -> Array:
     """The values that attention reads, or the last ones recorded, a head for each head of the weights."""
-    names = (*mixed(trace)[1:], *reversed(where(lambda row: row.symbol == V)))
+    names = (*factors_of_outputs(trace)[1:], *reversed(where(lambda row: row.symbol == V)))
     name = next((name for name in names if name in trace), None)
     if name is None:
-        raise ApartError(f"no V beside {weights_of(trace)}")
-    found = with_heads(single(trace[name], len(weights)))
+        raise ApartError(f"no V beside {weights_read(trace)}")
+    found = as_heads(without_single_axes(trace[name], len(weights)))
     times = weights[-3] // max(1, found.shape[-3])
     repeated = found if times == 1 else np.repeat(found, times, axis=-3)
     if repeated.shape[:-1] != (*weights[:-2], weights[-1]):
-        raise ApartError(f"{name} does not go with {weights_of(trace)}")
+        raise ApartError(f"{name} does not go with {weights_read(trace)}")
     return repeated
 
 
@@ -169,7 +171,7 @@ class Onward:
 
     def course(self, trace: Trace) -> Course:
         """The lines of one trace. Raises NotFollowedError where the usual ones do not make its result."""
-        begin = single(wide(with_heads(trace[HEAD_OUTPUTS])), self.heads.a.ndim)
+        begin = without_single_axes(wide(as_heads(trace[HEAD_OUTPUTS])), self.heads.a.ndim)
         end = self.last.name
         found = course(trace, HEAD_OUTPUTS, end, begin)
         if found is None:
@@ -185,8 +187,8 @@ class Onward:
     def push(self, part: Array, step: str = HEAD_OUTPUTS) -> Array:
         """What comes of a part in the result, at the places that both have."""
         if step == HEAD_OUTPUTS:
-            part = spread(part, self.heads.pairings, self.a.value(step).shape)
-        found = single(self.a.push(step, part), self.last.a.ndim)
+            part = place_in_a(part, self.heads.pairings, self.a.value(step).shape)
+        found = without_single_axes(self.a.push(step, part), self.last.a.ndim)
         if found.ndim != self.last.a.ndim:
             raise ApartError(f"{self.last.name} is not of the shape that its line makes")
         return pick_places(found, [None if pairing.whole else pairing.a for pairing in self.last.pairings])
@@ -208,7 +210,7 @@ class Onward:
     def moved(self, name: str) -> Array:
         """What the lines of B make of its heads, at the places of A."""
         if name == HEAD_OUTPUTS:
-            return spread(self.heads.b, self.heads.pairings, self.a.value(name).shape)
+            return place_in_a(self.heads.b, self.heads.pairings, self.a.value(name).shape)
         if name not in self.b.lines:
             return self.by_a(name)
         found = self.b.value(name)
@@ -217,17 +219,16 @@ class Onward:
         shape = self.a.value(name).shape
         axes = self.a.lines[name].axes[-len(shape) :]
         pairings = [self.alignment.along(*sizes) for sizes in zip(axes, shape, found.shape, strict=True)]
-        return spread(pick_places(found, [pairing.b for pairing in pairings]), pairings, shape)
+        return place_in_a(pick_places(found, [pairing.b for pairing in pairings]), pairings, shape)
 
     def by_a(self, name: str) -> Array:
         """What a line of A makes of the heads of B."""
         line = self.a.lines[name]
-        return self.a.carry_out(
-            line, {input_: self.moved(input_) for input_ in line.inputs if self.a.follows(input_)}
-        )
+        moved = {input_: self.moved(input_) for input_ in line.inputs if self.a.follows(input_)}
+        return self.a.carry_out(line, moved)
 
 
-def spread(part: Array, pairings: Sequence[Pairing], shape: Shape) -> Array:
+def place_in_a(part: Array, pairings: Sequence[Pairing], shape: Shape) -> Array:
     """Numbers of the places that both have at those of A, which are of this shape; 0 at the others."""
     if all(pairing.whole for pairing in pairings):
         return part

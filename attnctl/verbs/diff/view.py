@@ -26,9 +26,13 @@ PARTS = {
 }
 """Parts of a change in words, on two lines, and as a formula; others have the name of what is another."""
 
+STEP_TITLES = ("step", "differ", "max abs", "max rel", "largest at", "A", "B")
 
-def lines_of_pairs(found: Sequence[Difference], screen: Screen) -> Iterator[Element]:
-    """Each difference; of several pairs with the pair's number before it."""
+
+def lines_of_pairs(found: Sequence[Difference], alone: Sequence[str], screen: Screen) -> Iterator[Element]:
+    if len(found) > 1 and found[0].call:
+        yield from lines_of_calls(found, alone, screen)
+        return
     for number, difference in enumerate(found):
         if number:
             yield []
@@ -37,26 +41,50 @@ def lines_of_pairs(found: Sequence[Difference], screen: Screen) -> Iterator[Elem
         yield from difference_lines(difference, screen)
 
 
+def lines_of_calls(found: Sequence[Difference], alone: Sequence[str], screen: Screen) -> Iterator[Element]:
+    """The pairs of two captures, and the first that differs in full."""
+    apart = [pair for pair in found if not pair.same]
+    said = f"same: {plural(len(found), 'call')}"
+    if apart:
+        call = apart[0].call
+        first = f"call {call['number']}: {', '.join(filter(None, [call['at'], call['module']]))}"
+        said = f"{len(apart)} of {plural(len(found), 'call')} differ; the first is {first}"
+    yield from screen.flow([(screen.printable(said), "wrong" if apart else "right")], " ")
+    yield from ([(screen.printable(words), "")] for words in alone)
+    yield []
+    rows = [
+        [
+            (str(pair.call["number"]), ""),
+            (screen.printable(pair.call["at"]), "aside"),
+            (screen.printable(pair.call["module"]), "aside"),
+            (screen.printable(verdict(pair)), "aside" if pair.same else ""),
+        ]
+        for pair in found
+    ]
+    yield from Listing(screen, [("call", "at", "module", "")], rows, left={1, 2, 3}).fit(3).lines()
+    if apart:
+        yield []
+        yield from difference_lines(apart[0], screen)
+
+
 def difference_lines(found: Difference, screen: Screen) -> Iterator[Element]:
-    yield from screen.flow([(screen.ours(verdict(found)), "name")], " ")
-    yield from notes(found, screen)
+    said = verdict(found)
+    yield from screen.flow([(screen.printable(said), "right" if said.startswith("same") else "wrong")], " ")
+    yield from configs(found, screen)
+    yield from apart(found, screen)
     if found.first is None:
         return
     yield []
-    titles = ["step", "differ", "max abs", "max rel", "largest at", "A", "B"]
     rows = [step_row(name, step, screen) for name, step in found.steps.items()]
-    yield from Listing(screen, [titles], rows, left={0, 4}).fit(4).lines()
+    yield from Listing(screen, [STEP_TITLES], rows, left={0, 4}).fit(4).lines()
     yield from oddities(found, screen)
     if found.no_split:
         beyond = " beyond the heads" * bool(found.split)
         said = f"Why the outputs differ cannot be said{beyond}: {found.no_split}."
-        yield from screen.flow([(screen.ours(said), "aside")], " ")
+        yield from screen.flow([(screen.printable(said), "aside")], " ")
     if found.split:
         yield []
         yield from split_lines(found, screen)
-
-
-# --- the verdict and what stands beside it ---
 
 
 def verdict(found: Difference) -> str:
@@ -76,13 +104,12 @@ def verdict(found: Difference) -> str:
     return f"same: {numbers} in {total}, {most}"
 
 
-def notes(found: Difference, screen: Screen) -> Iterator[Line]:
-    """Lines on what differs beside the numbers, and on what could not be compared."""
-    yield from configs(found, screen)
+def apart(found: Difference, screen: Screen) -> Iterator[Line]:
+    """Lines on what only one side has, and on what could not be compared."""
     for side, tokens in zip("AB", found.left_out, strict=True):
         if tokens:
             yield from fact(f"tokens only in {side}", ", ".join(map(screen.token, tokens)), screen)
-    for side, names in (("A", found.only_in_a), ("B", found.only_in_b)):
+    for side, names in zip("AB", (found.only_in_a, found.only_in_b), strict=True):
         if names:
             yield from fact(f"steps only in {side}", ", ".join(names), screen)
     reasons: dict[str, list[str]] = {}
@@ -95,27 +122,28 @@ def notes(found: Difference, screen: Screen) -> Iterator[Line]:
 
 
 def fact(label: str, text: str, screen: Screen) -> list[Line]:
-    words = [(word, "") for word in screen.ours(text).split(" ")]
+    words = [(word, "") for word in screen.printable(text).split(" ")]
     return screen.flow([(f"{label}:", "aside"), *words], " ")
 
 
 def configs(found: Difference, screen: Screen) -> Iterator[Line]:
     """The paths at which the configs differ, a line each; a terminal gets the first, with short values."""
     most = 8 if screen.fits else len(found.configs)
-    for path, values in islice(found.configs.items(), most):
-        dumped = [json.dumps(value, ensure_ascii=False, default=str) for value in values]
-        told = ("–" if value is ABSENT else text for value, text in zip(values, dumped, strict=True))
-        texts = [screen.ours(text) for text in told]
-        if screen.fits:
-            room = max(8, (screen.width - len(path) - 14) // 2)
-            texts = [screen.short(text, room) for text in texts]
-        yield from fact("config", f"{path}: {' → '.join(texts)}", screen)
+    for path, texts in islice(settings_apart(found, screen), most):
+        room = max(8, (screen.width - len(path) - 14) // 2)
+        shown = " → ".join(screen.short(text, room) for text in texts)
+        yield from fact("config", f"{path}: {shown}", screen)
     if len(found.configs) > most:
         rest = screen.left_out(len(found.configs) - most)
         yield from fact("config", f"{rest} (--full shows them)", screen)
 
 
-# --- the steps ---
+def settings_apart(found: Difference, screen: Screen) -> Iterator[tuple[str, list[str]]]:
+    """Each path at which the configs differ, and what stands there in A and in B."""
+    for path, values in found.configs.items():
+        dumped = [json.dumps(value, ensure_ascii=False, default=str) for value in values]
+        told = ("–" if value is ABSENT else text for value, text in zip(values, dumped, strict=True))
+        yield path, [screen.printable(text) for text in told]
 
 
 def step_row(name: str, step: StepDifference, screen: Screen) -> list[Span]:
@@ -128,7 +156,7 @@ def step_row(name: str, step: StepDifference, screen: Screen) -> list[Span]:
         values = map(four_digits, (step.a or 0.0, step.b or 0.0))
         place = step.cell.removeprefix(name)
         texts = [differ, four_digits(m.max_abs), four_digits(m.max_rel), place, *values]
-    return [(screen.ours(name), style or "name"), *((screen.ours(text), style) for text in texts)]
+    return [(screen.printable(name), style or "name"), *((screen.printable(text), style) for text in texts)]
 
 
 def oddities(found: Difference, screen: Screen) -> Iterator[Line]:
@@ -145,15 +173,12 @@ def oddities(found: Difference, screen: Screen) -> Iterator[Line]:
             yield from fact(name, ", ".join(said), screen)
 
 
-# --- the split ---
-
-
 def split_lines(found: Difference, screen: Screen) -> Iterator[Element]:
     """The parts of the outputs' change: shares by head, and the number that changed most."""
     last = found.split[-1]
     shown = [name for name in last.parts if any(matters(change, name) for change in found.split)]
     title = [("why the outputs differ", "name"), ("shares of the change, adding up to 100 %", "aside")]
-    yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")
+    yield from screen.flow([(screen.printable(text), style) for text, style in title], "   ")
     titles = ["", "change", *("\n".join(part_in_words(name)) for name in shown)]
     rows = []
     for change in found.split:
@@ -163,21 +188,15 @@ def split_lines(found: Difference, screen: Screen) -> Iterator[Element]:
         rows.append([label, four_digits(change.norm), *shares])
     if last.head is None:
         titles.append(f"share of\nthe change\nof {last.step}")
-        rows = [
-            [*row, signed_percent(change.of_output)] for row, change in zip(rows, found.split, strict=True)
-        ]
-    yield from (
-        Listing(
-            screen,
-            [["\n".join(map(screen.ours, title.split("\n"))) for title in titles]],
-            [[(screen.ours(text), "" if at else "name") for at, text in enumerate(row)] for row in rows],
-            left={0},
-        )
-        .fit(1, rest=len(shown) + 2)
-        .lines()
-    )
+        last_shares = (signed_percent(change.of_output) for change in found.split)
+        rows = [[*row, share] for row, share in zip(rows, last_shares, strict=True)]
+    heads = ["\n".join(map(screen.printable, title.split("\n"))) for title in titles]
+    texts = [
+        [(screen.printable(text), "" if at else "name") for at, text in enumerate(row)] for row in rows
+    ]
+    yield from Listing(screen, [heads], texts, left={0}).fit(1, rest=len(shown) + 2).lines()
     if last.norm:
-        yield from screen.flow([(screen.ours(word), "") for word in sum_words(last)], " ")
+        yield from screen.flow([(screen.printable(word), "") for word in sum_words(last)], " ")
 
 
 def part_in_words(part: str) -> tuple[str, str, str]:

@@ -21,11 +21,13 @@ from attnctl.math.engine.cost import limit_memory
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Given
 from attnctl.record import Trace, Unfinished, names_of_steps
-from attnctl.record.cells import spell_cell
+from attnctl.record.cells import Speller
+from attnctl.sources import open_dump
+from attnctl.sources.sentence import Arguments
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import handed_out, read_unfinished
 from attnctl.verbs.check.report import Report
-from attnctl.verbs.exercise.make import DECIMALS, Student, round_given, seed_from
+from attnctl.verbs.exercise.make import DECIMALS, Student, following, round_given, seed_from
 
 RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
 COARSE = "too few decimals"
@@ -56,8 +58,6 @@ NOTHING_ASKED = Assignment()
 
 @dataclass(frozen=True)
 class Mark:
-    """One step of a hand-in: right, wrong (and why), not filled in, or not to be told."""
-
     step: str
     verdict: str
     mistake: str | None = None
@@ -72,8 +72,6 @@ class Mark:
 
 @dataclass(frozen=True)
 class HandIn:
-    """A hand-in: who it is of, a mark for each step, and what is to be said of it."""
-
     file: str
     student: Student
     marks: tuple[Mark, ...] = ()
@@ -92,10 +90,7 @@ class HandIn:
 
 
 def hand_ins(paths: Sequence[str]) -> Iterator[str]:
-    """The files that these paths name: a folder has a hand-in in each of its .json files.
-
-    Raises AttnError for a folder that has none.
-    """
+    """The files that these paths name, each .json of a folder. Raises AttnError for one without any."""
     for path in paths:
         if not Path(path).is_dir():
             yield path
@@ -105,8 +100,7 @@ def hand_ins(paths: Sequence[str]) -> Iterator[str]:
         yield from found
 
 
-def missing(sheets: Sequence[HandIn], roster: Sequence[Student]) -> list[HandIn]:
-    """A hand-in of nothing for each student of the roster who is on no sheet."""
+def absent_students(sheets: Sequence[HandIn], roster: Sequence[Student]) -> list[HandIn]:
     there = {sheet.student.key for sheet in sheets}
     lost = [student for student in roster if there.isdisjoint({student.key, str(student)})]
     return [HandIn("", student, error="nothing handed in") for student in lost]
@@ -116,6 +110,9 @@ def grade_hand_in(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
     """The hand-in of a file, graded; an `error` in it where that cannot be done."""
     try:
         with np.errstate(all="ignore"), limit_memory(MOST_MEMORY):
+            source = open_dump(file, Arguments())
+            if not source.is_file:
+                return grade_program(file, source.trace(), asked)
             exercise = read_unfinished(file, {})
             return grade_sheet(file, exercise, student_of(exercise), asked)
     except AttnError as error:
@@ -123,6 +120,38 @@ def grade_hand_in(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
         if file.endswith(".html"):
             why = "a page: open it, press Save to hand in, and give the .json that it saves"
         return HandIn(file, Student(Path(file).stem), error=why)
+
+
+def grade_program(file: str, trace: Trace, asked: Assignment) -> HandIn:
+    """What a program computed, graded as if it stood on its sheet.
+
+    A program need not assign what it was given; what it does is as it was handed out, unless it took
+    other numbers. What lies between two blanks is not looked at, as it would not stand there.
+    """
+    reference = run_of_exercise(Unfinished(trace.steps, trace.arrays, trace.header), None, asked.settings)
+    if reference is None or not asked.blank:
+        raise AttnError(
+            "a program does not say what was asked; give the config with -c, and --blank STEP,…"
+        )
+    blank = names_of_steps(asked.blank, tuple(reference))
+    sheet = {
+        name: step for name, step in reference.steps.items() if name not in following(reference, blank)
+    }
+    given = {name: reference[name] for name in sheet if name not in blank}
+    fits = {name for name in given if name in trace and trace[name].shape == given[name].shape}
+    arrays = given | {name: trace[name] for name in trace if name in fits or name in blank}
+    steps = {name: step for name, step in sheet.items() if name in arrays}
+    graded = grade_sheet(file, Unfinished(steps, arrays, trace.header), None, asked)
+    rounded = 10.0 ** -(DECIMALS if asked.decimals is None else asked.decimals)
+
+    def changed(name: str) -> bool:
+        return not np.allclose(
+            trace[name], given[name], rtol=0, atol=rounded * (1 + np.abs(given[name]).max())
+        )
+
+    return replace(
+        graded, notes=tuple(said_of_changes([name for name in given if name in fits and changed(name)]))
+    )
 
 
 def student_of(exercise: Trace) -> Student | None:
@@ -134,15 +163,14 @@ def student_of(exercise: Trace) -> Student | None:
 
 def grade_sheet(file: str, trace: Unfinished, student: Student | None, asked: Assignment) -> HandIn:
     decimals = decimals_of(trace, asked)
-    reference = as_handed_out(
-        run_of_exercise(trace, student, asked.settings), trace.header, asked, decimals
-    )
-    fitted, unfit = fitting(trace, reference)
+    run = run_of_exercise(trace, student, asked.settings)
+    reference = as_handed_out(run, trace.header, asked, decimals)
+    fitted, unfit = steps_that_fit(trace, reference)
     strictness = Strictness(decimals=decimals, by_hand=decimals is not None, handed_out=handed_out(trace))
     written = decimals_in(fitted, trace.header.get("blank"))
     rounded = decimals is not None and 0 < written < decimals
     report = check_sheet(fitted, reference, strictness, pairs=not rounded)
-    blank = blanks(trace, reference, report, asked.blank)
+    blank = steps_to_mark(trace, reference, report, asked.blank)
     marks = [mark_of(name, report) for name in blank]
     if rounded and any(mark.verdict == WRONG for mark in marks):
         coarse = check_sheet(fitted, reference, replace(strictness, decimals=written))
@@ -179,17 +207,14 @@ def run_of_exercise(trace: Trace, student: Student | None, asked: Settings | Non
 def names_files(settings: Settings) -> bool:
     weights = settings.weights
     tensors = [settings.embeddings, *weights.tensors.values()]
-    tensors += [each for head in weights.heads for each in head.values()]
+    tensors += [tensor for head in weights.heads for tensor in head.values()]
     return weights.file is not None or bool(settings.edits) or any(isinstance(x, FromFile) for x in tensors)
 
 
-def blanks(
+def steps_to_mark(
     exercise: Unfinished, reference: Trace | None, report: Report | None, asked: Sequence[str]
 ) -> list[str]:
-    """The steps to mark: those asked for, those that the exercise names, or all that could be checked.
-
-    Raises AttnError where it names steps that there are not.
-    """
+    """The steps to mark: asked for, named, or all that are checked. Raises AttnError for unknown ones."""
     known = () if reference is None else tuple(reference)
     named = names_of_steps(asked, known) or exercise.header.get("blank")
     if named is None:
@@ -224,7 +249,7 @@ def decimals_of(trace: Trace, asked: Assignment) -> int | None:
     return decimals
 
 
-def fitting(trace: Unfinished, reference: Trace | None) -> tuple[Unfinished, dict[str, str]]:
+def steps_that_fit(trace: Unfinished, reference: Trace | None) -> tuple[Unfinished, dict[str, str]]:
     """The recorded steps that could be right by shape and numbers, and what is said of the others."""
     if reference is None:
         return trace, {}
@@ -246,10 +271,7 @@ def fitting(trace: Unfinished, reference: Trace | None) -> tuple[Unfinished, dic
 def check_sheet(
     trace: Unfinished, reference: Trace | None, strictness: Strictness, *, pairs: bool = True
 ) -> Report | None:
-    """Check a hand-in as `check` does; None where nothing is filled in.
-
-    A blank step is looked for even where no other step needs it.
-    """
+    """Check a hand-in as `check` does; None where nothing is filled in."""
     plan = None if reference is None else plan_as_stated(reference)
     try:
         return check(trace, plan, strictness, pairs=pairs)
@@ -288,9 +310,8 @@ def find_slips(name: str, report: Report) -> dict[str, tuple[float, float]]:
     found = np.asarray(report.trace[name])
     off = np.nan_to_num(np.abs(found - expected), nan=np.inf)
     cells = sorted(map(tuple, np.argwhere(wrong).tolist()), key=lambda cell: -off[cell])
-    return {
-        spell_cell(report.trace, name, cell): (float(found[cell]), float(expected[cell])) for cell in cells
-    }
+    spell = Speller(report.trace)
+    return {spell(name, cell): (float(found[cell]), float(expected[cell])) for cell in cells}
 
 
 def decimals_in(trace: Trace, blank: Any) -> int:
@@ -314,8 +335,10 @@ def find_changes(trace: Trace, reference: Trace | None, blank: Sequence[str]) ->
         return []
     given = [name for name in trace if name in reference and name not in blank]
     other = [name for name in given if not np.array_equal(trace[name], reference[name], equal_nan=True)]
-    lost = [
-        name for name, step in reference.steps.items() if isinstance(step.op, Given) and name not in trace
-    ]
-    said = [f"given numbers were changed: {all_of(other)}"] if other else []
-    return [*said, *([f"given numbers are missing: {all_of(lost)}"] if lost else [])]
+    handed_in = (name for name, step in reference.steps.items() if isinstance(step.op, Given))
+    lost = [name for name in handed_in if name not in trace]
+    return [*said_of_changes(other), *([f"given numbers are missing: {all_of(lost)}"] if lost else [])]
+
+
+def said_of_changes(names: Sequence[str]) -> list[str]:
+    return [f"given numbers were changed: {all_of(names)}"] if names else []

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import IO, Any
 
@@ -14,7 +13,7 @@ from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.text import fold_text, visible
 from attnctl.math.names import TABLE
-from attnctl.store.files import encode_json, json_text
+from attnctl.store.files import encode_json, json_text, sink
 from attnctl.store.long_csv import FORMULA_STARTS
 from attnctl.verbs.check.view import format_number as digits
 from attnctl.verbs.exercise.grade import BLANK, COARSE, RIGHT, UNTOLD, WRONG, HandIn, Mark
@@ -41,8 +40,7 @@ def say_shared(mark: Mark, students: Sequence[str]) -> str:
     return f"{said}: {mark.words}." if mark.mistake else f"{said}."
 
 
-def steps_of(sheets: Sequence[HandIn]) -> list[str]:
-    """Every step that is marked on any sheet, in order."""
+def marked_steps(sheets: Sequence[HandIn]) -> list[str]:
     marked = {mark.step for sheet in sheets for mark in sheet.marks}
     return [name for name in TABLE if name in marked]
 
@@ -64,10 +62,7 @@ def remarks(sheet: HandIn, *, alone: bool = True) -> Iterator[str]:
 
 
 def remark(mark: Mark, *, answers: bool = True) -> str:
-    """Write the remark on a step; empty where it is right, or blank as a whole.
-
-    With `answers` also what a wrong number should be.
-    """
+    """The remark on a step, with `answers` what it should be, too; empty where it is right or blank."""
     if mark.verdict in {RIGHT, BLANK} and not mark.words:
         return ""
     if mark.verdict == UNTOLD:
@@ -85,7 +80,7 @@ def name_mistake(mark: Mark) -> str:
     return f"{mark.mistake}{'; also fits: ' * bool(mark.also)}{', '.join(mark.also)}"
 
 
-def summary(sheets: Sequence[HandIn]) -> str:
+def class_summary(sheets: Sequence[HandIn]) -> str:
     right = sum(sheet.right for sheet in sheets)
     lost = sum(bool(sheet.error and sheet.file) for sheet in sheets)
     missing = [str(sheet.student) for sheet in sheets if not sheet.file]
@@ -99,39 +94,35 @@ def summary(sheets: Sequence[HandIn]) -> str:
 def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
     if len(sheets) > 1 and (shared := find_shared(sheets)):
         yield [("What the class got wrong:", "name")]
-        yield from below([say_shared(*mistake) for mistake in shared], screen)
+        yield from indented_lines([say_shared(*mistake) for mistake in shared], screen)
         yield []
-    steps = steps_of(sheets)
+    steps = marked_steps(sheets)
     titles = ["name", *(step.replace("_", "\n") for step in steps), "right"]
     rows = []
     for sheet in sheets:
         marks = {mark.step: mark.verdict for mark in sheet.marks}
         signs = [SIGNS.get(marks[step], marks[step]) if step in marks else "" for step in steps]
         right = "–" if sheet.error else f"{sum(mark == RIGHT for mark in marks.values())}/{len(marks)}"
-        cells = [(screen.ours(sign), "bad" if sign == "wrong" else "") for sign in signs]
-        rows.append([(screen.ours(str(sheet.student)), "name"), *cells, (screen.ours(right), "")])
+        cells = [(screen.printable(sign), "bad" if sign == "wrong" else "") for sign in signs]
+        rows.append([(screen.printable(str(sheet.student)), "name"), *cells, (screen.printable(right), "")])
     yield from Listing(screen, [titles], rows, left=frozenset(range(len(steps) + 1))).lines()
     for sheet in sheets:
         said = list(remarks(sheet, alone=len(sheets) == 1))
         if said:
             yield []
-            yield [(screen.ours(str(sheet.student)), "name")]
-        yield from below(said, screen)
+            yield [(screen.printable(str(sheet.student)), "name")]
+        yield from indented_lines(said, screen)
     yield []
-    yield [(screen.ours(summary(sheets)), "")]
+    yield [(screen.printable(class_summary(sheets)), "")]
 
 
-def below(texts: Sequence[str], screen: Screen) -> Iterator[Element]:
+def indented_lines(texts: Sequence[str], screen: Screen) -> Iterator[Element]:
     width = max(20, screen.width - 2) if screen.fits else 10_000
-    yield from ([(f"  {line}", "")] for text in texts for line in fold_text(screen.ours(text), width))
-
-
-# --- CSV ---
+    yield from ([(f"  {line}", "")] for text in texts for line in fold_text(screen.printable(text), width))
 
 
 def write_csv(sheets: Sequence[HandIn], stream: IO[str]) -> None:
-    """A row for each hand-in: who, the mark of each step, how many are right, mistakes, notes, parts."""
-    steps = steps_of(sheets)
+    steps = marked_steps(sheets)
     parts = [f"{step} right" for step in steps]
     rows = csv.writer(stream, lineterminator="\n")
     rows.writerow(["name", "id", "file", *steps, "right", "of", "mistakes", "notes", *parts])
@@ -141,25 +132,11 @@ def write_csv(sheets: Sequence[HandIn], stream: IO[str]) -> None:
         mistakes = [f"{mark.step}: {wrong_at(mark)}" for mark in sheet.marks if mark.mistake or mark.slips]
         texts = [sheet.student.name, sheet.student.id, sheet.file, *(marks.get(step, "") for step in steps)]
         said = [harmless("; ".join(mistakes)), harmless("; ".join(sheet.doubts))]
-        rows.writerow(
-            [
-                *map(harmless, texts),
-                points(sheet),
-                len(marks),
-                *said,
-                *(shares.get(step, "") for step in steps),
-            ]
-        )
-
-
-def csv_text(sheets: Sequence[HandIn]) -> str:
-    stream = io.StringIO()
-    write_csv(sheets, stream)
-    return stream.getvalue()
+        of_steps = [shares.get(step, "") for step in steps]
+        rows.writerow([*map(harmless, texts), points(sheet), len(marks), *said, *of_steps])
 
 
 def wrong_at(mark: Mark) -> str:
-    """A mistake, or the cells that are wrong."""
     return name_mistake(mark) if mark.mistake else " ".join(mark.slips)
 
 
@@ -173,59 +150,36 @@ def harmless(text: str) -> str:
     return f"'{seen}" if seen.lstrip().startswith(FORMULA_STARTS) else seen
 
 
-# --- JSON ---
-
-
-def write_json(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
-    stream.write(encode_json(f"{json_text(class_data(sheets), 1)}\n"))
+def write_json(sheets: Sequence[HandIn], stream: IO[Any]) -> None:
+    sink(stream)(encode_json(f"{json_text(class_data(sheets), 1)}\n"))
 
 
 def class_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
     def mark_data(mark: Mark) -> dict[str, Any]:
-        said = {
-            "verdict": mark.verdict,
-            "right": mark.part,
-            "mistake": mark.mistake,
-            "also": list(mark.also),
-        }
-        return {**said, "words": mark.words or None, "cells": list(mark.slips)}
+        said = {"verdict": mark.verdict, "right": mark.part, "mistake": mark.mistake}
+        also, cells = list(mark.also), list(mark.slips)
+        return {**said, "also": also, "words": mark.words or None, "cells": cells}
 
-    return {
-        "hand_ins": [
-            {
-                "name": sheet.student.name,
-                "id": sheet.student.id or None,
-                "file": sheet.file,
-                "right": sheet.right,
-                "error": sheet.error or None,
-                "notes": list(sheet.notes),
-                "steps": {mark.step: mark_data(mark) for mark in sheet.marks},
-            }
-            for sheet in sheets
-        ],
-        "wrong": [
-            {
-                "step": mark.step,
-                "mistake": mark.mistake,
-                "words": mark.words if mark.mistake else None,
-                "names": students,
-            }
-            for mark, students in find_shared(sheets)
-        ],
-    }
-
-
-# --- a page ---
+    wrong = []
+    for mark, students in find_shared(sheets):
+        words = mark.words if mark.mistake else None
+        wrong.append({"step": mark.step, "mistake": mark.mistake, "words": words, "names": students})
+    hand_ins = []
+    for sheet in sheets:
+        who = {"name": sheet.student.name, "id": sheet.student.id or None, "file": sheet.file}
+        said = {"right": sheet.right, "error": sheet.error or None, "notes": list(sheet.notes)}
+        hand_ins.append({**who, **said, "steps": {mark.step: mark_data(mark) for mark in sheet.marks}})
+    return {"hand_ins": hand_ins, "wrong": wrong}
 
 
 def write_page(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
-    body = "\n".join(["<body>", "<h1>Grades</h1>", *page_lines(sheets), "</body>"])
+    body = "\n".join(["<body>", "<main>", "<h1>Grades</h1>", *page_lines(sheets), "</main>", "</body>"])
     stream.write(page("Grades", body))
 
 
 def page_lines(sheets: Sequence[HandIn]) -> Iterator[str]:
-    steps = steps_of(sheets)
-    yield f'<p class="facts">{escape(summary(sheets))}</p>'
+    steps = marked_steps(sheets)
+    yield f'<p class="facts">{escape(class_summary(sheets))}</p>'
     shared = find_shared(sheets)
     if shared:
         yield "<h2>What the class got wrong</h2>"
@@ -275,26 +229,18 @@ def row_html(sheet: HandIn, steps: Sequence[str]) -> Iterator[str]:
     yield f"<td>{'–' if sheet.error else f'{points(sheet)} of {len(marks)}'}</td>"
 
 
-# --- autograders ---
-
-
 def gradescope_result(sheet: HandIn) -> dict[str, Any]:
     """A results.json as Gradescope's autograders write it: a test a step, a point each.
 
     A hand-in whose given numbers were changed gets no points. No right number is told.
     Source: gradescope-autograders.readthedocs.io/en/latest/specs
     """
-    tests = [
-        {
-            "name": mark.step,
-            "score": int(mark.verdict == RIGHT),
-            "max_score": 1,
-            "status": "passed" if mark.verdict == RIGHT else "failed",
-            "output": words_for(mark),
-            "output_format": "text",
-        }
-        for mark in sheet.marks
-    ]
+    tests: list[dict[str, Any]] = []
+    for mark in sheet.marks:
+        right = mark.verdict == RIGHT
+        test = {"name": mark.step, "score": int(right), "max_score": 1}
+        test |= {"status": "passed" if right else "failed"}
+        tests.append({**test, "output": feedback(mark), "output_format": "text"})
     return {
         "output": "\n".join(sheet.doubts),
         "output_format": "text",
@@ -305,13 +251,10 @@ def gradescope_result(sheet: HandIn) -> dict[str, Any]:
 
 
 def otter_result(sheet: HandIn) -> dict[str, Any]:
-    """Results as Otter-Grader reads those of another grader: `GradingResults.from_ottr_json`.
-
-    A hand-in whose given numbers were changed gets no points.
-    """
+    """Results for Otter-Grader's `GradingResults.from_ottr_json`; no points where there are doubts."""
     doubted = bool(sheet.doubts)
     told = [("the sheet", 0, not doubted, "\n".join(sheet.doubts))]
-    told += [(mark.step, 1, mark.verdict == RIGHT and not doubted, words_for(mark)) for mark in sheet.marks]
+    told += [(mark.step, 1, mark.verdict == RIGHT and not doubted, feedback(mark)) for mark in sheet.marks]
     found = []
     for name, worth, passed, says in told:
         case = {"name": name, "code": "", "points": worth, "hidden": False}
@@ -321,15 +264,12 @@ def otter_result(sheet: HandIn) -> dict[str, Any]:
     return {"test_file_results": found}
 
 
-def words_for(mark: Mark) -> str:
-    """Return a student's own words on a step, without the right answer."""
+def feedback(mark: Mark) -> str:
+    """What a student is told of a step, without the right answer."""
     if mark.verdict in {RIGHT, BLANK} and not mark.words:
         return mark.verdict
     return visible(f"{remark(mark, answers=False)} {' '.join(mark.slips)}".strip())
 
 
-AUTOGRADERS: dict[str, Callable[[HandIn], dict[str, Any]]] = {
-    "gradescope": gradescope_result,
-    "otter": otter_result,
-}
+AUTOGRADERS = {"gradescope": gradescope_result, "otter": otter_result}
 """What a single hand-in is written as for each program that grades a class."""

@@ -81,13 +81,10 @@ def make(
         settings = settings.with_(seed=seed_from(student.key))
     trace = prepare(settings).run()
     blank = names_of_steps(blank, list(trace))
+    raise_all(["--blank: no step in it; name steps that are computed, like scores"] * (not blank))
+    given = [name for name in blank if isinstance(trace.steps[name].op, Given)]
     raise_all(
-        ["--blank: no step in it; name steps that are computed, like scores"] * (not blank)
-        + [
-            f"--blank {name}: it is given, not computed; blank a step that follows from it"
-            for name in blank
-            if isinstance(trace.steps[name].op, Given)
-        ]
+        f"--blank {name}: it is given, not computed; blank a step that follows from it" for name in given
     )
     if student is not None and same_for_all(settings, trace):
         raise AttnError(
@@ -98,12 +95,8 @@ def make(
     after = following(trace, names)
     numbers = round_given(trace, names, decimals)
     numbers |= {name: np.full_like(trace[name], np.nan) for name in names}
-    told: dict[str, Any] = {
-        "exercise": f"Fill in every null, to {decimals} decimals; the last may be off by one.",
-        "decimals": decimals,
-        "rounded": decimals,
-        "blank": names,
-    }
+    task = f"Fill in every null, to {decimals} decimals; the last may be off by one."
+    told: dict[str, Any] = {"exercise": task, "decimals": decimals, "rounded": decimals, "blank": names}
     kept = {name: step for name, step in trace.steps.items() if name not in after}
     if student is not None:  # the seed follows from who it is, and would give the answers away
         told |= {"student": student.name} | ({"student_id": student.id} if student.id else {})
@@ -173,9 +166,8 @@ def read_roster(path: str) -> list[Student]:
     if len(raw) > MOST_BYTES:
         raise AttnError(f"{path}: larger than {MOST_BYTES} bytes; give a CSV of students")
     students = students_in(text, path)
-    raise_all(
-        [f"{path}: no student in it; write a name on each line"] * (not students) + twice(students, path)
-    )
+    raise_all([f"{path}: no student in it; write a name on each line"] * (not students))
+    raise_all(twice(students, path))
     return [student for _, student in students]
 
 
@@ -190,7 +182,8 @@ def students_in(text: str, path: str) -> list[tuple[int, Student]]:
         raise AttnError(f"{path}:{reader.line_num}: {error}; give a CSV of students") from None
     rows = [(line, row) for line, row in rows if any(row)]
     titles = [cell.casefold() for cell in rows[0][1]] if rows else []
-    columns = name_columns(titles)
+    columns = first_column(titles, WHOLE_NAME)
+    columns = columns or first_column(titles, FIRST_NAME) + first_column(titles, LAST_NAME)
     if not columns and any(len(row) > 1 for _, row in rows):
         raise AttnError(
             f"{path}:{rows[0][0]}: no column of names, only {all_of(map(quote, rows[0][1]))}; "
@@ -206,28 +199,19 @@ def students_in(text: str, path: str) -> list[tuple[int, Student]]:
     return [(line, student) for line, student in found if student.name]
 
 
-def name_columns(titles: Sequence[str]) -> list[int]:
-    """Find the columns of names; empty where the first line is no line of titles."""
-    first, last = first_column(titles, FIRST_NAME), first_column(titles, LAST_NAME)
-    return first_column(titles, WHOLE_NAME) or [*first, *last]
-
-
 def first_column(titles: Sequence[str], names: Sequence[str]) -> list[int]:
     return [at for at, title in enumerate(titles) if title in names][:1]
 
 
 def twice(students: Sequence[tuple[int, Student]], path: str) -> list[str]:
     first: dict[int, int] = {}
-    return [
-        f"{path}:{line}: {student}, as in line {before}, would have the same numbers; "
-        + (
-            "give each their own id"
-            if student.id
-            else f"tell them apart, like {student} 2, or by a column id"
-        )
-        for line, student in students
-        if (before := first.setdefault(seed_from(student.key), line)) != line
-    ]
+    problems = []
+    for line, student in students:
+        if (before := first.setdefault(seed_from(student.key), line)) != line:
+            apart = f"tell them apart, like {student} 2, or by a column id"
+            said = f"{student}, as in line {before}, would have the same numbers"
+            problems.append(f"{path}:{line}: {said}; {'give each their own id' if student.id else apart}")
+    return problems
 
 
 def place_sheets(target: str, names: Sequence[str]) -> list[str]:

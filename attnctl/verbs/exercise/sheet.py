@@ -23,9 +23,9 @@ from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Copy, Given, Hide
 from attnctl.record import Trace
-from attnctl.store.dump_json import json_pieces
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import entry, heading
+from attnctl.store.json_file import json_pieces
 from attnctl.verbs.exercise.make import Exercise
 
 MOST_NUMBERS = 4000
@@ -33,9 +33,6 @@ MOST_NUMBERS = 4000
 
 COLUMNS = 8
 """Columns of a table that fits on paper; wider matrices go on below."""
-
-
-# --- JSON ---
 
 
 def write_json(exercise: Exercise, stream: IO[bytes]) -> None:
@@ -55,9 +52,6 @@ def sheet_text(exercise: Exercise) -> str:
         steps.append(f'{json_text(name)}: {about[:-1]}, "data":\n{data}}}')
     text = "{\n" + ",\n".join([*lines, '"steps": {\n' + ",\n".join(steps) + "}"]) + "}\n"
     return encode_json(text).decode()
-
-
-# --- what a person sees ---
 
 
 SheetTable = tuple[str, Sequence[str], Sequence[str], Sequence[Sequence[tuple[str, Cell]]]]
@@ -142,9 +136,6 @@ def steps_without_tables(exercise: Exercise) -> set[str]:
     return needed - set(steps_with_tables(exercise))
 
 
-# --- Markdown ---
-
-
 def write_markdown(exercises: Sequence[Exercise], stream: TextIO) -> None:
     """Sheets for paper, one after the other, with a box in each blank."""
     for exercise in exercises:
@@ -170,16 +161,13 @@ def markdown_lines(exercise: Exercise) -> Iterator[str]:
             yield ""
 
 
-# --- a page ---
-
-
 def write_page(exercises: Sequence[Exercise], stream: IO[bytes]) -> None:
     """One sheet to be filled in and saved in a browser, or several for paper, each on pages of its own."""
     for exercise in exercises:
         require_few(exercise)
     if len(exercises) != 1:
         sheets = "\n".join(line for exercise in exercises for line in article(exercise, typed=False))
-        stream.write(page(title_of(exercises[0]), f"<body>\n{sheets}\n</body>"))
+        stream.write(page(title_of(exercises[0]), f"<body>\n<main>\n{sheets}\n</main>\n</body>"))
         return
     (exercise,) = exercises
     text, sheet = sheet_text(exercise), "\n".join(article(exercise, typed=True))
@@ -207,20 +195,18 @@ def article(exercise: Exercise, *, typed: bool) -> Iterator[str]:
             kind = ' class="fill"' if step.name in exercise.blank else ""
             formula = f"<span>{escape(formula_on(step))}</span>"
             yield f'<section{kind}>\n<h2>{escape(step.name)} {formula}</h2>\n<div class="matrices">'
-            yield from (table_html(each, step.name, typed=typed) for each in tables_of(exercise, step.name))
+            yield from (table_html(part, step.name, typed=typed) for part in tables_of(exercise, step.name))
             yield "</div>\n</section>"
     yield "</article>"
 
 
-def table_html(each: SheetTable, step: str, *, typed: bool) -> str:
-    words, columns, labels, rows = each
+def table_html(part: SheetTable, step: str, *, typed: bool) -> str:
+    words, columns, labels, rows = part
     caption = f"<caption>{escape(words)}</caption>" if words else ""
     heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     body = []
     for label, row in zip(labels, rows, strict=True):
-        cells = (
-            f"<td>{number}</td>" if number else blank_html(step, at, typed=typed) for number, at in row
-        )
+        cells = (f"<td>{text}</td>" if text else blank_html(step, at, typed=typed) for text, at in row)
         body.append(f'<tr><th scope="row">{escape(label)}</th>{"".join(cells)}</tr>')
     head, lines = f'<tr><td class="corner"></td>{heads}</tr>', "\n".join(body)
     return f"<table>{caption}<thead>{head}</thead>\n<tbody>{lines}</tbody></table>"

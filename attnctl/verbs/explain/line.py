@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
-from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError
 from attnctl.base.words import number_text
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.intended import derive_plan
+from attnctl.inputs.plan.intended import derive_plan, plan_dump
 from attnctl.math import Array, Cell
 from attnctl.math.arithmetic import Expr, Number, Rest, Sum, abridge, code, evaluate, numbers
 from attnctl.math.derivation import Step
@@ -27,16 +27,13 @@ from attnctl.record.cells import Address, Speller, parse_address, parse_start
 from attnctl.verbs.explain.parts import Parts, parts_of
 
 Reference = tuple[str, Cell]
-"""A cell of a step."""
 
 COMPUTED = "not in this dump: computed from what is"
-ANOTHER = "the dump holds another number than this arithmetic gives"
 HIDDEN = "hidden by {}"
 EDITED = "edited: {}"
 ROW_EDITED = "changed by an edit of this step: its row was made to sum to 1 again"
 BY_HAND = "edited"
 """What stands beside a cell, and for the formula of one whose number was put there by hand."""
-
 
 LONG, SHOWN = 64, 12
 """A sum of more terms is long: so many of its largest are written out, the rest is one number."""
@@ -84,9 +81,7 @@ class Explanation:
     _repr_mimebundle_ = Displayed._repr_mimebundle_
 
     def __str__(self) -> str:
-        """The line of the derivation, the arithmetic in full digits, the value."""
-        lines = [f"{self.name} = {self.step.formula}", self.expression, number_text(self.value)]
-        return "\n  = ".join(lines)
+        return f"{self.name} = {self.step.formula}\n  = {self.expression}\n  = {number_text(self.value)}"
 
 
 @dataclass(frozen=True)
@@ -158,7 +153,7 @@ class Explainer:
         value = float(self.trace[step][cell])
         kinds = [self.dtype, self.trace[step].dtype, *(array.dtype for array in inputs)]
         rounding, gives = settle(expr, shown, value, kinds)
-        name, notes = self.spell(step, cell), tuple(self.notes(line, cell, gives))
+        name, notes = self.spell(step, cell), tuple(self.notes(line, cell))
         unlisted = len(read_by(expr, line)) - len(read)
         return Explanation(line, cell, name, value, shown, read, rounding, gives, notes, unlisted)
 
@@ -186,24 +181,19 @@ class Explainer:
             )
         return [self.trace[name] for name in line.inputs]
 
-    def notes(self, line: Step, cell: Cell, gives: float | None) -> Iterator[str]:
+    def notes(self, line: Step, cell: Cell) -> Iterator[str]:
         if line.name not in self.own:
             yield COMPUTED
-        if gives is not None:
-            yield ANOTHER
         score = line.inputs[0] if isinstance(line.op, Softmax) else line.name
         op = self.trace.steps[score].op if score in self.trace else None
         if isinstance(op, Hide):
             masks = [self.trace[name] for name in self.trace.steps[score].inputs[1:] if name in self.trace]
-            rule = op.reason(cell, self.trace[score].shape, *masks)
-            if rule >= 0:
-                yield HIDDEN.format(reasons(op)[rule])
+            first = op.reason(cell, self.trace[score].shape, *masks)
+            if first >= 0:
+                yield HIDDEN.format(reasons(op)[first])
 
     def root(self, address: Address, depth: int = 1) -> Node:
-        """The tree that goes back from a cell, `depth` lines in all.
-
-        Raises AttnError where there is no such cell, or where the dump lacks what it came from.
-        """
+        """The tree back from a cell, `depth` lines in all. Raises AttnError where a source is missing."""
         address = address.spell_out(self.trace)
         node = self.tree(address.step, address.cell(self.trace), depth)
         if node.why_not:
@@ -246,11 +236,9 @@ class Explainer:
         return [line.inputs[position] for position in positions(form)]
 
     def tree(self, step: str, cell: Cell, depth: int, seen: dict[Reference, int] | None = None) -> Node:
-        """The cell, explained where it can be, and the cells it came from.
+        """The cell, explained where it can be, and the cells it came from, found as they are asked for.
 
-        A cell is explained once; where it comes up again it is `repeated`. Children are found as
-        they are asked for, so a tree of any size takes little memory. `seen` holds how far back
-        each cell was followed.
+        A cell is explained once, and `repeated` after that; `seen` holds how far back each was followed.
         """
         seen = {} if seen is None else seen
         value, name = float(self.trace[step][cell]), self.spell(step, cell)
@@ -291,12 +279,7 @@ def read_by(expr: Expr, line: Step) -> tuple[Reference, ...]:
     return tuple(dict.fromkeys((line.inputs[position], cell) for position, cell in sources))
 
 
-# --- rounding ---
-
-
-def settle(
-    expr: Expr, shown: Expr, value: float, kinds: Iterable[np.dtype[Any]]
-) -> tuple[float, float | None]:
+def settle(expr: Expr, shown: Expr, value: float, kinds: list[np.dtype[Any]]) -> tuple[float, float | None]:
     """(what rounding added, None), or (0, what the arithmetic gives) where that is another number.
 
     `expr` is all of the arithmetic, `shown` what is written of it: added up in another order, so
@@ -314,9 +297,6 @@ def settle(
     difference = value - evaluate(shown, 0.0)[0]
     # Rounding below this part of a value is not worth a term of its own.
     return (difference if abs(difference) > 1e-13 * abs(value) else 0.0), None
-
-
-# --- edits ---
 
 
 def edits_of(trace: Trace) -> Iterator[tuple[str, str, tuple[int | slice, ...]]]:
@@ -370,20 +350,27 @@ class Filled(Mapping[str, Array]):
 
 
 def restate(trace: Trace, settings: Settings | None) -> Trace:
-    """The trace with a line for each step whose line is not recorded, as far as that can be told.
+    """The trace in our layout, every step with its line as far as it can be told, gaps filled on demand.
 
-    Its arrays are in our layout, and steps between that were left out are computed where they are
-    asked for. `settings` say what kind of attention it is meant to be. Raises AttnError where they
-    are given but nothing is left for them to say.
+    `settings` say what kind of attention it is meant to be. Raises AttnError where the dump says so itself.
     """
-    if not any(isinstance(step.op, Unstated) for step in trace.steps.values()):
-        if settings is not None:
-            raise AttnError(
-                "this dump says itself how each number came about; leave out the options for attention "
-                "(they say what the arrays of other programs were meant to be)"
-            )
-        return replace(trace, arrays=Filled(trace, trace.steps))
-    ours, plan = derive_plan(trace, settings or Settings())
+    if any(isinstance(step.op, Unstated) for step in trace.steps.values()):
+        ours, plan = derive_plan(trace, settings or Settings())
+    elif settings is not None:
+        raise AttnError(
+            "this dump says itself how each number came about; leave out the options for attention "
+            "(they say what the arrays of other programs were meant to be)"
+        )
+    else:
+        lacks = any(name not in trace for step in trace.steps.values() for name in step.inputs)
+        tells = trace.config and not {"model", "edits"} & trace.header.keys()
+        try:  # what was left out follows from what is there, as the config says
+            found = plan_dump(trace) if lacks and tells else None
+        except AttnError:
+            found = None
+        if found is None:
+            return replace(trace, arrays=Filled(trace, trace.steps))
+        ours, plan = found
     arrays = {**trace, **ours}
     lines = {step.name: step for step in available(plan.derivation, arrays)}
     others = {name: step for name, step in {**trace.steps, **ours.steps}.items() if name not in lines}

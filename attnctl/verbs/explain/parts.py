@@ -18,19 +18,12 @@ from attnctl.math.ops import MatMulT, Scale
 from attnctl.record import Trace
 from attnctl.record.linear import NotFollowedError, course
 
-Parts = dict[str, float]
-"""What each pair of parts gave to a score, by name; they add up to the score."""
-
-Sides = dict[str, Array]
-"""A row of Q or K in parts that add up to it."""
+Parts = dict[str, float]  # what each pair of parts gave to a score, by name; they add up to the score
+Sides = dict[str, Array]  # a row of Q or K in parts that add up to it
 
 TOKEN, POSITION, BIAS = "token", "position", "bias"
-
-REST = "rest"
-"""What the parts do not account for: rounding, or a number that was changed on the way."""
-
-CLOSE = 1e-12
-"""A rest below this part of the score is not worth a line."""
+REST = "rest"  # what the parts do not account for: rounding, or a number that was changed on the way
+CLOSE = 1e-12  # a rest below this part of the score is not worth a line
 
 
 def parts_of(trace: Trace, step: str, cell: Cell) -> Parts | None:
@@ -41,7 +34,7 @@ def parts_of(trace: Trace, step: str, cell: Cell) -> Parts | None:
     value = float(trace[step][cell])
     match line.op:
         case MatMulT():
-            parts = products(trace, line.inputs, cell)
+            parts = parts_of_product(trace, line.inputs, cell)
         case Scale(d_k, factor):
             whole = parts_of(trace, line.inputs[0], cell)
             by = 1 / sqrt(d_k) if factor is None else factor
@@ -54,12 +47,12 @@ def parts_of(trace: Trace, step: str, cell: Cell) -> Parts | None:
     return parts | ({REST: rest} if abs(rest) > CLOSE * abs(value) else {})
 
 
-def products(trace: Trace, inputs: tuple[str, ...], cell: Cell) -> Parts | None:
-    """Every part of the query with every part of the key; None where no position was added."""
+def parts_of_product(trace: Trace, inputs: tuple[str, ...], cell: Cell) -> Parts | None:
+    """None where no position was added."""
     *lead, row, column = cell
     try:
-        query = sides(trace, inputs[0], (*lead, row))
-        key = sides(trace, inputs[1], (*lead, column))
+        query = parts_of_row(trace, inputs[0], (*lead, row))
+        key = parts_of_row(trace, inputs[1], (*lead, column))
     except NotFollowedError:
         return None
     if POSITION not in query | key:
@@ -72,23 +65,15 @@ def products(trace: Trace, inputs: tuple[str, ...], cell: Cell) -> Parts | None:
     return parts
 
 
-def sides(trace: Trace, name: str, at: Cell) -> Sides:
-    """The row of Q or K at ([batch,] head, row), by the arrays that it follows from.
-
-    Raises NotFollowedError where a line in between does not keep them apart.
-    """
+def parts_of_row(trace: Trace, name: str, at: Cell) -> Sides:
+    """The row of Q or K at ([batch,] head, row) in parts. Raises NotFollowedError where lines mix them."""
     out: Sides = {}
     for leaf in trace.steps.values():
         if leaf.symbol == "W" or any(input_ in trace for input_ in leaf.inputs):
             continue
         if lines := course(trace, leaf.name, name):
             part = POSITION if leaf.name == POSITIONS else BIAS if leaf.symbol == "b" else TOKEN
-            row = vector(lines.push(leaf.name, trace[leaf.name].astype(float)), at)
+            pushed = lines.push(leaf.name, trace[leaf.name].astype(float))
+            row = pushed[at[len(at) + 1 - pushed.ndim :]].astype(float)  # it may lack leading axes
             out[part] = out[part] + row if part in out else row
     return out
-
-
-def vector(array: Array, at: Cell) -> Array:
-    """The row of an array at this index; leading axes that the array lacks are left out."""
-    row: Array = array[at[len(at) + 1 - array.ndim :]].astype(float)
-    return row

@@ -27,14 +27,9 @@ from attnctl.verbs.explain.line import SHOWN
 DIFFERS = "but the dump has {} here"
 ROUNDED = "rounding to {} moved it from {}"
 MAXIMUM = "{} is the maximum of the row: softmax subtracts it from every score"
-LARGEST = "of a long sum the largest terms are shown; --full shows all of them"
-READS = "of the forward pass this reads {}"
-BEHIND = "of the forward pass the gradients that this reads need {}"
-READS_BOTH = "of the forward pass this reads {}; the gradients that it reads need {}"
 """What is said below the arithmetic of a cell."""
 
-FEWER = (SHOWN, 6, 4, 3, 2)
-"""Terms of a sum in the tree, where more do not fit on a line."""
+FEWER = (SHOWN, 6, 4, 3, 2)  # terms of a sum in the tree, where more do not fit on a line
 
 CHILDREN, NARROWEST = 8, 24
 """Of a node of the tree on a terminal; cells that an equation has at least to the right of its sign."""
@@ -44,8 +39,6 @@ GUIDES, PLAIN_GUIDES = ("├── ", "└── ", "│   ", "    "), ("|-- ", 
 
 @dataclass(frozen=True)
 class Page:
-    """An explanation laid out for one screen: how many decimals, how many lines back, all of it or not."""
-
     explainer: Explainer
     screen: Screen
     precision: int = 4
@@ -57,29 +50,26 @@ class Page:
         return self.screen.fits and not self.full
 
     def lines(self, root: Node) -> Iterator[Line]:
-        """The line of the derivation, the arithmetic, the parts of a score, the tree."""
         found = root.explanation
         assert found is not None
         sign = ": " if isinstance(found.step.op, Given) else " = "
         title = [(found.step.name, "name"), (sign + found.step.formula, "formula")]
-        yield [(self.screen.ours(text), style) for text, style in title]
+        yield [(self.screen.printable(text), style) for text, style in title]
         yield []
         most = SHOWN if self.fitted else None
         if found.inputs:
             yield from self.equation(found.name, [self.symbols(found, most)])
         yield from self.equation(found.name, self.figures(found, most))
         for note in (*self.notes(found), *self.forward(found)):
-            yield from self.screen.flow([(self.screen.ours(note), "aside")], " ")
+            yield from self.screen.flow([(self.screen.printable(note), "aside")], " ")
         parts = self.explainer.parts(root)
         if parts:
             yield []
             yield from self.parts(found.name, parts)
         if self.depth > 1 and found.inputs:
             yield []
-            yield [(self.screen.ours(found.name), "label")]
+            yield [(self.screen.printable(found.name), "label")]
             yield from self.tree_lines(root, "", set())
-
-    # --- one line of arithmetic ---
 
     def number(self, value: float) -> str:
         return number_for_people(value, self.precision)
@@ -118,30 +108,30 @@ class Page:
             yield DIFFERS.format(self.number(found.value))
         exact = self.number(found.value - found.rounding)
         if isfinite(found.value) and exact != self.number(found.value):
-            kind = self.explainer.trace[found.step.name].dtype.name
-            yield ROUNDED.format(kind, exact)
+            yield ROUNDED.format(self.explainer.trace[found.step.name].dtype.name, exact)
         match found.step.op, found.expr:
             case Softmax(), Quotient(Call(_, Subtraction(_, Number(top)))):
                 yield MAXIMUM.format(self.number(top))
         if found.left_out:
-            yield LARGEST
+            yield "of a long sum the largest terms are shown; --full shows all of them"
         yield from found.notes
 
     def forward(self, found: Explanation) -> Iterator[str]:
         needs = self.explainer.forward_of(found.step.name)
         own, behind = needs["reads"], needs["behind"]
-        if own and behind:
-            yield READS_BOTH.format(all_of(own), all_of(behind))
-        elif own or behind:
-            yield (READS if own else BEHIND).format(all_of(own or behind))
+        said = [f"this reads {all_of(own)}"] if own else []
+        it = "it" if own else "this"
+        said += [f"the gradients that {it} reads need {all_of(behind)}"] if behind else []
+        if said:
+            yield f"of the forward pass {'; '.join(said)}"
 
     def equation(self, name: str, sides: list[str]) -> Iterator[Line]:
         """`name = side = side`, going on below its first sign where it is too long."""
-        name = self.screen.ours(name)
+        name = self.screen.printable(name)
         terms = [term for side in sides for term in re.split(r" (?=[+/] )", f"= {side}")]
         indent = cells(name) + 1 if cells(name) <= self.screen.width - NARROWEST else 2
         start, text = name, ""
-        for term in map(self.screen.ours, terms):
+        for term in map(self.screen.printable, terms):
             wide = cells(start) + cells(text) + cells(term) + 1 > self.screen.width
             if text and self.screen.fits and wide:
                 yield [(start, "label"), (text, "")]
@@ -149,22 +139,15 @@ class Page:
             text += f" {term}"
         yield [(start, "label"), (text, "")]
 
-    # --- parts ---
-
     def parts(self, name: str, parts: Parts) -> Iterator[Line]:
-        yield [(self.screen.ours(f"{name} by what it came from, query × key"), "aside")]
-        values, ascii_only = np.array(list(parts.values())), self.screen.ascii_only
-        form = matrix_format(values, self.precision, ascii_only=ascii_only)
-        words = [self.screen.ours(part.replace("×", " × ")) for part in parts]
+        yield [(self.screen.printable(f"{name} by what it came from, query × key"), "aside")]
+        values = np.array(list(parts.values()))
+        form = matrix_format(values, self.precision, ascii_only=self.screen.ascii_only)
+        words = [self.screen.printable(part.replace("×", " × ")) for part in parts]
         width = max(map(cells, words))
         for part, word, value in zip(parts, words, values.tolist(), strict=True):
-            yield [
-                (f"  {pad_right(word, width)}", "label"),
-                (f"  {form(value)}", ""),
-                (self.screen.ours(PART_NOTES.get(part, "")), "aside"),
-            ]
-
-    # --- the tree ---
+            note = self.screen.printable(PART_NOTES.get(part, ""))
+            yield [(f"  {pad_right(word, width)}", "label"), (f"  {form(value)}", ""), (note, "aside")]
 
     def tree_lines(self, node: Node, before: str, told: set[str]) -> Iterator[Line]:
         """The cells that a cell came from, and theirs; `told` are the givens that were introduced."""
@@ -179,14 +162,12 @@ class Page:
             yield [(guide, "frame"), *self.child_line(child, self.screen.width - cells(guide), told)]
             yield from self.tree_lines(child, before + (gap if last else bar), told)
         if shown < count:
-            yield [
-                (before + corner, "frame"),
-                (f"{self.screen.left_out(count - shown)} (--full shows them)", "aside"),
-            ]
+            rest = f"{self.screen.left_out(count - shown)} (--full shows them)"
+            yield [(before + corner, "frame"), (rest, "aside")]
 
     def child_line(self, node: Node, room: int, told: set[str]) -> Line:
         """A cell in the tree: its arithmetic where there is room, its value, where it is from."""
-        name, found = self.screen.ours(node.name), node.explanation
+        name, found = self.screen.printable(node.name), node.explanation
         sides, more = [self.number(node.value)], ""
         if node.repeated:
             more = "  (above)"
@@ -202,8 +183,8 @@ class Page:
                 tries = (self.figures(found, most, bare=bare) for bare in (False, True) for most in FEWER)
                 fitting = (attempt for attempt in tries if cells(" = ".join([name, *attempt])) <= room)
                 sides = next(fitting, sides[-1:])
-        text = self.screen.ours(f" = {' = '.join(sides)}")
-        rest = self.screen.ours(more)
+        text = self.screen.printable(f" = {' = '.join(sides)}")
+        rest = self.screen.printable(more)
         if self.fitted:
             rest = self.screen.short(rest, max(0, room - cells(name) - cells(text)))
         return [(name, "label"), (text, ""), (rest, "aside")]
@@ -224,23 +205,19 @@ def number_for_people(value: float, precision: int) -> str:
     """So many decimals at most, none of them trailing zeros; very small and large ones by exponent."""
     if not isfinite(value):
         return number_text(value).replace("Infinity", "∞")
-    size = log10(abs(value)) if value else 0.0
-    if -min(3, precision) <= size < 6:
-        text = trim_zeros(f"{value:.{precision}f}")
-    else:
-        mantissa, exponent = f"{value:.{precision}e}".split("e")
-        text = f"{trim_zeros(mantissa)}e{int(exponent)}"
-    return "0" if not value else text
+    if not value:
+        return "0"
+    if -min(3, precision) <= log10(abs(value)) < 6:
+        return trim_zeros(f"{value:.{precision}f}")
+    mantissa, exponent = f"{value:.{precision}e}".split("e")
+    return f"{trim_zeros(mantissa)}e{int(exponent)}"
 
 
 def trim_zeros(digits: str) -> str:
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
-# --- JSON ---
-
-Question = tuple[Explainer, Address, int]
-"""What explains a cell, the cell, and how many lines back."""
+Question = tuple[Explainer, Address, int]  # what explains a cell, the cell, and how many lines back
 
 
 def write_json(found: Sequence[Question], stream: IO[Any]) -> None:

@@ -29,28 +29,22 @@ from attnctl.verbs.explore.walk import ExplorerState, TracedLayer
 from attnctl.verbs.explore.widgets import Lines, MatrixGrid, Steps, TextDialog
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
-"""What may end it from outside."""
 
 LOW, TALL = 20, 34
 """Lines of a terminal below which the arithmetic has fewer of them, and from which on more."""
 
 ARITHMETIC, ARITHMETIC_OF_TALL = 9, 14
-OTHERS = 5
-"""Lines of the title, the heading, the message and the keys."""
+OTHERS = 5  # lines of the title, the heading, the message and the keys
 
 NARROW, WIDE = 60, 100
 """Columns of a terminal below which the steps have none, and from which on they have more, and heads stand
 beside each other."""
 
-MOST_BESIDE, BETWEEN = 3, 3
-"""Heads beside the one that is looked at, and the blanks between two."""
-
+MOST_BESIDE, BETWEEN = 3, 3  # heads beside the one that is looked at, and the blanks between two
 
 Step = Callable[[ExplorerState], ExplorerState]
 
-
-MOST_SAID = 4
-"""Lines of what is said above the keys."""
+MOST_SAID = 4  # lines of what is said above the keys
 
 
 class Explorer(App[None]):
@@ -102,8 +96,8 @@ class Explorer(App[None]):
     def on_mount(self) -> None:
         """Leave out what a terminal without Unicode cannot show."""
         if self.marks.ascii_only:
-            for each in (*self.query(Lines), *self.query(MatrixGrid), self.query_one(Steps)):
-                each.add_class("ascii")
+            for widget in (*self.query(Lines), *self.query(MatrixGrid), self.query_one(Steps)):
+                widget.add_class("ascii")
         if sys.__stdin__ is not None and sys.__stdin__.isatty() and hasattr(select, "poll"):
             self.set_interval(1.0, self.leave_where_nobody_is)
 
@@ -122,8 +116,7 @@ class Explorer(App[None]):
         return Screen(self.size.width, True, self.encoding, colours, shades)
 
     def matrix_of(self, layer: TracedLayer, step: str, lead: Cell, corner: str = "") -> Matrix:
-        difference = layer.difference(step)
-        return Matrix(layer.trace, step, lead, self.marks, self.precision, difference, corner)
+        return Matrix(layer.trace, step, lead, self.marks, self.precision, layer.difference(step), corner)
 
     def on_load(self) -> None:
         """Before anything is drawn: a signal leaves the terminal as it was."""
@@ -149,8 +142,7 @@ class Explorer(App[None]):
         steps.set_class(walk.layer.before is not None, "edited")
         self.lines("title").show([view.title(walk, screen)])
         self.lines("heading").show(view.heading(walk, screen))
-        roomy = 2 * len(walk.layer.steps) <= steps.size.height
-        steps.show(walk, screen, 2 if roomy else 1)
+        steps.show(walk, screen, 2 if 2 * len(walk.layer.steps) <= steps.size.height else 1)
         self.draw_heads()
         self.lines("foot").show([view.foot(self.size.width)])
         beside_scrollbar = screen._replace(width=max(30, self.size.width - 1))  # columns at least
@@ -165,11 +157,8 @@ class Explorer(App[None]):
         axis = walk.axes.index("head") if "head" in walk.axes[:-2] else None
         if axis is not None and (size := walk.array.shape[axis]) > 1:
             heads = [(walk.lead[axis] + by) % size for by in range(min(size, MOST_BESIDE + 1))]
-            leads = [(*walk.lead[:axis], head, *walk.lead[axis + 1 :]) for head in heads]
-            matrices = [
-                self.matrix(walk.layer, walk.step, lead, f"head {head}")
-                for head, lead in zip(heads, leads, strict=True)
-            ]
+            leads = {f"head {head}": (*walk.lead[:axis], head, *walk.lead[axis + 1 :]) for head in heads}
+            matrices = [self.matrix(walk.layer, walk.step, lead, corner) for corner, lead in leads.items()]
         needed = matrices[0].label_width + matrices[0].columns * matrices[0].cell_width(walk.mode) + BETWEEN
         room = self.size.width - self.query_one(Steps).outer_size.width
         shown = min(len(matrices), room // needed) if self.size.width >= WIDE else 1
@@ -184,16 +173,15 @@ class Explorer(App[None]):
 
     def say(self, text: str, style: str = "aside") -> None:
         self.message = text
-        line = self.marks.ours(text.replace("\n", "; "))
+        line = self.marks.printable(text.replace("\n", "; "))
         shown = fold_text(line, max(1, self.size.width))[:MOST_SAID]
         message = self.lines("message")
         message.styles.height = len(shown)
-        message.show([[TextSpan(widget, style)] for widget in shown])
+        message.show([[TextSpan(words, style)] for words in shown])
 
     # --- going on ---
 
     def attempt(self, step: Step) -> None:
-        """Take a step and draw it, or say why it cannot be taken."""
         try:
             self.walk = step(self.walk)
         except AttnError as error:
@@ -209,8 +197,7 @@ class Explorer(App[None]):
         self.attempt(remake.undo_edit)
 
     def action_page(self, by: int) -> None:
-        page = self.query_one(MatrixGrid).page
-        self.attempt(lambda walk: go.move(walk, by * page, 0))
+        self.attempt(lambda walk: go.move(walk, by * self.query_one(MatrixGrid).page, 0))
 
     def action_follow(self, number: int | None = None) -> None:
         self.attempt(lambda walk: go.follow(walk if number is None else go.choose_operand(walk, number)))
@@ -252,7 +239,7 @@ class Explorer(App[None]):
             return
         self.asked = what
         label = self.lines("question")
-        question = f"{self.marks.ours(remake.here(walk))} = " if what == "edit" else f"{what}: "
+        question = f"{self.marks.printable(remake.cell_here(walk))} = " if what == "edit" else f"{what}: "
         label.styles.width = min(len(question), self.size.width // 2)
         label.show([[TextSpan(question, "name")]])
         self.query_one("#ask").display = True
@@ -313,14 +300,13 @@ class Explorer(App[None]):
             self.screen.fill()
 
     def action_write(self) -> None:
-        """Show the shell commands, and keep them for the end."""
         found = remake.commands(self.walk)
-        self.written += [widget for widget in found if widget not in self.written]
+        self.written += [command for command in found if command not in self.written]
 
         def lines(width: int) -> Iterator[Parts]:
             for command in found:
                 for line in command.split("\n"):
-                    for text in fold_text(self.marks.ours(line), max(12, width)):
+                    for text in fold_text(self.marks.printable(line), max(12, width)):
                         yield [TextSpan(f" {text}")]
                 yield []
 
@@ -343,10 +329,7 @@ class Explorer(App[None]):
 
 
 def explore(walk: ExplorerState, precision: int = 4, encoding: str = "utf-8") -> list[str]:
-    """Walk on the terminal until one leaves; the commands that were asked for.
-
-    A bug is raised, and a signal takes effect, when the terminal is as it was.
-    """
+    """Walk until one leaves, or a bug or a signal ends it; the commands that were asked for."""
     background(os.environ, ask=True)  # while nobody else reads what the terminal answers
     app = Explorer(walk, precision, encoding)
     app.run()

@@ -25,16 +25,13 @@ from attnctl.verbs.explore.walk import (
     share_text,
 )
 
-ROW_LABEL, COLUMN_LABEL = 14, 10
-"""Cells of the labels of a row and of a column, at most."""
+ROW_LABEL, COLUMN_LABEL = 14, 10  # cells of the labels of a row and of a column, at most
 
 SHADES, PLAIN_SHADES = " ░░▒▒▓▓██", " ..::++##"
 """What stands for a level without colours."""
 
 HEAT_CELL = 2
-
-SAMPLED = 64
-"""Rows and columns that a thumbnail reads at most."""
+SAMPLED = 64  # rows and columns that a thumbnail reads at most
 
 
 class Matrix:
@@ -65,8 +62,7 @@ class Matrix:
         tokens = self.trace.tokens_along(self.step, axis)
         if tokens is None:
             return [str(place) for place in range(self.trace[self.step].shape[axis])]
-        whole = distinct(map(self.screen.token, tokens))
-        return shorten_labels(whole, self.screen, width)
+        return shorten_labels(distinct(map(self.screen.token, tokens)), self.screen, width)
 
     @cached_property
     def row_labels(self) -> list[str]:
@@ -90,9 +86,7 @@ class Matrix:
         return marks(self.trace, self.step, self.values, self.screen)
 
     def shown(self, mode: str) -> Array:
-        if mode == DIFFERENCE and self.difference is not None:
-            return self.difference
-        return self.values
+        return self.values if mode != DIFFERENCE or self.difference is None else self.difference
 
     def format_of(self, mode: str) -> NumberFormat:
         """The number format of this mode: the same decimals and width for every cell."""
@@ -132,20 +126,17 @@ class Matrix:
 
     @cached_property
     def top(self) -> float:
-        """The largest magnitude, which has the highest level."""
         finite = self.values[np.isfinite(self.values)] if self.values.dtype != bool else self.values
         return float(np.abs(finite.astype(np.float64)).max(initial=0.0)) or 1.0
 
     def shade(self, level: int, value: float, cell: int) -> Line:
         if not np.isfinite(value):
-            sign = "NaN" if np.isnan(value) else f"{'-' if value < 0 else ''}{self.screen.ours('∞')}"
+            sign = "NaN" if np.isnan(value) else f"{'-' if value < 0 else ''}{self.screen.printable('∞')}"
             return [(pad_right(sign[:cell], cell), "aside")]
-        sign = "-" if level < 0 else " "
         if self.screen.shades:
             return [(" " * cell, f"shade {level}" if level else "")]
-        shades = PLAIN_SHADES if self.screen.ascii_only else SHADES
-        filled = shades[abs(level)] * cell
-        return [(sign + filled[1:] if level < 0 else filled, "")]
+        filled = (PLAIN_SHADES if self.screen.ascii_only else SHADES)[abs(level)] * cell
+        return [(f"-{filled[1:]}" if level < 0 else filled, "")]
 
 
 def matrix_at(array: Array, lead: Cell) -> Array:
@@ -160,8 +151,7 @@ def levels(values: Array, top: float) -> Array:
 
 # --- the list of steps ---
 
-WIDE = 6
-"""Columns of a picture."""
+WIDE = 6  # columns of a picture
 
 Pixels = frozenset[tuple[int, int]]
 
@@ -171,8 +161,6 @@ GUTTER, PLAIN_GUTTER = " ▘▖▌", " '.:"
 
 @dataclass(frozen=True)
 class Entry:
-    """A step in the list: its name, its picture as levels, the pixels that are lit, a remark."""
-
     name: str
     levels: Array
     lit: Pixels
@@ -217,7 +205,8 @@ def entries(walk: ExplorerState, screen: Screen, rows: int) -> list[Entry]:
         if cells_changed:
             note = share_text(cells_changed, total)
             more = f"{note}, most by {greatest:.3g}"
-        out.append(Entry(screen.ours(step), picture(walk.layer, step, cell[:-2], rows), pixels, note, more))
+        drawn = picture(walk.layer, step, cell[:-2], rows)
+        out.append(Entry(screen.printable(step), drawn, pixels, note, more))
     return out
 
 

@@ -14,8 +14,8 @@ from attnctl.base.words import quote
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show import heads_of
 from attnctl.inputs.config.fields import FIELDS, SETTABLE
+from attnctl.inputs.config.flags import flags, rule_value, rules_in_order
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.write import flags, rule_value, rules_in_order
 from attnctl.math.rules import Padding, Rule
 from attnctl.record import Trace
 from attnctl.record.cells import spell_cell
@@ -38,15 +38,10 @@ from attnctl.verbs.explore.walk import (
 def begin_walk(source: Source) -> ExplorerState:
     """The walk that begins where the source does. Raises AttnError for what cannot be run or read."""
     if isinstance(source, Dump):
-        traces = source.traces()
-        layers = [
-            TracedLayer(
-                source.under_our_names(trace),
-                meant=source.meant(trace),
-                words=source.words_of(number, len(traces)),
-            )
-            for number, trace in enumerate(traces)
-        ]
+        traces, layers = source.traces(), list[TracedLayer]()
+        for number, trace in enumerate(traces):
+            meant, words = source.meant(trace), source.words_of(number, len(traces))
+            layers.append(TracedLayer(source.under_our_names(trace), meant=meant, words=words))
         return begin(tuple(layers))
     before = source.run(without_edits(source.settings))
     now = source.run(source.settings) if source.settings.edits else before
@@ -64,10 +59,7 @@ def layers_beside(now: Sequence[Trace], made: Made, before: Sequence[Trace]) -> 
 
 
 def origin_of(layer: TracedLayer) -> Made:
-    """The settings that made a trace; for one of a file, those that carry it out again.
-
-    Raises AttnError with the reason where nothing does.
-    """
+    """The settings that made a trace, or that run one of a file again. Raises AttnError where none do."""
     if layer.made is not None:
         return layer.made
     source = source_of_run(layer.recorded, layer.words)
@@ -86,8 +78,7 @@ def walk_again(walk: ExplorerState, **changes: Any) -> ExplorerState:
     if first != at and len(settings.edits) > len(how.settings.edits):
         raise AttnError("an earlier layer is edited already; L goes back to it, u takes the edit back")
     place = first if len(walk.layers) > 1 and walk.layer.made is not None else 0
-    only_edits = walk.layer.made is not None and set(changes) == {"edits"}
-    if only_edits:
+    if walk.layer.made is not None and set(changes) == {"edits"}:
         before: Sequence[Trace] = [layer.before or layer.trace for layer in walk.layers[first:]]
     else:
         before = how.source.after(place).run(without_edits(settings))
@@ -102,7 +93,7 @@ def keep_place(walk: ExplorerState, before: ExplorerState) -> ExplorerState:
 
     def restore(place: Place) -> Place:
         old, layer = before.layers[place.layer], walk.layers[place.layer]
-        above = [*old.steps[: old.steps.index(place.step) + 1]]
+        above = old.steps[: old.steps.index(place.step) + 1]
         step = next((name for name in reversed(above) if name in layer.steps), layer.steps[0])
         if step == place.step and layer.trace[step].shape == old.trace[step].shape:
             return place
@@ -115,23 +106,20 @@ def keep_place(walk: ExplorerState, before: ExplorerState) -> ExplorerState:
 
 
 def add_edit(walk: ExplorerState, text: str) -> ExplorerState:
-    """With one more edit: a number for this cell, `+=…` or `*=…` of it, or a whole CELL=VALUE.
-
-    Raises AttnError where the text spells none, or it does not fit.
-    """
+    """With one more edit: a number, `+=…` or `*=…` of it, or CELL=VALUE. Raises AttnError for others."""
     edits, edit = origin_of(walk.layer).settings.edits, text.strip()
     if not edit:
         raise AttnError("no number; write one, like 0.5, or += or *= before it")
     if walk.empty:
         raise AttnError(f"{walk.step} has no cells")
     if edit.startswith(("=", "+=", "*=")):
-        edit = here(walk) + edit
+        edit = cell_here(walk) + edit
     elif "=" not in edit:
-        edit = f"{here(walk)}={edit}"
+        edit = f"{cell_here(walk)}={edit}"
     return walk_again(walk, edits=(*edits, edit))
 
 
-def here(walk: ExplorerState) -> str:
+def cell_here(walk: ExplorerState) -> str:
     """The address of the cell, by token where its axes have tokens."""
     return spell_cell(walk.trace, walk.step, walk.place.cell)
 
@@ -196,22 +184,22 @@ def switch_rule(walk: ExplorerState, name: str) -> ExplorerState:
 
 
 def commands(walk: ExplorerState) -> list[str]:
-    """The commands to type for the matrix that is shown, and for the arithmetic of the cell."""
     made = walk.layer.made
     if made is None:  # a trace that was read and not changed
         path, *options = walk.layer.words
         meant = [] if walk.layer.meant is None else flags(walk.layer.meant, Settings()) or []
-        out = [] if walk.empty else [line(["attnctl", "explain", path, here(walk), *options, *meant])]
+        out = []
+        if not walk.empty:
+            out.append(as_typed(["attnctl", "explain", path, cell_here(walk), *options, *meant]))
         if not options and not meant and walk.step in walk.layer.recorded:
-            out.insert(0, line(["attnctl", "show", path, "--step", walk.step, *head_words(walk)]))
+            out.insert(0, as_typed(["attnctl", "show", path, "--step", walk.step, *head_words(walk)]))
         return out
     words, config = run_words(walk, made)
-    again = [*words, "--step", walk.step, *head_words(walk)]
-    out = [line(again, config=config)]
+    out = [as_typed([*words, "--step", walk.step, *head_words(walk)], config=config)]
     if not walk.empty:
         second = made.settings.edits and walk.place.layer != made.edited_in
-        explain = line(["attnctl", "explain", "-", here(walk), *["--trace", "1"] * bool(second)])
-        out.append(line([*words, "--json"], f" | {explain}", config))
+        explain = as_typed(["attnctl", "explain", "-", cell_here(walk), *["--trace", "1"] * bool(second)])
+        out.append(as_typed([*words, "--json"], f" | {explain}", config))
     return out
 
 
@@ -233,7 +221,7 @@ def run_words(walk: ExplorerState, made: Made) -> tuple[list[str], str]:
             config, base = source.config, source.base
             (sentence,) = source.sentences or (None,)
             if sentence is not None and "\0" in sentence:  # no word of a shell can hold it
-                return ["attnctl", "run", "-c", "-"], document(settings.with_(sentence=sentence))
+                return ["attnctl", "run", "-c", "-"], config_json(settings.with_(sentence=sentence))
             start = ["attnctl", "run", *([sentence] if sentence is not None else [])]
             options = ["-c", config] if config else []
         case _:
@@ -241,10 +229,10 @@ def run_words(walk: ExplorerState, made: Made) -> tuple[list[str], str]:
     given = flags(settings, base)
     if given is not None:
         return [*start, *options, *given], ""
-    return [*start, "-c", "-"], document(settings)
+    return [*start, "-c", "-"], config_json(settings)
 
 
-def document(settings: Settings) -> str:
+def config_json(settings: Settings) -> str:
     return encode_json(json.dumps(settings.to_dict(), ensure_ascii=False)).decode()
 
 
@@ -252,9 +240,8 @@ def model_words(walk: ExplorerState, source: Layers, made: Made) -> list[str]:
     """The command that runs the layer that is shown, and the one that is edited before it."""
     at = walk.place.layer
     layers = sorted({made.edited_in, at}) if made.settings.edits else [at]
-    words = ["attnctl", "run"]
     given = source.input
-    words += [] if given.text is None else [given.text]
+    words = ["attnctl", "run", *([] if given.text is None else [given.text])]
     words += ["--model", source.model, "--layer", ",".join(source.names[layer] for layer in layers)]
     for flag, value in (("--pair", given.pair), ("--context", given.context)):
         words += [] if value is None else [flag, value]
@@ -263,7 +250,7 @@ def model_words(walk: ExplorerState, source: Layers, made: Made) -> list[str]:
     return words + (flags(made.settings, Settings(dtype="float32")) or [])
 
 
-def line(words: list[str], pipe: str = "", config: str = "") -> str:
+def as_typed(words: list[str], pipe: str = "", config: str = "") -> str:
     """The words as a line of shell and what it is piped to; a config that it reads stands below."""
     start, below = (" <<'CONFIG'", f"\n{config}\nCONFIG") if config else ("", "")
     _, verb, first, *others = words

@@ -25,17 +25,16 @@ class TextSpan(NamedTuple):
 
 Parts = list[TextSpan]
 
-OPERAND, CHOSEN = "operand", "chosen"
-"""The styles of what can be followed, and of what Enter follows."""
+OPERAND, CHOSEN = "operand", "chosen"  # the styles of what can be followed, and of what Enter follows
 
 
 def title(walk: ExplorerState, screen: Screen) -> Parts:
     header = walk.trace.header
     made = walk.layer.made
     words = made.source.words if made else walk.layer.words
-    said = [screen.ours(walk.trace.sentence or " ".join(words) or "arrays")]
+    said = [screen.printable(walk.trace.sentence or " ".join(words) or "arrays")]
     if "model" in header:
-        said.append(screen.ours(f"{header['model']}, layer {header.get('layer')}"))
+        said.append(screen.printable(f"{header['model']}, layer {header.get('layer')}"))
     if len(walk.layers) > 1:
         said.append(f"{walk.place.layer + 1} of {len(walk.layers)} traces (l)")
     if made is not None and not made.source.no_seed:
@@ -60,48 +59,48 @@ def heading(walk: ExplorerState, screen: Screen) -> list[Parts]:
     changed = summary(walk)
     if not changed:
         where += [f"{' x '.join(axes[-2:])}, {' x '.join(map(str, walk.array.shape[-2:]))}"]
-    second = [TextSpan(screen.ours(screen.dot.join(where)), "aside")]
+    second = [TextSpan(screen.printable(screen.dot.join(where)), "aside")]
     if changed:
-        second += [TextSpan(screen.dot if where else ""), TextSpan(screen.ours(changed), "name")]
-    return [[TextSpan(screen.ours(walk.step), "name"), TextSpan(screen.ours(f" = {line.formula}"))], second]
+        second += [TextSpan(screen.dot if where else ""), TextSpan(screen.printable(changed), "name")]
+    step, formula = screen.printable(walk.step), screen.printable(f" = {line.formula}")
+    return [[TextSpan(step, "name"), TextSpan(formula)], second]
 
 
 def arithmetic_lines(walk: ExplorerState, screen: Screen, precision: int = 4) -> Iterator[Parts]:
     """The explanation of the cell, as `explain` has it; operands that are named in it can be clicked."""
     node, page = walk.node, Page(walk.layer.explainer, screen, precision)
     if node is None:
-        yield [TextSpan(f"{screen.ours(walk.step)} has no cells", "aside")]
+        yield [TextSpan(f"{screen.printable(walk.step)} has no cells", "aside")]
         return
     if node.explanation is None:
-        value = screen.ours(page.number(node.value))
-        yield [TextSpan(screen.ours(node.name), "label"), TextSpan(f" = {value}")]
-        yield from (
-            [TextSpan(text, "aside")] for text in fold_text(screen.ours(node.why_not), screen.width)
-        )
+        value = screen.printable(page.number(node.value))
+        yield [TextSpan(screen.printable(node.name), "label"), TextSpan(f" = {value}")]
+        for text in fold_text(screen.printable(node.why_not), screen.width):
+            yield [TextSpan(text, "aside")]
         return
     yield chosen_operand(walk, page)
     spell = walk.layer.explainer.spell
-    numbers = {screen.ours(spell(*operand)): number for number, operand in enumerate(walk.operands)}
+    numbers = {screen.printable(spell(*operand)): number for number, operand in enumerate(walk.operands)}
     for line in list(page.lines(node))[2:]:  # the step and its formula stand above the matrix
         yield from wrap_parts(link_operands(line, numbers, walk.operand), screen.width)
     old = walk.layer.old(walk.step)
     if old is not None:
         before = float(old[walk.place.cell])
         if not np.array_equal(before, node.value, equal_nan=True):
-            yield [TextSpan(f"was {screen.ours(page.number(before))} before the edits", "aside")]
+            yield [TextSpan(f"was {screen.printable(page.number(before))} before the edits", "aside")]
 
 
 def chosen_operand(walk: ExplorerState, page: Page) -> Parts:
-    """The operand that Enter follows."""
     back = [TextSpan("  Backspace goes back", "aside", "go('back')")] if walk.history else []
     if not walk.operands:
         return [TextSpan("nothing was read for this cell", "aside"), *back]
     step, cell = walk.operands[walk.operand]
     count, value = len(walk.operands), page.number(float(walk.trace[step][cell]))
+    name = page.screen.printable(page.explainer.spell(step, cell))
     return [
         TextSpan("Enter follows ", "aside"),
-        TextSpan(page.screen.ours(page.explainer.spell(step, cell)), CHOSEN, f"follow({walk.operand})"),
-        TextSpan(f" = {page.screen.ours(value)}"),
+        TextSpan(name, CHOSEN, f"follow({walk.operand})"),
+        TextSpan(f" = {page.screen.printable(value)}"),
         *[TextSpan(f"  {walk.operand + 1} of {count}: Tab", "aside", "operand(1)")] * (count > 1),
         *back,
     ]
@@ -153,8 +152,7 @@ class Hotkey(NamedTuple):
     foot: str = ""
 
 
-FAR = 10**9
-"""More rows and columns than a matrix has: a move of so many ends at its edge."""
+FAR = 10**9  # more rows and columns than a matrix has: a move of so many ends at its edge
 
 KEYS = (
     Hotkey("up", "go('move',(-1,0))", "arrows", "move from cell to cell"),
@@ -236,10 +234,10 @@ KEYS = (
 
 
 def foot(width: int) -> Parts:
-    """The keys that fit, each of which can be clicked: the first ones are said elsewhere, too."""
+    """The keys that fit, each of which can be clicked; Enter, Backspace, help and quit go last."""
     shown = [key for key in KEYS if key.foot]
     while sum(cells(f" {key.sign} {key.foot}") for key in shown) > width and len(shown) > 2:
-        del shown[0]
+        del shown[2 if len(shown) > 4 else 0]
     return [
         part
         for key in shown

@@ -68,10 +68,7 @@ class TracedLayer:
         return array if array.shape == self.trace[step].shape else None
 
     def difference(self, step: str) -> Array | None:
-        """The amount that edits added to each number of a step; None where nothing was edited.
-
-        It is 0 where both are the same number, the same infinity or both NaN.
-        """
+        """What edits added to each number, 0 to the same infinity or NaN; None where nothing was edited."""
         old = self.old(step)
         if old is None:
             return None
@@ -87,8 +84,6 @@ class TracedLayer:
         sizes = np.abs(difference[~np.isnan(difference)])
         return int(np.count_nonzero(difference)), difference.size, float(sizes.max(initial=0.0))
 
-
-# --- the place in it ---
 
 NUMBERS, HEAT, DIFFERENCE = "numbers", "heat", "difference"
 """What stands in a cell: its number, a shade for it, or what the edits added to it."""
@@ -106,8 +101,6 @@ class Place:
 
 @dataclass(frozen=True)
 class ExplorerState:
-    """The place in the traces, the places before it, what is shown, and the operand that is chosen."""
-
     layers: tuple[TracedLayer, ...]
     place: Place
     history: tuple[Place, ...] = ()
@@ -143,7 +136,6 @@ class ExplorerState:
 
     @property
     def row(self) -> int:
-        """The row of the cell: 0 in a vector."""
         return self.place.cell[-2] if len(self.place.cell) > 1 else 0
 
     @property
@@ -176,9 +168,6 @@ def begin(layers: tuple[TracedLayer, ...]) -> ExplorerState:
     return ExplorerState(layers, Place(0, step, (0,) * layers[0].trace[step].ndim))
 
 
-# --- within a matrix ---
-
-
 def place_at(walk: ExplorerState, cell: Cell) -> ExplorerState:
     """At this cell of the same step, or at the nearest one that there is."""
     held = tuple(min(max(at, 0), max(size - 1, 0)) for at, size in zip(cell, walk.array.shape, strict=True))
@@ -207,9 +196,6 @@ def along(walk: ExplorerState, axis: str, by: int) -> ExplorerState:
     return place_at(walk, tuple(cell))
 
 
-# --- from step to step ---
-
-
 def jump(walk: ExplorerState, place: Place) -> ExplorerState:
     """At another cell; Backspace comes back here."""
     history = (*walk.history, walk.place)[-1000:]  # as far as Backspace can go back
@@ -231,14 +217,10 @@ def to_step(walk: ExplorerState, step: str) -> ExplorerState:
 
 def carry_place(walk: ExplorerState, trace: Trace, step: str) -> Cell:
     """The cell of a step that has the place where one stands, or last stood, along each axis."""
-    axes, shape = trace.steps[step].axes, trace[step].shape
-    here = walk.known | {
-        SAME.get(axis, axis): at for axis, at in zip(walk.axes, walk.place.cell, strict=True)
-    }
-    return tuple(
-        min(here.get(SAME.get(axis, axis), 0), max(size - 1, 0))
-        for axis, size in zip(axes, shape, strict=True)
-    )
+    own = zip(walk.axes, walk.place.cell, strict=True)
+    here = walk.known | {SAME.get(axis, axis): at for axis, at in own}
+    sizes = zip(trace.steps[step].axes, trace[step].shape, strict=True)
+    return tuple(min(here.get(SAME.get(axis, axis), 0), max(size - 1, 0)) for axis, size in sizes)
 
 
 def go_step(walk: ExplorerState, by: int) -> ExplorerState:
@@ -312,10 +294,7 @@ def search_label(walk: ExplorerState, text: str, axis: int) -> ExplorerState:
 
 
 def show_mode(walk: ExplorerState, mode: str) -> ExplorerState:
-    """With numbers, shades or differences in the cells; the same again is numbers.
-
-    Raises AttnError for differences where nothing was edited.
-    """
+    """With this in the cells, or numbers again. Raises AttnError for differences without edits."""
     if mode == DIFFERENCE and walk.layer.before is None:
         raise AttnError("nothing was edited, so there is no difference to show; e edits a number")
     return replace(walk, mode=NUMBERS if walk.mode == mode else mode)

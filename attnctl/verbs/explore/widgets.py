@@ -96,10 +96,7 @@ class Lines(LineView, can_focus=False):
 
 
 class MatrixGrid(LineView, can_focus=False):
-    """A matrix that scrolls under its labels; a click on a cell goes there.
-
-    It is that of the head one stands in, or of one so many heads on.
-    """
+    """A matrix that scrolls under its labels, `heads_on` from one's own; a click on a cell goes there."""
 
     def __init__(self, heads_on: int = 0, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own word)
         super().__init__(id=id)
@@ -109,8 +106,7 @@ class MatrixGrid(LineView, can_focus=False):
 
     def show(self, matrix: Matrix, mode: str, row: int, column: int) -> None:
         self.matrix, self.mode, self.row, self.column = matrix, mode, row, column
-        width = matrix.label_width + matrix.columns * self.cell
-        self.virtual_size = Size(width, matrix.rows + 1)
+        self.virtual_size = Size(matrix.label_width + matrix.columns * self.cell, matrix.rows + 1)
         self.into_view()
         self.refresh()
 

@@ -6,8 +6,9 @@ numbers, `+ - * /` and brackets.
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import exp, sqrt
 
 import numpy as np
@@ -21,8 +22,12 @@ from attnctl.record.cells import Address, parse_start, place_of_token
 from attnctl.record.cells import Token as TokenPlace
 from attnctl.verbs.check.check import check
 
-NUMBER = re.compile(r"[0-9]+\.?[0-9]*(e[-+]?[0-9]+)?|\.[0-9]+(e[-+]?[0-9]+)?")
-NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+TOKEN = re.compile(
+    r"[0-9.]+(?:e[-+]?[0-9]+)?|(?P<name>[A-Za-z_][A-Za-z_0-9]*)(?P<after>[(\[]?)|.", re.DOTALL
+)
+LONGEST = 400  # characters of an expression
+NONSENSE = "no expression of steps, numbers and functions"
+SIGNS = {ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide}
 
 
 @dataclass(frozen=True)
@@ -33,19 +38,21 @@ class Cells:
     cells: tuple[Cell, ...]
 
 
-Value = float | Array | Cells | str
-"""An answer: numbers, cells, or the name of a step."""
+Value = float | Array | Cells | str  # an answer: numbers, cells, or the name of a step
 Expression = Callable[[Trace], Value]
 
 
 def parse_expression(text: str) -> Expression:
     """Parse an expression over a run. Raises AttnError where it means nothing."""
-    reader = ExpressionReader(text)
-    found = reader.sum()
-    reader.space()
-    if reader.rest:
-        raise reader.refusal(f"{quote(reader.rest)} at the end")
-    return found
+    tree, read = tree_of(text)
+    try:
+        return expression_of(tree, read)
+    except AttnError as error:
+        raise refusal(text, error.problems[0]) from None
+
+
+def refusal(text: str, what: str) -> AttnError:
+    return AttnError(f"{quote(text)}: {what}; write it like scores[0,love,AI] or sum(A[0,love,:])")
 
 
 def evaluate(text: str, trace: Trace) -> Value:
@@ -54,115 +61,71 @@ def evaluate(text: str, trace: Trace) -> Value:
 
 
 def addresses(text: str) -> Iterator[Address]:
-    reader = ExpressionReader(text)
-    reader.sum()
-    yield from reader.read
+    """The parts of steps that an expression reads."""
+    tree, read = tree_of(text)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    sized = {id(name) for call in calls for name in call.args if ast.unparse(call.func) == "size"}
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in sized]
+    yield from (read[name.id] for name in names if name.id in read and read[name.id].step != "id")
 
 
-class ExpressionReader:
-    """Reads an expression from left to right."""
-
-    def __init__(self, text: str) -> None:
-        self.text = self.rest = text
-        self.depth = 0
-        self.read: list[Address] = []
-
-    def refusal(self, what: str) -> AttnError:
-        like = "write it like scores[0,love,AI] or sum(A[0,love,:])"
-        return AttnError(f"{quote(self.text)}: {what}; {like}")
-
-    def space(self) -> None:
-        self.rest = self.rest.lstrip()
-
-    def take(self, *signs: str) -> str:
-        """The next sign, if it is one of these."""
-        self.space()
-        found = next((sign for sign in signs if self.rest.startswith(sign)), "")
-        self.rest = self.rest[len(found) :]
-        return found
-
-    def sum(self) -> Expression:
-        left = self.product()
-        while sign := self.take("+", "-"):
-            left = calculate(sign, left, self.product())
-        return left
-
-    def product(self) -> Expression:
-        left = self.factor()
-        while sign := self.take("*", "/"):
-            left = calculate(sign, left, self.factor())
-        return left
-
-    def factor(self) -> Expression:
-        """A number, a cell, a function, or what stands in brackets."""
-        self.depth += 1
-        if self.depth > 40:
-            raise self.refusal("too many brackets")
-        if self.take("-"):
-            found = calculate("-", constant(0.0), self.factor())
-        elif self.take("("):
-            found = self.sum()
-            self.close()
-        elif number := NUMBER.match(self.rest):
-            self.rest = self.rest[number.end() :]
-            found = constant(float(number[0]))
+def tree_of(text: str) -> tuple[ast.expr, dict[str, Address]]:
+    """An expression as Python reads it, with a name for each address, and the addresses by these names."""
+    rest, code, read = text, "", dict[str, Address]()
+    while rest:
+        token = TOKEN.match(rest)
+        assert token is not None
+        if token["name"] and token["after"] != "(":
+            name = token["name"]
+            address, rest = parse_start(rest) if token["after"] else (Address(name), rest[len(name) :])
+            read[f"_{len(read)}"] = address
+            code += f" _{len(read) - 1} "
         else:
-            found = self.read_name()
-        self.depth -= 1
-        return found
+            code, rest = code + token[0], rest[token.end() :]
+    try:
+        return ast.parse(code[:LONGEST].strip(), mode="eval").body, read
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise refusal(text, NONSENSE) from None
 
-    def close(self) -> None:
-        if not self.take(")"):
-            raise self.refusal("a ) is missing")
 
-    def read_name(self) -> Expression:
-        """A function or a part of a step."""
-        word = NAME.match(self.rest)
-        if not word:
-            raise self.refusal("a step, a number or a function is missing")
-        after = self.rest[word.end() :]
-        if after.startswith("("):
-            self.rest = after[1:]
-            return self.read_call(word[0])
-        if after.startswith("["):
-            address, self.rest = parse_start(self.rest)
-        else:
-            address, self.rest = Address(word[0]), after
-        if address.step == "id":
-            return lambda trace: id_of(address, trace)
-        self.read.append(address)
-        return lambda trace: part_value(address, trace)
+def expression_of(node: ast.expr, read: dict[str, Address]) -> Expression:
+    match node:
+        case ast.Constant(int() | float() as number):
+            return lambda _: float(number)
+        case ast.Name(name) if name in read:
+            address = read[name]
+            found = id_of if address.step == "id" else part_value
+            return lambda trace: found(address, trace)
+        case ast.UnaryOp(ast.USub(), inner):
+            return calculate(np.subtract, lambda _: 0.0, expression_of(inner, read))
+        case ast.BinOp(left, sign, right) if type(sign) in SIGNS:
+            return calculate(SIGNS[type(sign)], expression_of(left, read), expression_of(right, read))
+        case ast.Call(ast.Name(name), arguments, []):
+            return call_of(name, arguments, read)
+    raise AttnError(NONSENSE)
 
-    def read_call(self, name: str) -> Expression:
-        if name == "first_wrong":
-            self.close()
-            return first_wrong
-        if name == "size":
-            step = self.word()
-            axis = self.word() if self.take(",") else ""
-            self.close()
-            return lambda trace: count_places(step, axis, trace)
-        inner = self.sum()
-        self.close()
-        if name in PLACES:
-            if not self.read:
-                raise self.refusal(f"{name}() asks for a part of a step")
-            address = self.read[-1]
-            return lambda trace: place_in(name, address, trace)
-        if name in FUNCTIONS:
-            function = FUNCTIONS[name]
-            return lambda trace: float(function(numbers(inner(trace))))
-        known = [*FUNCTIONS, *PLACES, "size", "first_wrong"]
-        raise self.refusal(f"no function {name}(); there are {all_of(known)}")
 
-    def word(self) -> str:
-        """A name of a step or an axis."""
-        self.space()
-        found = re.match(r"[^\s,()]+", self.rest)
-        if not found:
-            raise self.refusal("a name is missing")
-        self.rest = self.rest[found.end() :]
-        return found[0]
+def call_of(name: str, arguments: Sequence[ast.expr], read: dict[str, Address]) -> Expression:
+    places = [
+        read[part.id]
+        for node in arguments
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name) and part.id in read
+    ]
+    if name == "first_wrong" and not arguments:
+        return first_wrong
+    if name == "size" and len(places) == len(arguments) in {1, 2}:
+        step, axis, *_ = (*(place.step for place in places), "")
+        return lambda trace: count_places(step, axis, trace)
+    if name in PLACES and len(arguments) == 1:
+        if not places:
+            raise AttnError(f"{name}() asks for a part of a step")
+        return lambda trace: place_in(name, places[-1], trace)
+    if name in FUNCTIONS and len(arguments) == 1:
+        inner, function = expression_of(arguments[0], read), FUNCTIONS[name]
+        return lambda trace: float(function(as_numbers(inner(trace))))
+    known = [*FUNCTIONS, *PLACES, "size", "first_wrong"]
+    raise AttnError(f"no function {name}(); there are {all_of(known)}")
 
 
 FUNCTIONS: dict[str, Callable[[Array], float]] = {
@@ -182,23 +145,19 @@ PLACES = {"largest": np.max, "smallest": np.min}
 """Functions that answer with cells: those that hold the largest or smallest number of a part."""
 
 
-def constant(value: float) -> Expression:
-    return lambda _: value
-
-
-def calculate(sign: str, left: Expression, right: Expression) -> Expression:
-
+def calculate(
+    operation: Callable[[Array, Array], Array], left: Expression, right: Expression
+) -> Expression:
     def value(trace: Trace) -> Value:
-        a, b = numbers(left(trace)), numbers(right(trace))
         with np.errstate(all="ignore"):
-            found = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}[sign](a, b)
+            found = operation(as_numbers(left(trace)), as_numbers(right(trace)))
         return float(found) if np.ndim(found) == 0 else found
 
     return value
 
 
-def numbers(value: Value) -> Array:
-    """A value as an array. Raises AttnError where it is none."""
+def as_numbers(value: Value) -> Array:
+    """Raises AttnError for cells and names of steps."""
     if isinstance(value, Cells | str):
         raise AttnError("a cell or a step where a number is wanted")
     return np.asarray(value, dtype=np.float64)
@@ -232,12 +191,10 @@ def count_places(step: str, axis: str, trace: Trace) -> float:
 def place_in(function: str, address: Address, trace: Trace) -> Cells:
     """The cells of a part of a step that hold its largest or smallest number."""
     address = address.spell_out(trace)
-    places = address.resolve(trace)
     array = trace[address.step]
     inside = np.zeros(array.shape, dtype=bool)
-    inside[places] = True
-    wanted = PLACES[function](array[inside])
-    found = np.argwhere(inside & (array == wanted))
+    inside[address.resolve(trace)] = True
+    found = np.argwhere(inside & (array == PLACES[function](array[inside])))
     return Cells(address.step, tuple(tuple(map(int, cell)) for cell in found))
 
 

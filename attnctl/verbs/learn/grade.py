@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,11 @@ from attnctl.record.cells import Address, Speller, parse_address
 from attnctl.verbs.check.check import check, spoken
 from attnctl.verbs.check.exercise import read_unfinished
 from attnctl.verbs.check.view import conclusion
-from attnctl.verbs.learn.expression import Cells, Value, addresses, evaluate, numbers
-from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
-from attnctl.verbs.learn.program import steps_to_write
+from attnctl.verbs.learn.expression import Cells, Value, addresses, as_numbers, evaluate
+from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson, steps_to_write
 from attnctl.verbs.learn.typed import Typed, fit_shape, read_matrix, read_number
 
-STDIN = "-"
-"""A file of this name is no pipe here: there may be answers in it."""
+STDIN = "-"  # a file of this name is no pipe here: there may be answers in it
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,7 @@ class AnswerVerdict:
     right: bool | None
     says: str
     mistake: str | None = None
-    also: tuple[str, ...] = ()
-    """Other mistakes that give the same answer."""
+    also: tuple[str, ...] = ()  # other mistakes that give the same answer
 
 
 def grade(lesson: Lesson, answer: Any, trace: Trace | None = None, folder: str = "") -> AnswerVerdict:
@@ -71,12 +68,9 @@ def answer_text(answer: Any) -> str:
     return answer.strip()
 
 
-# --- numbers ---
-
-
 def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """A number or a matrix: right at the digits that were typed, or the mistake that would give it."""
-    wanted = numbers(right)
+    wanted = as_numbers(right)
     typed = read_number(answer_text(answer)) if lesson.kind == NUMBER else read_matrix(answer)
     typed = fit_shape(typed, wanted.shape)
     if typed.numbers.shape != wanted.shape:
@@ -95,9 +89,7 @@ def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: 
 
 
 def how_it_differs(typed: Typed, right: Array) -> str:
-    """Say how an answer differs that no known mistake gives, without leading to the right one."""
-    finite = np.isfinite(right)
-    if not (np.isfinite(typed.numbers) == finite).all():
+    if not (np.isfinite(typed.numbers) == np.isfinite(right)).all():
         return "no known mistake gives it; hidden scores are -inf, all others are numbers"
     if right.ndim == 0:
         found, wanted = float(typed.numbers), float(right)
@@ -109,24 +101,17 @@ def how_it_differs(typed: Typed, right: Array) -> str:
     wrong = off > typed.tolerance(right)
     count = int((wrong if wrong.any() else off > 0).sum())
     place = ", ".join(map(str, np.unravel_index(int(off.argmax()), off.shape)))
-    return (
-        f"no known mistake gives it: {count} of {off.size} numbers differ, most of all the one at [{place}]"
-    )
-
-
-# --- the mistakes that would give a wrong number ---
+    said = f"{count} of {off.size} numbers differ, most of all the one at [{place}]"
+    return f"no known mistake gives it: {said}"
 
 
 def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[str, str]]:
-    """The mistakes that give what was typed, each with what is said of it.
-
-    Those that the lesson names, or else all of the catalogue.
-    """
+    """The mistakes that give what was typed, each with its words: the lesson's, or else the catalogue's."""
     own = {wrong.mistake: wrong.says for wrong in lesson.wrong if not wrong.answer}
     named = [
         (wrong.mistake or "see", wrong.says)
         for wrong in lesson.wrong
-        if wrong.answer and gives(typed, evaluate(wrong.answer, trace))
+        if wrong.answer and would_give(typed, evaluate(wrong.answer, trace))
     ]
     yield from named
     asked = (address.spell_out(trace).step for address in addresses(lesson.answer))
@@ -144,16 +129,14 @@ def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[
                 yield named[-1]
 
 
-def gives(typed: Typed, value: Value) -> bool:
+def would_give(typed: Typed, value: Value) -> bool:
     if isinstance(value, Cells | str):
         return False
-    right = numbers(value)
+    right = as_numbers(value)
     return fit_shape(typed, right.shape).could_be(right)
 
 
-def name_step(
-    mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, cases: Sequence[WrongStep]
-) -> str:
+def name_step(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, cases: list[WrongStep]) -> str:
     """Name the wrong step of a mistake that gives what was typed; empty where none does."""
     if mistake.fitted or not mistake.exact:
         return ""
@@ -167,7 +150,7 @@ def name_step(
                 value = evaluate(lesson.answer, Trace(steps, values, trace.header))
             except (AttnError, ValueError, IndexError, KeyError):
                 continue  # the mistake cannot be made with these shapes, or leaves out what is asked
-            if gives(typed, value):
+            if would_give(typed, value):
                 words, fix = spoken(mistake, plant.detail)
                 return f"it is what you get when {words}: {fix}"
     return ""
@@ -191,13 +174,13 @@ def neighbours(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[str
     except AttnError:  # not one cell: nothing is beside it
         return
     speller = Speller(trace)
-    for step, other in near_misses(trace, address.step, cell):
+    for step, other in other_cells(trace, address.step, cell):
         if typed.could_be(np.asarray(trace[step][other], dtype=np.float64)):
             name = "other-step" if step != address.step else "other-cell"
             yield name, f"that is {speller(step, other)}; asked is {speller(address.step, cell)}"
 
 
-def near_misses(trace: Trace, step: str, cell: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
+def other_cells(trace: Trace, step: str, cell: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield near misses: row and column exchanged, this cell of steps of the same shape, other cells."""
     array = trace[step]
     if len(cell) >= 2:
@@ -211,17 +194,13 @@ def near_misses(trace: Trace, step: str, cell: tuple[int, ...]) -> Iterator[tupl
         yield step, other
 
 
-# --- cells and steps ---
-
-
 def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     if not isinstance(right, Cells):
         raise lesson.refusal("answer", AttnError("no cell; write one with largest(…) or smallest(…)"))
-    address = parse_address(answer_text(answer)).spell_out(trace)
+    text = answer_text(answer)
+    address = parse_address(text).spell_out(trace)
     if address.step not in trace:
-        raise AttnError(
-            f"{quote(answer_text(answer))} is no cell; write one like attention_weights[0,love,AI]"
-        )
+        raise AttnError(f"{quote(text)} is no cell; write one like attention_weights[0,love,AI]")
     cell = address.cell(trace)
     if address.step == right.step and cell in right.cells:
         return AnswerVerdict(True, "right")
@@ -246,17 +225,13 @@ def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     if name == right:
         return AnswerVerdict(True, "right")
     for wrong in lesson.wrong:
-        other = evaluate(wrong.answer, trace) if wrong.answer else None
-        if other == name:
+        if wrong.answer and evaluate(wrong.answer, trace) == name:
             return AnswerVerdict(False, wrong.says, wrong.mistake or None)
     order = list(trace)
     if order.index(name) > order.index(right):
         says = f"{name} comes after the first wrong step: a slip is made earlier"
         return AnswerVerdict(False, says, "later-step")
     return AnswerVerdict(False, f"{name} is right: it follows from what stands before it", "right-step")
-
-
-# --- dumps ---
 
 
 def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
@@ -276,7 +251,7 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     report = check(arrays, settings)
     given = [name for name, step in trace.steps.items() if isinstance(step.op, Given)]
     both = [name for name in (*given, "X") if name in report.trace and name in trace]
-    other = [name for name in both if not close(report.trace, trace, name)]
+    other = [name for name in both if not same_to_float32(report.trace, trace, name)]
     if other:
         return AnswerVerdict(False, f"{', '.join(other)} is not what the lesson gives", "other-numbers")
     if report.findings:
@@ -292,7 +267,7 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
         return AnswerVerdict(None, says)
     if not report.agrees:
         return AnswerVerdict(None, conclusion(report))
-    if not close(report.trace, trace, wanted):
+    if not same_to_float32(report.trace, trace, wanted):
         words = f"every step follows from those before it, but {wanted} is not that of this lesson"
         return AnswerVerdict(False, words, "other-numbers")
     return AnswerVerdict(True, "right")
@@ -301,8 +276,7 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 GRADERS = {NUMBER: of_numbers, MATRIX: of_numbers, CELL: of_cell, STEP: of_step, DUMP: of_dump}
 
 
-def close(theirs: Trace, ours: Trace, name: str) -> bool:
-    """True where two steps hold the same numbers, to the digits of float32."""
+def same_to_float32(theirs: Trace, ours: Trace, name: str) -> bool:
     a, b = np.squeeze(np.asarray(theirs[name])), np.squeeze(np.asarray(ours[name]))
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-4, atol=1e-4))
 
@@ -317,5 +291,5 @@ def answers_for(lesson: Lesson, trace: Trace) -> Iterator[str]:
     elif lesson.kind == DUMP:
         yield f"a dump with {lesson.answer}"
     else:
-        array = numbers(right)
+        array = as_numbers(right)
         yield f"{array:.5g}" if array.ndim == 0 else str(np.round(array, 4).tolist())

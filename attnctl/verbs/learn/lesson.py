@@ -8,19 +8,26 @@ from dataclasses import field
 from pathlib import Path as FilePath
 from typing import Any
 
+import numpy as np
+
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, collect_problems, raise_all
 from attnctl.base.files import open_found, open_own, refuse_os_errors
 from attnctl.base.setting import Form, Setting, list_of
-from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
+from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, refuse, words
 from attnctl.base.words import did_you_mean
+from attnctl.drawing.screen.text import visible
+from attnctl.drawing.show import formula_of
 from attnctl.inputs.config import yaml
-from attnctl.inputs.config.load import load, read_as
-from attnctl.inputs.config.schema import settings_of
+from attnctl.inputs.config.load import load, read_as, settings_of
 from attnctl.inputs.config.settings import EXAMPLE, Settings
 from attnctl.inputs.plan.sentence import prepare
+from attnctl.math.derivation import Step
+from attnctl.math.names import EMBEDDINGS, X
+from attnctl.math.ops import Given
 from attnctl.mistakes import CATALOGUE
 from attnctl.record import Trace
+from attnctl.sources.program import record_program
 from attnctl.store.files import data_folder, json_text, write_text
 from attnctl.store.source import read_one
 from attnctl.verbs.learn.expression import Value, evaluate, parse_expression
@@ -28,8 +35,7 @@ from attnctl.verbs.learn.expression import Value, evaluate, parse_expression
 NUMBER, CELL, MATRIX, STEP, DUMP = KINDS = ("number", "cell", "matrix", "step", "dump")
 """What an answer may be: a number, the address of a cell, a matrix, the name of a step, a dump."""
 
-NUMBERED = re.compile(r"[0-9]+[-_ ]*")
-"""What a file's name begins with so that lessons stand in order."""
+NUMBERED = re.compile(r"[0-9]+[-_ ]*")  # what a file's name begins with so that lessons stand in order
 
 
 @dataclass(frozen=True)
@@ -37,8 +43,7 @@ class Wrong:
     """An answer that shows a mistake: one of check's catalogue, or a value and what is said of it."""
 
     mistake: str = ""
-    answer: str = ""
-    """What the mistake gives, as an expression over the run."""
+    answer: str = ""  # what the mistake gives, as an expression over the run
     says: str = ""
 
 
@@ -52,13 +57,11 @@ class Lesson:
     text: str
     ask: str
     kind: str
-    answer: str
-    """An expression over the run."""
+    answer: str  # an expression over the run
     settings: Settings | None = None
     dump: str = ""
     show: tuple[str, ...] = ()
-    see: tuple[str, ...] = ()
-    """Expressions that are shown with their values below the steps."""
+    see: tuple[str, ...] = ()  # expressions that are shown with their values below the steps
     hints: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()
     reveal: str = ""
@@ -67,14 +70,13 @@ class Lesson:
 
     def run(self) -> Trace:
         """The run that the question is about. Raises AttnError with the lesson's file and line."""
-        key = "dump" if self.dump else "run"
         try:
             if self.dump:
                 return read_one(str(FilePath(self.file).parent / self.dump), named=False)
             assert self.settings is not None
             return prepare(self.settings).run()
         except AttnError as error:
-            raise self.refusal(key, error) from None
+            raise self.refusal("dump" if self.dump else "run", error) from None
 
     def right(self, trace: Trace) -> Value:
         """Return the answer to the question. Raises AttnError with the lesson's file and line."""
@@ -86,9 +88,6 @@ class Lesson:
     def refusal(self, key: str, error: AttnError) -> AttnError:
         place = f"{self.file}:{self.lines.get(key, 1)} $.{key}"
         return AttnError(f"{place}: {problem}" for problem in error.problems)
-
-
-# --- reading ---
 
 
 def read_expression(value: Any) -> str:
@@ -103,16 +102,15 @@ def read_expression(value: Any) -> str:
 
 def read_wrong(given: Json) -> Wrong:
     """A wrong answer: the name of a mistake, or an answer with what is said of it."""
-    if "answer" in given and not given.get("says"):
-        raise BadValueError("an answer, but nothing that is said of it; add says: …")
-    if "answer" not in given and "mistake" not in given:
+    known = [mistake.name for mistake in CATALOGUE]
+    if "answer" in given:
+        if not given.get("says"):
+            raise BadValueError("an answer, but nothing that is said of it; add says: …")
+    elif "mistake" not in given:
         raise BadValueError("no answer and no mistake; write one of them")
-    if "answer" not in given:
-        known = [mistake.name for mistake in CATALOGUE]
-        if given["mistake"] not in known:
-            near = did_you_mean(given["mistake"], known, "add an answer: … that shows it")
-            problem = f"{given['mistake']!r} is no mistake of the catalogue; {near}"
-            raise BadValueError((("mistake",), problem))
+    elif given["mistake"] not in known:
+        near = did_you_mean(given["mistake"], known, "add an answer: … that shows it")
+        raise BadValueError((("mistake",), f"{given['mistake']!r} is no mistake of the catalogue; {near}"))
     return Wrong(**given)
 
 
@@ -149,15 +147,11 @@ def lesson_form(folder: str) -> Form:
 
 
 def require_keys(given: Json) -> Json:
-    problems: list[Problem] = [
-        ((), f"no {key}; a lesson needs it")
-        for key in ("title", "text", "ask", "kind", "answer")
-        if key not in given
-    ]
+    lacking = [key for key in ("title", "text", "ask", "kind", "answer") if key not in given]
+    problems: list[Problem] = [((), f"no {key}; a lesson needs it") for key in lacking]
     if ("run" in given) == ("dump" in given):
         problems.append(((), "a lesson has a run: … or a dump: …, one of them"))
-    if problems:
-        raise BadValueError(*problems)
+    refuse(problems)
     return given
 
 
@@ -214,11 +208,8 @@ def lessons(folder: str | FilePath | None = None) -> list[Lesson]:
     return found
 
 
-# --- which are done ---
-
 PROGRESS = "attnctl/progress/1"
-OWN = "attnctl"
-"""What the lessons that are shipped are called; others by their folder."""
+OWN = "attnctl"  # what the lessons that are shipped are called; others by their folder
 
 
 @dataclass
@@ -227,8 +218,7 @@ class Progress:
 
     path: FilePath
     done: dict[str, dict[str, int]] = field(default_factory=dict)
-    problem: str = ""
-    """Why the file could not be read: it is then left as it is."""
+    problem: str = ""  # why the file could not be read: it is then left as it is
 
     def of(self, lessons: str) -> dict[str, int]:
         return self.done.get(lessons, {})
@@ -278,3 +268,54 @@ def done_in(data: Any) -> dict[str, dict[str, int]]:
         if not isinstance(done, dict) or not all(type(tries) is int for tries in done.values()):
             raise ValueError(PROGRESS)
     return sets
+
+
+# --- a learner's own program: begun with what a lesson gives, carried out when it is saved ---
+
+
+SECONDS = 20  # what a program of a few lines may take
+
+
+def begin_program(lesson: Lesson, trace: Trace) -> str:
+    """The file that a learner goes on from: what the lesson gives, and what is to be written."""
+    given = [step for step in trace.steps.values() if isinstance(step.op, Given) or step.name == X]
+    asked = steps_to_write(lesson, trace)
+    lines = [
+        comment(f"{lesson.title}: {trace.sentence or ''}"),
+        "import numpy as np",
+        "",
+        *(
+            f"{step.name} = np.{np.array_repr(trace[step.name], precision=6)}  {comment(axes_text(step))}"
+            for step in given
+            if step.name != EMBEDDINGS and step.name.isidentifier()
+        ),
+        "",
+        "# Write these, a line each, and save: every line that is there is checked.",
+        *(comment(f"{step.name}: {formula_of(step)}  {axes_text(step)}") for step in asked),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def comment(text: str) -> str:
+    """A line that is not carried out, whatever a lesson or its dump says."""
+    return f"# {visible(text)}"
+
+
+def axes_text(step: Step) -> str:
+    return f"({', '.join(step.axes)})"
+
+
+def steps_to_write(lesson: Lesson, trace: Trace) -> list[Step]:
+    """The computed steps of a lesson up to the one that it asks for."""
+    wanted = trace.steps[lesson.answer.strip()]
+    steps = list(trace.steps.values())
+    until = steps[: steps.index(wanted) + 1]
+    return [step for step in until if not isinstance(step.op, Given) and step.name != X]
+
+
+def run_program(path: str, into: FilePath) -> str:
+    """Carry a program out, its arrays into an .npz; what it printed. Raises AttnError where it fails."""
+    found, printed = record_program(path, SECONDS)
+    arrays: dict[str, Any] = {given.name: given.array for given in found if not given.function}
+    np.savez(into, **arrays)
+    return "\n".join(printed.splitlines()[-20:])

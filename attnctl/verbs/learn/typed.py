@@ -18,7 +18,6 @@ NUMBER = re.compile(r"([-+−]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,2}))
 BETWEEN = re.compile(r"(?<=[\w.%\]∞])\s+(?=[-+−.\w\[∞])")
 """The space between two numbers, or two rows, where no comma stands."""
 
-
 ENOUGH, EXACT = 0.1, 0.01
 """The last place that is typed must be at most so much of the number: two digits that count; from three on
 the last may be off by one."""
@@ -53,14 +52,10 @@ class Typed:
         return np.abs(np.where(finite, self.numbers - np.where(finite, right, 0), 0))
 
     def tolerance(self, right: Array, unit: Array | None = None) -> Array:
-        """Return each number's tolerance: rounding, and from three digits on one unit of the last.
-
-        A whole number to which no decimals are typed is exact.
-        """
+        """Rounding; from three digits on one unit of the last. A whole number without decimals is exact."""
         unit = self.unit if unit is None else unit
         by_one = np.where(unit <= EXACT * self.size(right), 1.5, 0.5)
-        whole = (right == np.round(right)) & (unit >= 1)
-        return np.where(whole, 0.0, by_one * unit)
+        return np.where((right == np.round(right)) & (unit >= 1), 0.0, by_one * unit)
 
     def size(self, right: Array) -> float:
         """Return the root mean square of the finite numbers."""
@@ -90,21 +85,18 @@ def read_number(text: str) -> Typed:
 
 
 def read_matrix(value: Any) -> Typed:
-    """Nested lists of numbers as YAML has them, from a text or read already; 0.1 0.9; 0.5 0.5 is rows, too.
-
-    Raises AttnError.
-    """
+    """Nested lists of numbers as YAML has them, or 0.1 0.9; 0.5 0.5 for rows. Raises AttnError."""
     data = split_rows(value) if isinstance(value, str) else value
     cells: list[Typed] = []
 
-    def to_lists(each: Any, depth: int) -> Any:
-        if isinstance(each, Mapping):
+    def to_lists(part: Any, depth: int) -> Any:
+        if isinstance(part, Mapping):
             raise AttnError("a mapping where numbers are wanted; write rows, like [[0.1, 0.9], [0.5, 0.5]]")
-        if isinstance(each, Sequence) and not isinstance(each, str):
+        if isinstance(part, Sequence) and not isinstance(part, str):
             if depth > 4:
                 raise AttnError("too many brackets; write rows, like [[0.1, 0.9], [0.5, 0.5]]")
-            return [to_lists(one, depth + 1) for one in each]
-        cells.append(read_number(str(each)))
+            return [to_lists(inner, depth + 1) for inner in part]
+        cells.append(read_number(str(part)))
         return float(cells[-1].numbers)
 
     rows = to_lists(data, 0)

@@ -18,7 +18,7 @@ from attnctl.record import Trace
 from attnctl.record.cells import parse_address
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import Page
-from attnctl.verbs.learn.expression import evaluate, numbers
+from attnctl.verbs.learn.expression import as_numbers, evaluate
 from attnctl.verbs.learn.grade import AnswerVerdict, answers_for
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 
@@ -32,7 +32,6 @@ WANTED = {
     STEP: "the name of a step",
     DUMP: "the file of a dump",
 }
-"""How each kind of answer is written."""
 
 MARKS = {True: "right", False: "not right yet", None: "cannot tell"}
 
@@ -40,21 +39,19 @@ MARKS = {True: "right", False: "not right yet", None: "cannot tell"}
 def paragraphs(text: str, screen: Screen, style: str = "") -> Iterator[Line]:
     """A text at most 80 columns wide; lines that begin with spaces stay as they are."""
     width = min(WIDEST, screen.width)
-    kinds = groupby(text.rstrip().split("\n"), lambda line: bool(line.strip()) and line[0] != " ")
-    for filled, lines in kinds:
+    for filled, lines in groupby(text.rstrip().split("\n"), lambda line: line.strip() and line[0] != " "):
         if filled:
             whole = " ".join(line.strip() for line in lines)
-            yield from ([(screen.ours(line), style)] for line in fold_text(whole, width))
+            yield from ([(screen.printable(line), style)] for line in fold_text(whole, width))
         else:
-            yield from ([(screen.ours(line), "")] if line.strip() else [] for line in lines)
+            yield from ([(screen.printable(line), "")] if line.strip() else [] for line in lines)
 
 
 def list_lines(lessons: Sequence[Lesson], done: Mapping[str, int], screen: Screen) -> Iterator[Element]:
-    """Every lesson: its number, whether it is done, its title."""
     rows = []
     for number, lesson in enumerate(lessons, start=1):
         state = "done" if lesson.name in done else ""
-        name, title = screen.ours(lesson.name), screen.ours(lesson.title)
+        name, title = screen.printable(lesson.name), screen.printable(lesson.title)
         rows.append([(str(number), ""), (state, ""), (name, "name"), (title, "")])
     titles = [["", "", "lesson", "about"]]
     yield from Listing(screen, titles, rows, left=frozenset({1, 2, 3})).fit(3).lines()
@@ -64,7 +61,7 @@ def list_lines(lessons: Sequence[Lesson], done: Mapping[str, int], screen: Scree
 
 
 def text_lines(lesson: Lesson, number: int, of: int, screen: Screen) -> Iterator[Line]:
-    yield [(f"Lesson {number} of {of}: ", ""), (screen.ours(lesson.title), "name")]
+    yield [(f"Lesson {number} of {of}: ", ""), (screen.printable(lesson.title), "name")]
     yield []
     yield from paragraphs(lesson.text, screen)
 
@@ -77,8 +74,8 @@ def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Ele
     for name in lesson.show:
         yield from step_lines(trace, trace.select([name]).steps[name], screen, View(), heads)
         yield []
-    for each in lesson.see:
-        yield [(screen.ours(f"{each} = {numbers(evaluate(each, trace)):.4g}"), "")]
+    for text in lesson.see:
+        yield [(screen.printable(f"{text} = {as_numbers(evaluate(text, trace)):.4g}"), "")]
     if lesson.see:
         yield []
     yield from paragraphs(lesson.ask, screen, "name")
@@ -89,16 +86,14 @@ def verdict_lines(verdict: AnswerVerdict, screen: Screen) -> Iterator[Element]:
     if verdict.right:
         yield [("Right.", "name")]
         return
-    start = "Not right yet: " if verdict.right is False else ""
-    said = f"{start}{verdict.says}."
+    said = "Not right yet: " * (verdict.right is False) + f"{verdict.says}."
     yield from paragraphs(said[:1].upper() + said[1:], screen)
     if verdict.mistake:
         also = f"; also fits: {', '.join(verdict.also[:3])}" if verdict.also else ""
-        yield [(screen.ours(f"({verdict.mistake}{also})"), "aside")]
+        yield [(screen.printable(f"({verdict.mistake}{also})"), "aside")]
 
 
 def reveal_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Element]:
-    """The answer, its arithmetic, and what is to be said of it."""
     arithmetic = arithmetic_lines(lesson, trace, screen)
     yield from arithmetic
     for answer in () if arithmetic else answers_for(lesson, trace):
@@ -124,7 +119,7 @@ def graded_lines(verdicts: Mapping[str, AnswerVerdict | None], screen: Screen) -
     for name, verdict in verdicts.items():
         mark = "not answered" if verdict is None else MARKS[verdict.right]
         says = "" if verdict is None or verdict.right else (verdict.mistake or verdict.says)
-        rows.append([(screen.ours(name), "name"), (mark, ""), (screen.ours(says), "")])
+        rows.append([(screen.printable(name), "name"), (mark, ""), (screen.printable(says), "")])
     titles = [["lesson", "answer", "what it shows"]]
     yield from Listing(screen, titles, rows, left=frozenset({0, 1, 2})).fit(2).lines()
     right = sum(verdict is not None and verdict.right is True for verdict in verdicts.values())

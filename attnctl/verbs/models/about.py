@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
@@ -10,10 +12,12 @@ from attnctl.base.words import plural
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, pad_right
 from attnctl.math.engine.cost import peak, size_text
+from attnctl.math.rules import BlockLocal, Window
 from attnctl.models.attention import blank_rows, prepare_attention
 from attnctl.models.description import Description, Layer
 from attnctl.models.families import FAMILIES
 from attnctl.models.forward import most_tokens
+from attnctl.models.layer import Model
 from attnctl.models.source import open_model
 
 
@@ -25,11 +29,16 @@ class About:
     bytes: int
     types: str
     trace_bytes: dict[int, int]
+    by_use: tuple[dict[str, int], ...]
+    """For each part the parameters of its first layer by what they are for, in their order there."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "model": self.name,
-            "parts": [describe_stack(part) for part in self.parts],
+            "parts": [
+                describe_stack(part) | {"layer_parameters": sizes}
+                for part, sizes in zip(self.parts, self.by_use, strict=True)
+            ],
             "parameters": self.parameters,
             "bytes": self.bytes,
             "types": self.types,
@@ -38,21 +47,16 @@ class About:
 
 
 def describe_stack(d: Description) -> dict[str, Any]:
-    """A stack as JSON data: its settings, and what is each layer's own."""
     settings = {
         name: value for name, value in d.settings.items() if not callable(value) and value not in (None, {})
     }
-    layers = [
-        {
-            "window": None if layer.window is None else [layer.window.left, layer.window.right],
-            "rope": None
-            if layer.rope is None
-            else {"kind": layer.rope.kind, "theta": layer.rope.theta, "dims": layer.rope.dims},
-            "scale": layer.scale,
-            "experts": layer.experts,
-        }
-        for layer in d.layers
-    ]
+    layers = []
+    for layer in d.layers:
+        ends = isinstance(layer.window, Window) and [layer.window.left, layer.window.right]
+        window = ends or (layer.window and layer.window.plain())
+        turned, scale = layer.rope, layer.scale
+        rope = turned and {"kind": turned.kind, "theta": turned.theta, "dims": turned.dims}
+        layers.append({"window": window, "rope": rope, "scale": scale, "experts": layer.experts})
     return {"family": d.family, "part": d.part, **settings, "by_layer": layers}
 
 
@@ -62,32 +66,36 @@ def describe_checkpoint(name: str) -> About:
     parts = [part for part in FAMILIES[model.description.family] if part]
     models = [model, *(open_model(name, part) for part in parts)]
     checkpoint = model.checkpoint
-    types = sorted({tensor.type_name for tensor in checkpoint.tensors.values()})
+    types = ", ".join(sorted({tensor.type_name for tensor in checkpoint.tensors.values()}))
     checkpoint.looks = False
     trace_bytes = {}
     most = most_tokens(model) or 1024
     for tokens in sorted({min(128, most), min(1024, most)}):  # of layer 0, every step kept
-        plan = prepare_attention(model.layer(0), blank_rows(model, tokens))
+        first = model.layer(next(iter(model.description.attending), 0))
+        plan = prepare_attention(first, blank_rows(model, tokens))
         trace_bytes[tokens] = peak(plan.costs())
-    return About(
-        name,
-        tuple(model.description for model in models),
-        checkpoint.parameters,
-        checkpoint.bytes,
-        ", ".join(types),
-        trace_bytes,
-    )
+    described = tuple(model.description for model in models)
+    by_use = tuple(map(parameters_by_use, models))
+    return About(name, described, checkpoint.parameters, checkpoint.bytes, types, trace_bytes, by_use)
 
 
-# --- on a screen ---
+def parameters_by_use(model: Model) -> dict[str, int]:
+    start, tensors = model.layer(0).prefix, model.checkpoint.tensors
+    own = [name.removeprefix(start) for name in model.checkpoint.under(start)]
+    sizes = {}
+    for use, name in model.description.inner.items():
+        module = re.compile(re.sub(r"\\{\w\\}", r"\\d+", re.escape(name.removesuffix("!"))) + r"(\.\w+)?")
+        sizes[use] = sum(prod(tensors[start + name].shape) for name in filter(module.fullmatch, own))
+    return {use: size for use, size in sizes.items() if size}
+
 
 LAYER_HEADINGS = ("layer", "window", "rope", "scale", "network")
 
 
 def model_lines(found: About, screen: Screen) -> Iterator[Line]:
     for d in found.parts:
-        yield [(screen.ours(stack_name(d)), "sentence")]
-        yield from screen.flow([(screen.ours(fact), "dim") for fact in facts_of(d)], screen.dot)
+        yield [(screen.printable(stack_name(d)), "sentence")]
+        yield from screen.flow([(screen.printable(fact), "dim") for fact in facts_of(d)], screen.dot)
         yield from layer_table(d, screen)
         yield []
     for line in size_lines(found):
@@ -99,10 +107,8 @@ def stack_name(d: Description) -> str:
 
 
 def size_lines(found: About) -> list[str]:
-    traces = [
-        f"one layer's trace of {tokens} tokens: {size_text(size)}"
-        for tokens, size in found.trace_bytes.items()
-    ]
+    sizes = found.trace_bytes.items()
+    traces = [f"one layer's trace of {tokens} tokens: {size_text(size)}" for tokens, size in sizes]
     return [f"{found.parameters:,} parameters in {size_text(found.bytes)}, {found.types}", *traces]
 
 
@@ -152,15 +158,15 @@ def layer_table(d: Description, screen: Screen) -> Iterator[Line]:
     rows = [[*LAYER_HEADINGS], *layer_rows(d)]
     widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
     for number, row in enumerate(rows):
-        text = "  ".join(
-            pad_right(screen.ours(text), width) for text, width in zip(row, widths, strict=True)
-        )
-        yield [(text.rstrip(), "label" if number == 0 else "")]
+        padded = (pad_right(screen.printable(text), width) for text, width in zip(row, widths, strict=True))
+        yield [("  ".join(padded).rstrip(), "label" if number == 0 else "")]
 
 
 def layer_cells(d: Description, layer: Layer) -> list[str]:
     window = "full"
-    if layer.window:
+    if isinstance(layer.window, BlockLocal):
+        window = f"chunks of {layer.window.size}"
+    elif layer.window:
         left, right = layer.window.left, layer.window.right
         window = f"{(left or 0) + 1} keys" if right is None else f"{left} each side"
     rope = "none"
@@ -170,4 +176,6 @@ def layer_cells(d: Description, layer: Layer) -> list[str]:
         rope = f"{layer.rope.kind}, theta {layer.rope.theta:g}{share}{pairs}"
     scale = "1/√d_k" if layer.scale is None else f"{layer.scale:g}"
     network = f"{d['chosen']} of {d['experts']} experts" if layer.experts else "dense"
+    if layer.linear:
+        return ["a state", "none", "none", network]
     return [window, rope, scale, network]

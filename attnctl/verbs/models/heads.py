@@ -72,7 +72,7 @@ class HeadProfile:
 def head_profiles(trace: Trace) -> list[HeadProfile]:
     weights = trace[WEIGHTS]
     special = [place for place in trace.header.get("special", ()) if place]
-    masks = places(trace.ids or list(range(weights.shape[-1])), special)
+    masks = key_masks(trace.ids or list(range(weights.shape[-1])), special)
     sinks = np.maximum(1 - weights.sum(axis=-1), 0)  # what the keys leave over
     rows = np.flatnonzero(text_queries(trace.tokens, weights.shape[-2]))
     rows = rows[2:] if len(rows) > 3 else rows
@@ -88,8 +88,8 @@ def head_profiles(trace: Trace) -> list[HeadProfile]:
     return found
 
 
-def places(ids: Sequence[int], special: Sequence[int]) -> dict[str, Array]:
-    """For each kind which keys count for each query, (query, key) of true and false."""
+def key_masks(ids: Sequence[int], special: Sequence[int]) -> dict[str, Array]:
+    """For each kind which keys count, (query, key) of true and false."""
     tokens = np.asarray(ids)
     count = len(tokens)
     query, key = np.arange(count)[:, None], np.arange(count)[None, :]
@@ -106,16 +106,11 @@ def places(ids: Sequence[int], special: Sequence[int]) -> dict[str, Array]:
     }
 
 
-def as_data(heads: Iterable[HeadProfile], trace: Trace) -> dict[str, Any]:
-    rows = [
-        {
-            "layer": head.layer,
-            "head": head.head,
-            "name": head.name,
-            "shares": {kind: round(share, 6) for kind, share in head.shares.items()},
-        }
-        for head in heads
-    ]
+def profile_data(heads: Iterable[HeadProfile], trace: Trace) -> dict[str, Any]:
+    rows = []
+    for head in heads:
+        shares = {kind: round(share, 6) for kind, share in head.shares.items()}
+        rows.append({"layer": head.layer, "head": head.head, "name": head.name, "shares": shares})
     names = ("model", "family", "sentence", "tokens", "ids")
     told = {name: trace.header[name] for name in names if name in trace.header}
     return {**told, "rule": RULE, "kinds": {**KINDS, SPREAD: "nothing of these"}, "heads": rows}
@@ -129,7 +124,6 @@ SCORES = {
     "previous": "attends to the token before",
     "sink": "attends to the first token, or its learned sink",
 }
-"""What each score of the battery is about."""
 
 LENGTH, DRAWS = 24, 4
 """Tokens in a copy, and how often other tokens are drawn."""
@@ -147,7 +141,7 @@ def battery(
         for trace in run_model(name, ModelInput(ids=(*copy, *copy)), "all", settings, [WEIGHTS]):
             for head, weights in enumerate(trace[WEIGHTS]):
                 place = (int(trace.header["layer"]), head)
-                totals[place] = totals.get(place, np.zeros(len(SCORES))) + scores(weights)
+                totals[place] = totals.get(place, np.zeros(len(SCORES))) + battery_scores(weights)
         if moved:
             moved(draw + 1, DRAWS)
     return [
@@ -156,45 +150,28 @@ def battery(
     ]
 
 
-def scores(weights: Array) -> Array:
+def battery_scores(weights: Array) -> Array:
     """The scores of one head on one draw, in the order of SCORES."""
     second = np.arange(LENGTH, 2 * LENGTH)
     later = np.arange(1, 2 * LENGTH)
     left_over = np.maximum(1 - weights.sum(axis=-1, dtype=np.float64), 0)
-    return np.array(
-        [
-            weights[second, second - LENGTH + 1].mean(dtype=np.float64),
-            weights[second, second - LENGTH].mean(dtype=np.float64),
-            weights[later, later - 1].mean(dtype=np.float64),
-            weights[later, 0].mean(dtype=np.float64) + left_over[later].mean(),
-        ]
-    )
+    induction, duplicate = weights[second, second - LENGTH + 1], weights[second, second - LENGTH]
+    previous, first = weights[later, later - 1], weights[later, 0]
+    *means, sink = (own.mean(dtype=np.float64) for own in (induction, duplicate, previous, first))
+    return np.array([*means, sink + left_over[later].mean()])
 
 
 def battery_data(found: list[HeadProfile]) -> dict[str, Any]:
-    heads = [
-        {"layer": layer.layer, "head": layer.head, **layer.shares, "names": layer.names} for layer in found
-    ]
+    heads = [{"layer": head.layer, "head": head.head, **head.shares, "names": head.names} for head in found]
     told = {"tokens": LENGTH, "draws": DRAWS, "enough": ENOUGH}
     return {"definitions": SCORES, **told, "heads": heads}
 
 
-# --- on a screen ---
-
-SHORT = {
-    "sink": "sink",
-    "previous": "prev",
-    "first": "first",
-    "self": "self",
-    "same word": "same",
-    "induction": "induc",
-}
+SHORT = {"previous": "prev", "same word": "same", "induction": "induc"}
 DOT = "·"
 
 
-def map_lines(
-    heads: Sequence[HeadProfile], tokens: Sequence[str], model: str, screen: Screen
-) -> Iterator[Line]:
+def map_lines(heads: list[HeadProfile], tokens: list[str], model: str, screen: Screen) -> Iterator[Line]:
     """Layers down, heads across, what each head does; then the rule and how to go on."""
     yield from screen.flow([(screen.token(token), "token") for token in tokens], "  ")
     yield []
@@ -205,20 +182,16 @@ def map_lines(
     block = max(1, (screen.width - first) // width) if screen.fits else count
     for start in range(0, count, block):
         numbers = range(start, min(start + block, count))
-        yield [
-            (pad_right("", first), ""),
-            ("".join(pad_left(str(number), width) for number in numbers), "label"),
-        ]
+        heading = "".join(pad_left(str(number), width) for number in numbers)
+        yield [(pad_right("", first), ""), (heading, "label")]
         for layer in layers:
             row = [head for head in heads if head.layer == layer and head.head in numbers]
-            yield [
-                (pad_right(f"layer {layer}", first), "label"),
-                *(profile_cell(head, width, screen) for head in row),
-            ]
+            shown = [profile_cell(head, width, screen) for head in row]
+            yield [(pad_right(f"layer {layer}", first), "label"), *shown]
         yield []
     for kind, meaning in KINDS.items():
-        yield [(f"{pad_right(SHORT[kind], first)}{screen.ours(meaning)}", "dim")]
-    yield [(f"{pad_right(screen.ours(DOT), first)}{SPREAD}: nothing of these", "dim")]
+        yield [(f"{pad_right(SHORT.get(kind, kind), first)}{screen.printable(meaning)}", "dim")]
+    yield [(f"{pad_right(screen.printable(DOT), first)}{SPREAD}: nothing of these", "dim")]
     yield [(RULE, "dim")]
     busy = max(
         heads, key=lambda head: max(head.shares.values()) if head.name not in {"first", "sink"} else 0
@@ -229,17 +202,16 @@ def map_lines(
 
 def profile_cell(head: HeadProfile, width: int, screen: Screen) -> tuple[str, str]:
     if head.name == SPREAD:
-        return pad_left(screen.ours(DOT), width), "dim"
-    return pad_left(SHORT[head.name], width), "strong" if head.name == "induction" else ""
+        return pad_left(screen.printable(DOT), width), "dim"
+    return pad_left(SHORT.get(head.name, head.name), width), "strong" if head.name == "induction" else ""
 
 
 def battery_lines(found: list[HeadProfile], screen: Screen) -> Iterator[Line]:
     title = f"{LENGTH} random tokens twice in a row, {DRAWS} draws; heads with {ENOUGH:.0%} or more"
-    yield [(screen.ours(title), "label")]
+    yield [(screen.printable(title), "label")]
     for name, meaning in SCORES.items():
-        named = sorted(
-            (layer for layer in found if name in layer.names), key=lambda each: -each.shares[name]
-        )
-        text = ", ".join(f"{each.layer}.{each.head} ({each.shares[name]:.2f})" for each in named) or "none"
+        own = [(head, head.shares[name]) for head in found if name in head.names]
+        named = sorted(own, key=lambda item: -item[1])
+        text = ", ".join(f"{head.layer}.{head.head} ({share:.2f})" for head, share in named) or "none"
         yield [(pad_right(name, 11), "label"), (text, "")]
-        yield [(f"{pad_right('', 11)}{screen.ours(meaning)}", "dim")]
+        yield [(f"{pad_right('', 11)}{screen.printable(meaning)}", "dim")]

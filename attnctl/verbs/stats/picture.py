@@ -53,7 +53,7 @@ def map_lines(found: StatsReport, screen: Screen) -> Iterator[Line]:
     for plot in plots_of(found):
         yield []
         words = [(plot.title, "name"), *((said, "aside") for said in plot.about)]
-        yield from screen.flow([(screen.ours(text), style) for text, style in words], "   ")
+        yield from screen.flow([(screen.printable(text), style) for text, style in words], "   ")
         yield from heat_lines(plot, screen)
 
 

@@ -11,8 +11,8 @@ from dataclasses import field
 from math import fsum
 from typing import Any
 
+from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
-from attnctl.base.display import Displayed
 from attnctl.math import Array
 
 SCHEMA = "attnctl/stats/1"
@@ -20,19 +20,15 @@ SCHEMA = "attnctl/stats/1"
 
 @dataclass(frozen=True)
 class Tally:
-    """A sum over so many rows."""
-
     sum: float
     rows: int
 
     @property
     def mean(self) -> float | None:
-        """The mean over the rows; None where there are none."""
         return self.sum / self.rows if self.rows else None
 
     @classmethod
     def total(cls, tallies: Iterable[Tally]) -> Tally:
-        """All of them as one."""
         every = list(tallies)
         return cls(fsum(head.sum for head in every), sum(head.rows for head in every))
 
@@ -44,8 +40,7 @@ class Largest:
     value: float
     at: tuple[int, ...]
     tokens: tuple[str, str] | None = None
-    line: int = 0
-    """The line of its sentence, in a corpus."""
+    line: int = 0  # the line of its sentence, in a corpus
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,6 @@ class HeadStats:
 
     @property
     def means(self) -> dict[str, float | None]:
-        """The mean of each measure; None where it means nothing, or no row has it."""
         return {name: None if tally is None else tally.mean for name, tally in self.tallies.items()}
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,7 +94,6 @@ class DumpStats:
         return None if not near else (min(near)[1], min(near)[0])
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
         heads = []
         for number, head in enumerate(self.heads):
             near = self.nearest(number)
@@ -122,13 +115,9 @@ class DumpStats:
 
 @dataclass(frozen=True)
 class StatsReport:
-    """All that `attnctl stats` found: each dump in order, what rolled out of layers, what else to write."""
-
     dumps: tuple[DumpStats, ...]
-    rolled: Array | None = None
-    """The rollout, (token, token)."""
-    tokens: Sequence[str] | None = None
-    """What stands along both axes of the rollout."""
+    rolled: Array | None = None  # the rollout, (token, token)
+    tokens: Sequence[str] | None = None  # what stands along both axes of the rollout
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -136,7 +125,7 @@ class StatsReport:
         """All dumps taken together, head by head; None where they have different numbers of heads."""
         if len({len(dump.heads) for dump in self.dumps}) != 1:
             return None
-        heads = tuple(map(together, zip(*(dump.heads for dump in self.dumps), strict=True)))
+        heads = tuple(map(total_of_head, zip(*(dump.heads for dump in self.dumps), strict=True)))
         pairs = {pair: Tally.total(dump.pairs[pair] for dump in self.dumps) for pair in self.dumps[0].pairs}
         return DumpStats("all", heads, pairs)
 
@@ -146,7 +135,6 @@ class StatsReport:
         return any(dump.pairs for dump in self.dumps)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON."""
         whole = self.aggregate
         data = {
             "schema": SCHEMA,
@@ -159,8 +147,8 @@ class StatsReport:
         return data
 
 
-def together(heads: Sequence[HeadStats]) -> HeadStats:
-    """Add up one head of several dumps; a measure counts where it means something."""
+def total_of_head(heads: Sequence[HeadStats]) -> HeadStats:
+    """A measure counts where it means something."""
     tallies: dict[str, Tally | None] = {}
     for name in heads[0].tallies:
         known = [tally for head in heads if (tally := head.tallies[name]) is not None]
@@ -168,7 +156,7 @@ def together(heads: Sequence[HeadStats]) -> HeadStats:
     largest = [head.largest for head in heads if head.largest]
     return HeadStats(
         tallies,
-        max(largest, key=lambda each: each.value, default=None),
+        max(largest, key=lambda found: found.value, default=None),
         sum(head.empty_rows for head in heads),
         sum(head.uneven_rows for head in heads),
     )

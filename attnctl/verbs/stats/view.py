@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
@@ -19,22 +19,12 @@ from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
 from attnctl.record import Trace
 from attnctl.store.long_csv import csv_cell
-from attnctl.verbs.stats.measure import MEASURES
+from attnctl.verbs.corpus.part import CorpusPart, report_of
 from attnctl.verbs.stats.report import DumpStats, HeadStats, StatsReport
+from attnctl.verbs.stats.tally import MEASURES
 
-if TYPE_CHECKING:
-    from attnctl.verbs.corpus.part import CorpusPart
-
-HEADINGS = {
-    "entropy": "bits",
-    "effective_keys": "keys",
-    "distance": "dist",
-    "previous": "prev",
-    "first": "first",
-    "self": "self",
-    "same_token": "same",
-}
-"""What stands above each measure."""
+HEADINGS = ("bits", "keys", "dist", "prev", "first", "self", "same")
+"""What stands above each of MEASURES."""
 
 LEGEND = {
     "bits": "entropy of a row of weights",
@@ -45,7 +35,6 @@ LEGEND = {
     "nearest": "the head that attends most alike, by Jensen–Shannon divergence in bits",
 }
 """What the columns mean; all are means over rows."""
-
 
 GAP = "  "
 
@@ -58,11 +47,10 @@ class StatsTable:
     precision: int = 2
 
     def lines(self, report: StatsReport) -> Iterator[Line]:
-        """A group of rows for each dump, one for all of them, and what the columns mean."""
         groups = list(report.dumps)
         whole = report.aggregate if len(groups) > 1 else None
         groups += [whole] if whole else []
-        names = ["head", *HEADINGS.values(), "largest", *(["nearest"] if report.compared else [])]
+        names = ["head", *HEADINGS, "largest", *(["nearest"] if report.compared else [])]
         bodies, widths = self.fitting(groups, names)
         yield self.line(names, widths, "label")
         for group, body in zip(groups, bodies, strict=True):
@@ -70,12 +58,14 @@ class StatsTable:
             for row in body:
                 yield self.line(row, widths, "")
             for words in notes_on(group):
-                yield from self.screen.flow([(self.screen.ours(f"      {words}"), "aside")], " ")
+                yield from self.screen.flow([(self.screen.printable(f"      {words}"), "aside")], " ")
         if len(report.dumps) > 1 and whole is None:
-            yield [(self.screen.ours("no aggregate: the dumps have different numbers of heads"), "aside")]
+            words = "no aggregate: the dumps have different numbers of heads"
+            yield [(self.screen.printable(words), "aside")]
         yield []
         for word, meaning in legend_of(report).items():
-            yield [(f"{pad_right(self.screen.ours(word), 9)}{self.screen.ours(meaning)}", "aside")]
+            words = pad_right(self.screen.printable(word), 9) + self.screen.printable(meaning)
+            yield [(words, "aside")]
 
     def fitting(self, groups: Sequence[DumpStats], names: Cells) -> tuple[list[list[Cells]], list[int]]:
         """The rows of each group and the width of each column, tokens as short as they must be."""
@@ -90,15 +80,13 @@ class StatsTable:
         return bodies, widths
 
     def title(self, group: DumpStats, name: str) -> Line:
-        name = self.screen.ours(name)
+        name = self.screen.printable(name)
         line: Line = [(name, "name")]
         if group.sentence and group.sentence != group.name:
             shown, rest = beginning(group.sentence)
             more = f" {self.screen.left_out(rest)} characters" if rest else ""
-            sentence = self.screen.short(
-                self.screen.ours(shown), max(12, self.screen.width - cells(name + GAP + more))
-            )
-            line += [(GAP + sentence + more, "aside")]
+            room = max(12, self.screen.width - cells(name + GAP + more))
+            line += [(GAP + self.screen.short(self.screen.printable(shown), room) + more, "aside")]
         return line
 
     def row(self, group: DumpStats, number: int, most: int) -> Cells:
@@ -107,18 +95,16 @@ class StatsTable:
         return [str(number), *map(self.number, head.means.values()), self.largest(head, most), nearest]
 
     def number(self, value: float | None) -> str:
-        """A number, or a dash where it means nothing."""
-        return self.screen.ours("–") if value is None else f"{value:.{self.precision}f}"
+        return self.screen.printable("–") if value is None else f"{value:.{self.precision}f}"
 
     def largest(self, head: HeadStats, most: int) -> str:
         if head.largest is None:
             return self.number(None)
         places = head.largest.tokens or tuple(map(str, head.largest.at[-2:]))
         words = [self.screen.short(self.screen.token(place), most) for place in places]
-        return f"{self.number(head.largest.value)} {self.screen.ours('→').join(words)}"
+        return f"{self.number(head.largest.value)} {self.screen.printable('→').join(words)}"
 
     def line(self, row: Sequence[str], widths: Sequence[int], style: str) -> Line:
-        """Cells below their headings: numbers to the right, words to the left."""
         numbers = 1 + len(HEADINGS)
         columns = list(zip(row, widths, strict=True))
         texts = [pad_left(*column) for column in columns[:numbers]]
@@ -127,7 +113,6 @@ class StatsTable:
 
 
 def legend_of(report: StatsReport) -> dict[str, str]:
-    """What the columns mean that there are."""
     return {word: means for word, means in LEGEND.items() if word != "nearest" or report.compared}
 
 
@@ -148,8 +133,7 @@ def result_lines(
     found: StatsReport, screen: Screen, precision: int | None, *, heat: bool
 ) -> Iterator[Element]:
     """The table, the rollout, and heat maps: of several dumps on a terminal without being asked."""
-    table = StatsTable(screen, StatsTable.precision if precision is None else precision)
-    yield from table.lines(found)
+    yield from StatsTable(screen, StatsTable.precision if precision is None else precision).lines(found)
     if found.rolled is not None:
         yield from rollout_lines(found, screen, precision)
     if heat or (screen.fits and len(found.dumps) > 1):
@@ -165,49 +149,38 @@ def rollout_lines(found: StatsReport, screen: Screen, precision: int | None) -> 
     trace = Trace({"rollout": step}, {"rollout": found.rolled}, {"tokens": found.tokens})
     view = View(precision=View.precision if precision is None else precision)
     yield []
-    yield [("rollout", "name"), (screen.ours(f"   {formula}   {len(found.dumps)} layers"), "aside")]
+    yield [("rollout", "name"), (screen.printable(f"   {formula}   {len(found.dumps)} layers"), "aside")]
     yield from frames(trace, "rollout", screen, view, 0).lines()
 
 
-# --- a corpus ---
-
-
 def part_lines(part: CorpusPart, screen: Screen) -> Iterator[Element]:
-    from attnctl.verbs.corpus.part import report_of
-
-    yield from headline(part, screen)
+    yield from part_headline(part, screen)
     yield from StatsTable(screen).lines(report_of(part))
 
 
-def headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
+def part_headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
     said = f"{plural(part.sentences, 'sentence')}, {part.tokens:,} tokens"
     if (part.first, part.stop) != (0, part.lines):
         said += f"; {part.span} of {part.lines:,}"
     if part.skipped:
         said += f"; {plural(sum(reasons.count for reasons in part.skipped.values()), 'line')} skipped"
-    yield [(screen.ours(said), "name")]
+    yield [(screen.printable(said), "name")]
     yield []
 
 
 def skipped_lines(part: CorpusPart) -> Iterator[str]:
     for reason, lines in sorted(part.skipped.items()):
-        first = ", ".join(f"{line:,}" for line in lines.first)
-        more = ", …" if lines.count > len(lines.first) else ""
+        first = ", ".join(f"{line:,}" for line in lines.first) + ", …" * (lines.count > len(lines.first))
         noun = "line" if lines.count == 1 else "lines"
-        yield f"{lines.count:,} {noun} skipped: {reason} ({noun} {first}{more})"
+        yield f"{lines.count:,} {noun} skipped: {reason} ({noun} {first})"
 
-
-# --- CSV ---
 
 PLACES = ("largest", "largest_query", "largest_key", "query_token", "key_token")
 COLUMNS = ("dump", "head", *MEASURES, *PLACES, "empty_rows", "uneven_rows", "nearest_head", "divergence")
 
 
 def write_csv(report: StatsReport, stream: TextIO) -> None:
-    """A line for each head of each dump, and for all of them together where there are several.
-
-    Raises AttnError for a rollout, which has no place in it.
-    """
+    """A line for each head of each dump, and for all of them together. Raises AttnError for a rollout."""
     if report.rolled is not None:
         raise AttnError("--rollout: a matrix has no place in this CSV; use --json, or a table")
     stream.write(",".join(COLUMNS) + "\n")
@@ -234,5 +207,4 @@ def fields(head: HeadStats) -> Iterator[str]:
 
 
 def full_digits(value: float | None) -> str:
-    """A number in full digits; nothing where there is none."""
     return "" if value is None else number_text(value)

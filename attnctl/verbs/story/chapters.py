@@ -13,8 +13,8 @@ from itertools import groupby, islice
 
 import numpy as np
 
+from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
-from attnctl.base.display import Displayed
 from attnctl.base.words import all_of
 from attnctl.drawing.show.looks import ULPS, find_ties
 from attnctl.math import Array, Cell, ops
@@ -38,9 +38,6 @@ MOST_ROWS, MOST_PARTS = 12, 3
 
 OPTIONAL = re.compile(r"\[([^\]]*{(\d)}[^\]]*)\]")
 """A part of a sentence that is about an input which may not be there."""
-
-
-# --- claims ---
 
 
 @dataclass(frozen=True)
@@ -125,8 +122,7 @@ class Mix:
     step: str
     row: Cell
     parts: tuple[tuple[int, float], ...]
-    rest: float
-    """The weights of the other keys together."""
+    rest: float  # the weights of the other keys together
 
 
 @dataclass(frozen=True)
@@ -155,23 +151,19 @@ class NotFinite:
 Claim = Extremes | Moved | Hidden | OddRows | TopKeys | Mix | Pull | NotFinite
 
 
-# --- chapters ---
-
-
 @dataclass(frozen=True)
 class Chapter:
-    """A step (or several that were given alike): what happens, and what came out."""
+    """A step, or several that were made alike: what happens, and what came out."""
 
     steps: tuple[Step, ...]
     happens: str
     claims: tuple[Claim, ...] = ()
-    left_out: int = 0
-    """Rows of which nothing is said."""
+    left_out: int = 0  # rows of which nothing is said
 
 
 @dataclass(frozen=True)
 class Story:
-    """A trace told a step at a time; as a string, the text that a pipe gets."""
+    """As a string, the text that a pipe gets."""
 
     trace: Trace
     chapters: tuple[Chapter, ...]
@@ -225,15 +217,13 @@ def what_happens(steps: Sequence[Step]) -> str:
     elif several and isinstance(step.op, ops.Given):
         words = "{name} are {formula}."
     words = OPTIONAL.sub(lambda part: part[1] if int(part[2]) < len(step.inputs) else "", words)
-    read = (
-        all_of(dict.fromkeys(map(plainly, names)))
-        for names in zip(*(step.inputs for step in steps), strict=True)
-    )
+    inputs = zip(*(step.inputs for step in steps), strict=True)
+    read = (all_of(dict.fromkeys(map(plainly, names))) for names in inputs)
     return words.format(*read, op=step.op, name=all_of(step.name for step in steps), formula=step.formula)
 
 
 def is_slope(name: str) -> bool:
-    """True for the gradient by a step, which says how the loss moves with it."""
+    """Whether it says how the loss moves with a step."""
     return is_gradient(name) and name != DELTA
 
 
@@ -284,15 +274,13 @@ def claims_of(trace: Trace, step: Step) -> Iterator[Claim]:
             counts = [(word, int((reasons == at).sum())) for at, word in enumerate(words)]
             yield Hidden(step.name, tuple(count for count in counts if count[1]), array.size)
         if not hides:
-            yield from of_the_whole(trace, step, array)
+            yield from whole_step_claims(trace, step, array)
 
 
-def of_the_whole(trace: Trace, step: Step, array: Array) -> Iterator[Claim]:
+def whole_step_claims(trace: Trace, step: Step, array: Array) -> Iterator[Claim]:
     """A claim on how a step differs from what it was made of, or how far its numbers reach."""
-    as_it_is = is_slope(step.name) or isinstance(
-        step.op, ops.Copy | ops.Given | ops.Merge | ops.Repeat | ops.Shares
-    )
-    changes = step.inputs and not as_it_is
+    as_it_is = ops.Copy | ops.Given | ops.Merge | ops.Repeat | ops.Shares
+    changes = step.inputs and not is_slope(step.name) and not isinstance(step.op, as_it_is)
     if isinstance(step.op, ops.Copy) or (changes and step.inputs[0] in trace):
         before = trace.arrays.get(step.inputs[0])
         found = None if before is None else largest_change(step.name, step.inputs[0], array, before)
@@ -304,20 +292,14 @@ def of_the_whole(trace: Trace, step: Step, array: Array) -> Iterator[Claim]:
         yield reach
 
 
-# --- who sees whom ---
-
-
 def without_weight(trace: Trace, weights: Array) -> Iterator[OddRows]:
     """The rows whose weights are all 0: as they see nothing, or for another reason."""
     nothing, source = np.asarray(~weights.any(axis=-1)), source_of_weights(trace)
     blind = nothing & (np.isneginf(trace[source]).all(axis=-1) if source else False)
     if blind.any():
-        yield OddRows(WEIGHTS, BLIND, rows_of(blind))
+        yield OddRows(WEIGHTS, BLIND, rows_where(blind))
     if (nothing & ~blind).any():
-        yield OddRows(WEIGHTS, EMPTY, rows_of(nothing & ~blind))
-
-
-# --- row by row ---
+        yield OddRows(WEIGHTS, EMPTY, rows_where(nothing & ~blind))
 
 
 def top_keys_of(trace: Trace, step: Step, array: Array) -> Iterator[TopKeys]:
@@ -328,11 +310,8 @@ def top_keys_of(trace: Trace, step: Step, array: Array) -> Iterator[TopKeys]:
         if not np.isfinite(weights).all() or not weights.max() > 0:
             continue
         keys = find_ties(weights)
-        hidden = tuple(
-            (word, tuple(map(int, np.flatnonzero(why == at))))
-            for at, word in enumerate(words)
-            if (why == at).any()
-        )
+        causes = ((word, np.flatnonzero(why == at)) for at, word in enumerate(words))
+        hidden = tuple((word, tuple(map(int, places))) for word, places in causes if places.size)
         scores: tuple[float, ...] = ()
         if source:  # the scores of these keys, where they are the largest of the row
             own, others = trace[source][row][list(keys)], np.delete(trace[source][row], list(keys))
@@ -368,12 +347,10 @@ def mixes(trace: Trace, step: Step) -> Iterator[Mix | OddRows]:
     if values is None:
         unmixed = tuple(rows) if step.name in trace.edited else ()
     else:
-        made = (row for row in rows if not same_mixture(array[row], weights[row], values[row[:-1]]))
-        unmixed = tuple(made)
+        unmixed = tuple(row for row in rows if not same_mixture(array[row], weights[row], values[row[:-1]]))
     if unmixed:
         yield OddRows(step.name, UNMIXED, unmixed)
-    told = [row for row in rows if row not in unmixed]
-    for row in told[:MOST_ROWS]:
+    for row in [row for row in rows if row not in unmixed][:MOST_ROWS]:
         own = weights[row]
         keys = np.argsort(-own, kind="stable")[:MOST_PARTS]
         parts = tuple((int(key), float(own[key])) for key in keys if own[key] > 0)
@@ -391,24 +368,20 @@ def mixed_rows(trace: Trace, step: Step) -> list[Cell]:
     ]
 
 
-def rows_of(where: Array) -> tuple[Cell, ...]:
+def rows_where(where: Array) -> tuple[Cell, ...]:
     return tuple(tuple(map(int, row)) for row in np.argwhere(where))
 
 
 def source_of_weights(trace: Trace) -> str:
     """The scores that softmax made the weights of; empty where these are not what it made."""
     step = trace.steps.get(WEIGHTS)
-    made = step is not None and isinstance(step.op, ops.Softmax | ops.SinkSoftmax)
-    if step is None or not made or WEIGHTS in trace.edited or step.inputs[0] not in trace:
+    if step is None or WEIGHTS in trace.edited or not isinstance(step.op, ops.Softmax | ops.SinkSoftmax):
         return ""
-    return step.inputs[0]
+    return step.inputs[0] if step.inputs[0] in trace else ""
 
 
 def hidden_reasons(trace: Trace, name: str) -> tuple[list[str], Array]:
-    """The causes that hide keys, and for each score the number of its cause; −1 where it is seen.
-
-    It is what made the score −∞ first, and it stayed so.
-    """
+    """What first made scores −∞: the causes, and the number of each score's, −1 where it is seen."""
     words: list[str] = []
     why = np.full(trace[name].shape, -1)
     chain: list[Step] = []
@@ -439,17 +412,13 @@ def hidden_causes(trace: Trace, step: Step) -> Iterator[tuple[str, Array]]:
     yield "an edit" if step.name in trace.edited else "overflow", np.ones(shape, bool)
 
 
-# --- claims on numbers alone ---
-
-
 def extremes(step: str, array: Array) -> Extremes | None:
     """The largest and the smallest of the finite numbers; None where there are none."""
     finite = np.isfinite(array)
     if not finite.any():
         return None
-    high = np.where(finite, array, -np.inf)
-    low = np.where(finite, array, np.inf)
-    top, bottom = index_of(high.argmax(), array), index_of(low.argmin(), array)
+    top = index_of(np.where(finite, array, -np.inf).argmax(), array)
+    bottom = index_of(np.where(finite, array, np.inf).argmin(), array)
     return Extremes(step, top, float(array[top]), bottom, float(array[bottom]), bool(finite.all()))
 
 
@@ -459,7 +428,7 @@ def index_of(flat: np.intp, array: Array) -> Cell:
 
 def largest_change(step: str, source: str, array: Array, before: Array) -> Moved | None:
     """The cell that changed most; None where the two cannot be laid side by side."""
-    if before.shape != array.shape or not array.size:
+    if before.shape != array.shape:
         return None
     both = np.isfinite(array) & np.isfinite(before)
     if not both.any():

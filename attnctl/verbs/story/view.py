@@ -36,9 +36,7 @@ def story_lines(story: Story, screen: Screen) -> Iterator[Element]:
 
 
 def opening(story: Story, screen: Screen) -> Iterator[Element]:
-    """The first lines: the run, and how the sentence was cut."""
-    width = min(WIDEST, screen.width)
-    yield from headline(story.trace, screen._replace(fits=True, width=width))
+    yield from headline(story.trace, screen._replace(fits=True, width=min(WIDEST, screen.width)))
     tokens, ids = story.trace.tokens, story.trace.ids
     if tokens:
         words = [quoted_token(screen.token(token)) for token in tokens[:WIDEST]]
@@ -56,8 +54,8 @@ def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element
     about = "" if len(chapter.steps) > 1 else f"   {formula_of(step)}   {shape_of(story.trace, step)}"
     title = ", ".join(step.name for step in chapter.steps)
     count = f"{number + 1}/{len(story.chapters)} "
-    first, *rest = fold_text(screen.ours(count + title + about), min(WIDEST, screen.width))
-    head, name = len(count), len(screen.ours(title))
+    first, *rest = fold_text(screen.printable(count + title + about), min(WIDEST, screen.width))
+    head, name = len(count), len(screen.printable(title))
     yield [(first[:head], "aside"), (first[head : head + name], "name"), (first[head + name :], "")]
     yield from ([(line, "")] for line in rest)
     tables = tables_of(story.trace, chapter.steps, screen) if screen.fits else []
@@ -75,9 +73,8 @@ def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element
 
 
 def tables_of(trace: Trace, steps: Sequence[Step], screen: Screen) -> list[Frame]:
-    """The matrices of these steps in one table, or in one each where they do not fit beside each other."""
-    heads = heads_of(trace)
-    whole = one_table(trace, steps, screen, heads)
+    """One for all of these steps, or one each where they do not fit beside each other."""
+    whole = one_table(trace, steps, screen, heads_of(trace))
     if whole is not None or len(steps) == 1:
         return [whole] if whole is not None else []
     return [table for step in steps for table in tables_of(trace, [step], screen)]
@@ -86,8 +83,7 @@ def tables_of(trace: Trace, steps: Sequence[Step], screen: Screen) -> list[Frame
 def wrap_sentence(text: str, screen: Screen, indent: str = "  ") -> Iterator[Line]:
     """A sentence in lines of at most 80 columns, or as wide as a narrow terminal."""
     width = min(WIDEST, screen.width) - len(indent)
-    whole = screen.ours(text).replace(" %", f"{UNBROKEN}%")
-    for line in fold_text(whole, width):
+    for line in fold_text(screen.printable(text).replace(" %", f"{UNBROKEN}%"), width):
         yield [(f"{indent}{line.replace(UNBROKEN, ' ')}", "")]
 
 
@@ -185,16 +181,13 @@ class Writer(Namer):
     def slopes(self, claim: chapters.Extremes) -> str:
         name, _, through = claim.step.removeprefix("d_").partition("_through_")
         ends = ((claim.largest, claim.most), (claim.smallest, claim.least))
-        said = [
-            f"raising {self.cell(name, cell)} by a little {moves(slope)}" for cell, slope in ends if slope
-        ]
-        start = f"Through {through}, " if through else ""
-        text = f"{start}{'; '.join(said)}."
+        said = [f"raising {self.cell(name, at)} by a little {moves(slope)}" for at, slope in ends if slope]
+        text = f"through {through}, " * bool(through) + f"{'; '.join(said)}."
         return text[0].upper() + text[1:]
 
     def cell(self, step: str, cell: tuple[int, ...]) -> str:
         """scores[0,love,AI], as `explain` takes it."""
-        return self.screen.ours(self.spell(step, cell))
+        return self.screen.printable(self.spell(step, cell))
 
     def rows(self, step: str, rows: Sequence[tuple[int, ...]]) -> str:
         named = [self.row(step, row) for row in rows[:MOST_KEYS]]

@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 from attnctl.base.errors import AttnError
-from attnctl.inputs.config import schema  # noqa: F401  imported before the forks, once
 from attnctl.inputs.config.load import load
 
 MEMORY = 2**30

@@ -100,7 +100,7 @@ POSITION = {
     ),
     "by the head's number": m(
         "rope whole",
-        "rotary-missing",
+        "rotary-over-heads rotary-missing",
         **turn(
             lambda x, start, k: turned(
                 x,

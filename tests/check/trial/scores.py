@@ -121,6 +121,19 @@ SOFTMAX = {
         "softmax-over-queries",
         **soft(lambda p, s: (e := np.exp(s)) / e.sum(axis=-2, keepdims=True)),
     ),
+    "sums of the wrong axis, of what is less than its row's maximum": m(
+        "plain",
+        "softmax-over-queries",
+        **soft(lambda p, s: (e := np.exp(shifted(s))) / e.sum(axis=-2, keepdims=True)),
+    ),
+    "sums of the heads, of what is less than its row's maximum": m(
+        "plain", "softmax-over-heads", **soft(lambda p, s: (e := np.exp(shifted(s))) / e.sum(axis=-3))
+    ),
+    "sums that lost their axis": m(
+        "plain",
+        "softmax-sums-transposed",
+        **soft(lambda p, s: (e := np.exp(shifted(s))) / e.sum(axis=-1)[..., None, :]),
+    ),
     "hard": m(
         "plain", "softmax-hard", **soft(lambda p, s: (s == s.max(axis=-1, keepdims=True)).astype(s.dtype))
     ),

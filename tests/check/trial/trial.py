@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 import numpy as np
 from check_foreign import foreign
@@ -59,9 +60,9 @@ class Program:
 
 def programs():
     """Every mistake in every family, the kinds of attention in turn; what is recorded in rotation."""
-    turn = 0
     for group, mistakes in CLASSES.items():
         for words, mistake in mistakes.items():
+            turn = crc32(words.encode())  # which a new mistake leaves as it is
             pairs = [
                 (family, kind)
                 for at, family in enumerate(mistake.families)
@@ -77,6 +78,11 @@ def programs():
                 for recorded, dtype in chosen:
                     yield Program(group, words, family, kind, recorded, dtype)
                 turn += 1
+
+
+def one_in(every, chosen):
+    """Some of these, the same whatever others there are."""
+    return [program for program in chosen if crc32(str(program).encode()) % every == 0]
 
 
 def that_save_scores():

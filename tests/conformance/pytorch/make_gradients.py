@@ -74,6 +74,9 @@ def attend(g, o):
         q, k = rotated(q, past, **said), rotated(k, first, **said)
     if how and how.get("after_rotation"):
         q, k = both_normed(q, k, g, how)
+    if "temperature" in o:
+        beta, every = o["temperature"]
+        q = q * (1 + beta * torch.log1p((torch.arange(q.shape[-2]) + past).double() // every))[:, None]
     if past:
         k = k if o.get("cache_unrotated") else torch.cat((g["past_key"], k), -2)
         v = torch.cat((g["past_value"], v), -2)
@@ -109,11 +112,12 @@ def attend(g, o):
     else:
         a = softmax(s, -1).nan_to_num(0.0)
     z = a @ v
-    if "W_O" not in g:
-        return z, torch.logsumexp(s, -1)
     concat = z.transpose(-3, -2).flatten(-2)
-    if "W_gate" in g:
-        concat = concat * torch.sigmoid(x @ g["W_gate"] + g["b_gate"])
+    if o.get("gate"):
+        gate = g["gate"] if "gate" in g else x @ g["W_gate"] + g["b_gate"]
+        concat = concat * torch.sigmoid(gate)
+    if "W_O" not in g:
+        return concat if o.get("gate") else z, torch.logsumexp(s, -1)
     y = concat @ g["W_O"]
     return (y + g["b_O"] if "b_O" in g else y), torch.logsumexp(s, -1)
 
@@ -242,7 +246,7 @@ def layers():
     plain = {"hidden": normal(4, 6), **factors, **of_rows(heads=2, biases=False)}
     del plain["X"]
     gate = {"W_gate": normal(6, 8), "b_gate": normal(8)}
-    yield case("layer, gate", {**plain, **gate}, layer=norm, causal=True)
+    yield case("layer, gate", {**plain, **gate}, layer=norm, causal=True, gate=True)
     yield case("layer, learned distances", {**plain, "bias_table": normal(2, 4)}, layer=norm)
     latent = {
         "hidden": normal(4, 6),
@@ -258,6 +262,9 @@ def layers():
     }
     both = {"norm": {"kind": "rms", "eps": 1e-6}, "latent_norm": norm["norm"]}
     yield case("latents", latent, layer=both, causal=True)
+    gated = {**of_heads(n=2, m=2), "past_key": normal(2, 3, 4), "past_value": normal(2, 3, 3)}
+    gated["gate"] = normal(2, 6)
+    yield case("gate given, temperature", gated, causal=True, temperature=[0.5, 2], gate=True)
 
 
 if __name__ == "__main__":

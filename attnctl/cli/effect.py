@@ -1,0 +1,90 @@
+"""attnctl effect: what each head of a model does to the next token."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from attnctl import api
+from attnctl.base.errors import AttnError
+from attnctl.base.values import BadValueError, Plain
+from attnctl.cli import options
+from attnctl.cli.model import IDS
+from attnctl.cli.options import argument, command, option
+from attnctl.cli.output import give, progress
+from attnctl.formats import FINDINGS, format_for
+from attnctl.verbs.effect.view import effect_lines
+
+
+@command(
+    "attnctl effect 'Mary met John, and John thanked' --model gpt2 --between ' Mary' ' John'",
+    "attnctl effect 'Paul left. Who left?' --model gpt2 --between ' Paul' ' Anna' "
+    "--patch 'Anna left. Who left?'",
+    "attnctl effect --ids 3,4,5,3,4 --model DIR --between 5 4 --direct -o effect.json",
+)
+def effect(  # noqa: PLR0913  (options)
+    *,
+    prompt: str | None = argument("The text whose next token is asked for.", "PROMPT"),
+    model: str | None = option(
+        "A folder of save_pretrained, or the id of a model on the hub.", metavar="DIR"
+    ),
+    between: tuple[str, str] | None = option(
+        "The two tokens, as texts (a space before a word is part of it), or as ids beside --ids.",
+        metavar="A B",
+    ),
+    ids: tuple[int, ...] | None = option("Token ids instead of PROMPT.", IDS),
+    patch: str | None = option(
+        "Take each head's output from this prompt of as many tokens (ids beside --ids), in place of zero.",
+        metavar="OTHER",
+    ),
+    mean: bool = option(
+        "Replace each head's output by its mean over positions, in place of zero.",
+        terms=[
+            options.excludes("patch", "a patch takes the other prompt's outputs; leave one of them out")
+        ],
+    ),
+    direct: bool = option("Add what each part writes into the difference itself; the parts add up."),
+    json: bool = option("Print it as JSON."),
+    output: list[str] | None = options.findings_option("effect"),
+    max_memory: options.Memory = None,
+) -> None:
+    """Say what each head does to the next token: how the difference of two logits changes without it.
+
+    The output of one head after the other is made zero at all positions (or its mean, or that of another
+    prompt), and the change in logit A − logit B after the last token is given, or at [MASK].
+
+    --direct takes the difference apart, the norms' roots held: what the embeddings, each head and each
+    network have written into it adds up to it.
+
+    A JSON file of -o is written after each layer; where a run was interrupted, the same command goes on.
+    """
+    missing = {"--model DIR": model, "--between A B": between, "PROMPT, or --ids N,…": prompt or ids}
+    lacking = [name for name, value in missing.items() if value is None]
+    if lacking or model is None or between is None:
+        raise AttnError(f"missing: {', '.join(lacking)}")
+    if prompt and ids:
+        raise AttnError("--ids: there is a prompt too; give one of them")
+    files, _ = options.split_outputs(output)
+    kept = [path for path in files if format_for(path, 1, FINDINGS["effect"]).name == "json"]
+    other = ids_of(patch) if ids and patch else patch
+    with progress("heads") as moved:
+        found = api.effect(
+            prompt,
+            model=model,
+            between=between,
+            ids=ids,
+            patch=other,
+            mean=mean,
+            direct=direct,
+            save=kept[0] if kept else None,
+            progress=moved,
+        )
+    give("effect", [found], output, partial(effect_lines, found), json=json)
+
+
+def ids_of(text: str) -> tuple[int, ...]:
+    """The ids of --patch. Raises AttnError for what are none."""
+    try:
+        found: tuple[int, ...] = IDS(Plain(text))
+    except BadValueError as wrong:
+        raise AttnError(f"--patch: {what}" for _, what in wrong.problems) from None
+    return found

@@ -1,0 +1,162 @@
+"""The next token: the likeliest ones after the last layer, or after each."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError
+from attnctl.inputs.config.settings import Settings
+from attnctl.math import Array, Progress
+from attnctl.models.forward import states
+from attnctl.models.head import LogitHead
+from attnctl.models.run import ModelInput, Runner, begin_run, tokens_of
+from attnctl.models.source import Tokens, Words, folder_of
+from attnctl.record import Trace
+
+MASKS = ("[MASK]", "<mask>")
+
+AT_ONCE = 2**22
+"""Logits that are held at a time."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A prompt on its way through a model: what came into each layer, and out of the last."""
+
+    runner: Runner
+    head: LogitHead
+    tokens: Tokens
+    name_tokens: NameTokens
+
+    def states(self, moved: Progress | None = None) -> Iterator[Array]:
+        """The rows of all positions before each layer, then after the last."""
+        start, runner = self.runner.begin(self.tokens), self.runner
+        for index, hidden in states(runner.model, start, None, runner.pass_on):
+            if moved:
+                moved(index, len(runner.layers))
+            yield hidden
+
+    def last(self, moved: Progress | None = None) -> Array:
+        """The rows that leave the last layer."""
+        return deque(self.states(moved), maxlen=1)[0]
+
+    def rank(self, ids: Array, logits: Array, total: Array) -> list[Ranked]:
+        """Tokens with their names, and their shares of exp(total)."""
+        shares = np.exp(logits.astype(np.float64) - total)
+        names = self.name_tokens(ids.tolist())
+        numbers = zip(ids.tolist(), names, logits.tolist(), shares.tolist(), strict=True)
+        return [Ranked(number, *name, logit, share) for number, name, logit, share in numbers]
+
+    def pieces(self, text: str) -> list[int]:
+        """The tokens of a text by itself; where a space before a word is written as none, without it."""
+        words = Words(folder_of(self.runner.model.name))
+        cut = (words.tokenizer.encode(word, add_special_tokens=False).ids for word in (text, text.strip()))
+        return min(map(list[int], cut), key=len)
+
+    def total(self, row: Array) -> Array:
+        """ln Σ exp of the logits of every token, of a row that the unembedding reads."""
+        return log_sum_exp(self.head.logits(row[None]))[0]
+
+    def place(self, at: int | None) -> int:
+        """The position whose logits are meant: one that is named, the last, or that of the only mask.
+
+        Raises AttnError where there is none.
+        """
+        count, d = len(self.tokens.ids), self.runner.model.description
+        if at is not None:
+            if not -count <= at < count:
+                raise AttnError(f"--at: no position {at}; there are {count}, from 0 to {count - 1}")
+            return at % count
+        if d["causal"]:
+            return count - 1
+        masks = [place for place, label in enumerate(self.tokens.labels) if label in MASKS]
+        if len(masks) != 1:
+            there = f"there are {len(masks)} masks" if masks else "there is no [MASK]"
+            raise AttnError(
+                f"--at: missing; {d.family} sees both ways, and {there} to fill: name a position"
+            )
+        return masks[0]
+
+
+NameTokens = Callable[[Sequence[int]], list[tuple[str, str]]]
+"""The label of each of some tokens, as addresses have it, and its text."""
+
+
+def begin_pass(name: str, source: ModelInput, settings: Settings) -> Pass:
+    """Open a model and read a prompt for it. Raises AttnError where it has no head, or they do not fit."""
+    runner, _ = begin_run(name, "all", settings)
+    head = LogitHead(runner.model)
+    return Pass(runner, head, tokens_of(name, source.text, source.ids, source.pair), token_names(name))
+
+
+def token_names(name: str) -> NameTokens:
+    """What names tokens: a model's tokenizer, or where there is none their ids."""
+    try:
+        words = Words(folder_of(name))
+    except AttnError:
+        return lambda ids: [(str(number), str(number)) for number in ids]
+
+    def names(ids: Sequence[int]) -> list[tuple[str, str]]:
+        found = []
+        for number in ids:
+            token = words.tokenizer.id_to_token(number)
+            text = str(words.tokenizer.decode([number], skip_special_tokens=False))
+            found.append(
+                (str(number),) * 2 if token is None else (words.label(number, token), text or token)
+            )
+        return found
+
+    return names
+
+
+class Ranked(NamedTuple):
+    """A token, its label and its text, and how likely it is."""
+
+    id: int
+    token: str
+    text: str
+    logit: float
+    probability: float
+
+
+def run_next(prompt: Pass, count: int, at: int | None, moved: Progress | None = None) -> Trace:
+    """The steps after the last layer, of the tokens that are likeliest at a position."""
+    place, head, model = prompt.place(at), prompt.head, prompt.runner.model
+    hidden = prompt.last(moved)
+    (row,) = logits_of(prompt, hidden[place : place + 1])
+    best = np.argsort(-row, kind="stable")[:count]
+    ranked = prompt.rank(best, row[best], log_sum_exp(row))
+    told = {"at": place, "vocabulary": len(row), "tokens": [token._asdict() for token in ranked]}
+    header: dict[str, Any] = {**prompt.runner.header, "model": model.name}
+    header |= {"family": model.description.family, "next": told}
+    return head.trace(hidden, best.tolist(), [token.token for token in ranked], header)
+
+
+def top_tokens(prompt: Pass, hidden: Array) -> list[Ranked]:
+    """The likeliest token at each position, were these rows those of the last layer."""
+    at_once, found = max(1, AT_ONCE // prompt.head.vocab), list[Ranked]()
+    for start in range(0, len(hidden), at_once):
+        logits = logits_of(prompt, hidden[start : start + at_once])
+        best = logits.argmax(axis=-1)
+        most = np.take_along_axis(logits, best[:, None], -1)[:, 0]
+        found += prompt.rank(best, most, log_sum_exp(logits))
+    return found
+
+
+def logits_of(prompt: Pass, hidden: Array) -> Array:
+    """The logits of every token in these rows. Raises AttnError where one is no finite number."""
+    logits = prompt.head.logits(prompt.head.final(hidden))
+    if not np.isfinite(logits).all():
+        model = prompt.runner.model
+        raise AttnError(f"{model.name}: logits grow too large for {model.dtype}; add --dtype float64")
+    return logits
+
+
+def log_sum_exp(logits: Array) -> Array:
+    top = logits.max(axis=-1, keepdims=True)
+    return np.log(np.exp((logits - top).astype(np.float64)).sum(axis=-1)) + top[..., 0]

@@ -1,0 +1,60 @@
+"""Recording each call of attention of a program that runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from attnctl.base.errors import AttnError
+
+if TYPE_CHECKING:
+    from attnctl.record import Trace
+    from attnctl.verbs.capture.recorder import CallRecorder
+
+RUNNER = str(Path(__file__).with_name("run.py"))
+"""The script that carries a program out."""
+
+
+def read_range(text: str) -> tuple[int | None, int | None]:
+    """'-64:' -> (-64, None). Raises AttnError for what is no range."""
+    found = re.fullmatch(r"(-?\d{1,18})?:(-?\d{1,18})?", text)
+    if not found:
+        raise AttnError(f"--query: {text!r} is no range of queries; write it like 0:64 or -64:")
+    first, last = (None if end is None else int(end) for end in found.groups())
+    return first, last
+
+
+class Calls(Sequence[Any]):
+    """The calls that were recorded so far, as traces in the order in which they returned."""
+
+    def __init__(self, recorder: CallRecorder, make: Callable[[Trace], Trace]) -> None:
+        self.recorder, self.make = recorder, make
+        self.read: list[Trace] = []
+
+    def __len__(self) -> int:
+        return self.recorder.kept
+
+    def __getitem__(self, at: Any) -> Any:
+        if len(self.read) < self.recorder.kept:
+            from attnctl.store.source import read
+
+            self.read = [self.make(trace) for trace in read(self.recorder.chosen.path)]
+        return self.read[at]
+
+
+@contextmanager
+def recording(make: Callable[[Trace], Trace], path: str | None, **chosen: Any) -> Iterator[Calls]:
+    """Record the calls that this process makes in the block, in this file or in one that does not stay."""
+    from attnctl.verbs.capture.recorder import CallRecorder, Chosen
+    from attnctl.verbs.capture.watch import Finder
+
+    with TemporaryDirectory(prefix="attnctl-") as folder:
+        recorder = CallRecorder(Chosen(path or str(Path(folder, "calls.npz")), **chosen))
+        calls = Calls(recorder, make)
+        with Finder(recorder):
+            yield calls
+        calls[:]  # what is read stays mapped when the file is gone

@@ -1,0 +1,239 @@
+"""Recording calls of attention while a program runs: which are kept, and the file that grows with each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
+from functools import wraps
+from inspect import signature
+from itertools import count
+from threading import Lock, local
+from types import FrameType
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+from zipfile import ZipFile
+
+import numpy as np
+
+from attnctl.base import __version__
+from attnctl.base.words import plural
+from attnctl.math.engine.cost import available
+from attnctl.math.names import B_O, OUTPUT, TABLE, W_O, gradient_of
+from attnctl.record import CALL, SCHEMA
+from attnctl.store.files import encode_json, json_text
+from attnctl.store.npz import HEADER, add
+from attnctl.verbs.capture.functions import HEADS, Function, Given, Passed, UnreadError, read_call
+
+LIBRARIES = {"attnctl", "torch", "jax", "flax", "flash_attn", "xformers"}
+"""They call attention for someone: the place of a call is where that someone is."""
+
+
+OF_ALL_HEADS = {W_O, B_O, OUTPUT}
+
+
+class Chosen(NamedTuple):
+    """The file, and what is kept: calls by number and module; heads and queries of each, `most` bytes."""
+
+    path: str
+    calls: Sequence[int] | None = None
+    module: str | None = None
+    functions: Sequence[str] = ()
+    heads: Sequence[int] | None = None
+    queries: tuple[int | None, int | None] | None = None
+    most: int | None = None
+    backward: bool = False
+
+
+class CallRecorder:
+    """Writes each call that is chosen to a file, as a trace, when it has returned."""
+
+    def __init__(self, chosen: Chosen) -> None:
+        self.chosen, self.most = chosen, chosen.most or available()
+        self.calls = None if chosen.calls is None else frozenset(chosen.calls)
+        self.numbers, self.kept = count(), 0
+        self.unread: Counter[str] = Counter()
+        self.lacking = {*chosen.functions}  # those that were not found yet
+        self.archive: Any = None
+        self.local, self.lock, self.ended = local(), Lock(), False
+        self.paths: WeakKeyDictionary[Any, tuple[str, bool]] = WeakKeyDictionary()
+        if hasattr(os, "register_at_fork"):  # two processes would write into each other's calls
+            os.register_at_fork(after_in_child=self.stop)
+
+    def watch(self, function: Any, name: str, row: Function) -> Any:
+        """The function, whose calls are recorded; a call inside a call is a part of that.
+
+        Functions are replaced by name: a TorchFunctionMode, which would see copies of them, too, costs each
+        torch function of the program some microseconds, 30 to 50 % of small layers, and this 1 % at most.
+        """
+        state = self.local
+
+        @wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if getattr(state, "inside", False) or not kwargs.get(row.inner_without, True):
+                return function(*args, **kwargs)
+            number = next(self.numbers)
+            state.inside = True
+            try:
+                if self.chosen.backward and not row.inner_without:  # which computes what is recorded
+                    args, kwargs = with_aliases(args, kwargs)
+                out = function(*args, **kwargs)
+                if (self.calls is None or number in self.calls) and not self.ended:
+                    frame = sys._getframe(1)  # noqa: SLF001  (it has no public name)
+                    module, wanted = self.module_of(frame)
+                    if wanted:
+                        call = {
+                            "number": number,
+                            "function": name,
+                            "at": calling_line(frame),
+                            "module": module,
+                        }
+                        with self.failing():
+                            parameters = row.parameters.split() or signature(function).parameters
+                            given = {**dict(zip(parameters, args, strict=False)), **kwargs}
+                            self.record(call, given, read_call(row, given, out))
+            finally:
+                state.inside = False
+            return out
+
+        watched.watches = self  # type: ignore[attr-defined]
+        return watched
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """Whatever goes wrong in recording, the program goes on; why a call is not there is counted."""
+        try:
+            yield
+        except UnreadError as why:
+            self.unread[str(why)] += 1
+        except OSError as error:
+            path = os.path.relpath(self.chosen.path)
+            self.unread[f"{path}: {error.strerror or error}; nor is any after it kept"] += 1
+        except Exception as error:  # noqa: BLE001  (of any library: its tensor has no numbers in jit, vmap, …)
+            self.unread[f"no numbers to read ({type(error).__name__})"] += 1
+
+    def record(self, call: dict[str, Any], given: Given, passed: Passed) -> None:
+        if sum(getattr(array, "nbytes", 0) for array in passed.arrays.values()) > self.most:
+            raise UnreadError("more memory than --max-memory allows")
+        query, number = passed.arrays["Q"], call["number"]
+        plain = {name: value for name, value in given.items() if isinstance(value, (bool, int, float, str))}
+        call |= {"options": plain, "dtype": str(query.dtype).rpartition(".")[2]}
+        call |= {"device": str(getattr(query, "device", "cpu"))}
+        arrays = {name: passed.laid_out(name, array) for name, array in passed.arrays.items()}
+        arrays, config = keep_chosen(arrays, passed.config, self.chosen)
+        self.write(number, arrays, {"schema": SCHEMA, "attnctl": __version__, CALL: call, "config": config})
+        for name in (*HEADS, OUTPUT) if self.chosen.backward else ():
+            self.follow_back(number, name, passed)
+
+    def follow_back(self, number: int, name: str, passed: Passed) -> None:
+        """Write the gradient of one of these when the program goes back through it."""
+
+        def write(gradient: Any) -> None:
+            with self.failing():
+                self.write(number, {gradient_of(name): passed.laid_out(name, gradient)})
+
+        tensor: Any = passed.arrays.get(name)
+        if getattr(tensor, "requires_grad", False):
+            tensor.register_hook(write)
+
+    def write(self, number: int, arrays: dict[str, Any], header: dict[str, Any] | None = None) -> None:
+        """Write what belongs to a call; its header at last: what has none was not written whole."""
+        with self.lock:
+            if self.ended:
+                return
+            try:
+                if self.archive is None:  # not before: a program that fails at once leaves the file before
+                    self.archive = ZipFile(self.chosen.path, "w")
+                for name, array in arrays.items():
+                    add(self.archive, f"{number}/{name}", array)
+                if header is not None:
+                    add(self.archive, f"{number}/{HEADER}", np.array(encode_json(json_text(header))))
+                self.archive.fp.flush()
+            except OSError:
+                self.stop()
+                raise
+            self.kept += header is not None
+
+    def stop(self) -> None:
+        """Leave the file as it is: the disk is full, or it is that of the process before a fork."""
+        self.ended = True
+        if self.archive is not None:
+            file, self.archive.fp = self.archive.fp, None
+            with suppress(OSError):
+                file.close()
+
+    def close(self) -> None:
+        with self.lock, suppress(OSError):  # a file reads without its directory, too
+            self.ended = True
+            if self.archive is not None:
+                self.archive.close()
+
+    def module_of(self, frame: FrameType | None) -> tuple[str, bool]:
+        """The path of the torch module that calls, from the outermost one; and whether it is chosen."""
+        inner = outer = None
+        while frame is not None:
+            code = frame.f_code
+            owner = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None  # its self
+            if hasattr(owner, "named_modules"):
+                if inner is None and (known := self.paths.get(owner)):
+                    return known
+                inner, outer = inner or owner, owner
+            frame = frame.f_back
+        for path, module in outer.named_modules() if outer is not None else ():
+            name = path or type(module).__name__
+            self.paths[module] = name, is_chosen(name, self.chosen.module)
+        nowhere = "", is_chosen("", self.chosen.module)
+        return nowhere if inner is None else self.paths.get(inner, nowhere)
+
+
+def keep_chosen(
+    arrays: dict[str, Any], config: dict[str, Any], chosen: Chosen
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The heads and queries of a call that are kept, and its config; each head has K and V of its own."""
+    heads, queries = (1, *arrays["Q"].shape)[-3:-1]
+    if chosen.heads and min(chosen.heads) >= heads:
+        raise UnreadError(f"it has {plural(heads, 'head')}, from 0, and none of --head")
+    some = range(queries)[slice(*chosen.queries or (None, None))]
+    if chosen.heads:
+        arrays = {name: array for name, array in arrays.items() if name not in OF_ALL_HEADS}
+    if chosen.queries and "causal_offset" in config:
+        config = {**config, "causal_offset": config["causal_offset"] + some.start}
+
+    def cut_one(array: Any, axes: tuple[str, ...]) -> Any:
+        for at, axis in enumerate(axes, -len(axes)):
+            size = array.shape[at]
+            if axis == "head" and chosen.heads and size > 1:
+                array = array.take([head * size // heads for head in chosen.heads if head < heads], at)
+            elif axis == "query" and chosen.queries and size > 1:
+                array = array.take(some, at)
+        return array
+
+    axes = {name: TABLE[name].axes[-array.ndim :] for name, array in arrays.items() if name in TABLE}
+    return {name: cut_one(array, axes.get(name, ())) for name, array in arrays.items()}, config
+
+
+def with_aliases(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, each tensor as one of its own: what comes back to it comes of this argument alone."""
+
+    def alias(value: Any) -> Any:
+        return value.view_as(value) if getattr(value, "requires_grad", False) else value
+
+    return tuple(map(alias, args)), {name: alias(value) for name, value in kwargs.items()}
+
+
+def is_chosen(module: str, pattern: str | None) -> bool:
+    """True where a path of modules, or the end of it, is as the pattern says."""
+    return pattern is None or fnmatchcase(f".{module}", f"*.{pattern}")
+
+
+def calling_line(frame: FrameType) -> str:
+    """The line that calls, in the program or in a library of models: file.py:41."""
+    here: FrameType | None = frame
+    while here is not None and str(here.f_globals.get("__name__")).partition(".")[0] in LIBRARIES:
+        here = here.f_back
+    here = here or frame
+    path = os.path.relpath(here.f_code.co_filename)
+    return f"{os.path.basename(path) if path.startswith('..') else path}:{here.f_lineno}"  # noqa: PTH119

@@ -1,0 +1,89 @@
+"""Carries a program out with its calls of attention recorded; a script, for a process of its own."""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from attnctl.base.programs import run_as_main
+from attnctl.base.words import plural
+
+MARK = "__attnctl_capture__"
+"""The name, in a program, of what records a function of its own."""
+
+
+def main(chosen: str, how: str, *words: str) -> None:
+    """Carry out a script, or a module where that is `how`, with its words; its end is the program's own."""
+    from attnctl.verbs.capture.functions import OWN
+    from attnctl.verbs.capture.recorder import CallRecorder, Chosen
+    from attnctl.verbs.capture.watch import Finder
+
+    recorder = CallRecorder(Chosen(**json.loads(chosen)))
+    sys.meta_path.insert(0, Finder(recorder))
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # what is compiled calls no function
+    atexit.register(finish, recorder, os.getpid(), os.dup(2))  # the program may close or turn its own
+    sys.argv = list(words)
+    if how == "-m":
+        sys.path[0] = os.getcwd()  # noqa: PTH109
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+        return
+    path = words[0]
+    tree = ast.parse(Path(path).read_bytes(), path)
+    for text in recorder.chosen.functions:
+        module, _, name = text.partition(":")
+        if module in {"__main__", Path(path).stem} and mark(tree, name.split(".")):
+            recorder.lacking.discard(text)
+    sys.excepthook = lambda kind, error, trace: sys.__excepthook__(
+        kind, error.with_traceback(frames_of(path, trace)), None
+    )
+    watch = {MARK: lambda function: recorder.watch(function, function.__name__, OWN)}
+    run_as_main(path, tree, words, watch if recorder.chosen.functions else {})
+
+
+def frames_of(path: str, trace: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback that begins with the program's own file; all of it where none does."""
+    inner = trace
+    while inner is not None and inner.tb_frame.f_code.co_filename != path:
+        inner = inner.tb_next
+    return inner or trace
+
+
+def mark(tree: Any, names: list[str]) -> bool:
+    """Decorate the function of this name, before it is defined; False where there is none."""
+    found = [part for part in tree.body if getattr(part, "name", "") == names[0]]
+    for part in found[-1:]:
+        if names[1:]:
+            return mark(part, names[1:])
+        part.decorator_list.append(ast.Name(MARK, ast.Load()))
+        ast.fix_missing_locations(part)
+    return bool(found)
+
+
+def finish(recorder: Any, process: int, stderr: int) -> None:
+    """Say what the file holds, and what it does not; once, whatever processes the program has forked."""
+    if os.getpid() != process:
+        return
+    recorder.close()
+    said = [f"{plural(count, 'call')} left out: {why}" for why, count in recorder.unread.items()]
+    said += [f"--function {name}: the program has none of this name" for name in sorted(recorder.lacking)]
+    path, made = os.path.relpath(recorder.chosen.path), next(recorder.numbers)
+    if recorder.kept:
+        judges = f"attnctl check {path} judges {'it' if recorder.kept == 1 else 'them'}"
+        said.append(f"{path}: {plural(recorder.kept, 'call')}; {judges}")
+    elif made:
+        said.append(f"none of {plural(made, 'call')} of attention was kept")
+    else:
+        hint = "--function MODULE:NAME names one of yours"
+        said.append(f"no call of attention was recorded, and no file written; {hint}")
+    os.write(stderr, "".join(f"attnctl: {line}\n" for line in said).encode(errors="replace"))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

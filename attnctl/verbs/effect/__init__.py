@@ -1,0 +1,1 @@
+"""What each head does to the next token: left out, taken from another prompt, and by itself."""

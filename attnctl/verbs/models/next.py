@@ -1,0 +1,119 @@
+"""The likeliest next tokens on a screen; and the lens, the likeliest after each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from attnctl.base.dataclass import dataclass
+from attnctl.base.words import quote
+from attnctl.drawing.pictures.draw import Picture, draw, writers
+from attnctl.drawing.pictures.plot import Plot
+from attnctl.drawing.screen import Line, Screen
+from attnctl.drawing.screen.grid import Panel
+from attnctl.drawing.screen.listing import Listing, column_blocks
+from attnctl.drawing.screen.output import Element
+from attnctl.drawing.screen.text import distinct, shell_word, token_text
+from attnctl.math import Array
+from attnctl.math.names import LOGITS
+from attnctl.models.next import Pass, Ranked, top_tokens
+from attnctl.record import Trace
+from attnctl.record.cells import spell_cell
+
+
+def next_lines(trace: Trace, screen: Screen) -> Iterator[Element]:
+    """The prompt, the likeliest tokens at the position that was asked, and how to see one's arithmetic."""
+    found, tokens = trace.header["next"], trace.tokens or []
+    place = found["at"]
+    yield from prompt_lines(tokens, screen, place)
+    yield []
+    rows = [
+        [
+            (screen.token(token["text"]), "token"),
+            (str(token["id"]), "dim"),
+            (f"{token['logit']:.4f}", ""),
+            (share_text(token["probability"]), ""),
+        ]
+        for token in found["tokens"]
+    ]
+    yield from Listing(screen, [["token", "id", "logit", "probability"]], rows, frozenset({0})).lines()
+    total = sum(token["probability"] for token in found["tokens"])
+    shown, whole = len(rows), found["vocabulary"]
+    yield [(f"{shown} of {whole:,} tokens, {total:.1%} of the probability", "dim")]
+    cell = spell_cell(trace, LOGITS, (place, 0))
+    yield [(f"Where a logit comes from: attnctl explain last {shell_word(cell)}", "")]
+
+
+def prompt_lines(tokens: Sequence[str], screen: Screen, place: int | None = None) -> Iterator[Line]:
+    """The tokens of a prompt, one of them marked."""
+    spans = [(screen.token(token), "strong" if at == place else "token") for at, token in enumerate(tokens)]
+    yield from screen.flow(spans, "  ")
+    if place is not None:
+        yield [(f"after token {place}, {quote(screen.token(tokens[place]))}", "dim")]
+
+
+def share_text(share: float) -> str:
+    return f"{share:.2%}" if share >= 5e-5 else f"{share:.1e}"
+
+
+@dataclass(frozen=True)
+class Lens:
+    """After each layer the likeliest token at each position (nostalgebraist 2020, "the logit lens")."""
+
+    model: str
+    tokens: list[str]
+    ids: list[int]
+    layers: tuple[list[Ranked], ...]
+    """What comes into layer 0, then what leaves each layer."""
+
+    @property
+    def names(self) -> list[str]:
+        return ["embeddings", *(f"layer {number}" for number in range(len(self.layers) - 1))]
+
+    @property
+    def shares(self) -> Array:
+        return np.array([[token.probability for token in layer] for layer in self.layers])
+
+    def to_dict(self) -> dict[str, Any]:
+        named = zip(self.names, self.layers, strict=True)
+        layers = [{"after": name, "tokens": [token._asdict() for token in layer]} for name, layer in named]
+        return {"model": self.model, "tokens": self.tokens, "ids": self.ids, "layers": layers}
+
+
+def lens_of(prompt: Pass, states: Iterable[Array]) -> Lens:
+    layers = tuple(top_tokens(prompt, state) for state in states)
+    return Lens(prompt.runner.model.name, prompt.tokens.labels, prompt.tokens.ids, layers)
+
+
+def lens_lines(found: Lens, screen: Screen) -> Iterator[Element]:
+    """Layers down, positions across, as many side by side as there is room for."""
+    rows = [
+        [
+            (name, "label"),
+            *((screen.token(token.text), "strong" if token.probability > 0.5 else "") for token in layer),
+        ]
+        for name, layer in zip(found.names, found.layers, strict=True)
+    ]
+    labels = list(map(screen.token, found.tokens))
+    yield from column_blocks(screen, ["after", *labels], rows, frozenset(range(len(labels) + 1)))
+    yield [("The likeliest next token at each position, were the layer the last; bold above 50%.", "dim")]
+
+
+def lens_picture(found: Sequence[Lens]) -> Picture:
+    about = "probability of the likeliest next token, were the layer the last"
+    plots = [
+        Plot(
+            lens.model,
+            (about,),
+            [Panel("", lens.shares)],
+            lens.names,
+            distinct(map(token_text, lens.tokens)),
+        )
+        for lens in found
+    ]
+    return draw(plots, "What each layer would say next")
+
+
+write_svg, write_png = writers(lens_picture)

@@ -1,0 +1,1 @@
+"""Wrong kernels, made of the catalogue, and the tests that they are held to."""

@@ -1,0 +1,406 @@
+"""A kernel as a file of NumPy: the lines of attention, and in place of some those that make a mistake."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
+from itertools import pairwise
+from textwrap import indent
+from types import CodeType
+from typing import Any, NamedTuple
+
+from attnctl.base.dataclass import dataclass
+from attnctl.math.derivation import Rotary
+from attnctl.math.names import TABLE
+from attnctl.math.rules import Alibi, Causal, Documents, Softcap, Window
+from attnctl.mistakes.examples import KINDS, Strided, list_assigned, rotate
+
+# --- what a kernel may be asked for ---
+
+
+class KernelParameter(NamedTuple):
+    """The parameter of an option, if it has one, and the keys that it lets be seen."""
+
+    parameter: str = ""
+    seen: str = ""
+
+    @property
+    def asked(self) -> str:
+        return "causal" if self.parameter == "causal" else f"{self.parameter} is not None"
+
+    @property
+    def lacking(self) -> str:
+        return "not causal" if self.parameter == "causal" else f"{self.parameter} is None"
+
+    @property
+    def otherwise(self) -> str:
+        return "False" if self.parameter == "causal" else "None"
+
+    @property
+    def of_member(self) -> str:
+        """What one member of a batch is handed."""
+        match name := self.parameter:
+            case "mask" | "bias":
+                return f"{name}={name} if np.ndim({name}) < 4 else {name}[at % len({name})]"
+            case "key_lengths":
+                return f"{name}=None if {name} is None else {name}[at : at + 1]"
+        return f"{name}={name}"
+
+
+QUERY, KEY = "np.arange(n)[:, None]", "np.arange(keys)"
+DOCUMENT = 'np.searchsorted(documents, {}, side="right")'
+
+OPTIONS = {
+    "causal": KernelParameter("causal", f"{KEY} <= {QUERY}"),
+    "cached": KernelParameter("causal", f"{KEY} <= {QUERY} + keys - n"),
+    "window": KernelParameter("window", f"({KEY} >= {QUERY} - window[0]) & ({KEY} <= {QUERY} + window[1])"),
+    "strided": KernelParameter("strided", f"np.isin({QUERY} - {KEY}, np.arange(0, n, strided or 1))"),
+    "documents": KernelParameter("documents", f"{DOCUMENT.format(QUERY)} == {DOCUMENT.format(KEY)}"),
+    "mask": KernelParameter("mask", "mask"),
+    "padded": KernelParameter("key_lengths", f"{KEY} < key_lengths.reshape(-1, *[1] * (Q.ndim - 1))"),
+    "softcap": KernelParameter("softcap"),
+    "alibi": KernelParameter("alibi_slopes"),
+    "bias": KernelParameter("bias"),
+    "sink": KernelParameter("sinks"),
+    "grouped": KernelParameter(),
+    "rope": KernelParameter(),
+    "chunks": KernelParameter(),
+}
+
+OF_RULES = {
+    Causal: "causal", Window: "window", Documents: "documents", Strided: "strided",
+    Softcap: "softcap", Alibi: "alibi",
+}  # fmt: skip
+
+
+def kernel_options(meant: str) -> frozenset[str] | None:
+    """The options of a kernel of this kind of the catalogue; None where it is more than Q, K and V."""
+    kind = KINDS[meant]
+    settings, arrays = kind.settings, {"padded" if name == "key_lengths" else name for name in kind.arrays}
+    positions = settings.positions if settings.positions != "none" else None
+    of_models = kind.stretched or settings.qk_norm or settings.gate or settings.temperature
+    beside = of_models or settings.logsumexp
+    if beside or not isinstance(positions, (Rotary, type(None))):
+        return None
+    found = {OF_RULES[type(rule)] for rule in settings.rules} | arrays & {*OPTIONS}
+    asked = {"grouped": settings.kv_heads, "rope": positions, "chunks": settings.chunks}
+    found |= {name for name, value in asked.items() if value}
+    return frozenset(found - {"causal"} | {"cached"} if settings.causal_offset else found)
+
+
+# --- lines ---
+
+
+class CodeLine(NamedTuple):
+    """A step, how it is made, and whether that is the mistake."""
+
+    step: str
+    text: str
+    wrong: bool = False
+
+
+OF_SCORES = {
+    "softcapped_scores": (
+        "softcap", "softcap * np.tanh({} / softcap)", "{} * (1 - (softcapped_scores / softcap) ** 2)",
+    ),
+    "biased_scores": ("bias", "{} + bias", "{}"),
+    "masked_scores": ("", "np.where(hidden, -np.inf, {})", "np.where(hidden, 0, {})"),
+}  # fmt: skip
+"""What may become of the scaled scores, in this order, by which option, and on the way back."""
+
+NAMES = {
+    "n": "Q.shape[-2]",
+    "keys": "K.shape[-2]",
+    "heads": "Q.shape[-3]",
+    "d_k": "Q.shape[-1]",
+    "d_model": "Q.shape[-3] * Q.shape[-1]",
+    "lengths": "key_lengths",
+    "sink": "sinks",
+    "starts": "documents",
+    "distance": f"abs({QUERY} - {KEY})",
+    "merge": "lambda z: z.swapaxes(-3, -2).reshape(*z.shape[:-3], z.shape[-2], -1)",
+    "split": "lambda x: x.reshape(*x.shape[:-1], heads, -1).swapaxes(-3, -2)",
+}
+"""What lines may read beside steps."""
+
+SOFTMAX = '''\
+def softmax(s, axis=-1):
+    """Along this axis; zeros where nothing is seen."""
+    top = s.max(axis=axis, keepdims=True)
+    e = np.exp(s - np.where(np.isneginf(top), 0, top))
+    total = e.sum(axis=axis, keepdims=True)
+    return e / np.where(total == 0, 1, total)
+'''
+
+LOGSUMEXP = """\
+def logsumexp_of(s):
+    top = s.max(axis=-1)
+    with np.errstate(divide="ignore"):
+        return top + np.log(np.exp(s - np.where(np.isneginf(top), 0, top)[..., None]).sum(axis=-1))
+"""
+
+WITH_SINKS = '''\
+def with_sinks(s, sinks):
+    """Softmax over the keys and one more, whose score is a head's own, without the weight of that."""
+    more = np.broadcast_to(sinks[:, None, None], (*s.shape[:-1], 1))
+    return softmax(np.concatenate([s, more], axis=-1))[..., :-1]
+'''
+
+ROTATE = re.sub(r": (Array|float|bool)( \| None)?| -> Array", "", inspect.getsource(rotate))
+HELPERS = {"with_sinks": WITH_SINKS, "softmax": SOFTMAX, "logsumexp_of": LOGSUMEXP, "rotate": ROTATE}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Attention with these options, in which the lines of a mistake stand in place of the right ones.
+
+    `meant` are the options of the kind that the lines are of. A function with more is right where it is
+    not asked for these.
+    """
+
+    options: frozenset[str] = frozenset()
+    lines: str = ""
+    meant: frozenset[str] = frozenset()
+    batched: bool = False
+    """Whether the lines are of all members of a batch at once."""
+    backward: bool = False
+    about: str = ""
+
+    # --- the right lines ---
+
+    def forward(self) -> Iterator[CodeLine]:
+        q, k, v = "Q", "K", "V"
+        if "rope" in self.options:
+            q, k = "Q_rotated", "K_rotated"
+            yield from (CodeLine(q, "rotate(Q)"), CodeLine(k, "rotate(K)"))
+        if "grouped" in self.options:
+            for shared, name in (("K_shared", k), ("V_shared", v)):
+                yield CodeLine(shared, f"np.repeat({name}, heads // {name}.shape[-3], axis=-3)")
+            k, v = "K_shared", "V_shared"
+        yield CodeLine("scores", f"{q} @ {k}.swapaxes(-1, -2)")
+        yield CodeLine("scaled_scores", "scores / d_k**0.5")
+        for before, step in pairwise(self.scores):
+            yield from self.of_scores(before, step)
+        last = self.scores[-1]
+        if "chunks" in self.options:
+            yield from self.in_chunks(last, v)
+        else:
+            plain = f"softmax({last})"
+            yield CodeLine("attention_weights", self.asked("sink", f"with_sinks({last}, sinks)", plain))
+            yield CodeLine("head_outputs", f"attention_weights @ {v}")
+        yield CodeLine("concat", "merge(head_outputs)")
+
+    @property
+    def masks(self) -> list[str]:
+        return [name for name, option in OPTIONS.items() if name in self.options and option.seen]
+
+    @property
+    def scores(self) -> list[str]:
+        """The scaled scores, and what becomes of them before softmax."""
+        asked = (("softcap",), ("bias", "alibi"), self.masks)
+        there = zip(OF_SCORES, asked, strict=True)
+        return ["scaled_scores", *(step for step, names in there if self.options & {*names})]
+
+    def of_scores(self, before: str, step: str) -> Iterator[CodeLine]:
+        option, form, _ = OF_SCORES[step]
+        if step == "masked_scores":
+            seen = [self.asked(name, OPTIONS[name].seen, "np.True_") for name in self.masks]
+            yield CodeLine("hidden", f"~({seen[0]})" if len(seen) == 1 else f"~(({') & ('.join(seen)}))")
+        if step == "biased_scores" and "alibi" in self.options:
+            option, form = "alibi", "{} - alibi_slopes[:, None, None] * distance"
+        text = form.format(before)
+        yield CodeLine(step, self.asked(option, text, before) if option else text)
+
+    def asked(self, option: str, text: str, otherwise: str) -> str:
+        """The text where this option is asked for."""
+        if option not in self.options:
+            return otherwise
+        return text if option in self.meant else f"{text} if {OPTIONS[option].asked} else {otherwise}"
+
+    def in_chunks(self, s: str, v: str) -> Iterator[CodeLine]:
+        halves = f"np.array_split({s}, 2, axis=-1)"
+        yield CodeLine("chunk_logsumexp", f"np.stack([logsumexp_of(s) for s in {halves}])")
+        yield CodeLine("logsumexp", "logsumexp_of(np.moveaxis(chunk_logsumexp, 0, -1))")
+        both = f"zip({halves}, np.array_split({v}, 2, axis=-2))"
+        yield CodeLine("chunk_outputs", f"np.stack([softmax(s) @ v for s, v in {both}])")
+        total = self.asked("sink", "np.logaddexp(logsumexp, sink[:, None])", "logsumexp")
+        yield CodeLine("total", f"np.where(np.isneginf({total}), 0, {total})")
+        yield CodeLine("chunk_shares", "np.exp(chunk_logsumexp - total)")
+        yield CodeLine("head_outputs", "(chunk_shares[..., None] * chunk_outputs).sum(axis=0)")
+
+    def back(self) -> Iterator[CodeLine]:
+        shared, turned = "_shared" * ("grouped" in self.options), "_rotated" * ("rope" in self.options)
+        yield CodeLine("d_attention_weights", f"d_head_outputs @ V{shared}.swapaxes(-1, -2)")
+        yield CodeLine(f"d_V{shared}", "attention_weights.swapaxes(-1, -2) @ d_head_outputs")
+        yield CodeLine("delta", "(d_head_outputs * head_outputs).sum(axis=-1)")
+        back = self.scores[::-1]
+        yield CodeLine(f"d_{back[0]}", "attention_weights * (d_attention_weights - delta[..., None])")
+        for step, before in pairwise(back):
+            option, _, form = OF_SCORES[step]
+            text = form.format(f"d_{step}")
+            capped = option == "softcap"
+            yield CodeLine(f"d_{before}", self.asked(option, text, f"d_{step}") if capped else text)
+        yield CodeLine("d_scores", "d_scaled_scores / d_k**0.5")
+        yield CodeLine(f"d_Q{turned}", f"d_scores @ K{shared or turned}")
+        yield CodeLine(f"d_K{shared or turned}", f"d_scores.swapaxes(-1, -2) @ Q{turned}")
+        for name, step in (("K", f"d_K{turned}"), ("V", "d_V")) if shared else ():
+            shape = f"*d_{name}_shared.shape[:-3], {name}.shape[-3], -1, *d_{name}_shared.shape[-2:]"
+            yield CodeLine(step, f"d_{name}_shared.reshape({shape}).sum(axis=-3)")
+        for name in ("Q", "K") if turned else ():
+            yield CodeLine(f"d_{name}", f"rotate(d_{name}_rotated, positions=-np.arange(n))")
+
+    @cached_property
+    def right_lines(self) -> list[CodeLine]:
+        names = [CodeLine(name, text) for name, text in NAMES.items()]
+        given = [CodeLine(name, name) for name in ("Q", "K", "V")]
+        return [*names, *given, *self.forward(), *(self.back() if self.backward else ())]
+
+    @cached_property
+    def unfit(self) -> list[str]:
+        """The steps that its lines read or give, and no kernel has."""
+        names = {node.id for node in ast.walk(ast.parse(self.lines)) if isinstance(node, ast.Name)}
+        beside = {"mask", "bias"} & self.options | {"d_head_outputs"}
+        return sorted(names & {*TABLE} - {line.step for line in self.right_lines} - beside)
+
+    # --- with the wrong ones ---
+
+    @cached_property
+    def statements(self) -> list[tuple[set[str], str]]:
+        """The wrong lines, each with what it gives; softmax reads the last scores that there are."""
+        nodes = [node for node in ast.parse(self.lines).body if not isinstance(node, ast.Delete)]
+        lines = [str(ast.get_source_segment(self.lines, node)) for node in nodes]
+        # The root of NumPy is a number in float64, and makes that of what it divides.
+        texts = [re.sub(r"np\.sqrt\((d_k|d_model)\)", r"\1**0.5", line) for line in lines]
+        given = [list_assigned(node) for node in nodes]
+        read, last = Kernel(self.meant).scores[-1], self.scores[-1]
+        if not any("scores" in name for names in given for name in names):
+            texts = [re.sub(rf"\b{read}\b", last, text) for text in texts]
+        return [*zip(given, texts, strict=True)]
+
+    def planted(self) -> Iterator[CodeLine]:
+        """Every line: what is wrong stands where the first of the steps that it gives would."""
+        left, done = self.statements, set[str]()
+        for line in self.right_lines:
+            at = max((at for at, (given, _) in enumerate(left) if line.step in given), default=-1)
+            wrong, left = left[: at + 1], left[at + 1 :]
+            if line.step not in done:
+                yield line
+            for given, text in wrong:
+                yield CodeLine("", text, wrong=True)
+                done |= given
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        if self.backward:
+            return "d_Q", "d_K", "d_V"
+        return ("concat" if any("concat" in given for given, _ in self.statements) else "head_outputs",)
+
+    def kept(self) -> list[CodeLine]:
+        """The lines that something reads, and the wrong ones."""
+        live, kept = {*self.results}, list[CodeLine]()
+        for line in reversed([*self.planted()]):
+            node = ast.parse(line.text if line.wrong else f"{line.step} = {line.text}").body[0]
+            if line.step == line.text or not (line.wrong or line.step in live):
+                continue
+            stored = list_assigned(node) if isinstance(node, ast.Assign) else set()
+            read = {name.id for name in ast.walk(node) if isinstance(name, ast.Name) and reads(name)}
+            live = live - stored | read
+            kept.insert(0, line)
+        return kept
+
+    # --- as a file ---
+
+    @cached_property
+    def parameters(self) -> list[KernelParameter]:
+        found = {OPTIONS[name].parameter: OPTIONS[name] for name in OPTIONS if name in self.options}
+        return [option for name, option in found.items() if name]
+
+    @property
+    def name(self) -> str:
+        return "attention_backward" if self.backward else "attention"
+
+    @property
+    def arrays(self) -> list[str]:
+        return ["d_output"] * self.backward + ["q", "k", "v"]
+
+    def function(self, name: str, right: str = "") -> str:
+        """The function of this name, which is the `right` one where it is not asked for what is meant."""
+        arrays = self.arrays
+        defaults = [f"{option.parameter}={option.otherwise}" for option in self.parameters]
+        head = ", ".join([*arrays, *defaults])
+        text = [f"def {name}({head}):"]
+        lacking = [
+            option.lacking for option in self.parameters if option.parameter in self.parameters_meant
+        ]
+        if right and lacking:
+            beside = [f"{option.parameter}={option.parameter}" for option in self.parameters]
+            text += [f"    if {' or '.join(lacking)}:"]
+            text += [f"        return {right}({', '.join([*arrays, *beside])})"]
+        if not self.batched:
+            beside = [option.of_member for option in self.parameters]
+            member = [*(f"{array}[at]" for array in arrays), *beside]
+            text += ["    if q.ndim > 3:  # one member of the batch after the other"]
+            text += [f"        members = [{name}({', '.join(member)}) for at in range(len(q))]"]
+            whole = "tuple(map(np.stack, zip(*members)))" if self.backward else "np.stack(members)"
+            text += [f"        return {whole}"]
+        wide = "np.asarray(x, np.promote_types(x.dtype, np.float32))"
+        given = ", ".join(["d_head_outputs"] * self.backward + ["Q", "K", "V"])
+        text += [f"    {given} = ({wide} for x in ({', '.join(arrays)}))"]
+        text += [indent(line, "    ") for line in self.written()]
+        return "\n".join([*text, f"    return {self.returned}\n"])
+
+    def written(self) -> Iterator[str]:
+        said = False
+        for line in self.kept():
+            if line.wrong and not said:
+                yield "# The mistake:"
+            elif said and not line.wrong:
+                yield "# As it should be:"
+            said = line.wrong
+            yield line.text if line.wrong else f"{line.step} = {line.text}"
+
+    @property
+    def parameters_meant(self) -> set[str]:
+        return {OPTIONS[name].parameter for name in self.meant}
+
+    @property
+    def returned(self) -> str:
+        if self.backward:
+            return ", ".join(f"{name}.astype(q.dtype)" for name in self.results)
+        out = "head_outputs"
+        if self.results == ("concat",):
+            out = "concat.reshape(*concat.shape[:-1], Q.shape[-3], -1).swapaxes(-3, -2)"
+        return f"{out}.astype(q.dtype)"
+
+    def text(self, right: Kernel | None = None, name: str = "") -> str:
+        """The file, with the right kernel for calls in which nothing that is meant is asked for."""
+        functions = [self.function(name or self.name)]
+        if right and any(self.parameters_meant):
+            functions = [right.function("right"), self.function(name or self.name, "right")]
+        code = "\n\n".join(functions)
+        helpers = list[str]()
+        for helper, source in HELPERS.items():
+            if re.search(rf"\b{helper}\(", "".join([code, *helpers])):
+                helpers.append(source)
+        about = f'"""{self.about}"""\n\n' if self.about else ""
+        return f"{about}import numpy as np\n\n\n" + "\n\n".join([*reversed(helpers), code])
+
+    def made(self, **names: Any) -> Callable[..., Any]:
+        """The function, which may read these names, too."""
+        scope: dict[str, Any] = dict(names)
+        exec(compiled(self), scope)  # noqa: S102  (lines of our own catalogue)
+        function: Callable[..., Any] = scope[self.name]
+        return function
+
+
+@cache
+def compiled(kernel: Kernel) -> CodeType:
+    """Its code: compiled once, and carried out on several inputs."""
+    return compile(kernel.text(), "mutant", "exec")
+
+
+def reads(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)

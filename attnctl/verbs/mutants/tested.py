@@ -1,0 +1,272 @@
+"""Wrong kernels as files, and someone's own test run on each: which it kills, which it lets pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+from typing import Any
+
+import numpy as np
+
+from attnctl.base import Displayed
+from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError
+from attnctl.base.files import open_own, refuse_os_errors
+from attnctl.base.programs import Said, begin, kill
+from attnctl.base.words import all_of, did_you_mean
+from attnctl.mistakes import CATALOGUE
+from attnctl.mistakes.mistake import Mistake
+from attnctl.mistakes.right import RIGHT
+from attnctl.store.files import json_text, open_output, write_text
+from attnctl.verbs.mutants.criterion import Criterion, KernelOutcome
+from attnctl.verbs.mutants.inputs import Inputs
+from attnctl.verbs.mutants.kernel import OPTIONS, Kernel, kernel_options
+from attnctl.verbs.mutants.mutants import Mutant, make_mutants
+from attnctl.verbs.mutants.survey import SMALL, Progress, Runs, bound_of
+
+FOLDER = "attnctl-mutants"
+KERNEL = "{kernel}"
+RESULTS = "results.json"
+RIGHT_ONE = "right"
+
+OF_TORCH = '''
+
+import torch
+
+
+def array(x):
+    """The numbers of a tensor; of bfloat16, which NumPy has not, as float32."""
+    if not torch.is_tensor(x):
+        return x
+    x = x.detach().cpu()
+    return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
+'''
+
+
+@dataclass(frozen=True)
+class OwnTest:
+    """A test command with {kernel} in it, and the kernels that it is run on."""
+
+    words: tuple[str, ...]
+    options: frozenset[str] = frozenset()
+    """What the function that is tested takes beside Q, K and V."""
+    names: Mapping[str, str] | None = None
+    """Its names of parameters, by ours."""
+    library: str = "numpy"
+    backward: bool = False
+    folder: Path = Path(FOLDER)
+    jobs: int = 1
+    timeout: float = 300.0
+
+    def problems(self) -> Iterator[str]:
+        if not any(KERNEL in word for word in self.words):
+            yield f"write {KERNEL} where the file of a kernel goes: -- env KERNEL={KERNEL} pytest -q"
+        for name in sorted(self.options - {*OPTIONS}):
+            near = did_you_mean(name, [*OPTIONS], f"there are {all_of([*OPTIONS])}")
+            yield f"--with {name}: no option of a kernel; {near}"
+
+    def file(self, kernel: Kernel) -> str:
+        """The text of a kernel's file, called as the function that is tested is."""
+        more, torch = replace(kernel, options=self.options | kernel.options), self.library == "torch"
+        right = Kernel(self.options, backward=self.backward)
+        if not torch and not self.names:
+            return more.text(right)
+        of = "array({})" if torch else "{}"
+        head, given = more.arrays, [of.format(name) for name in more.arrays]
+        for option in more.parameters:
+            theirs = (self.names or {}).get(option.parameter, option.parameter)
+            head = [*head, f"{theirs}={option.otherwise}"]
+            given += [f"{option.parameter}={of.format(theirs)}"]
+        out = f"kernel({', '.join(given)})"
+        if torch:
+            several = f"tuple(torch.tensor(x).to(q) for x in {out})"
+            out = several if self.backward else f"torch.tensor({out}).to(q)"
+        return (
+            f"{more.text(right, 'kernel')}{OF_TORCH if torch else ''}\n\n"
+            f"def {kernel.name}({', '.join(head)}):\n    return {out}\n"
+        )
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A wrong kernel that a test lets pass, and inputs that show what is wrong."""
+
+    mutant: Mutant
+    inputs: Inputs
+    outcome: KernelOutcome
+    kernel: Path
+    saved: Path
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a test makes of the wrong kernels: those it kills, and those that survive."""
+
+    test: OwnTest
+    mutants: tuple[Mutant, ...]
+    survivors: tuple[Survivor, ...]
+    equivalent: Mapping[str, str]
+    """What no test could kill, and why; it is not counted."""
+
+    @property
+    def agrees(self) -> bool:
+        return not self.survivors
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": "attnctl.mutants-of-a-test/1",
+            "command": list(self.test.words),
+            "mutants": len(self.mutants),
+            "killed": len(self.mutants) - len(self.survivors),
+            "survivors": [
+                {"name": survivor.mutant.name, "mistake": survivor.mutant.mistake.name,
+                 "words": survivor.mutant.words, "relative": survivor.outcome.to_dict()["relative"],
+                 "input": survivor.inputs.words(), "file": str(survivor.saved),
+                 "kernel": str(survivor.kernel)}
+                for survivor in self.survivors
+            ],
+            "equivalent": dict(self.equivalent),
+        }  # fmt: skip
+
+    __str__ = Displayed.__str__
+    _repr_mimebundle_ = Displayed._repr_mimebundle_
+
+
+def mutants_for(test: OwnTest) -> list[Mutant]:
+    """The wrong kernels that ask for no more than the function takes."""
+    made, _ = make_mutants(backward=test.backward)
+    return [mutant for mutant in made if mutant.kernel.options <= test.options]
+
+
+def is_asked(mistake: Mistake, test: OwnTest) -> bool:
+    """Whether the function that is tested takes what this mistake is about."""
+    options = kernel_options(mistake.meant)
+    return options is not None and options <= test.options
+
+
+def score_test(test: OwnTest, progress: Progress | None = None) -> Score:
+    """Run a test on every wrong kernel. Raises AttnError where the right one fails it."""
+    if problems := [*test.problems()]:
+        raise AttnError(problems)
+    mutants, folder = mutants_for(test), test.folder
+    files = {RIGHT_ONE: test.file(Kernel(test.options, backward=test.backward))}
+    files |= {mutant.name: test.file(mutant.kernel) for mutant in mutants}
+    with refuse_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        write_text(text, folder / f"{name}.py")
+    passing = run_all(test, files, progress)
+    told = {mutant.name: tell(mutant) for mutant in mutants if passing[mutant.name]}
+    left = {
+        mistake.name: mistake.equivalent
+        for mistake in CATALOGUE
+        if mistake.equivalent and is_asked(mistake, test)
+    }
+    same = {name: "nothing tried tells it from the right one" for name, found in told.items() if not found}
+    survivors = [
+        Survivor(mutant, *found, folder / f"{mutant.name}.py", save(folder, mutant, found[0]))
+        for mutant in mutants
+        if (found := told.get(mutant.name))
+    ]
+    counted = tuple(mutant for mutant in mutants if mutant.name not in same)
+    survivors.sort(key=lambda survivor: -survivor.outcome.relative)
+    return Score(test, counted, tuple(survivors), left | same)
+
+
+# --- the runs ---
+
+
+def run_all(test: OwnTest, files: Mapping[str, str], progress: Progress | None) -> dict[str, bool]:
+    """Whether each kernel passes; an interrupted run goes on, unless a file of the test has changed."""
+    path, own = test.folder / RESULTS, [Path(word) for word in test.words]
+    changed = [str(file.stat().st_mtime_ns) for file in own if file.is_file()]
+    words = "\x1f".join([*test.words, *changed])
+    keys = {name: sha256(f"{words}\x1f{text}".encode()).hexdigest() for name, text in files.items()}
+    found: dict[str, bool] = kept(path)
+    if not found.get(keys[RIGHT_ONE]):
+        passes, said = run_one(test, RIGHT_ONE, [])
+        if not passes:
+            raise AttnError(f"{test.folder / RIGHT_ONE}.py: the right kernel fails your test: {said}")
+        found[keys[RIGHT_ONE]] = True
+    left = [name for name in files if keys[name] not in found]
+    running: list[Popen[bytes]] = []
+    with ThreadPoolExecutor(test.jobs) as pool:
+        begun = {pool.submit(run_one, test, name, running): name for name in left}
+        try:
+            for done, future in enumerate(as_completed(begun), len(files) - len(left) + 1):
+                found[keys[begun[future]]] = future.result()[0]
+                write_text(json_text(found, indent=1), path)
+                if progress:
+                    progress(done, len(files))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in [*running]:
+                kill(process)
+    path.unlink(missing_ok=True)
+    return {name: found[key] for name, key in keys.items()}
+
+
+def kept(path: Path) -> dict[str, bool]:
+    """What is known of kernels by their files; nothing where there is no such file, or another."""
+    try:
+        with open_own(path) as stream:
+            known = json.load(stream)
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def run_one(test: OwnTest, name: str, running: list[Popen[bytes]]) -> tuple[bool, str]:
+    """Run the test on a kernel: whether it passes, and the last that it said. What hangs is killed."""
+    file, said = str(test.folder / f"{name}.py"), Said()
+    with refuse_os_errors(test.words[0]):
+        process = begin([word.replace(KERNEL, file) for word in test.words], said, said)
+    running.append(process)
+    try:
+        process.wait(test.timeout)
+    except TimeoutExpired:
+        kill(process)
+    running.remove(process)
+    lines = [line for line in said.end().decode("utf-8", "replace").split("\n") if line.strip()]
+    return process.returncode == 0, lines[-1] if lines else "it said nothing"
+
+
+# --- what tells a survivor apart ---
+
+
+def tell(mutant: Mutant) -> tuple[Inputs, KernelOutcome] | None:
+    """Small inputs on which it is further off than right programs are; None where none were found."""
+    for dtype, draw in product(("float32", "float64"), ("randn", "activations")):
+        runs, right = run_right_ones(Inputs(SMALL, draw, dtype, backward=mutant.kernel.backward))
+        outcome = runs.outcome(mutant.name, mutant.kernel)
+        if (bound := bound_of(runs.inputs, [outcome], right)) and bound.told:
+            return runs.inputs, outcome
+    return None
+
+
+@cache
+def run_right_ones(inputs: Inputs) -> tuple[Runs, list[KernelOutcome]]:
+    """What right programs give on some inputs, and the runs to which others can be added."""
+    runs = Runs(inputs, Criterion())
+    kernels = {name: Kernel(lines=lines, backward=inputs.backward) for name, lines in RIGHT.items()}
+    return runs, [runs.outcome(name, kernel) for name, kernel in kernels.items()]
+
+
+def save(folder: Path, mutant: Mutant, inputs: Inputs) -> Path:
+    """Write the arguments of a kernel that show what is wrong with it, and what is right."""
+    runs = Runs(inputs, Criterion())
+    runs.outcome(mutant.name, mutant.kernel)
+    arguments, right = runs.asked[mutant.kernel.options]
+    names = ("d_q", "d_k", "d_v") if mutant.kernel.backward else ("output",)
+    path = folder / f"{mutant.name}.npz"
+    with open_output(path) as stream:
+        arrays: dict[str, Any] = arguments | dict(zip(names, right, strict=True))
+        np.savez(stream, **arrays)
+    return path

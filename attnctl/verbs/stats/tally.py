@@ -1,0 +1,307 @@
+"""Measuring heads: sums that no order changes, counts, a histogram, the largest weights.
+
+A row is one query's weights over the keys, made to sum to 1; rows that see nothing are counted and
+otherwise left out, and so are queries that are padding. Every measure is a mean over rows:
+
+entropy         H = −Σ p log2 p, in bits: 0 where one key gets all, log2 n where n keys get the same
+effective_keys  2^H: as many keys, equally attended, would give this entropy
+distance        Σ p |q − k|, in tokens (Vig & Belinkov 2019, section 4.2)
+previous        the share of the token just before the query, over rows that have one
+first           the share of the first key
+self            the share of the query's own token, over rows that have it among the keys
+same_token      the share of keys, other than the query itself, with the query's token on them
+                (in cross-attention, of all keys with that token)
+
+Where queries have no place among the keys (cross-attention), distance, previous and self mean
+nothing; without tokens, same_token does not. How far two heads are apart is the mean over rows of
+the Jensen–Shannon divergence of their weights, in bits: 0 the same, 1 nothing in common (Clark et
+al. 2019, section 6).
+
+What a row adds to a sum is rounded to a multiple of 2^-60 and added as a whole number. So the sums are
+the same to the last digit in whatever order sentences come and however they are divided into parts. Every
+number is a sentence's own: it comes of its own row of weights alone, whichever sentences stand beside it.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import field, replace
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+
+from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError
+from attnctl.math import Array
+from attnctl.math.names import WEIGHTS
+from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, Tally
+
+GRID = 60  # sums are multiples of 2 to the minus this
+
+BINS, BINS_A_BIT = 64, 4
+"""Of the histogram of entropies: a quarter of a bit each, the last with all that is more."""
+
+EXAMPLES = 5
+"""Largest weights that are kept of a head, one a sentence at most, and lines of those left out."""
+
+
+MEASURES = ("entropy", "effective_keys", "distance", "previous", "first", "self", "same_token")
+UNEVEN = {"float16": 1e-2, "float32": 1e-3, "float64": 1e-3}  # how far from 1 a row may sum
+
+
+def rank(example: Largest) -> tuple[float, int, tuple[int, ...]]:
+    """Order large weights: the larger first, then the earlier sentence, then the earlier cell."""
+    return -example.value, example.line, example.at
+
+
+@dataclass
+class GridSum:
+    units: int = 0
+    rows: int = 0
+
+    def add(self, units: int, rows: int) -> None:
+        self.units += units
+        self.rows += rows
+
+    @property
+    def sum(self) -> float:
+        return float(Fraction(self.units, 1 << GRID))
+
+    @property
+    def mean(self) -> float | None:
+        """The mean over the rows, rounded once; None where there are none."""
+        return float(Fraction(self.units, self.rows << GRID)) if self.rows else None
+
+
+@dataclass
+class SkippedLines:
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, count: int, first: Iterable[int]) -> None:
+        self.count += count
+        self.first = sorted([*self.first, *first])[:EXAMPLES]
+
+
+@dataclass
+class HeadTally:
+    sums: dict[str, GridSum] = field(default_factory=lambda: {name: GridSum() for name in MEASURES})
+    entropies: list[int] = field(default_factory=lambda: [0] * BINS)
+    examples: list[Largest] = field(default_factory=list)
+    empty_rows: int = 0
+    uneven_rows: int = 0
+
+    @property
+    def means(self) -> dict[str, float | None]:
+        return {name: sum_.mean for name, sum_ in self.sums.items()}
+
+    def note(self, example: Largest) -> None:
+        insort(self.examples, example, key=rank)
+        del self.examples[EXAMPLES:]
+
+    def add(self, other: HeadTally) -> None:
+        for name, own in self.sums.items():
+            own.add(other.sums[name].units, other.sums[name].rows)
+        self.entropies = [a + b for a, b in zip(self.entropies, other.entropies, strict=True)]
+        self.examples = sorted([*self.examples, *other.examples], key=rank)[:EXAMPLES]
+        self.empty_rows += other.empty_rows
+        self.uneven_rows += other.uneven_rows
+
+
+@dataclass
+class LayerTally:
+    """The heads of one layer, and how far each two are apart where that is asked for."""
+
+    heads: list[HeadTally]
+    pairs: dict[tuple[int, int], GridSum] = field(default_factory=dict)
+
+    def add(self, other: LayerTally) -> None:
+        for head, theirs in zip(self.heads, other.heads, strict=True):
+            head.add(theirs)
+        for pair, theirs_apart in other.pairs.items():
+            self.pairs.setdefault(pair, GridSum()).add(theirs_apart.units, theirs_apart.rows)
+
+
+BLOCK = 2**17  # weights that are worked on at a time: they stay in cache
+HALF_GRID = GRID // 2
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences whose queries and keys are as many: their lines, the tokens of queries and of keys, if any.
+
+    `start` is the place of query 0 among the keys, None where queries have no place there; `text` are the
+    queries that are no padding.
+    """
+
+    lines: Sequence[int]
+    tokens: Sequence[Sequence[str]]
+    key_tokens: Sequence[Sequence[str]]
+    start: int | None = 0
+    text: Array = field(default_factory=lambda: np.array(True))
+
+    def same(self) -> Array | None:
+        """True where a key has the query's token, (sentence, 1, query, key); None where there are none."""
+        numbers = map(number_tokens, self.tokens, self.key_tokens)
+        same = [rows[:, None] == columns for rows, columns in numbers]
+        return np.stack(same)[:, None] if same else None
+
+
+def tally_of(weights: Array, sentences: Sentences, *, pairs: bool) -> LayerTally:
+    """Add up the weights (sentence, head, query, key) of a layer. Raises AttnError for impossible ones."""
+    count, heads, queries, keys = weights.shape
+    uneven = UNEVEN.get(weights.dtype.name, 0.0)
+    same, text = sentences.same(), np.broadcast_to(sentences.text, queries)
+    tally = LayerTally([HeadTally() for _ in range(heads)])
+    rows = max(1, BLOCK // (count * heads * keys))
+    for first in range(0, queries, rows):
+        block = np.asarray(weights[:, :, first : first + rows], np.float64)
+        stop = first + block.shape[2]
+        if not ((block >= 0) & (block < np.inf)).all():
+            for member in block:
+                require_weights(member, (0, first))
+        at = None if sentences.start is None else np.arange(first, stop) + sentences.start
+        alike = None if same is None else same[:, :, first:stop]
+        add_rows(tally, as_shares(block, uneven, text[first:stop]), at, alike, pairs=pairs)
+    note_largest(tally, weights, sentences)
+    return tally
+
+
+def add_rows(
+    tally: LayerTally, shares: Shares, at: Array | None, same: Array | None, *, pairs: bool
+) -> None:
+    """Add a block of queries (sentence, head, query, key) that stand at these places among the keys."""
+    p, seen, blind, off = shares
+    bits = entropy(p)
+    for name, values, there in measure(p, bits, at, same):
+        for head, units, rows in zip(tally.heads, *sum_rows(values, seen & there), strict=True):
+            head.sums[name].add(units, rows)
+    place = np.minimum((bits * BINS_A_BIT).astype(np.int64), BINS - 1)
+    empty, uneven = (rows.sum(axis=(0, 2)).tolist() for rows in (blind, off))
+    for number, head in enumerate(tally.heads):
+        bins = np.bincount(place[:, number][seen[:, number]], minlength=BINS).tolist()
+        head.entropies = [a + b for a, b in zip(head.entropies, bins, strict=True)]
+        head.empty_rows += empty[number]
+        head.uneven_rows += uneven[number]
+    for a, b in combinations(range(len(tally.heads)), 2) if pairs else ():
+        apart = divergence(p[:, a], p[:, b], bits[:, a] + bits[:, b])
+        (units,), (rows,) = sum_rows(apart[:, None], (seen[:, a] & seen[:, b])[:, None])
+        tally.pairs.setdefault((a, b), GridSum()).add(units, rows)
+
+
+def sum_rows(values: Array, valid: Array) -> tuple[list[int], list[int]]:
+    """The valid rows of each head (sentence, head, query), each on the grid, as sums; how many they are.
+
+    A number is split in two, so that sums of whole numbers of 64 bits hold either part.
+    """
+    values = np.where(valid, values, 0)
+    high = np.rint(np.ldexp(values, HALF_GRID))
+    low = np.rint(np.ldexp(values - np.ldexp(high, -HALF_GRID), GRID))
+    highs, lows = (half.astype(np.int64).sum(axis=(0, 2)).tolist() for half in (high, low))
+    units = [(a << GRID - HALF_GRID) + b for a, b in zip(highs, lows, strict=True)]
+    return units, valid.sum(axis=(0, 2)).tolist()
+
+
+def note_largest(tally: LayerTally, weights: Array, sentences: Sentences) -> None:
+    """Note the largest weight of each sentence and head, the first of those that are equal."""
+    count, heads, _, keys = weights.shape
+    flat = weights.reshape(count, heads, -1)
+    places = flat.argmax(axis=-1)
+    largest = np.take_along_axis(flat, places[..., None], axis=-1)[..., 0].astype(np.float64)
+    lines = np.array(sentences.lines)
+    for number, head in enumerate(tally.heads):
+        for member in np.lexsort((lines, -largest[:, number]))[:EXAMPLES].tolist():
+            value = float(largest[member, number])
+            query, key = divmod(int(places[member, number]), keys)
+            words = None
+            if sentences.tokens:
+                words = sentences.tokens[member][query], sentences.key_tokens[member][key]
+            if value:
+                head.note(Largest(value, (query, key), words, sentences.lines[member]))
+
+
+Shares = tuple[Array, Array, Array, Array]
+
+
+def as_shares(block: Array, uneven: float, text: Array) -> Shares:
+    """Rows made to sum to 1; of the `text` which see anything, which nothing, which were `uneven` off 1."""
+    total = block.sum(axis=-1)
+    seen = total > 0
+    off = seen & (np.abs(total - 1) > uneven)
+    return block / np.where(seen, total, 1)[..., None], seen & text, ~seen & text, off & text
+
+
+def divergence(p: Array, other: Array, bits: Array) -> Array:
+    """The Jensen–Shannon divergence of rows, whose entropies sum to `bits`."""
+    return np.maximum(0, entropy((p + other) / 2) - bits / 2)
+
+
+def measure(
+    p: Array, bits: Array, at: Array | None, same: Array | None
+) -> Iterator[tuple[str, Array, Array | bool]]:
+    """Each measure of a block (…, query, key): its values (…, query), and the queries it has them for."""
+    columns = np.arange(p.shape[-1])
+    yield "entropy", bits, True
+    yield "effective_keys", np.exp2(bits), True
+    yield "first", p[..., 0], True
+    if at is not None:
+        distance = np.abs(at[:, None] - columns)
+        yield "distance", (p * distance).sum(axis=-1), True
+        for name, column in (("previous", at - 1), ("self", at)):
+            there = (column >= 0) & (column < len(columns))
+            yield name, p[..., np.arange(len(at)), np.where(there, column, 0)], there
+        same = None if same is None else same & (distance > 0)
+    if same is not None:
+        yield "same_token", (p * same).sum(axis=-1), True
+
+
+def entropy(p: Array) -> Array:
+    """−Σ p log2 p along the last axis; 0 log 0 is 0."""
+    logs = np.log2(p, out=np.zeros_like(p), where=p > 0)
+    logs *= p
+    bits: Array = np.abs(logs.sum(axis=-1))
+    return bits
+
+
+def require_weights(block: Array, where: tuple[int, int]) -> None:
+    """Refuse what is no weight: NaN, infinity, a negative number."""
+    wrong = np.argwhere(~((block >= 0) & (block < np.inf)))
+    if len(wrong):
+        head, query, key = wrong[0].tolist()
+        at = [head, where[1] + query, key]
+        raise AttnError(
+            f"{WEIGHTS}: {block[head, query, key]} at {at} (head, query, key); weights are 0 or more and "
+            "finite (attnctl check finds out what went wrong)"
+        )
+
+
+def number_tokens(tokens: Sequence[str], key_tokens: Sequence[str]) -> tuple[Array, Array]:
+    """A number for each token of the queries and of the keys, the same for the same token."""
+    ids = {token: number for number, token in enumerate(dict.fromkeys([*tokens, *key_tokens]))}
+    return np.array([ids[token] for token in tokens]), np.array([ids[token] for token in key_tokens])
+
+
+# --- as the statistics of a dump ---
+
+
+def as_stats(
+    name: str,
+    layer: LayerTally,
+    meaningless: Container[str],
+    sentence: str | None = None,
+    *,
+    batch: bool = False,
+) -> DumpStats:
+    """A layer as a dump; in a `batch` the largest weight is that of a member, not of a line."""
+    heads = []
+    for head in layer.heads:
+        sums = {item: Tally(own.sum, own.rows) for item, own in head.sums.items()}
+        largest = next(iter(head.examples), None)
+        if largest and batch:
+            largest = replace(largest, at=(largest.line, *largest.at))
+        tallies = {item: None if item in meaningless else tally for item, tally in sums.items()}
+        heads.append(HeadStats(tallies, largest, head.empty_rows, head.uneven_rows))
+    pairs = {pair: Tally(apart.sum, apart.rows) for pair, apart in layer.pairs.items()}
+    return DumpStats(name, tuple(heads), pairs, sentence)

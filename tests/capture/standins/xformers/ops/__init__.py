@@ -1,0 +1,1 @@
+from xformers.ops.fmha import *  # noqa: F403
