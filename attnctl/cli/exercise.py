@@ -93,7 +93,7 @@ def make(  # noqa: PLR0913  (options, and groups of them)
     """
     if blank is None:
         raise AttnError("--blank: which steps are to be filled in? like --blank scores,attention_weights")
-    raise_all(misnamed(output or [], several=students is not None))
+    raise_all(find_misnamed(output or [], several=students is not None))
     settings = open_source(source, Arguments(config, {**more, **attention})).settings
     steps = wanted_steps(blank) or []
     names = making.read_roster(students) if students else [making.Student(seed_from) if seed_from else None]
@@ -108,7 +108,7 @@ def make(  # noqa: PLR0913  (options, and groups of them)
         write_sheets(made, output or [options.STDOUT], several=students is not None)
 
 
-def misnamed(output: list[str], *, several: bool) -> Iterator[str]:
+def find_misnamed(output: list[str], *, several: bool) -> Iterator[str]:
     """A problem for each file that sheets cannot be written to, whatever its suffix says."""
     for path in output:
         if path.endswith(".pdf"):

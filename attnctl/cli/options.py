@@ -89,15 +89,17 @@ def option(
     """
     names = [name for name in how if isinstance(name, str)]
     info = typer.Option(*names, help=help, show_default=False, rich_help_panel=section, **extra)
-    return described(info, [reader for reader in how if isinstance(reader, Reader)], terms, writes, default)
+    return describe_option(
+        info, [reader for reader in how if isinstance(reader, Reader)], terms, writes, default
+    )
 
 
 def argument(help: str, metavar: str | None = None, terms: Sequence[OptionTerm] = ()) -> Any:  # noqa: A002
     """An argument, which may be left out where the type of its parameter has None."""
-    return described(typer.Argument(help=help, metavar=metavar, show_default=False), [], terms)
+    return describe_option(typer.Argument(help=help, metavar=metavar, show_default=False), [], terms)
 
 
-def described(
+def describe_option(
     info: Any,
     readers: list[Reader],
     terms: Sequence[OptionTerm],

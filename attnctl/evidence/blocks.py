@@ -153,9 +153,9 @@ class StepInBlocks:
         arrays += [(axes, known.value) for axes, known in outside.values()]
         queries = next(array.shape[-2] for axes, array in arrays if axes[-2:-1] == ("query",))
         blocks = cls(record, steps, outside, queries, numbers)
-        return replace(blocks, steps=blocks.summed())
+        return replace(blocks, steps=blocks.sum_over_queries())
 
-    def summed(self) -> Sequence[Step]:
+    def sum_over_queries(self) -> Sequence[Step]:
         """The steps, those that sum over all queries handed the sums: they are then local to a row."""
         steps = list(self.steps)
         for at, step in enumerate(self.steps):

@@ -141,7 +141,7 @@ def vectors(
 def matrix(name: str, of: str, own: str, *, asked: str = "", more: str = "") -> Name:
     """The row of a projection: by head, side by side, as nn.Linear keeps it, or as Flax does."""
     *heads, rows, columns = map(" ".join, parse_axes(own))
-    first, last = grouped(rows), grouped(*heads, columns)
+    first, last = group_axes(rows), group_axes(*heads, columns)
     fused, linear = f"{first} {last}", f"{last} {first}"
     layouts = tuple(dict.fromkeys((own, fused, linear)))
     searched = (" ".join((rows, *heads, columns)),)
@@ -151,11 +151,11 @@ def matrix(name: str, of: str, own: str, *, asked: str = "", more: str = "") -> 
 
 def bias(name: str, of: str, own: str) -> Name:
     """The row of what is added to a projection: by head or side by side."""
-    layouts = tuple(dict.fromkeys((own, grouped(*names_in(parse_axes(own))))))
+    layouts = tuple(dict.fromkeys((own, group_axes(*names_in(parse_axes(own))))))
     return Name(name, "b", layouts, leaf=True, input=True, once=True, of=of)
 
 
-def grouped(*axes: str) -> str:
+def group_axes(*axes: str) -> str:
     """These axes side by side, as one: (head d_k); one stays as it is."""
     text = " ".join(axes)
     return f"({text})" if " " in text else text

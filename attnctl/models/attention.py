@@ -111,7 +111,7 @@ def read_biases(tensors: LayerTensors, keys: int, *, cross: bool) -> Named:
     d = tensors.d
     named: Named = {}
     if d["sink"]:
-        named["sink"] = tensors.named("sink", "", (d["heads"],))
+        named["sink"] = tensors.read_with_origin("sink", "", (d["heads"],))
     if d["buckets"] and not cross:
         table = tensors.model.outer("bias_table", ".weight", (d["buckets"], d["heads"]))
         named["bias_table"] = np.ascontiguousarray(table.T), d.shared["bias_table"]
@@ -135,7 +135,10 @@ def rules_of(d: Description, own: Layer) -> tuple[Rule, ...]:
 
 
 def norm_factors(tensors: LayerTensors, use: str, name: str, shape: Shape) -> Named:
-    return {f"{name}_{suffix[1:]}": tensors.named(use, suffix, shape) for suffix in tensors.d.norm_suffixes}
+    return {
+        f"{name}_{suffix[1:]}": tensors.read_with_origin(use, suffix, shape)
+        for suffix in tensors.d.norm_suffixes
+    }
 
 
 def head_norm_factors(tensors: LayerTensors) -> Named:
@@ -153,7 +156,7 @@ def head_norm_factors(tensors: LayerTensors) -> Named:
             weight = tensors.read(use, ".weight", (heads, size) if by_head else (size,))
         named[f"{symbol}_norm_weight"] = weight, tensors.origin(use)
         if d["qk_norm_bias"]:
-            named[f"{symbol}_norm_bias"] = tensors.named(use, ".bias", (size,))
+            named[f"{symbol}_norm_bias"] = tensors.read_with_origin(use, ".bias", (size,))
     return named
 
 
@@ -182,7 +185,7 @@ def read_projection(
     rows, columns = shape
     named: Named = {f"W_{symbol}": (tensors.projection(use, rows, columns, heads), tensors.origin(use))}
     if there:
-        bias, origin = tensors.named(use, ".bias", (columns,))
+        bias, origin = tensors.read_with_origin(use, ".bias", (columns,))
         named[f"b_{symbol}"] = split(bias, heads) if heads else bias, origin
     return named
 
@@ -202,7 +205,7 @@ def read_both(tensors: LayerTensors, use: str, rows: int, columns: int) -> Itera
     """The matrix (in, out) of several projections, W, and their bias, b, if they have one; its name."""
     yield "W", tensors.matrix(use, rows, columns), tensors.origin(use)
     if tensors.d["bias"]:
-        yield "b", *tensors.named(use, ".bias", (columns,))
+        yield "b", *tensors.read_with_origin(use, ".bias", (columns,))
 
 
 def fused_projections(tensors: LayerTensors) -> Named:

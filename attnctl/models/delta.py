@@ -20,9 +20,9 @@ def delta_layer(tensors: LayerTensors, x: Array) -> Array:
     """What a layer adds, of rows (token, width)."""
     tensors.refuse_foreign()
     sizes: DeltaSizes = tensors.d["delta"]
-    channels, z, b, a = projected(tensors, x, sizes)
+    channels, z, b, a = project(tensors, x, sizes)
     cuts = [sizes.heads * sizes.d_k, 2 * sizes.heads * sizes.d_k]
-    q, k, v = np.split(convolved(tensors, channels, sizes.kernel), cuts, axis=-1)
+    q, k, v = np.split(convolve(tensors, channels, sizes.kernel), cuts, axis=-1)
     q, k = (unit(rearrange(part, "n (h d) -> n h d", h=sizes.heads)) for part in (q, k))
     share = sizes.v_heads // sizes.heads
     q, k = (part.repeat(share, axis=-2) for part in (q * x.dtype.type(sizes.d_k**-0.5), k))
@@ -47,7 +47,7 @@ def recur(q: Array, k: Array, v: Array, alpha: Array, beta: Array) -> Array:
     return out
 
 
-def projected(tensors: LayerTensors, x: Array, sizes: DeltaSizes) -> tuple[Array, Array, Array, Array]:
+def project(tensors: LayerTensors, x: Array, sizes: DeltaSizes) -> tuple[Array, Array, Array, Array]:
     """Columns of Q, K and V, of the gate, of β and of α: from four matrices, or from two by head."""
     _, heads, v_heads, d_k, d_v = sizes
     both, values = 2 * heads * d_k, v_heads * d_v
@@ -63,7 +63,7 @@ def projected(tensors: LayerTensors, x: Array, sizes: DeltaSizes) -> tuple[Array
     return np.concatenate([q, k, v], axis=-1), z, b, a
 
 
-def convolved(tensors: LayerTensors, x: Array, kernel: int) -> Array:
+def convolve(tensors: LayerTensors, x: Array, kernel: int) -> Array:
     """The activation of each column's sum over the last tokens, each times its weight."""
     weight = tensors.read("delta_conv", ".weight", (x.shape[-1], 1, kernel))
     padded = np.concatenate([np.zeros((kernel - 1, x.shape[-1]), x.dtype), x])

@@ -125,7 +125,7 @@ class LayerTensors:
         self.names.setdefault(f"{use}{suffix}", whole)
         return whole
 
-    def named(self, use: str, suffix: str, shape: Shape) -> tuple[Array, str]:
+    def read_with_origin(self, use: str, suffix: str, shape: Shape) -> tuple[Array, str]:
         return self.read(use, suffix, shape), self.origin(use, suffix)
 
     def origin(self, use: str, suffix: str = ".weight") -> str:

@@ -27,7 +27,11 @@ ARGUMENTS = {
 def reading():
     """Each command that reads what may be compressed, on one that is."""
     for name, parameters in PARAMETERS.items():
-        if "max_memory" in parameters and name not in {"explore", "capture", "effect"}:  # a terminal, a program, a model
+        if "max_memory" in parameters and name not in {
+            "explore",
+            "capture",
+            "effect",
+        }:  # a terminal, a program, a model
             files = [each for each in parameters.values() if isinstance(each.default, type)]
             yield name, f"{ARGUMENTS.get(name) or ' '.join([BOMB] * max(1, len(files)))} {LIMIT}"
     yield "exercise grade", BOMB  # a hand-in has a limit of its own

@@ -7,7 +7,9 @@ from attnctl.models.family import LAYER_NORM, ROPE_BY_TYPE, ROTARY, TYPES, Stack
 from attnctl.models.keys import INDEX, Setting, by_layer, count, epsilon, flag, from_keys, real, word
 
 
-def masked(place: str, unembed: str, dense: str, norm: str, act: str | None = None) -> dict[str, Setting]:
+def predict_masked(
+    place: str, unembed: str, dense: str, norm: str, act: str | None = None
+) -> dict[str, Setting]:
     """The head of a family that fills in [MASK]; its bias may stand beside the unembedding."""
     whole = f"{place}{unembed}"
     biases = f"{whole}.bias", f"{place}bias"
@@ -39,7 +41,7 @@ BERT = Stack(
     },
     only={"position_embedding_type": "absolute", "add_cross_attention": False},
     inert=("directionality",),
-    head=masked("cls.predictions.", "decoder", "transform.dense", "transform.LayerNorm"),
+    head=predict_masked("cls.predictions.", "decoder", "transform.dense", "transform.LayerNorm"),
 )
 
 
@@ -49,14 +51,14 @@ ROBERTA = derive_stack(
         "positions": "after_pad",
         "position_start": from_keys(lambda pad: pad + 1, count("pad_token_id", default=1, kind=INDEX)),
     },
-    head=masked("lm_head.", "decoder", "dense", "layer_norm", "gelu"),
+    head=predict_masked("lm_head.", "decoder", "dense", "layer_norm", "gelu"),
 )
 
 ELECTRA = derive_stack(
     BERT,
     outer={"embed_project": "embeddings_project"},
     settings={"embed_width": count("embedding_size", default=128)},
-    head=masked("generator_", "lm_head", "predictions.dense", "predictions.LayerNorm", "gelu"),
+    head=predict_masked("generator_", "lm_head", "predictions.dense", "predictions.LayerNorm", "gelu"),
 )
 
 DISTILBERT = Stack(
@@ -80,7 +82,7 @@ DISTILBERT = Stack(
         "causal": False,
     },
     inert=("sinusoidal_pos_embds",),  # how its table of positions began
-    head=masked("vocab_", "projector", "transform", "layer_norm"),
+    head=predict_masked("vocab_", "projector", "transform", "layer_norm"),
 )
 
 ALBERT = derive_stack(
@@ -102,7 +104,7 @@ ALBERT = derive_stack(
     },
     only={"inner_group_num": 1, "position_embedding_type": "absolute"},
     inert=("down_scale_factor",),
-    head=masked("predictions.", "decoder", "dense", "LayerNorm"),
+    head=predict_masked("predictions.", "decoder", "dense", "LayerNorm"),
 )
 
 NORM_EPS = epsilon("norm_eps", 1e-5)
@@ -201,7 +203,7 @@ NOMIC_BERT = Stack(
         "causal": False,
         "theta": real("rope_theta", default=1000.0),
     },
-    head=masked("cls.predictions.", "decoder", "transform.dense", "transform.layer_norm"),
+    head=predict_masked("cls.predictions.", "decoder", "transform.dense", "transform.layer_norm"),
     example={"type_vocab_size": 2, "head_dim": 4},
 )
 

@@ -211,7 +211,7 @@ class Diagnosis:
     def screen(self, before: Search, part_of: Callable[[Walk, str], Part]) -> list[Fit]:
         """The mistake that mixes up queries and explains all of a step, sought by plain arithmetic."""
         first = before.case.first
-        if not any(before.unscreened()):
+        if not any(before.plants_to_screen()):
             return []
         part = part_of(self.walk, first)
         search = self.begin(part, first, plainly=True)

@@ -54,13 +54,13 @@ class RoundedTensors(LayerTensors):
 
     def multiply(self, use: str, x: Array, columns: int, **numbers: int) -> Array:
         of_sums = min(self.unit, FLOAT32.unit) * sqrt(x.shape[-1])
-        out = super().multiply(use, self.rounded(x, f"{use} of {numbers}"), columns, **numbers)
+        out = super().multiply(use, self.round(x, f"{use} of {numbers}"), columns, **numbers)
         return round_at_random(out, self.unit + of_sums, f"{use} {numbers}", self.number)
 
     def norm(self, use: str, x: Array) -> Array:
-        return self.rounded(super().norm(use, x), f"{use} made") if self.has(use) else x
+        return self.round(super().norm(use, x), f"{use} made") if self.has(use) else x
 
-    def rounded(self, x: Array, name: str) -> Array:
+    def round(self, x: Array, name: str) -> Array:
         return round_at_random(x, self.unit, name, self.number)
 
 

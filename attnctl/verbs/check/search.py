@@ -121,7 +121,7 @@ class Search:
         return cls(walk, case, part, earlier, patience, by_rows=by_rows)
 
     def fits(self) -> list[Fit]:
-        return self.best_of(self.tried([mistake for mistake in CATALOGUE if not mistake.fitted]))
+        return self.best_of(self.try_plants([mistake for mistake in CATALOGUE if not mistake.fitted]))
 
     def fits_fitted(self, others: Sequence[Fit], few: Search) -> list[Fit]:
         """Those with a number to fit that come near in a `few` rows, and others, best first."""
@@ -129,7 +129,7 @@ class Search:
         if few is not self:
             names = few.come_near(mistakes)
             mistakes = [mistake for mistake in mistakes if mistake.name in names]
-        return self.best_of(self.tried(mistakes), others)
+        return self.best_of(self.try_plants(mistakes), others)
 
     def best_of(
         self, tried: Iterable[tuple[Mistake, Plant, Array | None]], others: Sequence[Fit] = ()
@@ -145,12 +145,12 @@ class Search:
     def come_near(self, mistakes: Sequence[Mistake]) -> set[str]:
         """The names of those that come near, or only say how far off numbers may be."""
         near = {mistake.name for mistake in mistakes if not mistake.exact}
-        for mistake, _, value in self.tried(mistakes):
+        for mistake, _, value in self.try_plants(mistakes):
             if value is not None and self.near(value, EXPLAINED):
                 near.add(mistake.name)
         return near
 
-    def tried(self, mistakes: Sequence[Mistake]) -> Iterator[tuple[Mistake, Plant, Array | None]]:
+    def try_plants(self, mistakes: Sequence[Mistake]) -> Iterator[tuple[Mistake, Plant, Array | None]]:
         """Each way to make these with the step that it gives; what may be one of two is remembered."""
         most = MOST_FITTED * self.patience if any(mistake.fitted for mistake in mistakes) else inf
         self.case.effort.allow(most)
@@ -168,7 +168,7 @@ class Search:
         """
         self.case.effort.allow(MOST_FITTED * self.patience)
         found = []
-        for mistake, plant in self.unscreened():
+        for mistake, plant in self.plants_to_screen():
             value = value_of(plant.case) if value_of else plant.case.value(anyway=True)
             if value is not None:
                 self.screened.add(mistake.name)
@@ -177,7 +177,7 @@ class Search:
                 found.append(Fit(((mistake, plant),), planted, certain=True, misfit=misfit))
         return sorted(found, key=lambda fit: fit.misfit)
 
-    def unscreened(self) -> Iterator[tuple[Mistake, Plant]]:
+    def plants_to_screen(self) -> Iterator[tuple[Mistake, Plant]]:
         across = [mistake for mistake in CATALOGUE if mistake.across and mistake.name not in self.screened]
         for mistake, plant in self.plants(self.case, across):
             if Probe(self.walk, plant.case.derivation).is_changed(self.case.first):

@@ -123,7 +123,7 @@ def fill_effects(
             given = None if other is None else head_outputs(tensors, source)
             for start in range(0, effect.shape[1], at_once):
                 heads = range(start, min(start + at_once, effect.shape[1]))
-                rows = through(tensors, hidden, None, changed(replacing(heads, begun.how, given)))
+                rows = through(tensors, hidden, None, edit_heads(replacing(heads, begun.how, given)))
                 for later in range(index + 1, layers):
                     rows = through(model.layer(later), rows, None, attend_plainly)
                 after = difference_at(prompt, rows, place, ids)
@@ -153,7 +153,7 @@ def replacing(heads: range, how: str, given: Array | None) -> Change:
     return change
 
 
-def changed(change: Change) -> Run:
+def edit_heads(change: Change) -> Run:
     """Carries out attention with the outputs of its heads changed before anything reads them."""
 
     def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:

@@ -144,13 +144,13 @@ def grade_program(file: str, trace: Trace, asked: Assignment) -> HandIn:
     graded = grade_sheet(file, Unfinished(steps, arrays, trace.header), None, asked)
     rounded = 10.0 ** -(DECIMALS if asked.decimals is None else asked.decimals)
 
-    def changed(name: str) -> bool:
+    def was_changed(name: str) -> bool:
         return not np.allclose(
             trace[name], given[name], rtol=0, atol=rounded * (1 + np.abs(given[name]).max())
         )
 
     return replace(
-        graded, notes=tuple(said_of_changes([name for name in given if name in fits and changed(name)]))
+        graded, notes=tuple(said_of_changes([name for name in given if name in fits and was_changed(name)]))
     )
 
 
