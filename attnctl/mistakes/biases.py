@@ -81,7 +81,8 @@ def by_distance(op: Slope, distance: Callable[[Array, Array], Array]) -> wrong.B
 
 
 def shifts(case: WrongStep) -> list[int]:
-    most = min(max(case.size("query") or 0, case.size("key") or 0), 64)
+    # From one place farther every key is on the same side: it is the distance with its sign, to softmax.
+    most = min(max(case.size("query") or 0, case.size("key") or 0) - 2, 64)
     return [by for by in range(-most, most + 1) if by]
 
 
