@@ -96,7 +96,8 @@ class Setting:
         if self.words is not None:
             return self.words(value)
         name = self.name.replace("_", " ")
-        return name if self.switch else f"{name} {value}"
+        numbers = value if isinstance(value, (list, tuple)) else [value]
+        return name if self.switch else f"{name} {', '.join(map(str, numbers))}"
 
     def flags(self, value: Any) -> list[str]:
         """The words of a command line that give this value: --window 3,inf; none where none do."""

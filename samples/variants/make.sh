@@ -8,16 +8,20 @@ run full
 run causal --causal
 run sliding-window --causal --window 2
 run window --window 1,2
+run block-local --block-local 2
 run documents --documents 0,2,3 --causal --positions rope
 run grouped-query --heads 4 --kv-heads 2 --d-model 8
 run multi-query --heads 4 --kv-heads 1 --d-model 8
 run softcap --softcap 1.5
 run scale --scale 1
+run qk-norm --qk-norm rms
+run temperature --temperature 0.5,2
 run alibi --positions alibi --causal --heads 2
 run rotary --positions rope
 run rotary-interleaved --positions rope --interleaved
 run rotary-partial --positions rope --rotary-dims 2 --theta 1000000
 run sinusoidal --positions sinusoidal
+run gate --gate --heads 2
 run cross --context "le chat"
 run float16 --dtype float16
 attnctl run -c "$(dirname "$0")/learned.yaml" -o "$folder/learned.json"

@@ -230,7 +230,7 @@ def mark_hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
     array, inputs = trace[name], trace.steps[name].inputs[1:]
     kept = [trace.arrays[input_] for input_ in inputs if input_ in trace.arrays]
     masks = [mask for mask in kept if spreads(mask.shape, array.shape)]
-    words = [rule.name for rule in op.rules] + ([MASK] if inputs else [])
+    words = [rule.label for rule in op.rules] + ([MASK] if inputs else [])
 
     def codes(index: Index) -> Codes:
         member = index[0] if len(index) > 1 else 0

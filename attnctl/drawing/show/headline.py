@@ -103,7 +103,8 @@ def rule_words(rule: Any) -> str:
     kind = RULES.get(str(name), Rule)
     if issubclass(kind, Composed):
         return f"({f' {kind.between} '.join(map(rule_words, values))})"
-    return f"{name} {', '.join('∞' if value is None else rule_words(value) for value in values)}"
+    words = ", ".join("∞" if value is None else rule_words(value) for value in values)
+    return f"{name.replace('_', ' ')} {words}"
 
 
 def headline(trace: Trace, screen: Screen, *, full: bool = False) -> Iterator[Line]:

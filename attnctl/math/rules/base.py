@@ -55,6 +55,11 @@ class Rule:
         return {self.name: values[0] if len(values) == 1 else list(values)}
 
     @property
+    def label(self) -> str:
+        """What it is called in a cell that it hides, and in sentences."""
+        return self.name.replace("_", " ")
+
+    @property
     def said(self) -> str:
         """A sentence on what it asks for."""
         values = {name: "any" if value is None else value for name, value in vars(self).items()}

@@ -259,7 +259,7 @@ class Explainer:
 
 def reasons(op: Hide) -> list[str]:
     """The rules and masks that may hide a score, in the order in which `Hide.hidden_by` counts."""
-    return [*(rule.name for rule in op.rules), "the given mask"]
+    return [*(rule.label for rule in op.rules), "the given mask"]
 
 
 def explain(trace: Trace, address: str | Address, settings: Settings | None = None) -> Explanation:

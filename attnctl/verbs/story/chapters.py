@@ -405,7 +405,7 @@ def hidden_causes(trace: Trace, step: Step) -> Iterator[tuple[str, Array]]:
     others = [np.asarray(trace[name]) for name in step.inputs[1:] if name in trace]
     if isinstance(step.op, ops.Hide):
         by = step.op.hidden_by(shape, *others)
-        names = [rule.name for rule in step.op.rules] + [MASK] * len(others)
+        names = [rule.label for rule in step.op.rules] + [MASK] * len(others)
         yield from ((word, by == at) for at, word in enumerate(names))
     if isinstance(step.op, ops.Add) and others:
         yield step.inputs[1], np.broadcast_to(np.isneginf(others[0]), shape)
