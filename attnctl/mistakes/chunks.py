@@ -327,7 +327,7 @@ CHUNKS = (
         "multiply what a chunk gave by exp(its maximum − that of all), or give it the share exp(L_c − L)",
         not_rescaled,
         why="Each chunk is right by itself, and one maximum is often that of all.",
-        example="halves = np.split(scaled_scores, 2, axis=-1)\n"
+        example="halves = np.array_split(scaled_scores, 2, axis=-1)\n"
         "sums = np.stack([np.exp(s - s.max(axis=-1, keepdims=True)).sum(axis=-1) for s in halves])\n"
         "chunk_shares = sums / sums.sum(axis=0)",
     ),
@@ -339,7 +339,9 @@ CHUNKS = (
         nothing_as_nan,
         why="A chunk beyond the causal edge sees nothing, and tests of one chunk have none.",
         meant="blind chunks",
-        example="chunk_shares = np.exp(chunk_logsumexp - logsumexp)",
+        example="chunks = zip(np.array_split(masked_scores, 2, axis=-1), np.array_split(V, 2, axis=-2))\n"
+        "grown = [(np.exp(s - s.max(axis=-1, keepdims=True)), v) for s, v in chunks]\n"
+        "chunk_outputs = np.stack([e / e.sum(axis=-1, keepdims=True) @ v for e, v in grown])",
     ),
     of_merging(
         NO_MAXIMUM,
