@@ -13,6 +13,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import ATTENTION, SENTENCE, Given
 from attnctl.base.values import words
 from attnctl.cli import options
+from attnctl.cli.model import IDS
 from attnctl.cli.options import argument, command, option
 from attnctl.cli.output import progress
 from attnctl.cli.program import complain
@@ -21,6 +22,7 @@ from attnctl.formats import FINDINGS, format_for, print_bytes, print_found, prin
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.inputs.config.flags import by_flag, settings_from
 from attnctl.inputs.config.settings import Settings
+from attnctl.models.run import ModelInput
 from attnctl.record import Trace
 from attnctl.sources import HELP_OF_SEVERAL, is_file, open_source
 from attnctl.sources.sentence import Arguments, gather_sentences
@@ -132,6 +134,14 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     trace: options.Trace = None,
     name: options.Name = None,
     model: ModelOption = None,
+    ids: tuple[int, ...] | None = option(
+        "Token ids instead of a text.",
+        IDS,
+        terms=[
+            options.needs("model", "only a model takes ids; add --model DIR"),
+            options.excludes("file", "--file has the texts; leave one of them out"),
+        ],
+    ),
     file: FileOption = None,
     more: options.Sentence,
     config: options.Config = None,
@@ -189,7 +199,8 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
             for text in arguments
             if is_file(text)
         )
-        stats_of_texts(model, gather_sentences(arguments, None), out)
+        texts = [ModelInput(text) for text in gather_sentences(arguments, None)]
+        stats_of_texts(model, texts + [ModelInput(ids=ids)] * (ids is not None), out)
     elif arguments[:1] == [MERGE]:
         if len(arguments) == 1:
             raise AttnError("merge: no PART; give the files that stats --shard … -o wrote")
@@ -218,9 +229,8 @@ def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, *,
     write_report(StatsReport(tuple(found), rolled, layers[0].tokens if layers else None), out)
 
 
-def stats_of_texts(name: str, texts: list[str], out: Output) -> None:
+def stats_of_texts(name: str, texts: Sequence[ModelInput], out: Output) -> None:
     from attnctl.math.names import WEIGHTS
-    from attnctl.models.run import ModelInput
     from attnctl.models.source import open_model
     from attnctl.sources.model import Layers
     from attnctl.verbs.models.heads import battery, battery_data, battery_lines
@@ -229,7 +239,7 @@ def stats_of_texts(name: str, texts: list[str], out: Output) -> None:
     by_layer: dict[int, list[DumpStats]] = {}
     with progress("texts") as moved:
         for number, text in enumerate(texts):
-            for trace in Layers(name, ModelInput(text), "all", settings).run(keep=[WEIGHTS]):
+            for trace in Layers(name, text, "all", settings).run(keep=[WEIGHTS]):
                 layer = int(trace.header["layer"])
                 by_layer.setdefault(layer, []).append(measure_heads(trace, f"layer {layer}"))
             moved(number + 1, len(texts))

@@ -50,6 +50,7 @@ def test_a_trace_is_priced_for_no_more_tokens_than_the_model_takes(run, name, to
         (["model", GPT_OSS], ["a sink for each head", "yarn, theta 500", "2 of 4 experts", "parameters"]),
         (["model", T5], ["t5 decoder", "also attends to an encoder", "6 buckets"]),
         (["stats", "--model", GPT_OSS], ["induction", "duplicate", "previous", "sink"]),
+        (["stats", "--model", GPT_OSS, *IDS], ["layer 1", "all together", "induction"]),
     ],
 )
 def test_what_is_shown(run, args, shown):
@@ -62,6 +63,8 @@ def test_what_is_shown(run, args, shown):
     ("args", "said"),
     [
         (["run", *IDS], "--ids: only a model has that; add --model DIR"),
+        (["stats", *IDS], "--ids: only a model takes ids; add --model DIR"),
+        (["stats", "--model", GPT_OSS, *IDS, "--file", "x"], "--file has the texts; leave one of them out"),
         (["run", "x", "--layer", "1"], "--layer: only a model has that"),
         (["run", *IDS, "--model", GPT_OSS, "--heads", "2"], "--heads: means nothing with --model"),
         (["run", "x", *IDS, "--model", GPT_OSS], "there is a sentence too"),
