@@ -26,6 +26,9 @@ VALUES = {
     PerBatch | None: st.integers(0, 9),
     Block | None: st.none(),
     tuple[int, ...]: st.lists(st.integers(0, 9), max_size=3).map(tuple),
+    tuple[tuple[int, ...], ...]: st.integers(1, 2).flatmap(  # pages of two sequences, or of one more
+        lambda size: st.tuples(*[st.tuples(*[st.integers(0, 1)] * size)] * 2)
+    ),
     tuple[float, ...]: st.lists(st.floats(0.1, 2), max_size=2).map(tuple),
     RMSNorm | LayerNorm: st.deferred(lambda: instances(RMSNorm) | instances(LayerNorm)),
     tuple[VisibilityRule, ...]: st.deferred(lambda: st.lists(visibility(), max_size=2).map(tuple)),

@@ -17,6 +17,7 @@ from attnctl.math.axes import names_in, parse_axes
 from attnctl.math.derivation import Rotary, Variant, derive, line
 from attnctl.math.kind import KIND, HeadNorm
 from attnctl.math.ops import Copy, Given, Sinusoid
+from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import RULES
 from attnctl.record import Trace
 from attnctl.store.header import foreign_step
@@ -36,6 +37,8 @@ SIZES = {
     "d_memory": 19,
     "d_out": 17,
     "chunk": 4,
+    "page": 10,
+    "slot": 3,
     "batch": 3,
 }
 """No two axes of one array are of one size, so that a layout can only be read in one way."""
@@ -63,6 +66,9 @@ def moved(array, own, layout, lead):
 
 OWN = set(names.where(lambda row: not (row.model or row.gradient)))
 """Every name but those that only layers of trained models have (tests/models/test_steps.py)."""
+
+STEPS = OWN - {names.KEY_LENGTHS, names.PAGE_TABLE, *names.CU_SEQLENS}
+"""Those of them that are steps: others say which keys there are."""
 
 # --- every derived step is read by another, or is the last ---
 
@@ -110,6 +116,8 @@ def variants():
         given = dict.fromkeys((*start, *beside, names.SINK), "given")
         yield Variant(given, d_k=4, rotary=rotary, qk_norm=how, cache_unrotated=unrotated, logsumexp=True)
 
+    yield Variant(dict.fromkeys(("Q", *names.PAGES), "given"), d_k=4, pages=Gather(((1, 0),), 3))
+
     for start, (name, value) in product(LEAVES.values(), ASKED.items()):
         yield Variant(dict.fromkeys(start, "given"), d_k=4, **{name: value})
 
@@ -127,7 +135,7 @@ def test_every_step_of_every_variant_is_read_by_another_or_is_the_last():
         lines = derive(variant)
         assert unread(lines) == []
         seen |= {step.name for step in lines}
-    assert seen == OWN - {names.KEY_LENGTHS, *names.CU_SEQLENS}, "every name is a step of some variant"
+    assert seen == STEPS, "every name is a step of some variant"
 
 
 @pytest.mark.sample(2)
@@ -173,6 +181,12 @@ def everything(batch=()):
     yield {**crossed, **in_ours(of_models)}, {"positions": Rotary(dims=4), **options}
     own = {"W_K": numbers("kv_head d_model d_k"), "W_V": numbers("kv_head d_model d_v")}
     yield {"X": crossed["X"], **weights, **own, "W_O": beside["W_O"]}, {"positions": "sinusoidal"}
+    table = np.arange(3 * (*batch, 1)[0]).reshape(*batch, 3)
+    paged = in_ours(("Q", *names.PAGES), batch) | {
+        "page_table": table,
+        "key_lengths": np.full(batch or 1, 8),
+    }
+    yield paged, {"causal": True, "layout": "bhnd" if batch else "hnd"}
     projected = in_ours((*names.PROJECTED, names.GATE), batch)
     yield {**beside, **projected}, {**ASKED, "documents": [0, 2], "positions": Rotary(dims=4)}
 
@@ -211,7 +225,7 @@ def test_every_name_reads_back_from_every_format(tmp_path, suffix):
             assert again.steps == part.steps
             assert all((again[name] == trace[name]).all() for name in chosen)
         seen |= set(trace)
-    assert seen == OWN - {names.KEY_LENGTHS, *names.CU_SEQLENS}
+    assert seen == STEPS
 
 
 @pytest.mark.parametrize("name", names.TABLE)
@@ -231,7 +245,7 @@ def foreign(arrays):
 
 def recorded(trace, arrays):
     """The leaves and steps of a trace as anyone's arrays."""
-    lengths = {name: arrays[name] for name in (names.KEY_LENGTHS,) if name in arrays}
+    lengths = {name: arrays[name] for name in (names.KEY_LENGTHS, names.PAGE_TABLE) if name in arrays}
     return {**trace, **lengths}
 
 
@@ -260,7 +274,7 @@ def test_every_name_is_checked_where_it_is_recorded():
             spoiled[at] += 0.25
             wrong = attnctl.check(foreign({**known, name: spoiled}), **asked(options))
             assert (wrong.agrees, wrong.first) == (False, name)
-    assert given | checked == OWN - {names.KEY_LENGTHS, *names.CU_SEQLENS}
+    assert given | checked == STEPS
     assert checked >= set(names.where(lambda row: not row.leaf)) & OWN
 
 

@@ -87,6 +87,7 @@ class Variant(Kind):
     kv_share: int = 1
     sinusoid: ops.Sinusoid | None = None
     rotary: Rotary | None = None
+    pages: ops.Gather | None = None
     offset: PerBatch = 0
     past: int = 0
     batch: bool = False
@@ -195,7 +196,12 @@ def projections(v: Variant, at: Latest) -> Lines:
     """X to Q, K, V: a matrix (and a bias) for each head."""
     for name in ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"):
         yield from given(v, name)
+    paged = dict(zip("KV", names.PAGES, strict=True))
     for symbol in "QKV":
+        if v.pages is not None and symbol in paged:
+            yield from given(v, paged[symbol])
+            yield line(symbol, v.pages, (paged[symbol],), f"rows of {paged[symbol]} by the page table")
+            continue
         if f"W_{symbol}" not in v.given:
             yield from given(v, symbol)
             continue

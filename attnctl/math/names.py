@@ -30,6 +30,9 @@ BIASED, MASKED = "biased_scores", "masked_scores"
 BIAS, MASK, KEY_LENGTHS = "bias", "mask", "key_lengths"
 CU_SEQLENS = ("cu_seqlens", "cu_seqlens_q", "cu_seqlens_k")
 """Where packed documents begin, and where the last one ends: of all, of queries, of keys."""
+PAGES = KEY_PAGES, VALUE_PAGES = ("key_pages", "value_pages")
+PAGE_TABLE = "page_table"
+"""Which pages hold the keys of each sequence, in order."""
 NORM_WEIGHTS, NORM_BIASES = ("Q_norm_weight", "K_norm_weight"), ("Q_norm_bias", "K_norm_bias")
 HIDDEN, RESIDUAL, SINK, SINK_WEIGHTS = "hidden", "residual", "sink", "sink_weights"
 LOGSUMEXP = "logsumexp"
@@ -88,7 +91,7 @@ class Name(NamedTuple):
     def broadcasts(self) -> bool:
         """True if it comes beside others in any shape that broadcasts: masks, a sink, norms' weights."""
         given = TABLE[self.gradient] if self.gradient else self
-        return given.input and given.once and not given.is_weight
+        return given.input and given.once and not (given.is_weight or given.name in PAGES)
 
     @property
     def is_weight(self) -> bool:
@@ -217,7 +220,9 @@ ROWS = (
     bias("b_K", K, "kv_head d_k"),
     bias("b_V", V, "kv_head d_v"),
     vectors(Q, "Q", "head", "query", "d_k", given=True),
+    given(KEY_PAGES, "K_p", "page slot kv_head d_k", once=True),
     vectors(K, "K", "kv_head", "new", "d_k", given=True),
+    given(VALUE_PAGES, "V_p", "page slot kv_head d_v", once=True),
     vectors(V, "V", "kv_head", "new", "d_v", given=True),
     vectors("K_latent", "K_C", "kv_head", "new", "d_k")._replace(model=True),
     *norm_of("Q_norm", "head d_k", model=False),
@@ -265,7 +270,7 @@ ROWS = (
     weight("W_U", "d_model vocab"),
     weight("b_U", "vocab"),
     *(Name(name, "ℓ", ("query vocab",), model=True) for name in ("raw_logits", "scaled_logits", LOGITS)),
-    *(given(name, "", "") for name in (KEY_LENGTHS, *CU_SEQLENS)),
+    *(given(name, "", "") for name in (KEY_LENGTHS, PAGE_TABLE, *CU_SEQLENS)),
 )
 
 DELTA = "delta"
@@ -273,7 +278,8 @@ DELTA = "delta"
 WEIGHTS_AGAIN = "weights made again"
 """Of a program whose backward pass does not read what the forward pass made."""
 
-NO_GRADIENT = {MASK, KEY_LENGTHS, *CU_SEQLENS, SINK_WEIGHTS, CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}
+NO_GRADIENT = {MASK, KEY_LENGTHS, PAGE_TABLE, *CU_SEQLENS, SINK_WEIGHTS}
+NO_GRADIENT |= {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}
 NO_GRADIENT |= {RESIDUAL, "output_normed", "output_norm_weight", "output_norm_bias"}
 NO_GRADIENT |= {FINAL, "W_U", "b_U", "raw_logits", "scaled_logits", LOGITS}
 """What no gradient is by: truth values and lengths, what stands beside or after the output, and chunks,

@@ -28,11 +28,14 @@ from attnctl.math.names import (
     EMBEDDINGS,
     HEAD_OUTPUTS,
     HIDDEN,
+    KEY_LENGTHS,
     LOGITS,
     LOGSUMEXP,
     MASK,
     MEMORY,
     OUTPUT,
+    PAGE_TABLE,
+    PAGES,
     PAST_KEY,
     PAST_VALUE,
     PROJECTED,
@@ -95,9 +98,16 @@ WORDS = {
     BIAS: "attn_bias position_bias",
     PAST_KEY: "past_k",
     PAST_VALUE: "past_v",
+    PAGES[0]: "k_pages k_cache key_cache paged_k_cache",
+    PAGES[1]: "v_pages v_cache value_cache paged_v_cache",
+    PAGE_TABLE: "block_table block_tables page_tables page_indices",
+    KEY_LENGTHS: "cache_seqlens seqused_k seq_lens context_lens kv_lens",
     SINK: "sinks attn_sink attn_sinks attention_sink attention_sinks sink_logit sink_logits s_aux",
 }
 """What programs call the arrays of attention, in small letters."""
+
+TABLES = "|".join([PAGE_TABLE, *WORDS[PAGE_TABLE].split()])
+"""What tells that a cache is one of pages: it has a table."""
 
 BESIDE_MODEL = {
     HIDDEN: "hidden_states hidden_in layer_input residual_in resid_pre input inputs input_tensor",
@@ -197,7 +207,8 @@ CONVENTIONS = (
     named("concat"),
     named(OUTPUT, rf"{MODULES[OUTPUT]}|(?<!mlp\.)c_proj"),
     Convention(r"output\.dense", (OUTPUT,)),
-    *map(named, (MASK, BIAS, PAST_KEY, PAST_VALUE, SINK)),
+    *map(named, (MASK, BIAS, PAST_KEY, PAST_VALUE, SINK, PAGE_TABLE)),
+    *(named(ours)._replace(beside=TABLES) for ours in (*PAGES, KEY_LENGTHS)),
 )
 
 NORMED = ("Q_normed", "K_normed")
@@ -224,7 +235,7 @@ def read_foreign(found: Mapping[str, Array], layer: int | None = None, *counts: 
     if back:
         return read_gradients(found, back, layer, *counts)
     theirs = of_layer([name for name in found if name not in OURS], layer)
-    rows = {name: row for name in theirs if (row := row_of(name, theirs))}
+    rows = {name: row for name in theirs if (row := row_of(name, found))}
     heads, kv_heads = counts or (None, None)
     of_x = [name for name in found if name in OF_X or (name in rows and rows[name].ours == (X,))]
     out = Understood(found, heads or heads_shown(found, rows), kv_heads, found[of_x[0]] if of_x else None)

@@ -30,6 +30,7 @@ from attnctl.math.steps import root_of
 from attnctl.record import Trace, names_of_steps
 
 if TYPE_CHECKING:
+    from attnctl.math.ops import Gather
     from attnctl.record.edits import WhatIf
 
 
@@ -130,7 +131,12 @@ def with_padding(
 
 
 def variant(
-    asked: Settings, sizes: Sizes, named: Named, offset: PerBatch = 0, layer: LayerParts | None = None
+    asked: Settings,
+    sizes: Sizes,
+    named: Named,
+    offset: PerBatch = 0,
+    layer: LayerParts | None = None,
+    pages: Gather | None = None,
 ) -> Variant:
     """The kind of attention that settings ask for on these arrays, `offset` keys before query 0."""
     past, keys, chunks = sizes.get("past", 0), key_count(sizes), asked.chunks
@@ -147,6 +153,7 @@ def variant(
         kv_share=sizes["head"] // sizes["kv_head"],
         sinusoid=None if x is None else Sinusoid(x.shape[-2], x.shape[-1], past, documents_in(asked)),
         rotary=rotary(asked),
+        pages=pages,
         offset=offset,
         past=past,
         batch="batch" in sizes,

@@ -11,6 +11,7 @@ import numpy as np
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.beside import in_base_e, with_empty_rows
 from attnctl.inputs.arrays.foreign import OURS, read_foreign
+from attnctl.inputs.arrays.pages import with_pages
 from attnctl.inputs.arrays.reader import (
     Laid,
     as_array,
@@ -34,6 +35,8 @@ from attnctl.math.names import (
     NORM_BIASES,
     NORM_WEIGHTS,
     OUTPUT,
+    PAGE_TABLE,
+    PAGES,
     POSITIONS,
     SCALED,
     TABLE,
@@ -42,11 +45,12 @@ from attnctl.math.names import (
     where,
 )
 from attnctl.math.ops import Given, Unstated
+from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import Padding
 from attnctl.record import Trace
 from attnctl.store.header import foreign_step
 
-NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
+NOT_MEANT = {KEY_LENGTHS, PAGE_TABLE, "causal_offset", "edits", "renormalize"}
 """What a dump's config may hold beside the settings of a config file, or in another form."""
 
 USUAL_NORM = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"
@@ -120,17 +124,16 @@ def derive_plan(
     if LOGSUMEXP in trace:
         settings = replace(settings, logsumexp=True)
     settings = with_documents(trace, settings)
-    laid = read_any(
-        with_written(trace, settings, lengths),
-        settings,
-        batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
-    )
+    written, ours = with_written(trace, settings, lengths), PAGE_TABLE in trace.config
+    read, settings, paged = with_pages(written, settings, ours=ours)
+    batch_first = any("batch" in step.axes for step in trace.steps.values() if step.inputs)
+    laid = paged.put_back(read_any(read, settings, batch_first=batch_first))
     raise_all(ends_elsewhere(trace, laid.sizes, settings))
     settings, notes = with_norms(settings, laid)
     if settings.chunks is None and (chunks := laid.sizes.get("chunk")):
         settings = replace(settings, chunks=chunks)
         notes = (*notes, f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
-    derivation, unasked = derive_recorded(laid, settings, trace.key_tokens or ())
+    derivation, unasked = derive_recorded(laid, settings, trace.key_tokens or (), paged.gather)
     laid.arrays.update(with_empty_rows(laid.arrays, derivation, settings.lse_empty, key_count(laid.sizes)))
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
@@ -161,6 +164,8 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
         arrays.setdefault(POSITIONS, position_rows(settings, arrays[EMBEDDINGS].shape))
     if lengths is not None:
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
+    if PAGE_TABLE in trace.config and {*PAGES} <= arrays.keys():
+        arrays.setdefault(PAGE_TABLE, np.asarray(trace.config[PAGE_TABLE]))
     recorded, _ = by_kind(begin_backward(arrays))
     return written_masks(settings) | in_base_e(recorded, settings)
 
@@ -180,7 +185,7 @@ def aside(name: str, array: Array) -> Step:
 
 
 def derive_recorded(
-    laid: Laid, settings: Settings, keys: Sequence[str]
+    laid: Laid, settings: Settings, keys: Sequence[str], pages: Gather | None = None
 ) -> tuple[Derivation, dict[str, str]]:
     """The derivation of arrays in our layout, and the recorded steps that nothing asks for, by option.
 
@@ -199,7 +204,7 @@ def derive_recorded(
     asked = Padding in map(type, settings.rules)
     settings = replace(settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ()))
     offset = operator.causal_offset(settings, sizes, laid.lengths)
-    asked_for, unasked = with_unasked(variant(settings, sizes, given, offset), arrays)
+    asked_for, unasked = with_unasked(variant(settings, sizes, given, offset, pages=pages), arrays)
     unknown = unasked if sizes.get("d_k") or settings.scale is not None else {**unasked, SCALED: ""}
     steps = [
         replace(step, op=Unstated(unknown[step.name])) if step.name in unknown else step

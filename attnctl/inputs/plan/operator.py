@@ -10,6 +10,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.beside import in_base_e
+from attnctl.inputs.arrays.pages import with_pages
 from attnctl.inputs.arrays.reader import (
     as_array,
     begin_backward,
@@ -22,7 +23,7 @@ from attnctl.inputs.config.sizes import adds_positions, key_count, written_masks
 from attnctl.inputs.plan import Plan, embed, plan_of, variant, what_if_of, with_norm_rows, with_padding
 from attnctl.math import Array, Sizes
 from attnctl.math.kind import HEADS
-from attnctl.math.names import EMBEDDINGS, KEY_LENGTHS, MEMORY, X, where
+from attnctl.math.names import EMBEDDINGS, KEY_LENGTHS, MEMORY, PAGE_TABLE, X, where
 from attnctl.math.rules import Padding, PerBatch
 
 OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embeddings", "weights"}
@@ -33,7 +34,8 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     """Everything attention on these arrays needs.
 
     Arrays are Q K V, or X [memory] W_Q W_K W_V [W_O b_Q b_K b_V b_O]; beside them mask, bias, sink,
-    Q_norm_weight, K_norm_weight, past_key, past_value, key_lengths, cu_seqlens. Q, K, V are (n, d),
+    Q_norm_weight, K_norm_weight, past_key, past_value, key_lengths, cu_seqlens; or, in place of K and V,
+    key_pages, value_pages (page, slot, head, d) and page_table. Q, K, V are (n, d),
     (head, n, d), (batch, head, n, d), (batch, n, head, d) where nothing else fits, (n, head, d) beside
     cu_seqlens, or (n, heads·d) and (batch, n, heads·d) when `settings.heads` is given; a cache has the
     layout of K, or its heads split. Weights are by head, (d_model, heads·d), or as nn.Linear keeps them
@@ -44,7 +46,8 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     """
     found = read_inputs(arrays, settings)
     settings = with_documents(found, settings)
-    laid = read_strictly(found, settings)
+    read, settings, paged = with_pages(found, settings, strictly=True)
+    laid = paged.put_back(read_strictly(read, settings))
     raise_all(ends_elsewhere(found, laid.sizes, settings))
     norms = header.get("config", {}).get("qk_norm")  # as a dump says how it normed Q and K
     recorded = isinstance(norms, dict) and norms.get("over") == HEADS
@@ -59,12 +62,14 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
             named[MEMORY] = named[MEMORY][0], "given, with positions"
         named = embed.with_positions(named, settings, past, memory=not whole)
     spoken = words_in_header(header, sizes)
-    kind = variant(hide_padding(settings, lengths, spoken), sizes, named, offset)
+    kind = variant(hide_padding(settings, lengths, spoken), sizes, named, offset, pages=paged.gather)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
     config = asked | {"heads": sizes["head"], "kv_heads": sizes["kv_head"]}
     config["causal_offset"] = as_json_number(offset)
     if lengths is not None:
         config[KEY_LENGTHS] = as_json_number(lengths)
+    if paged.gather:
+        config[PAGE_TABLE] = found[PAGE_TABLE].astype(int).tolist()
     out = {**spoken, "config": config, **({"notes": list(laid.notes)} if laid.notes else {})}
     return plan_of(kind, named, out, settings, what_if_of(settings))
 
