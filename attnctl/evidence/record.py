@@ -167,6 +167,8 @@ def expect(record: Record, step: Step, values: Values) -> Known | None:
         raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
     if any(np.isnan(known.value).any() for name, known in read if name in record):
         value = anything(value, np.isnan(value.value))  # what follows from NaN, nobody can say
+    if step.name in record and (free := step.op.free(value.value)) is not None:
+        value = anything(value, free)
     return excuse_empty_rows(record, value, found[0].value) if isinstance(step.op, Softmax) else value
 
 

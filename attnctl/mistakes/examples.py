@@ -18,7 +18,7 @@ from attnctl.math import Array
 from attnctl.math.derivation import Rotary
 from attnctl.math.engine import carry_out
 from attnctl.math.kind import HeadNorm, documents_in
-from attnctl.math.names import MASKED, MEMORY, TABLE, X
+from attnctl.math.names import MASKED, MEMORY, PAGE_TABLE, PAGES, TABLE, Q, X
 from attnctl.math.rules import Alibi, Causal, Documents, Mask, Positions, Softcap, VisibilityRule, Window
 from attnctl.mistakes.mistake import Mistake
 from attnctl.mistakes.wrong import side_by_side, side_into_heads, softmax
@@ -46,17 +46,21 @@ class ExampleKind:
 
 def kind(*rules: Any, **given: Any) -> ExampleKind:
     """Two heads on six tokens, but for what is given: settings, arrays, what else a kind has."""
-    arrays = {X: (6, D_MODEL)} | {name: given.pop(name) for name in ARRAYS if name in given}
+    own = {} if Q in given else {X: (6, D_MODEL)}
+    arrays = own | {name: given.pop(name) for name in ARRAYS if name in given}
     beside = {name: given.pop(name) for name in ("loud", "stretched") if name in given}
     return ExampleKind(Settings(rules=rules, **{"heads": 2, **given}), arrays, **beside)
 
 
 ARRAYS = (
+    *(Q, *PAGES, PAGE_TABLE),
     *(X, MEMORY, "mask", "bias", "sink", "key_lengths", "W_Q", "W_O", "b_Q", "b_K", "b_V", "b_O"),
     *("Q_norm_weight", "K_norm_weight", "W_gate"),
 )
 BATCH = (6, 6, D_MODEL)
 LONG = (12, D_MODEL)
+PAGED = {Q: (3, 2, 2, 4), **dict.fromkeys(PAGES, (8, 4, 2, 4))}
+FAR = {Q: (2, 2, 2, 4), **dict.fromkeys(PAGES, (2**16 + 4, 1, 2, 4))}
 RMS = HeadNorm("rms")
 NORM_WEIGHTS = {"Q_norm_weight": (4,), "K_norm_weight": (4,)}
 ROWS = {"Q_norm_weight": (D_MODEL,), "K_norm_weight": (D_MODEL,)}
@@ -95,6 +99,10 @@ KINDS = {
     "documents sinusoidal": kind(Documents((0, 2, 5)), X=(9, D_MODEL), positions=SINUSOIDAL),
     "masked": kind(mask=SEES),
     "blind": kind(mask=BLIND),
+    "paged": kind(**PAGED, page_table=np.array([[5, 2], [7, 1], [3, 6]]), key_lengths=np.array([7, 3, 6])),
+    "paged far": kind(
+        **FAR, page_table=np.array([[65_539, 3], [65_537, 65_538]]), key_lengths=np.array([2, 2])
+    ),
     "padded": kind(X=(3, 6, D_MODEL), key_lengths=np.array([6, 4, 3])),
     "grouped": kind(heads=4, kv_heads=2, W_Q=(D_MODEL, 16), W_O=(16, D_MODEL)),
     "offsets": kind(**dict.fromkeys(("b_Q", "b_K", "b_V", "b_O"), (D_MODEL,))),
@@ -210,6 +218,8 @@ def list_assigned(statement: ast.stmt) -> set[str]:
 
 
 def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
+    if PAGE_TABLE in given:
+        return names_of_pages(given) | {"np": np, "softmax": softmax}
     heads, n = meant.settings.heads or 1, given[X].shape[-2]
     keys = given.get(MEMORY, given[X]).shape[-2]
     return {
@@ -221,6 +231,19 @@ def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
         "lengths": given.get("key_lengths"),
         "starts": documents_in(meant.settings),
     }  # fmt: skip
+
+
+def names_of_pages(given: Mapping[str, Array]) -> dict[str, Any]:
+    slots = given[PAGES[0]].shape[1]
+    return {
+        "gather": gather, "page_table": given[PAGE_TABLE], "lengths": given["key_lengths"],
+        "slots": slots, "keys": given[PAGE_TABLE].shape[1] * slots,
+    }  # fmt: skip
+
+
+def gather(pages: Array, table: Array) -> Array:
+    """(page, slot, head, d), (batch, page) -> (batch, head, key, d)."""
+    return pages[table].reshape(len(table), -1, *pages.shape[2:]).swapaxes(1, 2)
 
 
 def project(x: Array, w: Array) -> Array:

@@ -1,17 +1,21 @@
-"""Mistakes with what serving kernels take: documents in one row of tokens."""
+"""Mistakes with what serving kernels take: documents in one row of tokens, keys and values in pages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
+from attnctl.math import Array
 from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Rotate, Sinusoid, Softmax
-from attnctl.math.rules import Documents
+from attnctl.math.ops.pages import Gather
+from attnctl.math.rules import Documents, Padding
 from attnctl.mistakes import wrong
 from attnctl.mistakes.masks import near_misses
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
-from attnctl.mistakes.plants import at, find_mask, rules_of_kind
+from attnctl.mistakes.plants import at, find_mask, rules_of_kind, swap_rule
 
 PLACED = ("positions", "Q_rotated", "K_rotated")
 
@@ -26,7 +30,68 @@ def plant_last_dropped(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.then(WEIGHTS, seen), "the last document is left out")
 
 
+def with_table(gather: Gather, table: Array) -> Gather:
+    return replace(gather, table=tuple(map(tuple, table.tolist())))
+
+
+def tables_shifted(gather: Gather) -> Mapping[str, Gather]:
+    table = np.array(gather.table)
+    ways = {
+        "counted from 1": table - 1,
+        "one too large": table + 1,
+        "those behind them in the table": np.roll(table, -1, axis=1),
+        "those before them in the table": np.roll(table, 1, axis=1),
+    }
+    return {detail: with_table(gather, shifted) for detail, shifted in ways.items()}
+
+
+def tables_of_others(gather: Gather) -> Mapping[str, Gather]:
+    table = np.array(gather.table)
+    ways = {
+        "the next sequence": np.roll(table, -1, axis=0),
+        "the sequence before it": np.roll(table, 1, axis=0),
+        "the first sequence": np.broadcast_to(table[:1], table.shape),
+    }
+    return {detail: with_table(gather, other) for detail, other in ways.items() if len(table) > 1}
+
+
+def tables_in_16_bits(gather: Gather) -> Mapping[str, Gather]:
+    """Page numbers, or page times slots, without a sign or with one."""
+    table = np.array(gather.table)
+    return {
+        f"{what} in {kind}": made
+        for kind in ("uint16", "int16")
+        for what, made in (
+            ("page numbers", with_table(gather, table.astype(kind))),
+            ("rows", wrong.ReadElsewhere(gather.table, gather.lengths, in_bits(kind))),
+        )
+    }
+
+
+def in_bits(kind: str) -> wrong.Move:
+    return lambda rows: rows.astype(kind).astype(np.int64)
+
+
+def plant_last_page_full(case: WrongStep) -> Iterator[Plant]:
+    """Slots behind the last key are seen, and what is in them."""
+    gathers = {name: op for name in ("K", "V") if isinstance(op := case.op(name), Gather)}
+    keys = case.size("key") or 0
+    for rule in rules_of_kind(case, Padding) if gathers else ():
+        slots = keys // len(next(iter(gathers.values())).table[0])
+        full = {
+            "the last page is read": tuple(-(-length // slots) * slots for length in rule.each),
+            "all pages of the table are read": (keys,) * len(rule.each),
+        }
+        for detail, lengths in full.items():
+            own = lengths if isinstance(rule.known, tuple) else lengths[0]
+            read = {name: replace(op, lengths=own) for name, op in gathers.items()}
+            yield Plant(swap_rule(case, rule, Padding(own)).put_all(read), detail)
+
+
 of_documents = about(MASKED, subject="documents", meant="documents")
+
+PAGED = at("K", "V", Gather)
+of_pages = about("K", "V", subject="pages", meant="paged")
 
 SERVING = (
     of_documents(
@@ -69,5 +134,50 @@ SERVING = (
         example="i, column = np.indices((n, d_model))\n"
         "angle = i / 10000 ** (column // 2 * 2 / d_model)\n"
         "positions = np.where(column % 2, np.cos(angle), np.sin(angle))",
+    ),
+    of_pages(
+        "page-table-shifted",
+        "the pages that are read are {}",
+        "read key j in page table[j // slots], counted from 0, at slot j % slots",
+        PAGED.instead(tables_shifted),
+        why="Page 0 is often kept for padding, and whoever fills the table counts from 1.",
+        example="K = gather(key_pages, page_table - 1)\nV = gather(value_pages, page_table - 1)",
+    ),
+    of_pages(
+        "page-of-another",
+        "the pages that are read are those of {}",
+        "take the row of the table of the query's own sequence, and no page behind its length",
+        PAGED.instead(tables_of_others),
+        why="The batch is sorted or cut, and the table is not; or the row is counted in another stride.",
+        seen="gittensor-ai-lab/sparkinfer#41, #185",
+        example="table = np.roll(page_table, -1, axis=0)\n"
+        "K = gather(key_pages, table)\nV = gather(value_pages, table)",
+    ),
+    of_pages(
+        "page-index-16-bits",
+        "{} wrap where there are more than 65,535",
+        "keep numbers of pages in 32 bits, and multiply them by sizes in 64",
+        PAGED.instead(tables_in_16_bits),
+        why="A few bytes less for each page; tests have few pages. Offsets in 32 bits wrap, too, later.",
+        seen="vllm-project/vllm#50427",
+        meant="paged far",
+        example="table = page_table.astype(np.uint16)\n"
+        "K = gather(key_pages, table)\nV = gather(value_pages, table)",
+        equivalent="it takes a cache of more than 65,535 pages",
+    ),
+    Mistake(
+        "page-read-in-full",
+        (MASKED,),
+        "{} to its last slot",
+        "hide slots from each sequence's length on, and make 0 of values there: 0 times NaN is NaN",
+        plant_last_page_full,
+        subject="padding",
+        meant="paged",
+        why="Whole pages are loaded, and the lengths are rounded up with them; fresh pages hold zeros.",
+        seen="vllm-project/vllm#936; pegainfer-project/pegainfer#291",
+        example="K = gather(key_pages, page_table)\nV = gather(value_pages, page_table)\n"
+        "full = -(-lengths // slots) * slots\n"
+        "seen = np.arange(keys) < full[:, None, None, None]\n"
+        "masked_scores = np.where(seen, scaled_scores, -np.inf)",
     ),
 )

@@ -103,6 +103,9 @@ class Planted:
 
 WITH_WEIGHTS = {"Q", "K", "V", "attention_weights", "head_outputs", "output"}
 BESIDE = {"logsumexp", "chunk_logsumexp", "chunk_outputs", "mask", "bias", "sink", "key_lengths"}
+LENGTHS = ("key_lengths", "page_table")
+"""What says which keys there are, and is no step."""
+
 RECORDED = {"everything": None, "weights": WITH_WEIGHTS | BESIDE, "ends": {"output"} | BESIDE}
 """What of a program is written down, beside its inputs and the gradients by them; None is everything."""
 
@@ -120,7 +123,8 @@ class Program(Planted):
         near, drawn = rounding(self.dtype), examples.WEIGHTS | dict(self.kind.arrays)
         given = {name: examples.example_array(name, each, self.kind.loud) for name, each in drawn.items()}
         if self.backward:
-            given["d_output"] = np.random.RandomState(3).standard_normal(given["X"].shape)
+            lead = given["X"].shape[:-1] if "X" in given else given["Q"].shape[:-2]
+            given["d_output"] = np.random.RandomState(3).standard_normal((*lead, examples.D_MODEL))
         return {name: near(each) if each.dtype.kind == "f" else each for name, each in given.items()}
 
     @cached_property
@@ -156,8 +160,9 @@ class Program(Planted):
         trace = self.recorded(what)
         if self.kind.stretched:
             return check(trace, DumpPlan(self.plan.derivation, plan_as_stated(self.right).sizes))
-        beside = {name: each for name, each in self.given.items() if name == "key_lengths"}
-        return check(trace_of_arrays({**beside, **dict(trace.items())}), self.settings)
+        beside = {name: each for name, each in self.given.items() if name in LENGTHS}
+        settings = self.settings.with_(layout="bhnd") if "page_table" in beside else self.settings
+        return check(trace_of_arrays({**beside, **dict(trace.items())}), settings)
 
     @cached_property
     def right(self):

@@ -134,6 +134,10 @@ class Op:
         """Floating-point operations for a result of this shape."""
         return self.flops * prod(shape) + self.flops_read * sum(map(prod, inputs[:1]))
 
+    def free(self, result: Array) -> Array | None:
+        """The cells of a result that may hold anything, as nothing that follows is made of them; if any."""
+        return None
+
     hides: ClassVar[bool] = False
     """Of scores: −∞ may be meant in its result and in what follows."""
     log_of_sum: ClassVar[bool] = False

@@ -59,6 +59,11 @@ class Gather(ByTable):
         read = np.where(there[..., None, None], pages[page, slot], pages.dtype.type(0))
         return np.ascontiguousarray(read.swapaxes(-3, -2))
 
+    def free(self, result: Array) -> Array:
+        """The rows of no key: a program may have read there whatever the slot holds."""
+        there = np.arange(result.shape[-2]) < np.reshape(self.lengths, (-1, 1, 1, 1))
+        return np.broadcast_to(~there.swapaxes(-1, -2), result.shape)
+
     def form(self, cell: Places, pages: Input) -> Term:
         *member, head, key, column = cell
         page, slot, there = (entry(each, *member, key) for each in self.rows(pages.shape[1]))

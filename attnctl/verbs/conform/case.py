@@ -85,6 +85,11 @@ class Case:
         }  # fmt: skip
 
     @property
+    def has_lengths(self) -> bool:
+        """Whether its call is passed how many keys each member has."""
+        return not {"key_lengths", "pages"}.isdisjoint(self.option_values)
+
+    @property
     def lengths(self) -> tuple[int, ...]:
         """The keys of each member that are no padding, where the case has key lengths."""
         if isinstance(captured := self.option_values.get("key_lengths"), tuple):

@@ -489,7 +489,7 @@ def record_answer(suite: Suite, result: CaseResult, output: Array) -> Iterator[d
 
 def plan_answer(problem: Problem, found: dict[str, Array]) -> tuple[Trace, DumpPlan]:
     derivation, case = problem.plan.derivation, problem.case
-    arrays = {**problem.arrays, **found}
+    arrays = {**problem.given, **found}
     steps = {step.name: step for step in derivation if isinstance(step.op, Given) or step.name in found}
     sizes = {**case.sizes, "new": case.keys - case.past}
     header: dict[str, Any] = {"config": {"dtype": "float64" if case.dtype == "bfloat16" else case.dtype}}

@@ -45,7 +45,7 @@ OPTIONAL = {
 }  # fmt: skip
 """Features that a target may refuse by an exception."""
 
-HIDING = {"causal", "window", "sliding_window", "documents", "mask", "key_lengths"}
+HIDING = {"causal", "window", "sliding_window", "documents", "mask", "key_lengths", "pages"}
 """Options that hide keys, which show where scores are far from 0, and where blocks are partly hidden."""
 
 RANDOM_CASES, QUICK_RANDOM_CASES = 40, 8
@@ -123,6 +123,9 @@ def option_cases(name: str, claimed: Sequence[str], *, lengths: bool, quick: boo
         cases += [replace(long, fill=fill).having(**{name: values(long)[0]}) for fill in ("who", "random")]
     if name in {"causal", "window", "sliding_window"} and not quick:
         cases.append(square_case(129, 16, batch=1).having(**{name: values(square_case(129))[0]}))
+    if name == "pages":  # their numbers take more than 16 bits
+        far = replace(SMALL, heads=1, kv_heads=1, batch=2, queries=2)
+        cases.append(far.having(pages=(1, 2**16)))
     if name in HIDING:
         fills = ("large", "shifted") if name in {"causal", "mask"} else ("large",)
         cases += [square_case(13, 16, fill=fill).having(**{name: values(BASE)[0]}) for fill in fills]

@@ -276,9 +276,10 @@ class CarriedOut:
         """Carry it out in float64, and only what another one before has not."""
         values: dict[str, Array] = {}
         known, had = (before.derivation.by_name, before.values) if before else ({}, {})
+        given = before.values if before else problem.given
         for step in derivation:
             if isinstance(step.op, Given):
-                values[step.name] = problem.arrays[step.name]
+                values[step.name] = given[step.name]
             elif known.get(step.name) is step and all(values[name] is had[name] for name in step.inputs):
                 values[step.name] = had[step.name]
             else:

@@ -113,12 +113,12 @@ def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
     unit = TYPES[problem.case.dtype].unit
     of_sums = unit if problem.profile[SUMS] == COARSE else FLOAT32.unit
     sums = min(unit, of_sums) * (1 + sqrt(problem.case.d_k))
-    steps: dict[str, Known] = {}
+    given, steps = problem.given, dict[str, Known]()
     again: dict[str, Known] = {}
     lines = derivation or problem.plan.derivation
     for step in lines:
         if isinstance(step.op, Given):
-            steps[step.name] = exactly(problem.arrays[step.name])
+            steps[step.name] = exactly(given[step.name])
             continue
         read = {**steps, **again} if is_gradient(step.name) else steps
         inputs = [read[name] for name in step.inputs]

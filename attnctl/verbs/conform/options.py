@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.inputs.arrays.foreign import passed_names
 from attnctl.math import Array
-from attnctl.math.names import BIAS, MASK, PAST_KEY, PAST_VALUE, SINK
+from attnctl.math.names import BIAS, KEY_LENGTHS, MASK, PAGE_TABLE, PAST_KEY, PAST_VALUE, SINK
 from attnctl.math.rules import RULES, Alibi, Causal, Documents, Padding, Rule, Softcap, Window, alibi_slopes
 from attnctl.verbs.conform.case import CAPTURED, FORWARD, Case
-from attnctl.verbs.conform.problem import FILLS, Problem
+from attnctl.verbs.conform.problem import FILLS, OF_NAN, Problem
 from attnctl.verbs.conform.profile import AHEAD, MASK_KIND, MASK_SHAPE, MASKED, SLIDING, TRUE, TargetProfile
 
 Ask = Callable[[Problem, Any], None]
@@ -86,7 +87,7 @@ def draw_mask(problem: Problem, value: str) -> Array:
         allowed = np.array(np.broadcast_to(halves, sizes))
     for start in problem.starts.ravel():
         allowed[..., np.arange(queries), np.clip(np.arange(queries) + start, 0, keys - 1)] = True
-    if "key_lengths" in problem.case.option_values or "n" not in problem.profile[MASK_SHAPE]:
+    if problem.case.has_lengths or "n" not in problem.profile[MASK_SHAPE]:
         allowed[..., 0] = True
     return np.array(np.broadcast_to(allowed, problem.scores))
 
@@ -137,6 +138,11 @@ def ask_key_lengths(problem: Problem, value: str | tuple[int, ...]) -> None:
         problem.arrays[name] = array
 
 
+def ask_pages(problem: Problem, value: tuple[int, int]) -> None:
+    """K and V are in pages, and so many keys of each member; its last page is not full."""
+    ask_key_lengths(problem, "nan" if problem.case.fill == OF_NAN else "garbage")
+
+
 def ask_sinks(problem: Problem, value: bool | str) -> None:
     """A logit of each head that takes a share and gives no value."""
     heads = problem.case.heads
@@ -181,9 +187,11 @@ LIBRARY_OPTIONS = (
     KernelOption("alibi", ("alibi_slopes", "alibi"), ask_alibi, lambda _: (True,),
            lambda problem: np.zeros(problem.case.heads)),
     KernelOption("key_lengths",
-           ("key_lengths", "seqlens", "seqlens_k", "cache_seqlens", "key_value_seq_lengths",
+           (*passed_names(KEY_LENGTHS), "seqlens", "seqlens_k", "key_value_seq_lengths",
             "nonpad_kv_seqlen"), ask_key_lengths, lambda _: ("garbage",),
            lambda problem: np.full(problem.case.batch, problem.case.keys)),
+    KernelOption("pages", passed_names(PAGE_TABLE), ask_pages, lambda _: ((4, 1), (16, 1)),
+           Problem.page_table),
     # Earlier keys and values are split off in `make_problem`, after all that is said of keys.
     KernelOption("cache", ("past_key", "past_value"), lambda *_: None, lambda case: (1, case.keys // 2)),
     KernelOption("sinks", ("sinks", "sink", "s_aux"), ask_sinks, lambda _: (True,),
@@ -223,6 +231,9 @@ def make_problem(case: Case, profile: TargetProfile, outputs: Sequence[str] = FO
     problem.passed.clear()
     for name, value in case.options:
         OPTIONS[name].ask(problem, value)
+    if problem.gather:
+        problem.passed.setdefault("key_lengths", np.full(case.batch, case.keys))
+        problem.passed["pages"] = problem.page_table()
     if past := case.past:
         for symbol, name in (("K", PAST_KEY), ("V", PAST_VALUE)):
             arrays[name], arrays[symbol] = arrays[symbol][..., :past, :], arrays[symbol][..., past:, :]

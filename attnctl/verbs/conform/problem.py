@@ -14,7 +14,8 @@ from attnctl.evidence.precision import round_in
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import Plan, variant
 from attnctl.math import Array, Shape
-from attnctl.math.names import BIAS, MASK, WEIGHTS
+from attnctl.math.names import BIAS, MASK, PAGES, WEIGHTS, K, V
+from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import PerBatch, Rule
 from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, COTANGENT, FORWARD, Case
 from attnctl.verbs.conform.profile import NOTHING, TYPES, TargetProfile
@@ -43,9 +44,47 @@ class Problem:
     @property
     def plan(self) -> Plan:
         """The computation that is meant, in float64."""
-        named = {name: (array, "given") for name, array in self.arrays.items()}
-        asked = replace(self.meant, backward=self.backward)
-        return Plan(variant(asked, self.case.sizes, named, self.offset), self.arrays, {}, "float64")
+        given, asked = self.given, replace(self.meant, backward=self.backward)
+        named = {name: (array, "given") for name, array in given.items()}
+        kind = variant(asked, self.case.sizes, named, self.offset, pages=self.gather)
+        return Plan(kind, given, {}, "float64")
+
+    @property
+    def given(self) -> dict[str, Array]:
+        """The arrays that the plan begins with: K and V in pages, where they come in these."""
+        if self.gather is None:
+            return self.arrays
+        rest = {name: array for name, array in self.arrays.items() if name not in {K, V}}
+        return rest | {
+            pages: self.in_pages(self.arrays[name]) for name, pages in zip("KV", PAGES, strict=True)
+        }
+
+    @property
+    def gather(self) -> Gather | None:
+        """How K and V are read in pages, of which each member has some; None where they come whole."""
+        pages, case = self.profile.pages_of(self.case), self.case
+        if not pages.there:
+            return None
+        needed = case.keys // pages.slots
+        order = np.random.RandomState(case.seed).permutation(case.batch * needed + FREE)
+        table = pages.before + order[: case.batch * needed].reshape(case.batch, needed)
+        lengths = self.passed.get("key_lengths", np.full(case.batch, case.keys))
+        return Gather(tuple(map(tuple, table.tolist())), tuple(map(int, lengths)))
+
+    def page_table(self) -> Array:
+        assert self.gather is not None  # it is asked for
+        return np.array(self.gather.table, np.int32)
+
+    def in_pages(self, array: Array) -> Array:
+        """K or V in its pages, (page, slot, head, d); free ones hold NaN, or what was there before."""
+        pages, gather = self.profile.pages_of(self.case), self.gather
+        assert gather is not None  # which says where they are
+        batch, heads, keys, d = array.shape
+        shape = (pages.before + batch * keys // pages.slots + FREE, pages.slots, heads, d)
+        out = np.full(shape, np.nan) if self.case.fill == OF_NAN else np.array(self.draw("free", *shape))
+        page, slot, _ = replace(gather, lengths=(keys,) * batch).rows(pages.slots)
+        out[page, slot] = array.swapaxes(1, 2)
+        return out
 
     @property
     def starts(self) -> Array:
@@ -105,6 +144,12 @@ class Problem:
         weights = replace(self, outputs=FORWARD).plan.run()[WEIGHTS]
         self.arrays[COTANGENT] = np.where(weights.any(axis=-1, keepdims=True), drawn, 0.0)
 
+
+FREE = 2
+"""Pages that no member has."""
+
+OF_NAN = "who"
+"""The fill of cases in which free slots hold NaN; in others numbers, by which a mistake is told."""
 
 # --- Q, K and V ---
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.precision import BFLOAT16, DTYPES, Precision
@@ -19,7 +19,7 @@ from attnctl.math.derivation import Rotary
 from attnctl.math.rules import PerBatch
 from attnctl.verbs.conform.case import Case
 
-USUAL, MERGED, PACKED_ROWS = "bhnd", "bnd", "nhd"
+USUAL, BESIDE_PAGES, MERGED, PACKED_ROWS = "bhnd", "bnhd", "bnd", "nhd"
 
 AXES = {
     "bhnd": "b h n d",
@@ -105,6 +105,20 @@ def stands_in_columns(packed: str, axes: str) -> bool:
     return is_merged(axes) and packed.endswith("3hd")
 
 
+class Pages(NamedTuple):
+    """How many keys a page holds, none where there are no pages, and how many are free before the first."""
+
+    slots: int = 1
+    before: int = -1
+
+    @property
+    def there(self) -> bool:
+        return self.before >= 0
+
+
+USUAL_PAGES = Pages(16, 1)
+
+
 @dataclass(frozen=True)
 class TargetProfile:
     layout: str = ""
@@ -126,6 +140,8 @@ class TargetProfile:
     batch: int | None = None
     tokens: int | None = None
     """The only number of queries and keys that it takes."""
+    paged: bool = False
+    """It takes K and V in pages alone."""
     tells_kv_heads: bool = False
     """Its number of kv heads is fixed, or passed to it."""
 
@@ -191,7 +207,7 @@ class TargetProfile:
         if isinstance(asked, int):
             return asked
         ends = FROM_LENGTHS if self[LENGTHS_CORNER] == "each length" and not case.past else asked
-        if ends == FROM_LENGTHS and "key_lengths" in case.option_values:
+        if ends == FROM_LENGTHS and case.has_lengths:
             return tuple(length - case.queries for length in case.lengths)
         return case.past if case.past or self[CORNER] == "top-left" else case.keys - case.queries
 
@@ -227,8 +243,13 @@ class TargetProfile:
             return replace(case, queries=self.tokens, keys=self.tokens)
         past, new = self.round_up(case.past), self.round_up(case.keys - case.past)
         queries = new if case.queries == case.keys - case.past else self.round_up(case.queries)
+        new += -new % self.pages_of(case).slots
         cached = case.having(cache=past) if past != case.past else case
         return replace(cached, queries=queries, keys=past + new)
+
+    def pages_of(self, case: Case) -> Pages:
+        """The pages that K and V of a case come in; whole, they are in slots of their own."""
+        return Pages(*case.option_values.get("pages", USUAL_PAGES if self.paged else ()))
 
     def round_up(self, n: int) -> int:
         return -(-n // self.multiple_of) * self.multiple_of
@@ -246,7 +267,7 @@ class TargetProfile:
             case = replace(case, queries=case.keys - case.past)
         if "b" not in axes or self.batch:
             case = replace(case, batch=self.batch or 1)
-        shared = case.batch > 1 and axes[0] == "b" and not self.packed
+        shared = case.batch > 1 and axes[0] == "b" and not (self.packed or self.paged)
         return case if shared or case.memory != "broadcast" else replace(case, memory="plain")
 
 

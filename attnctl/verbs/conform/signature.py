@@ -14,12 +14,12 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import suggest
 from attnctl.inputs.arrays.foreign import passed_names, variable_of
 from attnctl.math import Array
-from attnctl.math.names import DELTA, LOGSUMEXP, OUTPUT, PAST_KEY, PAST_VALUE, gradient_of
+from attnctl.math.names import DELTA, LOGSUMEXP, OUTPUT, PAGES, PAST_KEY, PAST_VALUE, gradient_of
 from attnctl.math.rules import Causal
 from attnctl.verbs.conform.case import INPUTS, Case
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import MERGED, PACKED_ROWS, USUAL, Request, TargetProfile
+from attnctl.verbs.conform.profile import BESIDE_PAGES, MERGED, PACKED_ROWS, USUAL, Request, TargetProfile
 
 PACKED = "QKV"
 """The name of Q, K and V in one array."""
@@ -118,8 +118,10 @@ class CallSignature:
 
     @property
     def usual_layout(self) -> str:
-        """The layout to try first: documents come one behind the other."""
-        return MERGED if self.is_packed else PACKED_ROWS if "ends_q" in self.sizes else USUAL
+        """The layout to try first: documents come one behind the other, pages have tokens before heads."""
+        if "ends_q" in self.sizes:
+            return PACKED_ROWS
+        return MERGED if self.is_packed else BESIDE_PAGES if "pages" in self.keywords else USUAL
 
     def with_options(self, problem: Problem) -> dict[str, Any]:
         case = problem.case
@@ -130,6 +132,7 @@ class CallSignature:
         passed = dict(problem.passed)
         if "causal" in self.keywords and Causal() not in problem.meant.rules:
             passed.setdefault("causal", False)  # whatever its default is
+        passed = {name: value for name, value in passed.items() if name in self.keywords}
         taken = {self.keywords[name] for name in passed}
         left = [name for name in self.required if self.keywords[name] not in taken]
         passed |= {name: OPTIONS[name].neutral(problem) for name in left}
@@ -165,13 +168,13 @@ def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> 
     buffers = find_buffers(every) if handed else ()
     own = [param for param in parameters if param.name not in {*handed.values(), *buffers}]
     names, must = [name.name for name in own], must_give(own)
-    keywords = find_keywords(names, profile, renames)
+    packed = find_packed(names, renames)
+    first = inputs or ([packed] if packed else names[:3])
+    keywords = find_keywords([name for name in names if name not in first], profile, renames)
     # One letter or two may mean something else where they have a default.
     clear = [name for name in names if len(name) > 2 or name in must]
     sizes = find_names({ours: THEIRS[ours] for ours in SIZES}, clear, renames)
     off = {name: OFF[name] for name in must if name in OFF} | dict.fromkeys(must_give(own, nothing=True))
-    packed = find_packed(names, renames)
-    first = inputs or ([packed] if packed else names[:3])
     used = frozenset({*first, *keywords.values(), *sizes.values(), *handed.values()})
     taken = {*used, *off, *renames, *profile.gives(2, 1, 8)}
     if unknown := [name for name in must if name not in taken]:
@@ -255,6 +258,11 @@ def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> 
         return () if names[0] == packed and parameters[0].kind in BY_PLACE else (packed,)
     free = [name for name in names if name not in renames]
     usual = {ours: [name for name in free if name.lower().rstrip("_") in THEIRS[ours]] for ours in INPUTS}
+    if not {*THEIRS["pages"]}.isdisjoint(names):  # what a cache is called is what comes in pages
+        usual |= {
+            ours: [name for name in free if name.lower() in passed_names(pages)] or usual[ours]
+            for ours, pages in zip(INPUTS[1:], PAGES, strict=True)
+        }
     own = {theirs: ours for theirs, ours in renames.items() if theirs in names}
     found = list(find_names(usual, names, own).values())
     by_name = [param.name for param in parameters if param.name in found and param.kind not in BY_PLACE]

@@ -109,6 +109,7 @@ class Suite:
             layout=declared.layout or signature.usual_layout,
             defaults=signature.defaults if declared.defaults is None else declared.defaults,
             heads=always.heads,
+            paged="pages" in signature.required,
             tells_kv_heads=bool(always.kv_heads)
             or not {"kv_heads", "kv_share"}.isdisjoint(signature.sizes),
         )

@@ -1,0 +1,71 @@
+"""Kernels that read keys and values in pages, as serving has them, right and wrong."""
+
+import numpy as np
+import pytest
+
+import attnctl
+
+
+def attention(q, k, v, *, causal):
+    """One sequence's, (n, head, d); the last query sees the last key."""
+    wide = np.promote_types(q.dtype, np.float32)
+    q, k, v = (x.astype(wide).swapaxes(0, 1) for x in (q, k, v))
+    k, v = (np.repeat(x, len(q) // len(x), axis=0) for x in (k, v))
+    s = q @ k.swapaxes(1, 2) * q.shape[-1] ** -0.5
+    if causal:
+        s = np.where(np.tri(*s.shape[1:], s.shape[2] - s.shape[1], dtype=bool), s, -np.inf)
+    top = s.max(axis=-1, keepdims=True)
+    e = np.exp(s - np.where(np.isneginf(top), 0, top))
+    total = e.sum(axis=-1, keepdims=True)
+    return (e / np.where(total == 0, 1, total) @ v).swapaxes(0, 1)
+
+
+def whole(pages, rows):
+    return pages.reshape(-1, *pages.shape[2:])[rows]
+
+
+def paged(table=lambda table: table, length=lambda length, slots: length, index=lambda rows: rows):
+    """A function in which something may be done to its table, to a length, or to a place in the cache."""
+
+    def kernel(q, k_cache, v_cache, cache_seqlens, block_table, *, causal=False):
+        out, slots = np.zeros((*q.shape[:-1], v_cache.shape[-1]), q.dtype), k_cache.shape[1]
+        pages = table(np.asarray(block_table))
+        for at, own in enumerate(np.asarray(cache_seqlens)):
+            key = np.arange(length(int(own), slots))
+            rows = index(pages[at, key // slots].astype(np.int64) * slots + key % slots)
+            k, v = whole(k_cache, rows), whole(v_cache, rows)
+            out[at] = attention(q[at], k, v, causal=causal)
+        return out
+
+    return kernel
+
+
+WRONG = {
+    "page-table-shifted": paged(table=lambda table: table - 1),
+    "page-of-another": paged(table=lambda table: np.roll(table, -1, axis=0)),
+    "page-index-16-bits": paged(table=lambda table: table.astype(np.uint16)),
+    "page-read-in-full": paged(length=lambda length, slots: -(-length // slots) * slots),
+}
+ASKED = {"quick": True, "dtypes": ["float64"]}
+
+
+def optional(q, k_cache, v_cache, cache_seqlens=None, block_table=None, causal=False):
+    """As flash-attention's: without a table the cache is a row of keys for each sequence."""
+    if block_table is None:
+        batch, keys = k_cache.shape[:2]
+        block_table = np.arange(batch)[:, None]
+        cache_seqlens = np.full(batch, keys) if cache_seqlens is None else cache_seqlens
+    return paged()(q, k_cache, v_cache, cache_seqlens, block_table, causal=causal)
+
+
+@pytest.mark.parametrize("kernel", [paged(), optional], ids=["with a table", "with or without"])
+def test_a_right_one_conforms(kernel):
+    found = attnctl.conform(kernel, features=["attention", "pages", "causal", "pairs", "lengths"], **ASKED)
+    assert found.agrees, str(found)
+    assert {feature.feature for feature in found.features if not feature.skipped} >= {"pages", "pairs"}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_one_is_named(name):
+    found = attnctl.conform(WRONG[name], features=["pages"], **ASKED)
+    assert {each.failure.mistake for each in found.wrong} == {name}, str(found)
