@@ -241,9 +241,11 @@ def names_of_pages(given: Mapping[str, Array]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def gather(pages: Array, table: Array) -> Array:
-    """(page, slot, head, d), (batch, page) -> (batch, head, key, d)."""
-    return pages[table].reshape(len(table), -1, *pages.shape[2:]).swapaxes(1, 2)
+def gather(pages: Array, table: Array, lengths: Array) -> Array:
+    """(page, slot, head, d), (batch, page) -> (batch, head, key, d), zeros from each length on."""
+    rows = pages[table].reshape(len(table), -1, *pages.shape[2:])
+    there = np.arange(rows.shape[1]) < lengths[:, None]
+    return np.where(there[..., None, None], rows, 0).swapaxes(1, 2)
 
 
 def project(x: Array, w: Array) -> Array:

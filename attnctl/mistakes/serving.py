@@ -73,19 +73,22 @@ def in_bits(kind: str) -> wrong.Move:
 
 
 def plant_last_page_full(case: WrongStep) -> Iterator[Plant]:
-    """Slots behind the last key are seen, and what is in them."""
+    """Slots behind the last key are seen, and what is in them; or not seen, and 0 times NaN is NaN."""
     gathers = {name: op for name in ("K", "V") if isinstance(op := case.op(name), Gather)}
     keys = case.size("key") or 0
     for rule in rules_of_kind(case, Padding) if gathers else ():
         slots = keys // len(next(iter(gathers.values())).table[0])
         full = {
-            "the last page is read": tuple(-(-length // slots) * slots for length in rule.each),
-            "all pages of the table are read": (keys,) * len(rule.each),
+            "the last page is read to its last slot": tuple(
+                -(-length // slots) * slots for length in rule.each
+            ),
+            "all pages of the table are read to their last slots": (keys,) * len(rule.each),
         }
         for detail, lengths in full.items():
             own = lengths if isinstance(rule.known, tuple) else lengths[0]
             read = {name: replace(op, lengths=own) for name, op in gathers.items()}
             yield Plant(swap_rule(case, rule, Padding(own)).put_all(read), detail)
+            yield Plant(case.put_all(read), "weights of 0 are multiplied by what free slots hold")
 
 
 of_documents = about(MASKED, subject="documents", meant="documents")
@@ -135,13 +138,29 @@ SERVING = (
         "angle = i / 10000 ** (column // 2 * 2 / d_model)\n"
         "positions = np.where(column % 2, np.cos(angle), np.sin(angle))",
     ),
+    Mistake(
+        "page-read-in-full",
+        (MASKED,),
+        "{}",
+        "hide slots from each sequence's length on, and make 0 of values there: 0 times NaN is NaN",
+        plant_last_page_full,
+        subject="padding",
+        meant="paged",
+        why="Whole pages are loaded, and the lengths are rounded up with them; fresh pages hold zeros.",
+        seen="vllm-project/vllm#936; pegainfer-project/pegainfer#291",
+        example="full = -(-lengths // slots) * slots\n"
+        "K = gather(key_pages, page_table, full)\nV = gather(value_pages, page_table, full)\n"
+        "seen = np.arange(keys) < full[:, None, None, None]\n"
+        "masked_scores = np.where(seen, scaled_scores, -np.inf)",
+    ),
     of_pages(
         "page-table-shifted",
         "the pages that are read are {}",
         "read key j in page table[j // slots], counted from 0, at slot j % slots",
         PAGED.instead(tables_shifted),
         why="Page 0 is often kept for padding, and whoever fills the table counts from 1.",
-        example="K = gather(key_pages, page_table - 1)\nV = gather(value_pages, page_table - 1)",
+        example="table = page_table - 1\n"
+        "K = gather(key_pages, table, lengths)\nV = gather(value_pages, table, lengths)",
     ),
     of_pages(
         "page-of-another",
@@ -151,7 +170,7 @@ SERVING = (
         why="The batch is sorted or cut, and the table is not; or the row is counted in another stride.",
         seen="gittensor-ai-lab/sparkinfer#41, #185",
         example="table = np.roll(page_table, -1, axis=0)\n"
-        "K = gather(key_pages, table)\nV = gather(value_pages, table)",
+        "K = gather(key_pages, table, lengths)\nV = gather(value_pages, table, lengths)",
     ),
     of_pages(
         "page-index-16-bits",
@@ -162,22 +181,7 @@ SERVING = (
         seen="vllm-project/vllm#50427",
         meant="paged far",
         example="table = page_table.astype(np.uint16)\n"
-        "K = gather(key_pages, table)\nV = gather(value_pages, table)",
+        "K = gather(key_pages, table, lengths)\nV = gather(value_pages, table, lengths)",
         equivalent="it takes a cache of more than 65,535 pages",
-    ),
-    Mistake(
-        "page-read-in-full",
-        (MASKED,),
-        "{} to its last slot",
-        "hide slots from each sequence's length on, and make 0 of values there: 0 times NaN is NaN",
-        plant_last_page_full,
-        subject="padding",
-        meant="paged",
-        why="Whole pages are loaded, and the lengths are rounded up with them; fresh pages hold zeros.",
-        seen="vllm-project/vllm#936; pegainfer-project/pegainfer#291",
-        example="K = gather(key_pages, page_table)\nV = gather(value_pages, page_table)\n"
-        "full = -(-lengths // slots) * slots\n"
-        "seen = np.arange(keys) < full[:, None, None, None]\n"
-        "masked_scores = np.where(seen, scaled_scores, -np.inf)",
     ),
 )

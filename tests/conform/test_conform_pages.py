@@ -6,14 +6,15 @@ import pytest
 import attnctl
 
 
-def attention(q, k, v, *, causal):
-    """One sequence's, (n, head, d); the last query sees the last key."""
+def attention(q, k, v, *, causal, hidden=0):
+    """One sequence's, (n, head, d); the last query sees the last key but those hidden."""
     wide = np.promote_types(q.dtype, np.float32)
     q, k, v = (x.astype(wide).swapaxes(0, 1) for x in (q, k, v))
     k, v = (np.repeat(x, len(q) // len(x), axis=0) for x in (k, v))
     s = q @ k.swapaxes(1, 2) * q.shape[-1] ** -0.5
-    if causal:
-        s = np.where(np.tri(*s.shape[1:], s.shape[2] - s.shape[1], dtype=bool), s, -np.inf)
+    keys = s.shape[2] - hidden
+    seen = np.tri(*s.shape[1:], keys - s.shape[1], dtype=bool) if causal else True
+    s = np.where(seen & (np.arange(s.shape[2]) < keys), s, -np.inf)
     top = s.max(axis=-1, keepdims=True)
     e = np.exp(s - np.where(np.isneginf(top), 0, top))
     total = e.sum(axis=-1, keepdims=True)
@@ -24,7 +25,15 @@ def whole(pages, rows):
     return pages.reshape(-1, *pages.shape[2:])[rows]
 
 
-def paged(table=lambda table: table, length=lambda length, slots: length, index=lambda rows: rows):
+def as_it_is(value, *_):
+    return value
+
+
+def full(length, slots):
+    return -(-length // slots) * slots
+
+
+def paged(table=as_it_is, length=as_it_is, index=as_it_is, hides=False):
     """A function in which something may be done to its table, to a length, or to a place in the cache."""
 
     def kernel(q, k_cache, v_cache, cache_seqlens, block_table, *, causal=False):
@@ -34,17 +43,19 @@ def paged(table=lambda table: table, length=lambda length, slots: length, index=
             key = np.arange(length(int(own), slots))
             rows = index(pages[at, key // slots].astype(np.int64) * slots + key % slots)
             k, v = whole(k_cache, rows), whole(v_cache, rows)
-            out[at] = attention(q[at], k, v, causal=causal)
+            out[at] = attention(q[at], k, v, causal=causal, hidden=(len(key) - own) * hides)
         return out
 
     return kernel
 
 
 WRONG = {
-    "page-table-shifted": paged(table=lambda table: table - 1),
-    "page-of-another": paged(table=lambda table: np.roll(table, -1, axis=0)),
-    "page-index-16-bits": paged(table=lambda table: table.astype(np.uint16)),
-    "page-read-in-full": paged(length=lambda length, slots: -(-length // slots) * slots),
+    "the table counts from 1": ("page-table-shifted", paged(table=lambda table: table - 1)),
+    "the row of the next": ("page-of-another", paged(table=lambda table: np.roll(table, -1, axis=0))),
+    "pages in 16 bits": ("page-index-16-bits", paged(table=lambda table: table.astype(np.uint16))),
+    "slots in 16 bits": ("page-index-16-bits", paged(index=lambda rows: rows.astype(np.int16))),
+    "the last page in full": ("page-read-in-full", paged(length=full)),
+    "0 times NaN": ("page-read-in-full", paged(length=full, hides=True)),
 }
 ASKED = {"quick": True, "dtypes": ["float64"]}
 
@@ -65,7 +76,7 @@ def test_a_right_one_conforms(kernel):
     assert {feature.feature for feature in found.features if not feature.skipped} >= {"pages", "pairs"}
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_one_is_named(name):
-    found = attnctl.conform(WRONG[name], features=["pages"], **ASKED)
+@pytest.mark.parametrize(("name", "kernel"), WRONG.values(), ids=WRONG)
+def test_a_wrong_one_is_named(name, kernel):
+    found = attnctl.conform(kernel, features=["pages"], **ASKED)
     assert {each.failure.mistake for each in found.wrong} == {name}, str(found)

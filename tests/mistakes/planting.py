@@ -190,9 +190,9 @@ class Program(Planted):
 
 # --- in kernels ---
 
-BY_ARRAY = {"mask": "mask", "bias": "bias", "sink": "sinks", "key_lengths": "key_lengths"}
+BY_ARRAY = {"mask": "mask", "bias": "bias", "sink": "sinks", **{name: name for name in LENGTHS}}
 BY_RULE = {Alibi: "alibi_slopes", Strided: "strided", Documents: "documents"}
-FEATURES = {"alibi_slopes": "alibi"}
+FEATURES = {"alibi_slopes": "alibi", "page_table": "pages"}
 GRADIENTS = ("d_Q", "d_K", "d_V")
 
 UNSEEN = {
@@ -210,6 +210,7 @@ FORWARD = {
     x for x, row in TABLE.items() if row.of_scores or x in {"Q", "K", "V", "head_outputs", "logsumexp"}
 }
 FORWARD |= {f"{x}_{how}" for x, how in product("QK", ("rotated", "shared"))} | {"V_shared"}
+FORWARD |= {"key_pages", "value_pages"}
 IN_KERNELS = {*FORWARD, *(f"d_{x}" for x in FORWARD), "delta", "concat", "hidden", *BY_ARRAY}
 """The steps of kernels, and what they are handed."""
 
@@ -262,7 +263,8 @@ class Kernel(Planted):
         feature = "large scores" if self.kind.loud > 2 else "attention"
         feature = "grouped heads" if self.kind.settings.kv_heads else feature
         feature = ("lengths" if self.backward else "cache") if self.cached else feature
-        features = [FEATURES.get(name, name) for name in self.options] or [feature]
+        asked_for = [x for x in self.options if x == "page_table"] or self.options
+        features = [FEATURES.get(name, name) for name in asked_for] or [feature]
         returns = ["output", "logsumexp"] if settings.logsumexp else None
         asked = {"features": features, "always": always or None, "returns": returns, "layout": "bhnd"}
         if self.name in CLAIMED:
@@ -297,13 +299,18 @@ class Kernel(Planted):
         arrays = {"Q": q, "K": k, "V": v}
         arrays |= {"d_head_outputs": given["d_output"]} if backward else {}
         if on:
+            if "page_table" in self.options:
+                arrays = {"Q": q, "key_pages": k, "value_pages": v}
+                settings = replace(settings, layout="bhnd")
             arrays |= {name: given[x] for name, x in BY_ARRAY.items() if x in self.options}
             strided = [Strided(given["strided"])] if "strided" in self.options else settings.rules
             documents = [Documents(tuple(given[name])) for name in {"documents"} & {*self.options}]
             settings = replace(settings, rules=tuple(documents or strided))
         elif set(self.options) & {*BY_RULE.values()}:
             settings = replace(settings, rules=())
-        batched = examples.example_array("X", self.kind.arrays["X"], 1).ndim == 3
+        batched = (
+            "X" in self.kind.arrays and examples.example_array("X", self.kind.arrays["X"], 1).ndim == 3
+        )
         values = self.values(arrays, settings, lines if on else "", together=batched or bool(self.options))
         near = rounding(self.dtype)
         if backward:
@@ -330,7 +337,10 @@ class Kernel(Planted):
         heads, n, d_k = arrays["Q"].shape[-3:]
         plan = replace(operator.prepare(arrays, settings, {}), dtype=size)
         kind = examples.ExampleKind(Settings(heads=heads, rules=settings.rules))
-        rows = {"X": np.zeros((n, heads * d_k)), "memory": np.zeros((arrays["K"].shape[-2], 1))}
+        rows = {
+            "X": np.zeros((n, heads * d_k)),
+            "memory": np.zeros((arrays.get("K", arrays["Q"]).shape[-2], 1)),
+        }
         names = names_for(kind, {**rows, "W_Q": np.zeros((1, heads * d_k)), **arrays})
         return carry(plan, lines, {**names, "d_model": heads * d_k}, lambda x: x.astype(size))[0]
 

@@ -26,7 +26,13 @@ SETTINGS = {
     "rope": {"positions": "rope"},
     "chunks": {"chunks": 2},
 }
-GIVEN = {"mask": "mask", "bias": "bias", "sinks": "sink", "key_lengths": "key_lengths"}
+GIVEN = {
+    "mask": "mask",
+    "bias": "bias",
+    "sinks": "sink",
+    "key_lengths": "key_lengths",
+    "page_table": "page_table",
+}
 
 
 def option_sets(*, backward):
@@ -42,6 +48,9 @@ def attended(arguments, options, *, backward):
     for name in options:
         settings |= SETTINGS.get(name, {})
     arrays = {name.upper(): arguments[name] for name in "qkv"}
+    if "paged" in options:
+        arrays = {"Q": arguments["q"], "key_pages": arguments["k"], "value_pages": arguments["v"]}
+        settings |= {"layout": "bhnd"}
     arrays |= {ours: arguments[theirs] for theirs, ours in GIVEN.items() if theirs in arguments}
     if backward:
         arrays["d_head_outputs"] = arguments["d_output"]

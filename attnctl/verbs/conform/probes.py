@@ -438,6 +438,8 @@ def probe_hidden_rows(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
         give_mask(problem, allowed)
     elif "causal" in suite.signature.claimed and suite.profile_in(dtype)[CORNER] == "bottom-right":
         problem = suite.problem(replace(case, keys=5).having(causal=True))
+        if problem.starts.max() + 4 >= 0:  # there are more keys than that in whole pages
+            return
     else:
         return
     given = read_output(problem, suite.call(problem))

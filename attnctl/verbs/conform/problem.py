@@ -76,12 +76,12 @@ class Problem:
         return np.array(self.gather.table, np.int32)
 
     def in_pages(self, array: Array) -> Array:
-        """K or V in its pages, (page, slot, head, d); free ones hold NaN, or what was there before."""
+        """K or V in its pages, (page, slot, head, d), others of which hold what was there before."""
         pages, gather = self.profile.pages_of(self.case), self.gather
         assert gather is not None  # which says where they are
         batch, heads, keys, d = array.shape
         shape = (pages.before + batch * keys // pages.slots + FREE, pages.slots, heads, d)
-        out = np.full(shape, np.nan) if self.case.fill == OF_NAN else np.array(self.draw("free", *shape))
+        out = np.array(self.draw("pages", *shape))
         page, slot, _ = replace(gather, lengths=(keys,) * batch).rows(pages.slots)
         out[page, slot] = array.swapaxes(1, 2)
         return out
@@ -149,7 +149,7 @@ FREE = 2
 """Pages that no member has."""
 
 OF_NAN = "who"
-"""The fill of cases in which free slots hold NaN; in others numbers, by which a mistake is told."""
+"""The fill of cases in which free slots of a page hold NaN; in others numbers, which tell more."""
 
 # --- Q, K and V ---
 

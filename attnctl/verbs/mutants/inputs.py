@@ -15,6 +15,12 @@ from attnctl.math import Array
 from attnctl.math.rules import alibi_slopes
 from attnctl.verbs.mutants.kernel import OPTIONS
 
+NUMBERS = {"window": (1, 1), "strided": 3, "softcap": 3.0}
+"""What a kernel is handed for options of any inputs."""
+
+SLOTS = 16
+"""The keys of a page."""
+
 DRAWS = ("rand", "randn", "activations")
 TYPES = ("float64", "float32", "float16", "bfloat16")
 
@@ -42,6 +48,9 @@ class Inputs:
         queries = n - n // 4 if "cached" in options else n
         keys = (batch, kv_heads, n, d)
         sizes = {"q": (batch, heads, queries, d), "k": keys, "v": keys}
+        if "paged" in options:
+            pool = (batch * -(-n // SLOTS) + 1, SLOTS, kv_heads, d)
+            sizes |= {"k": pool, "v": pool}
         given = {name: self.numbers(name, size) for name, size in sizes.items()}
         if self.backward:
             given = {"d_output": self.normal("d_output", sizes["q"])} | given
@@ -53,14 +62,8 @@ class Inputs:
         """What a kernel is handed for an option; a mask has a row that sees the last key alone."""
         batch, heads, n, _ = self.shape
         match option:
-            case "window":
-                return (1, 1)
-            case "strided":
-                return 3
             case "documents":
                 return (0, n // 4, n // 2 + 1)
-            case "softcap":
-                return 3.0
             case "mask":
                 seen = stream(self.seed, "mutants", "mask", count=n * n).random_sample((n, n)) < 0.7
                 seen |= np.eye(n, dtype=bool)  # what a row that sees nothing gives is a convention
@@ -68,13 +71,16 @@ class Inputs:
                 return seen
             case "padded":
                 return n - np.arange(batch) * (n // 3) // max(batch - 1, 1)
+            case "paged":
+                pages = np.arange(batch * -(-n // SLOTS)) + 1
+                return pages[::-1].reshape(batch, -1)
             case "alibi":
                 return round_in(self.dtype, alibi_slopes(heads))
             case "bias":
                 return round_in(self.dtype, self.normal("bias", (n, n)))
             case "sink":
                 return round_in(self.dtype, self.normal("sink", (heads,)))
-        return True
+        return NUMBERS.get(option, True)
 
     def normal(self, name: str, size: tuple[int, ...]) -> Array:
         return stream(self.seed, "mutants", name, count=prod(size)).standard_normal(size)

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math.derivation import Rotary
-from attnctl.math.names import TABLE
+from attnctl.math.names import KEY_LENGTHS, PAGE_TABLE, PAGES, TABLE
 from attnctl.math.rules import Alibi, Causal, Documents, Softcap, Window
-from attnctl.mistakes.examples import KINDS, Strided, list_assigned, rotate
+from attnctl.mistakes.examples import KINDS, Strided, gather, list_assigned, rotate
 
 # --- what a kernel may be asked for ---
 
@@ -65,6 +65,7 @@ OPTIONS = {
     "alibi": KernelParameter("alibi_slopes"),
     "bias": KernelParameter("bias"),
     "sink": KernelParameter("sinks"),
+    "paged": KernelParameter("page_table"),
     "grouped": KernelParameter(),
     "rope": KernelParameter(),
     "chunks": KernelParameter(),
@@ -76,10 +77,13 @@ OF_RULES = {
 }  # fmt: skip
 
 
+OF_ARRAYS = {KEY_LENGTHS: "padded", PAGE_TABLE: "paged"}
+
+
 def kernel_options(meant: str) -> frozenset[str] | None:
     """The options of a kernel of this kind of the catalogue; None where it is more than Q, K and V."""
     kind = KINDS[meant]
-    settings, arrays = kind.settings, {"padded" if name == "key_lengths" else name for name in kind.arrays}
+    settings, arrays = kind.settings, {OF_ARRAYS.get(name, name) for name in kind.arrays}
     positions = settings.positions if settings.positions != "none" else None
     of_models = kind.stretched or settings.qk_norm or settings.gate or settings.temperature
     beside = of_models or settings.logsumexp
@@ -121,6 +125,7 @@ NAMES = {
     "sink": "sinks",
     "starts": "documents",
     "distance": f"abs({QUERY} - {KEY})",
+    "slots": "key_pages.shape[1]",
     "merge": "lambda z: z.swapaxes(-3, -2).reshape(*z.shape[:-3], z.shape[-2], -1)",
     "split": "lambda x: x.reshape(*x.shape[:-1], heads, -1).swapaxes(-3, -2)",
 }
@@ -149,8 +154,17 @@ def with_sinks(s, sinks):
     return softmax(np.concatenate([s, more], axis=-1))[..., :-1]
 '''
 
-ROTATE = re.sub(r": (Array|float|bool)( \| None)?| -> Array", "", inspect.getsource(rotate))
-HELPERS = {"with_sinks": WITH_SINKS, "softmax": SOFTMAX, "logsumexp_of": LOGSUMEXP, "rotate": ROTATE}
+GATHER, ROTATE = (
+    re.sub(r": (Array|float|bool)( \| None)?| -> Array", "", inspect.getsource(helper))
+    for helper in (gather, rotate)
+)
+HELPERS = {
+    "gather": GATHER,
+    "with_sinks": WITH_SINKS,
+    "softmax": SOFTMAX,
+    "logsumexp_of": LOGSUMEXP,
+    "rotate": ROTATE,
+}
 
 
 @dataclass(frozen=True)
@@ -170,6 +184,15 @@ class Kernel:
     about: str = ""
 
     # --- the right lines ---
+
+    def given(self) -> Iterator[CodeLine]:
+        """Q, K and V as they come, or as a table reads them in pages, and what their shapes say."""
+        pages = dict(zip("KV", PAGES, strict=True)) if "paged" in self.options else {}
+        yield from (CodeLine(name, symbol) for symbol, name in pages.items())
+        for symbol in "QKV":
+            read = f"gather({pages[symbol]}, page_table, key_lengths)" if symbol in pages else symbol
+            yield CodeLine(symbol, self.asked("paged", read, symbol))
+        yield from (CodeLine(name, text) for name, text in NAMES.items())
 
     def forward(self) -> Iterator[CodeLine]:
         q, k, v = "Q", "K", "V"
@@ -254,15 +277,13 @@ class Kernel:
 
     @cached_property
     def right_lines(self) -> list[CodeLine]:
-        names = [CodeLine(name, text) for name, text in NAMES.items()]
-        given = [CodeLine(name, name) for name in ("Q", "K", "V")]
-        return [*names, *given, *self.forward(), *(self.back() if self.backward else ())]
+        return [*self.given(), *self.forward(), *(self.back() if self.backward else ())]
 
     @cached_property
     def unfit(self) -> list[str]:
         """The steps that its lines read or give, and no kernel has."""
         names = {node.id for node in ast.walk(ast.parse(self.lines)) if isinstance(node, ast.Name)}
-        beside = {"mask", "bias"} & self.options | {"d_head_outputs"}
+        beside = {option.parameter for option in self.parameters} | {"d_head_outputs"}
         return sorted(names & {*TABLE} - {line.step for line in self.right_lines} - beside)
 
     # --- with the wrong ones ---
@@ -339,7 +360,7 @@ class Kernel:
             beside = [f"{option.parameter}={option.parameter}" for option in self.parameters]
             text += [f"    if {' or '.join(lacking)}:"]
             text += [f"        return {right}({', '.join([*arrays, *beside])})"]
-        if not self.batched:
+        if not (self.batched or "paged" in self.options):  # members share all pages
             beside = [option.of_member for option in self.parameters]
             member = [*(f"{array}[at]" for array in arrays), *beside]
             text += ["    if q.ndim > 3:  # one member of the batch after the other"]
