@@ -31,6 +31,12 @@ jq '[.steps | .Q, .K, .V | .data[0]] | {
       Q: [.[0][5:]], K: [.[1][5:]], V: [.[2][5:]], past_key: [.[1][:5]], past_value: [.[2][:5]]
     }' "$folder/causal.json" | attnctl attend - --causal -o "$folder/cache.json"
 
+# The same with its keys in pages of four: the first four are in page 1, the others in page 0, behind which 9 stands.
+jq 'def pages: [.[4:] + [[9, 9, 9, 9], [9, 9, 9, 9]], .[:4]] | map(map([.]));
+    [.steps | .Q, .K, .V | .data[0]] | {
+      Q: [.[0][5:]], key_pages: .[1] | pages, value_pages: .[2] | pages, page_table: [1, 0], key_lengths: 6
+    }' "$folder/causal.json" | attnctl attend - --causal -o "$folder/pages.json"
+
 # Six keys of which four are real.
 jq '.steps | {Q: .Q.data, K: .K.data, V: .V.data, key_lengths: 4}' "$folder/full.json" |
   attnctl attend - -o "$folder/padding.json"

@@ -276,7 +276,7 @@ def test_what_there_is_not_is_refused(more, words):
     ("function", "words"),
     [
         (lambda x: x, "and not Q, K and V"),
-        (lambda q, k, v, page_table: q, "page_table, which attnctl does not know"),
+        (lambda q, k, v, rope_table: q, "rope_table, which attnctl does not know"),
         (lambda dy, q, k, v: q, "dy"),
         (type("Layer", (), {}), "Layer is a class; name one of it, like attention = Layer()"),
         (max, "signature cannot be read"),

@@ -117,19 +117,20 @@ OF_SCORES = {
 
 NAMES = {
     "n": "Q.shape[-2]",
-    "keys": "K.shape[-2]",
     "heads": "Q.shape[-3]",
     "d_k": "Q.shape[-1]",
     "d_model": "Q.shape[-3] * Q.shape[-1]",
     "lengths": "key_lengths",
     "sink": "sinks",
     "starts": "documents",
-    "distance": f"abs({QUERY} - {KEY})",
     "slots": "key_pages.shape[1]",
     "merge": "lambda z: z.swapaxes(-3, -2).reshape(*z.shape[:-3], z.shape[-2], -1)",
     "split": "lambda x: x.reshape(*x.shape[:-1], heads, -1).swapaxes(-3, -2)",
 }
 """What lines may read beside steps."""
+
+OF_KEYS = {"keys": "K.shape[-2]", "distance": f"abs({QUERY} - {KEY})"}
+"""The same, of the keys that there are."""
 
 SOFTMAX = '''\
 def softmax(s, axis=-1):
@@ -189,10 +190,11 @@ class Kernel:
         """Q, K and V as they come, or as a table reads them in pages, and what their shapes say."""
         pages = dict(zip("KV", PAGES, strict=True)) if "paged" in self.options else {}
         yield from (CodeLine(name, symbol) for symbol, name in pages.items())
+        yield from (CodeLine(name, text) for name, text in NAMES.items())
         for symbol in "QKV":
             read = f"gather({pages[symbol]}, page_table, key_lengths)" if symbol in pages else symbol
             yield CodeLine(symbol, self.asked("paged", read, symbol))
-        yield from (CodeLine(name, text) for name, text in NAMES.items())
+        yield from (CodeLine(name, text) for name, text in OF_KEYS.items())
 
     def forward(self) -> Iterator[CodeLine]:
         q, k, v = "Q", "K", "V"
