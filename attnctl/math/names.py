@@ -33,6 +33,8 @@ CU_SEQLENS = ("cu_seqlens", "cu_seqlens_q", "cu_seqlens_k")
 PAGES = KEY_PAGES, VALUE_PAGES = ("key_pages", "value_pages")
 PAGE_TABLE = "page_table"
 """Which pages hold the keys of each sequence, in order."""
+PAGE_LIST = PAGE_ENDS, PAGE_NUMBERS, LAST_PAGE = ("page_ends", "page_numbers", "last_page_length")
+"""The same in one row: where the pages of each sequence end, after a 0; them; and the keys in its last."""
 NORM_WEIGHTS, NORM_BIASES = ("Q_norm_weight", "K_norm_weight"), ("Q_norm_bias", "K_norm_bias")
 HIDDEN, RESIDUAL, SINK, SINK_WEIGHTS = "hidden", "residual", "sink", "sink_weights"
 LOGSUMEXP = "logsumexp"
@@ -270,7 +272,7 @@ ROWS = (
     weight("W_U", "d_model vocab"),
     weight("b_U", "vocab"),
     *(Name(name, "ℓ", ("query vocab",), model=True) for name in ("raw_logits", "scaled_logits", LOGITS)),
-    *(given(name, "", "") for name in (KEY_LENGTHS, PAGE_TABLE, *CU_SEQLENS)),
+    *(given(name, "", "") for name in (KEY_LENGTHS, PAGE_TABLE, *PAGE_LIST, *CU_SEQLENS)),
 )
 
 DELTA = "delta"
@@ -278,7 +280,7 @@ DELTA = "delta"
 WEIGHTS_AGAIN = "weights made again"
 """Of a program whose backward pass does not read what the forward pass made."""
 
-NO_GRADIENT = {MASK, KEY_LENGTHS, PAGE_TABLE, *CU_SEQLENS, SINK_WEIGHTS}
+NO_GRADIENT = {MASK, KEY_LENGTHS, PAGE_TABLE, *PAGE_LIST, *CU_SEQLENS, SINK_WEIGHTS}
 NO_GRADIENT |= {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}
 NO_GRADIENT |= {RESIDUAL, "output_normed", "output_norm_weight", "output_norm_bias"}
 NO_GRADIENT |= {FINAL, "W_U", "b_U", "raw_logits", "scaled_logits", LOGITS}

@@ -69,7 +69,40 @@ def optional(q, k_cache, v_cache, cache_seqlens=None, block_table=None, causal=F
     return paged()(q, k_cache, v_cache, cache_seqlens, block_table, causal=causal)
 
 
-@pytest.mark.parametrize("kernel", [paged(), optional], ids=["with a table", "with or without"])
+def varlen(  # noqa: PLR0917  (as theirs)
+    q, k, v, max_seqlen_q, cu_seqlens_q, max_seqlen_k, cu_seqlens_k=None, seqused_k=None, *,
+    causal=False, block_table=None,
+):  # fmt: skip
+    """As vLLM's: queries in one row, of one sequence here."""
+    assert cu_seqlens_k is None or seqused_k is None
+    if len(cu_seqlens_q) > 2:
+        raise NotImplementedError
+    if block_table is None:
+        k, v, lengths, block_table = k[None], v[None], seqused_k, [[0]]
+        seqused_k = [k.shape[1]] if lengths is None else lengths
+    return paged()(q[None], k, v, seqused_k, block_table, causal=causal)[0]
+
+
+def in_one_row(
+    q, k_cache, v_cache, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, causal=False
+):
+    """As FlashInfer's."""
+    slots, counts = k_cache.shape[1], np.diff(paged_kv_indptr)
+    table = np.zeros((len(counts), max(counts)), int)
+    for at, count in enumerate(counts):
+        table[at, :count] = paged_kv_indices[paged_kv_indptr[at] :][:count]
+    return paged()(q, k_cache, v_cache, (counts - 1) * slots + paged_kv_last_page_len, table, causal=causal)
+
+
+RIGHT = {
+    "a table": paged(),
+    "a table or none": optional,
+    "like vLLM": varlen,
+    "like FlashInfer": in_one_row,
+}
+
+
+@pytest.mark.parametrize("kernel", RIGHT.values(), ids=RIGHT)
 def test_a_right_one_conforms(kernel):
     found = attnctl.conform(kernel, features=["attention", "pages", "causal", "pairs", "lengths"], **ASKED)
     assert found.agrees, str(found)

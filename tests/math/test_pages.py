@@ -96,6 +96,25 @@ def test_kernels_have_names_of_their_own(names):
     assert attnctl.check({**theirs, "out": out.swapaxes(1, 2)}, causal=True).agrees
 
 
+def test_pages_may_come_in_one_row():
+    """As FlashInfer has them: where each sequence's pages end, the pages, and the keys of its last page."""
+    arrays = paged()
+    out = attnctl.attend(arrays, causal=True)["head_outputs"]
+    theirs = {
+        "q": arrays["Q"],
+        "kv_cache": np.stack([arrays["key_pages"], arrays["value_pages"]], axis=1),
+        "paged_kv_indptr": [0, 2, 4, 7],
+        "paged_kv_indices": [5, 2, 7, 1, 0, 3, 6],
+        "paged_kv_last_page_len": [3, 1, 4],
+    }
+    assert (attnctl.attend(theirs, causal=True)["head_outputs"] == out).all()
+    assert attnctl.check({**theirs, "out": out.swapaxes(1, 2)}, causal=True).agrees
+    with pytest.raises(
+        attnctl.AttnError, match=re.escape("page_ends: [0, 2, 7], expected whole numbers that")
+    ):
+        attnctl.attend({**theirs, "paged_kv_indptr": [0, 2, 7]})
+
+
 def test_a_cache_without_a_table_is_none_of_pages():
     arrays = {name: drawn(2, 5, 4, seed=at) for at, name in enumerate(("q", "k", "v", "k_cache"))}
     assert "key_pages" not in attnctl.attend(arrays)

@@ -29,11 +29,15 @@ from attnctl.math.names import (
     HEAD_OUTPUTS,
     HIDDEN,
     KEY_LENGTHS,
+    LAST_PAGE,
     LOGITS,
     LOGSUMEXP,
     MASK,
     MEMORY,
     OUTPUT,
+    PAGE_ENDS,
+    PAGE_LIST,
+    PAGE_NUMBERS,
     PAGE_TABLE,
     PAGES,
     PAST_KEY,
@@ -57,6 +61,7 @@ PACKED = "Q, K and V side by side"
 PACKED_LINEAR = "Q, K and V below one another, (out, in)"
 CONV = "(in, out), or (out, in) where the packed matrix of the file is higher than wide"
 PACKED_CONV = f"Q, K and V side by side, {CONV}"
+PACKED_PAGES = "pages of K and of V, along the second axis, or else the first"
 BY_HEAD = "for each head its Q, K and V"
 BY_HEAD_LINEAR = "for each head its Q, K and V below one another, (out, in)"
 HIDES = "true where a key is hidden"
@@ -101,12 +106,15 @@ WORDS = {
     PAGES[0]: "k_pages k_cache key_cache paged_k_cache",
     PAGES[1]: "v_pages v_cache value_cache paged_v_cache",
     PAGE_TABLE: "block_table block_tables page_tables page_indices",
+    PAGE_ENDS: "paged_kv_indptr kv_page_indptr kv_indptr",
+    PAGE_NUMBERS: "paged_kv_indices kv_page_indices kv_indices",
+    LAST_PAGE: "paged_kv_last_page_len kv_last_page_len",
     KEY_LENGTHS: "cache_seqlens seqused_k seq_lens context_lens kv_lens",
     SINK: "sinks attn_sink attn_sinks attention_sink attention_sinks sink_logit sink_logits s_aux",
 }
 """What programs call the arrays of attention, in small letters."""
 
-TABLES = "|".join([PAGE_TABLE, *WORDS[PAGE_TABLE].split()])
+TABLES = "|".join(word for ours in (PAGE_TABLE, PAGE_NUMBERS) for word in (ours, *WORDS[ours].split()))
 """What tells that a cache is one of pages: it has a table."""
 
 BESIDE_MODEL = {
@@ -207,7 +215,8 @@ CONVENTIONS = (
     named("concat"),
     named(OUTPUT, rf"{MODULES[OUTPUT]}|(?<!mlp\.)c_proj"),
     Convention(r"output\.dense", (OUTPUT,)),
-    *map(named, (MASK, BIAS, PAST_KEY, PAST_VALUE, SINK, PAGE_TABLE)),
+    *map(named, (MASK, BIAS, PAST_KEY, PAST_VALUE, SINK, PAGE_TABLE, *PAGE_LIST)),
+    Convention(r"(?:paged_)?kv_cache", PAGES, PACKED_PAGES, beside=TABLES),
     *(named(ours)._replace(beside=TABLES) for ours in (*PAGES, KEY_LENGTHS)),
 )
 
@@ -432,6 +441,8 @@ class Understood:
             packed = (self.found[other].shape for other in self.found if other.endswith("c_attn.weight"))
             linear = any(len(shape) == 2 and shape[0] > shape[1] for shape in packed)
         array = array.T if linear else array
+        if row.layout == PACKED_PAGES:
+            return list(np.moveaxis(array, int(array.shape[1:2] == (2,)), 0)[:2])
         if row.layout in {PACKED, PACKED_LINEAR, PACKED_CONV}:
             return self.side_by_side(array)
         if row.layout in {BY_HEAD, BY_HEAD_LINEAR}:

@@ -8,14 +8,26 @@ from dataclasses import field, replace
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import raise_all
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import all_of, dims, plural
 from attnctl.inputs.arrays.problems import unusable
 from attnctl.inputs.arrays.reader import TOKENS_BEFORE_HEADS, Laid
 from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
-from attnctl.math.names import HEAD_OUTPUTS, KEY_LENGTHS, OUTPUT, PAGE_TABLE, PAGES, PROJECTED, Q
+from attnctl.math.names import (
+    HEAD_OUTPUTS,
+    KEY_LENGTHS,
+    LAST_PAGE,
+    OUTPUT,
+    PAGE_ENDS,
+    PAGE_LIST,
+    PAGE_NUMBERS,
+    PAGE_TABLE,
+    PAGES,
+    PROJECTED,
+    Q,
+)
 from attnctl.math.ops.pages import Gather
 
 TOGETHER = (*PAGES, PAGE_TABLE, KEY_LENGTHS)
@@ -45,7 +57,9 @@ def with_pages(
     is said, and it is not `ours`; the one query of a sequence may come without an axis. Raises AttnError
     for pages that cannot be read.
     """
-    rest = {name: array for name, array in found.items() if name not in {*PAGES, PAGE_TABLE}}
+    if {*PAGE_LIST, *PAGES} <= found.keys():
+        found = with_table(found)
+    rest = {name: array for name, array in found.items() if name not in {*PAGES, PAGE_TABLE, *PAGE_LIST}}
     if len(rest) == len(found) or (PAGE_TABLE not in found and {*PROJECTED} <= rest.keys()):
         return rest, settings, Paged()
     raise_all(lacking(found))
@@ -66,6 +80,25 @@ def with_pages(
         read = {name: rearrange(array, "... head n d -> ... n (head d)") for name, array in read.items()}
     made = read if strictly else {name: read[name] for name in read.keys() - rest.keys()}
     return rest | made, settings, Paged(gather, {name: found[name] for name in PAGES}, frozenset(made))
+
+
+def with_table(found: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays with the table and the lengths that a list of pages says, as FlashInfer has it."""
+    ends, numbers, last = (found[name].reshape(-1) for name in PAGE_LIST)
+    counts = np.diff(ends)
+    if (
+        ends[:1].tolist() != [0]
+        or (counts < 1).any()
+        or ends[-1] != numbers.size
+        or counts.size != last.size
+    ):
+        expected = f"whole numbers that go up from 0 to the {numbers.size} of {PAGE_NUMBERS}"
+        raise AttnError(f"{PAGE_ENDS}: {ends.tolist()}, expected {expected}, one for each of {LAST_PAGE}")
+    there = np.arange(counts.max()) < counts[:, None]
+    table = np.zeros(there.shape, int)
+    table[there] = numbers
+    lengths = (counts - 1) * found[PAGES[0]].shape[1] + last
+    return {**found, PAGE_TABLE: table, KEY_LENGTHS: lengths}
 
 
 def read_table(table: Array, lengths: Array) -> Gather:

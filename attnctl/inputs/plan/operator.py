@@ -69,7 +69,7 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     if lengths is not None:
         config[KEY_LENGTHS] = as_json_number(lengths)
     if paged.gather:
-        config[PAGE_TABLE] = found[PAGE_TABLE].astype(int).tolist()
+        config[PAGE_TABLE] = [list(row) for row in paged.gather.table]
     out = {**spoken, "config": config, **({"notes": list(laid.notes)} if laid.notes else {})}
     return plan_of(kind, named, out, settings, what_if_of(settings))
 

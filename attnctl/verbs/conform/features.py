@@ -161,7 +161,8 @@ def relation_cases(claimed: Sequence[str], shape: Sequence[int]) -> dict[str, tu
 
 def may_go_together(names: Sequence[str]) -> bool:
     """Not those that mean the same, nor those that are passed by the same keyword."""
-    return not ({"window", "sliding_window"} <= set(names) or {"mask", "float_mask"} <= set(names))
+    apart = ({"window", "sliding_window"}, {"mask", "float_mask"}, {"documents", "pages"})
+    return not any(both <= set(names) for both in apart)
 
 
 def combine_options(case: Case, names: Sequence[str], pick: int = 0) -> Case:

@@ -17,7 +17,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.inputs.arrays.foreign import passed_names
 from attnctl.math import Array
-from attnctl.math.names import BIAS, KEY_LENGTHS, MASK, PAGE_TABLE, PAST_KEY, PAST_VALUE, SINK
+from attnctl.math.names import BIAS, KEY_LENGTHS, MASK, PAGE_NUMBERS, PAGE_TABLE, PAST_KEY, PAST_VALUE, SINK
 from attnctl.math.rules import RULES, Alibi, Causal, Documents, Padding, Rule, Softcap, Window, alibi_slopes
 from attnctl.verbs.conform.case import CAPTURED, FORWARD, Case
 from attnctl.verbs.conform.problem import FILLS, OF_NAN, Problem
@@ -190,8 +190,8 @@ LIBRARY_OPTIONS = (
            (*passed_names(KEY_LENGTHS), "seqlens", "seqlens_k", "key_value_seq_lengths",
             "nonpad_kv_seqlen"), ask_key_lengths, lambda _: ("garbage",),
            lambda problem: np.full(problem.case.batch, problem.case.keys)),
-    KernelOption("pages", passed_names(PAGE_TABLE), ask_pages, lambda _: ((4, 1), (16, 1)),
-           Problem.page_table),
+    KernelOption("pages", (*passed_names(PAGE_TABLE), *passed_names(PAGE_NUMBERS)), ask_pages,
+           lambda _: ((4, 1), (16, 1)), Problem.page_table),
     # Earlier keys and values are split off in `make_problem`, after all that is said of keys.
     KernelOption("cache", ("past_key", "past_value"), lambda *_: None, lambda case: (1, case.keys // 2)),
     KernelOption("sinks", ("sinks", "sink", "s_aux"), ask_sinks, lambda _: (True,),

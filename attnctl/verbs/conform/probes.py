@@ -392,15 +392,16 @@ def probe_corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     yield CORNER, NEITHER
 
 
-SHOWN_BY: dict[tuple[str, ...], dict[str, Any]] = {
-    (SLIDING, AHEAD): {"sliding_window": 4},
-    (LENGTHS_CORNER,): {"causal": True, "key_lengths": "garbage"},
-}
+SHOWN_BY: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    ((SLIDING, AHEAD), {"sliding_window": 4}),
+    ((LENGTHS_CORNER,), {"causal": True, "key_lengths": "garbage"}),
+    ((LENGTHS_CORNER,), {"causal": True, "pages": (4, 1)}),
+)
 """Conventions by the options that show them together."""
 
 
 def probe_values(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    for names, options in SHOWN_BY.items():
+    for names, options in SHOWN_BY:
         if not options.keys() <= {*suite.signature.claimed}:
             continue
         case = replace(BASE, dtype=dtype, fill="who").having(**options)

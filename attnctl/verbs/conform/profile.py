@@ -328,7 +328,8 @@ LIBRARIES = {
     "vllm": TargetProfile(
         layout="nhd",
         parameters=("q", "k", "v", "max_seqlen_q", "cu_seqlens_q", "max_seqlen_k", "cu_seqlens_k",
-                    "softmax_scale", "causal", "window_size", "softcap", "alibi_slopes", "s_aux"),
+                    "softmax_scale", "causal", "window_size", "softcap", "alibi_slopes", "s_aux",
+                    "seqused_k", "block_table"),
         conventions={CORNER: "bottom-right"},
     ),
     "flashinfer": TargetProfile(

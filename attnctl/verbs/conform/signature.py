@@ -14,7 +14,19 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import suggest
 from attnctl.inputs.arrays.foreign import passed_names, variable_of
 from attnctl.math import Array
-from attnctl.math.names import DELTA, LOGSUMEXP, OUTPUT, PAGES, PAST_KEY, PAST_VALUE, gradient_of
+from attnctl.math.names import (
+    DELTA,
+    LAST_PAGE,
+    LOGSUMEXP,
+    OUTPUT,
+    PAGE_ENDS,
+    PAGE_NUMBERS,
+    PAGES,
+    PAST_KEY,
+    PAST_VALUE,
+    gradient_of,
+)
+from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import Causal
 from attnctl.verbs.conform.case import INPUTS, Case
 from attnctl.verbs.conform.options import OPTIONS
@@ -55,16 +67,32 @@ SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], Any]]] = {
     "batch": (("batch_size", "bsz", "B"), lambda case: case.batch),
     "queries": (("seq_len", "seqlen", "T"), lambda case: case.queries),
     "ends_q": (("cu_seqlens_q", "cu_seqlens"), lambda case: ends_of(case, case.queries)),
-    "ends_k": (("cu_seqlens_k",), lambda case: ends_of(case, case.keys)),
+    "ends_k": (("cu_seqlens_k",),
+               lambda case: None if "pages" in case.option_values else ends_of(case, case.keys)),
     "longest_q": (("max_seqlen_q", "max_seqlen"), lambda case: longest(case, case.queries)),
     "longest_k": (("max_seqlen_k",), lambda case: longest(case, case.keys)),
 }  # fmt: skip
 """Sizes that a function is passed: what other programs call them, and their values in a case."""
 
+OF_PAGES: dict[str, tuple[tuple[str, ...], Callable[[Gather, int], Any]]] = {
+    "slots": (("page_size", "block_size", "page_block_size"), lambda _, slots: slots),
+    PAGE_ENDS: (passed_names(PAGE_ENDS), lambda gather, slots: np.cumsum([0, *used(gather, slots)])),
+    PAGE_NUMBERS: (passed_names(PAGE_NUMBERS), lambda gather, slots: np.concatenate(
+        [row[:count] for row, count in zip(np.array(gather.table), used(gather, slots), strict=True)])),
+    LAST_PAGE: (passed_names(LAST_PAGE), lambda gather, slots: (np.array(gather.lengths) - 1) % slots + 1),
+}  # fmt: skip
+"""The same of what K and V are read by in pages, of so many slots each."""
+
+
+def used(gather: Gather, slots: int) -> Array:
+    """How many pages of each member hold keys."""
+    return -(-np.array(gather.lengths) // slots)
+
+
 THEIRS: dict[str, tuple[str, ...]] = {
     **{ours: passed_names(ours) for ours in (*INPUTS, *HANDED, *PARTS)},
     PACKED: ("qkv",),
-    **{ours: theirs for ours, (theirs, _) in SIZES.items()},
+    **{ours: theirs for ours, (theirs, _) in [*SIZES.items(), *OF_PAGES.items()]},
     **{name: option.theirs for name, option in OPTIONS.items() if name != "cache"},
 }  # fmt: skip
 """What other programs call what they are passed, by our name; arrays in lower case."""
@@ -126,7 +154,11 @@ class CallSignature:
     def with_options(self, problem: Problem) -> dict[str, Any]:
         case = problem.case
         out: dict[str, Any] = {**problem.profile.gives(case.heads, case.kv_heads, case.d_k), **self.off}
-        out |= {theirs: SIZES[ours][1](case) for ours, theirs in self.sizes.items()}
+        out |= {theirs: SIZES[ours][1](case) for ours, theirs in self.sizes.items() if ours in SIZES}
+        if problem.gather:
+            slots = problem.profile.pages_of(case).slots
+            made = {ours: theirs for ours, theirs in self.sizes.items() if ours in OF_PAGES}
+            out |= {theirs: OF_PAGES[ours][1](problem.gather, slots) for ours, theirs in made.items()}
         if "out" in self.required:
             OPTIONS["out"].ask(problem, True)
         passed = dict(problem.passed)
@@ -173,7 +205,7 @@ def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> 
     keywords = find_keywords([name for name in names if name not in first], profile, renames)
     # One letter or two may mean something else where they have a default.
     clear = [name for name in names if len(name) > 2 or name in must]
-    sizes = find_names({ours: THEIRS[ours] for ours in SIZES}, clear, renames)
+    sizes = find_names({ours: THEIRS[ours] for ours in (*SIZES, *OF_PAGES)}, clear, renames)
     off = {name: OFF[name] for name in must if name in OFF} | dict.fromkeys(must_give(own, nothing=True))
     used = frozenset({*first, *keywords.values(), *sizes.values(), *handed.values()})
     taken = {*used, *off, *renames, *profile.gives(2, 1, 8)}
