@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from operator import methodcaller
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import Documents, Padding
 from attnctl.mistakes import wrong
 from attnctl.mistakes.masks import near_misses
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import at, find_mask, rules_of_kind, swap_rule
 
 PLACED = ("positions", "Q_rotated", "K_rotated")
@@ -30,70 +31,57 @@ def plant_last_dropped(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.then(WEIGHTS, seen), "the last document is left out")
 
 
-def with_table(gather: Gather, table: Array) -> Gather:
-    return replace(gather, table=tuple(map(tuple, table.tolist())))
+PAGED = at("K", "V", Gather)
 
 
-def tables_shifted(gather: Gather) -> Mapping[str, Gather]:
-    table = np.array(gather.table)
-    ways = {
-        "counted from 1": table - 1,
-        "one too large": table + 1,
-        "those behind them in the table": np.roll(table, -1, axis=1),
-        "those before them in the table": np.roll(table, 1, axis=1),
-    }
-    return {detail: with_table(gather, shifted) for detail, shifted in ways.items()}
-
-
-def tables_of_others(gather: Gather) -> Mapping[str, Gather]:
-    table = np.array(gather.table)
-    ways = {
-        "the next sequence": np.roll(table, -1, axis=0),
-        "the sequence before it": np.roll(table, 1, axis=0),
-        "the first sequence": np.broadcast_to(table[:1], table.shape),
-    }
-    return {detail: with_table(gather, other) for detail, other in ways.items() if len(table) > 1}
-
-
-def tables_in_16_bits(gather: Gather) -> Mapping[str, Gather]:
-    """Page numbers, or page times slots, without a sign or with one."""
-    table = np.array(gather.table)
-    return {
-        f"{what} in {kind}": made
-        for kind in ("uint16", "int16")
-        for what, made in (
-            ("page numbers", with_table(gather, table.astype(kind))),
-            ("rows", wrong.ReadElsewhere(gather.table, gather.lengths, in_bits(kind))),
-        )
-    }
-
-
-def in_bits(kind: str) -> wrong.Move:
-    return lambda rows: rows.astype(kind).astype(np.int64)
-
-
-def plant_last_page_full(case: WrongStep) -> Iterator[Plant]:
-    """Slots behind the last key are seen, and what is in them; or not seen, and 0 times NaN is NaN."""
-    gathers = {name: op for name in ("K", "V") if isinstance(op := case.op(name), Gather)}
-    keys = case.size("key") or 0
-    for rule in rules_of_kind(case, Padding) if gathers else ():
-        slots = keys // len(next(iter(gathers.values())).table[0])
-        full = {
-            "the last page is read to its last slot": tuple(
-                -(-length // slots) * slots for length in rule.each
-            ),
-            "all pages of the table are read to their last slots": (keys,) * len(rule.each),
+def tables(ways: Mapping[str, Callable[[Array], Array]]) -> Plants:
+    """Plants what is read by another table, as it is made of the right one."""
+    return PAGED.instead(
+        lambda gather: {
+            detail: replace(gather, table=tuple(map(tuple, change(np.array(gather.table)).tolist())))
+            for detail, change in ways.items()
         }
-        for detail, lengths in full.items():
-            own = lengths if isinstance(rule.known, tuple) else lengths[0]
-            read = {name: replace(op, lengths=own) for name, op in gathers.items()}
-            yield Plant(swap_rule(case, rule, Padding(own)).put_all(read), detail)
+    )
+
+
+SHIFTED = tables(
+    {
+        "counted from 1": lambda table: table - 1,
+        "one too large": lambda table: table + 1,
+        "those behind them in the table": lambda table: np.roll(table, -1, axis=1),
+        "those before them in the table": lambda table: np.roll(table, 1, axis=1),
+    }
+)
+
+OF_ANOTHER = tables(
+    {
+        "the next sequence": lambda table: np.roll(table, -1, axis=0),
+        "the sequence before it": lambda table: np.roll(table, 1, axis=0),
+        "the first sequence": lambda table: np.broadcast_to(table[:1], table.shape),
+    }
+)
+
+IN_16_BITS = tables({kind: methodcaller("astype", kind) for kind in ("uint16", "int16")})
+
+
+def plant_read_in_full(case: WrongStep) -> Iterator[Plant]:
+    """Slots behind the last key are seen, and what is in them; or not seen, and 0 times NaN is NaN."""
+    gathers, keys = PAGED.right(case), case.size("key") or 0
+    for rule in rules_of_kind(case, Padding) if gathers else ():
+        own = next(iter(gathers.values()))
+        lengths, slots = np.array(own.lengths), keys // len(own.table[0])
+        for what, full in (
+            ("the last page is read to its last slot", -(-lengths // slots) * slots),
+            ("all pages of the table are read to their last slots", lengths * 0 + keys),
+        ):
+            there = tuple(full.tolist()) if own.batched else int(full)
+            read = {name: replace(gather, lengths=there) for name, gather in gathers.items()}
+            yield Plant(swap_rule(case, rule, Padding(there)).put_all(read), what)
             yield Plant(case.put_all(read), "weights of 0 are multiplied by what free slots hold")
 
 
 of_documents = about(MASKED, subject="documents", meant="documents")
 
-PAGED = at("K", "V", Gather)
 of_pages = about("K", "V", subject="pages", meant="paged")
 
 SERVING = (
@@ -143,7 +131,7 @@ SERVING = (
         (MASKED,),
         "{}",
         "hide slots from each sequence's length on, and make 0 of values there: 0 times NaN is NaN",
-        plant_last_page_full,
+        plant_read_in_full,
         subject="padding",
         meant="paged",
         why="Whole pages are loaded, and the lengths are rounded up with them; fresh pages hold zeros.",
@@ -157,7 +145,7 @@ SERVING = (
         "page-table-shifted",
         "the pages that are read are {}",
         "read key j in page table[j // slots], counted from 0, at slot j % slots",
-        PAGED.instead(tables_shifted),
+        SHIFTED,
         why="Page 0 is often kept for padding, and whoever fills the table counts from 1.",
         example="table = page_table - 1\n"
         "K = gather(key_pages, table, lengths)\nV = gather(value_pages, table, lengths)",
@@ -166,7 +154,7 @@ SERVING = (
         "page-of-another",
         "the pages that are read are those of {}",
         "take the row of the table of the query's own sequence, and no page behind its length",
-        PAGED.instead(tables_of_others),
+        OF_ANOTHER,
         why="The batch is sorted or cut, and the table is not; or the row is counted in another stride.",
         seen="gittensor-ai-lab/sparkinfer#41, #185",
         example="table = np.roll(page_table, -1, axis=0)\n"
@@ -174,9 +162,9 @@ SERVING = (
     ),
     of_pages(
         "page-index-16-bits",
-        "{} wrap where there are more than 65,535",
+        "numbers of pages are kept in {}, and wrap where there are more",
         "keep numbers of pages in 32 bits, and multiply them by sizes in 64",
-        PAGED.instead(tables_in_16_bits),
+        IN_16_BITS,
         why="A few bytes less for each page; tests have few pages. Offsets in 32 bits wrap, too, later.",
         seen="vllm-project/vllm#50427",
         meant="paged far",

@@ -12,7 +12,6 @@ from attnctl.evidence.rows import OverQueries
 from attnctl.math import Array
 from attnctl.math.notation import Input
 from attnctl.math.ops import Hide, Op, Rotate, RowWise
-from attnctl.math.ops.pages import Gather
 
 Move = Callable[[Array], Array]
 
@@ -96,18 +95,6 @@ class TurnedOtherwise(Rotate):
 
     def angles(self, x: Array | Input) -> Array:
         return self.change(super().angles(x))
-
-
-@dataclass(frozen=True)
-class ReadElsewhere(Gather):
-    """A page and slot counted as one number, which something happens to."""
-
-    change: Move = keep_positions
-
-    def rows(self, slots: int) -> tuple[Array, Array, Array]:
-        page, slot, there = super().rows(slots)
-        row = self.change(page * slots + slot)
-        return row // slots, row % slots, there
 
 
 # --- masks ---

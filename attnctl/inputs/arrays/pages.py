@@ -85,27 +85,22 @@ def with_pages(
 def with_table(found: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays with the table and the lengths that a list of pages says, as FlashInfer has it."""
     ends, numbers, last = (found[name].reshape(-1) for name in PAGE_LIST)
-    counts = np.diff(ends)
-    if (
-        ends[:1].tolist() != [0]
-        or (counts < 1).any()
-        or ends[-1] != numbers.size
-        or counts.size != last.size
-    ):
+    counts, slots = np.diff(ends), found[PAGES[0]].shape[1:2]
+    right = ends[:1].tolist() == [0] and (counts > 0).all() and ends[-1] == numbers.size
+    if not right or counts.size != last.size:
         expected = f"whole numbers that go up from 0 to the {numbers.size} of {PAGE_NUMBERS}"
         raise AttnError(f"{PAGE_ENDS}: {ends.tolist()}, expected {expected}, one for each of {LAST_PAGE}")
     there = np.arange(counts.max()) < counts[:, None]
     table = np.zeros(there.shape, int)
     table[there] = numbers
-    lengths = (counts - 1) * found[PAGES[0]].shape[1] + last
-    return {**found, PAGE_TABLE: table, KEY_LENGTHS: lengths}
+    return {**found, PAGE_TABLE: table, KEY_LENGTHS: (counts - 1) * sum(slots) + last}
 
 
 def read_table(table: Array, lengths: Array) -> Gather:
     """How pages are read by this table: of several sequences, or of one."""
-    rows = tuple(tuple(map(int, row)) for row in np.atleast_2d(table))
+    pages = np.clip(np.atleast_2d(table).astype(float), -1, 2**31).astype(int)
     each = tuple(map(int, lengths.reshape(-1)))
-    return Gather(rows, each if table.ndim == 2 else each[0])
+    return Gather(tuple(map(tuple, pages.tolist())), each if table.ndim == 2 else each[0])
 
 
 def unreadable(found: Mapping[str, Array], gather: Gather, dtype: str) -> Iterator[str]:
@@ -130,14 +125,20 @@ def misfits(found: Mapping[str, Array]) -> Iterator[str]:
     if not flat and k.shape[:3] != v.shape[:3]:
         agree = "they must agree in all but d_k and d_v"
         yield f"{PAGES[0]} is {dims(k.shape)} but {PAGES[1]} is {dims(v.shape)}; {agree}"
-    if table.ndim not in {1, 2} or table.dtype.kind not in "iuf" or (table % 1).any():
+    if table.ndim not in {1, 2} or not is_whole(table):
         expected = "whole numbers, (batch, page) or (page,)"
         yield f"{PAGE_TABLE}: {dims(table.shape)} of {table.dtype}, expected {expected}"
+    elif not is_whole(lengths):
+        yield f"{KEY_LENGTHS}: {lengths.reshape(-1).tolist()}, expected how many keys each sequence has"
     elif lengths.size != len(np.atleast_2d(table)):
         rows = plural(len(np.atleast_2d(table)), "row")
         yield f"{KEY_LENGTHS}: {plural(lengths.size, 'number')}, but {PAGE_TABLE} has {rows}; give one each"
     elif not flat:
         yield from misread(table, lengths.reshape(-1), *k.shape[:2])
+
+
+def is_whole(numbers: Array) -> bool:
+    return numbers.dtype.kind in "iuf" and bool(numbers.size) and not (numbers % 1).any()
 
 
 def misread(table: Array, lengths: Array, pages: int, slots: int) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.notation import Input, Term, entry, index, sum_over, where
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
@@ -23,6 +24,11 @@ class ByTable(Op):
 
     table: tuple[tuple[int, ...], ...]
     lengths: PerBatch
+
+    def __post_init__(self) -> None:
+        each = self.lengths if isinstance(self.lengths, tuple) else (self.lengths,)
+        if len({len(row) for row in self.table}) != 1 or len(each) != len(self.table):
+            raise AttnError("table: expected as many pages of each sequence, and a length for each")
 
     @property
     def batched(self) -> bool:

@@ -110,9 +110,9 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
 def lay_inputs(problem: Problem, arrays: Sequence[Array]) -> tuple[Array, ...]:
     """Lay arrays like Q, K and V out as the target takes them: three, or one in which 3 is their axis."""
     axes, packed = problem.profile.axes, problem.profile.packed
-    if problem.gather:
-        q, *pools = arrays
-        return in_target_axes(q, axes), *map(problem.in_pages, pools)
+    if gather := problem.gather:
+        q, k, v = arrays
+        return in_target_axes(q, axes), problem.in_pages(k, gather), problem.in_pages(v, gather)
     laid = tuple(in_target_axes(array, axes) for array in arrays)
     if not packed:
         return laid

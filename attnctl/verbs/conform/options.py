@@ -191,7 +191,7 @@ LIBRARY_OPTIONS = (
             "nonpad_kv_seqlen"), ask_key_lengths, lambda _: ("garbage",),
            lambda problem: np.full(problem.case.batch, problem.case.keys)),
     KernelOption("pages", (*passed_names(PAGE_TABLE), *passed_names(PAGE_NUMBERS)), ask_pages,
-           lambda _: ((4, 1), (16, 1)), Problem.page_table),
+           lambda _: ((4, 1), (16, 1))),
     # Earlier keys and values are split off in `make_problem`, after all that is said of keys.
     KernelOption("cache", ("past_key", "past_value"), lambda *_: None, lambda case: (1, case.keys // 2)),
     KernelOption("sinks", ("sinks", "sink", "s_aux"), ask_sinks, lambda _: (True,),
@@ -231,9 +231,9 @@ def make_problem(case: Case, profile: TargetProfile, outputs: Sequence[str] = FO
     problem.passed.clear()
     for name, value in case.options:
         OPTIONS[name].ask(problem, value)
-    if problem.gather:
-        problem.passed.setdefault("key_lengths", np.full(case.batch, case.keys))
-        problem.passed["pages"] = problem.page_table()
+    if gather := problem.gather:
+        problem.passed.setdefault("key_lengths", np.array(gather.lengths))
+        problem.passed["pages"] = np.array(gather.table, np.int32)
     if past := case.past:
         for symbol, name in (("K", PAST_KEY), ("V", PAST_VALUE)):
             arrays[name], arrays[symbol] = arrays[symbol][..., :past, :], arrays[symbol][..., past:, :]

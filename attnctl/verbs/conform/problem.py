@@ -52,37 +52,31 @@ class Problem:
     @property
     def given(self) -> dict[str, Array]:
         """The arrays that the plan begins with: K and V in pages, where they come in these."""
-        if self.gather is None:
+        if (gather := self.gather) is None:
             return self.arrays
+        pages = zip("KV", PAGES, strict=True)
         rest = {name: array for name, array in self.arrays.items() if name not in {K, V}}
-        return rest | {
-            pages: self.in_pages(self.arrays[name]) for name, pages in zip("KV", PAGES, strict=True)
-        }
+        return rest | {there: self.in_pages(self.arrays[name], gather) for name, there in pages}
 
     @property
     def gather(self) -> Gather | None:
         """How K and V are read in pages, of which each member has some; None where they come whole."""
-        pages, case = self.profile.pages_of(self.case), self.case
-        if not pages.there:
+        (slots, before), case = self.profile.pages_of(self.case), self.case
+        if before < 0:
             return None
-        needed = case.keys // pages.slots
-        order = np.random.RandomState(case.seed).permutation(case.batch * needed + FREE)
-        table = pages.before + order[: case.batch * needed].reshape(case.batch, needed)
+        needed = case.keys // slots
+        order = before + np.random.RandomState(case.seed).permutation(case.batch * needed + FREE)
+        table = order[:-FREE].reshape(case.batch, needed)
         lengths = self.passed.get("key_lengths", np.full(case.batch, case.keys))
         return Gather(tuple(map(tuple, table.tolist())), tuple(map(int, lengths)))
 
-    def page_table(self) -> Array:
-        assert self.gather is not None  # it is asked for
-        return np.array(self.gather.table, np.int32)
-
-    def in_pages(self, array: Array) -> Array:
+    def in_pages(self, array: Array, gather: Gather) -> Array:
         """K or V in its pages, (page, slot, head, d), others of which hold what was there before."""
-        pages, gather = self.profile.pages_of(self.case), self.gather
-        assert gather is not None  # which says where they are
+        slots, before = self.profile.pages_of(self.case)
         batch, heads, keys, d = array.shape
-        shape = (pages.before + batch * keys // pages.slots + FREE, pages.slots, heads, d)
+        shape = (before + batch * keys // slots + FREE, slots, heads, d)
         out = np.array(self.draw("pages", *shape))
-        page, slot, _ = replace(gather, lengths=(keys,) * batch).rows(pages.slots)
+        page, slot, _ = replace(gather, lengths=(keys,) * batch).rows(slots)
         out[page, slot] = array.swapaxes(1, 2)
         return out
 

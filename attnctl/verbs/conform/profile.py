@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.precision import BFLOAT16, DTYPES, Precision
@@ -105,18 +105,8 @@ def stands_in_columns(packed: str, axes: str) -> bool:
     return is_merged(axes) and packed.endswith("3hd")
 
 
-class Pages(NamedTuple):
-    """How many keys a page holds, none where there are no pages, and how many are free before the first."""
-
-    slots: int = 1
-    before: int = -1
-
-    @property
-    def there(self) -> bool:
-        return self.before >= 0
-
-
-USUAL_PAGES = Pages(16, 1)
+USUAL_PAGES = (16, 1)
+"""The slots of a page, and the pages that are free before the first, where nothing else is asked for."""
 
 
 @dataclass(frozen=True)
@@ -243,13 +233,14 @@ class TargetProfile:
             return replace(case, queries=self.tokens, keys=self.tokens)
         past, new = self.round_up(case.past), self.round_up(case.keys - case.past)
         queries = new if case.queries == case.keys - case.past else self.round_up(case.queries)
-        new += -new % self.pages_of(case).slots
+        new += -new % self.pages_of(case)[0]
         cached = case.having(cache=past) if past != case.past else case
         return replace(cached, queries=queries, keys=past + new)
 
-    def pages_of(self, case: Case) -> Pages:
-        """The pages that K and V of a case come in; whole, they are in slots of their own."""
-        return Pages(*case.option_values.get("pages", USUAL_PAGES if self.paged else ()))
+    def pages_of(self, case: Case) -> tuple[int, int]:
+        """The slots of a page of K and V, and the pages that are free before; −1 where they come whole."""
+        slots, before = case.option_values.get("pages", USUAL_PAGES if self.paged else (1, -1))
+        return slots, before
 
     def round_up(self, n: int) -> int:
         return -(-n // self.multiple_of) * self.multiple_of

@@ -166,8 +166,8 @@ def make_config(problem: Problem, case: Case) -> dict[str, Any]:
     config = list_unusual(problem.meant) | {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
     if "key_lengths" in problem.passed:
         config["key_lengths"] = problem.passed["key_lengths"].tolist()
-    if problem.gather:
-        config["page_table"] = problem.page_table().tolist()
+    if "pages" in problem.passed:
+        config["page_table"] = problem.passed["pages"].tolist()
     offset = problem.offset if isinstance(problem.offset, int) else list(problem.offset)
     return config | {"causal_offset": offset}
 

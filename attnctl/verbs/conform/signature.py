@@ -156,9 +156,9 @@ class CallSignature:
         out: dict[str, Any] = {**problem.profile.gives(case.heads, case.kv_heads, case.d_k), **self.off}
         out |= {theirs: SIZES[ours][1](case) for ours, theirs in self.sizes.items() if ours in SIZES}
         if problem.gather:
-            slots = problem.profile.pages_of(case).slots
-            made = {ours: theirs for ours, theirs in self.sizes.items() if ours in OF_PAGES}
-            out |= {theirs: OF_PAGES[ours][1](problem.gather, slots) for ours, theirs in made.items()}
+            slots, _ = problem.profile.pages_of(case)
+            for ours in self.sizes.keys() & OF_PAGES:
+                out[self.sizes[ours]] = OF_PAGES[ours][1](problem.gather, slots)
         if "out" in self.required:
             OPTIONS["out"].ask(problem, True)
         passed = dict(problem.passed)
