@@ -12,6 +12,7 @@ from attnctl.math.axes import LEAD
 from attnctl.math.kind import Chunks
 from attnctl.math.ops import Block, LayerNorm, RMSNorm
 from attnctl.math.ops.base import parse_signature, size_of
+from attnctl.math.ops.pages import ByTable
 from attnctl.math.rules import RULES, Composed, Documents, Padding, PerBatch, VisibilityRule
 
 VALUES = {
@@ -44,6 +45,8 @@ def instances(draw, kind):
     values = {each.name: draw(own[hints[each.name]]) for each in fields(kind)}
     if kind is Documents:  # they begin at 0, and go up
         values = {name: tuple(sorted({0, *starts})) for name, starts in values.items()}
+    if issubclass(kind, ByTable) and not isinstance(values["lengths"], tuple):  # of one sequence
+        values["table"] = values["table"][:1]
     try:
         return kind(**values)
     except AttnError:  # its own bounds
@@ -80,6 +83,9 @@ def examples(draw, kind):
     least = 1 if (LEAD,) in (*signature.takes, signature.gives) else 0
     lead = tuple(draw(st.lists(st.integers(1, 2), min_size=least, max_size=2)))
     sizes = {}
+    if isinstance(op, ByTable):  # as many keys as there are slots in its pages, which are 0 and 1
+        slot = draw(st.integers(1, 3))
+        sizes = {"page": 2, "slot": slot, "key": slot * len(op.table[0])}
     random = np.random.RandomState(draw(st.integers(0, 2**32 - 1)))
     inputs = []
     for axes, is_mask in zip(signature.takes, signature.masks, strict=True):

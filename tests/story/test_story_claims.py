@@ -35,6 +35,7 @@ HIDES = {
     "window": lambda i, j: "window" if j < i - 1 or j > i + 2 else "",
     "block-local": lambda i, j: "block local" if i // 2 != j // 2 else "",
     "cache": lambda i, j: "causal" if j > i + 5 else "",
+    "pages": lambda i, j: "causal" if j > i + 5 else "",
     "padding": lambda i, j: "padding" if j >= 4 else "",
     "mask": lambda i, j: "mask" if (i - j) % 2 else "",
     "documents": lambda i, j: (
