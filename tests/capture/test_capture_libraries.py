@@ -63,13 +63,26 @@ def test_kernels_of_others_are_read(judged):
     said, found = judged("kernels_of_others.py")
     left = re.findall(r"1 call left out: (.*)", said)
     assert left == [
-        "it is passed k_cache, which is not read", "it is passed query_seq_lengths, which is not read",
+        "it is passed cache_batch_idx, which is not read",
+        "it is passed query_seq_lengths, which is not read",
         "an attn_bias of the class BlockDiagonalMask",
     ]  # fmt: skip
     assert [one["agrees"] for one in found] == [True] * 6 + [None]
     assert [one["call"]["options"] for one in found[:2]] == [
         {"causal": True}, {"softmax_scale": 0.2, "causal": True},
     ]  # fmt: skip
+
+
+def test_caches_and_packed_texts_are_read(judged, call):
+    said, found = judged("kernels_of_serving.py")
+    assert re.findall(r"1 call left out: (.*)", said) == ["packed texts whose queries are not their keys"]
+    assert [one["agrees"] for one in found] == [True] * 6
+    assert "documents 0, 2, 3" in call("show", "c.npz[0]").out
+    assert "key_pages[" in call("explain", "c.npz[6]", "K[1,1,3,3]").out
+    for number in (0, 1, 3, 4, 5, 6):
+        alone = call("attend", f"c.npz[{number}]", "--step", "head_outputs", "-o", "again.json")
+        assert alone.code == 0, alone.err
+        assert call("diff", f"c.npz[{number}]", "again.json", "--step", "head_outputs").code == 0
 
 
 def test_an_output_after_dropout_is_not_judged(judged, call):

@@ -165,7 +165,7 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
     if lengths is not None:
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
     if PAGE_TABLE in trace.config and {*PAGES} <= arrays.keys():
-        arrays.setdefault(PAGE_TABLE, np.asarray(trace.config[PAGE_TABLE]))
+        arrays.setdefault(PAGE_TABLE, as_array(PAGE_TABLE, trace.config[PAGE_TABLE]))
     recorded, _ = by_kind(begin_backward(arrays))
     return written_masks(settings) | in_base_e(recorded, settings)
 

@@ -23,7 +23,7 @@ from attnctl.inputs.config.sizes import adds_positions, key_count, written_masks
 from attnctl.inputs.plan import Plan, embed, plan_of, variant, what_if_of, with_norm_rows, with_padding
 from attnctl.math import Array, Sizes
 from attnctl.math.kind import HEADS
-from attnctl.math.names import EMBEDDINGS, KEY_LENGTHS, MEMORY, PAGE_TABLE, X, where
+from attnctl.math.names import EMBEDDINGS, KEY_LENGTHS, MEMORY, PAGE_TABLE, PAGES, X, where
 from attnctl.math.rules import Padding, PerBatch
 
 OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embeddings", "weights"}
@@ -46,7 +46,11 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     """
     found = read_inputs(arrays, settings)
     settings = with_documents(found, settings)
-    read, settings, paged = with_pages(found, settings, strictly=True)
+    said = header.get("config", {})
+    if ours := PAGE_TABLE in said and {*PAGES} <= found.keys():  # as a dump says what was read
+        table = {name: as_array(name, said[name]) for name in (PAGE_TABLE, KEY_LENGTHS) if name in said}
+        found = table | found
+    read, settings, paged = with_pages(found, settings, strictly=True, ours=ours)
     laid = paged.put_back(read_strictly(read, settings))
     raise_all(ends_elsewhere(found, laid.sizes, settings))
     norms = header.get("config", {}).get("qk_norm")  # as a dump says how it normed Q and K

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from attnctl.inputs.arrays.foreign import WORDS
 from attnctl.inputs.arrays.reader import as_array
 from attnctl.math import Array
@@ -17,6 +19,9 @@ from attnctl.math.names import (
     LOGSUMEXP,
     MASK,
     OUTPUT,
+    PAGE_LIST,
+    PAGE_TABLE,
+    PAGES,
     TABLE,
     W_O,
     WEIGHTS,
@@ -26,6 +31,7 @@ from attnctl.record import DROPPED
 Given = Mapping[str, Any]
 """What a call was passed, by parameter, and what it gave back, by our names."""
 
+DOCUMENTS = "documents"
 HEADS = ("Q", "K", "V", HEAD_OUTPUTS, LOGSUMEXP)
 
 
@@ -33,12 +39,16 @@ def by_word(words: Mapping[str, str]) -> dict[str, str]:
     return {word: ours for ours, text in words.items() for word in [ours.lower(), *text.split()]}
 
 
-OF_PEOPLE = by_word({**WORDS, "scale": "softmax_scale", "causal": "is_causal"})
+OF_CACHES = dict.fromkeys((*PAGES, PAGE_TABLE, *PAGE_LIST), "")
+OF_PEOPLE = by_word(
+    {ours: text for ours, text in WORDS.items() if ours not in {KEY_LENGTHS, *OF_CACHES}}
+    | {"scale": "softmax_scale", "causal": "is_causal"}
+)
 """Parameters of anyone's function, theirs to ours; of settings those that mean the same to everyone."""
 
 OF_LIBRARIES = OF_PEOPLE | by_word(
     {"scale": "scaling", "dropout": "dropout_p p", "window": "window_size local_window_size", "softcap": ""}
-    | {KEY_LENGTHS: "key_value_seq_lengths", W_O: "", B_O: ""}
+    | {KEY_LENGTHS: "key_value_seq_lengths", W_O: "", B_O: "", DOCUMENTS: "", **OF_CACHES}
 )
 
 
@@ -93,7 +103,7 @@ def read_call(function: Function, given: Given, out: Any) -> Passed:
     names, own = function.names, function.names is OF_PEOPLE
     found = {names[name.lower()]: value for name, value in told.items() if name.lower() in names}
     found = {name: value for name, value in found.items() if value is not None}
-    if missing := [name for name in "QKV" if name not in found]:
+    if missing := [name for name in ("Q" if PAGE_TABLE in found else "QKV") if name not in found]:
         raise UnreadError(f"no parameter is known as {', '.join(missing)}")
     if own:  # whose other values may mean anything
         found = {name: value for name, value in found.items() if is_meant(name, value)}
@@ -105,8 +115,11 @@ def read_call(function: Function, given: Given, out: Any) -> Passed:
         found.pop(WEIGHTS, None)
     turned = function.tokens_first if found["Q"].ndim > 2 else ()
     config = {} if own else {"causal_offset": 0}
-    if function.at_end:
-        config["causal_offset"] = found["K"].shape[-3] - found["Q"].shape[-3]
+    if function.at_end and DOCUMENTS not in found:
+        keys = np.asarray(found[KEY_LENGTHS] if KEY_LENGTHS in found else found["K"].shape[-3])
+        config["causal_offset"] = (keys - found["Q"].shape[-3]).tolist()
+    if PAGE_TABLE in found:
+        config[PAGE_TABLE] = found.pop(PAGE_TABLE).tolist()
     return Passed(found, turned, config | take_settings(found))
 
 
@@ -119,6 +132,7 @@ def take_settings(found: dict[str, Any]) -> dict[str, Any]:
     sides = [window, window] if isinstance(window, int) else window
     sides = [side if side >= 0 else None for side in sides]
     rules = ["causal"] * bool(found.pop("causal", False)) + [{"window": sides}] * (sides != [None, None])
+    rules += [{DOCUMENTS: found.pop(DOCUMENTS)}] if DOCUMENTS in found else []
     return config | ({"rules": rules} if rules else {})
 
 
@@ -180,12 +194,29 @@ def of_flexible(found: Given) -> Given:
 
 def of_packed(found: Given) -> Given:
     """flash-attn of several texts one after the other: each sees its own keys alone."""
-    ends, of_keys = (found[f"cu_seqlens_{name}"].tolist() for name in "qk")
-    if ends != of_keys:
+    starts, of_keys = (found[f"cu_seqlens_{name}"].tolist()[:-1] for name in "qk")
+    if starts != of_keys and (found.get("causal") or max(found.get("window_size", (-1,))) >= 0):
         raise UnreadError("packed texts whose queries are not their keys")
-    torch: Any = import_module("torch")
-    texts = torch.arange(len(ends) - 1).repeat_interleave(torch.tensor(ends).diff())
-    return {MASK: texts[:, None] == texts}
+    return {DOCUMENTS: starts if starts == of_keys else [of_keys, starts]}
+
+
+def of_cache(found: Given) -> Given:
+    """flash-attn with a cache, in which new keys already are: whole, or of its pages those in use."""
+    k, v, table, new = found["k_cache"], found["v_cache"], found.get("block_table"), found.get("k")
+    said, slots = found.get("cache_seqlens"), k.shape[1]
+    lengths = as_array(KEY_LENGTHS, slots if said is None else said)
+    if new is not None:
+        lengths = lengths + new.shape[1]
+    lengths = np.broadcast_to(lengths, len(k if table is None else table))
+    if table is None:
+        return {"k": k, "v": v, KEY_LENGTHS: lengths}
+    table = as_array(PAGE_TABLE, table)
+    used = np.arange(table.shape[1]) * slots < lengths[:, None]
+    pages, at = np.unique(table[used], return_inverse=True)
+    own = np.zeros(table.shape, int)
+    own[used] = at.reshape(-1)
+    read = {name: cache[pages.tolist()] for name, cache in zip(PAGES, (k, v), strict=True)}
+    return {"k": None, "v": None, **read, PAGE_TABLE: own, KEY_LENGTHS: lengths}
 
 
 def of_memory_efficient(found: Given) -> Given:
@@ -225,7 +256,7 @@ EAGER = Function(
     of_eager, (HEAD_OUTPUTS, WEIGHTS), (HEAD_OUTPUTS,), parameters="module query key value attention_mask"
 )
 REGISTERED = EAGER._replace(more=of_registered)
-FLASH = Function(tokens_first=HEADS[:4], at_end=True, unread="alibi_slopes block_table k_cache")
+FLASH = Function(tokens_first=HEADS[:4], at_end=True, unread="alibi_slopes block_table")
 OWN = Function(returns=(OUTPUT,), names=OF_PEOPLE)
 
 LIBRARIES = {
@@ -242,7 +273,9 @@ LIBRARIES = {
     "flash_attn.flash_attn_interface": {
         "flash_attn_func": FLASH,
         "flash_attn_varlen_func": FLASH._replace(more=of_packed),
-        "flash_attn_with_kvcache": FLASH,
+        "flash_attn_with_kvcache": FLASH._replace(
+            more=of_cache, unread="alibi_slopes rotary_cos cache_batch_idx cache_leftpad"
+        ),
     },
     "xformers.ops.fmha": {"memory_efficient_attention": Function(of_memory_efficient, tokens_first=HEADS)},
     "jax.nn": {"dot_product_attention": Function(tokens_first=HEADS, unread="query_seq_lengths")},

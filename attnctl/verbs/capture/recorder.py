@@ -200,7 +200,8 @@ def keep_chosen(
     if chosen.heads:
         arrays = {name: array for name, array in arrays.items() if name not in OF_ALL_HEADS}
     if chosen.queries and "causal_offset" in config:
-        config = {**config, "causal_offset": config["causal_offset"] + some.start}
+        offset = np.asarray(config["causal_offset"]) + some.start
+        config = {**config, "causal_offset": offset.tolist()}
 
     def cut_one(array: Any, axes: tuple[str, ...]) -> Any:
         for at, axis in enumerate(axes, -len(axes)):

@@ -169,7 +169,7 @@ LIBRARY_OPTIONS = (
     KernelOption("sliding_window", ("sliding_window",), ask_sliding_window,
            lambda case: (4, case.keys // 2 + 1)),
     KernelOption("documents", ("documents", "cu_seqlens", "cu_seqlens_q"),
-           ask_rule("documents", lambda starts: Documents(tuple(starts))),
+           ask_rule("documents", Documents.of),
            lambda case: ((0, case.keys // 3, case.keys // 2 + 1) if case.queries == case.keys else (0,),)),
     KernelOption("mask", ("mask", "attn_mask", "attention_mask"),
            lambda problem, value: give_mask(problem, draw_mask(problem, value)),

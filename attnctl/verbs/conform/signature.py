@@ -27,7 +27,7 @@ from attnctl.math.names import (
     gradient_of,
 )
 from attnctl.math.ops.pages import Gather
-from attnctl.math.rules import Causal
+from attnctl.math.rules import Causal, Documents
 from attnctl.verbs.conform.case import INPUTS, Case
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.problem import Problem
@@ -47,13 +47,15 @@ PARTS = (PAST_KEY, PAST_VALUE)
 """The two keywords of a cache."""
 
 
-def ends_of(case: Case, rows: int) -> Array:
-    """Where the documents of a case end among so many rows, after a 0."""
-    return np.array([*case.option_values.get("documents", [0]), rows], np.int32)
+def ends_of_keys(case: Case) -> Array:
+    """Where the documents of a case end among its keys, after a 0."""
+    rule = Documents.of(case.option_values.get("documents", (0,)))
+    return np.array([*rule.starts, case.keys], np.int32)
 
 
-def longest(case: Case, rows: int) -> int:
-    return int(np.diff(ends_of(case, rows)).max())
+def ends_of_queries(case: Case) -> Array:
+    rule = Documents.of(case.option_values.get("documents", (0,)))
+    return np.array([*rule.borders, case.queries], np.int32)
 
 
 SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], Any]]] = {
@@ -66,11 +68,11 @@ SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], Any]]] = {
     "d_model": (("embed_dim", "d_model", "n_embd", "C"), lambda case: case.heads * case.d_k),
     "batch": (("batch_size", "bsz", "B"), lambda case: case.batch),
     "queries": (("seq_len", "seqlen", "T"), lambda case: case.queries),
-    "ends_q": (("cu_seqlens_q", "cu_seqlens"), lambda case: ends_of(case, case.queries)),
+    "ends_q": (("cu_seqlens_q", "cu_seqlens"), ends_of_queries),
     "ends_k": (("cu_seqlens_k",),
-               lambda case: None if "pages" in case.option_values else ends_of(case, case.keys)),
-    "longest_q": (("max_seqlen_q", "max_seqlen"), lambda case: longest(case, case.queries)),
-    "longest_k": (("max_seqlen_k",), lambda case: longest(case, case.keys)),
+               lambda case: None if "pages" in case.option_values else ends_of_keys(case)),
+    "longest_q": (("max_seqlen_q", "max_seqlen"), lambda case: int(np.diff(ends_of_queries(case)).max())),
+    "longest_k": (("max_seqlen_k",), lambda case: int(np.diff(ends_of_keys(case)).max())),
 }  # fmt: skip
 """Sizes that a function is passed: what other programs call them, and their values in a case."""
 
