@@ -310,7 +310,7 @@ class Documents(VisibilityRule):
     of_queries: Starts = ()
 
     @classmethod
-    def of(cls, value: Any) -> Rule:
+    def of(cls, value: Any) -> Documents:
         """The rule with the starts among keys, or these and those among queries."""
         return cls(value) if type(value[0]) is int else cls(*value)
 
