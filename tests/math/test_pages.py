@@ -76,7 +76,9 @@ def test_one_sequence_needs_no_batch(member):
     arrays = paged()
     whole = attnctl.attend(arrays, causal=True)["head_outputs"]
     one = {**arrays, **{name: arrays[name][member] for name in ("Q", "page_table", "key_lengths")}}
-    assert (attnctl.attend(one, causal=True)["head_outputs"] == whole[member]).all()
+    alone = attnctl.attend(one, causal=True)
+    assert (alone["head_outputs"] == whole[member]).all()
+    assert attnctl.check(alone).agrees
 
 
 def test_a_query_of_each_sequence_needs_no_axis():

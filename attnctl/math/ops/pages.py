@@ -9,7 +9,10 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.notation import Input, Term, entry, index, sum_over, where
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
-from attnctl.math.rules import PerBatch
+from attnctl.math.rules import PerBatch, per_batch
+
+MOST = 2**31
+"""Pages and keys that a table may be of."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class ByTable(Op):
         each = self.lengths if isinstance(self.lengths, tuple) else (self.lengths,)
         if len({len(row) for row in self.table}) != 1 or len(each) != len(self.table):
             raise AttnError("table: expected as many pages of each sequence, and a length for each")
+        if any(abs(number) > MOST for row in (*self.table, each) for number in row):
+            raise AttnError(f"table: expected pages and lengths up to {MOST:,}")
 
     @property
     def batched(self) -> bool:
@@ -67,8 +72,8 @@ class Gather(ByTable):
 
     def free(self, result: Array) -> Array:
         """The rows of no key: a program may have read there whatever the slot holds."""
-        there = np.arange(result.shape[-2]) < np.reshape(self.lengths, (-1, 1, 1, 1))
-        return np.broadcast_to(~there.swapaxes(-1, -2), result.shape)
+        free = np.arange(result.shape[-2])[:, None] >= per_batch(self.lengths)
+        return np.broadcast_to(free, result.shape)
 
     def form(self, cell: Places, pages: Input) -> Term:
         *member, head, key, column = cell
