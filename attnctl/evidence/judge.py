@@ -104,7 +104,7 @@ def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: 
     fine |= np.isinf(found) & grown & (np.sign(found) == np.sign(value))
     if np.isneginf(value).any():
         fine |= np.isneginf(value) & vanishes(found, np.isneginf(value), precision.vanishing)
-    gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
+    gap = np.where(fine & (~np.isfinite(gap) | boundless(error)), 0.0, gap)
     blurred = blur_of(asked, value[told], scatter[told], value[..., 0].size)
     if value.size and (boundless(error) & ~same).all():  # a yes to numbers that nothing was compared with
         blurred = np.inf

@@ -26,7 +26,7 @@ from attnctl.evidence.rounding import (
 )
 from attnctl.math import Array, Shape
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Given, Hide, Softmax, Unstated
+from attnctl.math.ops import Given, Hide, Repeat, Softmax, Unstated
 from attnctl.record import Trace
 
 if TYPE_CHECKING:
@@ -167,9 +167,17 @@ def expect(record: Record, step: Step, values: Values) -> Known | None:
         raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
     if any(np.isnan(known.value).any() for name, known in read if name in record):
         value = anything(value, np.isnan(value.value))  # what follows from NaN, nobody can say
-    if step.name in record and (free := step.op.free(value.value)) is not None:
+    if step.name in record and (free := free_cells(record, step, value.value)) is not None:
         value = anything(value, free)
     return excuse_empty_rows(record, value, found[0].value) if isinstance(step.op, Softmax) else value
+
+
+def free_cells(record: Record, step: Step, value: Array) -> Array | None:
+    """The cells of a step that may hold anything, as nothing is made of them; so may what repeats them."""
+    if not isinstance(step.op, Repeat):
+        return step.op.free(value)
+    free = record.intended[step.inputs[0]].op.free(value[..., :: step.op.times, :, :])
+    return None if free is None else step.op.apply(free)
 
 
 def input_of(record: Record, name: str, values: Values) -> Known | None:

@@ -171,3 +171,32 @@ def test_what_is_no_page_is_refused(changed, said):
     arrays = {name: x for name, x in {**paged(), **changed}.items() if x is not None}
     with pytest.raises(attnctl.AttnError, match=re.escape(said)):
         attnctl.attend(arrays)
+
+
+# --- what programs read of pages themselves ---
+
+
+def read_whole(pages, table):
+    """Every slot of the pages, whatever is in those that are free."""
+    return pages[table].reshape(len(table), -1, KV_HEADS, D).swapaxes(1, 2)
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["by kv head", "for each head"])
+def test_what_a_program_read_is_held_to_the_pages(times):
+    """Free slots are read along by most, and nothing is made of them."""
+    arrays, table = paged(free=7.5), np.maximum(TABLE, 0)
+    theirs = {"q": arrays["Q"], "k_cache": arrays["key_pages"], "v_cache": arrays["value_pages"]}
+    theirs |= {"block_table": table, "cache_seqlens": LENGTHS}
+    read = {
+        name: np.repeat(read_whole(arrays[f"{word}_pages"], table), times, axis=1) for name, word in WORDS
+    }
+    out = attnctl.attend(arrays)["head_outputs"]
+    assert attnctl.check({**theirs, **read, "head_outputs": out}).agrees
+    shifted = np.repeat(read_whole(arrays["value_pages"], table - 1), times, axis=1)
+    said = attnctl.check({**theirs, **read, "V": shifted}).findings
+    assert [(each.step, each.mistake) for each in said] == [
+        ("V_shared" if times > 1 else "V", "page-table-shifted")
+    ]
+
+
+WORDS = (("K", "key"), ("V", "value"))

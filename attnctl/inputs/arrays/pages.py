@@ -78,6 +78,9 @@ def with_pages(
             settings = settings.with_(layout=None)
     if Q in rest and rest[Q].ndim == axes - 1:  # heads side by side
         read = {name: rearrange(array, "... head n d -> ... n (head d)") for name, array in read.items()}
+    for name in () if strictly else read.keys() & rest.keys():
+        if rest[name].size > read[name].size:  # repeated for the heads that share it
+            rest[f"{name}_shared"] = rest.pop(name)
     made = read if strictly else {name: read[name] for name in read.keys() - rest.keys()}
     return rest | made, settings, Paged(gather, {name: found[name] for name in PAGES}, frozenset(made))
 
