@@ -36,7 +36,9 @@ def test_its_heads_are_found(broken, tmp_path):
 
 def test_stats_of_ids_are_those_of_each_layer(tmp_path, call):
     CIRCUIT["write"](tmp_path, CIRCUIT["tensors"](broken=False))
-    of_ids = json.loads(call("stats", "--model", str(tmp_path), "--ids", ",".join(map(str, IDS)), "--json").out)
+    of_ids = json.loads(
+        call("stats", "--model", str(tmp_path), "--ids", ",".join(map(str, IDS)), "--json").out
+    )
     layers = attnctl.run_model(tmp_path, ids=IDS, layer="all", dtype="float32")
     for found, trace in zip(of_ids["dumps"], layers, strict=True):
         assert found["heads"] == attnctl.stats(trace).to_dict()["heads"]
