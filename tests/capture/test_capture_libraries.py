@@ -75,11 +75,11 @@ def test_kernels_of_others_are_read(judged):
 
 def test_caches_and_packed_texts_are_read(judged, call):
     said, found = judged("kernels_of_serving.py")
-    assert re.findall(r"1 call left out: (.*)", said) == ["packed texts whose queries are not their keys"]
-    assert [one["agrees"] for one in found] == [True] * 6
+    assert "left out" not in said
+    assert [one["agrees"] for one in found] == [True] * 7
     assert "documents 0, 2, 3" in call("show", "c.npz[0]").out
     assert "key_pages[" in call("explain", "c.npz[6]", "K[1,1,3,3]").out
-    for number in (0, 1, 3, 4, 5, 6):
+    for number in range(7):
         alone = call("attend", f"c.npz[{number}]", "--step", "head_outputs", "-o", "again.json")
         assert alone.code == 0, alone.err
         assert call("diff", f"c.npz[{number}]", "again.json", "--step", "head_outputs").code == 0

@@ -106,6 +106,24 @@ def test_queries_may_be_fewer_than_keys():
 
 
 @pytest.mark.parametrize(
+    "asked", [{"causal": True}, {"causal": True, "window": (2, 0)}], ids=["causal", "window"]
+)
+@pytest.mark.parametrize("of_queries", [[0, 1, 2, 3], [0, 3, 5, 9], [0, 7, 8, 10]])
+def test_the_last_query_of_a_document_is_beside_its_last_key(of_queries, asked):
+    """As in flash-attention, where there are fewer queries than keys, and where there are more."""
+    arrays = {**packed(), "Q": packed()["Q"][: of_queries[-1]]}
+    ends = {"cu_seqlens_q": of_queries, "cu_seqlens_k": CU_SEQLENS}
+    out = attnctl.attend({**arrays, **ends}, **asked)["head_outputs"]
+    for q0, q1, k0, k1 in zip(of_queries, of_queries[1:], CU_SEQLENS, CU_SEQLENS[1:], strict=False):
+        alone = {name: x[k0:k1] for name, x in arrays.items()} | {"Q": arrays["Q"][q0:q1]}
+        offset = int(k1 - k0 - (q1 - q0))
+        expected = attnctl.attend(alone, layout="nhd", causal_offset=offset, **asked)["head_outputs"]
+        np.testing.assert_allclose(out[:, q0:q1], expected, rtol=0, atol=1e-14)
+    theirs = {name.lower(): x for name, x in arrays.items()} | ends
+    assert attnctl.check({**theirs, "out": out.swapaxes(0, 1)}, **asked).agrees
+
+
+@pytest.mark.parametrize(
     ("ends", "asked", "said"),
     [
         (
@@ -117,7 +135,7 @@ def test_queries_may_be_fewer_than_keys():
         (
             {"cu_seqlens_q": [0, 1, 17], "cu_seqlens_k": CU_SEQLENS},
             {"causal": True},
-            "causal: queries and keys",
+            "documents: 2 documents of queries, and 3 of keys; say where as many begin",
         ),
     ],
 )

@@ -13,6 +13,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.words import plural
 from attnctl.inputs.arrays.beside import heads_shown, ill_placed, is_one_row, place
 from attnctl.inputs.arrays.layout import LayoutReading, LayoutSearch, search
 from attnctl.inputs.arrays.problems import (
@@ -52,6 +53,7 @@ from attnctl.math.names import (
     gradient_of,
 )
 from attnctl.math.rules import Causal, Documents, PerBatch, Window
+from attnctl.math.rules.visibility import document_of
 
 ZEROS_AND_ONES = "mask holds 0 and 1 alone: 1 may attend, 0 may not (other floats are added to the scores)"
 AVERAGED = (
@@ -296,11 +298,35 @@ def ends_elsewhere(found: Mapping[str, Array], sizes: Sizes, settings: Settings)
         if name in found and (end := int(found[name].reshape(-1)[-1])) != sizes.get(axis, end):
             tokens = f"{sizes[axis]} rows of {'K' if axis == 'key' else 'Q'}"
             yield f"{name}: the last document ends at {end}, but there are {tokens}; write where each ends"
-    apart = any(isinstance(rule, Documents) and rule.of_queries for rule in settings.rules)
-    for rule in settings.rules if apart else ():
-        if isinstance(rule, (Causal, Window)):
-            what = "queries and keys of documents differ in number, and nothing says which key a query is"
-            yield f"{rule.name}: {what}; give a mask"
+    for rule in apart(settings):
+        if len(rule.of_queries) != len(rule.starts):
+            there = f"{plural(len(rule.of_queries), 'document')} of queries, and {len(rule.starts)} of keys"
+            yield f"documents: {there}; say where as many begin"
+
+
+def apart(settings: Settings) -> list[Documents]:
+    """Documents whose queries are not their keys."""
+    return [rule for rule in settings.rules if isinstance(rule, Documents) and rule.of_queries]
+
+
+def with_corners(laid: Laid, settings: Settings) -> tuple[Laid, Settings]:
+    """What is causal in documents whose queries are not their keys, as a mask.
+
+    The last query of each is beside its last key, as in flash-attention.
+    """
+    moved = [rule for rule in settings.rules if isinstance(rule, (Causal, Window))]
+    for documents in apart(settings) if moved else ():
+        queries, keys = laid.sizes["query"], key_count(laid.sizes)
+        row, own = np.arange(queries), documents.of_queries
+        ahead = np.array([*documents.starts[1:], keys]) - np.array([*own[1:], queries])
+        at = row + ahead[document_of(row, own) - 1]
+        seen = np.logical_and.reduce([rule.allows(at[:, None], np.arange(keys)) for rule in moved])
+        said = f"The last query of each document is read as beside its last key ({moved[0].name})."
+        arrays = {**laid.arrays, MASK: laid.arrays.get(MASK, np.True_) & seen}
+        laid = replace(laid, arrays=arrays, notes=(*laid.notes, said))
+        rules = tuple(rule for rule in settings.rules if rule not in moved)
+        settings = settings.with_(rules=rules)
+    return laid, settings
 
 
 def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:

@@ -19,6 +19,7 @@ from attnctl.inputs.arrays.reader import (
     by_kind,
     ends_elsewhere,
     read_any,
+    with_corners,
     with_documents,
 )
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
@@ -129,6 +130,7 @@ def derive_plan(
     batch_first = any("batch" in step.axes for step in trace.steps.values() if step.inputs)
     laid = paged.put_back(read_any(read, settings, batch_first=batch_first))
     raise_all(ends_elsewhere(trace, laid.sizes, settings))
+    laid, settings = with_corners(laid, settings)
     settings, notes = with_norms(settings, laid)
     if settings.chunks is None and (chunks := laid.sizes.get("chunk")):
         settings = replace(settings, chunks=chunks)

@@ -16,6 +16,7 @@ from attnctl.inputs.arrays.reader import (
     begin_backward,
     ends_elsewhere,
     read_strictly,
+    with_corners,
     with_documents,
 )
 from attnctl.inputs.config.settings import Settings
@@ -53,6 +54,7 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     read, settings, paged = with_pages(found, settings, strictly=True, ours=ours)
     laid = paged.put_back(read_strictly(read, settings))
     raise_all(ends_elsewhere(found, laid.sizes, settings))
+    laid, settings = with_corners(laid, settings)
     norms = header.get("config", {}).get("qk_norm")  # as a dump says how it normed Q and K
     recorded = isinstance(norms, dict) and norms.get("over") == HEADS
     settings = with_norm_rows(settings, one_row=laid.one_row or recorded)
