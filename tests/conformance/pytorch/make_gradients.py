@@ -60,6 +60,9 @@ def attend(g, o):
         read = {"Q": g["X"], "K": memory, "V": memory}
         made = {n: x[..., None, :, :] @ g[f"W_{n}"] for n, x in read.items()}
         q, k, v = (made[n] + g[f"b_{n}"][:, None] if f"b_{n}" in g else made[n] for n in "QKV")
+    elif "page_table" in g:
+        q, table = g["Q"], g["page_table"]
+        k, v = (g[f"{n}_pages"][table].flatten(1, 2).transpose(1, 2) for n in ("key", "value"))
     else:
         q, k, v = g["Q"], g["K"], g["V"]
     past = g["past_key"].shape[-2] if "past_key" in g else 0
@@ -265,6 +268,9 @@ def layers():
     gated = {**of_heads(n=2, m=2), "past_key": normal(2, 3, 4), "past_value": normal(2, 3, 3)}
     gated["gate"] = normal(2, 6)
     yield case("gate given, temperature", gated, causal=True, temperature=[0.5, 2], gate=True)
+    pages = {"key_pages": normal(5, 2, 2, 4), "value_pages": normal(5, 2, 2, 3)}
+    table = {"page_table": torch.tensor([[4, 1], [2, 4]]), "key_lengths": torch.tensor([3, 4])}
+    yield case("pages, one of them shared", {"Q": normal(2, 2, 3, 4), **pages, **table}, layout="bhnd")
 
 
 if __name__ == "__main__":
