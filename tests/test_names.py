@@ -184,7 +184,7 @@ def everything(batch=()):
     table = np.arange(3 * (*batch, 1)[0]).reshape(*batch, 3)
     paged = in_ours(("Q", *names.PAGES), batch) | {
         "page_table": table,
-        "key_lengths": np.full(batch or 1, 8),
+        "key_lengths": np.full(batch or 1, 3 * SIZES["slot"]),  # a free slot may hold anything
     }
     yield paged, {"causal": True, "layout": "bhnd" if batch else "hnd"}
     projected = in_ours((*names.PROJECTED, names.GATE), batch)
