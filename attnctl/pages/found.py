@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.words import all_of
+from attnctl.base.words import all_of, quote
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.show import View
+from attnctl.drawing.show.picture import USUAL
 from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
+from attnctl.math.names import LOGITS
 from attnctl.pages.describe import ROOM
 from attnctl.pages.tables import file_name, html_paragraphs, html_table, text
 from attnctl.pages.write import Marks, PageFinding, pieces
@@ -30,6 +33,7 @@ from attnctl.verbs.diff.align import ApartError
 from attnctl.verbs.diff.difference import differing
 from attnctl.verbs.diff.view import STEP_TITLES, apart, settings_apart, step_row, sum_words, verdict
 from attnctl.verbs.explain.view import Question
+from attnctl.verbs.models.next import NEXT_TITLES, next_lines, next_rows, place_words
 
 EXPECTED = {"own": "found", "other": "expected"}
 A_AND_B = {"own": "A", "other": "B", "delta": "B − A"}
@@ -46,6 +50,28 @@ NEXT = '<p class="command" id="next" hidden>Why: <code></code></p>'
 
 VERDICTS = {True: "conforms", False: "does not conform", None: "was not held to anything"}
 """What the heading says of a target."""
+
+
+def write_traces(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL) -> None:
+    """A page of traces that opens as `view` says; one of next tokens, with these, at the likeliest."""
+    finding = None
+    if traces and "next" in traces[0].header and LOGITS in traces[0] and not view.cell:
+        with suppress(LookupError, TypeError, ValueError):  # anyone may have written the header
+            finding = find_next(traces)
+            view = replace(view, cell=(LOGITS, (int(traces[0].header["next"]["at"]), 0)))
+    stream.writelines(pieces(traces, finding, view))
+
+
+def find_next(traces: Sequence[Trace]) -> PageFinding:
+    """What comes next, as the page of a model's logits opens with it."""
+    trace, screen = traces[0], Screen()
+    rows = [[words for words, _ in row] for row in next_rows(trace, screen)]
+    where = place_words(trace.tokens or [], screen, trace.header["next"]["at"])
+    (likeliest, *_, share) = rows[0]
+    title = f"{quote(likeliest)} is the likeliest token {where}: {share}"
+    table = html_table("The likeliest tokens", NEXT_TITLES, rows, words=True)
+    words = "\n".join(plain_text(next_lines(trace, screen)))
+    return PageFinding(title, words, [{}] * len(traces), opening=table)
 
 
 def write_explain(found: Sequence[Question], stream: IO[bytes]) -> None:

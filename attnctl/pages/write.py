@@ -10,7 +10,7 @@ from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -77,11 +77,6 @@ class PageFinding:
     """For each trace what its numbers, the others beside them, and their difference are called."""
     opening: str = ""
     """What it comes to, as HTML: read before the rest is opened."""
-
-
-def write_page(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL) -> None:
-    """A page of traces that opens as `view` says."""
-    stream.writelines(pieces(traces, view=view))
 
 
 def pieces(

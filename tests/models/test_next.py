@@ -1,6 +1,8 @@
 """The next token: logits are those of transformers, for every family that has a head."""
 
 import json
+import re
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ GPT2, LLAMA, GEMMA2, VIT, T5, BERT = (
     str(ROOT / name) for name in ("gpt2", "llama", "gemma2", "vit", "t5", "bert")
 )
 IDS = [3, 4, 5, 6]
+DESCRIPTION = re.compile(r'id="attnctl-report">(.*?)</script>', re.DOTALL)
 
 
 def with_head(name, folder):
@@ -75,6 +78,21 @@ def test_a_logit_is_explained_and_checked(capsys, tmp_path):
     assert float(attnctl.explain(trace, f'logits[-1,"{token["token"]}"]').value) == pytest.approx(
         token["logit"]
     )
+
+
+def test_a_page_opens_with_what_comes_next(capsys, tmp_path):
+    dump, page = tmp_path / "next.json", tmp_path / "next.html"
+    outputs = ("-o", dump, "-o", page)
+    assert run(capsys, "--model", GPT2, "--ids", "3,4,5,6", "--next", 3, "--at", 1, *outputs)[0] == 0
+    said, data = page.read_text(), json.loads(dump.read_text())
+    (likeliest, *_) = data["next"]["tokens"]
+    assert f"{likeliest['token']}' is the likeliest token after token 1, '4'" in unescape(said)
+    assert f"<td>{likeliest['logit']:.4f}</td>" in said
+    assert json.loads(DESCRIPTION.search(said)[1])["look"]["cell"] == {"step": "logits", "at": [1, 0]}
+    for junk in ("x", {}, {"at": 9, "tokens": []}, {"at": 0, "tokens": [{}]}, {"at": "0", "tokens": [1]}):
+        dump.write_text(json.dumps(data | {"next": junk}))
+        assert program(["show", str(dump), "-o", str(page)]) == 0
+        assert "likeliest" not in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,11 @@ function percent(share) {
   return `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
 }
 
+/** A token in a sentence; one that looks like a number has quotes already. */
+function inQuotes(token) {
+  return token?.startsWith('"') ? make("bdi", {}, token) : make("q", {}, token);
+}
+
 export class Proof {
   /** `follow(operand)` goes to a cell that was read; `say(text)` tells what was done. */
   constructor(element, follow, say) {
@@ -44,13 +49,7 @@ export class Proof {
     if (column !== undefined) who.append(arrow ? " → " : ", ", make("bdi", {}, column));
     const means =
       step.name === WEIGHTS && !rule
-        ? [
-            percent(found.value),
-            " of what ",
-            make("q", {}, row),
-            " reads comes from ",
-            make("q", {}, column),
-          ]
+        ? [percent(found.value), " of what ", inQuotes(row), " reads comes from ", inQuotes(column)]
         : [rule ? `hidden by ${rule}` : (found.title ?? "")];
     return make(
       "div",

@@ -18,27 +18,18 @@ from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.text import distinct, shell_word, token_text
 from attnctl.math import Array
 from attnctl.math.names import LOGITS
-from attnctl.models.next import Pass, Ranked, top_tokens
+from attnctl.models.next import MASKS, Pass, Ranked, top_tokens
 from attnctl.record import Trace
 from attnctl.record.cells import spell_cell
 
 
 def next_lines(trace: Trace, screen: Screen) -> Iterator[Element]:
     """The prompt, the likeliest tokens at the position that was asked, and how to see one's arithmetic."""
-    found, tokens = trace.header["next"], trace.tokens or []
+    found, rows = trace.header["next"], next_rows(trace, screen)
     place = found["at"]
-    yield from prompt_lines(tokens, screen, place)
+    yield from prompt_lines(trace.tokens or [], screen, place)
     yield []
-    rows = [
-        [
-            (screen.token(token["text"]), "token"),
-            (str(token["id"]), "dim"),
-            (f"{token['logit']:.4f}", ""),
-            (share_text(token["probability"]), ""),
-        ]
-        for token in found["tokens"]
-    ]
-    yield from Listing(screen, [["token", "id", "logit", "probability"]], rows, frozenset({0})).lines()
+    yield from Listing(screen, [NEXT_TITLES], rows, frozenset({0})).lines()
     total = sum(token["probability"] for token in found["tokens"])
     shown, whole = len(rows), found["vocabulary"]
     yield [(f"{shown} of {whole:,} tokens, {total:.1%} of the probability", "dim")]
@@ -46,12 +37,32 @@ def next_lines(trace: Trace, screen: Screen) -> Iterator[Element]:
     yield [(f"Where a logit comes from: attnctl explain last {shell_word(cell)}", "")]
 
 
+NEXT_TITLES = ["token", "id", "logit", "probability"]
+
+
+def next_rows(trace: Trace, screen: Screen) -> list[Line]:
+    return [
+        [
+            (screen.token(token["text"]), "token"),
+            (str(token["id"]), "dim"),
+            (f"{token['logit']:.4f}", ""),
+            (share_text(token["probability"]), ""),
+        ]
+        for token in trace.header["next"]["tokens"]
+    ]
+
+
 def prompt_lines(tokens: Sequence[str], screen: Screen, place: int | None = None) -> Iterator[Line]:
     """The tokens of a prompt, one of them marked."""
     spans = [(screen.token(token), "strong" if at == place else "token") for at, token in enumerate(tokens)]
     yield from screen.flow(spans, "  ")
     if place is not None:
-        yield [(f"after token {place}, {quote(screen.token(tokens[place]))}", "dim")]
+        yield [(place_words(tokens, screen, place), "dim")]
+
+
+def place_words(tokens: Sequence[str], screen: Screen, place: int) -> str:
+    there = "at" if tokens[place] in MASKS else "after"
+    return f"{there} token {place}, {quote(screen.token(tokens[place]))}"
 
 
 def share_text(share: float) -> str:
