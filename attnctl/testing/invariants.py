@@ -43,5 +43,5 @@ def find_broken(attend: Callable[[dict[str, Any]], Any], walk: Walk, dtype: str)
 
     for relation in RELATIONS.values():
         held = hold_relation(relation, problem, call) if plain or not relation.plain else None
-        if held and held.ratio > 1:
-            yield f"With {relation.name}, {relation.sentence}: {held.words}."
+        if held and not held[1].right:
+            yield f"With {relation.name}, {relation.sentence}: {held[1].words}."

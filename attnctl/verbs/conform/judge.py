@@ -102,6 +102,8 @@ class Judgement:
     ratios: Mapping[str, float] = field(default_factory=dict)
     extra: int | None = None
     """The place of an output behind the first that is wrong."""
+    differs: float = 0.0
+    """In units in the last place, what should not change at all and does."""
 
     @property
     def right(self) -> bool:

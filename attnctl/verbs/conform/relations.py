@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from operator import itemgetter
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,8 @@ from attnctl.math import Array
 from attnctl.math.names import BIAS, HEAD_OUTPUTS, MASK
 from attnctl.math.rules import VisibilityRule
 from attnctl.verbs.conform.call import Answer
-from attnctl.verbs.conform.judge import judge_failure
+from attnctl.verbs.conform.case import FORWARD
+from attnctl.verbs.conform.judge import Judgement, judge_failure
 from attnctl.verbs.conform.layout import read_answer
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import NOTHING, TYPES
@@ -79,55 +80,38 @@ class Relation:
         return not self.plain or replace(problem.meant, scale=None) == NOTHING
 
 
-class Held(NamedTuple):
-    ratio: float
-    """By how much two answers are apart, as a part of what they may be."""
-    words: str
-    answer: Answer
-    differs: float = 0.0
-    """In units in the last place, what should not change at all and does, by what may be rounding."""
-
-
-def hold_relation(relation: Relation, problem: Problem, call: Callable[[Problem], Answer]) -> Held | None:
-    """Hold the answers to pairs of calls to a relation: the worst of them; None where there is no pair."""
+def hold_relation(
+    relation: Relation, problem: Problem, call: Callable[[Problem], Answer]
+) -> tuple[Answer, Judgement] | None:
+    """Hold the answers to pairs of calls to a relation: the first, and the worst pair; None for no pair."""
     far = FAR_IN_FLOAT16 if problem.case.dtype == "float16" else FAR
     near = relation.seconds(problem, NEAR, NEAR_OF_SCORES)
     pairs = zip(relation.seconds(problem, far, FAR_OF_SCORES), near, strict=True)
-    answer, worst = None, None
+    answer, apart = None, []
     for second, less in pairs if relation.is_law_of(problem) else ():
         answer = answer or call(problem)
         first = read_answer(problem, answer).get(HEAD_OUTPUTS)
         if first is None:
-            return Held(np.inf, judge_failure(answer).words, answer)
-        far_off = compare_answers(problem, second, first, call)
-        apart, steps = far_off.ratio, far_off.steps * relation.exact
-        if apart <= 1 and steps > STEPS:
+            return answer, judge_failure(answer)
+        found = compare_answers(problem, second, first, call)
+        if relation.exact and found.right and found.differs > STEPS:
             before = compare_answers(problem, less, first, call)
-            apart = apart if steps <= GROWS * before.steps else np.inf
-        worst = max(
-            worst or Held(-1.0, "", answer), Held(apart, far_off.words, answer, steps), key=itemgetter(0)
-        )
-    return worst
-
-
-class Apart(NamedTuple):
-    ratio: float
-    """By how much two answers are apart, as a part of what rounding explains."""
-    steps: float
-    """The same in units in the last place of the largest number of its row."""
-    words: str
+            found = replace(found, ratio=np.inf) if found.differs > GROWS * before.differs else found
+        apart.append(found)
+    return (answer, max(apart, key=attrgetter("ratio"))) if answer else None
 
 
 @np.errstate(all="ignore")
 def compare_answers(
     problem: Problem, second: Second, first: Array, call: Callable[[Problem], Answer]
-) -> Apart:
+) -> Judgement:
     """By how much the second answer is apart from the first, and where."""
     answer = call(second.problem)
     found = read_answer(second.problem, answer).get(HEAD_OUTPUTS)
     if found is None:
         why = judge_failure(answer).words or "no array of its shape"
-        return Apart(np.inf, np.inf, f"of two calls of the same sizes it answers one: {why}")
+        words = f"of two calls of the same sizes it answers one: {why}"
+        return Judgement(np.inf, words=words, differs=np.inf)
     wanted = first if second.right is None else np.full(first.shape, second.right)
     own = second.read(found)
     same = (own == wanted) | (np.isnan(own) & np.isnan(wanted)) | ~second.rows[..., None]
@@ -138,7 +122,8 @@ def compare_answers(
     steps = off / (TYPES[problem.case.dtype].unit * np.abs(wanted).max(axis=-1, keepdims=True))
     meant = "was" if second.right is None else "should be"
     words = f"the output is {own[at]:.9g} at {list(at)} and {meant} {wanted[at]:.9g}"
-    return Apart(float(ratios[at]), float(np.nan_to_num(steps, posinf=np.inf).max()), words)
+    differs = float(np.nan_to_num(steps, posinf=np.inf).max())
+    return Judgement(float(ratios[at]), FORWARD, words, differs=differs)
 
 
 def rounding_of(problem: Problem, second: Second) -> Array:

@@ -16,7 +16,7 @@ from attnctl.drawing.show.headline import kind_words, positions
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, RATE, SENT, chance_missed
 from attnctl.verbs.conform.captured import find_unfit, fit_call
-from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
+from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import (
     EARLIER,
@@ -29,7 +29,7 @@ from attnctl.verbs.conform.diagnosis import (
 from attnctl.verbs.conform.extras import describe_guess, describe_unknown, find_declared, recognise_extras
 from attnctl.verbs.conform.features import ATTENTION, BASE, REPEATABLE, REPEATABLE_GRADIENTS
 from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, spare, unite
-from attnctl.verbs.conform.judge import Judgement, judge_answer, judge_failure
+from attnctl.verbs.conform.judge import judge_answer
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
 from attnctl.verbs.conform.profile import (
@@ -288,14 +288,14 @@ class Run:
             if held is None:
                 continue
             run.of += 1
-            judgement = Judgement(held.ratio, FORWARD, held.words * (held.ratio > 1))
-            found = CaseResult(problem.case, held.answer, judgement)
-            if self.is_passed_over(run.feature, found) or self.suite.is_refusal(held.answer):
-                run.refuse(judge_failure(held.answer).words)
+            answer, judgement = held
+            found = CaseResult(problem.case, answer, judgement)
+            if self.is_passed_over(run.feature, found) or self.suite.is_refusal(answer):
+                run.refuse(judgement.words)
             else:
                 run.add(found)
-            if held.differs and held.ratio <= 1:
-                off = f"{held.differs:.2g} units in the last place"
+            if relation.exact and judgement.right and judgement.differs:
+                off = f"{judgement.differs:.2g} units in the last place"
                 run.differs = f"With {relation.name} a row changes by up to {off}"
         run.right.clear()  # of its numbers nothing is known
         run.skipped = run.skipped or ("" if run.of else "nothing that it takes has anything to move")
