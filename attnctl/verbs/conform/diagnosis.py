@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import permutations
+from itertools import permutations, product
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake, Plant
 from attnctl.record import Trace
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.report import Finding
 from attnctl.verbs.conform.call import ENDINGS, OTHER, Answer, have_same_bits
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.extras import FACTORS, WORDS, NearMiss, arrange_extra, name_near_miss
@@ -100,9 +100,9 @@ def search_causes(
         output = suite.outputs_in(result)[result.judgement.output]
         for explain in ways:
             found = explain(suite, result, output)
-            if isinstance(found, Cause):
-                found = iter([found] if found.explains(result) is not None else [])
-            held = choose(found or (), wrong, right, best)
+            causes = [found] if isinstance(found, Cause) else found or ()
+            fitting = (cause for cause in causes if cause.explains(result) is not None)
+            held = choose(fitting, wrong, right, best)
             if held is not best and not held.fits_by_chance:
                 return held
             best = held
@@ -409,82 +409,45 @@ def read_weights(suite: Suite, case: Case) -> Array | None:
     return np.concatenate(parts, axis=-1)
 
 
-def explain_by_check(suite: Suite, result: CaseResult, output: Array) -> Iterator[Cause]:
-    if result.judgement.output in GRADIENTS and np.isnan(output).any():
+def explain_by_catalogue(suite: Suite, result: CaseResult, output: Array) -> Iterator[Cause]:
+    """Every known mistake, those first of which nothing is fitted."""
+    of_gradients = result.judgement.output in GRADIENTS
+    if of_gradients and np.isnan(output).any():
         return  # no mistake that is known gives NaN, and to try them all takes long
-    for record in record_answer(suite, result, output):
-        causes = list(check_answer(suite, result, record, pairs=False))
-        yield from causes
-        if any(cause.certain for cause in causes):
-            return
+    steps = (HEAD_OUTPUTS,) if of_gradients or result.case.heads == 1 else (HEAD_OUTPUTS, CONCAT)
+    exact = [mistake for mistake in CATALOGUE if mistake.exact]
+    for step, mistake in product(steps, sorted(exact, key=attrgetter("fitted"))):
+        yield add_hint(suite, result, plant_cause(suite, [(mistake, None)], step))
 
 
-def explain_by_pairs(suite: Suite, result: CaseResult, output: Array) -> Iterator[Cause]:
-    """Look for two mistakes at once, which takes seconds, where most is recorded."""
-    return check_answer(suite, result, next(record_answer(suite, result, output)), pairs=True)
-
-
-def check_answer(
-    suite: Suite, result: CaseResult, found: dict[str, Array], *, pairs: bool
-) -> Iterator[Cause]:
-    """The causes that `check` names in an answer; the others that fit it, too, may explain more of all."""
-    findings = find_mistakes(suite, result, found, pairs=pairs)
-    planted = [finding.planted for finding in findings if finding.planted]
-    if not planted:
-        return
-    step = CONCAT if CONCAT in found else HEAD_OUTPUTS
-    cause = add_hint(suite, result, plant_cause(suite, planted, step))
-    yield cause if hold(cause, [result], ()) else seen_by_check(suite, cause, planted)
-    also = findings[0].also if len(findings) == 1 else ()
-    yield from (plant_cause(suite, [(other, None)], step) for other in CATALOGUE if other.name in also)
-
-
-def find_mistakes(
-    suite: Suite, result: CaseResult, found: dict[str, Array], *, pairs: bool = False
-) -> Sequence[Finding]:
-    """Hand an answer to `check`; nothing where its findings do not explain all of it."""
-    trace, plan = plan_answer(suite.problem(result.case), found)
-    try:
-        findings = check(trace, plan, pairs=pairs).findings
-    except AttnError:
-        return ()
-    return findings if all(finding.planted for finding in findings) else ()
-
-
-def seen_by_check(suite: Suite, cause: Cause, planted: Sequence[tuple[Mistake, Plant]]) -> Cause:
-    """A cause that takes the weights to see, or that gives no certain numbers: `check` is asked again."""
-    names = [mistake.name for mistake, _ in planted]
+def explain_by_check(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
+    """What `check` finds in the weights: two mistakes at once, or one that no output tells."""
+    planted = find_mistakes(suite, result)
+    cause = plant_cause(suite, planted, HEAD_OUTPUTS)
+    if not planted or cause.explains(result) is not None:
+        return cause if planted else None
 
     def explains(other: CaseResult) -> Details | None:
-        output = suite.output_of(other)
-        for record in record_answer(suite, other, output) if output is not None else ():
-            made = [mistake.planted for mistake in find_mistakes(suite, other, record) if mistake.planted]
-            if [mistake.name for mistake, _ in made] == names and is_reproduced(other, *made[-1]):
-                return tuple(plant.detail for _, plant in made)
-        return None
-
-    def is_reproduced(other: CaseResult, mistake: Mistake, plant: Plant) -> bool:
-        """Whether a mistake, where it gives certain numbers, gives the output in all rows."""
-        beside = HeldCase.begin(suite.problem(other.case), suite.outputs_in(other))
-        if not (mistake.exact and all(np.isfinite(array).all() for array in beside.found.values())):
-            return True
-        return beside.gives(CarriedOut.run(beside.problem, plant.case.derivation))
+        found = find_mistakes(suite, other)
+        same = [mistake for mistake, _ in found] == [mistake for mistake, _ in planted]
+        return tuple(plant.detail for _, plant in found) if same else None
 
     return Cause(cause.mistake, cause.say, explains, costly=True, certain=False)
 
 
-def record_answer(suite: Suite, result: CaseResult, output: Array) -> Iterator[dict[str, Array]]:
-    """Record an answer as steps: with its weights, alone, and as heads side by side; or its gradients."""
-    if result.judgement.output in GRADIENTS:
-        yield suite.outputs_in(result)
-        return
-    weights = read_weights(suite, result.case)
-    if weights is not None:
-        yield {WEIGHTS: weights, HEAD_OUTPUTS: output}
-    yield {HEAD_OUTPUTS: output}
-    if result.case.heads > 1:
-        batch, heads, queries, d_v = output.shape
-        yield {CONCAT: output.swapaxes(1, 2).reshape(batch, queries, heads * d_v)}
+def find_mistakes(suite: Suite, result: CaseResult) -> Sequence[tuple[Mistake, Plant]]:
+    """Hand an answer with its weights to `check`; nothing where its findings do not explain all of it."""
+    found = suite.outputs_in(result)
+    if result.judgement.output not in GRADIENTS:
+        weights = read_weights(suite, result.case)
+        found = {HEAD_OUTPUTS: found[HEAD_OUTPUTS], **({} if weights is None else {WEIGHTS: weights})}
+    trace, plan = plan_answer(suite.problem(result.case), found)
+    try:
+        findings = check(trace, plan, pairs=True).findings
+    except AttnError:
+        return ()
+    planted = [finding.planted for finding in findings if finding.planted]
+    return planted if len(planted) == len(findings) else ()
 
 
 def plan_answer(problem: Problem, found: dict[str, Array]) -> tuple[Trace, DumpPlan]:
@@ -580,7 +543,7 @@ def describe_rounding(what: str, ratio: float, dtype: str) -> Failure | None:
 
 QUICK: tuple[Explain, ...] = (
     explain_unsteady, explain_memory, explain_earlier, explain_zeros, explain_coarse_numbers,
-    explain_by_check, explain_factor, explain_coarse_inside,
+    explain_by_catalogue, explain_factor, explain_coarse_inside,
 )  # fmt: skip
-LONGER: tuple[Explain, ...] = (explain_rounding, explain_nan, explain_by_pairs)
+LONGER: tuple[Explain, ...] = (explain_rounding, explain_nan, explain_by_check)
 """The explanations of a case, those first that are quick or of which others look much alike."""

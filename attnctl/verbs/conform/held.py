@@ -365,7 +365,7 @@ class HeldCase:
         spoilt = ~np.isfinite(found) & ~(np.abs(value) <= precision.largest)
         same = (found == value) | spoilt | ~self.told(name)
         least = UNITS * precision.unit * row + precision.smallest
-        off = np.where(same, 0.0, np.abs(found - value)) / least
+        off = np.where(same, 0.0, np.abs(found - value) / least)
         return float(np.where(np.isnan(off), np.inf, off).max(initial=0.0))
 
     def told(self, name: str) -> Array:
