@@ -291,22 +291,20 @@ def explain_zeros(suite: Suite, result: CaseResult, output: Array) -> Cause | No
     return None if output.any() else name_cause("zeros", words, explains, contradicts, observed=True)
 
 
-def ignored_cause(suite: Suite, option: str, wrong: Sequence[CaseResult]) -> Cause:
-    """An option that changes nothing in these cases; a right one where it matters contradicts."""
-
-    def is_bare(case: Case, found: dict[str, Array] | None = None) -> bool:
-        """What is found, or what is right, are the numbers of the case without the option."""
-        beside, bare = HeldCase.begin(suite.problem(case), found), suite.problem(case.without(option))
-        return bool(beside.found) and beside.gives(CarriedOut.run(bare, bare.plan.derivation))
+def ignored_cause(suite: Suite, option: str) -> Cause:
+    """An option that changes nothing; a case that is right where it matters contradicts."""
 
     def matters(case: Case) -> bool:
-        return option in case.option_values and not is_bare(case)
+        """What is right are not the numbers of the case without the option."""
+        right, bare = HeldCase.begin(suite.problem(case)), suite.problem(case.without(option))
+        return option in case.option_values and not right.gives(CarriedOut.run(bare, bare.plan.derivation))
 
     def is_ignored(other: CaseResult) -> bool:
-        """In a case of another feature its numbers are those without it."""
-        taken = option in other.case.option_values and not other.answer.error
-        own = any(other is result for result in wrong)
-        return own or (taken and is_bare(other.case, suite.outputs_in(other)))
+        if option not in other.case.option_values or other.answer.error:
+            return False
+        bare = suite.run(other.case.without(option))
+        given, without = wrong_arrays(other), wrong_arrays(bare)
+        return not bare.answer.error and have_same_bits(given, without)
 
     words = f"{suite.signature.keywords[option]} is taken and changes nothing"
     return name_cause(IGNORED_OPTION, words, is_ignored, matters)
@@ -417,13 +415,13 @@ def explain_by_catalogue(suite: Suite, result: CaseResult, output: Array) -> Ite
     steps = (HEAD_OUTPUTS,) if of_gradients or result.case.heads == 1 else (HEAD_OUTPUTS, CONCAT)
     exact = [mistake for mistake in CATALOGUE if mistake.exact]
     for step, mistake in product(steps, sorted(exact, key=attrgetter("fitted"))):
-        yield add_hint(suite, result, plant_cause(suite, [(mistake, None)], step))
+        yield add_hint(suite, result, plant_cause(suite, [mistake], step))
 
 
 def explain_by_check(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """What `check` finds in the weights: two mistakes at once, or one that no output tells."""
     planted = find_mistakes(suite, result)
-    cause = plant_cause(suite, planted, HEAD_OUTPUTS)
+    cause = plant_cause(suite, [mistake for mistake, _ in planted])
     if not planted or cause.explains(result) is not None:
         return cause if planted else None
 

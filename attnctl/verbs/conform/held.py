@@ -9,7 +9,7 @@ contradicts a right one, fits by chance, and is not said.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -209,7 +209,7 @@ class Programs:
     step: str
     """Where the mistakes show: the output, or heads side by side."""
     mistakes: tuple[Mistake, ...]
-    known: list[list[MadeMistake]]
+    known: list[list[MadeMistake]] = field(default_factory=list)
     missed: int = 0
 
     def explains(self, result: CaseResult) -> Details | None:
@@ -254,10 +254,8 @@ class Programs:
         return "; and ".join(dict.fromkeys(f"{words}: {fix}" for words, fix in made))
 
 
-def plant_cause(suite: Suite, planted: Sequence[tuple[Mistake, Plant | None]], step: str) -> Cause:
-    mistakes = tuple(mistake for mistake, _ in planted)
-    known = [[MadeMistake(*plant) for plant in planted]] if all(plant for _, plant in planted) else []
-    made = Programs(suite, step, mistakes, known)
+def plant_cause(suite: Suite, mistakes: Sequence[Mistake], step: str = HEAD_OUTPUTS) -> Cause:
+    made = Programs(suite, step, tuple(mistakes))
     name = " and ".join(dict.fromkeys(mistake.name for mistake in mistakes))
     return Cause(name, made.say, made.explains, made.contradicts, explains_with=made.explains_with)
 

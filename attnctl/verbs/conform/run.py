@@ -440,8 +440,8 @@ class Run:
         right = list(self.list_beside(run))
         best = choose(self.causes, wrong, right)
         is_own = name in OPTIONS and name not in {"cache", "out"} and best.failure.mistake != EARLIER
-        if is_own and self.suite.ignores(name, wrong):
-            best = choose([ignored_cause(self.suite, name, wrong)], wrong, right)
+        if is_own and (ignored := choose([ignored_cause(self.suite, name)], wrong, right)).explains_all:
+            best = ignored
         plain = self.diagnosed.get((ATTENTION, run.dtype))
         if (plain is None or plain.cause is not None) and name not in self.unexplained:
             best = diagnose(self.suite, wrong, right, best)

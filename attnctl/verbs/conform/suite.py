@@ -14,7 +14,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
-from attnctl.verbs.conform.call import SENT, Answer, Target, bits_of, have_same_bits
+from attnctl.verbs.conform.call import SENT, Answer, Target, bits_of
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
 from attnctl.verbs.conform.extras import Extras, judge_extras
 from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answer
@@ -220,16 +220,6 @@ class Suite:
 
     def takes(self, case: Case) -> bool:
         return not self.is_refusal(self.answer(case))
-
-    def ignores(self, option: str, wrong: list[CaseResult]) -> bool:
-        """An option is taken and changes nothing: the answers are those without it."""
-        for result in wrong:
-            if result.answer.error:
-                return False
-            bare = self.run(result.case.without(option))
-            if bare.answer.error or not have_same_bits(wrong_arrays(bare), wrong_arrays(result)):
-                return False
-        return True
 
 
 def digest_of(arrays: Sequence[Any]) -> bytes:
