@@ -1,4 +1,4 @@
-"""The cause of a failure: experiments of a few calls, and the target's weights handed to `check`."""
+"""The cause of a failure: experiments of a few calls, and every known mistake made in the failing cases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake, Plant
 from attnctl.record import Trace
 from attnctl.verbs.check.check import check
-from attnctl.verbs.conform.call import ENDINGS, OTHER, Answer, have_same_bits
+from attnctl.verbs.conform.call import ENDINGS, OTHER, Answer, have_same_bits, largest_gap
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.extras import FACTORS, WORDS, NearMiss, arrange_extra, name_near_miss
 from attnctl.verbs.conform.held import (
@@ -54,6 +54,9 @@ LEAST_FACTOR, MOST_FACTOR = 0.02, 1e6
 
 NEARLY = 8.0
 """Ratios up to this may come of rounding alone, in more places than plain attention does."""
+
+SAME = 4.0
+"""Units of the largest number by which products of other sizes may round the same numbers otherwise."""
 
 LOW_PRECISION = "low-precision"
 
@@ -304,7 +307,11 @@ def ignored_cause(suite: Suite, option: str) -> Cause:
             return False
         bare = suite.run(other.case.without(option))
         given, without = wrong_arrays(other), wrong_arrays(bare)
-        return not bare.answer.error and have_same_bits(given, without)
+        if bare.answer.error or have_same_bits(given, without):
+            return not bare.answer.error
+        unit = min(TYPES[other.case.dtype].unit, FLOAT32.unit)
+        sizes = (np.abs(array).max(initial=0.0) for array in given if array is not None)
+        return largest_gap(given, without) <= SAME * unit * max(sizes, default=0.0)
 
     words = f"{suite.signature.keywords[option]} is taken and changes nothing"
     return name_cause(IGNORED_OPTION, words, is_ignored, matters)
