@@ -33,6 +33,7 @@ from attnctl.verbs.conform.held import (
     Diagnosed,
     HeldCase,
     hold,
+    is_large,
     plant_cause,
     simplicity,
 )
@@ -415,14 +416,17 @@ def read_weights(suite: Suite, case: Case) -> Array | None:
 
 
 def explain_by_catalogue(suite: Suite, result: CaseResult, output: Array) -> Iterator[Cause]:
-    """Every known mistake, those first of which nothing is fitted."""
+    """Every known mistake, those of which nothing is fitted first; in a large case what `check` finds."""
     of_gradients = result.judgement.output in GRADIENTS
     if of_gradients and np.isnan(output).any():
         return  # no mistake that is known gives NaN, and to try them all takes long
     steps = (HEAD_OUTPUTS,) if of_gradients or result.case.heads == 1 else (HEAD_OUTPUTS, CONCAT)
-    exact = [mistake for mistake in CATALOGUE if mistake.exact]
-    for step, mistake in product(steps, sorted(exact, key=attrgetter("fitted"))):
-        yield add_hint(suite, result, plant_cause(suite, [mistake], step))
+    tried: Iterable[Mistake] = sorted(CATALOGUE, key=attrgetter("fitted"))
+    if is_large(result.case):
+        tried = [mistake for mistake, _ in find_mistakes(suite, result, pairs=False)]
+    for step, mistake in product(steps, tried):
+        if mistake.exact:
+            yield add_hint(suite, result, plant_cause(suite, [mistake], step))
 
 
 def explain_by_check(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
@@ -434,13 +438,18 @@ def explain_by_check(suite: Suite, result: CaseResult, output: Array) -> Cause |
 
     def explains(other: CaseResult) -> Details | None:
         found = find_mistakes(suite, other)
-        same = [mistake for mistake, _ in found] == [mistake for mistake, _ in planted]
-        return tuple(plant.detail for _, plant in found) if same else None
+        if [mistake for mistake, _ in found] != [mistake for mistake, _ in planted]:
+            return None
+        beside = HeldCase.begin(suite.problem(other.case), suite.outputs_in(other))
+        program = CarriedOut.run(beside.problem, found[-1][1].case.derivation)
+        return tuple(plant.detail for _, plant in found) if beside.gives(program) else None
 
     return Cause(cause.mistake, cause.say, explains, costly=True, certain=False)
 
 
-def find_mistakes(suite: Suite, result: CaseResult) -> Sequence[tuple[Mistake, Plant]]:
+def find_mistakes(
+    suite: Suite, result: CaseResult, *, pairs: bool = True
+) -> Sequence[tuple[Mistake, Plant]]:
     """Hand an answer with its weights to `check`; nothing where its findings do not explain all of it."""
     found = suite.outputs_in(result)
     if result.judgement.output not in GRADIENTS:
@@ -448,7 +457,7 @@ def find_mistakes(suite: Suite, result: CaseResult) -> Sequence[tuple[Mistake, P
         found = {HEAD_OUTPUTS: found[HEAD_OUTPUTS], **({} if weights is None else {WEIGHTS: weights})}
     trace, plan = plan_answer(suite.problem(result.case), found)
     try:
-        findings = check(trace, plan, pairs=True).findings
+        findings = check(trace, plan, pairs=pairs).findings
     except AttnError:
         return ()
     planted = [finding.planted for finding in findings if finding.planted]

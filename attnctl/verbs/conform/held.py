@@ -49,7 +49,7 @@ MOST_CALLED = 2
 """Cases in which a cause is looked for that takes calls."""
 
 MOST_NUMBERS = 40_000
-"""Weights of a case that is handed to `check`: more would take seconds."""
+"""Weights of a case in which every known mistake is tried: more would take seconds."""
 
 ENOUGH_TOKENS = 4
 """Queries and keys of a case that is looked at first."""
@@ -167,9 +167,16 @@ def spare(found: Diagnosed, right: Iterable[Case]) -> Diagnosed:
 
 def simplicity(result: CaseResult) -> tuple[bool, bool, bool, int]:
     """Order cases: drawn numbers first, few of them, but enough that nothing fits by chance."""
-    case = result.case
-    size = case.batch * case.heads * case.queries * case.keys
-    return size > MOST_NUMBERS, case.fill != "random", min(case.queries, case.keys) < ENOUGH_TOKENS, size
+    case, few = result.case, min(result.case.queries, result.case.keys) < ENOUGH_TOKENS
+    return is_large(case), case.fill != "random", few, count_weights(case)
+
+
+def count_weights(case: Case) -> int:
+    return case.batch * case.heads * case.queries * case.keys
+
+
+def is_large(case: Case) -> bool:
+    return count_weights(case) > MOST_NUMBERS
 
 
 @np.errstate(all="ignore")
