@@ -381,7 +381,11 @@ class HeldCase:
         return np.asarray(seen.all(axis=1) if name == CONCAT else seen)[..., None]
 
     def gives(self, program: CarriedOut) -> bool:
-        if not all(name in self.settled or self.is_near(name, program) for name in self.found):
+        """Whether a program gives what was found, and changes something of what is wrong in it."""
+        wrong = [name for name in self.found if name not in self.settled]
+        if wrong and all(program.values.get(name) is self.right.values[name] for name in wrong):
+            return False
+        if not all(self.is_near(name, program) for name in wrong):
             return False
         far = [name for name in self.found if self.off_by(name, program) > 1]
         wanted = expect(replace(self.problem, outputs=tuple(far)), program.derivation)
