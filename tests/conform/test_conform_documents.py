@@ -37,7 +37,7 @@ def varlen(read=lambda ends: ends, reach=lambda own, keys: own):
 
 WRONG = {
     "documents-leak": varlen(reach=lambda own, keys: slice(max(own.start - 1, 0), own.stop)),
-    "option-ignored": varlen(read=lambda ends: [0, ends[-1]]),
+    "option-ignored": varlen(reach=lambda own, keys: slice(0, keys)),
     "documents-counts": varlen(read=lambda ends: [0, *sorted(np.diff(ends)), ends[-1]]),
     "documents-last-dropped": varlen(read=lambda ends: ends[:-1]),
 }
