@@ -9,10 +9,11 @@ import numpy as np
 
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, TABLE
-from attnctl.math.ops import Copy, Given, MatMul, MatMulT, Merge, Op, Project, Repeat
+from attnctl.math.ops import Given, MatMul, MatMulT, Merge, Op, Project, Repeat
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import at, either
+from attnctl.mistakes.wrong import side_by_side, side_into_heads
 
 
 def several(case: WrongStep) -> bool:
@@ -23,13 +24,15 @@ MADE, GIVEN = (at("Q", "K", "V", kind).where(several) for kind in (Project, Give
 SHARED, MERGED = at("K_shared", "V_shared", Repeat), at("concat", Merge).where(several)
 
 MIXES_TOKENS = "without a transpose, which mixes tokens"
-SPLITS = {
-    f"heads are split by reshape(heads, n, d) {MIXES_TOKENS}": wrong.split_by_reshape,
-    "heads take their columns in turn, not in blocks": wrong.split_interleaved,
+SPLITS: dict[str, wrong.Move] = {
+    f"heads are split by reshape(heads, n, d) {MIXES_TOKENS}": lambda z: side_by_side(z).reshape(z.shape),
+    "heads take their columns in turn, not in blocks": lambda z: np.swapaxes(
+        side_into_heads(side_by_side(z), z.shape[-1]), -3, -1
+    ),
 }
-MERGES = {
-    "the columns of the heads are interleaved": wrong.merge_interleaved,
-    f"heads are merged by reshape(n, heads·d) {MIXES_TOKENS}": wrong.merge_by_reshape,
+MERGES: dict[str, wrong.Move] = {
+    "the columns of the heads are interleaved": lambda z: side_by_side(z.swapaxes(-3, -1)),
+    f"heads are merged by reshape(n, heads·d) {MIXES_TOKENS}": lambda z: z.reshape(side_by_side(z).shape),
 }
 
 
@@ -56,7 +59,7 @@ def plant_other_sharing(case: WrongStep) -> Iterator[Plant]:
 
 
 def merged_after(move: wrong.Move) -> wrong.By:
-    return wrong.By(lambda z: wrong.side_by_side(np.broadcast_to(move(z), z.shape)))
+    return wrong.By(lambda z: side_by_side(np.broadcast_to(move(z), z.shape)))
 
 
 def up_to_heads(first: int) -> Callable[[WrongStep], range]:
@@ -89,23 +92,20 @@ def plant_packing(case: WrongStep) -> Iterator[Plant]:
 
 def unpack(place: int, by_letter: bool, *weights: Array) -> Array:
     """W_Q, W_K or W_V (0, 1, 2) of one packed matrix that is taken apart the wrong way."""
-    heads, rows, d = weights[0].shape
     packed = np.stack(weights)  # (letter, head, d_model, d)
+    letters, heads, *rest = packed.shape
     if by_letter:  # packed by letter, read by head
-        columns = packed.reshape(heads, 3, rows, d).swapaxes(0, 1)
-    else:
-        columns = packed.swapaxes(0, 1).reshape(3, heads, rows, d)
-    return np.asarray(columns[place])
+        return packed.reshape(heads, letters, *rest)[:, place]
+    return packed.swapaxes(0, 1).reshape(packed.shape)[place]
 
 
 def plant_over_batch(case: WrongStep) -> Iterator[Plant]:
-    read = [case.derivation[name] for name in ("Q", "K", "V") if name in case.derivation]
+    read = {name: op for name in ("Q", "K", "V") if (op := case.op(name))}
     concat = case.op("concat")
-    if not case.size("batch") or concat is None or any(not isinstance(step.op, Project) for step in read):
-        return
-    exchanged = partial(np.swapaxes, axis1=0, axis2=1)
-    ops = {step.name: wrong.Arranged(step.op, (exchanged,)) for step in read}
-    yield Plant(case.put_all(ops | {"concat": wrong.Arranged(concat, after=exchanged)}))
+    if case.size("batch") and concat and all(isinstance(op, Project) for op in read.values()):
+        exchanged = partial(np.swapaxes, axis1=0, axis2=1)
+        ops = {name: wrong.Arranged(op, (exchanged,)) for name, op in read.items()}
+        yield Plant(case.put_all(ops | {"concat": wrong.Arranged(concat, after=exchanged)}))
 
 
 def plant_over(others: tuple[str, ...], of_matrix: wrong.Move, of_row: wrong.Move) -> Plants:
@@ -163,7 +163,7 @@ HEADS = (
         ("concat",),
         "{}",
         "take z.swapaxes(0, 1).reshape(n, heads * d)",
-        MERGED.instead({said: wrong.Arranged(Copy(), after=move) for said, move in MERGES.items()}),
+        MERGED.by(MERGES),
         across=True,
         why="reshape(n, heads · d) without the transpose back has the right shape, too.",
         example="concat = head_outputs.reshape(n, heads * d_k)",

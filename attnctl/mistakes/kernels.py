@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
+from math import log
 
 import numpy as np
 
@@ -19,29 +21,24 @@ from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
 from attnctl.mistakes.plants import at, blocks_of_keys, either, square
 
-FORMS: tuple[tuple[str, wrong.Kept | None, wrong.Kept | None], ...] = (
-    ("the output is not rescaled", wrong.LEFT_ALONE, wrong.RESCALED),
-    ("the sum is not rescaled", wrong.RESCALED, wrong.LEFT_ALONE),
-    ("neither output nor sum is rescaled", wrong.LEFT_ALONE, wrong.LEFT_ALONE),
-    ("output and sum are rescaled by exp(new − old)", wrong.BACKWARDS, wrong.BACKWARDS),
-    ("output and sum are rescaled by a power of 2", wrong.BASE_TWO, wrong.BASE_TWO),
-    ("the sum is overwritten", wrong.RESCALED, None),
-    ("the output is overwritten", None, wrong.RESCALED),
-)
-"""What happens when the running maximum grows; None forgets all blocks but the last."""
+FORMS: dict[str, tuple[float | None, float | None]] = {
+    "the output is not rescaled": (0, 1),
+    "the sum is not rescaled": (1, 0),
+    "neither output nor sum is rescaled": (0, 0),
+    "output and sum are rescaled by exp(new − old)": (-1, -1),
+    "output and sum are rescaled by a power of 2": (log(2), log(2)),
+    "the sum is overwritten": (1, None),
+    "the output is overwritten": (None, 1),
+}
+"""What happens to output and sum when the running maximum grows: the powers of `wrong.online`."""
 
 MIX, SOFTMAX = at(HEAD_OUTPUTS, MatMul), at(WEIGHTS, Softmax)
 
-
-def online(form: tuple[str, wrong.Kept | None, wrong.Kept | None], block: int) -> wrong.By:
-    return wrong.By(lambda s: wrong.online(s, block, *form[1:]))
-
-
 NOT_RESCALED = either(
     SOFTMAX.best(
-        lambda _, way: online(*way),
-        lambda case: [(form, block) for form in FORMS for block in blocks_of_keys(case)],
-        lambda way: f"{way[0][0]} (blocks of {way[1]})",
+        lambda _, way: wrong.By(lambda s: wrong.online(s, way[1], *FORMS[way[0]])),
+        lambda case: list(product(FORMS, blocks_of_keys(case))),
+        lambda way: f"{way[0]} (blocks of {way[1]})",
     ),
     SOFTMAX.best(
         lambda _, block: wrong.By(lambda s: wrong.averaged_blocks(s, block)),
@@ -53,10 +50,7 @@ NOT_RESCALED = either(
 
 
 def count_twice(count: int) -> wrong.By:
-    def softmax(s: Array) -> Array:
-        return wrong.softmax(s + np.where(np.arange(s.shape[-1]) >= s.shape[-1] - count, np.log(2.0), 0.0))
-
-    return wrong.By(softmax)
+    return wrong.By(lambda s: wrong.softmax(s + log(2) * (np.arange(s.shape[-1], 0, -1) <= count)))
 
 
 def plant_without_rows(case: WrongStep) -> Iterator[Plant]:

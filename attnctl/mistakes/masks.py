@@ -58,7 +58,8 @@ def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
     if hide and isinstance(case.op(WEIGHTS), Softmax):
         inputs = case.derivation[MASKED].inputs
-        ops = {MASKED: Copy(), WEIGHTS: wrong.softmax_then_hide(hide)}
+        late = wrong.shown(hide, lambda s, seen: np.where(seen, wrong.softmax(s), 0.0))
+        ops = {MASKED: Copy(), WEIGHTS: late}
         yield Plant(case.put_all(ops, {MASKED: inputs[:1], WEIGHTS: (MASKED, *inputs[1:])}))
 
 

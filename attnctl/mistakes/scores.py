@@ -26,7 +26,13 @@ def factor_of(scale: Scale) -> float:
 
 
 def bend(change: Callable[[Array], Array]) -> wrong.By:
-    return wrong.By(lambda s: wrong.softmax(wrong.visible(s, change)))
+    """Softmax of the scores changed, −∞ left as it is."""
+
+    def softmax(s: Array) -> Array:
+        hidden = np.isneginf(s)
+        return wrong.softmax(np.where(hidden, s, change(np.where(hidden, 0.0, s))))
+
+    return wrong.By(softmax)
 
 
 def unscaled(scale: Scale) -> dict[str, Copy]:
@@ -41,10 +47,8 @@ def plant_by_d_k(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_by_root_of_d_model(case: WrongStep) -> Iterator[Plant]:
-    heads, d_k = case.size("head"), case.size("d_k")
-    d_model = case.size("d_model") or (heads * d_k if heads and d_k else None)
-    if d_model and SCALE.right(case):
-        yield Plant(case.put(SCALED, Scale(factor=1 / sqrt(d_model))))
+    if d_model := case.size("d_model") or (case.size("head") or 0) * (case.size("d_k") or 0):
+        yield from SCALE.instead(Scale(factor=1 / sqrt(d_model)))(case)
 
 
 def plant_twice(case: WrongStep) -> Iterator[Plant]:
@@ -58,11 +62,10 @@ def plant_twice(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_already_scaled(case: WrongStep) -> Iterator[Plant]:
-    for scale in SCALE.right(case).values():
-        for name, kind in (("scores", MatMulT), ("Q", Project), ("K", Project)):
-            op = case.op(name)
-            if case.first == name and isinstance(op, kind):
-                yield Plant(case.put_all({name: wrong.Then(op, scale), SCALED: Copy()}), name)
+    name, op = case.first, case.op(case.first)
+    if name in ("scores", "Q", "K") and isinstance(op, (MatMulT, Project)):
+        for scale in SCALE.right(case).values():
+            yield Plant(case.put_all({name: wrong.Then(op, scale), SCALED: Copy()}), name)
 
 
 def plant_other_factor(case: WrongStep) -> Iterator[Plant]:

@@ -87,11 +87,14 @@ def dropped_later(case: WrongStep) -> tuple[Array, Array, float] | None:
     return (kept, told, factor) if factor > LEAST_DROPPED else None
 
 
-def plant_overflowing(case: WrongStep) -> Iterator[Plant]:
+def shows_nan(case: WrongStep) -> bool:
     told = ~case.record.unseen(case.found.shape) if case.first == WEIGHTS else True
-    if (np.isnan(case.found) & told).any():
-        types = ("float32", "float64", "float16")
-        yield from STEP.instead({dtype: wrong.naive_softmax(dtype) for dtype in types})(case)
+    return bool((np.isnan(case.found) & told).any())
+
+
+def naive_softmax(dtype: str) -> wrong.ByRow:
+    """exp(s) / Σ exp(s), the row maximum not subtracted: exp overflows, and ∞ / ∞ is NaN."""
+    return wrong.ByRow(lambda s: ((e := np.exp(s.astype(dtype))) / wrong.total(e)).astype(np.float64))
 
 
 def constant_in_sum(
@@ -105,14 +108,15 @@ def small(constant: float) -> str | None:
     return f"{constant:.3g}" if 0 < constant < 1 else None
 
 
-def is_whole(count: float) -> bool:
-    return abs(count - round(count)) <= 1e-6 * count
+def whole_keys(count: float) -> str | None:
+    return f"{count:.0f} keys" if count > 1 and abs(count - round(count)) <= 1e-6 * count else None
 
 
 def logit(constant: float) -> str | None:
     return f"{log(constant):.4g}" if constant > 0 else None
 
 
+OVERFLOWING = ("float32", "float64", "float16")
 SMALL = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9, 1e-12)
 LARGE = (0.1, 1.0, 5.0, 30.0)
 
@@ -137,7 +141,7 @@ SOFTMAX = (
         "no-max-subtraction",
         "exp overflows {}, as the row maximum is not subtracted",
         "take np.exp(s - s.max(axis=-1, keepdims=True))",
-        plant_overflowing,
+        STEP.where(shows_nan).instead({dtype: naive_softmax(dtype) for dtype in OVERFLOWING}),
         why="The formula has no maximum in it, and small scores do not need one.",
         meant="large",
         example="e = np.exp(scaled_scores)\nattention_weights = e / e.sum(axis=-1, keepdims=True)",
@@ -251,10 +255,7 @@ SOFTMAX = (
         "softmax-relu",
         "the weights are the positive scores, without exp",
         "use softmax over keys",
-        STEP.by(
-            lambda s: wrong.shared_out(e := np.maximum(s, 0.0), wrong.total(e)),
-            lambda s: np.maximum(s, 0.0),
-        ),
+        STEP.by(lambda s: wrong.over(np.maximum(s, 0.0), -1), lambda s: np.maximum(s, 0.0)),
         why="Linear and ReLU attention leave exp out on purpose; here it was meant.",
         example="attention_weights = np.maximum(scaled_scores, 0)",
     ),
@@ -325,11 +326,7 @@ SUMS = (
         "keys-padded",
         "softmax counts {} of zeros, the padding of the last block",
         "hide keys from the sentence's length on before softmax",
-        constant_in_sum(
-            wrong.with_logit,
-            lambda count: f"{count:.0f} keys" if count > 1 and is_whole(count) else None,
-            LARGE,
-        ),
+        constant_in_sum(wrong.with_logit, whole_keys, LARGE),
         fitted=True,
         seen="flashinfer-ai/flashinfer#5090; jax-ml/jax#27224; 66RING/tiny-flash-attention#12",
         why="The last block is filled up with zeros, whose scores are 0 and not −∞.",

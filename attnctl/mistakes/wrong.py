@@ -119,8 +119,7 @@ def shown(hide: Hide, show: Callable[[Array, Array], Array]) -> Shown:
 
 def softmax(s: Array, axis: int = -1) -> Array:
     """Along this axis; zeros where nothing is seen."""
-    e = np.exp(s - top_of(s, axis))
-    return shared_out(e, e.sum(axis=axis, keepdims=True))
+    return over(grown(s, axis), axis)
 
 
 @dataclass(frozen=True)
@@ -136,21 +135,19 @@ class SoftmaxOver(OverQueries):
         return self.sums is not None
 
     def of(self, blocks: Iterable[Sequence[Array]]) -> SoftmaxOver:
-        return replace(self, sums=self.sum_up(blocks))
-
-    def sum_up(self, blocks: Iterable[Sequence[Array]]) -> tuple[Array, Array]:
         """Sum online: what was summed shrinks as the maximum grows."""
         top, sums = np.array(-np.inf), np.array(0.0)
         for (s,) in blocks:
             last, top = top, np.maximum(top, s.max(axis=self.axes, keepdims=True))
             safe = np.where(np.isinf(top), 0.0, top)
             sums = np.exp(s - safe).sum(axis=self.axes, keepdims=True) + sums * np.exp(last - safe)
-        return np.where(np.isinf(top), 0.0, top), sums
+        return replace(self, sums=(np.where(np.isinf(top), 0.0, top), sums))
 
     def apply(self, *inputs: Array) -> Array:
-        (s,) = inputs
-        top, sums = self.sums or self.sum_up([inputs])
-        return shared_out(np.exp(s - top), sums)
+        if self.sums is None:
+            return self.of([inputs]).apply(*inputs)
+        top, sums = self.sums
+        return shared_out(np.exp(inputs[0] - top), sums)
 
 
 @dataclass(frozen=True)
@@ -185,16 +182,6 @@ class MixTransposed(OverQueries):
         return self.whole[..., self.begin : self.begin + weights.shape[-2], :]
 
 
-def softmax_then_hide(hide: Hide) -> Shown:
-    """Softmax over all keys, then zeros where a key is hidden: rows no longer sum to 1."""
-    return shown(hide, lambda s, seen: np.where(seen, softmax(s), 0.0))
-
-
-def naive_softmax(dtype: str) -> ByRow:
-    """exp(s) / Σ exp(s), the row maximum not subtracted: exp overflows, and ∞ / ∞ is NaN."""
-    return ByRow(lambda s: ((e := np.exp(s.astype(dtype))) / total(e)).astype(np.float64))
-
-
 @dataclass(frozen=True)
 class Dropped(RowWise):
     """Softmax with dropout: survivors times 1 / (1 − p), the others 0."""
@@ -218,9 +205,9 @@ def total(e: Array) -> Array:
     return e.sum(axis=-1, keepdims=True)
 
 
-def grown(s: Array) -> Array:
+def grown(s: Array, axis: int = -1) -> Array:
     """exp(s − the row's maximum)."""
-    return np.exp(s - top_of(s))
+    return np.exp(s - top_of(s, axis))
 
 
 def top_of(s: Array, axis: int = -1) -> Array:
@@ -253,24 +240,14 @@ def with_logit(s: Array, constant: float) -> Array:
     return shared_out(e := grown(s), constant * np.exp(-top_of(s)) + total(e))
 
 
-def visible(s: Array, change: Callable[[Array], Array]) -> Array:
-    """The scores changed, −∞ left as it is."""
-    return np.where(np.isneginf(s), s, change(np.where(np.isneginf(s), 0.0, s)))
-
-
 # --- softmax over blocks of keys ---
 
-Kept = Callable[[Array, Array], Array]
-"""What is left of a sum over a block when all are done: of its running maximum and the last one."""
 
-RESCALED: Kept = lambda here, last: np.exp(here - last)  # noqa: E731
-LEFT_ALONE: Kept = lambda here, _: np.ones_like(here)  # noqa: E731
-BACKWARDS: Kept = lambda here, last: np.exp(last - here)  # noqa: E731
-BASE_TWO: Kept = lambda here, last: np.exp2(here - last)  # noqa: E731
+def online(s: Array, block: int, output: float | None, total_: float | None) -> Array:
+    """Weights of a softmax summed block by block; what is summed shrinks by exp(maximum − the last one).
 
-
-def online(s: Array, block: int, output: Kept | None, total_: Kept | None) -> Array:
-    """Weights of a softmax summed block by block, its output and its sum kept so; None forgets them."""
+    Output and sum by this power of it, which should be 1; with None all blocks but the last are forgotten.
+    """
     keys = s.shape[-1]
     in_block = np.arange(keys) // block
     ends = np.minimum((in_block + 1) * block, keys) - 1
@@ -278,10 +255,10 @@ def online(s: Array, block: int, output: Kept | None, total_: Kept | None) -> Ar
     safe = np.where(np.isinf(here), 0.0, here)
     e = np.exp(s - safe)
 
-    def kept(keep: Kept | None) -> Array:
-        if keep is None:  # the keys of the last block alone
+    def kept(power: float | None) -> Array:
+        if power is None:
             return np.broadcast_to(in_block == (keys - 1) // block, here.shape).astype(float)
-        return np.where(np.isinf(here), 0.0, keep(safe, np.where(np.isinf(last), 0.0, last)))
+        return np.where(np.isinf(here), 0.0, np.exp(power * (safe - np.where(np.isinf(last), 0.0, last))))
 
     return shared_out(e * kept(output), total(e * kept(total_)))
 
@@ -300,38 +277,13 @@ def side_by_side(z: Array) -> Array:
     return z.swapaxes(-3, -2).reshape(*batch, n, heads * d)
 
 
-def split_by_reshape(z: Array) -> Array:
-    """(..., n, head·d).reshape(..., head, n, d), whose heads are rows of other tokens."""
-    return side_by_side(z).reshape(z.shape)
-
-
-def split_interleaved(z: Array) -> Array:
-    """(..., n, head·d).reshape(..., n, d, head), whose heads are columns of other heads."""
-    *batch, heads, n, d = z.shape
-    return np.moveaxis(side_by_side(z).reshape(*batch, n, d, heads), -1, -3)
-
-
-def merge_interleaved(z: Array) -> Array:
-    """(..., head, n, d) -> (..., n, head·d) with the heads' columns in turn: h0 h1 h0 h1."""
-    *batch, heads, n, d = z.shape
-    return np.moveaxis(z, -3, -1).reshape(*batch, n, d * heads)
-
-
-def merge_by_reshape(z: Array) -> Array:
-    """(..., head, n, d) -> (..., n, head·d) without bringing the heads of a token together."""
-    *batch, heads, n, d = z.shape
-    return z.reshape(*batch, n, heads * d)
-
-
 def transpose(w: Array) -> Array:
     return w.swapaxes(-1, -2)
 
 
 def transpose_fused(w: Array) -> Array:
     """A projection by head, (head, d_model, d), as its square fused matrix transposed."""
-    heads, rows, d = w.shape
-    fused = np.moveaxis(w, 0, 1).reshape(rows, heads * d)
-    return np.moveaxis(fused.T.reshape(rows, heads, d), 1, 0)
+    return side_into_heads(transpose(side_by_side(w)), len(w))
 
 
 def side_into_heads(x: Array, heads: int) -> Array:

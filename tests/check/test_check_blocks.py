@@ -17,7 +17,7 @@ from attnctl.evidence.rounding import Later
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.plan.intended import plan_dump
 from attnctl.math.ops import Hide, MatMul, Merge, Scale, Slope, Softmax
-from attnctl.mistakes.wrong import By, Coarse, Dropped, Then, softmax_then_hide
+from attnctl.mistakes.wrong import By, Coarse, Dropped, Then, shown, softmax
 from attnctl.record import Trace
 from attnctl.verbs.check.check import check
 
@@ -376,6 +376,10 @@ def test_few_rows_about_one(start, stop, middle, rows):
 
 
 # --- rows ---
+
+
+def softmax_then_hide(hide):
+    return shown(hide, lambda s, seen: np.where(seen, softmax(s), 0.0))
 
 
 @pytest.mark.parametrize(

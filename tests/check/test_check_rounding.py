@@ -29,10 +29,10 @@ HIDE = ops.Hide(rules=(Causal(),))
 
 WRONG = {
     wrong.By(lambda s: wrong.softmax(s, axis=-2)): (SCORES,),
-    wrong.softmax_then_hide(HIDE): (SCORES,),
+    wrong.shown(HIDE, lambda s, seen: np.where(seen, wrong.softmax(s), 0.0)): (SCORES,),
     wrong.shown(HIDE, lambda s, seen: np.where(seen, s, s - 1e4)): (SCORES,),
     wrong.Then(ops.MatMulT(), ops.Scale(7)): (ROWS, ROWS),
-    wrong.Arranged(ops.Copy(), after=wrong.merge_interleaved): (ROWS,),
+    wrong.Arranged(ops.Copy(), after=lambda z: wrong.side_by_side(z.swapaxes(-3, -1))): (ROWS,),
 }
 """Wrong ops that round or move numbers, with the shapes of their inputs."""
 
