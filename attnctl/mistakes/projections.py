@@ -16,7 +16,7 @@ from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import all_or_one, at, either, planted_fit, spoken_after, square
 
-PROJECTED = ("Q", "K", "V")
+PROJECTED, CROSSED = ("Q", "K", "V"), {"Q": "K", "K": "Q"}
 MADE, OUT = at(*PROJECTED, Project), at("output", MatMul)
 
 
@@ -24,25 +24,22 @@ def projections(case: WrongStep) -> tuple[str, ...]:
     return tuple(MADE.right(case))
 
 
-def name_square(case: WrongStep, name: str) -> str | None:
-    """A step's matrix can be transposed: as it is fused, or head by head."""
-    if name not in case.derivation or not isinstance(case.op(name), (Project, MatMul)):
-        return None
+def turn_square(case: WrongStep, name: str) -> wrong.Move | None:
+    """How a step's matrix can be transposed: as it is fused, or head by head."""
     weight = case.derivation[name].inputs[1]
     if weight not in case.record:
         return None
     *heads, rows, columns = case.record.trace[weight].shape
-    fused = heads[0] * columns if heads else columns
-    return "fused" if fused == rows else "by head" if rows == columns else None
+    if heads and heads[0] * columns == rows:
+        return wrong.transpose_fused
+    return wrong.transpose if rows == columns else None
 
 
 def plant_transposes(case: WrongStep) -> Iterator[Plant]:
-    how = {name: name_square(case, name) for name in (*projections(case), "output")}
-    fused = {name for name, way in how.items() if way == "fused" and name != "output"}
-    turns = {name: wrong.transpose_fused if name in fused else wrong.transpose for name in how if how[name]}
+    right = MADE.right(case) | OUT.right(case)
+    turns = {name: turn for name in right if (turn := turn_square(case, name))}
     for names in all_or_one(*turns):
-        moves = {name: (wrong.keep_positions, turns[name]) for name in names}
-        ops = {name: wrong.Arranged(case.derivation[name].op, before) for name, before in moves.items()}
+        ops = {name: wrong.Arranged(right[name], (wrong.keep_positions, turns[name])) for name in names}
         yield Plant(case.put_all(ops), list_names(f"W_{letter(name)}" for name in names))
 
 
@@ -61,15 +58,16 @@ def plant_swaps(case: WrongStep) -> Iterator[Plant]:
     read = case.derivation["scores"].inputs if isinstance(case.op("scores"), MatMulT) else ()
     if read and square(case) and all(name in case.derivation for name in read):
         yield Plant(exchange_queries(case))
-    if {"Q", "K"} <= set(projections(case)) and case.size("head") == case.size("kv_head"):
-        q, k = case.derivation["Q"], case.derivation["K"]
-        biased = len(q.inputs) + len(k.inputs) > 4
-        for last in (3, 2)[: 1 + biased]:  # with its bias, or the matrix alone
-            crossed = {
-                "Q": (q.inputs[0], *k.inputs[1:last], *q.inputs[last:]),
-                "K": (k.inputs[0], *q.inputs[1:last], *k.inputs[last:]),
-            }
-            yield Plant(case.rewired(crossed))
+    if {"Q", "K"} <= set(projections(case)) and have_same_shapes(case, CROSSED):
+        yield from map(Plant, project_with(case, CROSSED))
+
+
+def project_with(case: WrongStep, others: Mapping[str, str]) -> Iterator[WrongStep]:
+    """Some projected with the matrix of others: with the bias of that as well, or the matrix alone."""
+    read = {name: case.derivation[name].inputs for name in {*others, *others.values()}}
+    for last in (3, 2) if any(len(inputs) > 2 for inputs in read.values()) else (2,):
+        crossed = {to: (read[to][0], *read[of][1:last], *read[to][last:]) for to, of in others.items()}
+        yield case.rewired(crossed)
 
 
 def exchange_queries(case: WrongStep) -> WrongStep:
@@ -96,16 +94,8 @@ def plant_without_bias(case: WrongStep) -> Iterator[Plant]:
     for names in all_or_one(*biased):
         inputs = {name: biased[name].inputs[:2] for name in names}
         yield Plant(case.rewired(inputs), list_names(f"b_{letter(name)}" for name in names))
-    for name in ("alibi_scores", "biased_scores"):
-        op = case.op(name)
-        if isinstance(op, (Add, Slope)):
-            said = "ALiBi's bias is" if isinstance(op, Slope) else "the bias is"
-            yield Plant(case.put(name, Copy(), case.derivation[name].inputs[:1]), said)
-
-
-def as_wide_as_concat(case: WrongStep) -> bool:
-    weight = case.derivation["output"].inputs[1]
-    return weight in case.record and case.found.shape[-1] == case.record.trace[weight].shape[0]
+    yield from at("alibi_scores", "biased_scores", Slope).without("ALiBi's bias is")(case)
+    yield from at("biased_scores", Add).without("the bias is")(case)
 
 
 def plant_mixed_up(case: WrongStep) -> Iterator[Plant]:
@@ -113,25 +103,16 @@ def plant_mixed_up(case: WrongStep) -> Iterator[Plant]:
     able = projections(case)
     for letters in product(able, repeat=len(able)):
         others = {name: letter for name, letter in zip(able, letters, strict=True) if name != letter}
-        if not others or others == {"Q": "K", "K": "Q"} or not have_same_shapes(case, others):
-            continue
-        if len(set(letters)) < len(able) and len(others) > 1:
+        one_or_order = len(others) == 1 or len(set(letters)) == len(able)
+        if others in ({}, CROSSED) or not one_or_order or not have_same_shapes(case, others):
             continue
         said = " and ".join(f"{name} with W_{letter}" for name, letter in others.items())
-        biased = any(len(case.derivation[name].inputs) > 2 for name in able)
-        for bias_too in (True, False)[: 1 + biased]:
-            crossed = {}
-            for name, letter in others.items():
-                source, _, *own = case.derivation[name].inputs
-                _, weight, *other = case.derivation[letter].inputs
-                crossed[name] = (source, weight, *(other if bias_too else own))
-            yield Plant(case.rewired(crossed), said)
+        yield from (Plant(program, said) for program in project_with(case, others))
 
 
 def have_same_shapes(case: WrongStep, others: Mapping[str, str]) -> bool:
-    heads = {"Q": case.size("head"), "K": case.size("kv_head"), "V": case.size("kv_head")}
-    columns = {"Q": case.size("d_k"), "K": case.size("d_k"), "V": case.size("d_v")}
-    sizes = {name: (heads[name], columns[name]) for name in heads}
+    axes = {"Q": ("head", "d_k"), "K": ("kv_head", "d_k"), "V": ("kv_head", "d_v")}
+    sizes = {name: [case.size(axis) for axis in own] for name, own in axes.items()}
     return all(sizes[name] == sizes[letter] for name, letter in others.items())
 
 
@@ -152,26 +133,22 @@ def plant_residual(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_exchanged_sources(case: WrongStep) -> Iterator[Plant]:
-    able = projections(case)
+    right = {name: case.derivation[name].inputs for name in projections(case)}
     if not all(source in case.derivation for source in ("X", "memory")):
         return
-    right = tuple(case.derivation[name].inputs[0] for name in able)
-    for sources in product(("X", "memory"), repeat=len(able)):
-        if sources != right:
-            read = dict(zip(able, sources, strict=True))
-            inputs = {name: (source, *case.derivation[name].inputs[1:]) for name, source in read.items()}
+    for sources in product(("X", "memory"), repeat=len(right)):
+        read = dict(zip(right, sources, strict=True))
+        inputs = {name: (source, *right[name][1:]) for name, source in read.items()}
+        if inputs != right:
             said = ", ".join(f"{name} from {source}" for name, source in read.items())
             yield Plant(case.rewired(inputs), said)
 
 
-NORMS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
-    (
-        "to mean 0 and variance 1",
-        lambda x: wrong.shared_out(x - x.mean(-1)[..., None], x.std(-1)[..., None]),
-    ),
-    ("to a mean square of 1", lambda x: wrong.shared_out(x, np.sqrt(np.square(x).mean(-1))[..., None])),
-    ("to length 1", lambda x: wrong.shared_out(x, np.linalg.norm(x, axis=-1, keepdims=True))),
-)
+NORMS: dict[str, Callable[[Array], Array]] = {
+    "to mean 0 and variance 1": lambda x: wrong.shared_out(x - x.mean(-1)[..., None], x.std(-1)[..., None]),
+    "to a mean square of 1": lambda x: wrong.shared_out(x, np.sqrt(np.square(x).mean(-1))[..., None]),
+    "to length 1": lambda x: wrong.shared_out(x, np.linalg.norm(x, axis=-1, keepdims=True)),
+}
 
 
 def plant_norms(case: WrongStep) -> Iterator[Plant]:
@@ -181,16 +158,15 @@ def plant_norms(case: WrongStep) -> Iterator[Plant]:
     given = [name for name in read if name in case.derivation]
     early = given or [name for name in able if name != "V"]
     late = [(name,) for name in ("concat", "output") if name in case.derivation]
-    for said, norm in NORMS:
+    for said, op in ((said, wrong.By(norm)) for said, norm in NORMS.items()):
         if able:
             program = case
             for name in able:
-                program = program.reading(name, case.derivation[name].inputs[0], wrong.By(norm))
+                program = program.reading(name, case.derivation[name].inputs[0], op)
             yield Plant(program, f"X is normalized {said}")
         for names in (*all_or_one(*early), *late):
             program = case
             for name in names:
-                op = wrong.By(norm)
                 program = program.reading("scores", name, op) if name in given else program.then(name, op)
             normed = " and ".join(name.split("_")[0] for name in names)
             yield Plant(program, f"{normed} {'are' if len(names) > 1 else 'is'} normalized {said}")
@@ -260,7 +236,7 @@ PROJECTIONS = (
         "output-projection-missing",
         "the heads are not projected by W_O",
         "take concat @ W_O",
-        OUT.where(as_wide_as_concat).without(),
+        OUT.without(),
         why="Where d_v · heads = d_model the shapes fit without it.",
         example="output = concat",
     ),
