@@ -30,15 +30,13 @@ NORMS = at(*NORMED, RMSNorm, LayerNorm).together(heads_or_once)
 HEAD_NORMS = at(*HEAD_NORMED, RMSNorm, LayerNorm).together(heads_or_once)
 
 
-def plant_plain_frequencies(case: WrongStep) -> Iterator[Plant]:
-    right = at(*ROTATED, "K_rope_rotated", Rotate).right(case)
-    right = {name: op for name, op in right.items() if op.frequencies}
-    for names in all_or_one(*right):
-        plain = {name: replace(right[name], frequencies=(), factor=1.0) for name in names}
-        yield Plant(case.put_all(plain), "the frequencies are not stretched")
-        if any(right[name].factor != 1 for name in names):
-            ops = {name: replace(right[name], factor=1.0) for name in names}
-            yield Plant(case.put_all(ops), f"the factor {right[names[0]].factor:g} is left out")
+def not_stretched(op: Rotate) -> dict[str, Op]:
+    ways: dict[str, Op] = {}
+    if op.frequencies:
+        ways["the frequencies are not stretched"] = replace(op, frequencies=(), factor=1.0)
+        if op.factor != 1:
+            ways[f"the factor {op.factor:g} is left out"] = replace(op, factor=1.0)
+    return ways
 
 
 def plant_other_order(case: WrongStep) -> Iterator[Plant]:
@@ -79,9 +77,9 @@ def of_other_kind(op: RMSNorm | LayerNorm, eps: float) -> Op:
 
 def plant_split_flat(case: WrongStep) -> Iterator[Plant]:
     """One matrix has the columns of Q and of the gate of each head in turn, and is split in halves."""
-    steps = [case.derivation[name] for name in ("Q", GATE) if name in case.derivation]
-    if len(steps) == 2 and all(len(step.inputs) == 2 for step in steps):
-        (x, w_q), (_, w_gate) = (step.inputs for step in steps)
+    read = [case.derivation[name].inputs for name in ("Q", GATE) if name in case.derivation]
+    if [len(inputs) for inputs in read] == [2, 2]:
+        (x, w_q), (_, w_gate) = read
         ops: dict[str, Op] = {
             "Q": By(lambda x, q, g: side_into_heads(x @ halves(q, g)[0], len(q))),
             GATE: By(lambda x, q, g: x @ halves(q, g)[1]),
@@ -112,7 +110,7 @@ MODELS = (
         (*ROTATED, "K_rope_rotated"),
         "{}",
         "rope_parameters (rope_scaling in older files) of config.json say how frequencies are stretched",
-        plant_plain_frequencies,
+        at(*ROTATED, "K_rope_rotated", Rotate).instead(not_stretched),
         why="rope_scaling is one of the many keys of config.json, and short texts hardly show it.",
         meant="stretched",
         example="Q_rotated, K_rotated = rotate(Q), rotate(K)",

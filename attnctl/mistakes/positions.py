@@ -69,10 +69,9 @@ def other_dims(case: WrongStep) -> list[int]:
 
 def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
     right = ROTATIONS.right(case)
-    starts = {name: op.start for name, op in right.items()}
     size = max(case.size("query") or 0, case.size("key") or 0)
     moves = [by for end in ends(size + 1) for by in (end, -end) if by]
-    past = [start for start in starts.values() if isinstance(start, int) and start]
+    past = [op.start for op in right.values() if isinstance(op.start, int) and op.start]
     groups = list(all_or_one(*right))
     tied = case.first in right  # which looks the same whether the other one is moved too or not
 
@@ -111,13 +110,11 @@ def move_position(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...
 
 def plant_on_values(case: WrongStep) -> Iterator[Plant]:
     turn = case.op("K_rotated")
-    if not isinstance(turn, Rotate):
-        return
-    if case.first == "V" or "V" not in case.record:
-        yield from at("V", Project).instead(lambda op: wrong.Then(op, turn))(case)
-    values = case.derivation[HEAD_OUTPUTS].inputs[1] if isinstance(case.op(HEAD_OUTPUTS), MatMul) else ""
-    if values in case.derivation:
-        yield Plant(case.reading(HEAD_OUTPUTS, values, turn))
+    if isinstance(turn, Rotate):
+        if case.first == "V" or "V" not in case.record:
+            yield from at("V", Project).instead(lambda op: wrong.Then(op, turn))(case)
+        if isinstance(case.op(HEAD_OUTPUTS), MatMul):
+            yield Plant(case.reading(HEAD_OUTPUTS, case.derivation[HEAD_OUTPUTS].inputs[1], turn))
 
 
 def plant_before_split(case: WrongStep) -> Iterator[Plant]:
@@ -146,15 +143,15 @@ def rotate_side_by_side(op: Rotate) -> Callable[[Array], Array]:
 def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
     if not isinstance(case.op("scores"), MatMulT) or ROTATIONS.right(case) or (case.size("d_k") or 1) % 2:
         return
-    for interleaved in (False, True):
+    q, k = case.derivation["scores"].inputs
+    for interleaved, option in ((False, ""), (True, " --interleaved")):
 
         def make(theta: float, interleaved: bool = interleaved) -> WrongStep:
             turn = Rotate(theta=abs(theta), interleaved=interleaved)
-            q, k = case.derivation["scores"].inputs
             return case.reading("scores", q, turn).reading("scores", k, turn)
 
-        def say(theta: float, interleaved: bool = interleaved) -> str:
-            return f"--positions rope --theta {option_number(theta)}{' --interleaved' * interleaved}"
+        def say(theta: float, option: str = option) -> str:
+            return f"--positions rope --theta {option_number(theta)}{option}"
 
         yield from planted_fit(case, make, THETAS, say)
 
@@ -195,6 +192,7 @@ ELSEWHERE = "positions are counted from elsewhere: {}"
 COUNT_FROM = "count from 0, the keys of a cache included"
 
 of_rotation = about(*TURNED, subject="rotary", meant="rotary")
+of_angles = about(*TURNED, subject="rotary", meant="rotary", fitted=True)
 
 POSITIONS = (
     of_rotation(
@@ -310,30 +308,27 @@ POSITIONS = (
 )
 
 FITTED_POSITIONS = (
-    of_rotation(
+    of_angles(
         "rotary-bases-mixed",
         "queries and keys are turned with different bases: {}",
         "turn Q and K by the same angles: pos · θ^(−2i/d), one θ for both",
         plant_mixed_bases,
-        fitted=True,
         why="Keys come from a cache that another version, or another default, has turned.",
         example="K_rotated = rotate(K, theta=500)",
     ),
-    of_rotation(
+    of_angles(
         "rotary-theta",
         "the base of the rotary angles is {}",
         "turn by pos · θ^(−2i/d), d the columns that are turned; --theta says another base",
         plant_other_theta,
-        fitted=True,
         why="Llama 2 has 10,000, Llama 3 500,000: the default of the function is taken.",
         example="Q_rotated, K_rotated = rotate(Q, theta=500), rotate(K, theta=500)",
     ),
-    of_rotation(
+    of_angles(
         "rotary-dims",
         "the first {} columns of each head are rotated",
         "turn as many as are meant; if these are, say --rotary-dims {}",
         BOTH.best(lambda op, dims: replace(op, dims=dims), other_dims),
-        fitted=True,
         why="GPT-NeoX and Phi turn only a part of the columns (partial_rotary_factor).",
         example="Q_rotated, K_rotated = (np.concatenate([rotate(x[..., :2]), x[..., 2:]], axis=-1) for x "
         "in (Q, K))",
@@ -341,7 +336,7 @@ FITTED_POSITIONS = (
     Mistake(
         "rotary-start", TURNED, ELSEWHERE, COUNT_FROM, plant_other_starts, fitted=True, subject="rotary"
     ),
-    of_rotation(
+    of_angles(
         "rotary-stretched",
         "positions are multiplied by {} before the rotation",
         "turn by whole positions",
@@ -350,7 +345,6 @@ FITTED_POSITIONS = (
             (0.1, 0.25, 0.5, 0.9, 1.1, 2.0, 4.0),
             option_number,
         ),
-        fitted=True,
         why="Position interpolation for longer contexts, left on.",
         example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n) / 4) for x in (Q, K))",
     ),

@@ -122,6 +122,7 @@ LARGE = (0.1, 1.0, 5.0, 30.0)
 
 of_weights = about(WEIGHTS)
 of_softmax = about(WEIGHTS, subject="softmax")
+of_sum = about(WEIGHTS, subject="softmax", fitted=True)
 
 SOFTMAX = (
     of_weights(
@@ -310,34 +311,31 @@ SUMS = (
         example="kept = np.random.RandomState(0).random_sample(attention_weights.shape) < 0.9\n"
         "attention_weights = np.where(kept, attention_weights, 0)",
     ),
-    of_softmax(
+    of_sum(
         "softmax-epsilon",
         "{} is added to the sum that softmax divides by",
         "divide by the sum alone: after the maximum is subtracted it is at least 1",
         constant_in_sum(wrong.with_constant, small, SMALL),
-        fitted=True,
         why="1e-6 in the denominator, to be safe: in half precision, or with 1e-3, it shows.",
         example="e = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))\n"
         "attention_weights = e / (e.sum(axis=-1, keepdims=True) + 0.01)",
         slight="e = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))\n"
         "attention_weights = e / (e.sum(axis=-1, keepdims=True) + 1e-4)",
     ),
-    of_softmax(
+    of_sum(
         "keys-padded",
         "softmax counts {} of zeros, the padding of the last block",
         "hide keys from the sentence's length on before softmax",
         constant_in_sum(wrong.with_logit, whole_keys, LARGE),
-        fitted=True,
         seen="flashinfer-ai/flashinfer#5090; jax-ml/jax#27224; 66RING/tiny-flash-attention#12",
         why="The last block is filled up with zeros, whose scores are 0 and not −∞.",
         example="e = np.exp(scaled_scores)\nattention_weights = e / (e.sum(axis=-1, keepdims=True) + 3)",
     ),
-    of_softmax(
+    of_sum(
         "sink",
         "softmax counts a key more whose score is {} everywhere (an attention sink), and drops its weight",
         "take softmax over the keys alone, or check a model that has sinks",
         constant_in_sum(wrong.with_logit, logit, LARGE),
-        fitted=True,
         why="Code for gpt-oss, or “softmax off by one” with a learnt logit.",
         example="e = np.exp(scaled_scores)\n"
         "attention_weights = e / (e.sum(axis=-1, keepdims=True) + np.exp(0.7))",
