@@ -117,12 +117,12 @@ def other_scale(make: Callable[[Op], Op]) -> Plants:
     """Plants another op for the scale, on the gradient of scores, or on what is made of it alone."""
 
     def plants(case: WrongStep) -> Iterator[Plant]:
-        for step in backward_lines(case, Scale):
-            if step.name != SCORES:
-                continue
-            yield Plant(case.put(SCORES, make(step.op)))
+        right = case.op(SCORES)
+        if isinstance(right, Scale):
+            yield Plant(case.put(SCORES, make(right)))
             for reader in [step for step in case.derivation if SCORES in step.inputs]:
-                bare = case.bare("scaled otherwise", make(step.op), step.inputs, SCORES)
+                read = case.derivation[SCORES].inputs
+                bare = case.bare("scaled otherwise", make(right), read, SCORES)
                 yield Plant(case.through(reader.name, SCORES, bare))
 
     return plants
@@ -131,16 +131,13 @@ def other_scale(make: Callable[[Op], Op]) -> Plants:
 def not_summed(op: SumGroups) -> dict[str, Op]:
     """Heads of a group that are not added up, or those of another group."""
     times = op.times
-
-    def strided(x: Array) -> Array:
-        kv = x.shape[-3] // times
-        return sum((x[..., at * kv : (at + 1) * kv, :, :] for at in range(1, times)), x[..., :kv, :, :])
-
     return {
         "the first head of a group is taken": wrong.By(lambda x: x[..., ::times, :, :]),
         "the last head of a group is taken": wrong.By(lambda x: x[..., times - 1 :: times, :, :]),
         "their mean is taken": wrong.By(lambda x: op.apply(x) / times),
-        "those of head h, h + kv_heads, … are added up": wrong.By(strided),
+        "those of head h, h + kv_heads, … are added up": wrong.By(
+            lambda x: x.reshape(*x.shape[:-3], times, -1, *x.shape[-2:]).sum(axis=-4)
+        ),
     }
 
 

@@ -89,41 +89,35 @@ def grown(parts: Array, top: Array) -> Array:
     return np.where(np.isneginf(parts), 0.0, np.exp(parts - np.where(np.isneginf(top), 0.0, top)))
 
 
-def add_sink(total: Array, sink: Array) -> Array:
-    """ln(exp(L) + exp(sink))."""
-    return np.logaddexp(total, sink[:, None])
+def add_sink(total: Array, *sink: Array) -> Array:
+    """ln(exp(L) + exp(sink)), where there is a sink."""
+    return np.logaddexp(total, sink[0][:, None]) if sink else total
 
 
 # --- the log-sum-exp itself ---
 
-
-def other_sum(function: Callable[[Array, Array], Array]) -> Plants:
-    """Plants what a function makes of the log-sum-exp of the row and its scores."""
-
-    def plants(case: WrongStep) -> Iterator[Plant]:
-        if LOGSUMEXP in case.derivation:
-            yield Plant(case.then(LOGSUMEXP, wrong.By(function), scores_of(case)))
-
-    return plants
+BASE_2 = wrong.By(lambda total: np.asarray(total / LN2))
 
 
 def in_base_2(case: WrongStep) -> Iterator[Plant]:
     """L / ln 2: of the row, or of chunks, which are merged as what they are."""
-    yield from other_sum(lambda total, _: total / LN2)(case)
-    if has_chunks(case):
-        sink = (SINK,) if SINK in case.derivation else ()
-        for base in (LN2, 1.0):
+    if LOGSUMEXP in case.derivation:
+        yield Plant(case.then(LOGSUMEXP, BASE_2))
+    read = (SINK,) if SINK in case.derivation else ()
+    for base in (LN2, 1.0) if has_chunks(case) else ():
 
-            def merge(p: Array, *sinks: Array, base: float = base) -> tuple[Array, Array]:
-                total = log_of_sums(p * LN2)
-                return total / base, grown(p * LN2, add_sink(total, *sinks) if sinks else total)
+        def merge(p: Array, *sink: Array, base: float = base) -> tuple[Array, Array]:
+            total = log_of_sums(p * LN2)
+            return total / base, grown(p * LN2, add_sink(total, *sink))
 
-            yield Plant(with_merge(case, merge, *sink).then(CHUNK_LOGSUMEXP, wrong.By(lambda p: p / LN2)))
+        yield Plant(with_merge(case, merge, *read).then(CHUNK_LOGSUMEXP, BASE_2))
 
 
 def without_maximum(case: WrongStep) -> Iterator[Plant]:
     """ln Σ exp(s − max), and the maximum not put back: of the row, or of chunks, which are merged so."""
-    yield from other_sum(lambda total, s: total - s.max(axis=-1))(case)
+    if LOGSUMEXP in case.derivation:
+        bare = wrong.By(lambda total, s: total - s.max(axis=-1))
+        yield Plant(case.then(LOGSUMEXP, bare, scores_of(case)))
     if has_chunks(case):
         tops = tops_of(case)
         bare = wrong.By(lambda p, s: p - np.moveaxis(tops(s), 0, -3))
@@ -174,7 +168,7 @@ def sink_in_sums(case: WrongStep) -> Iterator[Plant]:
 
 def base_2_as_e(case: WrongStep) -> Iterator[Plant]:
     if has_chunks(case):
-        yield Plant(case.then(CHUNK_LOGSUMEXP, wrong.By(lambda p: p / LN2)), "base 2 is read as e")
+        yield Plant(case.then(CHUNK_LOGSUMEXP, BASE_2), "base 2 is read as e")
     yield from merged(OTHER_BASE)(case)
 
 

@@ -199,10 +199,9 @@ def too_far(case: WrongStep, value: Array | None) -> bool:
 
 
 def is_shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:
-    found, right = case.found, case.expected.value
     if value is None:
         return False
-    least = case.record.precision(case.first).smallest
+    found, right, least = case.found, case.expected.value, case.record.precision(case.first).smallest
     return same_errors(found, right, value, least) or on_its_grid(found, right, value, precision)
 
 

@@ -128,12 +128,11 @@ class WrongStep:
         return self.put_all({name: op}, {} if inputs is None else {name: inputs})
 
     def put_all(self, ops: Mapping[str, Op], read: Mapping[str, Sequence[str]] | None = None) -> WrongStep:
-        read = read or {}
-        steps = [
-            with_op(step, ops[step.name], read.get(step.name, step.inputs)) if step.name in ops else step
-            for step in self.derivation
-        ]
-        return replace(self, derivation=Derivation(tuple(steps)))
+        steps = {step.name: step for step in self.derivation}
+        for name in [name for name in ops if name in steps]:
+            inputs = (read or {}).get(name, steps[name].inputs)
+            steps[name] = replace(steps[name], op=ops[name], inputs=tuple(inputs))
+        return replace(self, derivation=Derivation(tuple(steps.values())))
 
     def rewired(self, inputs: Mapping[str, Sequence[str]]) -> WrongStep:
         return self.put_all({name: self.derivation[name].op for name in inputs}, inputs)
@@ -142,7 +141,7 @@ class WrongStep:
         """A step reads a new one instead of what it read."""
         step = self.derivation[name]
         inputs = tuple(new.name if input_ == read else input_ for input_ in step.inputs)
-        return self.beside(name, [new], with_op(step, step.op, inputs))
+        return self.beside(name, [new], replace(step, inputs=inputs))
 
     def reading(self, name: str, read: str, op: Op) -> WrongStep:
         return self.through(name, read, self.bare(f"{read} for {name}", op, (read,), read))
@@ -151,7 +150,7 @@ class WrongStep:
         """Another op on what a step was, which reads more steps too if given."""
         step = self.derivation[name]
         first = replace(step, name=self.fresh(f"{name} at first"))
-        return self.beside(name, [first], with_op(step, op, (first.name, *more)))
+        return self.beside(name, [first], replace(step, op=op, inputs=(first.name, *more)))
 
     def beside(self, name: str, new: Sequence[Step], step: Step) -> WrongStep:
         """New steps before another one, which becomes this one."""
@@ -173,10 +172,6 @@ class WrongStep:
         while name in self.derivation:
             name += "′"
         return name
-
-
-def with_op(step: Step, op: Op, inputs: Sequence[str]) -> Step:
-    return Step(step.name, op, tuple(inputs), step.axes, step.formula, step.symbol)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from attnctl.base.dataclass import dataclass
 from attnctl.math.derivation import Rotary
 from attnctl.math.names import KEY_LENGTHS, PAGE_TABLE, PAGES, TABLE
-from attnctl.math.rules import Alibi, Causal, Documents, Softcap, Window
-from attnctl.mistakes.examples import KINDS, Strided, gather, list_assigned, rotate
+from attnctl.mistakes.examples import KINDS, gather, list_assigned, names_in, rotate
 
 # --- what a kernel may be asked for ---
 
@@ -71,11 +70,6 @@ OPTIONS = {
     "chunks": KernelParameter(),
 }
 
-OF_RULES = {
-    Causal: "causal", Window: "window", Documents: "documents", Strided: "strided",
-    Softcap: "softcap", Alibi: "alibi",
-}  # fmt: skip
-
 
 OF_ARRAYS = {KEY_LENGTHS: "padded", PAGE_TABLE: "paged"}
 
@@ -84,14 +78,13 @@ def kernel_options(meant: str) -> frozenset[str] | None:
     """The options of a kernel of this kind of the catalogue; None where it is more than Q, K and V."""
     kind = KINDS[meant]
     settings, arrays = kind.settings, {OF_ARRAYS.get(name, name) for name in kind.arrays}
-    positions = settings.positions if settings.positions != "none" else None
+    rope = isinstance(settings.positions, Rotary)
     of_models = kind.stretched or settings.qk_norm or settings.gate or settings.temperature
-    beside = of_models or settings.logsumexp
-    if beside or not isinstance(positions, (Rotary, type(None))):
+    if of_models or settings.logsumexp or not (rope or settings.positions == "none"):
         return None
-    found = {OF_RULES[type(rule)] for rule in settings.rules} | arrays & {*OPTIONS}
-    asked = {"grouped": settings.kv_heads, "rope": positions, "chunks": settings.chunks}
-    found |= {name for name, value in asked.items() if value}
+    asked = {"grouped": settings.kv_heads, "rope": rope, "chunks": settings.chunks}
+    found = {*(rule.name for rule in settings.rules), *(name for name, value in asked.items() if value)}
+    found |= arrays & {*OPTIONS}
     return frozenset(found - {"causal"} | {"cached"} if settings.causal_offset else found)
 
 
@@ -284,9 +277,9 @@ class Kernel:
     @cached_property
     def unfit(self) -> list[str]:
         """The steps that its lines read or give, and no kernel has."""
-        names = {node.id for node in ast.walk(ast.parse(self.lines)) if isinstance(node, ast.Name)}
         beside = {option.parameter for option in self.parameters} | {"d_head_outputs"}
-        return sorted(names & {*TABLE} - {line.step for line in self.right_lines} - beside)
+        steps = {*TABLE} - {line.step for line in self.right_lines} - beside
+        return sorted(names_in(ast.parse(self.lines)) & steps)
 
     # --- with the wrong ones ---
 
@@ -329,8 +322,7 @@ class Kernel:
             if line.step == line.text or not (line.wrong or line.step in live):
                 continue
             stored = list_assigned(node) if isinstance(node, ast.Assign) else set()
-            read = {name.id for name in ast.walk(node) if isinstance(name, ast.Name) and reads(name)}
-            live = live - stored | read
+            live = live - stored | names_in(node, ast.Load)
             kept.insert(0, line)
         return kept
 
@@ -353,14 +345,11 @@ class Kernel:
         """The function of this name, which is the `right` one where it is not asked for what is meant."""
         arrays = self.arrays
         defaults = [f"{option.parameter}={option.otherwise}" for option in self.parameters]
-        head = ", ".join([*arrays, *defaults])
-        text = [f"def {name}({head}):"]
-        lacking = [
-            option.lacking for option in self.parameters if option.parameter in self.parameters_meant
-        ]
-        if right and lacking:
+        text = [f"def {name}({', '.join([*arrays, *defaults])}):"]
+        meant = [option for option in self.parameters if option.parameter in self.parameters_meant]
+        if right and meant:
             beside = [f"{option.parameter}={option.parameter}" for option in self.parameters]
-            text += [f"    if {' or '.join(lacking)}:"]
+            text += [f"    if {' or '.join(option.lacking for option in meant)}:"]
             text += [f"        return {right}({', '.join([*arrays, *beside])})"]
         if not (self.batched or "paged" in self.options):  # members share all pages
             beside = [option.of_member for option in self.parameters]
@@ -423,7 +412,3 @@ class Kernel:
 def compiled(kernel: Kernel) -> CodeType:
     """Its code: compiled once, and carried out on several inputs."""
     return compile(kernel.text(), "mutant", "exec")
-
-
-def reads(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Load)
