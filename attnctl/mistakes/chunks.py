@@ -28,29 +28,22 @@ def with_merge(case: WrongStep, merge: Merge, *read: str) -> WrongStep:
 
     What is recorded before the first wrong step is right, so that it is made beside that.
     """
-
-    def first(parts: Array, *more: Array) -> Array:
-        return merge(np.moveaxis(parts, -3, 0), *more)[0]
-
-    def second(parts: Array, *more: Array) -> Array:
-        return np.moveaxis(merge(np.moveaxis(parts, -3, 0), *more)[1], 0, -3)
-
+    total = wrong.By(lambda p, *more: merge(np.moveaxis(p, -3, 0), *more)[0])
+    of_each = wrong.By(lambda p, *more: np.moveaxis(merge(np.moveaxis(p, -3, 0), *more)[1], 0, -3))
     inputs = (CHUNK_LOGSUMEXP, *read)
     if case.first not in {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, LOGSUMEXP, CHUNK_SHARES}:
-        other = case.bare("other shares", wrong.By(second), inputs, CHUNK_SHARES)
+        other = case.bare("other shares", of_each, inputs, CHUNK_SHARES)
         return case.through(HEAD_OUTPUTS, CHUNK_SHARES, other)
-    ops = {CHUNK_SHARES: wrong.By(second)}
-    if case.first != CHUNK_SHARES:
-        ops[LOGSUMEXP] = wrong.By(first)
+    ops = {CHUNK_SHARES: of_each} | ({LOGSUMEXP: total} if case.first != CHUNK_SHARES else {})
     return case.put_all(ops, dict.fromkeys(ops, inputs))
 
 
-def merged(name: str) -> Plants:
-    """Plants the other merges of a mistake, each with what is done."""
+def merged(*ways: tuple[str, Merge], sink: bool = False) -> Plants:
+    """Plants other merges, each with what is done, where there is a sink, which they read, or none."""
     return lambda case: (
-        Plant(with_merge(case, merge), detail)
-        for detail, merge in WAYS[name]
-        if has_chunks(case) and SINK not in case.derivation
+        Plant(with_merge(case, merge, *(SINK,) * sink), detail)
+        for detail, merge in ways
+        if has_chunks(case) and (SINK in case.derivation) is sink
     )
 
 
@@ -169,7 +162,7 @@ def sink_in_sums(case: WrongStep) -> Iterator[Plant]:
 def base_2_as_e(case: WrongStep) -> Iterator[Plant]:
     if has_chunks(case):
         yield Plant(case.then(CHUNK_LOGSUMEXP, BASE_2), "base 2 is read as e")
-    yield from merged(OTHER_BASE)(case)
+    yield from merged(*WAYS[OTHER_BASE])(case)
 
 
 def not_rescaled(case: WrongStep) -> Iterator[Plant]:
@@ -189,22 +182,12 @@ def not_rescaled(case: WrongStep) -> Iterator[Plant]:
             return last + np.log(sums), grown(p, kept if output else last) / np.where(sums == 0, 1, sums)
 
         yield Plant(with_merge(case, merge, scores_of(case)), detail)
-    yield from merged(NOT_RESCALED)(case)
+    yield from merged(*WAYS[NOT_RESCALED])(case)
 
 
-def sink_missing(case: WrongStep) -> Iterator[Plant]:
-    if SINK in case.derivation and has_chunks(case):
-        yield Plant(with_merge(case, lambda p: (log_of_sums(p), shares(p))))
-
-
-def sink_in_each(case: WrongStep) -> Iterator[Plant]:
-    """As many sinks as there are chunks, or one more."""
-    for more in (0, 1) if SINK in case.derivation and has_chunks(case) else ():
-
-        def merge(p: Array, sink: Array, more: int = more) -> tuple[Array, Array]:
-            return log_of_sums(p), grown(p, add_sink(log_of_sums(p), sink + log(len(p) + more)))
-
-        yield Plant(with_merge(case, merge, SINK))
+def sink_in_each(p: Array, sink: Array, more: int = 0) -> tuple[Array, Array]:
+    """As many sinks as there are chunks, or more."""
+    return log_of_sums(p), grown(p, add_sink(log_of_sums(p), sink + log(len(p) + more)))
 
 
 def nothing_as_nan(case: WrongStep) -> Iterator[Plant]:
@@ -253,8 +236,9 @@ def fade(p: Array) -> Array:
 def first_not_rescaled(p: Array) -> tuple[Array, Array]:
     """Every chunk but the last as it is, the sum under the maximum of all."""
     e = fade(p)
-    e[:-1] = np.where(np.isneginf(p[:-1]), 0.0, 1.0)
-    return log_of_sums(p), e / np.maximum(fade(p).sum(axis=0), 1)
+    sums = np.maximum(e.sum(axis=0), 1)
+    e[:-1] = ~np.isneginf(p[:-1])
+    return log_of_sums(p), e / sums
 
 
 OTHER_BASE, AVERAGED, NOT_RESCALED = "chunks-merged-in-other-base", "chunks-averaged", "chunks-not-rescaled"
@@ -311,7 +295,7 @@ CHUNKS = (
         AVERAGED,
         "the outputs of the chunks are {}",
         "give each the share exp(L_c − L) of its log-sum-exp",
-        merged(AVERAGED),
+        merged(*WAYS[AVERAGED]),
         why="Each output is a mean of values, and so, it seems, is the mean of them.",
         example="head_outputs = chunk_outputs.mean(axis=0)",
     ),
@@ -341,7 +325,7 @@ CHUNKS = (
         NO_MAXIMUM,
         "exp of a log-sum-exp overflows, or comes to nothing, as the largest is not taken off",
         "take exp(L_c − max) of the chunks, divided by its sum, and L = max + ln Σ exp(L_c − max)",
-        merged(NO_MAXIMUM),
+        merged(*WAYS[NO_MAXIMUM]),
         why="exp(L_c) is the sum of a chunk, and for small scores nothing happens to it.",
         meant="large chunks",
         example="e = np.exp(chunk_logsumexp)\nchunk_shares = e / e.sum(axis=0)",
@@ -350,7 +334,7 @@ CHUNKS = (
         "chunks-sink-missing",
         "the sink takes no share, so that those of the chunks sum to 1",
         "divide by exp(L) + exp(sink)",
-        sink_missing,
+        merged(("", lambda p, _: (log_of_sums(p), shares(p))), sink=True),
         why="The merge knows what chunks wrote down, and none of them has seen the sink.",
         example="chunk_shares = np.exp(chunk_logsumexp - logsumexp)",
     ),
@@ -358,7 +342,7 @@ CHUNKS = (
         "chunks-sink-in-each",
         "the sink is counted in each chunk, not once",
         "add exp(sink) to the sum of all chunks once",
-        sink_in_each,
+        merged(("", sink_in_each), ("", partial(sink_in_each, more=1)), sink=True),
         seen="ROCm/rocm-libraries#12227",
         why="Every chunk runs the kernel of the whole, and that has the sink.",
         example="e = np.exp(chunk_logsumexp)\nchunk_shares = e / (e + np.exp(sink)[:, None]).sum(axis=0)",

@@ -109,10 +109,6 @@ def other_corners(case: WrongStep) -> Iterator[tuple[str, Hide]]:
                 yield corner, replace(hide, offset=offset)
 
 
-def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
-    yield from (Plant(case.put(MASKED, hide), corner) for corner, hide in other_corners(case))
-
-
 def near_misses(mistake: str) -> Plants:
     """Plants the rules that people write in place of those there are, as far as they make this mistake."""
 
@@ -140,7 +136,7 @@ FINITE = (
 )  # fmt: skip
 
 of_strided = about(MASKED, meant="strided")
-of_mask = about(MASKED)
+of_mask = about(MASKED, meant="causal")
 
 MASKS = (
     of_mask(
@@ -150,7 +146,6 @@ MASKS = (
         INVERTED,
         seen="InseeFrLab/torchTextClassifiers#92",
         why="True means “may attend” in one library and “is hidden” in the next.",
-        meant="causal",
         example="masked_scores = np.where(hidden, scaled_scores, -np.inf)",
     ),
     of_mask(
@@ -159,7 +154,6 @@ MASKS = (
         "before softmax, take np.where(mask, scores, -np.inf)",
         HIDE.where(more_than_padding).without("the mask is ignored"),
         why="The mask is built and never passed on, or a fused kernel drops it silently.",
-        meant="causal",
         example="masked_scores = scaled_scores",
     ),
     Mistake(
@@ -217,7 +211,6 @@ MASKS = (
         "hide key > query only: np.triu(…, k=1), or np.tril(…) for what is seen",
         near_misses("causal-strict"),
         why="np.triu without k=1 takes the diagonal along.",
-        meant="causal",
         example="masked_scores = np.where(np.triu(np.ones((n, n), bool)), -np.inf, scaled_scores)",
     ),
     of_mask(
@@ -225,7 +218,7 @@ MASKS = (
         "the mask is aligned {}",
         "say which is meant with --causal-offset (0 is top left, keys − queries bottom right), and use "
         "np.tril(…, k=offset)",
-        plant_other_corner,
+        lambda case: (Plant(case.put(MASKED, hide), corner) for corner, hide in other_corners(case)),
         why="Top-left and bottom-right are the same for as many queries as keys; FlashAttention takes the "
         "other one.",
         meant="cached",

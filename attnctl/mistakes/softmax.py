@@ -104,16 +104,8 @@ def constant_in_sum(
     return STEP.fitted(lambda _, constant: wrong.By(lambda s: form(s, constant)), starts, said)
 
 
-def small(constant: float) -> str | None:
-    return f"{constant:.3g}" if 0 < constant < 1 else None
-
-
 def whole_keys(count: float) -> str | None:
     return f"{count:.0f} keys" if count > 1 and abs(count - round(count)) <= 1e-6 * count else None
-
-
-def logit(constant: float) -> str | None:
-    return f"{log(constant):.4g}" if constant > 0 else None
 
 
 OVERFLOWING = ("float32", "float64", "float16")
@@ -315,7 +307,7 @@ SUMS = (
         "softmax-epsilon",
         "{} is added to the sum that softmax divides by",
         "divide by the sum alone: after the maximum is subtracted it is at least 1",
-        constant_in_sum(wrong.with_constant, small, SMALL),
+        constant_in_sum(wrong.with_constant, lambda c: f"{c:.3g}" if 0 < c < 1 else None, SMALL),
         why="1e-6 in the denominator, to be safe: in half precision, or with 1e-3, it shows.",
         example="e = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))\n"
         "attention_weights = e / (e.sum(axis=-1, keepdims=True) + 0.01)",
@@ -335,7 +327,7 @@ SUMS = (
         "sink",
         "softmax counts a key more whose score is {} everywhere (an attention sink), and drops its weight",
         "take softmax over the keys alone, or check a model that has sinks",
-        constant_in_sum(wrong.with_logit, logit, LARGE),
+        constant_in_sum(wrong.with_logit, lambda c: f"{log(c):.4g}" if c > 0 else None, LARGE),
         why="Code for gpt-oss, or “softmax off by one” with a learnt logit.",
         example="e = np.exp(scaled_scores)\n"
         "attention_weights = e / (e.sum(axis=-1, keepdims=True) + np.exp(0.7))",

@@ -63,7 +63,7 @@ def other_windows(right: Ends, near: Sequence[int]) -> Iterator[Ends]:
             yield back + by, ahead + by
 
 
-def shown_ends(case: WrongStep) -> Ends | None:
+def shown_ends(case: WrongStep) -> tuple[int, int] | None:
     """Read off the wrong step how far back and ahead queries see, where it shows that at all."""
     if case.first not in {MASKED, WEIGHTS} or not case.found.size:
         return None
@@ -76,17 +76,18 @@ def shown_ends(case: WrongStep) -> Ends | None:
     return (max(int(distance.max()), 0), max(-int(distance.min()), 0)) if distance.size else None
 
 
-def tried_ends(case: WrongStep, size: int) -> list[int]:
+def tried_ends(case: WrongStep) -> list[int]:
     """Ends of windows to try: those that are shown, or all near ones and some far ones."""
-    shown = shown_ends(case)
-    return ends(size) if shown is None else [end for end in dict.fromkeys(shown) if end is not None]
+    if shown := shown_ends(case):
+        return list(dict.fromkeys(shown))
+    return ends(max(case.size("query") or 0, case.size("key") or 0))
 
 
 def plant_other_window(case: WrongStep) -> Iterator[Plant]:
-    right, size = window_of(case), max(case.size("query") or 0, case.size("key") or 0)
+    right = window_of(case)
     if right in {(None, None), (None, 0)}:
         return
-    ways = [way for way in dict.fromkeys(other_windows(right, tried_ends(case, size))) if way != right]
+    ways = [way for way in dict.fromkeys(other_windows(right, tried_ends(case))) if way != right]
     rest = [rule for rule in rules_of_kind(case, VisibilityRule) if not isinstance(rule, (Causal, Window))]
 
     def say(way: Ends) -> str:
@@ -108,8 +109,7 @@ def other_offsets(case: WrongStep) -> list[int]:
     """Numbers of keys to move the diagonal by, where there is one."""
     if not any(rule.relative for rule in rules_of_kind(case, VisibilityRule)):
         return []
-    size = max(case.size("key") or 0, case.size("query") or 0)
-    return [by for end in tried_ends(case, size) for by in (end, -end) if by] + [-1, -2, -3]
+    return [by for end in tried_ends(case) for by in (end, -end) if by] + [-1, -2, -3]
 
 
 OTHER_OFFSET = HIDE.best(
@@ -120,12 +120,11 @@ OTHER_OFFSET = HIDE.best(
 
 
 def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
-    size = max(case.size("query") or 0, case.size("key") or 0)
     if not (find_mask(case) or WEIGHTS in case.derivation) or rules_of_kind(case, Window):
         return
     asked = bool(rules_of_kind(case, Causal))
     ways: list[Ends] = [] if asked else [(None, 0)]
-    for end in tried_ends(case, size):
+    for end in tried_ends(case):
         ways += [(end, 0), (end, None)] if asked else [(end, end), (end, 0), (end, None), (None, end)]
     ways += [shown] if (shown := shown_ends(case)) and not asked else []
     rules = {way: Causal() if way == (None, 0) else Window(*way) for way in ways}
