@@ -159,7 +159,7 @@ class StepInBlocks:
         """The steps, those that sum over all queries handed the sums: they are then local to a row."""
         steps = list(self.steps)
         for at, step in enumerate(self.steps):
-            if isinstance(step.op, OverQueries) and not step.op.told:
+            if isinstance(step.op, OverQueries) and not step.op.sums:
                 read = (self.values_in(rows, steps[:at]) for rows in self.blocks())
                 told = step.op.of([values[name] for name in step.inputs] for values in read)
                 steps[at] = replace(step, op=told)

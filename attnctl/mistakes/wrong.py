@@ -127,15 +127,9 @@ class SoftmaxOver(OverQueries):
     """Softmax along axes of which queries are one."""
 
     axes: tuple[int, ...]
-    sums: tuple[Array, Array] | None = field(default=None, compare=False, repr=False)
-    """The maximum of all that is summed, and Σ exp(s − maximum)."""
-
-    @property
-    def told(self) -> bool:
-        return self.sums is not None
 
     def of(self, blocks: Iterable[Sequence[Array]]) -> SoftmaxOver:
-        """Sum online: what was summed shrinks as the maximum grows."""
+        """The maximum, and Σ exp(s − maximum), online: what was summed shrinks as the maximum grows."""
         top, sums = np.array(-np.inf), np.array(0.0)
         for (s,) in blocks:
             last, top = top, np.maximum(top, s.max(axis=self.axes, keepdims=True))
@@ -144,7 +138,7 @@ class SoftmaxOver(OverQueries):
         return replace(self, sums=(np.where(np.isinf(top), 0.0, top), sums))
 
     def apply(self, *inputs: Array) -> Array:
-        if self.sums is None:
+        if not self.sums:
             return self.of([inputs]).apply(*inputs)
         top, sums = self.sums
         return shared_out(np.exp(inputs[0] - top), sums)
@@ -156,11 +150,6 @@ class MixTransposed(OverQueries):
 
     mix: Op
     begin: int = 0
-    whole: Array | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def told(self) -> bool:
-        return self.whole is not None
 
     def of(self, blocks: Iterable[Sequence[Array]]) -> MixTransposed:
         """Add up what these queries give to every row."""
@@ -169,7 +158,7 @@ class MixTransposed(OverQueries):
             stop = start + weights.shape[-2]
             total = total + self.mix.apply(transpose(weights), values[..., start:stop, :])
             start = stop
-        return replace(self, whole=total)
+        return replace(self, sums=(total,))
 
     def from_query(self, query: int) -> MixTransposed:
         return replace(self, begin=self.begin + query)
@@ -177,9 +166,9 @@ class MixTransposed(OverQueries):
     def apply(self, *inputs: Array) -> Array:
         """(..., query, key), (..., key, d) -> (..., query, d)."""
         weights, values = inputs
-        if self.whole is None:
+        if not self.sums:
             return self.mix.apply(transpose(weights), values)
-        return self.whole[..., self.begin : self.begin + weights.shape[-2], :]
+        return self.sums[0][..., self.begin : self.begin + weights.shape[-2], :]
 
 
 @dataclass(frozen=True)
