@@ -253,10 +253,8 @@ BACKWARD = (
         "backward-logsumexp-base-2",
         "weights are made again with a log-sum-exp in the other base, {}",
         "use one base in both passes: log₂ L = L / ln 2",
-        either(
-            weights_again(lambda s, m: np.exp(s - sums(m) / LN2), "base 2 read as e"),
-            weights_again(lambda s, m: np.exp(s - sums(m) * LN2), "base e read as 2"),
-        ),
+        weights_again(lambda s, m: np.exp(s - sums(m) / LN2), "base 2 read as e"),
+        weights_again(lambda s, m: np.exp(s - sums(m) * LN2), "base e read as 2"),
         why="Kernels count in base 2, where exp is quicker, and others read what they wrote as base e.",
         example="top = scaled_scores.max(axis=-1, keepdims=True)\n"
         "base_e = top + np.log(np.exp(scaled_scores - top).sum(axis=-1, keepdims=True))\n"

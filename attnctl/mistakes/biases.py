@@ -86,15 +86,6 @@ def shifts(case: WrongStep) -> list[int]:
     return [by for by in range(-most, most + 1) if by]
 
 
-OTHER_DISTANCES = either(
-    SLOPE.instead(lambda op: {said: by_distance(op, distance) for said, distance in DISTANCES}),
-    SLOPE.best(
-        lambda op, by: by_distance(op, lambda query, key: np.abs(query + by - key)),
-        shifts,
-        lambda by: f"that from a query {abs(by)} keys {'later' if by > 0 else 'earlier'}",
-    ),
-)
-
 OTHER_BIAS = either(
     BIAS.by(
         {
@@ -167,7 +158,12 @@ BIASES = (
         "alibi-distance",
         "ALiBi's distance is not |query − key| but {}",
         "subtract slope · |query − key|, a cache's keys counted in",
-        OTHER_DISTANCES,
+        SLOPE.instead(lambda op: {said: by_distance(op, distance) for said, distance in DISTANCES}),
+        SLOPE.best(
+            lambda op, by: by_distance(op, lambda query, key: np.abs(query + by - key)),
+            shifts,
+            lambda by: f"that from a query {abs(by)} keys {'later' if by > 0 else 'earlier'}",
+        ),
         fitted=True,
         why="query − key is positive where causal attention looks; without a mask its sign matters.",
         meant="alibi",

@@ -66,16 +66,6 @@ def up_to_heads(first: int) -> Callable[[WrongStep], range]:
     return lambda case: range(first, min(case.size("head") or 1, 64))
 
 
-OTHER_ORDER = either(
-    MERGED.instead({"in reverse order": merged_after(lambda z: z[..., ::-1, :, :])}),
-    MERGED.best(
-        lambda _, by: merged_after(lambda z: np.roll(z, by, axis=-3)),
-        up_to_heads(1),
-        lambda by: f"{by} off",
-    ),
-)
-
-
 def plant_packing(case: WrongStep) -> Iterator[Plant]:
     """Columns by head (q k v, q k v) read as by letter (q q, k k, v v), or the other way about."""
     names = tuple(MADE.right(case))
@@ -189,7 +179,12 @@ HEADS = (
         "heads-in-other-order",
         "the heads stand side by side {}",
         "bring them together in the order in which they were split",
-        OTHER_ORDER,
+        MERGED.instead({"in reverse order": merged_after(lambda z: z[..., ::-1, :, :])}),
+        MERGED.best(
+            lambda _, by: merged_after(lambda z: np.roll(z, by, axis=-3)),
+            up_to_heads(1),
+            lambda by: f"{by} off",
+        ),
         fitted=True,
         why="A list of heads is filled from the other end, or by workers that end in any order.",
         example="concat = np.concatenate(head_outputs[::-1], axis=-1)",

@@ -19,7 +19,7 @@ from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import MatMul, Softmax
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
-from attnctl.mistakes.plants import at, blocks_of_keys, either, square
+from attnctl.mistakes.plants import at, blocks_of_keys, square
 
 FORMS: dict[str, tuple[float | None, float | None]] = {
     "the output is not rescaled": (0, 1),
@@ -33,20 +33,6 @@ FORMS: dict[str, tuple[float | None, float | None]] = {
 """What happens to output and sum when the running maximum grows: the powers of `wrong.online`."""
 
 MIX, SOFTMAX = at(HEAD_OUTPUTS, MatMul), at(WEIGHTS, Softmax)
-
-NOT_RESCALED = either(
-    SOFTMAX.best(
-        lambda _, way: wrong.By(lambda s: wrong.online(s, way[1], *FORMS[way[0]])),
-        lambda case: list(product(FORMS, blocks_of_keys(case))),
-        lambda way: f"{way[0]} (blocks of {way[1]})",
-    ),
-    SOFTMAX.best(
-        lambda _, block: wrong.By(lambda s: wrong.averaged_blocks(s, block)),
-        blocks_of_keys,
-        lambda block: f"the outputs of the blocks (of {block}) are averaged",
-    ),
-)
-"""Softmax summed block by block, its running maximum not carried through."""
 
 
 def count_twice(count: int) -> wrong.By:
@@ -111,7 +97,16 @@ KERNELS = (
         "online-not-rescaled",
         "{} when the running maximum grows",
         "multiply both by exp(old maximum − new maximum) before a block is added",
-        NOT_RESCALED,
+        SOFTMAX.best(
+            lambda _, way: wrong.By(lambda s: wrong.online(s, way[1], *FORMS[way[0]])),
+            lambda case: list(product(FORMS, blocks_of_keys(case))),
+            lambda way: f"{way[0]} (blocks of {way[1]})",
+        ),
+        SOFTMAX.best(
+            lambda _, block: wrong.By(lambda s: wrong.averaged_blocks(s, block)),
+            blocks_of_keys,
+            lambda block: f"the outputs of the blocks (of {block}) are averaged",
+        ),
         why="When a later block has a larger maximum, what was summed before must shrink with it.",
         meant="loud",
         example="ends = np.minimum(np.arange(keys) // 4 * 4 + 3, keys - 1)\n"

@@ -121,15 +121,6 @@ def near_misses(mistake: str) -> Plants:
     return plants
 
 
-INVERTED = either(
-    HIDE.instead(lambda hide: wrong.shown(hide, lambda s, seen: np.where(seen, -np.inf, s))),
-    HIDE.where(given_mask).instead(
-        lambda hide: wrong.Arranged(hide, (wrong.keep_positions, np.logical_not)) if hide.rules else {}
-    ),
-    rule_instead(Causal, lambda _: [("", [Seen(lambda query, key: key >= query)])]),
-)
-"""Everything inverted; the given mask alone; a triangle turned over."""
-
 FINITE = (
     "mask-finite", (MASKED,), "hidden scores are {} instead of −∞, and it shows",
     "use -np.inf, and give rows that see nothing zeros",
@@ -143,7 +134,11 @@ MASKS = (
         "mask-inverted",
         "the mask is inverted, so that what should be hidden is seen",
         "hide where the mask is False: np.where(mask, scores, -np.inf)",
-        INVERTED,
+        HIDE.instead(lambda hide: wrong.shown(hide, lambda s, seen: np.where(seen, -np.inf, s))),
+        HIDE.where(given_mask).instead(
+            lambda hide: wrong.Arranged(hide, (wrong.keep_positions, np.logical_not)) if hide.rules else {}
+        ),
+        rule_instead(Causal, lambda _: [("", [Seen(lambda query, key: key >= query)])]),
         seen="InseeFrLab/torchTextClassifiers#92",
         why="True means “may attend” in one library and “is hidden” in the next.",
         example="masked_scores = np.where(hidden, scaled_scores, -np.inf)",

@@ -245,7 +245,10 @@ class Mistake:
 def about(*steps: str, **shared: Any) -> Callable[..., Mistake]:
     """Say what entries have in common: the steps where they show, and what each may still say otherwise."""
 
-    def entry(name: str, words: str, fix: str, plants: Plants, **own: Any) -> Mistake:
+    def entry(name: str, words: str, fix: str, *several: Plants, **own: Any) -> Mistake:
+        def plants(case: WrongStep) -> Iterator[Plant]:
+            return (plant for plants in several for plant in plants(case))
+
         return Mistake(name, steps, words, fix, plants, **{**shared, **own})
 
     return entry

@@ -83,8 +83,8 @@ class At:
         def plants(case: WrongStep) -> Iterator[Plant]:
             right = self.right(case)
             for way in ways:
-                made = {name: alternatives(way, op) for name, op in right.items()}
-                for names in self.groups(*right):
+                made = {name: other for name, op in right.items() if (other := alternatives(way, op))}
+                for names in self.groups(*made):
                     inputs = {name: case.derivation[name].inputs[:reads] for name in names}
                     for detail in made[names[0]]:
                         ops = {name: made[name][detail] for name in names}

@@ -14,7 +14,7 @@ from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
-from attnctl.mistakes.plants import all_or_one, at, either, ends, planted_best, planted_fit, spoken_after
+from attnctl.mistakes.plants import all_or_one, at, ends, planted_best, planted_fit, spoken_after
 
 TURNED = ("Q_rotated", "K_rotated")
 ROTATIONS, ADDED = at(*TURNED, Rotate), at("X", Add)
@@ -75,29 +75,18 @@ def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
     groups = list(all_or_one(*right))
     tied = case.first in right  # which looks the same whether the other one is moved too or not
 
-    def make(way: tuple[int, ...]) -> WrongStep:
-        moved = zip(right.items(), way, strict=True)
-        ops = {name: replace(op, start=move_position(op.start, by)) for (name, op), by in moved if by}
-        return case.put_all(ops)
+    def make(way: dict[str, int]) -> WrongStep:
+        starts = {name: move_position(right[name].start, by) for name, by in way.items()}
+        return case.put_all({name: replace(right[name], start=start) for name, start in starts.items()})
 
-    def say(way: tuple[int, ...]) -> str:
-        letters = {name[0]: by for name, by in zip(right, way, strict=True) if by}
-        said = (f"{letter} {abs(by)} too {'late' if by > 0 else 'early'}" for letter, by in letters.items())
+    def say(way: dict[str, int]) -> str:
+        said = (f"{name[0]} {abs(by)} too {'late' if by > 0 else 'early'}" for name, by in way.items())
         return " and ".join(said)
 
     for sets in [[names] for names in groups] if tied else [groups]:
-        ways = [tuple(by if name in names else 0 for name in right) for by in moves for names in sets]
-        ways += [tuple(-by for _ in right) for by in past]
+        ways = [dict.fromkeys(names, by) for by in moves for names in sets]
+        ways += [dict.fromkeys(right, -by) for by in past]
         yield from planted_best(case, ((say(way), make(way)) for way in ways))
-
-
-def plant_from_zero(case: WrongStep) -> Iterator[Plant]:
-    """Positions counted from 0, though keys of a cache come first: of queries, new keys or both."""
-    late = {name: op for name, op in ROTATIONS.right(case).items() if np.any(op.start)}
-    for names in all_or_one(*late):
-        letters = " and ".join(name[0] for name in names)
-        ops = {name: replace(late[name], start=0) for name in names}
-        yield Plant(case.put_all(ops), f"{letters} from 0")
 
 
 def two_turned(case: WrongStep) -> bool:
@@ -158,10 +147,6 @@ def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
 
 SUMS = (-1.0, 0.3, 2.0, 8.0, 30.0)
 SAID = "positions are multiplied by ", "embeddings are multiplied by "
-OTHER_SUM = either(
-    ADDED.fitted(lambda _, by: wrong.By(lambda e, p: e + by * p), SUMS, spoken_after(SAID[0])),
-    ADDED.fitted(lambda _, by: wrong.By(lambda e, p: by * e + p), SUMS, spoken_after(SAID[1])),
-)
 
 
 def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
@@ -192,6 +177,7 @@ ELSEWHERE = "positions are counted from elsewhere: {}"
 COUNT_FROM = "count from 0, the keys of a cache included"
 
 of_rotation = about(*TURNED, subject="rotary", meant="rotary")
+of_embeddings = about("X", meant="sinusoidal")
 of_angles = about(*TURNED, subject="rotary", meant="rotary", fitted=True)
 
 POSITIONS = (
@@ -207,7 +193,10 @@ POSITIONS = (
         "rotary-start",
         ELSEWHERE,
         COUNT_FROM,
-        plant_from_zero,
+        ROTATIONS.instead(
+            lambda op: replace(op, start=0) if np.any(op.start) else {},
+            say=lambda names: f"{' and '.join(name[0] for name in names)} from 0",
+        ),
         seen="lucidrains/rotary-embedding-torch#11; skyzh/tiny-llm#46",
         why="Positions counted from 1, or from the padding on the left.",
         example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n) + 1) for x in (Q, K))",
@@ -225,10 +214,8 @@ POSITIONS = (
         "rotary-one-sided",
         "only the {} are rotated",
         "turn both Q and K by their positions before Q Kᵀ",
-        either(
-            at("K_rotated", Rotate).where(two_turned).without("queries"),
-            at("Q_rotated", Rotate).where(two_turned).without("keys"),
-        ),
+        at("K_rotated", Rotate).where(two_turned).without("queries"),
+        at("Q_rotated", Rotate).where(two_turned).without("keys"),
         why="Keys come from a cache that is taken to be turned already.",
         example="K_rotated = K",
     ),
@@ -295,14 +282,12 @@ POSITIONS = (
         why="The rotation is applied to (n, heads · d), before the heads are split.",
         example="Q_rotated, K_rotated = (split(rotate(merge(x))) for x in (Q, K))",
     ),
-    Mistake(
+    of_embeddings(
         "positions-missing",
-        ("X",),
         "positions are not added to the embeddings",
         "attend over embeddings + positions",
         ADDED.without(),
         why="The embeddings go into attention before the line that adds positions.",
-        meant="sinusoidal",
         example="X = embeddings",
     ),
 )
@@ -370,15 +355,14 @@ FITTED_POSITIONS = (
         meant="sinusoidal",
         example="positions = np.concatenate([positions[:, ::2], positions[:, 1::2]], axis=-1)",
     ),
-    Mistake(
+    of_embeddings(
         "positions-wrong",
-        ("X",),
         "{} before they are added",
         "add embeddings and positions as they are",
-        OTHER_SUM,
+        ADDED.fitted(lambda _, by: wrong.By(lambda e, p: e + by * p), SUMS, spoken_after(SAID[0])),
+        ADDED.fitted(lambda _, by: wrong.By(lambda e, p: by * e + p), SUMS, spoken_after(SAID[1])),
         fitted=True,
         why="The original transformer multiplies embeddings by √d_model before it adds positions.",
-        meant="sinusoidal",
         example="X = embeddings * np.sqrt(d_model) + positions",
     ),
 )

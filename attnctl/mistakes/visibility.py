@@ -112,13 +112,6 @@ def other_offsets(case: WrongStep) -> list[int]:
     return [by for end in tried_ends(case) for by in (end, -end) if by] + [-1, -2, -3]
 
 
-OTHER_OFFSET = HIDE.best(
-    lambda hide, by: replace(hide, offset=move_position(hide.offset, by)),
-    other_offsets,
-    lambda by: f"{abs(by)} key{'s' * (abs(by) > 1)} {'ahead' if by > 0 else 'short'} of",
-)
-
-
 def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
     if not (find_mask(case) or WEIGHTS in case.derivation) or rules_of_kind(case, Window):
         return
@@ -297,7 +290,11 @@ VISIBILITY = (
         "causal-offset",
         "the diagonal is {} where it should be",
         "let query i see key j when j <= i + offset: np.tril(…, k=offset), or say --causal-offset",
-        OTHER_OFFSET,
+        HIDE.best(
+            lambda hide, by: replace(hide, offset=move_position(hide.offset, by)),
+            other_offsets,
+            lambda by: f"{abs(by)} key{'s' * (abs(by) > 1)} {'ahead' if by > 0 else 'short'} of",
+        ),
         why="np.tril(…, k=1), or a step of decoding whose position is one too far.",
         meant="causal",
         example="masked_scores = np.where(np.tril(np.ones((n, n), bool), k=2), scaled_scores, -np.inf)",
