@@ -21,10 +21,11 @@ from attnctl.mistakes.examples import KINDS, gather, list_assigned, names_in, ro
 
 
 class KernelParameter(NamedTuple):
-    """The parameter of an option, if it has one, and the keys that it lets be seen."""
+    """The parameter of an option, if it has one, the keys that it lets be seen, its part for one member."""
 
     parameter: str = ""
     seen: str = ""
+    of_member: str = "{0}"
 
     @property
     def asked(self) -> str:
@@ -38,19 +39,11 @@ class KernelParameter(NamedTuple):
     def otherwise(self) -> str:
         return "False" if self.parameter == "causal" else "None"
 
-    @property
-    def of_member(self) -> str:
-        """What one member of a batch is handed."""
-        match name := self.parameter:
-            case "mask" | "bias":
-                return f"{name}={name} if np.ndim({name}) < 4 else {name}[at % len({name})]"
-            case "key_lengths":
-                return f"{name}=None if {name} is None else {name}[at : at + 1]"
-        return f"{name}={name}"
-
 
 QUERY, KEY = "np.arange(n)[:, None]", "np.arange(keys)"
 DOCUMENT = 'np.searchsorted(documents, {}, side="right")'
+REAL = f"{KEY} < key_lengths.reshape(-1, *[1] * (Q.ndim - 1))"
+OF_MEMBER = "{0} if np.ndim({0}) < 4 else {0}[at % len({0})]"
 
 OPTIONS = {
     "causal": KernelParameter("causal", f"{KEY} <= {QUERY}"),
@@ -58,11 +51,11 @@ OPTIONS = {
     "window": KernelParameter("window", f"({KEY} >= {QUERY} - window[0]) & ({KEY} <= {QUERY} + window[1])"),
     "strided": KernelParameter("strided", f"np.isin({QUERY} - {KEY}, np.arange(0, n, strided or 1))"),
     "documents": KernelParameter("documents", f"{DOCUMENT.format(QUERY)} == {DOCUMENT.format(KEY)}"),
-    "mask": KernelParameter("mask", "mask"),
-    "padded": KernelParameter("key_lengths", f"{KEY} < key_lengths.reshape(-1, *[1] * (Q.ndim - 1))"),
+    "mask": KernelParameter("mask", "mask", OF_MEMBER),
+    "padded": KernelParameter("key_lengths", REAL, "None if {0} is None else {0}[at : at + 1]"),
     "softcap": KernelParameter("softcap"),
     "alibi": KernelParameter("alibi_slopes"),
-    "bias": KernelParameter("bias"),
+    "bias": KernelParameter("bias", of_member=OF_MEMBER),
     "sink": KernelParameter("sinks"),
     "paged": KernelParameter("page_table"),
     "grouped": KernelParameter(),
@@ -352,7 +345,7 @@ class Kernel:
             text += [f"    if {' or '.join(option.lacking for option in meant)}:"]
             text += [f"        return {right}({', '.join([*arrays, *beside])})"]
         if not (self.batched or "paged" in self.options):  # members share all pages
-            beside = [option.of_member for option in self.parameters]
+            beside = [f"{{0}}={of_member}".format(name) for name, _, of_member in self.parameters]
             member = [*(f"{array}[at]" for array in arrays), *beside]
             text += ["    if q.ndim > 3:  # one member of the batch after the other"]
             text += [f"        members = [{name}({', '.join(member)}) for at in range(len(q))]"]
@@ -393,12 +386,11 @@ class Kernel:
         if right and any(self.parameters_meant):
             functions = [right.function("right"), self.function(name or self.name, "right")]
         code = "\n\n".join(functions)
-        helpers = list[str]()
         for helper, source in HELPERS.items():
-            if re.search(rf"\b{helper}\(", "".join([code, *helpers])):
-                helpers.append(source)
+            if re.search(rf"\b{helper}\(", code):
+                code = f"{source}\n\n{code}"
         about = f'"""{self.about}"""\n\n' if self.about else ""
-        return f"{about}import numpy as np\n\n\n" + "\n\n".join([*reversed(helpers), code])
+        return f"{about}import numpy as np\n\n\n{code}"
 
     def made(self, **names: Any) -> Callable[..., Any]:
         """The function, which may read these names, too."""
