@@ -73,8 +73,7 @@ def shares(parts: Array) -> Array:
 
 def seen(parts: Array) -> Array:
     """1 over the number of chunks that a row sees."""
-    there = ~np.isneginf(parts)
-    return np.asarray(there / np.maximum(there.sum(axis=0), 1))
+    return wrong.over(~np.isneginf(parts), axis=0)
 
 
 def grown(parts: Array, top: Array) -> Array:
@@ -228,14 +227,9 @@ def bare(p: Array, dtype: str, nothing: float) -> tuple[Array, Array]:
     return np.log(total), np.where(total == 0, nothing, e / total)
 
 
-def fade(p: Array) -> Array:
-    """exp(L_c − max), the largest of which is 1."""
-    return grown(p, p.max(axis=0))
-
-
 def first_not_rescaled(p: Array) -> tuple[Array, Array]:
     """Every chunk but the last as it is, the sum under the maximum of all."""
-    e = fade(p)
+    e = wrong.grown(p, axis=0)
     sums = np.maximum(e.sum(axis=0), 1)
     e[:-1] = ~np.isneginf(p[:-1])
     return log_of_sums(p), e / sums
@@ -258,7 +252,10 @@ WAYS: dict[str, tuple[tuple[str, Merge], ...]] = {
         ("averaged", lambda p: (log_of_sums(p), np.full_like(p, 1 / len(p)))),
         ("averaged over the chunks that a row sees", lambda p: (log_of_sums(p), seen(p))),
         ("added up", lambda p: (log_of_sums(p), np.ones_like(p))),
-        ("added up, each times exp(L_c − max), and not divided", lambda p: (log_of_sums(p), fade(p))),
+        (
+            "added up, each times exp(L_c − max), and not divided",
+            lambda p: (log_of_sums(p), wrong.grown(p, 0)),
+        ),
         ("given the shares of one another", lambda p: (log_of_sums(p), shares(p)[::-1])),
     ),
     NOT_RESCALED: (("the outputs before the last chunk are", first_not_rescaled),),

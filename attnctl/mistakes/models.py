@@ -49,8 +49,7 @@ def plant_other_order(case: WrongStep) -> Iterator[Plant]:
             normed, rotated = (case.derivation[name] for name in pairs[symbol])
             norm_is_last = rotated.name in normed.inputs
             last, other = (normed, rotated) if norm_is_last else (rotated, normed)
-            first, then = (normed.op, rotated.op) if norm_is_last else (rotated.op, normed.op)
-            ops[last.name] = By(turned(first, then, norm_first=norm_is_last))
+            ops[last.name] = By(turned(last.op, other.op, norm_first=norm_is_last))
             inputs[last.name] = (other.inputs[0], *normed.inputs[1:])
         yield Plant(case.put_all(ops, inputs), "before" if norm_is_last else "after")
 

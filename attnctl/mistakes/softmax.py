@@ -74,15 +74,15 @@ def dropped_later(case: WrongStep) -> tuple[Array, Array, float] | None:
     grown: list[float] = []
     lost = 0
     for row in np.ndindex(*weights.shape[:-1]):
-        seen = weights[row] > 0
-        if seen.sum() > v.shape[-1] or not np.isfinite(case.found[row]).all():
+        seen = np.flatnonzero(weights[row] > 0)
+        if len(seen) > v.shape[-1] or not np.isfinite(case.found[row]).all():
             continue
         times = case.found[row] @ np.linalg.pinv(v[row[:-1]][seen]) / weights[row][seen]
         grown += times[times > CUT].tolist()
         lost += int((times <= CUT).sum())
         if grown and (np.abs(times - grown[0] * (times > CUT)) > CUT / 2).any():
             return None
-        kept[row], told[row] = np.isin(np.arange(seen.size), np.flatnonzero(seen)[times > CUT]), True
+        kept[row][seen[times > CUT]], told[row] = True, True
     factor = float(np.median(grown)) if grown and lost else 0.0
     return (kept, told, factor) if factor > LEAST_DROPPED else None
 
