@@ -99,11 +99,13 @@ def move_position(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...
 
 def plant_on_values(case: WrongStep) -> Iterator[Plant]:
     turn = case.op("K_rotated")
-    if isinstance(turn, Rotate):
-        if case.first == "V" or "V" not in case.record:
-            yield from at("V", Project).instead(lambda op: wrong.Then(op, turn))(case)
-        if isinstance(case.op(HEAD_OUTPUTS), MatMul):
-            yield Plant(case.reading(HEAD_OUTPUTS, case.derivation[HEAD_OUTPUTS].inputs[1], turn))
+    if not isinstance(turn, Rotate):
+        return
+    if case.first == "V" or "V" not in case.record:
+        yield from at("V", Project).instead(lambda op: wrong.Then(op, turn))(case)
+    values = case.derivation[HEAD_OUTPUTS].inputs[1] if isinstance(case.op(HEAD_OUTPUTS), MatMul) else ""
+    if values in case.derivation:
+        yield Plant(case.reading(HEAD_OUTPUTS, values, turn))
 
 
 def plant_before_split(case: WrongStep) -> Iterator[Plant]:
