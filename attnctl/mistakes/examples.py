@@ -198,12 +198,12 @@ def with_lines(prepared: Plan, lines: str, names: dict[str, Any]) -> Trace:
     edits = {step.name: pass_through(step.name) for step in prepared.derivation}
     with np.errstate(all="ignore"):
         outcome = carry_out(prepared.derivation, prepared.given, prepared.dtype, edits=edits)
-    deleted = names_in(ast.parse(lines), ast.Del)
+    deleted = list_used(ast.parse(lines), ast.Del)
     trace = prepared.record(outcome)
     return trace.select([name for name in trace if name not in deleted])
 
 
-def names_in(node: ast.AST, used: type[ast.expr_context] = ast.expr_context) -> set[str]:
+def list_used(node: ast.AST, used: type[ast.expr_context] = ast.expr_context) -> set[str]:
     names = (name for name in ast.walk(node) if isinstance(name, ast.Name))
     return {name.id for name in names if isinstance(name.ctx, used)}
 

@@ -137,14 +137,14 @@ def misfits(found: Mapping[str, Array]) -> Iterator[str]:
         rows = plural(len(np.atleast_2d(table)), "row")
         yield f"{KEY_LENGTHS}: {plural(lengths.size, 'number')}, but {PAGE_TABLE} has {rows}; give one each"
     elif not flat:
-        yield from misread(table, lengths.reshape(-1), *k.shape[:2])
+        yield from find_misread(table, lengths.reshape(-1), *k.shape[:2])
 
 
 def is_whole(numbers: Array) -> bool:
     return numbers.dtype.kind in "iuf" and bool(numbers.size) and not (numbers % 1).any()
 
 
-def misread(table: Array, lengths: Array, pages: int, slots: int) -> Iterator[str]:
+def find_misread(table: Array, lengths: Array, pages: int, slots: int) -> Iterator[str]:
     """Sequences that are longer than their pages, and pages that there are not."""
     for member, (row, length) in enumerate(zip(np.atleast_2d(table), lengths, strict=True)):
         needed = -(-int(length) // slots)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from attnctl.base.dataclass import dataclass
 from attnctl.math.derivation import Rotary
 from attnctl.math.names import KEY_LENGTHS, PAGE_TABLE, PAGES, TABLE
-from attnctl.mistakes.examples import KINDS, gather, list_assigned, names_in, rotate
+from attnctl.mistakes.examples import KINDS, gather, list_assigned, list_used, rotate
 
 # --- what a kernel may be asked for ---
 
@@ -272,7 +272,7 @@ class Kernel:
         """The steps that its lines read or give, and no kernel has."""
         beside = {option.parameter for option in self.parameters} | {"d_head_outputs"}
         steps = {*TABLE} - {line.step for line in self.right_lines} - beside
-        return sorted(names_in(ast.parse(self.lines)) & steps)
+        return sorted(list_used(ast.parse(self.lines)) & steps)
 
     # --- with the wrong ones ---
 
@@ -315,7 +315,7 @@ class Kernel:
             if line.step == line.text or not (line.wrong or line.step in live):
                 continue
             stored = list_assigned(node) if isinstance(node, ast.Assign) else set()
-            live = live - stored | names_in(node, ast.Load)
+            live = live - stored | list_used(node, ast.Load)
             kept.insert(0, line)
         return kept
 
