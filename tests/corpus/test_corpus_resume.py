@@ -111,10 +111,13 @@ def test_a_process_that_is_killed_at_random(tmp_path):
         "from attnctl.cli.program import program; sys.exit(program(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code, "stats", "--file", str(path), "-o", str(part)]
+    began = time.perf_counter()
+    subprocess.run([*command[:-1], str(tmp_path / "unhindered.json")], check=True)
+    took = time.perf_counter() - began
     drawn, killed = random.Random(0), 0
     while True:
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-            time.sleep(drawn.uniform(0.3, 1.2))
+            time.sleep(took * drawn.uniform(0.4, 0.9))
             process.kill()
         killed += process.returncode != 0
         if process.returncode == 0:

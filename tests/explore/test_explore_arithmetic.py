@@ -50,10 +50,10 @@ def test_of_every_cell_of_every_variant(path):
     for step in walk.layer.steps:
         walk = go.to_step(walk, step)
         rows, columns = (1, 1, *walk.array.shape)[-2:]
-        for head in range(walk.array.shape[0] if walk.array.ndim > 2 else 1):
+        for head in range(walk.array.shape[-3] if walk.array.ndim > 2 else 1):
             for row in range(rows):
                 for column in range(columns):
-                    cell = (head, row, column)[-walk.array.ndim :]
+                    cell = (*(0,) * (walk.array.ndim - 3), head, row, column)[-walk.array.ndim :]
                     there = go.place_at(walk, cell)
                     page = Page(walk.layer.explainer, Screen(80, fits=True))
                     expected = list(page.lines(there.node))[2:]

@@ -207,7 +207,7 @@ def test_every_step_of_every_variant(path):
     walk = of_file(path)
     for step in walk.layer.steps:
         holds(go.move(go.to_step(walk, step), 1, 1))
-    if path.stem != "padding":
+    if path.stem not in {"padding", "pages"}:  # their lengths are in no array of the dump
         edited = remake.add_edit(walk, "*=0.5")
         for step in edited.layer.steps[-4:]:
             holds(go.to_step(edited, step))

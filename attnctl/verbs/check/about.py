@@ -14,6 +14,7 @@ from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.show.headline import facts
 from attnctl.inputs.plan.intended import trace_of_arrays
+from attnctl.math.names import KEY_LENGTHS, PAGE_TABLE
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.examples import PlantedRun, carry_out_example
 from attnctl.mistakes.mistake import Mistake
@@ -65,8 +66,9 @@ def mistake_page(name: str) -> MistakePage:
 def judge(example: PlantedRun) -> Report:
     if not example.by_arrays:
         return check(example.wrong)
-    beside = {name: array for name, array in example.given.items() if name == "key_lengths"}
-    return check(trace_of_arrays({**beside, **dict(example.wrong.items())}), example.meant)
+    beside = {name: array for name, array in example.given.items() if name in {KEY_LENGTHS, PAGE_TABLE}}
+    meant = example.meant.with_(layout="bhnd") if PAGE_TABLE in beside else example.meant
+    return check(trace_of_arrays({**beside, **dict(example.wrong.items())}), meant)
 
 
 def list_mistakes() -> dict[str, str]:
