@@ -56,7 +56,9 @@ def write_traces(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL)
     """A page of traces that opens as `view` says; one of next tokens, with these, at the likeliest."""
     finding = None
     if traces and "next" in traces[0].header and LOGITS in traces[0] and not view.cell:
-        with suppress(LookupError, TypeError, ValueError):  # anyone may have written the header
+        with suppress(
+            ArithmeticError, AttributeError, LookupError, TypeError, ValueError
+        ):  # anyone's header
             finding = find_next(traces)
             view = replace(view, cell=(LOGITS, (int(traces[0].header["next"]["at"]), 0)))
     stream.writelines(pieces(traces, finding, view))

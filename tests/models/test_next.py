@@ -89,7 +89,14 @@ def test_a_page_opens_with_what_comes_next(capsys, tmp_path):
     assert f"{likeliest['token']}' is the likeliest token after token 1, '4'" in unescape(said)
     assert f"<td>{likeliest['logit']:.4f}</td>" in said
     assert json.loads(DESCRIPTION.search(said)[1])["look"]["cell"] == {"step": "logits", "at": [1, 0]}
-    for junk in ("x", {}, {"at": 9, "tokens": []}, {"at": 0, "tokens": [{}]}, {"at": "0", "tokens": [1]}):
+    for junk in (
+        "x",
+        {},
+        {"at": 0, "tokens": [{**likeliest, "text": 5}]},
+        {"at": 9, "tokens": []},
+        {"at": 0, "tokens": [{}]},
+        {"at": "0", "tokens": [1]},
+    ):
         dump.write_text(json.dumps(data | {"next": junk}))
         assert program(["show", str(dump), "-o", str(page)]) == 0
         assert "likeliest" not in page.read_text()
