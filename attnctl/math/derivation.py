@@ -62,12 +62,14 @@ class Rotary:
 class LayerParts:
     """The parts that the attention of a trained model's layer has besides: its norms and what surrounds it.
 
-    `norm` makes X of `hidden`, `latent_norm` brings the latent rows to one scale, `output_norm` the
-    output before it is added to `hidden` (to X where `from_norm`), times `residual`.
+    `norm` makes X of `hidden`, `latent_norm` brings the latent rows to one scale, `head_norm` what heads
+    give in a layer of a gated delta rule, which has no softmax, `output_norm` the output before it is added
+    to `hidden` (to X where `from_norm`), times `residual`.
     """
 
     norm: ops.RMSNorm | ops.LayerNorm | None = None
     latent_norm: ops.RMSNorm | ops.LayerNorm | None = None
+    head_norm: ops.RMSNorm | None = None
     buckets: ops.Buckets | None = None
     output_norm: ops.RMSNorm | ops.LayerNorm | None = None
     residual: float = 1.0
@@ -212,6 +214,16 @@ def projections(v: Variant, at: Latest) -> Lines:
             yield line("K", ops.Beside(), (at["K_C"], at["R"]), f"{at['K_C']} beside {at['R']}")
 
 
+def convolutions(v: Variant, at: Latest) -> Lines:
+    """Q, K and V mixed with those of the tokens before, in layers of a gated delta rule."""
+    for symbol in "QKV":
+        name = f"conv_{symbol}"
+        yield from given(v, name)
+        if name in v.given:
+            formula = f"silu of {at[symbol]} over the last tokens, times {name}"
+            yield line(f"{symbol}_convolved", ops.Convolve(), (at[symbol], name), formula)
+
+
 def norms(v: Variant, at: Latest) -> Lines:
     """Q and K brought to one scale before they are rotated."""
     if v.qk_norm is not None and not v.qk_norm.after_rotation:
@@ -280,11 +292,34 @@ def sharing(v: Variant, at: Latest) -> Lines:
         yield line(f"{symbol}_shared", ops.Repeat(v.kv_share), (at[symbol],), formula)
 
 
+def delta_rule(v: Variant, at: Latest) -> Lines:
+    """What each token decays and writes, in layers of a gated delta rule (see `attnctl.math.ops.delta`)."""
+    if v.layer.head_norm is None:
+        return
+    for name in ("beta", names.DECAY):
+        yield from given(v, f"W_{name}")
+        yield line(f"{name}_logits", ops.Project(), (at["X"], f"W_{name}"), f"{at['X']} W_{name}")
+    yield line("beta", ops.Sigmoid(), ("beta_logits",), "σ(beta_logits)")
+    yield from given(v, "decay_rate")
+    yield from given(v, "decay_step")
+    formula = "−exp(decay_rate) · Σ up to the token of ln(1 + exp(decay_logits + decay_step))"
+    yield line(names.DECAY, ops.LogDecay(), ("decay_logits", "decay_rate", "decay_step"), formula)
+    k, u = at["K"], names.WRITTEN
+    formula = f"beta · ({at['V']} − Σ over earlier tokens of exp(decay − theirs) · {k} {k}ᵀ · {u})"
+    yield line(u, ops.Write(), (k, at["V"], "beta", names.DECAY), formula)
+
+
 def attention(v: Variant, at: Latest) -> Lines:
     """Softmax(rules(Q Kᵀ / √d_k)) V, a line at a time."""
     yield line("scores", ops.MatMulT(), (at["Q"], at["K"]), f"{at['Q']} {at['K']}ᵀ")
     factor = "/ √d_k" if v.scale is None else f"· {v.scale:g}"
     yield line("scaled_scores", ops.Scale(v.d_k, v.scale), (at["S"],), f"{at['S']} {factor}")
+    if v.layer.head_norm is not None:
+        formula = f"{at['S']} · exp(decay of the query − decay of the key), 0 for later keys"
+        yield line("decayed_scores", ops.Fade(), (at["S"], names.DECAY), formula)
+        yield line("head_outputs", ops.MatMul(), (at["S"], at["U"]), f"{at['S']} {at['U']}")
+        yield from norm_line(v, at, v.layer.head_norm, "head_outputs_normed", "Z", "head_norm")
+        return
     for cap in (rule for rule in v.rules if isinstance(rule, Softcap)):
         formula = f"{cap.cap:g} · tanh(S / {cap.cap:g})"
         yield line("softcapped_scores", ops.Squeeze(cap.cap), (at["S"],), formula)
@@ -350,7 +385,8 @@ def merging(v: Variant, at: Latest) -> Lines:
     if v.gate:
         made = "W_gate" in v.given or "gate" not in v.given
         yield from linear(v, at, "gate", "X") if made else given(v, "gate")
-        yield line("gated", ops.Gate(), (at["Z"], at["G"]), f"{at['Z']} · σ({at['G']})")
+        op, word = (ops.Gate(), "σ") if v.layer.head_norm is None else (ops.SwishGate(), "silu")
+        yield line("gated", op, (at["Z"], at["G"]), f"{at['Z']} · {word}({at['G']})")
     yield from given(v, "W_O")
     yield from given(v, "b_O")
     if "W_O" in v.given:
@@ -380,7 +416,9 @@ PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
     sentence,
     latents,
     projections,
+    convolutions,
     norms,
+    delta_rule,
     unrotated_cache,
     rotations,
     norms_of_rotated,

@@ -41,6 +41,7 @@ LOGSUMEXP = "logsumexp"
 CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES = "chunk_logsumexp", "chunk_outputs", "chunk_shares"
 BIAS_TABLE, GATE, GATED = "bias_table", "gate", "gated"
 FINAL, LOGITS = "final", "logits"
+DECAY, WRITTEN = "decay", "written"
 WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT = "attention_weights", "head_outputs", "concat", "output"
 
 
@@ -185,6 +186,35 @@ def norm_of(name: str, layout: str, *, model: bool = True) -> tuple[Name, Name]:
     )
 
 
+def of_models(*rows: Name) -> tuple[Name, ...]:
+    """The rows of steps that only models have."""
+    return tuple(row._replace(model=True) for row in rows)
+
+
+DELTA_RULE = (
+    (
+        weight("conv_Q", "head d_k kernel"),
+        weight("conv_K", "head d_k kernel"),
+        weight("conv_V", "head d_v kernel"),
+        weight("W_beta", "head d_model one"),
+        weight("W_decay", "head d_model one"),
+        weight("decay_rate", "head"),
+        weight("decay_step", "head"),
+        *of_models(
+            vectors("Q_convolved", "Q", "head", "query", "d_k"),
+            vectors("K_convolved", "K", "kv_head", "new", "d_k"),
+            vectors("V_convolved", "V", "kv_head", "new", "d_v"),
+        ),
+    ),
+    of_models(
+        *(Name(name, name, ("head token one",)) for name in ("beta_logits", "beta", "decay_logits", DECAY)),
+        vectors(WRITTEN, "U", "kv_head", "new", "d_v"),
+    ),
+    of_models(scores("decayed_scores")),
+    (*norm_of("head_norm", "d_v"), *of_models(vectors("head_outputs_normed", "Z", "head", "query", "d_v"))),
+)
+"""Of layers of a gated delta rule: before and after the norms of Q and K, after scores, after heads."""
+
 OF_SPLITS = (
     "chunk batch head query",
     "head chunk query",
@@ -227,10 +257,12 @@ ROWS = (
     given(VALUE_PAGES, "V_p", "page slot kv_head d_v", once=True),
     vectors(V, "V", "kv_head", "new", "d_v", given=True),
     vectors("K_latent", "K_C", "kv_head", "new", "d_k")._replace(model=True),
+    *DELTA_RULE[0],
     *norm_of("Q_norm", "head d_k", model=False),
     *norm_of("K_norm", "kv_head d_k", model=False),
     vectors("Q_normed", "Q", "head", "query", "d_k"),
     vectors("K_normed", "K", "kv_head", "new", "d_k"),
+    *DELTA_RULE[1],
     vectors("Q_rotated", "Q", "head", "query", "d_k"),
     vectors("K_rotated", "K", "kv_head", "new", "d_k"),
     vectors("Q_tempered", "Q", "head", "query", "d_k"),
@@ -249,6 +281,7 @@ ROWS = (
     scores(BIASED),
     given(MASK, "mask", SCORES, once=True),
     scores(MASKED, hidden=-inf),
+    *DELTA_RULE[2],
     given(SINK, "sink", "head", once=True),
     Name(CHUNK_LOGSUMEXP, "L_c", ("chunk head query",), (*OF_SPLITS, *OF_SPLITS_1)),
     Name(LOGSUMEXP, "L", ("head query",), ("head query 1", "query head", "query head 1")),
@@ -257,6 +290,7 @@ ROWS = (
     Name(CHUNK_OUTPUTS, "Z_c", ("chunk head query d_v",), tuple(f"{layout} d_v" for layout in OF_SPLITS)),
     Name(CHUNK_SHARES, "w_c", ("chunk head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
+    *DELTA_RULE[3],
     Name(CONCAT, "Z", ("query (head d_v)",), result=True),
     matrix("W_gate", X, "d_model (head d_v)", asked=GATE),
     bias("b_gate", GATE, "(head d_v)"),
@@ -284,8 +318,9 @@ NO_GRADIENT = {MASK, KEY_LENGTHS, PAGE_TABLE, *PAGE_LIST, *CU_SEQLENS, SINK_WEIG
 NO_GRADIENT |= {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}
 NO_GRADIENT |= {RESIDUAL, "output_normed", "output_norm_weight", "output_norm_bias"}
 NO_GRADIENT |= {FINAL, "W_U", "b_U", "raw_logits", "scaled_logits", LOGITS}
-"""What no gradient is by: truth values and lengths, what stands beside or after the output, and chunks,
-which come to the whole: gradients go through that."""
+NO_GRADIENT |= {row.name for rows in DELTA_RULE for row in rows}
+"""What no gradient is by: truth values and lengths, what stands beside or after the output, chunks, which
+come to the whole, as gradients go through that, and layers of a delta rule."""
 
 READERS = {
     X: ("Q", "K", "V", "latent_Q", "latent_KV", "K_rope", *(row.name[2:] for row in ROWS if row.asked)),

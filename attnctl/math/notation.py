@@ -48,6 +48,9 @@ class Term:
     def __truediv__(self, other: Operand) -> Term:
         return Term("/", self, other)
 
+    def __rtruediv__(self, other: float) -> Term:
+        return Term("/", other, self)
+
     def __floordiv__(self, other: int) -> Term:
         return Term("//", self, other)
 
@@ -57,7 +60,7 @@ class Term:
     def __abs__(self) -> Term:
         return Term("abs", self)
 
-    def __lt__(self, other: int) -> Term:
+    def __lt__(self, other: Place) -> Term:
         return Term("<", self, other)
 
 
@@ -116,9 +119,9 @@ def index(size: int, name: str = "i") -> Term:
     return Term("index", name, size)
 
 
-def total(i: Term, body: Term, seen: Term | None = None) -> Term:
-    """The sum over an index, of the places where a score is seen if one is given."""
-    return Term("sum", *i.parts, body, *([] if seen is None else [is_seen(seen)]))
+def total(i: Term, body: Term, *holds: Term) -> Term:
+    """The sum over an index, of the places where a condition holds if one is given."""
+    return Term("sum", *i.parts, body, *holds)
 
 
 def sum_over(indices: Iterable[Term], body: Term) -> Term:

@@ -25,6 +25,11 @@ class Step:
     symbol: str
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """The steps whose cells its form reads: its inputs, and itself where it is recurrent."""
+        return (*self.inputs, self.name) if self.op.recurrent else self.inputs
+
+    @property
     def is_n_by_n(self) -> bool:
         """True where it is computed for each query and key."""
         return self.axes[-2:] == ("query", "key") and not isinstance(self.op, Given)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.base.errors import AttnError
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.plan import Plan, variant
 from attnctl.inputs.plan.tensors import Named, arrays_of
@@ -18,6 +17,7 @@ from attnctl.math.derivation import LayerParts
 from attnctl.math.kind import HEAD, HEADS, HeadNorm
 from attnctl.math.ops import Buckets
 from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
+from attnctl.models.delta import prepare_delta
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
 from attnctl.models.quantised import bfloat16
@@ -33,12 +33,9 @@ def prepare_attention(
 ) -> Plan:
     """The attention of a layer, or its `cross` one to `memory`. Raises AttnError for unfit tensors."""
     d, own = tensors.d, tensors.this_layer
-    if own.linear:
-        there = ", ".join(map(str, d.attending)) or "none"
-        raise AttnError(
-            f"layer {tensors.index} carries a state instead of attending; those that attend: {there}"
-        )
     tensors.refuse_foreign()
+    if own.linear:
+        return prepare_delta(tensors, hidden, header)
     named: Named = {"hidden": (hidden, "what came into the layer")}
     if cross:
         assert memory is not None

@@ -1,76 +1,90 @@
-"""Layers of a gated delta rule, which carry a state from token to token instead of attending.
-
-S_t = α_t S_{t−1} (I − β_t k_t k_tᵀ) + β_t v_t k_tᵀ, read by S_t q_t (Yang et al. 2025, equation 10). A run
-goes through them to the layers above; they have no weights to show.
-"""
+"""The derivation of a layer of a gated delta rule, which carries a state from token to token."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import numpy as np
 
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan import Plan, variant
+from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
+from attnctl.math.derivation import LayerParts
+from attnctl.math.kind import HeadNorm
 from attnctl.math.ops import RMSNorm
-from attnctl.models.activations import ACTIVATIONS, sigmoid
 from attnctl.models.family import DeltaSizes
-from attnctl.models.layer import LayerTensors
+from attnctl.models.layer import LayerTensors, norm_op, split
+
+UNIT = 1e-6
+"""What is added to the sum of squares that a row of Q or K is divided by the root of."""
 
 
-def delta_layer(tensors: LayerTensors, x: Array) -> Array:
-    """What a layer adds, of rows (token, width)."""
-    tensors.refuse_foreign()
-    sizes: DeltaSizes = tensors.d["delta"]
-    channels, z, b, a = project(tensors, x, sizes)
-    cuts = [sizes.heads * sizes.d_k, 2 * sizes.heads * sizes.d_k]
-    q, k, v = np.split(convolve(tensors, channels, sizes.kernel), cuts, axis=-1)
-    q, k = (unit(rearrange(part, "n (h d) -> n h d", h=sizes.heads)) for part in (q, k))
-    share = sizes.v_heads // sizes.heads
-    q, k = (part.repeat(share, axis=-2) for part in (q * x.dtype.type(sizes.d_k**-0.5), k))
-    v, z = (rearrange(part, "n (h d) -> n h d", h=sizes.v_heads) for part in (v, z))
-    decay, step = (tensors.read(use, "", (sizes.v_heads,)) for use in ("delta_decay", "delta_step"))
-    alpha = np.exp(-np.exp(decay) * np.logaddexp(0, a + step))
-    read = recur(q, k, v, alpha, sigmoid(b))
-    weight = tensors.read("delta_norm", ".weight", (sizes.d_v,))
-    gated = RMSNorm(float(tensors.d["eps"])).apply(read, weight) * z * sigmoid(z)
-    return tensors.multiply("delta_o", rearrange(gated, "n h d -> n (h d)"), tensors.d["width"])
+def prepare_delta(tensors: LayerTensors, hidden: Array, header: Mapping[str, Any] | None = None) -> Plan:
+    """The lines of a layer, heads of Q and K repeated for those of V."""
+    d, model = tensors.d, tensors.model
+    sizes: DeltaSizes = d["delta"]
+    named: Named = {"hidden": (hidden, "what came into the layer")}
+    for suffix in d.norm_suffixes:
+        factor = tensors.read_with_origin("attention_norm", suffix, (d["width"],))
+        named[f"norm_{suffix[1:]}"] = factor
+    named |= dict(read_delta(tensors, sizes))
+    for symbol in "QK":  # a row over its length is one over the root of its mean square, times that
+        weight = np.full(sizes.d_k, sizes.d_k**-0.5, model.dtype)
+        named[f"{symbol}_norm_weight"] = weight, "1/√d_k: rows of length 1"
+    asked = Settings(qk_norm=HeadNorm(eps=UNIT / sizes.d_k), gate=True)
+    tokens, heads = hidden.shape[-2], sizes.v_heads
+    axes = {"head": heads, "kv_head": heads, "d_k": sizes.d_k, "d_v": sizes.d_v, "d_model": d["width"]}
+    layer = LayerParts(norm=norm_op(d, d["eps"]), head_norm=RMSNorm(float(d["eps"])))
+    kind = variant(asked, {**axes, "query": tokens, "key": tokens}, named, layer=layer)
+    return Plan(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
 
 
-def recur(q: Array, k: Array, v: Array, alpha: Array, beta: Array) -> Array:
-    """S_t q_t of every token: (token, head, d_k), (token, head, d_v) -> (token, head, d_v)."""
-    state = np.zeros((*k.shape[1:], v.shape[-1]), v.dtype)  # S_tᵀ
-    out = np.empty_like(v)
-    for at in range(len(q)):
-        state *= alpha[at, :, None, None]
-        missing = v[at] - np.einsum("hk,hkv->hv", k[at], state)
-        state += k[at, :, :, None] * (beta[at, :, None] * missing)[:, None]
-        out[at] = np.einsum("hk,hkv->hv", q[at], state)
-    return out
+def read_delta(tensors: LayerTensors, sizes: DeltaSizes) -> Iterator[tuple[str, tuple[Array, str]]]:
+    """The tensors of a layer under our names."""
+    kernel, heads, v_heads, d_k, d_v = sizes
+    width, values = tensors.d["width"], v_heads * d_v
+    matrices = dict(read_matrices(tensors, sizes))
+    convolved = tensors.read("delta_conv", ".weight", (2 * heads * d_k + values, 1, kernel))[:, 0]
+    columns = np.split(convolved, [heads * d_k, 2 * heads * d_k])
+    for symbol, own in zip("QKV", columns, strict=True):
+        fused, origin = matrices[symbol]
+        by_head = split(fused, v_heads if symbol == "V" else heads)
+        mixed = rearrange(own, "(head d) kernel -> head d kernel", head=len(by_head))
+        share = v_heads // len(by_head)
+        yield f"W_{symbol}", (by_head.repeat(share, axis=0), origin)
+        yield f"conv_{symbol}", (mixed.repeat(share, axis=0), tensors.origin("delta_conv"))
+    for name in ("beta", "decay"):
+        fused, origin = matrices[name]
+        yield f"W_{name}", (split(fused, v_heads), origin)
+    yield "W_gate", matrices["gate"]
+    for name, use in (("decay_rate", "delta_decay"), ("decay_step", "delta_step")):
+        yield name, tensors.read_with_origin(use, "", (v_heads,))
+    yield "head_norm_weight", tensors.read_with_origin("delta_norm", ".weight", (d_v,))
+    yield "W_O", (tensors.matrix("delta_o", values, width), tensors.origin("delta_o"))
 
 
-def project(tensors: LayerTensors, x: Array, sizes: DeltaSizes) -> tuple[Array, Array, Array, Array]:
-    """Columns of Q, K and V, of the gate, of β and of α: from four matrices, or from two by head."""
+def read_matrices(tensors: LayerTensors, sizes: DeltaSizes) -> Iterator[tuple[str, tuple[Array, str]]]:
+    """The matrices (in, out) that X goes through: of four tensors, or of two that have heads together."""
     _, heads, v_heads, d_k, d_v = sizes
-    both, values = 2 * heads * d_k, v_heads * d_v
-    if tensors.has("delta_qkv"):
-        sized = {"qkv": both + values, "z": values, "b": v_heads, "a": v_heads}
-        qkv, z, b, a = (tensors.multiply(f"delta_{use}", x, size) for use, size in sized.items())
-        return qkv, z, b, a
-    qkvz = tensors.multiply("delta_qkvz", x, both + 2 * values).reshape(len(x), heads, -1)
+    both, values, width = 2 * heads * d_k, v_heads * d_v, tensors.d["width"]
     own = values // heads
-    parts = np.split(qkvz, [d_k, 2 * d_k, 2 * d_k + own], axis=-1)
-    steps = np.split(tensors.multiply("delta_ba", x, 2 * v_heads).reshape(len(x), heads, -1), 2, axis=-1)
-    q, k, v, z, b, a = (part.reshape(len(x), -1) for part in (*parts, *steps))
-    return np.concatenate([q, k, v], axis=-1), z, b, a
-
-
-def convolve(tensors: LayerTensors, x: Array, kernel: int) -> Array:
-    """The activation of each column's sum over the last tokens, each times its weight."""
-    weight = tensors.read("delta_conv", ".weight", (x.shape[-1], 1, kernel))
-    padded = np.concatenate([np.zeros((kernel - 1, x.shape[-1]), x.dtype), x])
-    tokens = np.lib.stride_tricks.sliding_window_view(padded, kernel, axis=0)
-    return ACTIVATIONS[tensors.d["act"]]((tokens * weight[:, 0]).sum(axis=-1))
-
-
-def unit(x: Array) -> Array:
-    """Rows of length 1."""
-    return x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + x.dtype.type(1e-6))
+    if tensors.has("delta_qkv"):
+        wanted = {
+            "delta_qkv": (1, both + values, {"Q": heads * d_k, "K": heads * d_k, "V": values}),
+            "delta_z": (1, values, {"gate": values}),
+            "delta_b": (1, v_heads, {"beta": v_heads}),
+            "delta_a": (1, v_heads, {"decay": v_heads}),
+        }
+    else:
+        wanted = {
+            "delta_qkvz": (heads, both + 2 * values, {"Q": d_k, "K": d_k, "V": own, "gate": own}),
+            "delta_ba": (heads, 2 * v_heads, {"beta": v_heads // heads, "decay": v_heads // heads}),
+        }
+    for use, (groups, columns, parts) in wanted.items():
+        fused = rearrange(tensors.matrix(use, width, columns), "x (group d) -> x group d", group=groups)
+        cuts = np.cumsum([*parts.values()])[:-1]
+        for name, part in zip(parts, np.split(fused, cuts, axis=-1), strict=True):
+            yield name, (part.reshape(width, -1), tensors.origin(use))

@@ -320,9 +320,8 @@ def impossible(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
             yield f"{key(name)}: {s[name]}; {most} are the most"
     if s["experts"] is not None:
         yield from impossible_experts(s, stack)
-    if s["delta"] and s["delta"].v_heads % s["delta"].heads:
-        heads, v_heads = s["delta"].heads, s["delta"].v_heads
-        yield f"linear_num_key_heads: {heads} do not divide linear_num_value_heads, {v_heads}"
+    if s["delta"]:
+        yield from impossible_delta(s, key("act"))
     if s["types"] is not None:
         yield from impossible_types(s, key("types"), chunked="chunk" in stack.settings)
 
@@ -336,6 +335,14 @@ def impossible_experts(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
         yield f"{key('chosen_groups')}: {kept} cannot be chosen of {groups}"
     elif chosen > (most := kept * experts // groups):
         yield f"{key('chosen')}: {chosen} experts cannot be chosen of {most}"
+
+
+def impossible_delta(s: Mapping[str, Any], act: str) -> Iterator[str]:
+    heads, v_heads = s["delta"].heads, s["delta"].v_heads
+    if v_heads % heads:
+        yield f"linear_num_key_heads: {heads} do not divide linear_num_value_heads, {v_heads}"
+    if ACTIVATIONS.get(s["act"]) is not ACTIVATIONS["silu"]:
+        yield f"{act}: {quote(str(s['act']))}; layers of a delta rule are read with silu alone"
 
 
 def impossible_types(s: Mapping[str, Any], key: str, *, chunked: bool) -> Iterator[str]:

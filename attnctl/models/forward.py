@@ -14,7 +14,6 @@ from attnctl.math.engine.cost import require, size_text
 from attnctl.math.names import RESIDUAL, WEIGHTS, X
 from attnctl.math.ops.products import in_tiles
 from attnctl.models.attention import prepare_attention
-from attnctl.models.delta import delta_layer
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.network import feed_forward
 from attnctl.record import Trace
@@ -80,9 +79,6 @@ def states(
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run) -> Array:
     d = tensors.d
-    if tensors.this_layer.linear:
-        x = tensors.norm("attention_norm", hidden)
-        return finish(tensors, hidden, x, hidden + delta_layer(tensors, x))
     trace = run(tensors, hidden, memory, False)
     x, after = trace[X], trace[RESIDUAL]
     if d.crosses:

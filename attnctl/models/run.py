@@ -264,6 +264,10 @@ class Runner:
             named["part"] = CROSS if cross else self.part
         whole = {**self.header, **named, "config": config_of(tensors, self.settings, cross)}
         plan = prepare_attention(tensors, hidden, whole, memory if cross else None, cross=cross)
+        if tensors.this_layer.linear and self.settings.backward:
+            raise AttnError(
+                f"--backward: layer {tensors.index} has no softmax; gradients are those of attention"
+            )
         return with_gradients(plan, self.settings, self.rows(self.d_output, gradient_of(OUTPUT)))
 
     def trace(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
@@ -284,7 +288,10 @@ def config_of(tensors: LayerTensors, asked: Settings, cross: bool) -> dict[str, 
     """The layer's attention as settings say it, as far as they can."""
     d, own = tensors.d, tensors.this_layer
     sizes = {"d_model": d["width"], **{name: d[name] for name in ("heads", "kv_heads", "d_k", "d_v")}}
-    rules = () if cross else rules_of(d, own)
+    if own.linear:
+        _, _, heads, d_k, d_v = d["delta"]
+        sizes |= {"heads": heads, "kv_heads": heads, "d_k": d_k, "d_v": d_v}
+    rules = () if cross or own.linear else rules_of(d, own)
     known: dict[str, Any] = sizes | {"scale": own.scale, "rules": rules, "dtype": tensors.model.dtype}
     known |= {} if cross else {"temperature": own.temperature}
     known |= {name: getattr(asked, name) for name in GRADIENT_SETTINGS}

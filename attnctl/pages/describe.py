@@ -122,7 +122,7 @@ class Describer:
             "title": formula_of(step),
             "formula": step.formula,
             "axes": list(step.axes),
-            "inputs": list(step.inputs),
+            "inputs": list(step.reads),
             "given": isinstance(step.op, Given),
             "gradient": is_gradient(step.name),
             "softmax": isinstance(step.op, Softmax),

@@ -14,7 +14,7 @@ from registry_strategies import examples
 from attnctl.math.filling import form_of
 from attnctl.math.notation import Term
 from attnctl.math.ops import OPS, Backward, Op, chunks
-from attnctl.math.ops.base import Line
+from attnctl.math.ops.base import ForwardOnly, Line
 
 
 @dataclass
@@ -154,7 +154,9 @@ def by_lines(op, inputs, result, d):
 FORWARD = [
     kind
     for kind in OPS.values()
-    if kind.apply is not Op.apply and not issubclass(kind, Backward) and kind.__module__ != chunks.__name__
+    if kind.apply is not Op.apply
+    and not issubclass(kind, Backward | ForwardOnly)
+    and kind.__module__ != chunks.__name__
 ]
 """Gradients of what is cut into chunks go through the lines of the whole."""
 

@@ -27,6 +27,7 @@ COMPUTED = [kind for kind in OPS.values() if kind.apply is not Op.apply]
 def says_what_it_makes(op, inputs, result):
     """Hold the form of an op to its result at every cell, and every number to where it says it was read."""
     assert op.shape(*(x.shape for x in inputs)) == result.shape
+    inputs = [*inputs, result] if op.recurrent else inputs
     expr_of = filler(form_of(op, result.ndim, inputs), inputs)
     for cell in np.ndindex(result.shape):
         expr, expected = expr_of(cell), float(result[cell])

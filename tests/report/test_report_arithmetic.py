@@ -106,6 +106,7 @@ def as_the_page_has_it(expr):
 
 def filled_in(op, inputs, result):
     """The form of an op as a page has it with its arrays, and what explain makes of every cell."""
+    inputs = [*inputs, result] if op.recurrent else inputs
     form, arrays, cells = form_of(op, result.ndim, inputs), list(inputs), list(np.ndindex(result.shape))
 
     def number_of(table):

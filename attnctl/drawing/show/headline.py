@@ -8,7 +8,18 @@ from typing import Any
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math.kind import KIND
-from attnctl.math.names import BIAS, EMBEDDINGS, MASK, MEMORY, OUTPUT, PROJECTED, W_O, matrix_of, where
+from attnctl.math.names import (
+    BIAS,
+    EMBEDDINGS,
+    MASK,
+    MEMORY,
+    OUTPUT,
+    PROJECTED,
+    W_O,
+    WRITTEN,
+    matrix_of,
+    where,
+)
 from attnctl.math.ops import Copy
 from attnctl.math.rules import RULES, Composed, Rule
 from attnctl.record import Trace
@@ -20,7 +31,8 @@ def facts(trace: Trace) -> list[str]:
     config = trace.config
     if not config:
         return []
-    said = ["cross-attention" if MEMORY in trace or "key_ids" in trace.header else "self-attention"]
+    crosses = MEMORY in trace or "key_ids" in trace.header
+    said = ["gated delta rule" if WRITTEN in trace else "cross-attention" if crosses else "self-attention"]
     heads, kv_heads = config.get("heads"), config.get("kv_heads")
     if heads is not None:
         said.append("1 head" if heads == 1 else f"{heads} heads")

@@ -125,6 +125,9 @@ class Op:
         """What is true of each row of a result, in float64; nothing unless the op says so."""
         return iter(())
 
+    recurrent: ClassVar[bool] = False
+    """Its form reads the step itself at earlier tokens: one input more, behind the others."""
+
     flops: ClassVar[int] = 0
     """Floating-point operations for one number of the result; a copy costs none."""
     flops_read: ClassVar[int] = 0
@@ -164,6 +167,10 @@ class Block:
 
 class Backward(Op):
     """An op that only the backward pass has."""
+
+
+class ForwardOnly(Op):
+    """An op of layers whose gradients are not computed here: it has no adjoint."""
 
 
 class RowWise(Op):

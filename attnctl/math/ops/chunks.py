@@ -110,8 +110,8 @@ class ChunkOutputs(ByChunk):
         score = own.at(*lead, head, row, j)
         top = largest(j, score)
         grown = call("exp", score - top)
-        mixed = total(j, grown * v.at(*lead, head, j, column), seen=score)
-        return where(is_seen(top), mixed / total(j, grown, seen=score), 0)
+        mixed = total(j, grown * v.at(*lead, head, j, column), is_seen(score))
+        return where(is_seen(top), mixed / total(j, grown, is_seen(score)), 0)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         scores, v = inputs
@@ -134,7 +134,7 @@ class MergeLogSumExp(Op):
         j = index(parts.shape[-3], "c")
         one = parts.at(*lead, j, head, row)
         top = largest(j, one)
-        return where(is_seen(top), top + call("log", total(j, call("exp", one - top), seen=one)), -inf)
+        return where(is_seen(top), top + call("log", total(j, call("exp", one - top), is_seen(one))), -inf)
 
 
 class Shares(Op):

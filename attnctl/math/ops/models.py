@@ -46,7 +46,7 @@ class SinkSoftmax(RowWise):
         *row, _ = cell
         j, own = index(s.shape[-1], "j"), sink.at(cell[-3])
         top = largest(j, s.at(*row, j), own)
-        every = total(j, call("exp", s.at(*row, j) - top), seen=s.at(*row, j)) + call("exp", own - top)
+        every = total(j, call("exp", s.at(*row, j) - top), is_seen(s.at(*row, j))) + call("exp", own - top)
         return where(is_seen(s.at(*cell)), call("exp", s.at(*cell) - top) / every, 0)
 
     def adjoint(self, line: Line, d: str) -> Gradients:

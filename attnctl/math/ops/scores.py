@@ -208,7 +208,7 @@ class Softmax(RowWise):
         def grown(key: Place) -> Term:
             return call("exp", s.at(*row, key) - top)
 
-        share = grown(column) / total(j, grown(j), seen=s.at(*row, j))
+        share = grown(column) / total(j, grown(j), is_seen(s.at(*row, j)))
         return where(is_seen(s.at(*cell)), share, 0)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
@@ -244,7 +244,7 @@ class LogSumExp(RowWise):
     def form(self, cell: Places, s: Input) -> Term:
         j = index(s.shape[-1], "j")
         top = largest(j, s.at(*cell, j))
-        every = total(j, call("exp", s.at(*cell, j) - top), seen=s.at(*cell, j))
+        every = total(j, call("exp", s.at(*cell, j) - top), is_seen(s.at(*cell, j)))
         return where(is_seen(top), top + call("log", every), -inf)
 
     def adjoint(self, line: Line, d: str) -> Gradients:

@@ -83,6 +83,8 @@ def difference_at(prompt: Pass, hidden: Array, place: int, ids: Sequence[int]) -
 def begin_effects(prompt: Pass, ids: tuple[int, int], how: str, other: Pass | None = None) -> Effects:
     """The difference as it is, and what is asked. Raises AttnError for misfits."""
     model = prompt.runner.model
+    if len(model.description.attending) < len(model.description.layers):
+        raise AttnError(f"{model.name}: layers of a delta rule have other heads than those that attend")
     raise_all(
         f"--between: no token {number}; there are {prompt.head.vocab}, from 0"
         for number in ids

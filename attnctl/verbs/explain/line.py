@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite, isinf, isnan
+from sys import maxsize
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,8 @@ class Explainer:
         self.forms: dict[str, Callable[[Cell], Expr]] = {}
         self.height: dict[str, int] = {}
         for name, line in self.trace.steps.items():
-            self.height[name] = 1 + max((self.height.get(input_, 1) for input_ in line.inputs), default=0)
+            below = max((self.height.get(input_, 1) for input_ in line.inputs), default=0)
+            self.height[name] = maxsize if line.op.recurrent else 1 + below
 
     def explain(self, step: str, cell: Cell) -> Explanation:
         """The explanation of one cell. Raises AttnError where the dump lacks what it came from."""
@@ -179,7 +181,7 @@ class Explainer:
                 f"{line.name}: it comes from {' and '.join(line.inputs)}, but {' and '.join(lacking)} "
                 f"{verb} not in this dump; keep {them} too (--step {','.join((*line.inputs, line.name))})"
             )
-        return [self.trace[name] for name in line.inputs]
+        return [self.trace[name] for name in line.reads]
 
     def notes(self, line: Step, cell: Cell) -> Iterator[str]:
         if line.name not in self.own:
@@ -233,7 +235,7 @@ class Explainer:
         if isinstance(line.op, Given | Unstated) or not all(input_ in self.trace for input_ in line.inputs):
             return line.inputs
         form = form_of(line.op, self.trace[name].ndim, self.inputs_of(line))
-        return [line.inputs[position] for position in positions(form)]
+        return [line.reads[position] for position in positions(form)]
 
     def tree(self, step: str, cell: Cell, depth: int, seen: dict[Reference, int] | None = None) -> Node:
         """The cell, explained where it can be, and the cells it came from, found as they are asked for.
@@ -276,7 +278,7 @@ def explain(trace: Trace, address: str | Address, settings: Settings | None = No
 def read_by(expr: Expr, line: Step) -> tuple[Reference, ...]:
     """The cells that an expression's numbers were read from, each once."""
     sources = (number.source for number in numbers(expr) if isinstance(number, Number) and number.source)
-    return tuple(dict.fromkeys((line.inputs[position], cell) for position, cell in sources))
+    return tuple(dict.fromkeys((line.reads[position], cell) for position, cell in sources))
 
 
 def settle(expr: Expr, shown: Expr, value: float, kinds: list[np.dtype[Any]]) -> tuple[float, float | None]:

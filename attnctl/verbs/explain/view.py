@@ -83,7 +83,7 @@ class Page:
             if read.source is None:
                 return self.number(read.value)
             position, cell = read.source
-            return self.explainer.spell(found.step.inputs[position], cell)
+            return self.explainer.spell(found.step.reads[position], cell)
 
         return display(found.expr if most is None else abridge(found.expr, most), symbol)
 
