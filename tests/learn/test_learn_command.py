@@ -93,7 +93,7 @@ def test_no_answer_ends_the_grading_of_the_others(call):
 
 
 REFUSED = [
-    (["--lesson", "99"], "--lesson: no lesson '99'; there are 1 to 22"),
+    (["--lesson", "99"], "--lesson: no lesson '99'; there are 1 to 23"),
     (["--lesson", "softmx"], "--lesson: no lesson 'softmx'; did you mean softmax?"),
     (["--lesson", "1,2"], "--lesson: several"),
     (["--list", "--reset"], "--list, --reset: one of them at a time"),
@@ -187,11 +187,11 @@ def test_what_is_done_is_kept_and_forgotten(call, tmp_path):
     path = tmp_path / "data" / "attnctl" / "progress.json"
     read_progress(path).add(OWN, "tokens", 2)
     assert json.loads(path.read_text())["done"] == {OWN: {"tokens": 2}}
-    assert "1 of 22 lessons done." in call("learn", "--list").out
-    assert "Lesson 2 of 22" in call("learn").out
+    assert "1 of 23 lessons done." in call("learn", "--list").out
+    assert "Lesson 2 of 23" in call("learn").out
     assert call("learn", "--reset") == (0, "", "")
-    assert "0 of 22 lessons done." in call("learn", "--list").out
-    assert "Lesson 1 of 22" in call("learn").out
+    assert "0 of 23 lessons done." in call("learn", "--list").out
+    assert "Lesson 1 of 23" in call("learn").out
 
 
 @pytest.mark.sample(2)

@@ -261,6 +261,14 @@ def groups_are_summed():
     return "-3", [(shown(value), mistake) for value, mistake in wrong]
 
 
+def induction():
+    return "attention_weights[0,6,3]", [
+        ("attention_weights[0,6,2]", "where-it-was"),
+        ("A[6,5]", "the-token-before"),
+        ("A[0,6,6]", "itself"),
+    ]
+
+
 CASES = {
     "tokens": tokens, "embedding": embedding, "q-k-v": q_k_v, "one-score": one_score, "scale": scale,
     "softmax": softmax_lesson, "mixing": mixing, "two-heads": two_heads, "causal": causal,
@@ -268,6 +276,7 @@ CASES = {
     "sizes": sizes, "find-the-bug": find_the_bug, "why-root": why_root,
     "view-is-not-transpose": view_is_not_transpose, "sees-nothing": sees_nothing,
     "gradient-of-a-row": gradient_of_a_row, "why-delta": why_delta, "groups-are-summed": groups_are_summed,
+    "induction": induction,
 }  # fmt: skip
 WITH_FILES = {"your-own"}
 
