@@ -70,6 +70,7 @@ FINDINGS = {
         FOUND_JSON,
         Format("csv", ".csv", "attnctl.verbs.effect.view:write_csv", text=True),
         *pictures_by("attnctl.verbs.effect.view"),
+        Format("html", ".html", "attnctl.pages.found:write_effect", binary=True),
     ),
     "exercise grade": (
         Format("json", ".json", "attnctl.verbs.exercise.gradebook:write_json"),

@@ -229,9 +229,11 @@ def what_heads_do(trace: Trace) -> list[dict[str, Any]] | None:
         return None
     if layer_of(trace) != trace.header.get("layer") or not np.isfinite(weights).all():
         return None
+    effects = trace.header.get("effect") or [None] * len(weights)
     return [
         {"name": each.name, "shares": {kind: round(share, 4) for kind, share in each.shares.items()}}
-        for each in head_profiles(trace)
+        | ({} if effect is None else {"effect": effect})
+        for each, effect in zip(head_profiles(trace), effects, strict=True)
     ]
 
 

@@ -13,11 +13,13 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import all_of, quote
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import plain_text
+from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show import View
 from attnctl.drawing.show.picture import USUAL
 from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
-from attnctl.math.names import LOGITS
+from attnctl.math.names import LOGITS, WEIGHTS
+from attnctl.models.run import ModelInput, run_model
 from attnctl.pages.describe import ROOM
 from attnctl.pages.tables import file_name, html_paragraphs, html_table, text
 from attnctl.pages.write import Marks, PageFinding, pieces
@@ -32,6 +34,8 @@ from attnctl.verbs.diff import Difference
 from attnctl.verbs.diff.align import ApartError
 from attnctl.verbs.diff.difference import differing
 from attnctl.verbs.diff.view import STEP_TITLES, apart, settings_apart, step_row, sum_words, verdict
+from attnctl.verbs.effect.effect import Effects
+from attnctl.verbs.effect.view import effect_lines, findings, looking_at
 from attnctl.verbs.explain.view import Question
 from attnctl.verbs.models.next import NEXT_TITLES, next_lines, next_rows, place_words
 
@@ -74,6 +78,27 @@ def find_next(traces: Sequence[Trace]) -> PageFinding:
     table = html_table("The likeliest tokens", NEXT_TITLES, rows, words=True)
     words = "\n".join(plain_text(next_lines(trace, screen)))
     return PageFinding(title, words, [{}] * len(traces), opening=table)
+
+
+def write_effect(found: Sequence[Effects], stream: IO[bytes]) -> None:
+    """The map of a prompt's heads, coloured by what each does, open at the one that does most."""
+    effects, screen = found[0], Screen()
+    said, (layer, head) = effects.prompt, effects.strongest
+    prompt = said.get("sentence")
+    source = ModelInput(prompt, tuple(said["ids"]) if prompt is None else None)
+    traces = [
+        replace(trace, header=trace.header | {"effect": row.tolist()})
+        for trace, row in zip(run_model(said["model"], source, keep=[WEIGHTS]), effects.effect, strict=True)
+    ]
+    key = int(traces[layer][WEIGHTS][head, said["at"]].argmax())
+    first, *_, title = findings(effects)
+    command = text(shell_line(looking_at(effects, layer, head)))
+    opening = (
+        f"<p>{text(first)}</p>" + f'<p class="command"><code>{command}</code></p>' * effects.is_changed
+    )
+    words = "\n".join(plain_text(effect_lines(effects, screen)))
+    finding = PageFinding(title, words, [{}] * len(traces), first=layer, opening=opening)
+    stream.writelines(pieces(traces, finding, View(cell=(WEIGHTS, (head, said["at"], key)))))
 
 
 def write_explain(found: Sequence[Question], stream: IO[bytes]) -> None:

@@ -77,6 +77,8 @@ class PageFinding:
     """For each trace what its numbers, the others beside them, and their difference are called."""
     opening: str = ""
     """What it comes to, as HTML: read before the rest is opened."""
+    first: int = 0
+    """The trace to open at, where no cell is marked."""
 
 
 def pieces(
@@ -101,7 +103,7 @@ def pieces(
         "traces": described,
         "words": WORDS,
         "ramps": RAMPS,
-        "open": wrong.index(True) if True in wrong else 0,
+        "open": wrong.index(True) if True in wrong else finding.first if finding else 0,
         "look": {
             "log": view.log,
             "first": view.without_first,

@@ -344,6 +344,20 @@ def layers(many=3, sentence="I love AI and AI loves me"):
     return found
 
 
+def test_heads_are_coloured_by_their_effect(show, tmp_path):
+    traces = layers(3)
+    for trace, effect in zip(traces, ([0.5, 0.0], [0.25, -1.0], [0, 0]), strict=True):
+        trace.header["effect"] = effect
+    page = show(write(traces, tmp_path / "x.html"))
+    heads = page.locator("#map [role=radio]")
+    colours = [head.evaluate("head => getComputedStyle(head).borderBottomColor") for head in heads.all()]
+    blue = "rgba(38, 103, 178, {})".format
+    assert colours == [blue(0.5), blue(0), blue(0.25), "rgb(196, 106, 22)", blue(0), blue(0)]
+    page.locator("#sorting").select_option("effect")
+    assert heads.locator(".which").all_inner_texts()[:3] == ["L1H1", "L0H0", "L1H0"]
+    assert page.get_by_role("radio", name="layer 1, head 1 · effect -1.000").count() == 1
+
+
 def test_the_map_opens_sorts_and_filters(show, tmp_path):
     traces = layers()
     page = show(write(traces, tmp_path / "x.html"))

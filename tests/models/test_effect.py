@@ -107,13 +107,16 @@ def test_what_is_shown(capsys, args, shown):
 
 
 def test_files_hold_every_head(capsys, tmp_path):
-    files = [tmp_path / f"effect{suffix}" for suffix in (".json", ".csv", ".svg")]
+    files = [tmp_path / f"effect{suffix}" for suffix in (".json", ".csv", ".svg", ".html")]
     options = [word for path in files for word in ("-o", path)]
     assert run(capsys, "--model", GEMMA2, "--between", 5, 9, *options) == (0, "", "")
     told = json.loads(files[0].read_text())
     assert np.shape(told["effect"]) == (2, 4)
     assert files[1].read_text().splitlines()[0] == "layer,head,effect"
     assert "<svg" in files[2].read_text()
+    page = files[3].read_text()
+    assert all(f'"effect": {json.dumps(cell)}' in page for row in told["effect"] for cell in row)
+    assert "<title>Head " in page
 
 
 @pytest.mark.parametrize(

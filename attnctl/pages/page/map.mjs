@@ -8,6 +8,8 @@ const SIDE = { alone: 60, grid: 24 }; // pixels of a head, of one layer and of m
 const ARROWS = { ArrowLeft: -1, ArrowRight: 1 };
 const FEW = 5; // heads that need no sorting
 const ENOUGH = 0.005; // a share that is shown
+const EFFECT = "effect";
+const [RISES, FALLS] = ["38 103 178", "196 106 22"]; // of logit A − logit B: blue and orange
 
 const CHOOSE = "Choose the head to compare it with.";
 
@@ -44,12 +46,14 @@ export class HeadMap {
   }
 
   build() {
+    this.most = Math.max(0, ...this.shown.map(({ about }) => Math.abs(about?.effect ?? 0)));
     const kinds = [...new Set(this.shown.flatMap(({ about }) => Object.keys(about?.shares ?? {})))];
     this.sorting = make(
       "select",
       { id: "sorting" },
       make("option", { value: "" }, this.layered ? "by layer" : "by number"),
       ...kinds.map((kind) => make("option", { value: kind }, `most ${kind}`)),
+      ...(this.most ? [make("option", { value: EFFECT }, "largest effect")] : []),
     );
     this.sorting.addEventListener("change", () => this.arrange());
     this.filter = make(
@@ -111,6 +115,10 @@ export class HeadMap {
       make("span", { class: "which" }, this.which(each)),
       make("span", { class: "does" }, each.about?.name ?? ""),
     );
+    if (this.most) {
+      const share = (each.about?.effect ?? 0) / this.most;
+      button.style.borderBottom = `6px solid rgb(${share < 0 ? FALLS : RISES} / ${Math.abs(share)})`;
+    }
     button.addEventListener("pointerenter", () => {
       this.readout.textContent = this.told(each);
       this.act(each.trace, each.head, "look");
@@ -136,13 +144,14 @@ export class HeadMap {
       .sort(([, a], [, b]) => b - a)
       .slice(0, 2)
       .map(([kind, share]) => `${kind} ${percent(share)}`);
-    return [where, ...(about ? [about.name] : []), ...shares].join(" · ");
+    const effect = about?.effect === undefined ? [] : [`effect ${about.effect.toFixed(3)}`];
+    return [where, ...effect, ...(about ? [about.name] : []), ...shares].join(" · ");
   }
 
   /** Sort and filter: by place a grid, by a share a list from the largest. */
   arrange() {
     const [by, only] = [this.sorting.value, this.filter.value];
-    const share = ({ about }) => about?.shares[by] ?? 0;
+    const share = ({ about }) => (by === EFFECT ? Math.abs(about?.effect) : (about?.shares[by] ?? 0));
     const order = by ? [...this.shown].sort((a, b) => share(b) - share(a)) : this.shown;
     const grid = this.layered && !by && !only;
     this.grid.style.setProperty("--across", Math.min(3, this.shown.length));
