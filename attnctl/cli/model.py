@@ -196,17 +196,31 @@ def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOpti
 def model(
     *,
     folder: str = argument("What save_pretrained wrote, or the id of a model on the hub.", "DIR"),
+    heads: bool = option(
+        "What the weights of each head say without a text: whether it copies, and what it looks for.",
+        terms=[options.excludes("output", "the scores of heads are a table, or --json; leave it out")],
+    ),
     json_: bool = option("Print it as JSON.", "--json"),
     output: list[str] | None = options.findings_option("model"),
 ) -> None:
     """Describe a checkpoint: its family, each layer's window, rope and network, and its size.
 
-    Nothing is computed and no tensor is read. An unknown model_type, quantized weights, an unknown kind
-    of rope, and pickles are refused by name.
+    Nothing is computed and no tensor is read, except with --heads. An unknown model_type, quantized
+    weights, an unknown kind of rope, and pickles are refused by name.
     """
     from attnctl.cli.output import give, progress
     from attnctl.verbs.models.about import describe_checkpoint, model_lines
 
+    if heads:
+        from attnctl.verbs.models.spectra import find_spectra, spectra_lines
+
+        with progress("layers") as moved:
+            scores = find_spectra(folder, moved)
+        if json_:
+            print_json(scores.to_dict())
+        else:
+            print_view(partial(spectra_lines, scores))
+        return
     with progress("reading"):
         found = describe_checkpoint(folder)
     give("model", [found], output, partial(model_lines, found), json=json_)
