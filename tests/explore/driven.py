@@ -32,7 +32,7 @@ def drive(walk, act, size=(80, 24), **options):
     app = Explorer(walk, **options)
 
     async def run():
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=True) as pilot:
             await pilot.pause()
             await act(app, pilot)
 

@@ -3,7 +3,6 @@
 import os
 import re
 
-import numpy as np
 import pytest
 from driven import DUMPS, VARIANTS, no_escapes, of_file, of_sentence, plain
 
@@ -11,14 +10,13 @@ from attnctl.drawing.screen import Screen
 from attnctl.verbs.explain.view import Page
 from attnctl.verbs.explore import remake
 from attnctl.verbs.explore import walk as go
-from attnctl.verbs.explore.matrix import entries, pixel
 from attnctl.verbs.explore.remake import cell_here
-from attnctl.verbs.explore.view import arithmetic_lines, wrap_parts
+from attnctl.verbs.explore.view import arithmetic_lines, operand_lines, step_lines
 
 
 def below(walk, width=80):
-    """The lines below the matrix but the first, which says what Enter follows."""
-    return plain(arithmetic_lines(walk, Screen(width, fits=True)))[1:]
+    """The lines below the matrix."""
+    return plain(arithmetic_lines(walk, Screen(width, fits=True)))
 
 
 def explained(call, path, walk, width=80):
@@ -72,11 +70,9 @@ def test_as_a_terminal_shows_it(call, path):
 @pytest.mark.parametrize(
     ("step", "count"), [("embeddings", 0), ("scaled_scores", 1), ("X", 2), ("attention_weights", 3)]
 )
-def test_of_several_operands_tab_goes_to_the_next(step, count):
+def test_every_operand_is_listed(step, count):
     walk = go.to_step(of_sentence(positions="sinusoidal"), step)
-    first = plain(arithmetic_lines(walk, Screen(80, fits=True)))[0]
-    assert re.findall(r"1 of (\d+): Tab", first) == [str(count)] * (count > 1), first
-    assert first.startswith("Enter follows " if count else "nothing was read for this cell")
+    assert len(plain(operand_lines(walk, Screen(80, fits=True)))) == count
 
 
 def test_of_an_edited_cell():
@@ -93,50 +89,15 @@ def test_a_long_sum_names_its_largest_terms():
     text = "".join(below(walk))
     assert "67 more" in text or "68 more" in text
     assert len(walk.operands) <= 14
-    (entry,) = (each for each in entries(walk, Screen(), 4) if each.name == "scaled_scores")
-    assert {column for _, column in entry.lit} == set(range(6))
 
 
-def test_every_operand_that_is_named_can_be_followed():
+def test_the_steps_that_are_read_stand_out():
     walk = go.to_step(of_sentence("the cat sat", heads=2), "scores")
-    parts = [part for line in list(arithmetic_lines(walk, Screen(80, fits=True)))[1:] for part in line]
-    found = {part.text: part.action for part in parts if part.action}
-    assert found == {
-        "Q[0,the,0]": "follow(0)",
-        "K[0,the,0]": "follow(1)",
-        "Q[0,the,1]": "follow(2)",
-        "K[0,the,1]": "follow(3)",
-    }
-
-
-def test_what_is_read_lights_up_in_the_pictures():
-    walk = go.move(go.to_step(of_sentence("a b c d e f", d_model=4), "scores"), 5, 2)
-    lit = {each.name: each.lit for each in entries(walk, Screen(), 6) if each.lit}
-    assert lit == {"Q": {(5, column) for column in range(4)}, "K": {(2, column) for column in range(4)}}
-
-
-def test_pictures_are_of_the_head_that_is_shown():
-    """The darker a pixel, the larger is the number, of K as of the weights."""
-    walk = go.along(of_sentence("to be or not", heads=2), "head", 1)
-    drawn = {each.name: each.levels for each in entries(walk, Screen(), 6)}
-    for name in ("attention_weights", "K"):
-        in_order = drawn[name].ravel()[np.argsort(np.abs(walk.trace[name][1]).ravel())]
-        assert (np.diff(in_order) >= 0).all(), name
-
-
-@pytest.mark.parametrize(("size", "pixels"), [(1, 6), (3, 2), (6, 6), (7, 6), (100, 6), (101, 4)])
-def test_pixels_are_even_and_in_order(size, pixels):
-    found = [pixel(at, size, pixels) for at in range(size)]
-    assert found == sorted(found)
-    assert set(found) == set(range(min(size, pixels)))
-    counts = [found.count(each) for each in set(found)]
-    assert max(counts) - min(counts) <= 1
-
-
-def test_lines_go_on_below():
-    from attnctl.verbs.explore.view import TextSpan
-
-    line = [TextSpan("abc", "x"), TextSpan("defgh", "y", "z")]
-    assert plain(wrap_parts(line, 4)) == ["abcd", "efgh"]
-    assert plain(wrap_parts(line, 1)) == list("abcdefgh")
-    assert plain(wrap_parts([TextSpan("中文")], 1)) != []
+    assert plain(operand_lines(walk, Screen(80, fits=True))) == [
+        "Q[0,the,0]",
+        "K[0,the,0]",
+        "Q[0,the,1]",
+        "K[0,the,1]",
+    ]
+    bold = [line[0][0] for line in step_lines(walk, Screen()) if line[0][1]]
+    assert bold == ["Q", "K"]

@@ -24,11 +24,7 @@ STYLES = {
     "label": "bold",
     "aside": "italic",
     "bad": "bold reverse",
-    "cursor": "bold reverse",
-    "operand": "underline",
-    "chosen": "bold underline",
     "changed": "bold underline",
-    "key": "bold",
 }
 """The styles of words; a name that is not here is shown as the terminal shows text."""
 

@@ -7,185 +7,220 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from rich.style import Style
+from rich.text import Text
+from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
-from textual.widgets import Input
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import DataTable, Footer, HelpPanel, Input, OptionList, Static
 
 from attnctl.base.errors import AttnError
-from attnctl.drawing.screen import Screen
+from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.palette import background
-from attnctl.drawing.screen.text import fold_text
-from attnctl.math import Cell
+from attnctl.drawing.screen.terminal import styles_for
+from attnctl.drawing.screen.text import cells
 from attnctl.verbs.explore import remake, view
 from attnctl.verbs.explore import walk as go
-from attnctl.verbs.explore.matrix import Matrix
-from attnctl.verbs.explore.view import KEYS, Parts, TextSpan
-from attnctl.verbs.explore.walk import ExplorerState, TracedLayer
-from attnctl.verbs.explore.widgets import Lines, MatrixGrid, Steps, TextDialog
+from attnctl.verbs.explore.matrix import cells_of, labels, matrix_at, window
+from attnctl.verbs.explore.walk import HEAT, ExplorerState
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
-
-LOW, TALL = 20, 34
-"""Lines of a terminal below which the arithmetic has fewer of them, and from which on more."""
-
-ARITHMETIC, ARITHMETIC_OF_TALL = 9, 14
-OTHERS = 5  # lines of the title, the heading, the message and the keys
-
-NARROW, WIDE = 60, 100
-"""Columns of a terminal below which the steps have none, and from which on they have more, and heads stand
-beside each other."""
-
-MOST_BESIDE, BETWEEN = 3, 3  # heads beside the one that is looked at, and the blanks between two
+FAR = 10**9  # more rows and columns than a matrix has: a move of so many ends at its edge
 
 Step = Callable[[ExplorerState], ExplorerState]
 
-MOST_SAID = 4  # lines of what is said above the keys
+known_styles = lru_cache(maxsize=4)(styles_for)
 
 
-class Explorer(App[None]):
-    """Left the steps, in the middle the matrix, below the arithmetic of the cell under the cursor."""
+class MatrixTable(DataTable[Text], can_focus=False):
+    """A click on a cell goes there, one on a label to its row or column."""
+
+    async def on_click(self, event: events.Click) -> None:
+        place = event.style.meta
+        if "row" in place and "column" in place and not place.get("out_of_bounds"):
+            event.stop()
+            await self.app.run_action(f"cell({place['row']},{place['column']})")
+
+
+class Choices(OptionList, can_focus=False):
+    """Texts of which one is marked; a click on one chooses it."""
+
+    def show(self, texts: Iterable[Text], at: int) -> None:
+        self.set_options(texts)
+        self.highlighted = at if self.option_count else None
+
+
+def bind(
+    keys: str, action: str, what: str, more: str = "", sign: str = "", *, show: bool = False
+) -> Binding:
+    """A key for the help, which says `more`, and where it is shown for the line at the foot."""
+    return Binding(keys, action, what, tooltip=more, key_display=sign or None, show=show)
+
+
+class Explorer(App[int]):
+    """Left the steps and what the cell reads, right the matrix, and the arithmetic of the cell below it."""
 
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None
     CSS_PATH = "app.tcss"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-wide")]  # noqa: RUF012  (Textual's own is no class variable)
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-usual"), (34, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(name, f"nth({name})" if key.action == "nth" else key.action, show=False)
-            for key in KEYS
-            for name in key.keys.split(",")
-        ),
-        Binding("ctrl+c", "interrupt", show=False, priority=True),
-        Binding("ctrl+q", "quit", show=False, priority=True),
-        Binding("escape", "dismiss", show=False),
+        bind("enter", "follow", "follow", "an operand to its own cell", "Enter", show=True),
+        bind("backspace", "go('back')", "back", "to where you were", "Backspace", show=True),
+        bind("question_mark", "help", "help", "all keys", "?", show=True),
+        bind("q", "quit", "quit", show=True),
+        Binding("tab", "operand(1)", "operand", tooltip="the next", key_display="Tab", priority=True),
+        Binding("shift+tab", "operand(-1)", "the operand before", show=False, priority=True),
+        bind("h", "go('along',('head',1))", "head", "the next", show=True),
+        bind("H", "go('along',('head',-1))", "the head before"),
+        bind("e", "ask('edit')", "edit", "the number: 0.5, +=1, *=2", show=True),
+        bind("u", "undo", "take the last edit back"),
+        bind("t", "go('show_mode',('heat',))", "heat", "for numbers, and back", show=True),
+        bind("d", "go('show_mode',('difference',))", "what edits added to each number"),
+        bind("m", "ask('rule')", "rule", "on or off: causal, window, …", show=True),
+        bind("s", "ask('seed')", "seed", "of all that is drawn", show=True),
+        bind("slash", "ask('find')", "find", "love, or love,AI, or a whole cell", "/", show=True),
+        bind("w", "write", "shell", "the commands that give what is seen", show=True),
+        bind("left_square_bracket", "go('go_step',(-1,))", "the step before", sign="["),
+        bind("right_square_bracket", "go('go_step',(1,))", "the next step", sign="]"),
+        bind("b", "go('along',('batch',1))", "the next member of a batch"),
+        bind("B", "go('along',('batch',-1))", "the member before"),
+        bind("l", "go('to_layer',(1,))", "the next layer or trace"),
+        bind("L", "go('to_layer',(-1,))", "the layer before"),
+        bind("up", "go('move',(-1,0))", "the row above"),
+        bind("down", "go('move',(1,0))", "the row below"),
+        bind("left", "go('move',(0,-1))", "the column before"),
+        bind("right", "go('move',(0,1))", "the next column"),
+        bind("pageup", "page(-1)", "a page of rows up"),
+        bind("pagedown", "page(1)", "a page of rows down"),
+        bind("home", f"go('move',(0,-{FAR}))", "the first column"),
+        bind("end", f"go('move',(0,{FAR}))", "the last column"),
+        bind("ctrl+home", f"go('move',(-{FAR},-{FAR}))", "the first cell"),
+        bind("ctrl+end", f"go('move',({FAR},{FAR}))", "the last cell"),
+        bind("shift+up", "scroll(-1)", "scroll the arithmetic up"),
+        bind("shift+down", "scroll(1)", "scroll the arithmetic down"),
+        bind("escape", "dismiss", "ask nothing"),
+        Binding("ctrl+c", "interrupt", "leave, interrupted", show=False, priority=True),
     ]
 
     def __init__(self, walk: ExplorerState, precision: int = 4, encoding: str = "utf-8") -> None:
         super().__init__(ansi_color=True)
         self.walk, self.precision, self.encoding = walk, precision, encoding
-        self.message = ""
         self.asked = ""
         self.written: list[str] = []
         self.error: Exception | None = None
-        self.signal = 0
-        self.matrix = lru_cache(maxsize=64)(self.matrix_of)
+        self.rows = self.columns = range(0)
+        self.drawn: object = None
 
     # --- what is drawn ---
 
     def compose(self) -> ComposeResult:
-        yield Lines(id="title")
-        with Horizontal(id="middle"):
-            yield Steps(id="steps")
+        yield Static(id="title")
+        with Horizontal():
+            with Vertical(id="left"):
+                yield Choices(id="steps")
+                yield Choices(id="operands")
             with Vertical():
-                yield Lines(id="heading")
-                with Horizontal():
-                    yield MatrixGrid(id="grid")
-                    for number in range(1, MOST_BESIDE + 1):
-                        yield MatrixGrid(number, id=f"grid{number}")
-        yield Lines(id="arithmetic")
-        yield Lines(id="message")
+                yield Static(id="heading")
+                yield MatrixTable(cursor_background_priority="css")
+                with VerticalScroll(id="below", can_focus=False):
+                    yield Static(id="arithmetic")
         with Horizontal(id="ask"):
-            yield Lines(id="question")
+            yield Static(id="question")
             yield Input(compact=True)
-        yield Lines(id="foot")
+        yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """Leave out what a terminal without Unicode cannot show."""
-        if self.marks.ascii_only:
-            for widget in (*self.query(Lines), *self.query(MatrixGrid), self.query_one(Steps)):
-                widget.add_class("ascii")
         if sys.__stdin__ is not None and sys.__stdin__.isatty() and hasattr(select, "poll"):
             self.set_interval(1.0, self.leave_where_nobody_is)
 
     def leave_where_nobody_is(self) -> None:
         """Leave when the terminal was closed without a signal: Textual would read on without a pause."""
-        assert sys.__stdin__ is not None
         terminal = select.poll()
-        terminal.register(sys.__stdin__.fileno(), 0)
+        terminal.register(0, 0)
         if any(events & select.POLLHUP for _, events in terminal.poll(0)):
-            self.stop_at_signal(signal.SIGHUP)
-
-    @property
-    def marks(self) -> Screen:
-        colours = not self.no_color and self.console.color_system is not None
-        shades = colours and self.console.color_system in {"truecolor", "256"}
-        return Screen(self.size.width, True, self.encoding, colours, shades)
-
-    def matrix_of(self, layer: TracedLayer, step: str, lead: Cell, corner: str = "") -> Matrix:
-        return Matrix(layer.trace, step, lead, self.marks, self.precision, layer.difference(step), corner)
-
-    def on_load(self) -> None:
-        """Before anything is drawn: a signal leaves the terminal as it was."""
-        for number in SIGNALS:
-            try:
-                asyncio.get_running_loop().add_signal_handler(number, self.stop_at_signal, number)
-            except (NotImplementedError, ValueError, RuntimeError):  # not on Windows, nor in a thread
-                break
+            self.exit(signal.SIGHUP)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.draw)
 
+    @property
+    def system(self) -> str:
+        """Rich's name for the colours there are; "" for none."""
+        return "" if self.no_color else (self.console.color_system or "")
+
+    @property
+    def marks(self) -> Screen:
+        shades = self.system in {"truecolor", "256"}
+        width = max(30, self.query_one("#arithmetic").size.width)
+        return Screen(width, True, self.encoding, bool(self.system), shades)
+
+    def style(self, words: str) -> Style:
+        """The style of names joined by +; without colours words keep bold, italic and underline."""
+        styles = known_styles(self.system or "standard", ask=True)
+        names = [name for name in words.split("+") if self.system or not name.startswith("heat")]
+        return Style.combine([Style(), *filter(None, map(styles, names))])
+
+    def text(self, *lines: Line) -> Text:
+        """Lines as Textual takes them: no markup is read."""
+        parts = [[(text, self.style(words)) for text, words in line] for line in lines]
+        return Text("\n").join(Text.assemble(*line) for line in parts)
+
     def draw(self) -> None:
         walk, screen = self.walk, self.marks
-        steps = self.query_one(Steps)
-        high = ARITHMETIC_OF_TALL if self.size.height >= TALL else ARITHMETIC
-        if self.size.height < LOW:  # the matrix comes first
-            rows = self.matrix(walk.layer, walk.step, walk.lead).rows
-            high = max(3, min(high, self.size.height - OTHERS - rows - 1))
-        self.lines("arithmetic").styles.height = high
-        steps.display = self.size.width >= NARROW
-        steps.set_class(self.size.width >= WIDE, "wide")
-        steps.set_class(walk.layer.before is not None, "edited")
-        self.lines("title").show([view.title(walk, screen)])
-        self.lines("heading").show(view.heading(walk, screen))
-        steps.show(walk, screen, 2 if 2 * len(walk.layer.steps) <= steps.size.height else 1)
-        self.draw_heads()
-        self.lines("foot").show([view.foot(self.size.width)])
-        beside_scrollbar = screen._replace(width=max(30, self.size.width - 1))  # columns at least
-        self.lines("arithmetic").show(view.arithmetic_lines(walk, beside_scrollbar, self.precision))
-        self.say("")
+        self.query_one("#title", Static).update(self.text(view.title(walk, screen)))
+        self.query_one("#heading", Static).update(self.text(*view.heading(walk, screen)))
+        arithmetic = view.arithmetic_lines(walk, screen, self.precision)
+        self.query_one("#arithmetic", Static).update(self.text(*arithmetic))
+        self.query_one("#below").scroll_home(animate=False)
+        steps, operands = view.step_lines(walk, screen), view.operand_lines(walk, screen)
+        self.query_one("#steps", Choices).show(map(self.text, steps), walk.layer.steps.index(walk.step))
+        self.query_one("#operands", Choices).show(map(self.text, operands), walk.operand)
+        self.draw_matrix(screen)
 
-    def draw_heads(self) -> None:
-        """Draw the matrix, and on a wide terminal those of the next heads beside it."""
-        walk = self.walk
-        alone = self.matrix(walk.layer, walk.step, walk.lead)
-        matrices = [alone]
-        axis = walk.axes.index("head") if "head" in walk.axes[:-2] else None
-        if axis is not None and (size := walk.array.shape[axis]) > 1:
-            heads = [(walk.lead[axis] + by) % size for by in range(min(size, MOST_BESIDE + 1))]
-            leads = {f"head {head}": (*walk.lead[:axis], head, *walk.lead[axis + 1 :]) for head in heads}
-            matrices = [self.matrix(walk.layer, walk.step, lead, corner) for corner, lead in leads.items()]
-        needed = matrices[0].label_width + matrices[0].columns * matrices[0].cell_width(walk.mode) + BETWEEN
-        room = self.size.width - self.query_one(Steps).outer_size.width
-        shown = min(len(matrices), room // needed) if self.size.width >= WIDE else 1
-        for number, grid in enumerate(self.query(MatrixGrid)):
-            grid.display = number < max(1, shown)
-            grid.styles.width = needed if shown > 1 else "1fr"
-            if grid.display:
-                grid.show(matrices[number] if shown > 1 else alone, walk.mode, walk.row, walk.column)
+    def draw_matrix(self, screen: Screen) -> None:
+        """Draw the matrix, of a large one what is around the cursor."""
+        walk, table = self.walk, self.query_one(MatrixTable)
+        rows, columns = matrix_at(walk.array, walk.lead).shape
+        self.rows = window(walk.row, rows, self.rows)
+        self.columns = window(walk.column, columns, self.columns)
+        drawn = (walk.layer, walk.step, walk.lead, walk.mode, self.rows, self.columns, screen)
+        if drawn != self.drawn:
+            self.drawn = drawn
+            self.fill(table, screen)
+        table.move_cursor(row=walk.row - self.rows.start, column=walk.column - self.columns.start)
 
-    def lines(self, name: str) -> Lines:
-        return self.query_one(f"#{name}", Lines)
+    def fill(self, table: MatrixTable, screen: Screen) -> None:
+        walk, heat = self.walk, self.walk.mode == HEAT
+        table.clear(columns=True)
+        table.show_header, table.cell_padding = not heat, 0 if heat else 1
+        shown = cells_of(walk, self.rows, self.columns, screen, self.precision)
+        names = labels(walk, -1, self.columns, screen)
+        texts = [*names, *(text for row in shown for text, _ in row)]
+        width = 2 if heat else max(map(cells, texts), default=1)
+        for name in names:
+            table.add_column(Text(name, justify="right"), width=width)
+        for name, row in zip(labels(walk, -2, self.rows, screen), shown, strict=True):
+            found = [Text(text, self.style(words), justify="right") for text, words in row]
+            table.add_row(*found, label=Text(name))
 
-    def say(self, text: str, style: str = "aside") -> None:
-        self.message = text
-        line = self.marks.printable(text.replace("\n", "; "))
-        shown = fold_text(line, max(1, self.size.width))[:MOST_SAID]
-        message = self.lines("message")
-        message.styles.height = len(shown)
-        message.show([[TextSpan(words, style)] for words in shown])
+    def say(self, problems: Iterable[str]) -> None:
+        self.notify("\n".join(map(self.marks.printable, problems)), markup=False)
 
     # --- going on ---
 
     def attempt(self, step: Step) -> None:
+        self.clear_notifications()
         try:
             self.walk = step(self.walk)
         except AttnError as error:
-            self.say("; ".join(error.problems), "name")
+            self.say(error.problems)
         else:
             self.draw()
 
@@ -197,129 +232,101 @@ class Explorer(App[None]):
         self.attempt(remake.undo_edit)
 
     def action_page(self, by: int) -> None:
-        self.attempt(lambda walk: go.move(walk, by * self.query_one(MatrixGrid).page, 0))
+        page = max(1, self.query_one(MatrixTable).scrollable_content_region.height - 1)
+        self.attempt(lambda walk: go.move(walk, by * page, 0))
 
-    def action_follow(self, number: int | None = None) -> None:
-        self.attempt(lambda walk: go.follow(walk if number is None else go.choose_operand(walk, number)))
+    def action_cell(self, row: int, column: int) -> None:
+        """A cell of the table that is shown, -1 for where one stands."""
+        walk = self.walk
+        there = walk.row if row < 0 else self.rows[row], walk.column if column < 0 else self.columns[column]
+        self.attempt(lambda walk: go.at_cell(walk, *there))
+
+    def action_follow(self) -> None:
+        self.attempt(go.follow)
 
     def action_operand(self, by: int) -> None:
         self.attempt(lambda walk: go.choose_operand(walk, walk.operand + by))
 
-    def action_focus_next(self) -> None:
-        """Tab, which a screen of Textual's binds before its app can."""
-        self.action_operand(1)
-
-    def action_focus_previous(self) -> None:
-        self.action_operand(-1)
-
-    def action_nth(self, number: int) -> None:
-        if number > len(self.walk.operands) > 0:
-            self.say(f"there are {len(self.walk.operands)} operands")
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        at = event.option_index
+        if event.option_list.id == "steps":
+            self.attempt(lambda walk: go.to_step(walk, walk.layer.steps[at]))
         else:
-            self.attempt(lambda walk: go.choose_operand(walk, number - 1))
-
-    def action_to_step(self, number: int) -> None:
-        self.attempt(lambda walk: go.to_step(walk, walk.layer.steps[number]))
+            self.attempt(lambda walk: go.follow(go.choose_operand(walk, at)))
 
     def action_scroll(self, by: int) -> None:
-        self.lines("arithmetic").scroll_relative(y=by, animate=False)
+        self.query_one("#below").scroll_relative(y=by, animate=False)
 
     # --- asking ---
 
     def action_ask(self, what: str) -> None:
-        walk = self.walk
-        value = ""
+        walk, value, hint = self.walk, "", ""
         try:
-            if what == "edit":
-                remake.origin_of(walk.layer)
-            if what == "seed":
-                value = str(remake.seed_of(walk) + 1)
+            match what:
+                case "find":
+                    hint = "love, or love,AI, or a whole cell"
+                case "edit":
+                    remake.origin_of(walk.layer)
+                    hint = "0.5, +=1, *=2"
+                case "seed":
+                    value = str(remake.seed_of(walk) + 1)
+                case "rule":
+                    rules = remake.switchable_rules(walk).items()
+                    hint = ", ".join(remake.rule_text(rule) + " (on)" * on for rule, on in rules)
         except AttnError as error:
-            self.say("; ".join(error.problems), "name")
+            self.say(error.problems)
             return
         self.asked = what
-        label = self.lines("question")
-        question = f"{self.marks.printable(remake.cell_here(walk))} = " if what == "edit" else f"{what}: "
-        label.styles.width = min(len(question), self.size.width // 2)
-        label.show([[TextSpan(question, "name")]])
+        label = f"{remake.cell_here(walk)} =" if what == "edit" else f"{what}:"
+        self.query_one("#question", Static).update(Text(self.marks.printable(f"{label} ")))
         self.query_one("#ask").display = True
-        self.query_one("#message").display = False
         entry = self.query_one(Input)
-        entry.value = value
+        entry.value, entry.placeholder = value, hint
         entry.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        text, asked = event.value, self.asked
-        self.action_dismiss()
-        answer: dict[str, Step] = {
-            "find": lambda walk: go.find_token(walk, text.strip()),
-            "edit": lambda walk: remake.add_edit(walk, text),
-            "seed": lambda walk: remake.with_seed(walk, text),
+        text, asked = event.value.strip(), self.asked
+        answers: dict[str, Callable[[ExplorerState, str], ExplorerState]] = {
+            "find": go.find_token,
+            "edit": remake.add_edit,
+            "seed": remake.with_seed,
+            "rule": remake.switch_rule,
         }
-        if text.strip() or asked == "find":
-            self.attempt(answer[asked])
+        self.action_dismiss()
+        if text:
+            self.attempt(lambda walk: answers[asked](walk, text))
 
     def action_dismiss(self) -> None:
-        self.asked = ""
         self.query_one("#ask").display = False
-        self.query_one("#message").display = True
         self.set_focus(None)
-        self.say("")
-
-    # --- what lies over it ---
-
-    def lay_over(
-        self, title: str, lines: Callable[[int], Iterable[Parts]], actions: Mapping[str, str] | None = None
-    ) -> None:
-        """Show these lines until a key closes them that has no action of its own."""
-        self.push_screen(TextDialog(title, lines, actions or {}, ascii_only=self.marks.ascii_only))
 
     def action_help(self) -> None:
-        self.lay_over("attnctl explore", view.help_lines)
-
-    def action_rules(self) -> None:
-        try:
-            rules = remake.switchable_rules(self.walk)
-        except AttnError as error:
-            self.say("; ".join(error.problems), "name")
-            return
-        actions = {str(number): f"switch('{rule.name}')" for number, rule in enumerate(rules, start=1)}
-        self.lay_over("Rules: a number switches one on or off, any other key closes", self.rules, actions)
-
-    def rules(self, width: int) -> Iterator[Parts]:
-        for number, (rule, on) in enumerate(remake.switchable_rules(self.walk).items(), start=1):
-            action = f"switch('{rule.name}')"
-            said = f"{'on ' if on else 'off'}  {remake.rule_text(rule)}"
-            yield [TextSpan(f" {number}  ", "key", action), TextSpan(said, "", action)]
-        yield []
-        yield [TextSpan(f" {self.message}", "name")]
-
-    def action_switch(self, name: str) -> None:
-        self.attempt(lambda walk: remake.switch_rule(walk, name))
-        if isinstance(self.screen, TextDialog):
-            self.screen.fill()
+        if self.screen.query(HelpPanel):
+            self.action_hide_help_panel()
+        else:
+            self.action_show_help_panel()
 
     def action_write(self) -> None:
+        """Show the commands in place of the arithmetic, until the next key."""
         found = remake.commands(self.walk)
         self.written += [command for command in found if command not in self.written]
-
-        def lines(width: int) -> Iterator[Parts]:
-            for command in found:
-                for line in command.split("\n"):
-                    for text in fold_text(self.marks.printable(line), max(12, width)):
-                        yield [TextSpan(f" {text}")]
-                yield []
-
-        self.lay_over("These give what is seen (printed when you leave, too)", lines)
+        lines = [line for command in found for line in command.split("\n")]
+        said: list[Line] = [[(self.marks.printable(line), "")] for line in lines]
+        title: Line = [("These give what is seen (printed when you leave, too)", "name")]
+        self.query_one("#arithmetic", Static).update(self.text(title, *said))
 
     # --- the end ---
 
-    def action_interrupt(self) -> None:
-        self.stop_at_signal(signal.SIGINT)
+    def on_load(self) -> None:
+        """Before anything is drawn: a signal leaves the terminal as it was."""
+        for name in ("SIGTERM", "SIGHUP"):
+            with suppress(NotImplementedError, ValueError, RuntimeError, AttributeError):
+                # not on Windows, nor in a thread
+                number = getattr(signal, name)
+                asyncio.get_running_loop().add_signal_handler(number, self.exit, number)
 
-    def stop_at_signal(self, number: int) -> None:
-        self.signal = number
-        self.exit()
+    def action_interrupt(self) -> None:
+        self.exit(signal.SIGINT)
 
     def _handle_exception(self, error: Exception) -> None:
         """Leave on a bug: it is reported when the terminal is as it was. (Textual would print it.)"""
@@ -332,12 +339,12 @@ def explore(walk: ExplorerState, precision: int = 4, encoding: str = "utf-8") ->
     """Walk until one leaves, or a bug or a signal ends it; the commands that were asked for."""
     background(os.environ, ask=True)  # while nobody else reads what the terminal answers
     app = Explorer(walk, precision, encoding)
-    app.run()
+    ended = app.run()
     if app.error is not None:
         raise app.error
-    if app.signal == signal.SIGINT:
+    if ended == signal.SIGINT:
         raise KeyboardInterrupt
-    if app.signal:
-        signal.signal(app.signal, signal.SIG_DFL)
-        os.kill(os.getpid(), app.signal)
+    if ended:
+        signal.signal(ended, signal.SIG_DFL)
+        signal.raise_signal(ended)
     return app.written

@@ -78,10 +78,7 @@ def walk_again(walk: ExplorerState, **changes: Any) -> ExplorerState:
     if first != at and len(settings.edits) > len(how.settings.edits):
         raise AttnError("an earlier layer is edited already; L goes back to it, u takes the edit back")
     place = first if len(walk.layers) > 1 and walk.layer.made is not None else 0
-    if walk.layer.made is not None and set(changes) == {"edits"}:
-        before: Sequence[Trace] = [layer.before or layer.trace for layer in walk.layers[first:]]
-    else:
-        before = how.source.after(place).run(without_edits(settings))
+    before = how.source.after(place).run(without_edits(settings))
     now = how.source.after(place).run(settings) if settings.edits else before
     layers = layers_beside(now, Made(how.source, settings, first), before)
     whole = (*walk.layers[:first], *layers, *walk.layers[first + len(layers) :])

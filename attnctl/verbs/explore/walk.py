@@ -13,7 +13,6 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.words import quote
 from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array, Cell
 from attnctl.math.arithmetic import abridge
@@ -258,39 +257,16 @@ def follow(walk: ExplorerState) -> ExplorerState:
 
 
 def find_token(walk: ExplorerState, text: str) -> ExplorerState:
-    """The next row whose token holds this text, else column; `,text` looks along columns alone.
+    """At a cell by its whole address, or at `row` or `row,column` of the matrix that is shown.
 
-    A whole address goes to its cell. Raises AttnError where nothing is found.
+    Raises AttnError where there is none.
     """
-    if "[" in text and text.endswith("]"):
-        address = parse_address(text).spell_out(walk.trace)
-        return jump(walk, Place(walk.place.layer, address.step, address.cell(walk.trace)))
-    row_text, comma, column_text = (part.strip() for part in text.partition(","))
-    if comma:
-        there = search_label(walk, row_text, -2) if row_text else walk
-        return search_label(there, column_text, -1) if column_text else there
-    try:
-        return search_label(walk, row_text, -2)
-    except AttnError:
-        return search_label(walk, row_text, -1)
-
-
-def search_label(walk: ExplorerState, text: str, axis: int) -> ExplorerState:
-    if not text:
-        raise AttnError("nothing to look for; write a token, like love or love,AI")
-    ndim = walk.array.ndim
-    if ndim + axis < 0:
-        raise AttnError(f"no token {quote(text)} here")
-    labels = walk.trace.labels(walk.step, ndim + axis)
-    here = walk.place.cell[axis]
-    order = [*range(here + 1, len(labels)), *range(min(here + 1, len(labels)))]
-    exact = [at for at in order if labels[at] == text]
-    within = exact or [at for at in order if text.casefold() in labels[at].casefold()]
-    if not within:
-        raise AttnError(f"no token {quote(text)} along {walk.axes[axis]} of {walk.step}")
-    cell = list(walk.place.cell)
-    cell[axis] = within[0]
-    return place_at(walk, tuple(cell))
+    if "[" not in text:
+        row, comma, column = text.partition(",")
+        place = [row.strip() or str(walk.row), column.strip() if comma else str(walk.column)]
+        text = f"{walk.step}[{','.join([*map(str, walk.lead), *place][-walk.array.ndim :])}]"
+    address = parse_address(text).spell_out(walk.trace)
+    return jump(walk, Place(walk.place.layer, address.step, address.cell(walk.trace)))
 
 
 def show_mode(walk: ExplorerState, mode: str) -> ExplorerState:
