@@ -1,4 +1,4 @@
-"""Traces, findings, explanations and statistics as notebooks show them."""
+"""Traces, findings and statistics as notebooks show them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any
 
-from attnctl.math.arithmetic import Call, Expr, Number, Product, Quotient, Rest, Subtraction, Sum, abridge
 from attnctl.pages.found import check_pieces, conform_pieces, diff_pieces
 from attnctl.pages.write import asset, draw_trace, pieces
 from attnctl.record import Trace
@@ -14,7 +13,6 @@ from attnctl.verbs.check.report import Report
 from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.diff import Difference
 from attnctl.verbs.explain import Explanation
-from attnctl.verbs.explain.view import number_for_people
 from attnctl.verbs.stats.picture import stats_picture
 from attnctl.verbs.stats.report import DumpStats, StatsReport
 
@@ -29,11 +27,11 @@ def bundle(shown: Any) -> dict[str, str]:
     """Return the two forms a notebook chooses from: the page in a frame, and text.
 
     The frame lets the page run its own script and nothing else: no network, no cookies, no access
-    to the notebook. Inside its tag stands a picture for where frames are taken out. An explanation is
-    typeset, statistics are drawn.
+    to the notebook. Inside its tag stands a picture for where frames are taken out. Statistics are
+    drawn.
     """
     if isinstance(shown, Explanation):
-        return {"text/latex": latex_of(shown), "text/plain": str(shown)}
+        return {"text/plain": str(shown)}
     if isinstance(shown, DumpStats):
         return {"image/svg+xml": stats_picture([StatsReport((shown,))]).svg, "text/plain": repr(shown)}
     page, text, traces = parts(shown)
@@ -56,43 +54,3 @@ def parts(shown: Any) -> tuple[Callable[[], Iterator[bytes]], str, Sequence[Trac
         return lambda: diff_pieces([shown]), f"{shown}\n", [shown.alignment.a]
     traces = [shown] if isinstance(shown, Trace) else shown
     return lambda: pieces(traces), repr(shown), traces
-
-
-ESCAPED = str.maketrans({**{each: f"\\{each}" for each in "#$%&_{}"}, "\\": r"\textbackslash{}"})
-FUNCTIONS = {"exp": r"e^{{{}}}", "sqrt": r"\sqrt{{{}}}"}
-
-
-def latex_of(found: Explanation) -> str:
-    value = found.value if found.gives is None else found.gives
-    # The terms that are left out are what they come to.
-    lines = [rf"\text{{{found.name.translate(ESCAPED)}}} &= {set_expr(abridge(found.expr, 12))}"]
-    if not isinstance(found.expr, Number):
-        lines.append(rf"&= {set_number(value)}")
-    return "$$\n\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}\n$$"
-
-
-def set_expr(expr: Expr, *, inside: bool = False) -> str:
-    """An expression; a sum or a negative number `inside` another stands in brackets."""
-    match expr:
-        case Number(value, _, _) | Rest(value, _):
-            text = set_number(value)
-            return rf"\left({text}\right)" if inside and value < 0 else text
-        case Sum(parts):
-            text = " + ".join(set_expr(part, inside=True) for part in parts) or "0"
-            return rf"\left({text}\right)" if inside and len(parts) > 1 else text
-        case Subtraction(left, right):
-            text = f"{set_expr(left)} - {set_expr(right, inside=True)}"
-            return rf"\left({text}\right)" if inside else text
-        case Product(parts):
-            return r" \cdot ".join(set_expr(part, inside=True) for part in parts)
-        case Quotient(above, below):
-            return rf"\frac{{{set_expr(above)}}}{{{set_expr(below)}}}"
-        case Call(name, inner):
-            return FUNCTIONS.get(name, rf"\{name}\left({{}}\right)").format(set_expr(inner))
-
-
-def set_number(value: float) -> str:
-    """A number in few digits; its exponent as a power of ten."""
-    text = number_for_people(value, 4)
-    mantissa, e, exponent = text.partition("e")
-    return (rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if e else text).replace("∞", r"\infty")

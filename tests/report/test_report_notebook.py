@@ -82,31 +82,9 @@ def test_a_frontend_says_what_it_takes():
     assert set(trace._repr_mimebundle_(exclude={"text/plain"})) == {"text/html"}
 
 
-EXPLAINED = {
-    "attention_weights[0,love,AI]": (
-        r"\text{attention\_weights[0,love,AI]} &= \frac{e^{",
-        r"}}{e^{",
-    ),
-    "scores[1,I,AI]": (r" \cdot ", " + "),
-    "scaled_scores[0,I,I]": (r"\sqrt{2}",),
-}
-
-
-@pytest.mark.parametrize("cell", EXPLAINED)
-def test_an_explanation_is_typeset(cell):
-    trace = attnctl.run("I love AI", heads=2)
-    bundle = trace.explain(cell)._repr_mimebundle_()
-    assert set(bundle) == {"text/latex", "text/plain"}
-    assert all(each in bundle["text/latex"] for each in EXPLAINED[cell])
-    assert bundle["text/latex"].count("{") == bundle["text/latex"].count("}")
-
-
-def test_negative_numbers_of_a_product_stand_in_brackets():
-    config = {"Q": [[-1.0, 2.0]], "K": [[3.0, -0.5]], "V": [[1.0, 1.0]]}
-    trace = attnctl.attend({name: np.array(rows) for name, rows in config.items()})
-    latex = trace.explain("scores[0,0,0]")._repr_mimebundle_()["text/latex"]
-    assert r"\left(-1\right) \cdot 3 + 2 \cdot \left(-0.5\right) \\" in latex
-    assert "&= -4" in latex
+def test_an_explanation_is_its_text():
+    found = attnctl.run("I love AI", heads=2).explain("scores[1,I,AI]")
+    assert found._repr_mimebundle_() == {"text/plain": str(found)}
 
 
 def test_statistics_are_drawn():
