@@ -30,7 +30,6 @@ from attnctl.math.names import (
     WEIGHTS,
     is_gradient,
 )
-from attnctl.math.ops.scores import SoftmaxBack
 from attnctl.record import Trace
 
 MOST_ROWS, MOST_PARTS = 12, 3
@@ -126,21 +125,6 @@ class Mix:
 
 
 @dataclass(frozen=True)
-class Pull:
-    """The key whose score moves the loss most in a row, by how much, and the keys it takes weight from.
-
-    A key that has all the weight takes it from nothing.
-    """
-
-    step: str
-    row: Cell
-    key: int
-    gradient: float
-    others: tuple[int, ...]
-    has_all: bool
-
-
-@dataclass(frozen=True)
 class NotFinite:
     """The number of NaN and ∞ in a step (−∞ in scores is a hidden key, and none of these)."""
 
@@ -148,7 +132,7 @@ class NotFinite:
     count: int
 
 
-Claim = Extremes | Moved | Hidden | OddRows | TopKeys | Mix | Pull | NotFinite
+Claim = Extremes | Moved | Hidden | OddRows | TopKeys | Mix | NotFinite
 
 
 @dataclass(frozen=True)
@@ -239,14 +223,14 @@ def chapter_of(trace: Trace, steps: list[Step]) -> Chapter:
     if len(steps) > 1:
         return Chapter(tuple(steps), happens)
     claims = tuple(claims_of(trace, step))
-    told = sum(isinstance(claim, TopKeys | Mix | Pull) for claim in claims)
+    told = sum(isinstance(claim, TopKeys | Mix) for claim in claims)
     named = sum(len(claim.rows) for claim in claims if isinstance(claim, OddRows))
     return Chapter((step,), happens, claims, row_count(trace, step) - told - named)
 
 
 def row_count(trace: Trace, step: Step) -> int:
     """The number of rows that could be told of a step, one by one; 0 where it is told as a whole."""
-    if step.name == WEIGHTS or pulls_on(trace, step):
+    if step.name == WEIGHTS:
         return int(np.prod(trace[step.name].shape[:-1]))
     return len(mixed_rows(trace, step)) if is_mixture(trace, step) else 0
 
@@ -265,8 +249,6 @@ def claims_of(trace: Trace, step: Step) -> Iterator[Claim]:
         yield from islice(top_keys_of(trace, step, array), MOST_ROWS)
     elif is_mixture(trace, step):
         yield from mixes(trace, step)
-    elif pulls_on(trace, step):
-        yield from islice(pulls(trace, step, array), MOST_ROWS)
     else:
         hides = isinstance(step.op, ops.Hide) and scores
         if hides or (scores and np.isneginf(array).any()):
@@ -319,21 +301,6 @@ def top_keys_of(trace: Trace, step: Step, array: Array) -> Iterator[TopKeys]:
             scores = tuple(map(float, own)) if largest and np.isfinite(own).all() else ()
         share, seen = float(weights[list(keys)].max()), int((why < 0).sum())
         yield TopKeys(step.name, row, keys, share, seen, hidden, source, scores)
-
-
-def pulls_on(trace: Trace, step: Step) -> bool:
-    return isinstance(step.op, SoftmaxBack) and step.inputs[0] in trace
-
-
-def pulls(trace: Trace, step: Step, array: Array) -> Iterator[Pull]:
-    """A claim for each row that has weights, on the score that moves the loss most."""
-    for row in np.ndindex(*array.shape[:-1]):
-        weights, gradients = trace[step.inputs[0]][row], array[row]
-        if np.isfinite(gradients).all() and weights.any():
-            most = np.abs(gradients).argmax() if gradients.any() else weights.argmax()
-            others = tuple(int(key) for key in np.flatnonzero(weights) if key != most)
-            has_all = bool(weights[most] == 1)
-            yield Pull(step.name, row, int(most), float(gradients[most]), others, has_all)
 
 
 def is_mixture(trace: Trace, step: Step) -> bool:

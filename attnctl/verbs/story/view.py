@@ -100,8 +100,6 @@ class Writer(Namer):
                 return self.mix(claim)
             case chapters.Hidden():
                 return self.hidden(claim)
-            case chapters.Pull():
-                return self.pull(claim)
             case chapters.OddRows(step, kind, rows):
                 be = "is" if len(rows) == 1 else "are"
                 return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {self.rows(step, rows)}."
@@ -158,15 +156,6 @@ class Writer(Namer):
         if claim.rest >= 0.00005:  # what is less is not said
             parts.append(f"{percent(claim.rest)} of others")
         return f"{self.row(claim.step, claim.row)} is {all_of(parts)}."
-
-    def pull(self, claim: chapters.Pull) -> str:
-        who, key = self.row(claim.step, claim.row), self.keys((claim.key,))
-        if claim.has_all:
-            only = self.seen(claim.row, (claim.key,))
-            return f"{who} sees only {only}: raising its score changes no weight."
-        others = self.keys(claim.others) if claim.others else "the sink"
-        taken = f"{who}: raising the score of {key} by a little takes weight from {others}"
-        return f"{taken}, and {moves(claim.gradient)}."
 
     def extremes(self, claim: chapters.Extremes) -> str:
         of_all = "number" if claim.whole else "finite number"
