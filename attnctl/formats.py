@@ -75,7 +75,7 @@ FINDINGS = {
     "exercise grade": (
         Format("json", ".json", "attnctl.verbs.exercise.gradebook:write_json"),
         Format("csv", ".csv", "attnctl.verbs.exercise.gradebook:write_csv", text=True),
-        Format("html", ".html", "attnctl.verbs.exercise.gradebook:write_page", binary=True),
+        Format("html", ".html", "attnctl.pages.grades:write_grades", binary=True),
     ),
     "exercise make": (
         Format("json", ".json", "attnctl.verbs.exercise.sheet:write_json", single=True),

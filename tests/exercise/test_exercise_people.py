@@ -70,4 +70,4 @@ def test_a_teacher_has_thirty(place):
     assert [row["scores"] for row in sorted(rows, key=lambda row: int(row["name"].split()[1]))][:4] == [
         "right", "wrong", "wrong", "not filled in",
     ]  # fmt: skip
-    assert (folder / "grades.html").read_text().count("<small>query-key-swapped</small>") == 3
+    assert (folder / "grades.html").read_text().count("<td>wrong: query-key-swapped</td>") == 3

@@ -1,10 +1,9 @@
-"""Grades of a class: on a screen, for a spreadsheet (CSV), as JSON, as a page, for an autograder."""
+"""Grades of a class: on a screen, for a spreadsheet (CSV), as JSON, for an autograder."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from html import escape
 from typing import IO, Any
 
 from attnctl.base.words import all_of, plural
@@ -17,7 +16,6 @@ from attnctl.store.files import encode_json, json_text, sink
 from attnctl.store.long_csv import FORMULA_STARTS
 from attnctl.verbs.check.view import format_number as digits
 from attnctl.verbs.exercise.grade import BLANK, COARSE, RIGHT, UNTOLD, WRONG, HandIn, Mark
-from attnctl.verbs.exercise.sheet import page
 
 SIGNS = {RIGHT: "right", BLANK: "–", UNTOLD: "?", COARSE: "rounded"}
 """What stands in a cell of the table; anything else is wrong."""
@@ -100,11 +98,8 @@ def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
     titles = ["name", *(step.replace("_", "\n") for step in steps), "right"]
     rows = []
     for sheet in sheets:
-        marks = {mark.step: mark.verdict for mark in sheet.marks}
-        signs = [SIGNS.get(marks[step], marks[step]) if step in marks else "" for step in steps]
-        right = "–" if sheet.error else f"{sum(mark == RIGHT for mark in marks.values())}/{len(marks)}"
-        cells = [(screen.printable(sign), "bad" if sign == "wrong" else "") for sign in signs]
-        rows.append([(screen.printable(str(sheet.student)), "name"), *cells, (screen.printable(right), "")])
+        cells = [(screen.printable(sign), "bad" * (sign == WRONG)) for sign in signs(sheet, steps)]
+        rows.append([(screen.printable(str(sheet.student)), "name"), *cells])
     yield from Listing(screen, [titles], rows, left=frozenset(range(len(steps) + 1))).lines()
     for sheet in sheets:
         said = list(remarks(sheet, alone=len(sheets) == 1))
@@ -114,6 +109,13 @@ def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
         yield from indented_lines(said, screen)
     yield []
     yield [(screen.printable(class_summary(sheets)), "")]
+
+
+def signs(sheet: HandIn, steps: Sequence[str]) -> list[str]:
+    """What stands below each step, and below `right`."""
+    marks = {mark.step: mark.verdict for mark in sheet.marks}
+    shown = [SIGNS.get(marks[step], marks[step]) if step in marks else "" for step in steps]
+    return [*shown, "–" if sheet.error else f"{points(sheet)}/{len(marks)}"]
 
 
 def indented_lines(texts: Sequence[str], screen: Screen) -> Iterator[Element]:
@@ -170,63 +172,6 @@ def class_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
         said = {"right": sheet.right, "error": sheet.error or None, "notes": list(sheet.notes)}
         hand_ins.append({**who, **said, "steps": {mark.step: mark_data(mark) for mark in sheet.marks}})
     return {"hand_ins": hand_ins, "wrong": wrong}
-
-
-def write_page(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
-    body = "\n".join(["<body>", "<main>", "<h1>Grades</h1>", *page_lines(sheets), "</main>", "</body>"])
-    stream.write(page("Grades", body))
-
-
-def page_lines(sheets: Sequence[HandIn]) -> Iterator[str]:
-    steps = marked_steps(sheets)
-    yield f'<p class="facts">{escape(class_summary(sheets))}</p>'
-    shared = find_shared(sheets)
-    if shared:
-        yield "<h2>What the class got wrong</h2>"
-        rows = [
-            [
-                f"<td>{len(students)}</td>",
-                f'<td class="wrong">{escape(mark.mistake or "no known mistake")}</td>',
-                f"<td>{escape(mark.step)}</td>",
-                f"<td>{escape(visible(mark.words if mark.mistake else ''))}</td>",
-                f"<td>{escape(visible(', '.join(students)))}</td>",
-            ]
-            for mark, students in shared
-        ]
-        yield table_html(["", "mistake", "step", "what it is", "who"], rows)
-    yield '<div class="scroll">'
-    yield table_html(["name", *steps, "right"], [list(row_html(sheet, steps)) for sheet in sheets])
-    yield "</div>"
-    said = [(str(sheet.student), list(remarks(sheet, alone=False))) for sheet in sheets]
-    if any(lines for _, lines in said):
-        yield "<h2>One by one</h2>"
-        yield "<dl>"
-        for name, lines in said:
-            if lines:
-                yield f"<dt>{escape(visible(name))}</dt>"
-                yield from (f"<dd>{escape(visible(line))}</dd>" for line in lines)
-        yield "</dl>"
-
-
-def table_html(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in titles)
-    body = "\n".join(f"<tr>{''.join(row)}</tr>" for row in rows)
-    return f'<table class="grades"><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>'
-
-
-def row_html(sheet: HandIn, steps: Sequence[str]) -> Iterator[str]:
-    note = ' class="note" title="see its notes"' if sheet.doubts else ""
-    yield f'<th scope="row"{note}>{escape(visible(str(sheet.student)))}</th>'
-    marks = {mark.step: mark for mark in sheet.marks}
-    for mark in map(marks.get, steps):
-        if mark is None:
-            yield "<td></td>"
-            continue
-        kind = {RIGHT: "right", WRONG: "wrong"}.get(mark.verdict, "none")
-        small = wrong_at(mark) if mark.verdict == WRONG else ""
-        more = f"<small>{escape(visible(small))}</small>" if small else ""
-        yield f'<td class="{kind}">{escape(SIGNS.get(mark.verdict, mark.verdict))}{more}</td>'
-    yield f"<td>{'–' if sheet.error else f'{points(sheet)} of {len(marks)}'}</td>"
 
 
 def gradescope_result(sheet: HandIn) -> dict[str, Any]:
