@@ -16,10 +16,10 @@ from attnctl.base.words import all_of
 from attnctl.evidence.precision import FLOAT32, on_grid
 from attnctl.inputs.plan import DumpPlan
 from attnctl.math import Array
-from attnctl.math.names import CONCAT, HEAD_OUTPUTS, PAST_VALUE, WEIGHTS
+from attnctl.math.names import CONCAT, HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import Given
 from attnctl.mistakes import CATALOGUE
-from attnctl.mistakes.mistake import Mistake, Plant
+from attnctl.mistakes.mistake import Mistake
 from attnctl.record import Trace
 from attnctl.verbs.check.check import check
 from attnctl.verbs.conform.call import ENDINGS, OTHER, Answer, have_same_bits, largest_gap
@@ -38,7 +38,6 @@ from attnctl.verbs.conform.held import (
     simplicity,
 )
 from attnctl.verbs.conform.judge import ExpectedOutput, compare_output, expect, judge_answer, name_output
-from attnctl.verbs.conform.layout import read_output
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import TRUE, TYPES
 from attnctl.verbs.conform.report import IGNORED_OPTION, Failure
@@ -119,8 +118,7 @@ def search_causes(
         best = best if explained else search(result, QUICK, best)
         most -= not (explained and best.is_certain)
     if best.cause is None or best.fits_by_chance:
-        best = search(left[0], LONGER, NOTHING)
-        return NOTHING if best.failure.spared else best  # two mistakes at once fit much
+        return search(left[0], LONGER, NOTHING)
     return best
 
 
@@ -395,73 +393,34 @@ def explain_nan(suite: Suite, result: CaseResult, output: Array) -> Cause | None
     return Cause("nan-output", lambda said: f"{said[0]} are NaN or infinite", explains, observed=True)
 
 
-def read_weights(suite: Suite, case: Case) -> Array | None:
-    """Read the weights of a target off its outputs for values that are unit vectors, d_v keys at a time."""
-    problem = suite.problem(replace(case, memory="plain"))
-    past = problem.arrays[PAST_VALUE] if case.past else None
-    parts = []
-    for start in range(0, case.keys, case.d_v):
-        values = np.zeros((case.batch, case.kv_heads, case.keys, case.d_v))
-        here = np.arange(start, min(start + case.d_v, case.keys))
-        values[..., here, here - start] = 1.0
-        problem.arrays["V"] = values[..., case.past :, :]
-        if past is not None:
-            problem.arrays[PAST_VALUE] = values[..., : case.past, :]
-            problem.passed["cache"] = (problem.passed["cache"][0], problem.arrays[PAST_VALUE])
-        given = read_output(problem, suite.call(problem))
-        if given is None:
-            return None
-        parts.append(given[..., : here.size])
-    return np.concatenate(parts, axis=-1)
-
-
 def explain_by_catalogue(suite: Suite, result: CaseResult, output: Array) -> Iterator[Cause]:
     """Every known mistake, those of which nothing is fitted first; in a large case what `check` finds."""
     of_gradients = result.judgement.output in GRADIENTS
     if of_gradients and np.isnan(output).any():
         return  # no mistake that is known gives NaN, and to try them all takes long
     steps = (HEAD_OUTPUTS,) if of_gradients or result.case.heads == 1 else (HEAD_OUTPUTS, CONCAT)
-    tried: Iterable[Mistake] = sorted(CATALOGUE, key=attrgetter("fitted"))
-    if is_large(result.case):
-        tried = [mistake for mistake, _ in find_mistakes(suite, result, pairs=False)]
-    for step, mistake in product(steps, tried):
+    tried = find_likely(suite, result) if is_large(result.case) else CATALOGUE
+    for step, mistake in product(steps, sorted(tried, key=attrgetter("fitted"))):
         if mistake.exact:
-            yield add_hint(suite, result, plant_cause(suite, [mistake], step))
+            yield add_hint(suite, result, plant_cause(suite, mistake, step))
 
 
-def explain_by_check(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    """What `check` finds in the weights: two mistakes at once, or one that no output tells."""
-    planted = find_mistakes(suite, result)
-    cause = plant_cause(suite, [mistake for mistake, _ in planted])
-    if not planted or cause.explains(result) is not None:
-        return cause if planted else None
-
-    def explains(other: CaseResult) -> Details | None:
-        found = find_mistakes(suite, other)
-        if [mistake for mistake, _ in found] != [mistake for mistake, _ in planted]:
-            return None
-        beside = HeldCase.begin(suite.problem(other.case), suite.outputs_in(other))
-        program = CarriedOut.run(beside.problem, found[-1][1].case.derivation)
-        return tuple(plant.detail for _, plant in found) if beside.gives(program) else None
-
-    return Cause(cause.mistake, cause.say, explains, costly=True, certain=False)
-
-
-def find_mistakes(
-    suite: Suite, result: CaseResult, *, pairs: bool = True
-) -> Sequence[tuple[Mistake, Plant]]:
-    """Hand an answer with its weights to `check`; nothing where its findings do not explain all of it."""
-    found = suite.outputs_in(result)
-    if result.judgement.output not in GRADIENTS:
-        weights = read_weights(suite, result.case)
-        found = {HEAD_OUTPUTS: found[HEAD_OUTPUTS], **({} if weights is None else {WEIGHTS: weights})}
-    trace, plan = plan_answer(suite.problem(result.case), found)
+def find_likely(suite: Suite, result: CaseResult) -> Sequence[Mistake]:
+    """What `check` finds in an answer: to try every mistake in a large case would take a minute."""
+    trace, plan = plan_answer(suite.problem(result.case), suite.outputs_in(result))
     try:
-        findings = check(trace, plan, pairs=pairs).findings
+        findings = check(trace, plan, pairs=False).findings
     except AttnError:
         return ()
-    planted = [finding.planted for finding in findings if finding.planted]
-    return planted if len(planted) == len(findings) else ()
+    return [finding.planted[0] for finding in findings if finding.planted]
+
+
+def explain_by_weights(suite: Suite, result: CaseResult, output: Array) -> Iterator[Cause]:
+    """Dropout, which the weights alone tell."""
+    if result.judgement.output == HEAD_OUTPUTS and not result.case.past:
+        for mistake in CATALOGUE:
+            if "dropout" in mistake.name:
+                yield replace(plant_cause(suite, mistake, WEIGHTS), costly=True, certain=False)
 
 
 def plan_answer(problem: Problem, found: dict[str, Array]) -> tuple[Trace, DumpPlan]:
@@ -559,5 +518,5 @@ QUICK: tuple[Explain, ...] = (
     explain_unsteady, explain_memory, explain_earlier, explain_zeros, explain_coarse_numbers,
     explain_by_catalogue, explain_factor, explain_coarse_inside,
 )  # fmt: skip
-LONGER: tuple[Explain, ...] = (explain_rounding, explain_nan, explain_by_check)
+LONGER: tuple[Explain, ...] = (explain_rounding, explain_nan, explain_by_weights)
 """The explanations of a case, those first that are quick or of which others look much alike."""

@@ -28,6 +28,7 @@ from attnctl.record import Trace
 from attnctl.verbs.check.check import spoken
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.judge import compare_output, expect
+from attnctl.verbs.conform.layout import read_output
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import TYPES
 from attnctl.verbs.conform.report import Failure
@@ -202,73 +203,81 @@ def join_details(details: Details) -> str:
 
 @dataclass(frozen=True)
 class MadeMistake:
-    """A mistake as it is to be made: as it fits, or like it was planted in another case."""
+    """A mistake as it was planted in a case, and the steps that it changes."""
 
-    mistake: Mistake
-    like: Plant | None = None
-    steps: frozenset[str] | None = None
-    """The steps that it changes, where that is known."""
+    like: Plant
+    steps: frozenset[str]
 
 
 @dataclass
 class Programs:
     suite: Suite
     step: str
-    """Where the mistakes show: the output, or heads side by side."""
-    mistakes: tuple[Mistake, ...]
-    known: list[list[MadeMistake]] = field(default_factory=list)
+    """Where the mistake shows: the output, heads side by side, or the weights."""
+    mistake: Mistake
+    known: list[MadeMistake] = field(default_factory=list)
     missed: int = 0
 
     def explains(self, result: CaseResult) -> Details | None:
-        """The details with which it explains a case: those known, or else those that fit."""
+        """The detail with which it explains a case: one that is known, or else one that fits."""
         beside = self.begin(result)
         if beside is None:
             return None
         for at, made in enumerate(self.known):
-            if (found := beside.find(made)) is not None:
+            if (found := beside.find(self.mistake, made)) is not None:
                 self.known[at] = found
-                return details_of(found)
+                return (found.like.detail,)
         if self.missed == MOST_MISSED:
             return None
-        if (found := beside.find([MadeMistake(mistake) for mistake in self.mistakes])) is not None:
+        if (found := beside.find(self.mistake)) is not None:
             self.known.append(found)
-            return details_of(found)
+            return (found.like.detail,)
         self.missed += 1
         return None
 
     def explains_with(self, result: CaseResult, details: Details) -> bool:
         beside = self.begin(result)
-        same = [made for made in self.known if details_of(made) == details]
-        return beside is not None and any(beside.find(made) is not None for made in same)
+        same = [made for made in self.known if (made.like.detail,) == details]
+        return beside is not None and any(beside.find(self.mistake, made) is not None for made in same)
 
     def contradicts(self, case: Case, said: Collection[Details]) -> bool:
         beside = HeldCase.begin(self.suite.problem(case), None, self.step)
-        known = [made for made in self.known if details_of(made) in said]
-        programs = [program for made in known for _, program in beside.programs(made, beside.right)]
+        known = [made for made in self.known if (made.like.detail,) in said]
+        programs = [program for made in known for _, program in beside.programs(self.mistake, made)]
         return bool(programs) and not any(map(beside.gives, programs))
 
     def begin(self, result: CaseResult) -> HeldCase | None:
         if result.answer.error or result.judgement.extra is not None:
             return None
         found = self.suite.outputs_in(result)
+        if found and self.step == WEIGHTS:
+            weights = read_weights(self.suite, result.case)
+            found = {} if weights is None else {WEIGHTS: weights, **found}
         if not found:
             return None
         settled = [name for name, ratio in result.judgement.ratios.items() if ratio <= 1]
         return HeldCase.begin(self.suite.problem(result.case), found, self.step, settled)
 
     def say(self, details: Details) -> str:
-        made = [spoken(mistake, detail) for mistake, detail in zip(self.mistakes, details, strict=True)]
-        return "; and ".join(dict.fromkeys(f"{words}: {fix}" for words, fix in made))
+        return ": ".join(spoken(self.mistake, details[0]))
 
 
-def plant_cause(suite: Suite, mistakes: Sequence[Mistake], step: str = HEAD_OUTPUTS) -> Cause:
-    made = Programs(suite, step, tuple(mistakes))
-    name = " and ".join(dict.fromkeys(mistake.name for mistake in mistakes))
-    return Cause(name, made.say, made.explains, made.contradicts, explains_with=made.explains_with)
+def read_weights(suite: Suite, case: Case) -> Array | None:
+    """Read the weights of a target off its outputs for values that are unit vectors, d_v keys at a time."""
+    problem, parts = suite.problem(replace(case, memory="plain")), list[Array]()
+    for start in range(0, case.keys, case.d_v):
+        here = np.eye(case.keys, case.d_v, -start)
+        problem.arrays["V"] = np.broadcast_to(here, problem.arrays["V"].shape)
+        given = read_output(problem, suite.call(problem))
+        if given is None:
+            return None
+        parts.append(given)
+    return np.concatenate(parts, axis=-1)[..., : case.keys]
 
 
-def details_of(made: Sequence[MadeMistake]) -> Details:
-    return tuple(plant.like.detail for plant in made if plant.like)
+def plant_cause(suite: Suite, mistake: Mistake, step: str = HEAD_OUTPUTS) -> Cause:
+    made = Programs(suite, step, mistake)
+    return Cause(mistake.name, made.say, made.explains, made.contradicts, explains_with=made.explains_with)
 
 
 @dataclass(frozen=True)
@@ -323,38 +332,34 @@ class HeldCase:
             beside = {CONCAT: heads.reshape(*heads.shape[:2], -1)}
         return cls(problem, right, beside, frozenset(beside if found is None else settled))
 
-    def find(self, made: Sequence[MadeMistake]) -> list[MadeMistake] | None:
-        return next((fit for fit, program in self.programs(made, self.right) if self.gives(program)), None)
+    def find(self, mistake: Mistake, like: MadeMistake | None = None) -> MadeMistake | None:
+        return next((made for made, program in self.programs(mistake, like) if self.gives(program)), None)
 
     def programs(
-        self, made: Sequence[MadeMistake], before: CarriedOut
-    ) -> Iterator[tuple[list[MadeMistake], CarriedOut]]:
-        if not made:
-            yield [], before
-            return
-        one, *rest = made
-        for plant in one.mistake.at(self.step(before, one.like)):
-            steps = before.steps_changed(plant.case.derivation)
-            if one.steps is not None and steps != one.steps:
+        self, mistake: Mistake, like: MadeMistake | None
+    ) -> Iterator[tuple[MadeMistake, CarriedOut]]:
+        """The programs that make a mistake: as it may fit, or like it was planted in another case."""
+        for plant in mistake.at(self.step(like.like if like else None)):
+            steps = self.right.steps_changed(plant.case.derivation)
+            if like and steps != like.steps:
                 continue
             try:
-                program = CarriedOut.run(self.problem, plant.case.derivation, before)
+                program = CarriedOut.run(self.problem, plant.case.derivation, self.right)
             except (AttnError, ValueError, IndexError, TypeError, KeyError):  # what only the right op takes
                 continue
-            here = MadeMistake(one.mistake, plant, steps)
-            yield from (([here, *others], last) for others, last in self.programs(rest, program))
+            yield MadeMistake(plant, steps), program
 
-    def step(self, program: CarriedOut, like: Plant | None) -> WrongStep:
-        """The first output that this program does not give, or the last, for mistakes to be planted at."""
-        case, derivation = self.problem.case, program.derivation
-        off = (name for name in self.found if self.off_by(name, program) > 1)
+    def step(self, like: Plant | None) -> WrongStep:
+        """The first output that is wrong, or the last, for mistakes to be planted at."""
+        case, derivation, right = self.problem.case, self.right.derivation, self.right.values
+        off = (name for name in self.found if self.off_by(name, self.right) > 1)
         first = next(off, list(self.found)[-1])
-        given = {name: program.values[name] for name in derivation.given}
+        given = {name: right[name] for name in derivation.given}
         steps = {name: derivation[name] for name in (*given, *self.found)}
         plan = DumpPlan(derivation, {**case.sizes, "new": case.keys - case.past})
         record = Record(Trace(steps, {**given, **self.found}, {}), plan)
-        known: dict[str, Known | None] = {name: exactly(value) for name, value in program.values.items()}
-        found, expected = self.found[first], exactly(program.values[first])
+        known: dict[str, Known | None] = {name: exactly(value) for name, value in right.items()}
+        found, expected = self.found[first], exactly(right[first])
         least = UNITS * TYPES[case.dtype].unit * np.abs(expected.value).max(initial=0.0)
         differs = np.abs(found - expected.value) > least
         walk = Walk(record, derivation, {}, known)
