@@ -83,10 +83,10 @@ MISTAKES = {
     "no sum": "backward-no-logsumexp",
     "base 2 read as e": "backward-logsumexp-base-2",
     "last block dropped": "backward-last-block-dropped",
-    "only dV wrong": "gradient-factor",
-    "dQ five times": "gradient-factor",
+    "only dV wrong": None,
+    "dQ five times": None,
     "dV of rolled rows": None,
-    "dK and dV exchanged": "gradients-in-other-order",
+    "dK and dV exchanged": None,
 }
 WHERE = {"not masked": "causal", "groups not summed": "grouped heads", "no slope": "softcap"}
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import permutations, product
+from itertools import product
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.words import all_of
 from attnctl.evidence.precision import FLOAT32, on_grid
 from attnctl.inputs.plan import DumpPlan
 from attnctl.math import Array
@@ -37,7 +36,7 @@ from attnctl.verbs.conform.held import (
     plant_cause,
     simplicity,
 )
-from attnctl.verbs.conform.judge import ExpectedOutput, compare_output, expect, judge_answer, name_output
+from attnctl.verbs.conform.judge import compare_output, expect, judge_answer, name_output
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import TRUE, TYPES
 from attnctl.verbs.conform.report import IGNORED_OPTION, Failure
@@ -48,9 +47,6 @@ MOST_CASES = 3
 
 LEAST_ROUNDING = 0.01
 """The least error of arithmetic in a coarser type, as a part of the error allowed there."""
-
-LEAST_FACTOR, MOST_FACTOR = 0.02, 1e6
-"""Nearer to 1 a factor is rounding, and beyond this the numbers are 0 in any type."""
 
 NEARLY = 8.0
 """Ratios up to this may come of rounding alone, in more places than plain attention does."""
@@ -80,8 +76,6 @@ def diagnose(
     outputs = [result for result in answered if result.judgement.extra is None]
     if not outputs:
         return choose([explain_extra(suite, min(answered, key=simplicity))], wrong, right, best)
-    if order := explain_order_of_gradients(suite, outputs[0]):
-        return choose([order], wrong, right, best)
     if any(suite.output_of(output) is None for output in outputs):
         return choose([explain_shape(suite)], wrong, right, best)
     return search_causes(suite, sorted(outputs, key=simplicity), wrong, right, best)
@@ -118,7 +112,8 @@ def search_causes(
         best = best if explained else search(result, QUICK, best)
         most -= not (explained and best.is_certain)
     if best.cause is None or best.fits_by_chance:
-        return search(left[0], LONGER, NOTHING)
+        best = search(left[0], LONGER, NOTHING)
+        return NOTHING if best.failure.spared else best
     return best
 
 
@@ -316,74 +311,6 @@ def ignored_cause(suite: Suite, option: str) -> Cause:
     return name_cause(IGNORED_OPTION, words, is_ignored, matters)
 
 
-def explain_order_of_gradients(suite: Suite, result: CaseResult) -> Cause | None:
-    given = result.answer.gradients
-
-    def is_turned(other: CaseResult, order: Sequence[int]) -> bool:
-        gradients = other.answer.gradients
-        if len(gradients) != len(order):
-            return False
-        turned = replace(other.answer, gradients=tuple(gradients[at] for at in order))
-        return judge_answer(suite.expect(other.case), turned).right
-
-    for order in permutations(range(len(given))) if len(given) == len(GRADIENTS) else ():
-        if is_turned(result, order):
-            found = all_of([GRADIENTS[order.index(at)] for at in range(len(order))])
-            words = f"it returns {found}, in this order: return {all_of([*GRADIENTS])}"
-            return name_cause("gradients-in-other-order", words, partial(is_turned, order=order))
-    return None
-
-
-def explain_factor(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    """Explain gradients that are right but for factors, as no mistake of a known kind makes them."""
-    factors_of: dict[Details, dict[str, float]] = {}
-
-    def explains(other: CaseResult) -> Details | None:
-        found, wanted = suite.outputs_in(other), suite.expect(other.case).outputs
-        factors: dict[str, float] = {}
-        if other.judgement.output not in GRADIENTS:
-            return None
-        for name in (item for item, ratio in other.judgement.ratios.items() if ratio > 1):
-            factor = find_factor(wanted[name], found[name]) if name in found else None
-            if factor is None:
-                return None
-            factors[name] = factor
-        said = tuple(f"{name} is {factor:.4g} times what it should be" for name, factor in factors.items())
-        factors_of.setdefault(said, factors)
-        return said or None
-
-    def explains_with(other: CaseResult, said: Details) -> bool:
-        found, wanted = suite.outputs_in(other), suite.expect(other.case).outputs
-        factors = {**dict.fromkeys(GRADIENTS, 1.0), **factors_of[said]}
-        return all(
-            name in found and compare_output(wanted[name], found[name] / factor).right
-            for name, factor in factors.items()
-        )
-
-    def fix_of(said: Details) -> str:
-        return f"{all_of(said)}: leave the factor{'s' * (len(said) > 1)} out"
-
-    def contradicts(case: Case, covered: Collection[Details]) -> bool:
-        wanted = suite.expect(case).outputs.items()
-        ways = [
-            [compare_output(out, out.value * factors_of[said].get(name, 1.0)) for name, out in wanted]
-            for said in covered
-        ]
-        return not any(all(judged.right for judged in way) for way in ways)
-
-    return Cause("gradient-factor", fix_of, explains, contradicts, explains_with=explains_with)
-
-
-def find_factor(wanted: ExpectedOutput, found: Array) -> float | None:
-    """The factor that is all that is wrong of a gradient."""
-    with np.errstate(all="ignore"):
-        fitted = float((found * wanted.value).sum() / np.square(wanted.value).sum())
-    if not np.isfinite(fitted) or abs(fitted) > MOST_FACTOR or abs(fitted - 1) < LEAST_FACTOR:
-        return None
-    tried = (*(float(f"{fitted:.{digits}g}") for digits in (1, 2, 3)), fitted)
-    return next((by for by in tried if by and compare_output(wanted, found / by).right), None)
-
-
 def explain_nan(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     def explains(other: CaseResult) -> Details | None:
         found, what = suite.output_of(other), name_output(other.judgement.output)
@@ -516,7 +443,7 @@ def describe_rounding(what: str, ratio: float, dtype: str) -> Failure | None:
 
 QUICK: tuple[Explain, ...] = (
     explain_unsteady, explain_memory, explain_earlier, explain_zeros, explain_coarse_numbers,
-    explain_by_catalogue, explain_factor, explain_coarse_inside,
+    explain_by_catalogue, explain_coarse_inside,
 )  # fmt: skip
 LONGER: tuple[Explain, ...] = (explain_rounding, explain_nan, explain_by_weights)
 """The explanations of a case, those first that are quick or of which others look much alike."""
