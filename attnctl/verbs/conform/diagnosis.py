@@ -40,7 +40,7 @@ from attnctl.verbs.conform.judge import compare_output, expect, judge_answer, na
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import TRUE, TYPES
 from attnctl.verbs.conform.report import IGNORED_OPTION, Failure
-from attnctl.verbs.conform.suite import CaseResult, Suite, digest_of, wrong_arrays
+from attnctl.verbs.conform.suite import CaseResult, Suite, wrong_arrays
 
 MOST_CASES = 3
 """Failing cases that are looked at before a feature's failure stays unexplained."""
@@ -55,9 +55,6 @@ SAME = 4.0
 """Units of the largest number by which products of other sizes may round the same numbers otherwise."""
 
 LOW_PRECISION = "low-precision"
-
-EARLIER = "earlier-answer"
-KEPT = "what is kept from call to call must follow from all numbers of the inputs"
 
 Explain = Callable[[Suite, CaseResult, Array], "Cause | Iterator[Cause] | None"]
 """A way to explain the output of one case; of causes the likeliest first."""
@@ -181,7 +178,7 @@ def explain_repeats(answer: Answer) -> Failure:
     elif repeats.failed:
         words = f"call {repeats.calls} with the same inputs raises {repeats.failed}"
     elif repeats.stale:
-        return Failure(EARLIER, f"other numbers in the same arrays have the answer of those before: {KEPT}")
+        return Failure("earlier-answer", "other numbers in the same arrays have the answer of those before")
     return Failure("not-repeatable", words)
 
 
@@ -201,32 +198,6 @@ def name_cause(
         lambda case, _: contradicts(case),
         observed=observed,
     )
-
-
-def explain_earlier(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    def explains(other: CaseResult) -> Details | None:
-        first, found = suite.outputs_had.get(digest_of(wrong_arrays(other))), suite.output_of(other)
-        if first is None or found is None or not np.isfinite(found).all() or not np.ptp(found):
-            return None
-        if without_options(first) == without_options(other.case) or is_made_anew(suite, first, other):
-            return None
-        return (f"it gives the answer of an earlier call ({first}): {KEPT}",)
-
-    return Cause(EARLIER, "".join, explains, observed=True)
-
-
-def is_made_anew(suite: Suite, first: Case, found: CaseResult) -> bool:
-    """The same V gave both answers, and another V gives another one: it is computed, wrongly."""
-    one, other = suite.problem(first), suite.problem(found.case)
-    if not np.array_equal(one.arrays["V"], other.arrays["V"]):
-        return False
-    other.arrays["V"] = -other.arrays["V"]
-    return not have_same_bits(suite.call(other).outputs[:1], found.answer.outputs[:1])
-
-
-def without_options(case: Case) -> Case:
-    memory = case.memory if case.memory == "broadcast" else "plain"
-    return replace(case, options=(), memory=memory, dtype="")
 
 
 def explain_unsteady(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
@@ -442,7 +413,7 @@ def describe_rounding(what: str, ratio: float, dtype: str) -> Failure | None:
 
 
 QUICK: tuple[Explain, ...] = (
-    explain_unsteady, explain_memory, explain_earlier, explain_zeros, explain_coarse_numbers,
+    explain_unsteady, explain_memory, explain_zeros, explain_coarse_numbers,
     explain_by_catalogue, explain_coarse_inside,
 )  # fmt: skip
 LONGER: tuple[Explain, ...] = (explain_rounding, explain_nan, explain_by_weights)

@@ -19,7 +19,6 @@ from attnctl.verbs.conform.captured import find_unfit, fit_call
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import (
-    EARLIER,
     LOW_PRECISION,
     choose,
     diagnose,
@@ -439,7 +438,7 @@ class Run:
             return Diagnosed(self.search(wrong))
         right = list(self.list_beside(run))
         best = choose(self.causes, wrong, right)
-        is_own = name in OPTIONS and name not in {"cache", "out"} and best.failure.mistake != EARLIER
+        is_own = name in OPTIONS and name not in {"cache", "out"}
         if is_own and (ignored := choose([ignored_cause(self.suite, name)], wrong, right)).explains_all:
             best = ignored
         plain = self.diagnosed.get((ATTENTION, run.dtype))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
-from attnctl.verbs.conform.call import SENT, Answer, Target, bits_of
+from attnctl.verbs.conform.call import SENT, Answer, Target
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
 from attnctl.verbs.conform.extras import Extras, judge_extras
 from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answer
@@ -68,8 +67,6 @@ class Suite:
     """A boolean mask is added as 1 and 0: it takes masks of numbers."""
     nan_gradients: set[str] = field(default_factory=set)
     """The types in which gradients are NaN where a row sees no key."""
-    outputs_had: dict[bytes, Case] = field(default_factory=dict)
-    """By the bits of an output, or of gradients: the first case that had them."""
     hangs: int = 0
     more_gradients: int = 0
     """The gradients that come back behind those by Q, K and V."""
@@ -203,8 +200,6 @@ class Suite:
             changed = (*answer.changed, *back.changed)
             answer = replace(back, outputs=answer.outputs, changed=changed, dtype=answer.dtype)
         self.hangs += answer.error == "hang" or answer.kind in SENT
-        for arrays in filter(None, (answer.outputs[:1], answer.gradients)):
-            self.outputs_had.setdefault(digest_of(arrays), problem.case)
         return answer
 
     def output_of(self, result: CaseResult) -> Array | None:
@@ -220,10 +215,6 @@ class Suite:
 
     def takes(self, case: Case) -> bool:
         return not self.is_refusal(self.answer(case))
-
-
-def digest_of(arrays: Sequence[Any]) -> bytes:
-    return sha256(b"".join(map(bits_of, arrays))).digest()
 
 
 def wrong_arrays(result: CaseResult) -> tuple[Any, ...]:
