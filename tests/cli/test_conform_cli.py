@@ -94,7 +94,7 @@ def test_a_second_output_is_declared(call, tmp_path):
     words = ("conform", target("with_wrong_sum"), "--quick", "--dtype", "float64", "--feature", "causal")
     done = call(*words, "--returns", "output,logsumexp")
     assert done.code == 1
-    assert "lse-other-scores: causal, in float64" in done.out
+    assert "extra-output: causal, in float64" in done.out
     assert "--returns output,logsumexp --replay" in done.out
     (tmp_path / "claims.yaml").write_text("returns: [output, logsumexp]\n")
     assert call(*words, "--claims", "claims.yaml").code == 1

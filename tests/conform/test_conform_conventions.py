@@ -325,7 +325,7 @@ def test_the_axes_of_an_output_are_found_once(axes, name, declared):
         returns=["output", name] if declared else None,
     )
     assert found.agrees is True, str(found)
-    guess = f"Output 1 looks like the {'log-sum-exp' if name == 'logsumexp' else name} in every case"
+    guess = f"Output 1 looks like the {'log-sum-exp' if name == 'logsumexp' else name} and is not judged"
     assert declared or found.notes[0].startswith(guess)
 
 
@@ -352,5 +352,4 @@ def test_a_guess_is_reported_and_never_held_against_a_function(name):
 
     found = attnctl.conform(attention, quick=True, dtypes=["float32"], features=["attention", "scale"])
     assert found.agrees is True, str(found)
-    assert "in plain attention, is another in" in found.notes[0]
-    assert "scale" in found.notes[0]
+    assert "is not judged" in found.notes[0]

@@ -34,22 +34,8 @@ def without_maximum(s):
 
 
 WRONG = {
-    "times ln 2": (lambda s: natural(s) * np.log(2), "lse-factor", "it is multiplied by ln 2"),
     "in base 2": (lambda s: natural(s) / np.log(2), "lse-base", "it is in base 2"),
     "without its maximum": (without_maximum, "lse-without-maximum", "the maximum of each row is left out"),
-    "mixed": (
-        lambda s: s.max(-1) + without_maximum(s) / np.log(2),
-        "lse-mixed-bases",
-        "its maximum and its logarithm are in different bases",
-    ),
-    "negative": (lambda s: -natural(s), "lse-negative", "it has the wrong sign"),
-    "no logarithm": (lambda s: np.exp(without_maximum(s)), "lse-no-logarithm", "it is the sum"),
-    "maximum": (lambda s: s.max(-1), "lse-maximum-alone", "it is the maximum"),
-    "not scaled": (
-        lambda s: natural(s * np.sqrt(8)),
-        "lse-other-scores",
-        "it is of scores that are not scaled",
-    ),
 }
 
 
@@ -57,7 +43,6 @@ def conform(kernel, *only, dtypes=("float32",), **more):
     return attnctl.conform(kernel, quick=True, features=only or ("attention",), dtypes=dtypes, **more)
 
 
-@pytest.mark.sample(12)
 @pytest.mark.parametrize(("make", "mistake", "words"), WRONG.values(), ids=WRONG)
 def test_a_declared_log_sum_exp_that_is_none_is_found_by_name(make, mistake, words):
     (result,) = conform(returning(make), returns=DECLARED).features
@@ -65,19 +50,15 @@ def test_a_declared_log_sum_exp_that_is_none_is_found_by_name(make, mistake, wor
     assert words in result.failure.explanation
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("name", ["times ln 2", "without its maximum", "mixed", "negative", "not scaled"])
-def test_one_near_neither_base_is_said_where_it_is_not_declared(name):
-    make, _, words = WRONG[name]
-    found = conform(returning(make))
-    assert found.agrees is True
-    said = f"Output 1 has a number for each query and is no log-sum-exp in base e or 2: {words}"
-    assert found.notes[0].startswith(said)
-    assert "--returns output,logsumexp declares it" in found.notes[0]
+def test_one_that_is_known_and_not_declared_is_said():
+    (note,) = conform(returning(lambda s: natural(s) / np.log(2))).notes
+    assert note == (
+        "Output 1 looks like the log-sum-exp in base 2 and is not judged; "
+        "--returns output,logsumexp2 declares it."
+    )
 
 
 def test_what_is_unknown_altogether_is_said():
-    assert "in base e or 2. It is not judged" in conform(returning(lambda s: np.sin(s).sum(-1))).notes[0]
     squares = conform(returning(np.square)).notes[0]
     assert squares == "Output 1, of shape [2, 3, 12, 12], is not known and not judged."
 
@@ -114,7 +95,7 @@ def test_it_is_declared_by_an_option_or_in_claims(tmp_path, how):
     claims.write_text("returns: [output, logsumexp]\n")
     given = {"returns": DECLARED} if how == "option" else {"claims": claims}
     found = conform(kernels.with_wrong_sum, "causal", **given)
-    assert found.features[0].failure.mistake == "lse-other-scores"
+    assert found.features[0].failure.mistake == "extra-output"
     assert json.loads(json.dumps(found.to_dict()))["agrees"] is False
 
 

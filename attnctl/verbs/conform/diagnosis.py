@@ -23,7 +23,7 @@ from attnctl.record import Trace
 from attnctl.verbs.check.check import check
 from attnctl.verbs.conform.call import ENDINGS, OTHER, Answer, have_same_bits, largest_gap
 from attnctl.verbs.conform.case import GRADIENTS, Case
-from attnctl.verbs.conform.extras import FACTORS, WORDS, NearMiss, arrange_extra, name_near_miss
+from attnctl.verbs.conform.extras import OTHER_BASE, WORDS, NearMiss, arrange_extra, name_near_miss
 from attnctl.verbs.conform.held import (
     NOTHING,
     CarriedOut,
@@ -155,7 +155,7 @@ def explain_extra(suite: Suite, result: CaseResult) -> Cause:
     def find(other: CaseResult) -> NearMiss | None:
         outputs, wanted = other.answer.outputs, suite.expect(other.case)
         given = arrange_extra(wanted, outputs[place] if place < len(outputs) else None, axes)
-        return name_near_miss(wanted, name, given) if name in FACTORS else None
+        return name_near_miss(wanted, name, given) if name in OTHER_BASE else None
 
     found = find(result)
     mistake, words = "extra-output", result.judgement.words

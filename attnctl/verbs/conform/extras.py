@@ -13,7 +13,6 @@ from math import inf
 
 import numpy as np
 
-from attnctl.base.words import plural
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.names import MASKED, OUTPUT, SCALED, SINK, WEIGHTS
@@ -88,37 +87,17 @@ def sum_rows(scores: Array) -> tuple[Array, Array]:
         return top, np.exp(scores - np.where(np.isfinite(top), top, 0.0)[..., None]).sum(axis=-1)
 
 
-def recognise_extras(wanted: Expected, answer: Answer) -> Extras:
-    found = {}
+def describe_extras(wanted: Expected, answer: Answer) -> Iterator[str]:
+    """What outputs that nobody declares look like in plain attention."""
     for place, array in enumerate(answer.outputs[1:], start=1):
-        laid = list(arrangements(wanted, array, (*OF_ROWS, *OF_CELLS)))
-        for name, (axes, each) in product(expect_extras(wanted), laid):
-            if measure_extra(wanted, name, each) <= 1:
-                found[place] = name, axes
-                break
-    return found
-
-
-def describe_unknown(wanted: Expected, answer: Answer, known: Extras) -> Iterator[str]:
-    for place, array in enumerate(answer.outputs[1:], start=1):
-        if place in known or array is None:
-            continue
-        if rows := [row for _, row in arrangements(wanted, array, OF_ROWS)]:
-            near = next(filter(None, (name_near_miss(wanted, LSE, row) for row in rows)), None)
-            what = f"Output {place} has a number for each query and is no log-sum-exp in base e or 2"
-            said = f"{what}: {near[1]}" if near else what
-            yield f"{said}. It is not judged; --returns output,logsumexp declares it."
-        else:
+        laid = [each for _, each in arrangements(wanted, array, (*OF_ROWS, *OF_CELLS))]
+        tried = product(expect_extras(wanted), laid)
+        name = next((name for name, each in tried if measure_extra(wanted, name, each) <= 1), None)
+        if name:
+            how = f"--returns {','.join([OUTPUT, *[NOT_JUDGED] * (place - 1), name])} declares it"
+            yield f"Output {place} looks like the {WORDS.get(name, name)} and is not judged; {how}."
+        elif array is not None:
             yield f"Output {place}, of shape {list(array.shape)}, is not known and not judged."
-
-
-def describe_guess(place: int, name: str, others: Sequence[object]) -> str:
-    held = f"--returns {','.join([OUTPUT, *[NOT_JUDGED] * (place - 1), name])} holds it to that"
-    what = f"Output {place} looks like the {WORDS.get(name, name)}"
-    if not others:
-        return f"{what} in every case and is not judged; {held}."
-    cases = plural(len(others), "case")
-    return f"{what} in plain attention, is another in {cases} ({others[0]}) and is not judged; {held}."
 
 
 def judge_extras(wanted: Expected, answer: Answer, extras: Extras, first: Judgement) -> Judgement:
@@ -180,49 +159,21 @@ def arrangements(wanted: Expected, array: Array | None, ways: Sequence[str]) -> 
 NearMiss = tuple[str, str, str]
 """A mistake, its sentence, and what to write instead."""
 
-FACTORS: dict[str, dict[float, NearMiss]] = {
-    LSE: {
-        1 / LN2: ("lse-base", "it is in base 2", f"multiply it by ln 2, or declare it as {LSE2}"),
-        LN2: ("lse-factor", "it is multiplied by ln 2", "leave the factor out"),
-        1 / LN2**2: ("lse-factor", "it is divided by ln 2 twice", "leave the factors out"),
-    },
-    LSE2: {
-        1.0: ("lse-base", "it is in base e", f"divide it by ln 2, or declare it as {LSE}"),
-        LN2: ("lse-factor", "it is multiplied by ln 2 rather than divided", "divide by ln 2"),
-        1 / LN2**2: ("lse-factor", "it is divided by ln 2 twice", "divide once"),
-    },
+OTHER_BASE: dict[str, NearMiss] = {
+    LSE: ("lse-base", "it is in base 2", f"multiply it by ln 2, or declare it as {LSE2}"),
+    LSE2: ("lse-base", "it is in base e", f"divide it by ln 2, or declare it as {LSE}"),
 }
-"""By the output meant: factors of the natural log-sum-exp that programs give."""
-
 NO_MAXIMUM = ("lse-without-maximum", "the maximum of each row is left out of it",
               "add it: m + log Σ exp(s − m)")  # fmt: skip
-MIXED = ("lse-mixed-bases", "its maximum and its logarithm are in different bases", "take both in one base")
-NEGATIVE = ("lse-negative", "it has the wrong sign", "leave the minus out")
-NO_LOGARITHM = ("lse-no-logarithm", "it is the sum, without a logarithm", "take m + log of it")
-NO_SUM = ("lse-maximum-alone", "it is the maximum of each row alone", "add log Σ exp(s − m)")
-NO_SCALE = ("lse-other-scores", "it is of scores that are not scaled", "take it of what softmax reads")
-NO_MASK = ("lse-other-scores", "what is hidden is in it", "take it of what softmax reads")
 
 
 def name_near_miss(wanted: Expected, name: str, given: Array | None) -> NearMiss | None:
-    for said, forms in near_misses(wanted, name):
+    """Name what programs give for a log-sum-exp in base e or 2."""
+    known = expect_extras(wanted)
+    with np.errstate(all="ignore"):
+        total = np.log(known[SUM][0])
+    other = known[LSE if name == LSE2 else LSE2]
+    for said, forms in ((OTHER_BASE[name], other), (NO_MAXIMUM, (total, total / LN2))):
         if any(measure_form(wanted, LSE, form, given) <= 1 for form in forms):
             return said
     return None
-
-
-def near_misses(wanted: Expected, name: str) -> Iterator[tuple[NearMiss, tuple[Array, ...]]]:
-    """List what programs give for a log-sum-exp in base e or 2, each in either base."""
-    known = expect_extras(wanted)
-    right, top, total = known[LSE][0], known[MAXIMUM][0], known[SUM][0]
-    with np.errstate(all="ignore"):
-        yield from ((said, (right * factor,)) for factor, said in FACTORS[name].items())
-        yield NO_MAXIMUM, (np.log(total), np.log2(total))
-        yield MIXED, (top + np.log2(total), top / LN2 + np.log(total))
-        yield NEGATIVE, (-right, -right / LN2)
-        yield NO_LOGARITHM, (total,)
-        yield NO_SUM, (top, top / LN2)
-        for step, said in ((SCORES, NO_SCALE), (SCALED, NO_MASK)):
-            top, total = sum_rows(wanted.steps[step].value)
-            sums = top + np.log(total)
-            yield said, (sums, sums / LN2)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import inf
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from attnctl.mistakes.chunks import CHUNKS, LN2, OTHER_BASE, WAYS, Merge, log_of
 from attnctl.verbs.conform.call import Answer, Target, TargetCall
 from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.diagnosis import describe_rounding, explain_end
-from attnctl.verbs.conform.extras import LSE, LSE2, MIXED
+from attnctl.verbs.conform.extras import LSE, LSE2
 from attnctl.verbs.conform.features import INPUTS_KEPT, MERGE, MERGES
 from attnctl.verbs.conform.held import hold
 from attnctl.verbs.conform.invoke import sum_type
@@ -267,8 +266,7 @@ class MergeSuite(Suite):
         right = all(result.judgement.ratios.get(HEAD_OUTPUTS, inf) <= 1 for result in results)
         name = LOGSUMEXP if right else HEAD_OUTPUTS
         kind = np.float64 if first.case.dtype == "float64" else np.float32
-        sums = ((name, f"{words}; {fix}", of_sums(other)) for name, words, fix, other in SUM_ALONE)
-        for mistake, sentence, made in sums if right else list_merges(wrong, kind):
+        for mistake, sentence, made in SUM_ALONE if right else list_merges(wrong, kind):
             if all(gives(result, name, made) for result in wrong):
                 return Failure(mistake, sentence)
         worst = max(result.judgement.ratio for result in results)
@@ -308,26 +306,16 @@ def hold_merge(suite: MergeSuite, progress: Progress) -> Conformance:
 
 # --- what is wrong ---
 
-SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
-    ("logsumexp-base-2", "the log-sum-exp is in base 2", "multiply it by ln 2",
-     lambda p: log_of_sums(p) / LN2),
-    *((*MIXED, lambda p, unit=unit: p.max(axis=0) + (log_of_sums(p) - p.max(axis=0)) * unit)
-      for unit in (LN2, 1 / LN2)),
-    ("lse-maximum-alone", "it is the larger of the two", "add ln Σ exp(L − max)", lambda p: p.max(axis=0)),
-    ("logsumexp-without-maximum", "the maximum is not put back into the log-sum-exp",
-     "add it: max + ln Σ exp(L − max)", lambda p: log_of_sums(p) - p.max(axis=0)),
-    *(("lse-not-merged", "it is that of one part", "merge it, too", itemgetter(part)) for part in (0, 1)),
-    ("lse-not-merged", "they are added up", "take ln of the sum of their exponentials",
-     lambda p: p.sum(axis=0)),
-)  # fmt: skip
-"""Log-sum-exps beside an output that is right: mistake, what it is, what to write instead."""
-
 Way = tuple[str, str, Callable[[Mapping[str, Array]], Array]]
 """A mistake, its sentence, and the array that it makes of the parts."""
 
-
-def of_sums(made: Callable[[Array], Array]) -> Callable[[Mapping[str, Array]], Array]:
-    return lambda parts: made(parts[LOGSUMEXP])
+SUM_ALONE: tuple[Way, ...] = (
+    ("logsumexp-base-2", "the log-sum-exp is in base 2; multiply it by ln 2",
+     lambda parts: log_of_sums(parts[LOGSUMEXP]) / LN2),
+    ("logsumexp-without-maximum", "the maximum is not put back into the log-sum-exp; add it",
+     lambda parts: log_of_sums(parts[LOGSUMEXP]) - parts[LOGSUMEXP].max(axis=0)),
+)  # fmt: skip
+"""Log-sum-exps beside an output that is right."""
 
 
 def list_merges(wrong: Sequence[Held], kind: type[np.floating[Any]]) -> Iterator[Way]:
@@ -337,10 +325,11 @@ def list_merges(wrong: Sequence[Held], kind: type[np.floating[Any]]) -> Iterator
         _, shares = merge(parts[LOGSUMEXP].astype(kind))
         return np.asarray((shares[..., None] * parts[HEAD_OUTPUTS]).sum(axis=0))
 
+    def in_base_2(parts: Mapping[str, Array]) -> Array:
+        return log_of_sums(parts[LOGSUMEXP] * LN2) / LN2
+
     for mistake in CHUNKS:
-        base_2 = mistake.name == OTHER_BASE and all(
-            gives(result, LOGSUMEXP, of_sums(lambda p: log_of_sums(p * LN2) / LN2)) for result in wrong
-        )
+        base_2 = mistake.name == OTHER_BASE and all(gives(result, LOGSUMEXP, in_base_2) for result in wrong)
         also = f"; or say --returns {OUTPUT},{LSE2} if log-sum-exps are in base 2" if base_2 else ""
         for detail, merge in WAYS.get(mistake.name, ()):
             sentence = f"{mistake.words.format(detail)}; {mistake.fix}{also}"

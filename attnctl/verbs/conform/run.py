@@ -25,7 +25,7 @@ from attnctl.verbs.conform.diagnosis import (
     explain_repeats,
     ignored_cause,
 )
-from attnctl.verbs.conform.extras import describe_guess, describe_unknown, find_declared, recognise_extras
+from attnctl.verbs.conform.extras import describe_extras, find_declared
 from attnctl.verbs.conform.features import ATTENTION, BASE, REPEATABLE, REPEATABLE_GRADIENTS
 from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, spare, unite
 from attnctl.verbs.conform.judge import judge_answer
@@ -182,8 +182,7 @@ class Run:
         if suite.declared.returns:
             suite.extras = find_declared(wanted, answer, suite.declared.returns)
             return ()
-        suite.guesses = recognise_extras(wanted, answer)
-        return tuple(describe_unknown(wanted, answer, suite.guesses))
+        return tuple(describe_extras(wanted, answer))
 
     def list_features(self, dtype: str, conventions: Mapping[str, str]) -> dict[str, tuple[Case, ...]]:
         request, suite = self.request, self.suite
@@ -476,8 +475,6 @@ class Run:
         on = [*positions(config.get("positions")), *kind_words(config)]
         out = [f"Always on: {', '.join(on)}."] if on else []
         out += describe_calls(self.runs)
-        for place, (name, _) in self.suite.guesses.items():
-            out.append(describe_guess(place, name, [*self.suite.others.get(place, ())]))
         signature = self.suite.signature
         if untried := signature.untried:
             named = f"--map {untried[0]}=OURS says what it is"

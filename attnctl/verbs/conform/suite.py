@@ -57,10 +57,6 @@ class Suite:
     """By type: a call that changed its inputs."""
     extras: Extras = field(default_factory=dict)
     """The outputs behind the first that are declared."""
-    guesses: Extras = field(default_factory=dict)
-    """Those that are not declared, and what they look like in plain attention."""
-    others: dict[int, dict[Case, None]] = field(default_factory=dict)
-    """By the place of a guess: the cases in which it is something else."""
     output_types: dict[str, dict[str, Case]] = field(default_factory=dict)
     """By type: the types of outputs, each with the first case that gave it."""
     adds_truths: bool = False
@@ -163,9 +159,6 @@ class Suite:
         judgement = judge_answer(wanted, answer)
         if judgement.right and self.extras:
             judgement = judge_extras(wanted, answer, self.extras, judgement)
-        for place, guess in self.guesses.items() if not answer.error else ():
-            if judge_extras(wanted, answer, {place: guess}, judgement) is not judgement:
-                self.others.setdefault(place, {})[problem.case] = None
         found = CaseResult(problem.case, answer, judgement)
         asked = len(GRADIENTS) if not problem.profile.packed else 1
         self.more_gradients = max(self.more_gradients, len(answer.gradients) - asked)
