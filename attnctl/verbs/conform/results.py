@@ -82,43 +82,26 @@ def fails_alike(found: CaseResult, first: CaseResult, suite: Suite) -> bool:
 
 
 def list_smaller(case: Case) -> Iterator[Case]:
-    """List cases with less of one thing, the greatest step first."""
+    """List cases with less of one thing; what is as many, or as wide, stays so."""
     yield from (case.without(name) for name, _ in case.options)
-    usual = Case()
-    for name in ("memory", "magnitude"):
-        if getattr(case, name) != getattr(usual, name):
-            yield replace(case, **{name: getattr(usual, name)})
-    if case.batch > 1:
-        yield replace(case, batch=1)
-    share = case.heads // case.kv_heads
-    if case.kv_heads > 1:
-        yield replace(case, heads=share, kv_heads=1)
-    yield from (replace(case, heads=fewer * case.kv_heads) for fewer in (1, 2) if fewer < share)
-    yield from with_fewer_tokens(case)
-    yield from with_fewer_columns(case)
-
-
-def with_fewer_columns(case: Case) -> Iterator[Case]:
-    """d_k and d_v stay the same where they are."""
-    for size in (2, 4, 8):
-        if case.fill != "large" and case.d_k > size:
-            yield replace(case, d_k=size, d_v=size if case.d_k == case.d_v else case.d_v)
-        if case.d_v > size and case.d_v != case.d_k:
-            yield replace(case, d_v=size)
-
-
-def with_fewer_tokens(case: Case) -> Iterator[Case]:
-    """As many queries as keys stay as many."""
-    past = case.past
-    if case.queries == case.keys - past:
-        yield from (replace(case, queries=n, keys=n + past) for n in list_fewer(case.queries, 2))
-    else:
-        yield from (replace(case, queries=n) for n in list_fewer(case.queries, 1))
-        yield from (replace(case, keys=m) for m in list_fewer(case.keys, 2, past))
-
-
-def list_fewer(n: int, least: int, more_than: int = 0) -> list[int]:
-    return [fewer for fewer in dict.fromkeys((least, n // 2, n - 1)) if more_than < fewer < n]
+    yield replace(case, memory="plain")
+    yield replace(case, magnitude=1.0)
+    yield replace(case, batch=1)
+    yield replace(case, heads=case.heads // case.kv_heads, kv_heads=1)
+    yield replace(case, heads=case.kv_heads)
+    past, same_width = case.past, case.d_k == case.d_v
+    for n in (2, case.queries // 2, case.queries - 1):
+        if 0 < n < case.queries:
+            equal = case.queries == case.keys - past
+            yield replace(case, queries=n, keys=n + past if equal else case.keys)
+    for m in (2, case.keys // 2, case.keys - 1):
+        if past < m < case.keys and case.queries != case.keys - past:
+            yield replace(case, keys=m)
+    for d in (2, 4, 8):
+        if d < case.d_k and case.fill != "large":
+            yield replace(case, d_k=d, d_v=d if same_width else case.d_v)
+        if d < case.d_v and not same_width:
+            yield replace(case, d_v=d)
 
 
 Saved = tuple[Case, str, dict[str, Any], Trace]
