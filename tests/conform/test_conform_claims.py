@@ -174,15 +174,15 @@ FORWARD = {
 BACKWARD = {
     "d_K times −3": (
         back(factors=(2, -3, 1)),
-        "D_Q is 2 times what it should be and d_K is -3 times what it should be: leave the factors out",
-        "d_K is wrong in other cases; d_V is right in every answered case",
+        "No known mistake gives these numbers",
+        "the gradient d_Q is",
     ),
     "always masked": (back(masked=True), "The backward pass hides the future", "d_V is wrong, too"),
     "never masked": (back(masked=False), "Weights are made again without the mask", "d_V is wrong, too"),
     "a block of 16": (
         back(block=16),
         "the last block of 16, where it is not whole, is left out of the sum",
-        "d_Q is right in every answered case",
+        "the gradient d_K is",
     ),
 }
 DETAILS = {

@@ -67,8 +67,6 @@ class Repeats:
     """The failure of a call, after which there were no more."""
     stale: bool = False
     """Other numbers in the same arrays have the same answer."""
-    reused: bool = False
-    """An output is overwritten by the next call."""
     farthest: tuple[Any, ...] = ()
     """The arrays that were farthest from the first."""
 

@@ -38,7 +38,7 @@ from attnctl.verbs.conform.held import (
 )
 from attnctl.verbs.conform.judge import compare_output, expect, judge_answer, name_output
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import TRUE, TYPES
+from attnctl.verbs.conform.profile import TYPES
 from attnctl.verbs.conform.report import IGNORED_OPTION, Failure
 from attnctl.verbs.conform.suite import CaseResult, Suite, wrong_arrays
 
@@ -300,7 +300,7 @@ def explain_by_catalogue(suite: Suite, result: CaseResult, output: Array) -> Ite
     tried = find_likely(suite, result) if is_large(result.case) else CATALOGUE
     for step, mistake in product(steps, sorted(tried, key=attrgetter("fitted"))):
         if mistake.exact:
-            yield add_hint(suite, result, plant_cause(suite, mistake, step))
+            yield plant_cause(suite, mistake, step)
 
 
 def find_likely(suite: Suite, result: CaseResult) -> Sequence[Mistake]:
@@ -329,19 +329,6 @@ def plan_answer(problem: Problem, found: dict[str, Array]) -> tuple[Trace, DumpP
     header: dict[str, Any] = {"config": {"dtype": "float64" if case.dtype == "bfloat16" else case.dtype}}
     trace = Trace(steps, {name: np.asarray(arrays[name]) for name in steps}, header)
     return trace, DumpPlan(derivation, sizes)
-
-
-def add_hint(suite: Suite, result: CaseResult, cause: Cause) -> Cause:
-    """Add the option that declares a mistake as meant, where there is one."""
-    keyword = suite.signature.keywords.get("mask")
-    given = result.case.option_values.keys()
-    how = {
-        "mask-added": f"say --map {keyword}=float_mask if it takes only masks that are added",
-        "mask-inverted": f"claim {{{TRUE}: hidden}} among the conventions of --claims if that is meant",
-    }
-    if "mask" not in given or cause.mistake not in how:
-        return cause
-    return replace(cause, say=lambda details: f"{cause.say(details)}; or {how[cause.mistake]}")
 
 
 def explain_coarse_numbers(suite: Suite, result: CaseResult, output: Array) -> Cause | None:

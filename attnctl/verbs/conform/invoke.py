@@ -313,7 +313,7 @@ def repeat_call(ready: PreparedCall, answer: Answer, result: Any) -> Repeats:
         return found
 
     repeats = repeat(again, answer.compared, call.times, call.seconds)
-    return replace(repeats, reused=reused, stale=not repeats.failed and is_stale(ready, answer))
+    return replace(repeats, stale=not repeats.failed and is_stale(ready, answer))
 
 
 def is_stale(ready: PreparedCall, before: Answer) -> bool:

@@ -29,9 +29,9 @@ from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, WEIGHTS, WEIGHTS_
 from attnctl.math.ops import Given
 from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import GRADIENTS
-from attnctl.verbs.conform.layout import read_answer, read_back, shapes_beside
+from attnctl.verbs.conform.layout import read_answer, shapes_beside
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import AXES, COARSE, SUMS, TYPES
+from attnctl.verbs.conform.profile import COARSE, SUMS, TYPES
 
 RUNS, FEWER_RUNS, MANY = 12, 6, 4096
 """Runs of Monte Carlo arithmetic for each case, and where it has many numbers, which tell as much."""
@@ -220,22 +220,12 @@ def judge_output(wanted: Expected, name: str, given: Array | None, answer: Answe
         words = f"{name_output(name)} has the type {answer.dtype}, not real numbers"
     if found is not None:
         words = f"{name_output(name)} has the shape {list(found.shape)}, not {list(asked)}"
-        words += suggest_layout(wanted, found) if name == HEAD_OUTPUTS else ""
+        words += "; --layout IN:OUT says how it answers" * (name == HEAD_OUTPUTS)
     return Judgement(inf, words=words, output=name)
 
 
 def name_output(name: str) -> str:
     return {HEAD_OUTPUTS: "the output", LOGSUMEXP: "the log-sum-exp"}.get(name, f"the gradient {name}")
-
-
-def suggest_layout(wanted: Expected, found: Array) -> str:
-    """Name the layout in which an output of another shape would be right."""
-    axes_in, heads = wanted.problem.profile.axes, wanted.problem.case.heads
-    for axes in AXES:
-        output = read_back(found, axes, heads)
-        if output is not None and output.shape == wanted.problem.output_shape:
-            return f"; if that is how it answers, say --layout {axes_in}:{axes}"
-    return ""
 
 
 @np.errstate(over="ignore", invalid="ignore")  # weights made without a mask are large; −∞ may be right

@@ -83,8 +83,6 @@ def replay(suite: Suite, saved: Saved) -> Conformance:
 @dataclass
 class Run:
     suite: Suite
-    reused: bool = False
-    """An output is overwritten by the next call."""
     refused: dict[str, str] = field(default_factory=dict)
     """The types that the target does not take, each with why."""
     skips: dict[str, str] = field(default_factory=dict)
@@ -351,7 +349,6 @@ class Run:
         other = [result for result in answered if result.answer.error or not result.answer.repeats.same]
         lenient = name == REPEATABLE_GRADIENTS and not self.suite.declared.deterministic
         wrong = [result for result in other if not (lenient and self.is_right_again(result))]
-        self.reused |= any(result.answer.repeats.reused for result in answered)
         run = FeatureResult(name, dtype, len(answered), len(cases), wrong=wrong, calls=calls)
         run.differs = "" if wrong or not other else explain_repeats(other[0].answer).explanation
         return run
@@ -380,8 +377,7 @@ class Run:
             return
         found = self.diagnosed[run.feature, run.dtype]
         cause, first = self.add_way_out(run, found.failure), found.shown or run.wrong[0]
-        words = "; ".join([first.judgement.words or cause.sentence, *self.say_gradients(run, first)])
-        run.failure = replace(cause, case=first.case, words=words)
+        run.failure = replace(cause, case=first.case, words=first.judgement.words or cause.sentence)
         if saved := self.save_failure(run, found):
             again = shell_line(["attnctl", "conform", *self.say_target("--replay", str(saved))])
             run.failure = replace(run.failure, replay=again, saved=str(saved))
@@ -391,17 +387,6 @@ class Run:
         back += [self.suite.apart[0].name] if self.suite.apart else []
         said = (*self.request.flags, *back, *flags)
         return (*said, *own) if own[:1] == ("--",) else (*own, *said)
-
-    def say_gradients(self, run: FeatureResult, first: CaseResult) -> Iterator[str]:
-        """Say which gradients are wrong in other cases than the one shown, and which in none at all."""
-        here = first.judgement.ratios
-        if run.ratios.keys().isdisjoint(GRADIENTS):
-            return
-        elsewhere = [name for name in GRADIENTS if run.ratios.get(name, 0.0) > 1 >= here.get(name, 0.0)]
-        said = {"wrong in other cases": elsewhere, "right in every answered case": list_right(self.runs)}
-        for words, names in said.items():
-            if names:
-                yield f"{all_of(names)} {'is' if len(names) == 1 else 'are'} {words}"
 
     def add_way_out(self, run: FeatureResult, cause: Failure) -> Failure:
         """Say how to declare that a kernel is not meant for what fails, where plain attention is right."""
@@ -489,8 +474,6 @@ class Run:
         if lost := self.suite.target.lost:
             again = f"{plural(lost, 'call')} {'was' if lost == 1 else 'were'} made again"
             out.append(f"Its process was ended by something else (SIGKILL or the like): {again}.")
-        if self.reused:
-            out.append("Its output is in the same memory in every call: the next call overwrites it.")
         if calls := [run.calls for run in self.runs if run.feature in self.repeated and run.calls]:
             least, few = min(calls), f" ({CALLS} would make that {MISSED:g}, but take too long)"
             missed = f"would be missed with a chance of {chance_missed(least):.2g}"
@@ -508,14 +491,6 @@ class Run:
         if self.request.backward:
             out += describe_gradients(self.runs, self.suite)
         return tuple(out)
-
-
-def list_right(runs: Sequence[FeatureResult]) -> list[str]:
-    """List the gradients that are right in every case, of several, and in some neither 0 nor hidden."""
-    if sum(run.cases for run in runs) == 1:
-        return []
-    right = [name for name in GRADIENTS if all(run.ratios.get(name, 0.0) <= 1 for run in runs)]
-    return [name for name in right if any(name in run.shown for run in runs)]
 
 
 def describe_calls(runs: Sequence[FeatureResult]) -> Iterator[str]:
