@@ -2,16 +2,14 @@
 
 One process is kept over many calls and begun anew only when it has died. It is in a session of its own, so
 that an interrupt reaches it through us, and everything that it started goes with it. Requests and answers
-are pickles on file descriptors that the target does not know of, so what it prints goes nowhere near them.
+go over a connection of which the target does not know, so what it prints goes nowhere near them.
 When its parent is gone, so is this process.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -21,8 +19,8 @@ from contextlib import suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter, signature
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
@@ -51,6 +49,8 @@ class Worker(Target):
     framework: Framework = Framework()
     limit: float = 20.0
     process: subprocess.Popen[bytes] | None = None
+    line: Any = None
+    """Our end of the connection to it."""
     said: Said | None = None
 
     def __post_init__(self) -> None:
@@ -58,10 +58,13 @@ class Worker(Target):
 
     def start(self) -> None:
         """Begin the process and load the target. Raises AttnError where that fails."""
-        self.said = Said()
-        words = [sys.executable, "-m", "attnctl.verbs.conform.process"]
+        self.said = said = Said()
+        self.line, theirs = Pipe()
+        words = [sys.executable, "-m", "attnctl.verbs.conform.process", str(theirs.fileno())]
         env = {**PATIENT, **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self.process = begin(words, subprocess.PIPE, self.said, stdin=subprocess.PIPE, env=env)
+        more: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": env, "pass_fds": [theirs.fileno()]}
+        with theirs:
+            self.process = begin(words, said, said, **more)
         told = self.ask((self.target, self.framework), LOADING)
         if isinstance(told, Answer):
             raise AttnError(f"{self.target}: it could not be loaded ({told.error}: {told.message})")
@@ -88,26 +91,14 @@ class Worker(Target):
 
     def ask(self, value: Any, seconds: float) -> Any:
         """Return what the process sends back, or how it ended; one that is silent for so long is ended."""
-        assert self.process is not None
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         try:
-            self.process.stdin.write(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
-            self.process.stdin.flush()
-        except OSError:
+            self.line.send(value)
+            if self.line.poll(seconds):
+                return self.line.recv()
+        except (OSError, EOFError):
             return self.read_end()
-        stream, until = self.process.stdout.fileno(), monotonic() + seconds
-        data = bytearray()
-        while len(data) < LENGTH or len(data) < LENGTH + int.from_bytes(data[:LENGTH], "big"):
-            left = until - monotonic()
-            if left <= 0 or not select.select([stream], [], [], left)[0]:
-                self.close()
-                return Answer(error="hang", message=f"no answer within {seconds:g} s")
-            piece = os.read(stream, 1 << 20)
-            if not piece:
-                return self.read_end()
-            data += piece
-        return pickle.loads(data[LENGTH:])  # noqa: S301  (from our own worker)
+        self.close()
+        return Answer(error="hang", message=f"no answer within {seconds:g} s")
 
     def read_end(self) -> Answer:
         assert self.process is not None
@@ -123,17 +114,12 @@ class Worker(Target):
 
     def close(self) -> None:
         if self.process is not None:
-            for stream in filter(None, (self.process.stdin, self.process.stdout)):
-                with suppress(OSError):
-                    stream.close()
+            self.line.close()
             kill(self.process)
             self.process = None
 
 
 # --- the other end: the process itself ---
-
-LENGTH = 8
-"""Bytes before an answer that say how long it is."""
 
 WATCH = 1.0
 """Seconds between two looks for the parent."""
@@ -226,38 +212,28 @@ def watch(parent: int) -> None:
     os._exit(1)
 
 
-def serve(requests: Any, answers: Any) -> None:
-    target, framework = pickle.load(requests)  # noqa: S301  (from our own parent)
+def serve(line: Any) -> None:
+    target, framework = line.recv()
     try:
         function = load_function(target)
         said: Any = read_parameters(function), list_own_files(function)
     except Exception as error:  # noqa: BLE001  (whatever importing it raises)
         said = f"{'' if isinstance(error, AttnError) else f'{type(error).__name__}: '}{error}"
-    send(answers, said)
+    line.send(said)
     while not isinstance(said, str):
         try:
-            call = pickle.load(requests)  # noqa: S301  (from our own parent)
+            call = line.recv()
         except EOFError:
             return
-        send(answers, invoke(function, call, framework))
+        line.send(invoke(function, call, framework))
 
 
-def send(stream: Any, value: Any) -> None:
-    """Write how long a pickle is, and the pickle."""
-    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    stream.write(len(data).to_bytes(LENGTH, "big") + data)
-    stream.flush()
-
-
-def main() -> None:
-    """Keep the pipes of the parent apart from what the target may read and print."""
+def main(descriptor: int) -> None:
     threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-    os.dup2(2, 1)
-    serve(requests, answers)
+    os.set_inheritable(descriptor, False)
+    serve(Connection(descriptor))
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))
