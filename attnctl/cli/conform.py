@@ -7,7 +7,7 @@ from typing import Annotated
 
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.setting import Given
-from attnctl.base.values import FOUR_SIZES, POSITIVE, whole_number, words
+from attnctl.base.values import FOUR_SIZES, POSITIVE, words
 from attnctl.cli import options
 from attnctl.cli.app import LEFT_OUT
 from attnctl.cli.options import argument, command, option
@@ -23,7 +23,7 @@ ALONE = (None, ITS_OWN)
 
 
 NOT_OF_MERGE = (
-    "like", "map", "backward", "claims", "xfail", "inputs", "replay", "jobs", "save", *ARRAYS, *ALWAYS,
+    "like", "map", "backward", "claims", "xfail", "inputs", "replay", "save", *ARRAYS, *ALWAYS,
 )  # fmt: skip
 
 
@@ -95,9 +95,6 @@ def conform(  # noqa: PLR0913  (its options)
         terms=[options.bars(NOT_OF_MERGE, "a merge of two parts has none; leave it out")],
     ),
     replay: str | None = run_option("Run the case saved in FILE again.", metavar="FILE"),
-    jobs: int | None = run_option(
-        "How many processes run cases in parallel; default: 1.", whole_number(1, 64)
-    ),
     save: str | None = report_option(
         "The folder for failing cases, each a dump that --replay takes (attnctl-conform).",
         metavar="DIR",
@@ -164,7 +161,6 @@ def conform(  # noqa: PLR0913  (its options)
         shape=shape or (),
         quick=quick,
         save=None if replay or merge else save or FOLDER,
-        jobs=jobs or 1,
         backward=backward is not None,
         merge=merge,
         replay=replay or "",

@@ -246,12 +246,6 @@ def test_what_is_asked_wrongly_is_refused(call, words, problem):
 
 
 @pytest.mark.slow
-def test_jobs_give_the_same_report(call):
-    words = ("conform", target("bad"), *QUICK, "--feature", "lengths", "--json")
-    assert call(*words).out == call(*words, "--jobs", "2").out
-
-
-@pytest.mark.slow
 def test_a_case_of_what_is_always_on_is_replayed_with_it(call, tmp_path):
     (tmp_path / "k.py").write_text(
         "import attnctl\n"
@@ -316,11 +310,10 @@ np.savez(sys.argv[2], out=e / e.sum(-1, keepdims=True) @ v)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_command_refuses_by_its_exit_code(call, tmp_path, jobs):
+def test_a_command_refuses_by_its_exit_code(call, tmp_path):
     (tmp_path / "k.py").write_text(SCRIPT)
     words = ("--quick", "--dtype", "float32", "--feature", "lengths", "--feature", "large scores", "--json")
-    done = call("conform", *words, "--jobs", jobs, "--", sys.executable, "k.py", "{in}", "{out}")
+    done = call("conform", *words, "--", sys.executable, "k.py", "{in}", "{out}")
     lengths, large = json.loads(done.out)["features"]
     assert (done.code, lengths["status"], large["status"]) == (0, "skipped", "passed")
     assert lengths["explanation"] == "it ended with 1: one length only"

@@ -280,7 +280,6 @@ class Request:
     save: str | None = None
     flags: tuple[str, ...] = ()
     """The words of the command line that say how the target is called, which a replay takes again."""
-    jobs: int = 1
     backward: bool = False
     merge: bool = False
     """The target merges two parts of attention."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -240,17 +239,10 @@ class Run:
     # --- features ---
 
     def run_features(self, to_run: Mapping[str, Sequence[Case]], progress: Progress) -> None:
-        """Run each feature in each type, in order; an interrupt ends the target before its threads."""
         work = [(*item, dtype) for dtype in self.request.dtypes for item in to_run.items()]
-        with ThreadPoolExecutor(self.request.jobs) as pool:
-            carry_out = map if self.request.jobs == 1 else pool.map
-            try:
-                for run in carry_out(lambda item: self.run_feature(*item), work):
-                    self.runs.append(run)
-                    progress(len(self.runs), len(work))
-            except BaseException:
-                self.suite.target.close()
-                raise
+        for name, cases, dtype in work:
+            self.runs.append(self.run_feature(name, cases, dtype))
+            progress(len(self.runs), len(work))
 
     def run_feature(self, name: str, cases: Sequence[Case], dtype: str) -> FeatureResult:
         if name in self.skips:

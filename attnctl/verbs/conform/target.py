@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from queue import Queue
 from types import MappingProxyType
 from typing import Any
 
@@ -52,7 +51,7 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
     Raises AttnError for what is no target, and for several.
     """
     framework = Framework(request.framework, request.device)
-    limit, jobs = request.timeout or SECONDS, request.jobs
+    limit = request.timeout or SECONDS
     if callable(target):
         return InProcess(target, framework)
     if not isinstance(target, (str, Sequence)):
@@ -74,8 +73,7 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
         if not Path(place).is_file():
             raise AttnError(f"{words[0]}: {place}: no such file")
         note_input(place)
-    workers = [Worker(words[0], framework, limit) for _ in range(jobs)]
-    return workers[0] if jobs == 1 else Pool(workers)
+    return Worker(words[0], framework, limit)
 
 
 class InProcess(Target):
@@ -89,34 +87,6 @@ class InProcess(Target):
 
     def call(self, call: TargetCall) -> Answer:
         return invoke(self.function, call, self.framework)
-
-
-class Pool(Target):
-    def __init__(self, targets: Sequence[Worker]) -> None:
-        self.targets = targets
-        self.name, self.words = targets[0].name, targets[0].words
-        self.free: Queue[Worker] = Queue()
-
-    def start(self) -> None:
-        for target in self.targets:
-            target.start()
-            self.free.put(target)
-        self.parameters, self.goes_back = self.targets[0].parameters, self.targets[0].goes_back
-
-    def call(self, call: TargetCall) -> Answer:
-        one = self.free.get()
-        try:
-            return one.call(call)
-        finally:
-            self.free.put(one)
-
-    @property
-    def lost(self) -> int:  # type: ignore[override]
-        return sum(target.lost for target in self.targets)
-
-    def close(self) -> None:
-        for target in self.targets:
-            target.close()
 
 
 # --- commands ---
