@@ -105,7 +105,7 @@ def test_a_buffer_for_the_output_is_handed_in(into):
     ("kernel", "mistake"),
     [
         (kernels.into_some, "memory-not-written"),
-        (kernels.into_nothing, "output-not-written"),
+        (kernels.into_nothing, "memory-not-written"),
         (kernels.into_what_is_there, "memory-not-written"),
     ],
     ids=lambda each: getattr(each, "__name__", None),

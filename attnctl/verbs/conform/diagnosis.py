@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from operator import attrgetter
 from typing import Any
@@ -126,24 +125,30 @@ def choose(
     return best
 
 
+def observe(mistake: str, see: Callable[[CaseResult], str]) -> Cause:
+    """A cause that is seen in each case by itself: what is seen there, or nothing."""
+
+    def explains(other: CaseResult) -> Details | None:
+        return (said,) if (said := see(other)) else None
+
+    return Cause(mistake, "".join, explains, observed=True)
+
+
 def explain_end(result: CaseResult) -> Cause:
     kind = result.answer.error
 
-    def explains(other: CaseResult) -> Details | None:
-        if other.answer.error != kind:
-            return None
+    def see(other: CaseResult) -> str:
         place = f" ({other.answer.place})" if other.answer.place else ""
-        said = f"{ENDINGS.get(kind, f'it raises {kind}')}: {other.answer.message}"
-        return (said if kind in ENDINGS else f"{said}{place}",)
+        said = f"{ENDINGS.get(kind, f'it raises {kind}')}: {other.answer.message}{place}"
+        return said if other.answer.error == kind else ""
 
-    return Cause(kind if kind in ENDINGS else "exception", "".join, explains, observed=True)
+    return observe(kind if kind in ENDINGS else "exception", see)
 
 
 def explain_shape(suite: Suite) -> Cause:
-    def explains(other: CaseResult) -> Details | None:
-        return None if suite.output_of(other) is not None else (other.judgement.words,)
-
-    return Cause("wrong-shape", "".join, explains, observed=True)
+    return observe(
+        "wrong-shape", lambda other: other.judgement.words if suite.output_of(other) is None else ""
+    )
 
 
 def explain_extra(suite: Suite, result: CaseResult) -> Cause:
@@ -158,15 +163,9 @@ def explain_extra(suite: Suite, result: CaseResult) -> Cause:
         return name_near_miss(wanted, name, given) if name in OTHER_BASE else None
 
     found = find(result)
-    mistake, words = "extra-output", result.judgement.words
-    if found is not None:
-        mistake, what, fix = found
-        words = f"output {place} is no {WORDS[name]}: {what}: {fix}"
-
-    def is_such(other: CaseResult) -> bool:
-        return other.judgement.extra == place and find(other) == found
-
-    return name_cause(mistake, words, is_such, observed=True)
+    mistake, what, fix = found or ("extra-output", "", "")
+    words = f"output {place} is no {WORDS[name]}: {what}: {fix}" if found else result.judgement.words
+    return observe(mistake, lambda other: words * (other.judgement.extra == place and find(other) == found))
 
 
 def explain_repeats(answer: Answer) -> Failure:
@@ -180,24 +179,6 @@ def explain_repeats(answer: Answer) -> Failure:
     elif repeats.stale:
         return Failure("earlier-answer", "other numbers in the same arrays have the answer of those before")
     return Failure("not-repeatable", words)
-
-
-def name_cause(
-    mistake: str,
-    words: str,
-    explains: Callable[[CaseResult], bool],
-    contradicts: Callable[[Case], bool] = lambda _: False,
-    *,
-    observed: bool = False,
-) -> Cause:
-    """A cause of which the same is said of every case."""
-    return Cause(
-        mistake,
-        lambda _: words,
-        lambda other: () if explains(other) else None,
-        lambda case, _: contradicts(case),
-        observed=observed,
-    )
 
 
 def explain_unsteady(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
@@ -219,44 +200,29 @@ def explain_unsteady(suite: Suite, result: CaseResult, output: Array) -> Cause |
 
 
 def explain_memory(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    def count(found: CaseResult) -> tuple[int, int, bool]:
-        """Numbers that follow, of all, and whether memory is all that there is."""
-        here, name = suite.outputs_in(found), found.judgement.output
-        beside = suite.outputs_in(suite.run(found.case, fill=OTHER)).get(name)
-        if beside is None or name not in here:
-            return 0, 0, False
-        differ = (here[name] != beside) & ~(np.isnan(here[name]) & np.isnan(beside))
-        return int(differ.sum()), differ.size, bool(differ.all() and not np.ptp(beside))
-
     def explains(other: CaseResult) -> Details | None:
-        number, size, nothing = count(other)
-        what = name_output(other.judgement.output)
-        if nothing:
-            return (f"nothing is written to {what}: it holds what memory held",)
-        said = (
-            f"{number} of {size} numbers of {what} follow what memory held before the call: "
-            "they are never written, or what is there is added to or read first"
-        )
-        return (said,) if number else None
+        name, again = other.judgement.output, suite.run(other.case, fill=OTHER)
+        here, beside = (suite.outputs_in(found).get(name) for found in (other, again))
+        if here is None or beside is None:
+            return None
+        number = int((here != beside).sum() - (np.isnan(here) & np.isnan(beside)).sum())
+        return (f"{number} of {here.size} numbers of {name_output(name)}",) if number else None
 
-    mistake = "output-not-written" if count(result)[2] else "memory-not-written"
-    return Cause(mistake, "".join, explains, costly=True)
+    def say(said: Details) -> str:
+        follow = "follow what memory held before the call: they are never written, or"
+        return f"{said[0]} {follow} what is there is added to or read first"
+
+    return Cause("memory-not-written", say, explains, costly=True)
 
 
 def explain_zeros(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    """Explain outputs, or gradients, to which nothing is written."""
     name = result.judgement.output
 
-    def explains(other: CaseResult) -> bool:
-        found = suite.outputs_in(other)
-        return name in found and not found[name].any()
+    def see(other: CaseResult) -> str:
+        found = suite.outputs_in(other).get(name)
+        return f"{name_output(name)} is all zeros" if found is not None and not found.any() else ""
 
-    def contradicts(case: Case) -> bool:
-        right = suite.problem(case).plan.run()
-        return name in right and bool(right[name].any())
-
-    words = f"{name_output(name)} is all zeros"
-    return None if output.any() else name_cause("zeros", words, explains, contradicts, observed=True)
+    return observe("zeros", see)
 
 
 def ignored_cause(suite: Suite, option: str) -> Cause:
@@ -279,16 +245,22 @@ def ignored_cause(suite: Suite, option: str) -> Cause:
         return largest_gap(given, without) <= SAME * unit * max(sizes, default=0.0)
 
     words = f"{suite.signature.keywords[option]} is taken and changes nothing"
-    return name_cause(IGNORED_OPTION, words, is_ignored, matters)
+    return Cause(
+        IGNORED_OPTION,
+        lambda _: words,
+        lambda other: () if is_ignored(other) else None,
+        lambda case, _: matters(case),
+    )
 
 
 def explain_nan(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    def explains(other: CaseResult) -> Details | None:
-        found, what = suite.output_of(other), name_output(other.judgement.output)
-        broken = 0 if found is None else int((~np.isfinite(found)).sum())
-        return (f"{broken} of {found.size} numbers of {what}",) if found is not None and broken else None
+    def see(other: CaseResult) -> str:
+        if (found := suite.output_of(other)) is None or np.isfinite(found).all():
+            return ""
+        what, broken = name_output(other.judgement.output), int((~np.isfinite(found)).sum())
+        return f"{broken} of {found.size} numbers of {what} are NaN or infinite"
 
-    return Cause("nan-output", lambda said: f"{said[0]} are NaN or infinite", explains, observed=True)
+    return observe("nan-output", see)
 
 
 def explain_by_catalogue(suite: Suite, result: CaseResult, output: Array) -> Iterator[Cause]:
@@ -355,10 +327,7 @@ def explain_coarse_inside(
         ratio = max(compare_output(wanted[output], found[output]).ratio for output in off)
         return ratio <= 1 and (other is not result or ratio > LEAST_ROUNDING)
 
-    def explains(name: str, other: CaseResult) -> Details | None:
-        return (f"{other.case.dtype}:{name}",) if is_coarse(other, name) else None
-
-    def contradicts(name: str, case: Case, said: Collection[Details]) -> bool:
+    def contradicts(case: Case, _: Collection[Details]) -> bool:
         """Drawn numbers would show the type."""
         problem, output = suite.problem(case), result.judgement.output
         if case.fill != "random" or output not in problem.outputs:
@@ -366,11 +335,11 @@ def explain_coarse_inside(
         coarse = expect(replace(problem, case=replace(problem.case, dtype=name))).outputs[output]
         return not compare_output(suite.expect(case).outputs[output], coarse.value + coarse.scatter).right
 
-    for name in names:
-        if is_coarse(result, name):
-            said = partial(explains, name), partial(contradicts, name)
-            return Cause(LOW_PRECISION, say_coarse, *said, certain=False)
-    return None
+    def explains(other: CaseResult) -> Details | None:
+        return (f"{other.case.dtype}:{name}",) if is_coarse(other, name) else None
+
+    name = next((name for name in names if is_coarse(result, name)), "")
+    return Cause(LOW_PRECISION, say_coarse, explains, contradicts, certain=False) if name else None
 
 
 def say_coarse(said: Details) -> str:
@@ -380,18 +349,17 @@ def say_coarse(said: Details) -> str:
 
 
 def explain_rounding(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    def explains(other: CaseResult) -> Details | None:
+    def see(other: CaseResult) -> str:
         judged = other.judgement
-        said = describe_rounding(name_output(judged.output), judged.ratio, other.case.dtype)
-        return (said.sentence,) if said else None
+        return describe_rounding(name_output(judged.output), judged.ratio, other.case.dtype).sentence
 
-    return Cause("too-much-rounding", "".join, explains, observed=True)
+    return observe("too-much-rounding", see)
 
 
-def describe_rounding(what: str, ratio: float, dtype: str) -> Failure | None:
-    """Name what may be rounding in more places, and say it; None for a fine type, and for far off."""
+def describe_rounding(what: str, ratio: float, dtype: str) -> Failure:
+    """Name what may be rounding in more places, and say it; nothing for a fine type, and for far off."""
     if TYPES[dtype].bits >= FLOAT32.bits or ratio > NEARLY:
-        return None
+        return Failure()
     words = (
         f"no mistake is found, but {what} is off by {ratio:.2g} times what rounding to {dtype} explains: "
         "keep what is not stored in float32, as scores, log-sum-exp, delta and sums are"
