@@ -27,7 +27,6 @@ from attnctl.verbs.conform.held import (
     NOTHING,
     CarriedOut,
     Cause,
-    Details,
     Diagnosed,
     HeldCase,
     hold,
@@ -127,11 +126,7 @@ def choose(
 
 def observe(mistake: str, see: Callable[[CaseResult], str]) -> Cause:
     """A cause that is seen in each case by itself: what is seen there, or nothing."""
-
-    def explains(other: CaseResult) -> Details | None:
-        return (said,) if (said := see(other)) else None
-
-    return Cause(mistake, "".join, explains, observed=True)
+    return Cause(mistake, str, lambda other: see(other) or None, observed=True)
 
 
 def explain_end(result: CaseResult) -> Cause:
@@ -182,35 +177,35 @@ def explain_repeats(answer: Answer) -> Failure:
 
 
 def explain_unsteady(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    def explains(other: CaseResult) -> Details | None:
+    def explains(other: CaseResult) -> str | None:
         again = suite.answer(other.case)
         if other.answer.error:
             return None
         if not again.error and have_same_bits(again.outputs, other.answer.outputs):
             return None
         right = not again.error and judge_answer(suite.expect(other.case), again).right
-        return ("is right" if right else "gives other numbers",)
+        return "is right" if right else "gives other numbers"
 
     return Cause(
         "not-repeatable",
-        lambda said: f"the same call again {said[0]}: it is wrong now and then",
+        lambda said: f"the same call again {said}: it is wrong now and then",
         explains,
         costly=True,
     )
 
 
 def explain_memory(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
-    def explains(other: CaseResult) -> Details | None:
+    def explains(other: CaseResult) -> str | None:
         name, again = other.judgement.output, suite.run(other.case, fill=OTHER)
         here, beside = (suite.outputs_in(found).get(name) for found in (other, again))
         if here is None or beside is None:
             return None
         number = int((here != beside).sum() - (np.isnan(here) & np.isnan(beside)).sum())
-        return (f"{number} of {here.size} numbers of {name_output(name)}",) if number else None
+        return f"{number} of {here.size} numbers of {name_output(name)}" if number else None
 
-    def say(said: Details) -> str:
+    def say(said: str) -> str:
         follow = "follow what memory held before the call: they are never written, or"
-        return f"{said[0]} {follow} what is there is added to or read first"
+        return f"{said} {follow} what is there is added to or read first"
 
     return Cause("memory-not-written", say, explains, costly=True)
 
@@ -248,7 +243,7 @@ def ignored_cause(suite: Suite, option: str) -> Cause:
     return Cause(
         IGNORED_OPTION,
         lambda _: words,
-        lambda other: () if is_ignored(other) else None,
+        lambda other: "" if is_ignored(other) else None,
         lambda case, _: matters(case),
     )
 
@@ -327,7 +322,7 @@ def explain_coarse_inside(
         ratio = max(compare_output(wanted[output], found[output]).ratio for output in off)
         return ratio <= 1 and (other is not result or ratio > LEAST_ROUNDING)
 
-    def contradicts(case: Case, _: Collection[Details]) -> bool:
+    def contradicts(case: Case, _: Collection[str]) -> bool:
         """Drawn numbers would show the type."""
         problem, output = suite.problem(case), result.judgement.output
         if case.fill != "random" or output not in problem.outputs:
@@ -335,17 +330,17 @@ def explain_coarse_inside(
         coarse = expect(replace(problem, case=replace(problem.case, dtype=name))).outputs[output]
         return not compare_output(suite.expect(case).outputs[output], coarse.value + coarse.scatter).right
 
-    def explains(other: CaseResult) -> Details | None:
-        return (f"{other.case.dtype}:{name}",) if is_coarse(other, name) else None
+    def explains(other: CaseResult) -> str | None:
+        return f"{other.case.dtype}:{name}" if is_coarse(other, name) else None
 
     name = next((name for name in names if is_coarse(result, name)), "")
     return Cause(LOW_PRECISION, say_coarse, explains, contradicts, certain=False) if name else None
 
 
-def say_coarse(said: Details) -> str:
-    name = said[0].partition(":")[2]
+def say_coarse(said: str) -> str:
+    name = said.partition(":")[2]
     words = f"the numbers are right to the digits of {name} only: it is computed or kept in it"
-    return f"{words}; say --dtype {said[0]} if that is meant, as by autocast"
+    return f"{words}; say --dtype {said} if that is meant, as by autocast"
 
 
 def explain_rounding(suite: Suite, result: CaseResult, output: Array) -> Cause | None:

@@ -55,24 +55,22 @@ MOST_NUMBERS = 40_000
 ENOUGH_TOKENS = 4
 """Queries and keys of a case that is looked at first."""
 
-Details = tuple[str, ...]
-
 
 @dataclass(frozen=True)
 class Cause:
     mistake: str
-    say: Callable[[Details], str]
-    """The sentence, by what is other from case to case."""
-    explains: Callable[[CaseResult], Details | None]
-    """The details by which it explains a case; None where it does not."""
-    contradicts: Callable[[Case, Collection[Details]], bool] = lambda *_: False
+    say: Callable[[str], str]
+    """The sentence, by the detail that is other from case to case."""
+    explains: Callable[[CaseResult], str | None]
+    """The detail by which it explains a case, perhaps empty; None where it does not."""
+    contradicts: Callable[[Case, Collection[str]], bool] = lambda *_: False
     """Whether a case that is right should not be, with any of these details."""
     costly: bool = False
     """Whether it takes calls, so that it is looked for until it is found once."""
     observed: bool = False
     """Whether the sentence says what is seen in the case shown, and nothing of others."""
-    explains_with: Callable[[CaseResult, Details], bool] | None = None
-    """Whether it explains a case with these details."""
+    explains_with: Callable[[CaseResult, str], bool] | None = None
+    """Whether it explains a case with this detail."""
     certain: bool = True
     """Whether it gives certain numbers; else, looked for in one case, it may not be what is wrong."""
 
@@ -83,7 +81,7 @@ class Diagnosed:
 
     failure: Failure
     cause: Cause | None = None
-    explained: tuple[tuple[CaseResult, Details], ...] = ()
+    explained: tuple[tuple[CaseResult, str], ...] = ()
 
     @property
     def shown(self) -> CaseResult | None:
@@ -123,14 +121,15 @@ class Diagnosed:
         """What is said of one case, alone; None where its cause is not that of this case."""
         if self.cause is None:
             return Failure(self.failure.mistake, self.failure.sentence)
-        details = self.cause.explains(result)
-        return None if details is None else Failure(self.failure.mistake, self.cause.say(details))
+        detail = self.cause.explains(result)
+        return None if detail is None else Failure(self.failure.mistake, self.cause.say(detail))
 
-    def with_details(self, details: Details) -> Diagnosed:
+    def with_detail(self, detail: str) -> Diagnosed:
         assert self.cause is not None  # it has details
-        failure = replace(self.failure, sentence=self.cause.say(details), details=(join_details(details),))
-        explained = tuple((result, details) for result, _ in self.explained)
-        return replace(self, failure=failure, explained=explained)
+        failure = replace(self.failure, sentence=self.cause.say(detail), details=(detail.strip(","),))
+        return replace(
+            self, failure=failure, explained=tuple((result, detail) for result, _ in self.explained)
+        )
 
 
 NOTHING = Diagnosed(Failure())
@@ -139,21 +138,20 @@ NOTHING = Diagnosed(Failure())
 @np.errstate(all="ignore")  # what overflows in a wrong program is not what came back
 def hold(cause: Cause, wrong: Sequence[CaseResult], right: Sequence[Case]) -> Diagnosed | None:
     """What is true of a cause in these cases; None where it explains none."""
-    explained: list[tuple[CaseResult, Details]] = []
+    explained: list[tuple[CaseResult, str]] = []
     for result in sorted(wrong, key=simplicity)[:MOST_CALLED] if cause.costly else wrong:
-        if (details := cause.explains(result)) is not None:
-            explained.append((result, details))
+        if (detail := cause.explains(result)) is not None:
+            explained.append((result, detail))
             if cause.costly:
                 break
     if not explained:
         return None
-    details, number = explained[0][1], len(explained)
-    said = list(dict.fromkeys(join_details(own) for _, own in explained))
-    several = cause.observed and len(said) > 1
-    failure = Failure(cause.mistake, cause.say(details), details=(said[0],), alone=len(wrong) > 1)
+    said = tuple(dict.fromkeys(detail.strip(",") for _, detail in explained))
+    failure = Failure(cause.mistake, cause.say(explained[0][1]), details=said, alone=len(wrong) > 1)
     if not cause.costly:
-        every = tuple(said[:1] if cause.observed else said)
-        failure = replace(failure, explained=number, failing=len(wrong), details=every, alone=several)
+        failure = replace(failure, explained=len(explained), failing=len(wrong), alone=False)
+    if cause.observed:
+        failure = replace(failure, details=said[:1], alone=len(said) > 1)
     return spare(unite([Diagnosed(failure, cause, tuple(explained))])[0], right)
 
 
@@ -161,7 +159,7 @@ def hold(cause: Cause, wrong: Sequence[CaseResult], right: Sequence[Case]) -> Di
 def spare(found: Diagnosed, right: Iterable[Case]) -> Diagnosed:
     """The same, with the first right case that speaks against it."""
     assert found.cause is not None  # which is held
-    said = {details for _, details in found.explained}
+    said = {detail for _, detail in found.explained}
     spared = next((case for case in right if found.cause.contradicts(case, said)), None)
     return replace(found, failure=replace(found.failure, spared=spared))
 
@@ -182,7 +180,7 @@ def is_large(case: Case) -> bool:
 
 @np.errstate(all="ignore")
 def unite(several: Sequence[Diagnosed]) -> list[Diagnosed]:
-    """Findings of one cause with the same details, where those of one case explain all others, too."""
+    """Findings of one cause with one detail, where that of one case explains all others, too."""
     explained = [result for found in several for result in found.explained]
     details = list(dict.fromkeys(own for _, own in explained))
     cause = several[0].cause
@@ -190,12 +188,8 @@ def unite(several: Sequence[Diagnosed]) -> list[Diagnosed]:
         return [*several]
     for detail in details[:MOST_TRIED]:
         if all(detail == own or cause.explains_with(result, detail) for result, own in explained):
-            return [found.with_details(detail) for found in several]
+            return [found.with_detail(detail) for found in several]
     return [*several]
-
-
-def join_details(details: Details) -> str:
-    return " and ".join(details).strip(",")
 
 
 # --- programs that make known mistakes ---
@@ -218,7 +212,7 @@ class Programs:
     known: list[MadeMistake] = field(default_factory=list)
     missed: int = 0
 
-    def explains(self, result: CaseResult) -> Details | None:
+    def explains(self, result: CaseResult) -> str | None:
         """The detail with which it explains a case: one that is known, or else one that fits."""
         beside = self.begin(result)
         if beside is None:
@@ -226,23 +220,23 @@ class Programs:
         for at, made in enumerate(self.known):
             if (found := beside.find(self.mistake, made)) is not None:
                 self.known[at] = found
-                return (found.like.detail,)
+                return found.like.detail
         if self.missed == MOST_MISSED:
             return None
         if (found := beside.find(self.mistake)) is not None:
             self.known.append(found)
-            return (found.like.detail,)
+            return found.like.detail
         self.missed += 1
         return None
 
-    def explains_with(self, result: CaseResult, details: Details) -> bool:
+    def explains_with(self, result: CaseResult, detail: str) -> bool:
         beside = self.begin(result)
-        same = [made for made in self.known if (made.like.detail,) == details]
+        same = [made for made in self.known if made.like.detail == detail]
         return beside is not None and any(beside.find(self.mistake, made) is not None for made in same)
 
-    def contradicts(self, case: Case, said: Collection[Details]) -> bool:
+    def contradicts(self, case: Case, said: Collection[str]) -> bool:
         beside = HeldCase.begin(self.suite.problem(case), None, self.step)
-        known = [made for made in self.known if (made.like.detail,) in said]
+        known = [made for made in self.known if made.like.detail in said]
         programs = [program for made in known for _, program in beside.programs(self.mistake, made)]
         return bool(programs) and not any(map(beside.gives, programs))
 
@@ -258,8 +252,8 @@ class Programs:
         settled = [name for name, ratio in result.judgement.ratios.items() if ratio <= 1]
         return HeldCase.begin(self.suite.problem(result.case), found, self.step, settled)
 
-    def say(self, details: Details) -> str:
-        return ": ".join(spoken(self.mistake, details[0]))
+    def say(self, detail: str) -> str:
+        return ": ".join(spoken(self.mistake, detail))
 
 
 def read_weights(suite: Suite, case: Case) -> Array | None:
