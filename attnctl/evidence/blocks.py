@@ -3,7 +3,7 @@
 What leads from scores to a recorded step is computed again for some queries, all heads at once: no step
 that nobody recorded is ever whole. Every recorded number is compared with the right one. How far a decent
 program is off is drawn for a few rows of some blocks: where all numbers of a block are off by clearly less
-than there, or all of it by far more, nothing else is to be found. Any other block is judged whole.
+than there, nothing else is to be found. Any other block is judged whole.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, Strictness, root_mean_square, typical
-from attnctl.evidence.judge import Gap, blur_of, judge_step, vanishes, wrong_rows
-from attnctl.evidence.precision import Precision
+from attnctl.evidence.judge import Gap, blur_of, judge_step
 from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
 from attnctl.evidence.results import to_float64
 from attnctl.evidence.rounding import LEAST_RUNS, Known, noise
@@ -52,15 +51,6 @@ SPARSE = 16
 CLEARLY = 0.8
 """The part of what may be allowed that a block may use up and still needs no judging."""
 
-BEYOND_DOUBT = 20.0
-"""The multiple of the greatest scatter that was drawn which a row is off when it is wrong beyond doubt."""
-
-MOSTLY = 0.5
-"""The part of the rows of a block that have to be far off for all of it to be wrong beyond doubt."""
-
-A_HEAD = 0.2
-"""The least part of them that has to be where all the others are right, as a head among others is."""
-
 
 @dataclass(frozen=True)
 class RowSample:
@@ -70,16 +60,14 @@ class RowSample:
     """The least scatter of a row, as a part of the root mean square of the row; 0 where none tells."""
     mean: float
     """The root mean square of them."""
-    most: float
-    """The greatest."""
     share: float
     """The least scatter of a number, as a part of it."""
 
     def join(self, other: RowSample) -> RowSample:
-        """Join two samples: the rows between them are off by no less than either says, and by no more."""
+        """Join two samples: the rows between them are off by no less than either says."""
         mean = root_mean_square(np.array([self.mean, other.mean]))
         least, share = min(self.least, other.least), min(self.share, other.share)
-        return replace(self, least=least, mean=mean, most=max(self.most, other.most), share=share)
+        return replace(self, least=least, mean=mean, share=share)
 
 
 @dataclass(frozen=True)
@@ -184,9 +172,6 @@ class StepInBlocks:
         first = max(parts, key=lambda part: part.rank)
         about = few_rows(first.rows, first.rows.start + first.gap.at[-2])
         shown = first if first.judged else self.judge(about)
-        if first.gap.differing and not shown.gap.differing:  # nothing is wrong that was not judged to be
-            parts = [self.judge(rows) for rows in blocks]
-            shown = max(parts, key=lambda part: part.rank)
         *lead, query, column = shown.gap.at
         wrong = [part.rows.start + row for part in parts for row in part.gap.rows or ()]
         at, rows = (*lead, shown.rows.start + query, column), (min(wrong), max(wrong)) if wrong else None
@@ -257,52 +242,39 @@ class StepInBlocks:
         value, off = (np.square(np.where(told, x, 0.0)).sum(axis=-1) for x in (expected.value, scatter))
         ratios = np.sqrt(off[value > 0] / value[value > 0])
         tells = bool(ratios.size and np.isfinite(ratios).all())
-        least, most = (float(ratios.min()), float(ratios.max())) if tells else (0.0, np.inf)
+        least, mean = (float(ratios.min()), root_mean_square(ratios)) if tells else (0.0, 0.0)
         values, scatter = expected.value[told], scatter[told]
         share = float((scatter / np.maximum(np.abs(values), scatter)).min(initial=1.0))
-        return RowSample(values, scatter, least, root_mean_square(ratios) if tells else 0.0, most, share)
+        return RowSample(values, scatter, least, mean, share)
 
     def clear(self, rows: slice, sample: RowSample) -> BlockFindings | None:
-        """The findings of a block whose rows are clearly within rounding, or far beyond it; or None.
+        """The findings of a block whose rows are clearly within rounding; or None.
 
         A number may be off by its own rounding and by a part of what its row may be off by.
         """
         if self.record.strictness != Strictness():
             return None
-        precision = self.record.precision(self.name)
         found = to_float64(self.recorded(self.name, cuts_to(rows)))
         expected = self.values_in(rows, self.steps)[self.name]
         with_shapes(self.name, found, expected)
         gap, size = found - expected, np.abs(expected)
         np.abs(gap, out=gap)
-        lost, near = ~np.isfinite(gap), gap
-        if lost.any():  # what is hidden in both is the same
-            np.copyto(gap, 0.0, where=lost & (found == expected))
-            lost = ~np.isfinite(gap)
-            if lost.any() and not surely_wrong(found, expected, lost, precision):
+        if not np.isfinite(gap).all():
+            np.copyto(gap, 0.0, where=found == expected)  # what is hidden in both is the same
+            if not np.isfinite(gap).all():
                 return None
-            near, size = np.where(lost, 0.0, gap), np.where(np.isfinite(expected), size, 0.0)
+            size = np.where(np.isfinite(expected), size, 0.0)
         told = np.maximum(np.count_nonzero(size, axis=-1), 1)
-        row, off = (np.sqrt(np.einsum("...j,...j->...", array, array) / told) for array in (size, near))
-        own, part = near - precision.unit * size, CLEARLY * FACTOR
+        row, off = (np.sqrt(np.einsum("...j,...j->...", array, array) / told) for array in (size, gap))
+        own, part = gap - self.record.precision(self.name).unit * size, CLEARLY * FACTOR
         allowed = (part * sample.least * row)[..., None]
-        fine = (own <= allowed).all(axis=-1)
-        if not fine.all():
-            fine |= (own <= np.maximum(allowed, part * sample.share * size)).all(axis=-1)
-        mean, far = off / (sample.mean * row), off / (sample.most * row)
-        doubtless = far > BEYOND_DOUBT
-        if np.isfinite(far).all() and doubtless.mean() > MOSTLY:
-            fine = np.zeros_like(fine)
-        elif 0 < doubtless.mean() < A_HEAD or not (
-            (fine | doubtless).all() and root_mean_square(mean[fine & (row > 0)]) < CLEARLY
-        ):
+        fine = (own <= allowed).all() or (own <= np.maximum(allowed, part * sample.share * size)).all()
+        beyond = root_mean_square(off[row > 0] / (sample.mean * row[row > 0]))
+        if not fine or not beyond < CLEARLY:
             return None
-        wrong = lost | (near > typical(row.size) * sample.mean * row[..., None]) & ~fine[..., None]
-        beyond = np.where(fine, mean, far)
         at = tuple(int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape))
-        count = int(wrong.sum())
-        shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, count, 0, gap.size, gap.size, wrong_rows(wrong))
-        return BlockFindings(rows, shown, root_mean_square(beyond[np.isfinite(beyond)]), judged=False)
+        shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, 0, 0, gap.size, gap.size)
+        return BlockFindings(rows, shown, beyond, judged=False)
 
     def judge(self, rows: slice, total: int | None = None) -> BlockFindings:
         """Judge a block number by number; `total` are the rows of the step, where all is off too far."""
@@ -311,18 +283,6 @@ class StepInBlocks:
         judgement = judge_step(record, self.name, expected, total)
         gap = judgement.summarize()
         return BlockFindings(rows, gap, judgement.beyond, compared=bool(np.isfinite(judgement.blurred)))
-
-
-def surely_wrong(found: Array, expected: Array, lost: Array, precision: Precision) -> bool:
-    """True where each of these numbers is finite on one side alone, and neither is as good as the other.
-
-    Scores far below the others are as good as −∞, and what overflows is as good as its largest number.
-    """
-    hidden = np.isneginf(expected)
-    shown = lost & hidden & np.isfinite(found)
-    other = lost & np.isfinite(expected) & np.isinf(found) & (np.abs(expected) <= precision.largest / 2)
-    as_good = shown.any() and (shown & vanishes(found, hidden, precision.vanishing)).any()
-    return bool((shown | other)[lost].all() and not as_good)
 
 
 def sparsely(count: int) -> list[int]:

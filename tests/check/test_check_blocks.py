@@ -11,7 +11,7 @@ import attnctl
 from attnctl.evidence import blocks, rows
 from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.judge import Gap
-from attnctl.evidence.precision import FLOAT16, FLOAT64
+from attnctl.evidence.precision import FLOAT64
 from attnctl.evidence.record import Record, with_precisions
 from attnctl.evidence.rounding import Later
 from attnctl.evidence.walk import Verdict, Walk
@@ -243,7 +243,7 @@ def test_blocks_say_of_every_kind_what_the_whole_says(in_blocks, kind, what, cha
             assert (ours.gap.found, ours.gap.expected) == (theirs.gap.found, theirs.gap.expected), name
             assert ours.gap.differing == pytest.approx(theirs.gap.differing, rel=0.1, abs=10), name
             assert change is a_little or ours.gap.rows == theirs.gap.rows, name
-            assert theirs.gap.allowed / 4 <= ours.gap.allowed <= 12 * theirs.gap.allowed, name
+            assert theirs.gap.allowed / 6 <= ours.gap.allowed <= 12 * theirs.gap.allowed, name
             assert ours.blurred == pytest.approx(theirs.blurred, rel=0.7), name
 
 
@@ -284,7 +284,7 @@ def test_transposed_weights_are_named_in_whatever_part_is_searched(large):
     [
         (None, "ends", 1),
         (None, "weights", 1),
-        (all_of_it, "ends", 1),
+        (all_of_it, "ends", 3),
         (a_number, "ends", 1),
         (a_row, "weights", 1),
     ],
@@ -294,7 +294,7 @@ def test_only_what_is_not_clear_is_judged(in_blocks, change, what, blocks_judged
     judged = in_blocks()
     walk(record_of(KINDS["plain"], what, change))
     assert len(judged) == blocks_judged
-    assert judged[0][1].stop - judged[0][1].start == (2 if change in (None, all_of_it) else 8)
+    assert judged[0][1].stop - judged[0][1].start == (2 if change is None else 8)
 
 
 @pytest.mark.parametrize(
@@ -338,33 +338,8 @@ def test_hidden_scores_that_are_shown_are_counted(in_blocks, change):
     found = walk(record).steps["masked_scores"]
     assert (found.verdict, found.gap.differing) == (whole.verdict, whole.gap.differing)
     assert found.gap.differing == (2 * 24 * 23 // 2 if change else 0)
-    assert all(rows.stop - rows.start == 2 for name, rows in judged if name == "masked_scores")
-
-
-# --- what is surely wrong ---
-
-INF = np.inf
-
-
-@pytest.mark.parametrize(
-    ("found", "expected", "sure"),
-    [
-        ([1.0, 2.0], [1.0, -INF], True),  # shown, not hidden
-        ([1.0, -INF], [1.0, 2.0], True),  # hidden, not shown
-        ([1.0, -1e9], [1.0, -INF], False),  # as good as hidden
-        ([1.0, INF], [1.0, 6e4], False),  # overflows
-        ([1.0, INF], [1.0, 3e4], True),
-        ([1.0, np.nan], [1.0, -INF], False),
-        ([1.0, 2.0], [1.0, np.nan], False),
-        ([1.0, INF], [1.0, -INF], False),
-        ([1.0, 2.0, -INF], [1.0, -INF, np.nan], False),
-    ],
-)
-def test_a_number_that_is_finite_on_one_side_alone(found, expected, sure):
-    found, expected = np.array([found]), np.array([expected])
-    with np.errstate(all="ignore"):
-        lost = ~np.isfinite(np.where(found == expected, 0.0, np.abs(found - expected)))
-    assert blocks.surely_wrong(found, expected, lost, FLOAT16) is sure
+    sizes = {rows.stop - rows.start for name, rows in judged if name == "masked_scores"}
+    assert sizes == ({8} if change else {2})
 
 
 @pytest.mark.parametrize(
@@ -403,7 +378,7 @@ def test_an_op_is_by_row_where_all_within_it_are(op, by_row):
 @pytest.mark.parametrize("make", [Slope, lambda offset: softmax_then_hide(Hide(offset))])
 def test_an_op_begins_at_a_query(make, offset):
     x = np.random.RandomState(0).randn(2, 2, 9, 12)
-    x[..., 5] = -INF
+    x[..., 5] = -np.inf
     op = make(offset)
     moved = rows.change_ops(op, rows.begin_at(4))
     np.testing.assert_array_equal(moved.apply(x[..., 4:7, :]), op.apply(x)[..., 4:7, :])
@@ -430,7 +405,7 @@ def test_an_array_is_cut_along_what_it_is_not_broadcast_along():
 def test_a_number_ranks_before_nan_and_a_difference_before_none():
     def block(differing, largest):
         gap = Gap(largest, 0.0, (0, 0), 0.0, 0.0, differing, 0, 4, 4)
-        return blocks.BlockFindings(slice(0, 1), gap, 0.0, blocks.RowSample(INF, INF, 0.0, 0.5, 1.0, 0.0))
+        return blocks.BlockFindings(slice(0, 1), gap, 0.0, blocks.RowSample(np.inf, np.inf, 0.0, 0.5, 0.0))
 
     ranked = [block(0, 9.0), block(1, np.nan), block(1, 2.0), block(1, 3.0)]
     assert max(ranked, key=lambda each: each.rank) is ranked[3]
@@ -438,7 +413,7 @@ def test_a_number_ranks_before_nan_and_a_difference_before_none():
     assert max(ranked[:2], key=lambda each: each.rank) is ranked[1]
 
 
-def test_a_sample_has_the_least_and_the_greatest_scatter_of_its_rows():
+def test_a_sample_has_the_least_scatter_of_its_rows():
     record = record_of(KINDS["plain"], "everything")
     walked = walk(record)
     step = record.intended["attention_weights"]
@@ -447,7 +422,7 @@ def test_a_sample_has_the_least_and_the_greatest_scatter_of_its_rows():
     expected = begun.of(blocks.few_rows(slice(0, 24), 12))[1]
     scatter = expected.scatter_in(4)
     ratios = np.sqrt(np.square(scatter).sum(-1) / np.square(expected.value).sum(-1))
-    assert (sample.least, sample.most) == pytest.approx((ratios.min(), ratios.max()))
+    assert sample.least == pytest.approx(ratios.min())
     assert sample.share == pytest.approx((scatter / expected.value).min())
     assert sample.values.size == sample.scatter.size == 4 * 24
 
@@ -469,17 +444,17 @@ def test_few_blocks_are_drawn_from(count, drawn):
 
 @pytest.mark.parametrize(
     ("at", "expected"),
-    [(2, (2.0, 2.5, 3.0, 0.2)), (3, (1.0, 2.0, 3.0, 0.1)), (5, (1.0, 5.0, 9.0, 0.1))],
+    [(2, (2.0, 2.5, 0.2)), (3, (1.0, 2.0, 0.1)), (5, (1.0, 5.0, 0.1))],
 )
 def test_a_block_between_two_samples_is_off_as_either(at, expected):
     nothing = np.zeros(0)
     drawn = {
-        2: blocks.RowSample(nothing, nothing, least=2.0, mean=2.5, most=3.0, share=0.2),
-        4: blocks.RowSample(nothing, nothing, least=1.0, mean=1.322875655, most=1.0, share=0.1),
-        6: blocks.RowSample(nothing, nothing, least=5.0, mean=7.0, most=9.0, share=0.3),
+        2: blocks.RowSample(nothing, nothing, least=2.0, mean=2.5, share=0.2),
+        4: blocks.RowSample(nothing, nothing, least=1.0, mean=1.322875655, share=0.1),
+        6: blocks.RowSample(nothing, nothing, least=5.0, mean=7.0, share=0.3),
     }
     sample = blocks.between(drawn, at)
-    assert (sample.least, sample.mean, sample.most, sample.share) == pytest.approx(expected, rel=0.01)
+    assert (sample.least, sample.mean, sample.share) == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.parametrize("query", range(2, 24, 4))
