@@ -17,8 +17,8 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, Strictness, root_mean_square, typical
 from attnctl.evidence.judge import Gap, blur_of, judge_step
+from attnctl.evidence.precision import to_float64
 from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
-from attnctl.evidence.results import to_float64
 from attnctl.evidence.rounding import LEAST_RUNS, Known, noise
 from attnctl.evidence.rows import (
     OverQueries,

@@ -17,8 +17,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, root_mean_square, times_scatter, typical
-from attnctl.evidence.precision import FLOAT32, Precision, different
-from attnctl.evidence.results import to_float64
+from attnctl.evidence.precision import FLOAT32, Precision, different, to_float64
 from attnctl.math import Array
 from attnctl.math.ops import Op
 from attnctl.math.ops.base import Invariant, Invariants

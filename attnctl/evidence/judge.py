@@ -11,9 +11,6 @@ from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import Known, boundless
 from attnctl.math import Array
 
-CLOSE, FAR = 0.4, 100.0
-"""How many times its scatter a step is off when a few runs are enough to say that it is right, or wrong."""
-
 NOTHING = 1e-6
 """The part of a last place that is nothing: 0.3 − 0.2 is not quite 0.1."""
 
@@ -70,11 +67,7 @@ def judge_step(record: Record, name: str, expected: Known, rows: int | None = No
     """A recorded step beside what it should be, number by number; `rows` of the whole where it is part."""
     rows = rows or expected.value[..., 0].size
     most = typical(rows)
-    roughly = judged_by(record, name, expected, expected.rough_scatter, most)
-    certain = roughly.beyond > FAR or (roughly.beyond < CLOSE and not roughly.wrong.any())
-    told = roughly
-    if not certain and expected.scatter is not expected.rough_scatter:
-        told = judged_by(record, name, expected, expected.scatter, most)
+    told = judged_by(record, name, expected, expected.scatter, most)
     if told.beyond > most and (apart := different(record.value(name), record.precision(name))) < rows:
         most = typical(int(apart))
         told = judged_by(record, name, expected, expected.scatter, most)

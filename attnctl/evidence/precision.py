@@ -45,6 +45,11 @@ def declared_precision(dtype: Any) -> Precision:
     return DTYPES.get(np.dtype(dtype).name, FLOAT64)
 
 
+def to_float64(array: Array) -> Array:
+    """The array in float64; booleans as they are."""
+    return array if array.dtype == bool else array.astype(np.float64, copy=False)
+
+
 def coarser(a: Precision, b: Precision) -> Precision:
     return a if a.bits <= b.bits else b
 

@@ -17,7 +17,6 @@ from attnctl.evidence.allowed import FACTOR, root_mean_square, spread
 from attnctl.evidence.precision import FLOAT32, Precision, cut_bits, evident, on_grid, round_bits
 from attnctl.evidence.precision import round_to as nearest
 from attnctl.evidence.record import Record
-from attnctl.evidence.results import apply_op
 from attnctl.evidence.rounding import MULTIPLIED, PRODUCTS, Factors
 from attnctl.evidence.rows import axes_of, stretch
 from attnctl.evidence.walk import Verdict, Walk
@@ -79,7 +78,7 @@ class Probe:
         told = [input_ for input_ in inputs if input_ is not None]
         if len(told) < len(inputs):
             return None
-        value = apply_op(step.op, *told)
+        value = step.op.apply(*told)
         self.numbers += value.size
         return value
 
@@ -123,9 +122,7 @@ def recompute(
             return None
         inputs = [values[name] if name in values else record.value(name) for name in step.inputs]
         rounded = [x if x.dtype == bool else before(step, at)(x) for at, x in enumerate(inputs)]
-        known = all(x is y for x, y in zip(inputs, rounded, strict=True))  # nobody asks for others again
-        made = apply_op(step.op, *rounded) if known else step.op.apply(*rounded)
-        values[step.name] = result = after(step)(made)
+        values[step.name] = result = after(step)(step.op.apply(*rounded))
     return result
 
 

@@ -12,8 +12,16 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import Strictness
-from attnctl.evidence.precision import FLOAT64, Precision, coarser, declared_precision, of_run, on_grid, own
-from attnctl.evidence.results import widen
+from attnctl.evidence.precision import (
+    FLOAT64,
+    Precision,
+    coarser,
+    declared_precision,
+    of_run,
+    on_grid,
+    own,
+    to_float64,
+)
 from attnctl.evidence.rounding import (
     AS_THEY_ARE,
     Factors,
@@ -67,7 +75,7 @@ class Record:
         return name in self and name not in self.blanks
 
     def value(self, name: str) -> Array:
-        return widen(self.trace[name])
+        return to_float64(self.trace[name])
 
     def numbers(self, axes: Sequence[str]) -> int:
         """Count the numbers of an array along these axes, those of no known size left out."""

@@ -36,7 +36,6 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, allowed_error
 from attnctl.evidence.precision import FLOAT32, FLOAT64
-from attnctl.evidence.results import apply_op, keep_rounded
 from attnctl.math import Array
 from attnctl.math.ops import MatMul, MatMulT, Op, Project, Rotate, SinkSoftmax, Softmax
 from attnctl.math.ops.products import SharedTMatMul, TMatMul
@@ -52,9 +51,8 @@ MANY_NUMBERS = 2**20
 HUGE = 2**23
 """Numbers from which on two runs have to do."""
 
-ROUGH_RUNS = 2
 LARGE = 2**13
-"""Numbers of a step from which on few runs say whether it is far off."""
+"""Numbers of a step from which on a run is carried out again rather than kept."""
 
 LITTLE = 0.05
 """The part of a step's rounding that sums may add before they count."""
@@ -89,18 +87,13 @@ class Known:
 
     @property
     def enough_runs(self) -> int:
-        least = LEAST_RUNS if self.numbers < HUGE else ROUGH_RUNS
+        least = LEAST_RUNS if self.numbers < HUGE else 2
         return min(RUNS, max(least, MANY_NUMBERS // max(self.numbers, 1)))
 
     @cached_property
     def scatter(self) -> Array:
         """The error of a decent program in each number; ∞ for what could be anything."""
         return self.scatter_in(self.enough_runs)
-
-    @cached_property
-    def rough_scatter(self) -> Array:
-        few_tell = self.value.size < LARGE or self.enough_runs == ROUGH_RUNS
-        return self.scatter if few_tell else self.scatter_in(ROUGH_RUNS)
 
     @cached_property
     def own_scatter(self) -> Array:
@@ -182,7 +175,7 @@ class Factors:
         """The inputs of an op as it multiplies them: no bias that is added."""
         if self.short is None or not isinstance(op, PRODUCTS):
             return [*inputs]
-        return [*(keep_rounded(self.short, x) for x in inputs[:MULTIPLIED]), *inputs[MULTIPLIED:]]
+        return [*(self.short(x) for x in inputs[:MULTIPLIED]), *inputs[MULTIPLIED:]]
 
 
 AS_THEY_ARE = Factors()
@@ -240,7 +233,7 @@ def carry_rounding(
         )
 
     with np.errstate(all="ignore"):
-        value = apply_op(op, *factors.round(op, [input_.value for input_ in inputs]))
+        value = op.apply(*factors.round(op, [input_.value for input_ in inputs]))
     # What is small is kept: every step that reads it runs it again.
     return Known(value, cache(run) if value.size < LARGE else run, numbers)
 

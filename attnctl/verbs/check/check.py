@@ -11,7 +11,6 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.evidence.allowed import Strictness
-from attnctl.evidence.results import keep_results
 from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import DumpPlan
@@ -49,7 +48,6 @@ BY_ROUNDING = Strictness()
 WRITTEN_WRONG = "What follows was computed from the right numbers: only those written down here are wrong."
 
 
-@keep_results()
 @np.errstate(all="ignore")  # what overflows becomes ∞ and NaN, and is found
 def check(
     trace: Trace,

@@ -12,8 +12,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import allowed_error, root_mean_square, times_scatter, typical
-from attnctl.evidence.precision import FLOAT32, FLOAT64, of_run
-from attnctl.evidence.results import to_float64
+from attnctl.evidence.precision import FLOAT32, FLOAT64, of_run, to_float64
 from attnctl.evidence.rounding import LEAST_RUNS, ULPS
 from attnctl.math import Array
 from attnctl.models.layer import Model
