@@ -8,16 +8,13 @@ from math import log
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
-from attnctl.math.ops import Copy, MatMul, Softmax
+from attnctl.math.names import WEIGHTS
+from attnctl.math.ops import Copy, Softmax
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import at
 
 STEP = at(WEIGHTS, Softmax)
-
-CUT = 0.5
-"""What is left of a weight that dropout took, and what is left of one that it kept: less, or more."""
 
 LEAST_DROPPED = 1.001
 """Weights that grow by less are as they were: what is 0 was lost in another way."""
@@ -45,46 +42,9 @@ def plant_bare_dropout(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put(WEIGHTS, wrong.Dropped(case.found != 0, 1.0)), f"{(times == 0).mean():.0%}")
 
 
-def plant_later_dropout(case: WrongStep) -> Iterator[Plant]:
-    """Dropout after the weights were written down, where the outputs tell every weight that made them."""
-    if dropped := dropped_later(case):
-        kept, told, factor = dropped
-        op = wrong.By(lambda a: np.where(kept, a * factor, 0.0))
-        if told.all():
-            yield Plant(case.reading(HEAD_OUTPUTS, WEIGHTS, op), rate(factor))
-
-
 def rate(factor: float) -> str:
     """The p of dropout, of the 1 / (1 − p) by which what is kept grows."""
     return f"{1 - 1 / factor:.3g}"
-
-
-def dropped_later(case: WrongStep) -> tuple[Array, Array, float] | None:
-    """Dropout between recorded weights and the outputs made of them; None where it shows none.
-
-    Returns which weights were kept, the rows where that is told, and by what they grew. A row that
-    sees no more keys than a value has columns tells by how much each weight was multiplied.
-    """
-    mixes = case.first == HEAD_OUTPUTS and isinstance(case.op(HEAD_OUTPUTS), MatMul)
-    v = case.array_of(case.derivation[HEAD_OUTPUTS].inputs[1]) if mixes else None
-    if WEIGHTS not in case.record or v is None:
-        return None
-    weights = case.record.value(WEIGHTS)
-    kept, told = np.zeros(weights.shape, dtype=bool), np.zeros((*weights.shape[:-1], 1), dtype=bool)
-    grown: list[float] = []
-    lost = 0
-    for row in np.ndindex(*weights.shape[:-1]):
-        seen = np.flatnonzero(weights[row] > 0)
-        if len(seen) > v.shape[-1] or not np.isfinite(case.found[row]).all():
-            continue
-        times = case.found[row] @ np.linalg.pinv(v[row[:-1]][seen]) / weights[row][seen]
-        grown += times[times > CUT].tolist()
-        lost += int((times <= CUT).sum())
-        if grown and (np.abs(times - grown[0] * (times > CUT)) > CUT / 2).any():
-            return None
-        kept[row][seen[times > CUT]], told[row] = True, True
-    factor = float(np.median(grown)) if grown and lost else 0.0
-    return (kept, told, factor) if factor > LEAST_DROPPED else None
 
 
 def shows_nan(case: WrongStep) -> bool:
@@ -279,14 +239,6 @@ SOFTMAX = (
         meant="long",
         example="kept = np.random.RandomState(0).random_sample(attention_weights.shape) < 0.9\n"
         "attention_weights = np.where(kept, attention_weights / 0.9, 0)",
-    ),
-    Mistake(
-        "dropout-left-on",
-        (HEAD_OUTPUTS,),
-        "dropout is on (p = {}), after the weights were written down",
-        "call model.eval(), or write the weights down after it",
-        plant_later_dropout,
-        across=True,
     ),
 )
 

@@ -7,7 +7,6 @@ from check_foreign import foreign, meant
 
 import attnctl
 from attnctl.mistakes.plants import spoken
-from attnctl.verbs.check.hints import nearest_rows
 
 
 def changed(name, change):
@@ -43,10 +42,7 @@ CHANGES = {
     "nothing to say": (
         "scores",
         lambda x: np.sin(3 * x),
-        (
-            "The wrong numbers are everywhere: the differences are 1.1 times the spread of the right ones, "
-            "and found and right numbers correlate by 0.21."
-        ),
+        "Nothing relates the wrong numbers to what they should be.",
     ),
 }
 
@@ -62,16 +58,6 @@ def test_hints(name, change, said):
 
 
 FORENSICS = {
-    "a factor by head": (
-        "scores",
-        lambda x: x * np.array([2.0, 0.5])[:, None, None],
-        "By head, the numbers are a multiple of what they should be: 2, 0.5.",
-    ),
-    "rows of the next token": (
-        "scores",
-        lambda x: np.roll(x, -1, axis=-2),
-        "Along query the numbers are those of other places: 0 is 1, 1 is 2, 2 is 3, 3 is 4",
-    ),
     "another step": ("scores", lambda x: x + x.swapaxes(-1, -2), "The difference equals what it should be"),
     "a band": (
         "scores",
@@ -82,11 +68,6 @@ FORENSICS = {
         "scores",
         lambda x: np.where(np.isin(np.arange(6), (1, 4)), np.cos(5 * x), x),
         "They are at key 1 and 4 only.",
-    ),
-    "sums of columns": (
-        "attention_weights",
-        lambda x: (y := x**2 + (x > 0) * np.cos(np.arange(6)) ** 2 / 9) / y.sum(axis=-2, keepdims=True),
-        "Columns sum to 1, rows do not.",
     ),
 }
 
@@ -110,17 +91,7 @@ def described(change):
     return attnctl.check(foreign(kept), meant(kind)).findings[0].hint
 
 
-def test_rows_far_down_that_are_exchanged_are_said():
-    order = [*range(20), 21, 20, 22, 23]
-    said = described(lambda x: x[..., order, :])
-    assert said.startswith("Along query the numbers are those of other places: 20 is 21, 21 is 20. ")
-
-
 LATER_QUERIES = {
-    "exchanged": (
-        lambda x: x[..., [*range(20), 21, 20, 22, 23], :],
-        "Along query the numbers are those of other places: 20 is 21, 21 is 20.",
-    ),
     "one": (
         lambda x: np.where(np.arange(24)[:, None] == 20, np.cos(5 * x), x),
         "All of them are at query 20.",
@@ -139,12 +110,6 @@ def test_places_in_a_part_are_those_of_the_whole(change, said, monkeypatch):
     told = described(change)
     assert told.startswith(said)
     assert told.endswith("This is said of queries 8 to 23; the rest was not searched.")
-
-
-def test_rows_that_are_all_but_the_same_are_in_their_own_places():
-    rows = np.random.RandomState(0).standard_normal((1, 40)) * np.linspace(1, 1.0001, 5)[:, None]
-    assert nearest_rows(rows[::-1], rows) == [0, 1, 2, 3, 4]
-    assert nearest_rows(rows[:2] * 2, rows) is None
 
 
 def test_a_list_of_most_places_is_not_begun():

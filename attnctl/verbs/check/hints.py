@@ -14,16 +14,12 @@ from attnctl.math import Array
 from attnctl.math.ops import Given
 from attnctl.mistakes.mistake import WrongStep
 from attnctl.mistakes.plants import in_digits
-from attnctl.mistakes.softmax import dropped_later, rate
 from attnctl.verbs.check.search import EXPLAINED, Search
 
 MOST_DECIMALS = 8
 
 SAME = 1e-3
 """Numbers are those of another array when what is left is less than this, relatively."""
-
-MOST_COMPARED = 100_000_000
-"""Numbers that looking for each slice among the others may compare."""
 
 MOST_LISTED = 8
 
@@ -34,19 +30,18 @@ NOT_ALL_TRIED = (
     "Not every pair of mistakes was tried, nor every number that might explain it: there are too many."
 )
 
+UNRELATED = "Nothing relates the wrong numbers to what they should be."
+
 
 def hint(search: Search) -> str:
     """One or two sentences on how found and expected numbers are related, and where they differ."""
     only = f" This is said of {words}; the rest was not searched." if (words := search.part.words) else ""
     case = search.case
-    relation = (
-        relate_by_factor(case) or relate_by_offset(case) or find_other_array(case)
-        or find_other_places(case) or relate_by_axis(case) or tell_sums(case) or find_dropout(case)
-    )  # fmt: skip
+    relation = relate_by_factor(case) or relate_by_offset(case) or find_other_array(case)
     where = locate_alone(case) or locate_band(case) or locate_some(case)
     if relation:
         return f"{relation} {where}".strip() + only
-    return f"{where or compare_spread(case)} {NOT_ALL_TRIED if case.effort.exceeded else ''}".strip() + only
+    return f"{where or UNRELATED} {NOT_ALL_TRIED if case.effort.exceeded else ''}".strip() + only
 
 
 def agrees_as_printed(walk: Walk) -> str:
@@ -140,93 +135,8 @@ def fits_into(array: Array, numbers: Array) -> Array | None:
 
 def explains(case: WrongStep, numbers: Array, others: Array) -> bool:
     off = np.where(case.found == case.expected.value, 0.0, case.found - case.expected.value)
-    left = np.square(numbers - others).sum()
-    return same(numbers, others) and bool(left <= EXPLAINED**2 * np.square(off).sum())
-
-
-def same(numbers: Array, others: Array) -> bool:
-    size = float(np.square(numbers).sum())
-    return bool(size > 0 and np.square(numbers - others).sum() < SAME**2 * size)
-
-
-# --- other places ---
-
-
-def find_other_places(case: WrongStep) -> str:
-    axes = case.record.trace.steps[case.first].axes
-    if not np.isfinite(case.found).all():
-        return ""
-    for at, axis in enumerate(axes):
-        size = case.found.shape[at]
-        if size > 1 and size * case.found.size <= MOST_COMPARED:
-            found = np.moveaxis(case.found, at, 0).reshape(size, -1)
-            right = np.moveaxis(case.expected.value, at, 0).reshape(size, -1)
-            places, begin = nearest_rows(found, right) or (), begin_of(case, axis)
-            moved = [f"{begin + here} is {begin + at}" for here, at in enumerate(places) if here != at]
-            if moved:
-                more = ", …" if len(moved) > MOST_LISTED else ""
-                shown = ", ".join(moved[:MOST_LISTED])
-                return f"Along {axis} the numbers are those of other places: {shown}{more}."
-    return ""
-
-
-def nearest_rows(found: Array, right: Array) -> list[int] | None:
-    """For each row of one array the row of the other that is the same, its own if that is; or None."""
-    if not np.isfinite(right).all():
-        return None
-    places = []
-    for here, row in enumerate(found):
-        gaps, most = np.square(right - row).sum(axis=1), SAME**2 * np.square(row).sum()
-        best = here if gaps[here] <= most else int(gaps.argmin())
-        if gaps[best] > most:
-            return None
-        places.append(best)
-    return places
-
-
-def relate_by_axis(case: WrongStep) -> str:
-    axes = case.record.trace.steps[case.first].axes
-    told = np.isfinite(case.found) & np.isfinite(case.expected.value)
-    if not told_in_numbers(case):
-        return ""
-    found, right = (np.where(told, array, 0.0) for array in (case.found, case.expected.value))
-    for kept in range(1, len(axes)):  # (head,), (head, query): a number for each
-        sizes, by = tuple(range(kept, len(axes))), " and ".join(axes[:kept])
-        if any(found.shape[at] > 1 for at in sizes):
-            norm = np.square(right).sum(axis=sizes, keepdims=True)
-            ratios = (found * right).sum(axis=sizes, keepdims=True) / np.where(norm == 0, 1, norm)
-            if explains(case, found, ratios * right):
-                return f"By {by}, the numbers are a multiple of what they should be: {spell_span(ratios)}."
-            counts = told.sum(axis=sizes, keepdims=True)
-            gaps = np.where(told, found - right, 0.0).sum(axis=sizes, keepdims=True) / np.maximum(counts, 1)
-            if same(found - right, np.where(told, gaps, 0.0)):
-                return f"By {by}, the numbers are off by one amount: {spell_span(gaps)}."
-    return ""
-
-
-def find_dropout(case: WrongStep) -> str:
-    if dropped := dropped_later(case):
-        return (
-            f"Where few keys are seen, dropout (p = {rate(dropped[2])}) after the weights were written "
-            "down gives these numbers: call model.eval(), or write the weights down after it."
-        )
-    return ""
-
-
-def spell_span(values: Array) -> str:
-    flat = values.reshape(-1)
-    if flat.size <= 8:
-        return ", ".join(f"{value:.4g}" for value in flat)
-    return f"{flat.min():.4g} to {flat.max():.4g}"
-
-
-def tell_sums(case: WrongStep) -> str:
-    if case.first != "attention_weights" or not np.isfinite(case.found).all():
-        return ""
-    rows = case.found.sum(axis=-1)
-    if np.abs(rows - case.expected.value.sum(axis=-1)).max() < SAME:
-        return ""
-    return "Columns sum to 1, rows do not." if np.abs(case.found.sum(axis=-2) - 1).max() < SAME else ""
+    left, size = np.square(numbers - others).sum(), np.square(numbers).sum()
+    return bool(left < SAME**2 * size and left <= EXPLAINED**2 * np.square(off).sum())
 
 
 # --- where the wrong numbers are ---
@@ -316,15 +226,3 @@ def list_places(places: Array) -> str:
     if len(places) > MOST_LISTED:
         return f"{', '.join(shown)} and {len(places) - MOST_LISTED} more"
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
-
-
-def compare_spread(case: WrongStep) -> str:
-    found, right, _ = finite(case)
-    if found.size < 2 or not np.ptp(right) or not np.ptp(found):
-        return "Nothing relates it to what it should be."
-    off = float(np.sqrt(np.mean(np.square(found - right))) / np.std(right))
-    alike = float(np.corrcoef(found, right)[0, 1])
-    return (
-        f"The wrong numbers are everywhere: the differences are {off:.2g} times the spread of the right "
-        f"ones, and found and right numbers correlate by {alike:.2f}."
-    )
