@@ -21,7 +21,6 @@ from attnctl.evidence.precision import to_float64
 from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
 from attnctl.evidence.rounding import LEAST_RUNS, Known, noise
 from attnctl.evidence.rows import (
-    OverQueries,
     after_scores,
     axes_of,
     begin_at,
@@ -140,18 +139,7 @@ class StepInBlocks:
         arrays = [(axes, record.trace[name]) for name, axes in told.items()]
         arrays += [(axes, known.value) for axes, known in outside.values()]
         queries = next(array.shape[-2] for axes, array in arrays if axes[-2:-1] == ("query",))
-        blocks = cls(record, steps, outside, queries, numbers)
-        return replace(blocks, steps=blocks.sum_over_queries())
-
-    def sum_over_queries(self) -> Sequence[Step]:
-        """The steps, those that sum over all queries handed the sums: they are then local to a row."""
-        steps = list(self.steps)
-        for at, step in enumerate(self.steps):
-            if isinstance(step.op, OverQueries) and not step.op.sums:
-                read = (self.values_in(rows, steps[:at]) for rows in self.blocks())
-                told = step.op.of([values[name] for name in step.inputs] for values in read)
-                steps[at] = replace(step, op=told)
-        return steps
+        return cls(record, steps, outside, queries, numbers)
 
     @property
     def name(self) -> str:

@@ -6,11 +6,10 @@ for all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
-from attnctl.base.dataclass import dataclass
 from attnctl.evidence.record import Record
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
@@ -21,16 +20,6 @@ from attnctl.record import Trace
 
 BY_ROW = (RowWise, AddScaled, Gate, Merge, Norm, Project, Remainder)
 """Ops that make a query's row of nothing but that row, and of what has no queries."""
-
-
-@dataclass(frozen=True)
-class OverQueries(RowWise):
-    """An op on scores that sums over queries: local to a query's row where it was told the sums."""
-
-    sums: tuple[Array, ...] = field(default=(), kw_only=True, compare=False, repr=False)
-
-    def of(self, blocks: Iterable[Sequence[Array]]) -> OverQueries:
-        raise NotImplementedError
 
 
 def of_scores(step: Step) -> bool:

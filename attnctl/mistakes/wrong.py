@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import field, replace
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.evidence.rows import OverQueries
 from attnctl.math import Array
 from attnctl.math.notation import Input
 from attnctl.math.ops import Hide, Op, Rotate, RowWise
 
 Move = Callable[[Array], Array]
+Axes = int | tuple[int, ...]
 
 
 def keep_positions(array: Array) -> Array:
@@ -117,58 +117,9 @@ def shown(hide: Hide, show: Callable[[Array, Array], Array]) -> Shown:
 # --- softmax, and what has something else for its exp or its sum ---
 
 
-def softmax(s: Array, axis: int = -1) -> Array:
+def softmax(s: Array, axis: Axes = -1) -> Array:
     """Along this axis; zeros where nothing is seen."""
     return over(grown(s, axis), axis)
-
-
-@dataclass(frozen=True)
-class SoftmaxOver(OverQueries):
-    """Softmax along axes of which queries are one."""
-
-    axes: tuple[int, ...]
-
-    def of(self, blocks: Iterable[Sequence[Array]]) -> SoftmaxOver:
-        """The maximum, and Σ exp(s − maximum), online: what was summed shrinks as the maximum grows."""
-        top, sums = np.array(-np.inf), np.array(0.0)
-        for (s,) in blocks:
-            last, top = top, np.maximum(top, s.max(axis=self.axes, keepdims=True))
-            safe = np.where(np.isinf(top), 0.0, top)
-            sums = np.exp(s - safe).sum(axis=self.axes, keepdims=True) + sums * np.exp(last - safe)
-        return replace(self, sums=(np.where(np.isinf(top), 0.0, top), sums))
-
-    def apply(self, *inputs: Array) -> Array:
-        if not self.sums:
-            return self.of([inputs]).apply(*inputs)
-        top, sums = self.sums
-        return shared_out(np.exp(inputs[0] - top), sums)
-
-
-@dataclass(frozen=True)
-class MixTransposed(OverQueries):
-    """Aᵀ V, of as many queries as keys: each value is shared out among the keys of its query."""
-
-    mix: Op
-    begin: int = 0
-
-    def of(self, blocks: Iterable[Sequence[Array]]) -> MixTransposed:
-        """Add up what these queries give to every row."""
-        total, start = np.array(0.0), 0
-        for weights, values in blocks:
-            stop = start + weights.shape[-2]
-            total = total + self.mix.apply(transpose(weights), values[..., start:stop, :])
-            start = stop
-        return replace(self, sums=(total,))
-
-    def from_query(self, query: int) -> MixTransposed:
-        return replace(self, begin=self.begin + query)
-
-    def apply(self, *inputs: Array) -> Array:
-        """(..., query, key), (..., key, d) -> (..., query, d)."""
-        weights, values = inputs
-        if not self.sums:
-            return self.mix.apply(transpose(weights), values)
-        return self.sums[0][..., self.begin : self.begin + weights.shape[-2], :]
 
 
 @dataclass(frozen=True)
@@ -194,12 +145,12 @@ def total(e: Array) -> Array:
     return e.sum(axis=-1, keepdims=True)
 
 
-def grown(s: Array, axis: int = -1) -> Array:
+def grown(s: Array, axis: Axes = -1) -> Array:
     """exp(s − the row's maximum)."""
     return np.exp(s - top_of(s, axis))
 
 
-def top_of(s: Array, axis: int = -1) -> Array:
+def top_of(s: Array, axis: Axes = -1) -> Array:
     """The maximum of each row; 0 where nothing is seen."""
     top = s.max(axis=axis, keepdims=True)
     return np.where(np.isinf(top), 0.0, top)
@@ -210,7 +161,7 @@ def shared_out(e: Array, by: Array) -> Array:
     return e / np.where(by == 0, 1.0, by)
 
 
-def over(e: Array, axis: int) -> Array:
+def over(e: Array, axis: Axes) -> Array:
     return shared_out(e, e.sum(axis=axis, keepdims=True))
 
 

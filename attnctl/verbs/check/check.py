@@ -176,7 +176,7 @@ class Diagnosis:
             found = search.fits()
             much = not self.walk.gap(first).largest <= slight(search.case.expected.value)
             seek = part.words and not begun and not found and much
-            if seek and (fits := self.screen_rows(search) or self.screen(search, one_head_of)):
+            if seek and (fits := self.screen(search, one_head_of)):
                 return search, fits
             begun.append(search)
             if not any(map(search.exactly, found)):
@@ -214,16 +214,8 @@ class Diagnosis:
         part = part_of(self.walk, first)
         search = self.begin(part, first, plainly=True)
         search.screened.update(before.screened)
-        return self.first_verified(first, search.screen(), part)
-
-    def screen_rows(self, search: Search) -> list[Fit]:
-        """The same in some rows, for what needs no more of the other queries than their sums."""
-        first, part = search.case.first, search.part
-        fits = search.screen(lambda case: part.value_by(case.derivation, self.walk, first))
-        return self.first_verified(first, fits, part)
-
-    def first_verified(self, first: str, fits: Sequence[Fit], part: Part) -> list[Fit]:
-        return list(islice(filter(None, (self.verify(first, fit, part) for fit in fits)), 1))
+        fits = filter(None, (self.verify(first, fit, part) for fit in search.screen()))
+        return list(islice(fits, 1))
 
     def verify_best(self, first: str, fits: list[Fit], part: Part) -> list[Fit]:
         best = [fit for fit in fits if fit.rank == fits[0].rank]

@@ -15,10 +15,9 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.evidence.blocks import StepInBlocks, in_blocks, per_query
+from attnctl.evidence.blocks import per_query
 from attnctl.evidence.record import Record
 from attnctl.evidence.rows import (
-    OverQueries,
     after_scores,
     axes_of,
     begin_at,
@@ -84,17 +83,6 @@ class Part:
     @property
     def record(self) -> Record:
         return self.walk.record
-
-    def value_by(self, derivation: Derivation, walk: Walk, first: str) -> Array | None:
-        """A step's value by a program that sums over all queries of the whole, `walk`; None by another."""
-        wide = self.widen(derivation, walk.record)
-        steps = in_blocks(walk.record, wide, wide[first], walk.values)
-        other = {step.name for step in wide if step is not walk.derivation.by_name.get(step.name)}
-        if not any(isinstance(step.op, OverQueries) for step in steps) or other - {s.name for s in steps}:
-            return None
-        blocks = StepInBlocks.begin(walk.record, wide, steps, walk.values)
-        rows = slice(self.begin, self.begin + self.record.trace[first].shape[-2])
-        return blocks.values_in(rows, blocks.steps)[first]
 
     def widen(self, derivation: Derivation, record: Record) -> Derivation:
         """The derivation of a program that makes a mistake in this part, as it reads in all the record."""

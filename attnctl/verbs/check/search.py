@@ -6,7 +6,7 @@ rounding that its own arithmetic allows, and walked to the end of the derivation
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from math import inf
 
@@ -160,16 +160,15 @@ class Search:
             if value is not None and self.may_be_half(value):
                 self.halves.append((self.case.misfit(value), mistake, plant))
 
-    def screen(self, value_of: Callable[[WrongStep], Array | None] | None = None) -> list[Fit]:
+    def screen(self) -> list[Fit]:
         """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked.
 
-        `value_of` gives the step by a program where what is searched, some queries, does not tell it.
         What was `screened` is not tried again.
         """
         self.case.effort.allow(MOST_FITTED * self.patience)
         found = []
         for mistake, plant in self.plants_to_screen():
-            value = value_of(plant.case) if value_of else plant.case.value(anyway=True)
+            value = plant.case.value(anyway=True)
             if value is not None:
                 self.screened.add(mistake.name)
             if value is not None and self.near(value, EXPLAINED):
