@@ -52,7 +52,7 @@ class Trace(Displayed, AnyTrace):
     def table(
         self, step: str, *, heads: Sequence[int] | None = None, precision: int = 4, full: bool = False
     ) -> StepTable:
-        """A step as Rich tables, for any console or layout; as a string, the text that a pipe gets.
+        """A step for any Rich console or layout; as a string, the text that a pipe gets.
 
         Raises AttnError for a step or head that is not there.
         """

@@ -9,7 +9,6 @@ from render_golden import piped, terminal
 from rich.console import Console
 from rich.layout import Layout
 from rich.panel import Panel
-from rich.table import Table
 
 from attnctl.base.errors import AttnError
 from attnctl.drawing.show.tables import View, table
@@ -23,21 +22,6 @@ def printed(renderable, **options):
     out = console(**options)
     out.print(renderable)
     return out.file.getvalue()
-
-
-def rich_tables(step, width=80):
-    out = console(width)
-    return [each for each in step.__rich_console__(out, out.options) if isinstance(each, Table)]
-
-
-def test_a_matrix_is_a_rich_table_with_a_row_for_each_query():
-    (found,) = rich_tables(table(traces.small(), "scores"))
-    assert (len(found.columns), found.row_count) == (3, 3)
-
-
-def test_heads_one_below_the_other_are_sections_of_one_table():
-    (found,) = rich_tables(table(traces.masked(), "masked_scores"))
-    assert [row.end_section for row in found.rows] == [False] * 5 + [True] + [False] * 6
 
 
 @pytest.mark.parametrize("step", ["embeddings", "scores", "masked_scores", "attention_weights", "output"])
@@ -77,11 +61,6 @@ def test_a_panel_is_as_wide_as_the_table():
     text = printed(Panel.fit(table(traces.small(), "X")), width=120)
     lines = str(table(traces.small(), "X")).splitlines()
     assert len(text.splitlines()[0]) == max(map(len, lines)) + 4
-
-
-def test_a_table_is_printed_again_as_it_was():
-    (found,) = rich_tables(table(traces.masked(), "masked_scores"))
-    assert printed(found) == printed(found)
 
 
 @pytest.mark.parametrize(("full", "left_out"), [(False, True), (True, False)])

@@ -1,8 +1,8 @@
 """The screen that views draw on, and the tables that stand on it as cells of text, with frames around them.
 
-A pipe gets a table as this text, a terminal as a `rich.table.Table` (`terminal.py`) that looks the same;
-Rich is not imported for a pipe. A matrix is one column and a row of numbers one cell, so that shaded cells
-touch and large prints stay cheap.
+A pipe gets the text of its lines, a terminal these in their styles (`terminal.py`); Rich is not imported
+for a pipe. A matrix is one column and a row of numbers one cell, so that shaded cells touch and large
+prints stay cheap.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import NamedTuple, TypeVar
 
 from attnctl.base.dataclass import dataclass
-from attnctl.drawing.screen.text import cells, encodable, fold_text, pad_right, shorten, token_text, visible
+from attnctl.drawing.screen.text import cells, encodable, fold_text, shorten, token_text, visible
 
 Span = tuple[str, str]  # text, and the name of its style ("" for none)
 Line = list[Span]
@@ -108,34 +108,36 @@ class Frame:
     def width(self) -> int:
         return sum(self.widths) + len(self.widths) + 1
 
-    def text(self) -> Iterator[str]:
+    def lines(self) -> Iterator[Line]:
         top, bar, separator, bottom = self.box
         yield border(top, self.widths, self.bands[0].captions)
         for row in self.headings:
-            yield row_text(row, bar)
+            yield row_line(row, bar)
         if self.headings:
             yield border(separator, self.widths)
         for number, band in enumerate(self.bands):
             if number:
                 yield border(separator, self.widths, band.captions)
             for row in band.rows:
-                yield row_text(row, bar)
+                yield row_line(row, bar)
         yield border(bottom, self.widths)
 
 
-def row_text(row: Row, bar: str) -> str:
-    inside = bar.join(["".join([text for text, _ in cell]) for cell in row])
-    return f"{bar}{inside}{bar}"
+def row_line(row: Row, bar: str) -> Line:
+    line: Line = [(bar, "")]
+    for cell in row:
+        line += [*cell, (bar, "")]
+    return line
 
 
-def border(characters: str, widths: Sequence[int], captions: Sequence[str] = ()) -> str:
+def border(characters: str, widths: Sequence[int], captions: Sequence[str] = ()) -> Line:
     """A horizontal line of a frame, captions set into it."""
     first, dash, divider, last = tuple(characters)
     parts = []
     for width, caption in zip_longest(widths, captions, fillvalue=""):
         words = f"{dash} {caption} " if caption else ""
         parts.append(words + dash * (int(width) - cells(words)))
-    return first + divider.join(parts) + last
+    return [(first + divider.join(parts) + last, "")]
 
 
 GAP = 2  # blanks between blocks on a shelf
@@ -148,46 +150,36 @@ class Shelf:
     blocks: Sequence[Sequence[Line | Frame]]
     widths: Sequence[int]
 
-    def text(self) -> Iterator[str]:
-        texts = [(text for element in block for text in element_text(element)) for block in self.blocks]
-        for parts in zip_longest(*texts, fillvalue=""):
-            padded = (pad_right(text, width) for text, width in zip(parts, self.widths, strict=True))
-            yield (" " * GAP).join(padded).rstrip()
+    def lines(self) -> Iterator[Line]:
+        blocks = [(line for element in block for line in lines_of(element)) for block in self.blocks]
+        for parts in zip_longest(*blocks, fillvalue=()):
+            line: Line = []
+            blanks = 0
+            for part, width in zip(parts, self.widths, strict=True):
+                line += [(" " * blanks, ""), *part] if part else []
+                blanks = (0 if part else blanks) + width + GAP - sum(cells(text) for text, _ in part)
+            yield line
 
 
-def element_text(element: Line | Frame | Shelf) -> Iterable[str]:
-    return element.text() if isinstance(element, Frame | Shelf) else ["".join(text for text, _ in element)]
+def lines_of(element: Line | Frame | Shelf) -> Iterable[Line]:
+    return element.lines() if isinstance(element, Frame | Shelf) else [element]
 
 
 Cell = TypeVar("Cell")
 
 
 def join(frames: Sequence[Frame], labels: int) -> Frame:
-    """Frames whose rows have the same labels as one; their first `labels` columns stand once.
+    """Frames with as many bands and the same labels of rows as one; these first columns stand once."""
 
-    Where one has fewer bands than another it is blank below.
-    """
-    tallest = max(frames, key=lambda frame: len(frame.bands))
-    bands = [Band(list(band.rows), band.captions) for band in tallest.bands]
-
-    def across(first: Sequence[Cell], parts: Iterable[Sequence[Cell]]) -> list[Cell]:
-        return [*first[:labels], *(cell for part in parts for cell in part[labels:])]
-
-    def blank(frame: Frame, rows: int) -> Band:
-        return Band([[[(" " * width, "")] for width in frame.widths]] * rows, [""] * len(frame.widths))
-
-    def band_of(frame: Frame, at: int) -> Band:
-        if frame is tallest:
-            return bands[at]
-        return frame.bands[at] if at < len(frame.bands) else blank(frame, len(list(bands[at].rows)))
-
-    def beside(first: Band, parts: Sequence[Band]) -> Band:
-        rows = zip(first.rows, *(part.rows for part in parts), strict=True)
-        joined = [across(row, own) for row, *own in rows]
-        return Band(joined, across(first.captions, [part.captions for part in parts]))
+    def across(parts: Sequence[Sequence[Cell]]) -> list[Cell]:
+        return [*parts[0][:labels], *(cell for part in parts for cell in part[labels:])]
 
     high = max(len(frame.headings) for frame in frames)
-    heads = [Band(frame.headings) if frame.headings else blank(frame, high) for frame in frames]
-    widths = across(tallest.widths, [frame.widths for frame in frames])
-    joined = [beside(band, [band_of(frame, at) for frame in frames]) for at, band in enumerate(bands)]
-    return Frame(tallest.box, widths, list(beside(blank(tallest, high), heads).rows), joined)
+    blank = [[[[(" " * width, "")] for width in frame.widths]] * high for frame in frames]
+    heads = [frame.headings or rows for frame, rows in zip(frames, blank, strict=True)]
+    bands = []
+    for level in zip(*(frame.bands for frame in frames), strict=True):
+        rows = [across(row) for row in zip(*(band.rows for band in level), strict=True)]
+        bands.append(Band(rows, across([band.captions for band in level])))
+    headings = [across(row) for row in zip(*heads, strict=True)]
+    return Frame(frames[0].box, across([frame.widths for frame in frames]), headings, bands)

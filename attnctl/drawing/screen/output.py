@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from attnctl.drawing.screen import Frame, Line, Screen, Shelf, element_text
+from attnctl.drawing.screen import Frame, Line, Screen, Shelf, lines_of
 from attnctl.drawing.screen.text import safe
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def screen_of(output: Console | PlainOutput) -> Screen:
 
 def plain_text(elements: Iterable[Element]) -> Iterator[str]:
     for element in elements:
-        yield from map(safe, element_text(element))
+        for line in lines_of(element):
+            yield safe("".join([text for text, _ in line]))
 
 
 def say(*lines: str, stream: TextIO | None = None, end: str = "\n") -> None:
@@ -95,18 +97,11 @@ def print_lines(elements: Iterable[Element], output: Console | PlainOutput) -> N
     if isinstance(output, PlainOutput):
         output.stream.writelines(f"{line}\n" for line in plain_text(elements))
         return
-    from rich.console import Group
-
-    from attnctl.drawing.screen.terminal import renderable, styles_of
+    from attnctl.drawing.screen.terminal import segments, styles_of
 
     styles = styles_of(output)
     if not output.is_terminal:
         elements = ([(line, "")] for line in plain_text(elements))
-    chunk = []
-    for element in elements:
-        chunk.append(renderable(element, styles))
-        if isinstance(element, Frame | Shelf) or len(chunk) == CHUNK:  # never more than one table
-            output.print(Group(*chunk), crop=False)
-            chunk = []
-    if chunk:
-        output.print(Group(*chunk), crop=False)
+    lines = (line for element in elements for line in lines_of(element))
+    while chunk := list(islice(lines, CHUNK)):
+        output.print(segments(chunk, styles), crop=False)

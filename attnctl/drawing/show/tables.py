@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attnctl.drawing.screen import GAP, Frame, Line, Screen, Shelf, join
+from attnctl.drawing.screen import GAP, Frame, Line, Screen, Shelf, join, lines_of
 from attnctl.drawing.screen.output import Element, PlainOutput, plain_text, print_lines, screen_of
 from attnctl.drawing.screen.text import cells
 from attnctl.drawing.show import View, count_heads, load_sheet, steps_of
@@ -365,7 +365,7 @@ def on_shelf(row: Sequence[GlanceBlock]) -> list[Element]:
 class StepTable:
     """The title of a step and its matrices.
 
-    Rich prints it as tables that are fitted to the console, or to the place in a layout; as a
+    Rich prints it fitted to the console, or to the place in a layout; as a
     string it is the text that a pipe gets, where nothing is left out.
     """
 
@@ -375,11 +375,11 @@ class StepTable:
         self.trace, self.view = load_sheet(trace, step), view
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from attnctl.drawing.screen.terminal import renderable, styles_of
+        from attnctl.drawing.screen.terminal import segments, styles_of
 
         styles = styles_of(console)
         for element in self.elements(screen_in(console, options)):
-            yield renderable(element, styles)
+            yield segments(lines_of(element), styles)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         from rich.measure import Measurement
@@ -408,7 +408,7 @@ def screen_in(console: Console, options: ConsoleOptions) -> Screen:
 def table(
     trace: Trace, step: str, *, heads: Sequence[int] | None = None, precision: int = 4, full: bool = False
 ) -> StepTable:
-    """A step as Rich tables: `rich.print(table(trace, "scores"))`.
+    """A step for any Rich console: `rich.print(table(trace, "scores"))`.
 
     `full` leaves out no rows, columns or heads, however many there are. Raises AttnError for a
     step or head that is not there.
