@@ -120,6 +120,8 @@ def test_what_is_known_to_fail_is_no_failure(call, tmp_path):
     assert (known["status"], known["known"]) == ("xfail", "no scale yet")
     assert "It conforms but for what is known to fail, attention: 12 of 12 cases." in done.out
     assert ET.parse(tmp_path / "out.xml").getroot()[0].get("failures") == "0"
+    (tmp_path / "known.yaml").write_text("attention: {types: [float32], why: no scale yet}\n")
+    assert call(*asked).code == 1
 
 
 def test_a_claim_makes_a_skip_a_failure(call, tmp_path):
@@ -213,8 +215,14 @@ def test_what_its_claims_leave_out_is_skipped(call, tmp_path):
         ("--claims", "returns: logsumexp\n", ["f.yaml:1 $.returns: the output comes first"]),
         ("--claims", "returns: [output, lse]\n", ["f.yaml:1 $.returns[1]"]),
         ("--claims", "a: [\n", ["f.yaml:"]),
-        ("--xfail", "causal:\nx: y\n", ["f.yaml:1 $.causal: nothing is written here", "f.yaml:2 $.x"]),
-        ("--xfail", "causal: [1]\n", ["f.yaml:1 $.causal: a list is not text"]),
+        ("--xfail", "causal:\n", ["f.yaml:1 $.causal: say why"]),
+        ("--xfail", "causal: [1]\n", ["f.yaml:1 $.causal: expected why"]),
+        (
+            "--xfail",
+            "causal: {why: a, types: [float8]}\nx: y\n",
+            ["f.yaml:1 $.causal.types[0]", "f.yaml:2 $.x"],
+        ),
+        ("--xfail", "causal: {why: a, typ: b}\n", ["did you mean types?"]),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said_with_its_line(call, tmp_path, flag, text, problems):

@@ -10,9 +10,10 @@
     head_sizes: [64, 128]                   # and multiple_of, layout, mask_shape, as the options say them
     always: {causal: true, window: [3, 0]}  # what is on whatever it is called with
 
-`--xfail FILE` names features that are known to fail, with why:
+`--xfail FILE` names features that are known to fail, with why, or with the types it is about:
 
     causal: corner is wrong, filed as 12
+    grouped heads: {types: [float16], why: overflows}
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.math.kind import BACKWARD, CHUNKS, COTANGENT, GATE, KIND, LOGSUMEXP
 from attnctl.verbs.conform.extras import RETURNS
 from attnctl.verbs.conform.features import NAMES, OF_CAPTURES
-from attnctl.verbs.conform.profile import AXES, CONVENTIONS, MASKS, NOTHING
+from attnctl.verbs.conform.profile import AXES, CONVENTIONS, MASKS, NOTHING, TYPES, Known
 
 TARGET, ALWAYS_ON = "The target", "Attention that is always on in it"
 
@@ -137,8 +138,29 @@ CLAIMS = Form(
     ],
 )
 
+WHY = Form(
+    "WhyForm",
+    "A feature that is known to fail.",
+    [
+        Setting("why", WORD, "Why it fails."),
+        Setting("types", list_of(known(tuple(TYPES))), "The types in which it does."),
+    ],
+)
+
+
+def read_why(value: Any) -> Known:
+    """Why a feature is known to fail, and the types in which it does: all, where none are said."""
+    given = {"why": value} if isinstance(value, str) else value
+    if not isinstance(given, dict) or not isinstance(given.get("why"), str):
+        raise BadValueError("expected why, as a text or as {types: [float16], why: …}")
+    if not given["why"]:
+        raise BadValueError("say why it is known to fail")
+    read = WHY(given)
+    return read["why"], read.get("types", tuple(TYPES))
+
+
 OF_ANY = (*NAMES, *OF_CAPTURES)
-XFAIL = Form("XfailForm", "What fails, and why.", [Setting(name, WORD, name) for name in OF_ANY])
+XFAIL = Form("XfailForm", "What fails.", [Setting(name, Reader(read_why, {}), name) for name in OF_ANY])
 
 
 def find_senseless(always: Settings) -> Iterator[tuple[tuple[str, ...], str]]:

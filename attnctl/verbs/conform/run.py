@@ -147,8 +147,9 @@ class Run:
         self.unite_causes()
         for result in found:
             self.add_cause(result)
-            if result.status in {FAILED, IGNORED}:
-                result.known = self.request.xfail.get(result.feature, "")
+            why, types = self.request.xfail.get(result.feature, ("", ()))
+            if result.dtype in types and result.status in {FAILED, IGNORED}:
+                result.known = why
         return Conformance(self.suite.target.name, found, dict(conventions), notes)
 
     # --- what is found out first ---
