@@ -5,8 +5,7 @@ folds help to the terminal and installs completion. Three things that it has are
 Values: since 0.29 it converts even text to text with pydantic, which takes 70 ms to import, half a
 start; and it stops at the first that is wrong, where `attnctl.cli.options` names all, also of options
 that do not go together. Help: without Rich, as long to import, it has one list of options, no sections,
-and cuts the lines of commands. Words that a shell offers: its `autocompletion` drops those that do not
-begin with what is typed, as what stands behind a colon does not in bash, and reads a function's
+and cuts the lines of commands. Words that a shell offers: its `autocompletion` reads a function's
 signature for each option at each start.
 """
 
@@ -75,7 +74,7 @@ def completions(parameter: Any, context: Any, incomplete: str) -> list[Any]:
     """Complete a word of this parameter; none where nothing is known of it."""
     from attnctl.cli.complete import completions_for
 
-    found = completions_for(parameter.name, parameter.metavar, context.params, incomplete)
+    found = completions_for(parameter.name, parameter.metavar, incomplete)
     return [SimpleNamespace(value=word, help=None, type="plain") for word in found]
 
 

@@ -95,11 +95,7 @@ def command(args: list[str]) -> Exit:
 
     if args[:1] in (["help"], ["version"]):  # as words, too
         args = [*args[1:], f"--{args[0]}"]
-    if "COMP_WORDS" in os.environ:
-        from attnctl.cli.complete import join_at_colons
-
-        join_at_colons(os.environ)
-    elif args[:1] != [CAPTURE] and any(map(may_be_slip, args[1:])):
+    if "COMP_WORDS" not in os.environ and args[:1] != [CAPTURE] and any(map(may_be_slip, args[1:])):
         from attnctl.cli.slips import refuse_slips
 
         refuse_slips(args)
@@ -126,22 +122,8 @@ def usage(error: TyperException, args: list[str]) -> str:
     dashed = any(arg.startswith("-") and " " in arg for arg in args)
     hint = '; put "--" before a sentence that starts with "-"' if dashed else ""
     place = path.removeprefix("attnctl").lstrip()
-    message = what_is_wrong(error).rstrip(".")
+    message = error.format_message().rstrip(".")
     return f"{place}{': ' if place else ''}{message}{hint} (see {path} --help)"
-
-
-def what_is_wrong(error: TyperException) -> str:
-    option = getattr(error, "option_name", None)
-    context = getattr(error, "ctx", None)
-    if not hasattr(error, "possibilities") or option is None or context is None:
-        return error.format_message()
-    from attnctl.base.words import nearest, one_of
-
-    known = {name.lstrip("-"): name for param in context.command.get_params(context) for name in param.opts}
-    word = option.lstrip("-")
-    near = [name for name in known if name.startswith(word)] or nearest(word, known, most=2)
-    instead = f"; did you mean {one_of(known[name] for name in near)}?" if near else ""
-    return f"No such option {option}{instead}"
 
 
 def complain(*messages: str) -> None:

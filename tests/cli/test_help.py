@@ -113,11 +113,11 @@ SUGGESTED = [
     (["rnu", "x"], "attnctl: No such command 'rnu'; did you mean run? (see attnctl --help)"),
     (["config", "inti"], "attnctl: config: No such command 'inti'; did you mean init? (see attnctl config --help)"),
     (["I love AI"], "attnctl: No such command 'I love AI'; type: attnctl run 'I love AI' (see attnctl --help)"),
-    (["run", "--haed", "2", "x"], "attnctl: run: No such option --haed; did you mean --head or --heads? (see attnctl run --help)"),
-    (["run", "--zzzz", "x"], "attnctl: run: No such option --zzzz (see attnctl run --help)"),
+    (["run", "--haed", "2", "x"], "attnctl: run: No such option: --haed (Possible options: --head, --heads, --padded) (see attnctl run --help)"),
+    (["run", "--zzzz", "x"], "attnctl: run: No such option: --zzzz (see attnctl run --help)"),
     (["run", "x", "--heads"], "attnctl: run: Option '--heads' requires an argument (see attnctl run --help)"),
     (["run", "x", "--head", "2"], "attnctl: --head: no head 2 in this trace; it has head 0 only; --heads N asks for N heads"),
-    (["check", "x", "--head", "2"], "attnctl: check: No such option --head; did you mean --heads? (see attnctl check --help)"),
+    (["check", "x", "--head", "2"], "attnctl: check: No such option: --head (Possible options: --heads, --kv-heads, --theta) (see attnctl check --help)"),
     (["examples", "india-is-grate"], "attnctl: no example 'india-is-grate'; did you mean india-is-great or india-is-great-2-heads?"),
 ]  # fmt: skip
 
