@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from attnctl.cli import options
 from attnctl.cli.options import CostOptions, OutputOptions, ViewOptions
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import Element, output_for, print_lines, print_view, say, screen_of
-from attnctl.drawing.screen.text import shorten
 from attnctl.drawing.show import View, count_heads, heads_of
 from attnctl.formats import FORMATS, is_picture, print_json, write_all, write_found
 from attnctl.math.engine.cost import Cost, size_text
@@ -57,7 +55,6 @@ def emit(
             pictures = [path for path in files if is_picture(path)]
             write_all(of_heads(kept, view), [path for path in files if path not in pictures])
             write_all(kept, pictures, view_of(view, 2) if pictures else None)
-        say_boxes(kept, files)
     if printed:
         if wanted == "table" and lines and all(asked is None or asked is False for asked in view):
             print_view(lambda screen: (line for trace in kept for line in lines(trace, screen)))
@@ -97,18 +94,6 @@ def of_heads(traces: Sequence[Trace], view: ViewOptions) -> Sequence[Trace]:
     if view.head is None:
         return traces
     return [trace.select_heads(view.head, heads_of(trace)) for trace in traces]
-
-
-def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
-    """Say on stderr which letters of the tokens a PNG has no picture of."""
-    drawn = [path for path in files if path.endswith(".png")]
-    if not drawn:
-        return
-    from attnctl.drawing.pictures.png import lacking
-
-    words = [word for trace in traces for word in (trace.tokens or []) + (trace.key_tokens or [])]
-    if boxes := shorten(lacking("".join(words)), 24):
-        complain(f"note: {drawn[0]}: its font lacks {boxes}, drawn as boxes; .svg has every letter")
 
 
 def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:
@@ -220,7 +205,7 @@ def give(  # noqa: PLR0913  (what was found, and how the answer is given)
 
 
 def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str] | None]) -> None:
-    """Print the story of each trace, of these `steps` of it if named; on a terminal a key goes on."""
+    """Print the story of each trace, of these `steps` of it if named; on a terminal Enter goes on."""
     from attnctl.verbs.story import story
     from attnctl.verbs.story.view import chapter_lines, opening
 
@@ -232,34 +217,11 @@ def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str] | None]) -> None
         print_lines([[]] * bool(number), output)
         print_lines(opening(told, screen), output)
         for at in range(len(told.chapters)):
-            if stepwise and at and ask_key("Enter: next step, q: end") in {"q", "Q", "\x1b", "\x04", ""}:
-                return
+            if stepwise and at:
+                say("", "Enter: next step, q: end", end=" ")
+                if (sys.stdin.readline() or "q").strip() == "q":
+                    return
             print_lines([[], *chapter_lines(told, at, screen)], output)
-
-
-def ask_key(prompt: str) -> str:
-    say("", prompt, end=" ")
-    try:
-        return read_key()
-    finally:
-        sys.stdout.write("\r\x1b[K\x1b[A")
-        sys.stdout.flush()
-
-
-def read_key() -> str:
-    """A key, without waiting for Enter; the first letter of a line where that cannot be had."""
-    try:
-        termios: Any = import_module("termios")  # Windows has none
-        tty: Any = import_module("tty")
-        stream = sys.stdin.fileno()
-        before = termios.tcgetattr(stream)
-    except (ImportError, OSError, ValueError):
-        return sys.stdin.readline()[:1]
-    try:
-        tty.setcbreak(stream, termios.TCSANOW)  # a key that was pressed already counts
-        return sys.stdin.read(1)
-    finally:
-        termios.tcsetattr(stream, termios.TCSADRAIN, before)
 
 
 # --- progress of work that takes longer than half a second: on stderr, and only on a terminal ---

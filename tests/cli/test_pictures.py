@@ -104,14 +104,6 @@ def test_the_missing_extra_is_named(dumps, monkeypatch):
         assert not Path("x.png").exists()
 
 
-def test_letters_that_the_font_of_a_png_lacks_are_named(call):
-    pytest.importorskip("resvg_py")
-    done = call("run", "日本 naïve שלום 🙂", "-o", "x.png")
-    assert (done.code, done.out) == (0, "")
-    assert "x.png: its font lacks 日本🙂, drawn as boxes" in done.err
-    assert call("run", "naïve привет Ωmega", "-o", "x.png", "-o", "x.svg").err == ""
-
-
 def test_a_difference_is_signed_and_says_where_it_is_largest(dumps):
     assert dumps("diff", "a.json", "b.json", "--step", "attention_weights", "-o", "x.svg") == (1, "", "")
     found = words("x.svg")

@@ -161,7 +161,7 @@ def test_on_a_terminal_enter_goes_on_and_q_ends(terminal):
     assert "2/9" not in terminal.until("q: end")
     terminal.type("\n")
     assert "2/9" in terminal.until("q: end")
-    terminal.type("q")
+    terminal.type("q\n")
     assert terminal.end() == 0
     assert "3/9" not in terminal.seen
 
