@@ -22,7 +22,6 @@ ASKED = {"isatty", "fileno", "encoding", "reconfigure", "flush"}
 ELSEWHERE = {
     ("cli/program.py", "say"): "messages on stderr, through the function that prints",
     ("cli/program.py", "abandon"): "a stream that nobody reads is closed",
-    ("cli/output.py", "sys.stdout.write"): "takes our own prompt away",
     ("cli/output.py", "write"): "a format, which escapes as it must: JSON, CSV, Markdown",
     ("cli/explain.py", "write_json"): "JSON, which is encoded",
     ("formats.py", "write"): "a format, as above",

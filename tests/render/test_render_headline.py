@@ -8,21 +8,21 @@ from attnctl.drawing.show.headline import facts
 SEEDS = [
     ({}, ["seed 0"]),
     ({"seed": 3, "weights": {"W_O": "none"}}, ["seed 3"]),
-    ({"embeddings": {"a": [1, 2]}, "d_model": 2}, ["weights from seed 0"]),
-    ({"embeddings": {"a": [1, 2]}, "weights": {"random": {"seed": 1}}}, ["weights from seed 1"]),
-    ({"weights": {"random": {"seed": 1}}}, ["embeddings from seed 0", "weights from seed 1"]),
-    ({"embeddings": {"random": {"seed": 4}}, "weights": {"W": "identity"}}, ["embeddings from seed 4"]),
+    ({"embeddings": {"a": [1, 2]}, "d_model": 2}, ["seed 0"]),
+    ({"embeddings": {"a": [1, 2]}, "weights": {"random": {"seed": 1}}}, ["seed 1"]),
+    ({"weights": {"random": {"seed": 1}}}, ["seeds 0 and 1"]),
+    ({"embeddings": {"random": {"seed": 4}}, "weights": {"W": "identity"}}, ["seed 4"]),
     (
         {
             "embeddings": "identity",
             "d_model": 1,
             "weights": {"W_Q": [[1]], "W_K": {"random": {"seed": 2}}, "W_V": [[1]]},
         },
-        ["W_K from seed 2"],
+        ["seed 2"],
     ),
     (
         {"embeddings": {"a": [1]}, "d_model": 1, "weights": {"heads": [{"W_Q": [[1]], "W_K": [[1]]}]}},
-        ["W_V from seed 0"],
+        ["seed 0"],
     ),
     ({"embeddings": {"a": [1]}, "d_model": 1, "weights": {"W": [[2]], "W_O": "none"}}, []),
 ]

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from attnctl.base.words import all_of
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math.kind import KIND
-from attnctl.math.names import (
-    BIAS,
-    EMBEDDINGS,
-    MASK,
-    MEMORY,
-    OUTPUT,
-    PROJECTED,
-    W_O,
-    WRITTEN,
-    matrix_of,
-    where,
-)
+from attnctl.math.names import BIAS, MASK, MEMORY, OUTPUT, PROJECTED, WRITTEN, matrix_of
 from attnctl.math.ops import Copy
 from attnctl.math.rules import RULES, Composed, Rule
 from attnctl.record import Trace
@@ -50,43 +40,19 @@ def facts(trace: Trace) -> list[str]:
 
 
 def seeds(config: Mapping[str, Any]) -> list[str]:
-    """`seed 0`; `weights from seed 1` where embeddings are given; nothing where nothing was drawn."""
+    """`seed 0`, `seeds 0 and 1` where tensors have their own; nothing where nothing was drawn."""
     if config.get("seed") is None:
         return []
-    if not isinstance(config.get("weights"), dict):
+    weights = config.get("weights")
+    if not isinstance(weights, dict):
         return [f"seed {config['seed']}"]
-    drawn = seeds_of_tensors(config)
-    if len(set(drawn.values())) == 1 and None not in drawn.values():
-        return [f"seed {next(iter(drawn.values()))}"]
-    weights = {seed for name, seed in drawn.items() if name != EMBEDDINGS}
-    if len(weights) == 1:
-        drawn = {EMBEDDINGS: drawn[EMBEDDINGS], "weights": weights.pop()}
-    return [f"{name} from seed {seed}" for name, seed in drawn.items() if seed is not None]
-
-
-def seeds_of_tensors(config: Mapping[str, Any]) -> dict[str, int | None]:
-    """The seed of each tensor of a run on a sentence, None where it was given."""
-    weights = config["weights"]
-
-    def seed_of(tensor: Any, otherwise: int) -> int | None:
-        random = tensor.get("random") if isinstance(tensor, dict) else None
-        return random.get("seed", otherwise) if isinstance(random, dict) else None
-
-    projections = [*map(matrix_of, PROJECTED)]
-    by_head = {name for head in weights.get("heads") or () for name in head}
-    own = seed_of(weights, config["seed"])
-
-    def seed_of_weight(name: str) -> int | None:
-        tensor = weights.get(name, weights.get("W") if name in projections else None)
-        given = tensor is not None or name in by_head or "file" in weights
-        return own if not given else seed_of(tensor, config["seed"] if own is None else own)
-
-    drawn = where(lambda row: row.drawn and (not row.asked or bool(config.get(row.asked))))
-    found = {name: seed_of_weight(name) for name in drawn}
-    otherwise = "none" if None in map(found.get, projections) else None  # given ones have none beside
-    if weights.get(W_O, otherwise) == "none":
-        del found[W_O]
-    return {EMBEDDINGS: seed_of(config.get("embeddings"), config["seed"])} | found
+    own = [tensor for tensor in (config.get("embeddings"), *weights.values()) if isinstance(tensor, dict)]
+    given = weights.keys() | {name for head in weights.get("heads") or () for name in head}
+    if not ({"file", "W"} & given or {*map(matrix_of, PROJECTED)} <= given):
+        own.append(weights)
+    drawn = [tensor["random"] for tensor in own if isinstance(tensor.get("random"), dict)]
+    found = dict.fromkeys(how.get("seed", config["seed"]) for how in drawn)
+    return [f"seed{'s' * (len(found) > 1)} {all_of(found)}"] if found else []
 
 
 def kind_words(config: Mapping[str, Any]) -> list[str]:
