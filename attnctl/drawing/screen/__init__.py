@@ -154,10 +154,9 @@ class Shelf:
         blocks = [(line for element in block for line in lines_of(element)) for block in self.blocks]
         for parts in zip_longest(*blocks, fillvalue=()):
             line: Line = []
-            blanks = 0
             for part, width in zip(parts, self.widths, strict=True):
-                line += [(" " * blanks, ""), *part] if part else []
-                blanks = (0 if part else blanks) + width + GAP - sum(cells(text) for text, _ in part)
+                gap, blanks = GAP * bool(line), width - sum(cells(text) for text, _ in part)
+                line += [(" " * gap, ""), *part, (" " * blanks, "")]
             yield line
 
 

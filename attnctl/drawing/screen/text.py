@@ -19,11 +19,6 @@ UNSEEN = frozenset((0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0)).uni
 
 JOINED = frozenset("\ufe0e\ufe0f")  # variation selectors: they belong to the emoji before them
 
-JOINER = "\u200d"
-"""Text within an emoji made of several, like a family; anywhere else it would not be seen."""
-
-TONES = range(0x1F3FB, 0x1F400)
-
 PLAINER = {
     "ᵀ": "^T",
     "√": "sqrt ",
@@ -53,11 +48,9 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     seen: list[str] = []
-    for char, following in zip(text, f"{text[1:]} ", strict=True):
+    for char in text:
         if char in NAMED:
             seen.append(NAMED[char])
-        elif char == JOINER and seen and joins(seen[-1], following):
-            seen.append(char)
         elif not char.isprintable() or ord(char) in UNSEEN:
             seen.append(escape(char))
         elif cells(char) == 0 and (not seen or len(seen[-1]) > 1):
@@ -65,16 +58,6 @@ def visible(text: str) -> str:
         else:
             seen.append(char)
     return "".join(seen)
-
-
-def joins(before: str, after: str) -> bool:
-    """True where a joiner stands between the parts of one emoji."""
-    is_part = before in JOINED or (len(before) == 1 and ord(before) in TONES) or is_pictograph(before)
-    return is_part and is_pictograph(after)
-
-
-def is_pictograph(char: str) -> bool:
-    return len(char) == 1 and (0x2600 <= ord(char) < 0x27C0 or 0x1F300 <= ord(char) < 0x1FB00)
 
 
 def safe(line: str) -> str:
