@@ -57,7 +57,7 @@ def test_where_sizes_do_not_tell_the_layout_is_asked_for():
         (
             {"Q": (2, 4, 5)},
             {"heads": 2},
-            "Q: 2 × 4 × 5 does not go with the other arrays and options (head 2); expected (batch, head",
+            "Q: 2 × 4 × 5, but 2 heads do not divide 5 columns; for (head",
         ),
         ({"X": (2, 4, 6)}, {"layout": "hnd"}, "layout: hnd, but X has no heads; write nd or bnd"),
         ({"Q": (4, 6)}, {"layout": "dn"}, 'layout: "dn" is not one of the choices; write nd, hnd'),

@@ -9,7 +9,6 @@ import attnctl
 from attnctl.inputs.plan import Plan
 from attnctl.math.derivation import Rotary, Variant
 
-# ruff: noqa: E501  (a row a line)
 QKV = {"Q": np.ones((2, 3, 4)), "K": np.ones((2, 5, 4)), "V": np.ones((2, 5, 4))}
 FROM_X = {"X": np.ones((3, 4)), **{f"W_{name}": np.ones((4, 4)) for name in "QKV"}}
 
@@ -34,43 +33,23 @@ REFUSED = {
     "words": ({"Q": [["a"]]}, {}, "Q: numbers of type <U1, expected floats"),
     "ragged rows": ({"Q": [[1.0], [1.0, 2.0]]}, {}, "Q: its rows are of different lengths"),
     "no queries": ({"Q": np.ones((2, 0, 4))}, {}, "Q: 2 × 0 × 4, nothing to attend with"),
-    "d_k of one only": (
-        {"Q": np.ones((2, 3, 6))},
-        {},
-        "K: 2 × 5 × 4 does not go with the other arrays and options (head 2, query 3, d_k 6)",
-    ),
-    "keys without values": (
-        {"V": np.ones((2, 6, 4))},
-        {},
-        "V: 2 × 6 × 4 does not go with the other arrays and options (head 2, query 3, d_k 4, kv_head 2, key 5)",
-    ),
+    "d_k of one only": ({"Q": np.ones((2, 3, 6))}, {}, "Q has d_k 6 but K has 4"),
+    "keys without values": ({"V": np.ones((2, 6, 4))}, {}, "K is 2 × 5 × 4 but V is 2 × 6 × 4"),
     "heads that do not divide": ({"Q": np.ones((3, 3, 4))}, {}, "2 kv heads do not divide 3 heads"),
-    "a batch of one only": (
-        {"Q": np.ones((1, 2, 3, 4))},
-        {},
-        "give all with the same axes",
-    ),
+    "a batch of one only": ({"Q": np.ones((1, 2, 3, 4))}, {}, "give all with the same axes"),
     "batches of their own": (
         {name: np.stack([array] * (2 + (name == "Q"))) for name, array in QKV.items()},
         {},
-        "K: 2 × 2 × 5 × 4 does not go with the other arrays and options (batch 3, head 2, query 3, d_k 4)",
+        "Q has a batch of 3 but K of 2",
     ),
-    "five axes": (
-        {"Q": np.ones((1, 1, 1, 1, 1))},
-        {},
-        "Q is 1 × 1 × 1 × 1 × 1, K 2 × 5 × 4",
-    ),
-    "columns heads do not divide": (
-        {},
-        {"heads": 3},
-        "Q: 2 × 3 × 4 does not go with the other arrays and options (head 3); expected (batch, head, query, d_k) or (batch, query, head·d_k)",
-    ),
+    "five axes": ({"Q": np.ones((1, 1, 1, 1, 1))}, {}, "Q: 1 × 1 × 1 × 1 × 1, expected (n, d)"),
+    "columns heads do not divide": ({}, {"heads": 3}, "Q: 2 × 3 × 4, but 3 heads do not divide 4 columns"),
     "other heads": (
         {name: array[None] for name, array in QKV.items()},
         {"heads": 4},
-        "Q: 1 × 2 × 3 × 4 does not go with the other arrays and options (head 4)",
+        "heads: 4, but the arrays have 2",
     ),
-    "another d_k": ({}, {"d_k": 8}, "Q: 2 × 3 × 4 does not go with the other arrays and options (d_k 8)"),
+    "another d_k": ({}, {"d_k": 8}, "d_k: 8, but the arrays have 4"),
     "a mask that does not fit": (
         {"mask": np.ones((4, 5), bool)},
         {},
@@ -92,12 +71,12 @@ REFUSED = {
     "a cache of other heads": (
         {"past_key": np.ones((1, 1, 4)), "past_value": np.ones((2, 1, 4))},
         {},
-        "past_key: 1 × 1 × 4 does not go with the other arrays and options (head 2, query 3, d_k 4, kv_head 2, new 5, d_v 4)",
+        "past_key: 1 × 1 × 4 does not continue in 2 × 5 × 4",
     ),
     "a lame cache": (
         {"past_key": np.ones((2, 1, 4)), "past_value": np.ones((2, 2, 4))},
         {},
-        "past_value: 2 × 2 × 4 does not go with the other arrays and options (head 2, query 3, d_k 4, kv_head 2, new 5, d_v 4, past 1)",
+        "past_key and past_value hold different numbers of keys: [1, 2]",
     ),
     "too long": (
         {"key_lengths": np.array([6])},
@@ -114,69 +93,41 @@ REFUSED = {
     "no V": ({"V": None}, {}, "no V in the arrays"),
     "X without W_V": ({**FROM_X, "W_V": None}, {}, "no W_V in the arrays; attention needs"),
     "b_O alone": ({"b_O": np.ones(4)}, {}, "b_O is added to concat W_O; give W_O too"),
-    "W_O of other rows": (
-        {**FROM_X, "W_O": np.ones((5, 4))},
-        {},
-        "W_O: 5 × 4 does not go with the other arrays and options (query 3, d_model 4, head 1, d_k 4, kv_head 1, d_v 4)",
-    ),
+    "W_O of other rows": ({**FROM_X, "W_O": np.ones((5, 4))}, {}, "W_O: 5 × 4, expected 4 rows"),
     "b_O of other columns": (
         {**FROM_X, "W_O": np.ones((4, 2)), "b_O": np.ones(4)},
         {},
-        "kv_head 1, d_v 4, d_out 2); expected (d_out)",
+        "b_O: 4, expected 2 (the columns of W_O)",
     ),
     "sinusoids without X": ({}, {"positions": "sinusoidal"}, "are added to X; give X, W_Q, W_K and W_V"),
     "a short table": (FROM_X, {"positions": [[0.0] * 4] * 2}, "expected at least 3 rows of d_model 4"),
-    "memory in a batch": (
-        {**FROM_X, "memory": np.ones((1, 3, 4))},
-        {},
-        "memory: 1 × 3 × 4 does not go with the other arrays and options (query 3, d_model 4); expected (key, d_memory)",
-    ),
-    "W_Q of other rows": (
-        {**FROM_X, "W_Q": np.ones((5, 4))},
-        {},
-        "d_model 4, head 1, d_k 5); expected (kv_head, d_model, d_k)",
-    ),
-    "a flat X": (
-        {**FROM_X, "X": np.ones(4)},
-        {},
-        "X: 4 does not go with the rest; expected (query, d_model)",
-    ),
-    "a bias of other columns": (
-        {**FROM_X, "b_Q": np.ones(3)},
-        {},
-        "b_Q: 3 does not go with the other arrays and options (query 3, d_model 4, head 1, d_k 4",
-    ),
+    "memory in a batch": ({**FROM_X, "memory": np.ones((1, 3, 4))}, {}, "X is 3 × 4, memory 1 × 3 × 4"),
+    "W_Q of other rows": ({**FROM_X, "W_Q": np.ones((5, 4))}, {}, "W_Q: 5 rows, but X has 4 columns"),
+    "a flat X": ({**FROM_X, "X": np.ones(4)}, {}, "X: 4, expected (n, d_model)"),
+    "a bias of other columns": ({**FROM_X, "b_Q": np.ones(3)}, {}, "b_Q: 1 × 3, expected 1 × 4"),
     "W_Q of other rows in a batch": (
         {**FROM_X, "X": np.ones((2, 3, 4)), "W_Q": np.ones((5, 4))},
         {},
-        "d_model 4, head 1, d_k 5); expected (kv_head, d_model, d_k)",
+        "W_Q: 5 rows, but X has 4 columns",
     ),
-    "W_K of another d_k": (
-        {**FROM_X, "W_K": np.ones((4, 6))},
-        {},
-        "W_K: 4 × 6 does not go with the other arrays and options (query 3, d_model 4, head 1, d_k 4)",
-    ),
+    "W_K of another d_k": ({**FROM_X, "W_K": np.ones((4, 6))}, {}, "W_Q has d_k 4 but W_K has 6"),
     "W_V of other heads": (
         {**FROM_X, "W_K": np.ones((1, 4, 4)), "W_V": np.ones((2, 4, 2))},
         {},
-        "W_V: 2 × 4 × 2 does not go with the other arrays and options (query 3, d_model 4, head 1, d_k 4, kv_head 1)",
+        "W_K is 1 × 4 × 4 but W_V is 2 × 4 × 2; they must agree in all but d_k and d_v",
     ),
     "W_K of the rows of X": (
         {**FROM_X, "memory": np.ones((3, 5)), "W_V": np.ones((5, 4))},
         {},
-        "W_K: 4 × 4 does not go with the other arrays and options (query 3, d_model 4, key 3, d_memory 5, head 1, d_k 4)",
+        "W_K: 4 rows, but memory has 5 columns",
     ),
     "a cache of other columns beside X": (
         {**FROM_X, "past_key": np.ones((1, 2, 3)), "past_value": np.ones((1, 2, 4))},
         {},
-        "past_key: 1 × 2 × 3 does not go with the other arrays and options (query 3, d_model 4, head 1, d_k 4",
+        "past_key: 1 × 2 × 3 does not continue in 1 × 3 × 4; all but the key axis must agree",
     ),
-    "a flat W_O": ({**FROM_X, "W_O": np.ones(4)}, {}, "kv_head 1, d_v 4); expected (head·d_v, d_out)"),
-    "another d_model": (
-        FROM_X,
-        {"d_model": 8},
-        "X: 3 × 4 does not go with the other arrays and options (d_model 8); expected (query, d_model)",
-    ),
+    "a flat W_O": ({**FROM_X, "W_O": np.ones(4)}, {}, "W_O: 4, expected 4 rows (heads·d_v)"),
+    "another d_model": (FROM_X, {"d_model": 8}, "d_model: 8, but the arrays have 4"),
     "too many rotary columns": ({}, {"positions": Rotary(dims=6)}, "rotating 6 of d_k 4 columns"),
     "odd columns": (
         {name: array[..., :3] for name, array in QKV.items()},

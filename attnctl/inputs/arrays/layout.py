@@ -67,16 +67,13 @@ class LayoutSearch:
     batch: bool
     documented: bool = False
     of_all_keys: Container[str] = ()
-    in_order: bool = False
-    """Whether arrays are looked at as the table lists them: the first that does not fit is to blame."""
     tries: int = 0
     stuck: tuple[int, str, Sizes] = (-1, "", {})
 
     def __post_init__(self) -> None:
         self.axes = axes_among(self.shapes, self.of_all_keys)
         self.names = [name for name in TABLE if name in self.shapes]
-        if not self.in_order:
-            self.names.sort(key=self.rank)
+        self.names.sort(key=self.rank)
 
     def rank(self, name: str) -> tuple[bool, bool, bool, int]:
         """Scores first: they tell most. Square matrices tell nothing. Gradients follow what they are by."""
@@ -143,21 +140,15 @@ class LayoutSearch:
         _, name, known = self.stuck
         row, shape = TABLE[name], self.shapes[name]
         told = ", ".join(f"{axis} {size}" for axis, size in known.items())
-        batch = [("batch",)] if self.documented and self.batch and not row.once else []
-        ways = [
-            [*batch, *self.axes(name, way)] for way in row.layouts + row.searched * (not self.documented)
-        ]
+        ways = (self.axes(name, way) for way in (*row.layouts, *row.searched))
         wanted = " or ".join(f"({', '.join('·'.join(axes) or 'one' for axes in way)})" for way in ways)
         hint = ""
-        if known.get("head", 1) % known.get("kv_head", 1):
-            hint = f"; {known['kv_head']} kv heads do not divide {known['head']} heads"
         if row.of_scores and len(shape) < 4 and known.get("head", 1) > 1:
             hint = "; weights averaged over heads cannot be checked (average_attn_weights=False keeps them)"
         if name == OUTPUT:
             renamed = f"{OUTPUT}={HEAD_OUTPUTS}"
             hint = f"; where it still has its heads, call it {HEAD_OUTPUTS} (--name {renamed})"
-        others = f"the other arrays and options ({told})" if told else "the rest"
-        return f"{name}: {dims(shape)} does not go with {others}; expected {wanted}{hint}"
+        return f"{name}: {dims(shape)} does not go with the other arrays ({told}); expected {wanted}{hint}"
 
 
 def search(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
+from math import prod
 
 import numpy as np
 
 from attnctl.base.words import dims
+from attnctl.inputs.arrays.layout import axes_among
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.sizes import adds_positions, unmeant_cache
-from attnctl.math import Array, Shape
+from attnctl.inputs.config.sizes import OPTIONS, adds_positions, stated_sizes, unmeant_cache, unrotatable
+from attnctl.math import Array, Shape, Sizes
+from attnctl.math.axes import Groups
 from attnctl.math.names import (
     B_O,
     KEY_LENGTHS,
@@ -22,10 +25,12 @@ from attnctl.math.names import (
     PROJECTED,
     TABLE,
     W_O,
+    K,
     Q,
     X,
     bias_of,
     matrix_of,
+    shown_axis,
     where,
 )
 
@@ -140,7 +145,117 @@ def ambiguous(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
         yield f"Q: {dims(shapes[Q])} with {heads[Q]} heads {may_be}; write {place} hnd or {place} bnd"
 
 
+def array_misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
+    if X in shapes:  # (out, in) turned round, where none of the projections can be (in, out)
+        sources = {name: MEMORY if name != Q and MEMORY in shapes else X for name in PROJECTED}
+        columns = {matrix_of(name): shapes[source][-1:] for name, source in sources.items()}
+        if all(shapes[name][1:] == d and shapes[name][:1] != d for name, d in columns.items()):
+            shapes = {**shapes, **{name: shapes[name][::-1] for name in columns}}
+    laid = {name: shape_by_head(name, shape, shapes, settings) for name, shape in shapes.items()}
+    apart = [refuse_split(name, shapes[name], settings) for name, shape in laid.items() if shape is None]
+    s = {name: shape for name, shape in laid.items() if shape is not None}
+    yield from apart or unlike_axes(s) or disagreements(s, settings)
+
+
+def shape_by_head(name: str, shape: Shape, shapes: Mapping[str, Shape], settings: Settings) -> Shape | None:
+    """The shape of an array by head, as documented; None where its columns cannot be split so."""
+    row = TABLE[name]
+    if not row.by_head:
+        return shape
+    axes = len(row.axes)
+    if not row.is_weight:  # a cache has a batch axis where K has one
+        axes += has_batch(shapes, settings, name if name in PROJECTED else K)
+    if len(shape) == axes:
+        return shape
+    heads = heads_asked(name, settings)
+    if len(shape) != axes - 1 or shape[-1] % heads:
+        return None
+    *rest, columns = shape
+    return (*rest[:-1], heads, *rest[-1:], columns // heads)
+
+
 def heads_asked(name: str, settings: Settings) -> int:
     """The number of heads that an array has by the options: those of queries, or of keys and values."""
     own = TABLE[name].own.startswith("head")
     return (settings.heads if own else settings.kv_heads or settings.heads) or 1
+
+
+def refuse_split(name: str, shape: Shape, settings: Settings) -> str:
+    heads = heads_asked(name, settings)
+    if TABLE[name].is_weight:
+        expected = "(d_model, heads·d)" if TABLE[name].linear else "(heads·d,)"
+        return f"{name}: {dims(shape)}, expected {expected} with {heads} heads, or by head"
+    if len(shape) in {2, 3, 4} and shape[-1] % heads:
+        hint = "; for (head, n, d) say --layout hnd" if shape[0] == heads else ""
+        return f"{name}: {dims(shape)}, but {heads} heads do not divide {shape[-1]} columns{hint}"
+    return (
+        f"{name}: {dims(shape)}, expected (n, d), (head, n, d), (batch, head, n, d), "
+        "or (batch, n, heads·d) with --heads (--layout says which)"
+    )
+
+
+def unlike_axes(shapes: Mapping[str, Shape]) -> list[str]:
+    """X and memory, or Q, K and V, that are no rows of vectors, or not all in a batch."""
+    flat = [name for name in (X, MEMORY) if name in shapes and len(shapes[name]) not in {2, 3}]
+    if flat:
+        expected = "expected (n, d_model) or (batch, n, d_model)"
+        return [f"{name}: {dims(shapes[name])}, {expected}" for name in flat]
+    if MEMORY in shapes and shapes[MEMORY][:-2] != shapes[X][:-2]:
+        x, memory = dims(shapes[X]), dims(shapes[MEMORY])
+        return [f"X is {x}, memory {memory}: give both with the same batch, or neither with one"]
+    if X not in shapes and len({len(shapes[name]) for name in PROJECTED}) > 1:
+        q, k, v = (dims(shapes[name]) for name in PROJECTED)
+        return [f"Q is {q}, K {k}, V {v}: give all with the same axes"]
+    return []
+
+
+def disagreements(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
+    """Arrays in our layout whose sizes are not those that earlier ones show, or that were asked for."""
+    axes, batched = axes_among(shapes), len(shapes[X]) == 3 if X in shapes else len(shapes[Q]) == 4
+    sizes: dict[str, int] = {}
+    tellers: dict[str, str] = {}
+    for name in where(lambda row: row.name in shapes and not row.gradient):
+        own = axes(name, TABLE[name].own)
+        layout = own if TABLE[name].once or not batched else (("batch",), *own)
+        wrong = [] if len(shapes[name]) == len(layout) else [layout[0]]
+        for group, size in zip(layout, shapes[name], strict=False):
+            new = [axis for axis in group if axis not in sizes]
+            sizes |= dict.fromkeys(new, size)
+            tellers |= dict.fromkeys(new, name)
+            wrong += [group] if prod(sizes[axis] for axis in group) != size else []
+        for axis in [group[-1] for group in wrong][:1]:
+            yield disagreement(name, axis, shapes, layout, sizes, tellers.get(axis, name))
+    if not sizes["kv_head"] or sizes["head"] % sizes["kv_head"]:
+        yield f"{sizes['kv_head']} kv heads do not divide {sizes['head']} heads"
+    for axis, size in stated_sizes(settings).items():
+        if sizes.get(axis, size) != size:
+            yield f"{settings.where((OPTIONS[axis],))}: {size}, but the arrays have {sizes[axis]}"
+    yield from unrotatable(settings, sizes["d_k"])
+
+
+def disagreement(
+    name: str, axis: str, shapes: Mapping[str, Shape], layout: Groups, sizes: Sizes, other: str
+) -> str:
+    """The message that the size of an axis is not what another array, an earlier one, shows."""
+    row, found = TABLE[name], dims(shapes[name])
+    expected = [prod(sizes.get(axis, 1) for axis in group) for group in layout]
+    if axis == "past":
+        lengths = sorted((shapes[other][-2], shapes[name][-2]))
+        return f"{other} and {name} hold different numbers of keys: {lengths}"
+    if name in {PAST_KEY, PAST_VALUE}:
+        expected[-2] = sizes.get("new", sizes["query"])
+        return f"{name}: {found} does not continue in {dims(expected)}; all but the key axis must agree"
+    if row.of in {X, MEMORY} and axis in {"d_model", "d_memory"}:
+        return f"{name}: {shapes[name][-2]} rows, but {other} has {sizes[axis]} columns"
+    if name == W_O:
+        return f"{name}: {found}, expected {expected[0]} rows (heads·d_v)"
+    if row.is_weight and not row.drawn:
+        columns = f"{'head × ' if row.is_split else 'the '}columns of W{name[1:]}"
+        return f"{name}: {found}, expected {dims(expected)} ({columns})"
+    if axis == "batch":
+        return f"{other} has a batch of {sizes[axis]} but {name} of {shapes[name][0]}"
+    if axis == "d_k":
+        return f"{other} has d_k {sizes[axis]} but {name} has {shapes[name][-1]}; they must be equal"
+    if row.is_weight and not row.is_split:
+        return f"{name}: {found}, expected {dims(expected)} ({dims(map(shown_axis, layout))})"
+    return f"{other} is {dims(shapes[other])} but {name} is {found}; they must agree in all but d_k and d_v"

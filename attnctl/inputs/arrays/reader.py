@@ -13,15 +13,17 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.words import dims, plural
+from attnctl.base.words import plural
 from attnctl.inputs.arrays.beside import heads_shown, ill_placed, is_one_row, place
 from attnctl.inputs.arrays.layout import LayoutReading, LayoutSearch, search
 from attnctl.inputs.arrays.problems import (
+    array_misfits,
     has_batch,
     has_vectors,
     heads_asked,
     inputs_among,
     missing,
+    refuse_split,
     unlike_layout,
     unusable,
 )
@@ -113,18 +115,15 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
     shapes = shapes_of(inputs)
     tried = LayoutSearch(shapes, has_batch(shapes, settings), documented=True)
     batched = {has_batch(shapes, settings, name) for name in PROJECTED}
-    if settings.heads is None and len(batched) > 1:  # only some of them are in a batch
-        q, k, v = (dims(shapes[name]) for name in PROJECTED)
-        return AttnError(f"Q is {q}, K {k}, V {v}: give all with the same axes")
+    mixed = settings.heads is None and len(batched) > 1  # only some of them are in a batch
     try:
-        for known in sizes_known(inputs, settings):
+        for known in [] if mixed else sizes_known(inputs, settings):
             if reading := tried.reading(known):
                 return lay_out(inputs, reading)
+        raise_all(array_misfits(shapes, settings))
+        return AttnError(tried.misfit())
     except AttnError as error:
         return error
-    in_order = LayoutSearch(shapes, tried.batch, documented=True, in_order=True)
-    blamed = tried if in_order.reading(stated_sizes(settings)) else in_order
-    return AttnError(blamed.misfit())
 
 
 def sizes_known(arrays: Mapping[str, Array], settings: Settings) -> list[Sizes]:
@@ -173,8 +172,7 @@ def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Ar
         if name in out and out[name].ndim == len(layout):
             heads = heads_asked(name, settings)
             if out[name].shape[-1] % heads:
-                columns = f"{heads} heads do not divide {out[name].shape[-1]} columns"
-                raise AttnError(f"{name}: {dims(out[name].shape)}, but {columns}")
+                raise AttnError(refuse_split(name, out[name].shape, settings))
             out[name] = rearrange(out[name], "... n (head d) -> ... head n d", head=heads)
     return out
 
