@@ -100,7 +100,7 @@ def test_the_keys_of_another_sentence_are_aligned_by_their_own_tokens():
 
 
 REFUSED = {
-    "heads": ({"Q": np.ones((2, 3, 2))}, {"Q": np.ones((1, 3, 2))}, "head: 2 against 1"),
+    "heads": ({"Q": np.ones((2, 3, 2))}, {"Q": np.ones((1, 3, 2))}, "4 columns in all heads against 2"),
     "heads of scores": (
         {"scores": np.ones((2, 3, 3))},
         {"scores": np.ones((3, 3, 3))},
@@ -166,6 +166,41 @@ def test_nothing_compared_is_never_the_same(a, b, steps, message):
     first, second = (trace_of({name: np.eye(2) for name in names}) for names in (a, b))
     with pytest.raises(attnctl.AttnError, match=message):
         attnctl.diff(first, second, steps=steps)
+
+
+def test_columns_are_compared_whatever_the_number_of_heads():
+    one, two = attnctl.run("I love AI"), attnctl.run("I love AI", heads=2)
+    found = attnctl.diff(one, two)
+    assert list(found.steps) == list(one)
+    assert found.first == "scores"  # W_Q … V are the same numbers, split or not
+    assert not found.skipped
+    assert found.heads[0].startswith("scores of the 2 heads of B add up to those of the one head of A")
+    assert attnctl.diff(two, one).heads[0].startswith("scores of the 2 heads of A add up")
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_the_place_of_a_column_is_that_of_its_head(swap):
+    one = np.arange(12.0).reshape(1, 3, 4)
+    two = np.stack([one[0, :, :2], one[0, :, 2:]])
+    two[1, 2, 0] += 0.5
+    pair = (
+        [trace_of({"Q": two}), trace_of({"Q": one})]
+        if swap
+        else [trace_of({"Q": one}), trace_of({"Q": two})]
+    )
+    step = attnctl.diff(*pair).steps["Q"]
+    assert (step.measure.differing, step.measure.of) == (1, 12)
+    assert step.measure.at == ((1, 2, 0) if swap else (0, 2, 2))
+    assert {step.a, step.b} == {10.0, 10.5}
+
+
+def test_one_head_is_compared_with_each_of_several():
+    one = np.array([[[0.25, 0.75]]])
+    several = np.array([[[0.25, 0.75]], [[0.5, 0.5]]])
+    found = attnctl.diff(trace_of({"attention_weights": one}), trace_of({"attention_weights": several}))
+    step = found.steps["attention_weights"]
+    assert (step.measure.differing, step.measure.of, step.cell) == (2, 4, "attention_weights[0,0,0]")
+    assert (step.a, step.b) == (0.25, 0.5)
 
 
 def test_the_difference_between_configs():

@@ -128,7 +128,7 @@ def test_process_substitution(workplace):
     assert done.returncode == 1
     lines = done.stdout.decode().splitlines()
     assert lines[:2] == [
-        "differ: concat is the first of 2 that differ (5 steps compared)",
+        "differ: scores is the first of 6 that differ (15 steps compared)",
         "config: heads: 1 → 2",
     ]
     assert done.stderr == b""

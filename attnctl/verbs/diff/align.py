@@ -1,4 +1,4 @@
-"""Two traces side by side: by position, or by token where their sentences differ."""
+"""Two traces side by side: by position, or by token where their sentences differ; heads in any number."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from attnctl.record import Trace
 from attnctl.record.cells import spell_cell, spellings
 
 Places = Array
+
+HEAD, KEY = "head", "key"
 
 
 class ApartError(Exception):
@@ -129,6 +131,7 @@ class Sides:
     b: Array
     pairings: tuple[Pairing, ...]
     trace: Trace
+    merged: bool = False  # whether heads are side by side: a column here is a head and a column in A
 
     @property
     def whole(self) -> bool:
@@ -137,7 +140,13 @@ class Sides:
     def at(self, index: Shape) -> Shape:
         """The index in A of a number whose index is given here."""
         found = tuple(int(pairing.a[i]) for pairing, i in zip(self.pairings, index, strict=True))
-        return (0,) * (self.trace[self.name].ndim - len(found)) + found
+        shape = self.trace[self.name].shape
+        if not self.merged:
+            return (0,) * (len(shape) - len(found)) + found
+        *lead, column = found
+        head, within = divmod(column, shape[-1])
+        at = self.trace.steps[self.name].axes.index(HEAD)
+        return (*lead[:at], head, *lead[at:], within)
 
     def cell(self, index: Shape) -> str:
         return spell_cell(self.trace, self.name, self.at(index))
@@ -193,3 +202,64 @@ def common_subsequence(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, in
         else:
             i -= 1
     return pairs[::-1]
+
+
+# --- other numbers of heads ---
+
+
+def sides_of(alignment: Alignment, name: str) -> Sides:
+    """A step side by side, though the traces may differ in heads. Raises ApartError where that cannot be.
+
+    What is made of columns (W_Q, Q, head_outputs, …) is compared with all heads side by side; of scores and
+    weights every head is compared with the single one of the other trace.
+    """
+    if head_counts(alignment, name) is None:
+        return alignment.sides(name)
+    axes = alignment.a.steps[name].axes
+    if alignment.b.steps[name].axes != axes:
+        raise ApartError("other axes in B")
+    return one_with_each(alignment, name) if axes[-1] == KEY else with_heads_merged(alignment, name)
+
+
+def head_counts(alignment: Alignment, name: str) -> tuple[int, int] | None:
+    """The numbers of heads of a step in A and in B where they differ."""
+    counts = []
+    for trace in (alignment.a, alignment.b):
+        axes = trace.steps[name].axes if name in trace else ()
+        if HEAD not in axes:
+            return None
+        counts.append(trace[name].shape[axes.index(HEAD)])
+    return None if counts[0] == counts[1] else (counts[0], counts[1])
+
+
+def with_heads_merged(alignment: Alignment, name: str) -> Sides:
+    """The columns of all heads as one axis: (…, head, …, column) -> (…, head · column)."""
+    at = alignment.a.steps[name].axes.index(HEAD)
+    moved = (np.moveaxis(trace[name], at, -2) for trace in (alignment.a, alignment.b))
+    a, b = (pair.reshape(*pair.shape[:-2], pair.shape[-2] * pair.shape[-1]) for pair in moved)
+    axes = [axis for axis in alignment.a.steps[name].axes if axis != HEAD]
+    sizes = list(zip(axes, a.shape, b.shape, strict=True))[:-1]
+    pairings = tuple(alignment.along(*size) for size in sizes)
+    if a.shape[-1] != b.shape[-1]:
+        raise ApartError(f"{a.shape[-1]} columns in all heads against {b.shape[-1]}")
+    pairings = (*pairings, Pairing.same(a.shape[-1]))
+    return Sides(name, *pick_common(a, b, pairings), pairings, alignment.a, merged=True)
+
+
+def one_with_each(alignment: Alignment, name: str) -> Sides:
+    """The only head of one trace beside each head of the other."""
+    axes = alignment.a.steps[name].axes
+    at = axes.index(HEAD)
+    a, b = alignment.a[name], alignment.b[name]
+    many = max(a.shape[at], b.shape[at])
+    if min(a.shape[at], b.shape[at]) != 1:
+        raise ApartError(f"head: {a.shape[at]} against {b.shape[at]}")
+
+    def along(axis: str, first: int, second: int) -> Pairing:
+        if axis != HEAD:
+            return alignment.along(axis, first, second)
+        every, only = np.arange(many), np.zeros(many, int)
+        return Pairing(every if first == many else only, every if second == many else only, first, second)
+
+    pairings = tuple(along(*sizes) for sizes in zip(axes, a.shape, b.shape, strict=True))
+    return Sides(name, *pick_common(a, b, pairings), pairings, alignment.a)

@@ -18,9 +18,18 @@ from attnctl.evidence.allowed import Tolerance
 from attnctl.inputs.config.settings import dotted_path
 from attnctl.math import Array
 from attnctl.math.names import SYMBOLS, results
+from attnctl.math.ops import MatMulT
 from attnctl.record import CALL, Trace
 from attnctl.store.codec import as_json_data
-from attnctl.verbs.diff.align import Alignment, ApartError, wide
+from attnctl.verbs.diff.align import (
+    HEAD,
+    Alignment,
+    ApartError,
+    head_counts,
+    sides_of,
+    wide,
+    without_single_axes,
+)
 from attnctl.verbs.diff.split import Change, split
 
 # --- two arrays, number by number: how far apart, where, and how many beyond the tolerance ---
@@ -174,6 +183,8 @@ class Difference(Displayed):
     configs: dict[str, tuple[Any, Any]]
     split: list[Change]
     no_split: str | None = None
+    heads: list[str] = field(default_factory=list)
+    """How the heads of one make up the head of the other, where their numbers differ."""
     alignment: Alignment | None = field(default=None, repr=False, compare=False)
     """The two traces and how their places pair up: what a picture of the difference is made of."""
     tolerance: Tolerance = field(default=USUAL, repr=False, compare=False)
@@ -212,6 +223,7 @@ class Difference(Displayed):
             },
             "split": split_dict(self.split),
             **({"no_split": self.no_split} if self.no_split else {}),
+            "heads": self.heads,
         }
         return dict(as_json_data(out))
 
@@ -257,7 +269,8 @@ def diff(
         raise AttnError(["nothing to compare", *(f"{name}: {reason}" for name, reason in skipped.items())])
     changes: list[Change] = []
     no_split = None
-    if why and any(name in found and not found[name].same for name in results()):
+    heads = what_the_split_did(alignment, tolerance) if steps is None else []
+    if why and not heads and any(name in found and not found[name].same for name in results()):
         try:
             changes, no_split = split(alignment)
         except ApartError as error:
@@ -273,6 +286,7 @@ def diff(
         configs={dotted_path(path): values for path, values in configs},
         split=changes,
         no_split=no_split,
+        heads=heads,
         alignment=alignment,
         tolerance=tolerance,
     )
@@ -298,13 +312,37 @@ def steps_of_both(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
 
 def compare_step(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference:
     """Compare one step of both. Raises ApartError where the two cannot be laid side by side."""
-    sides = alignment.sides(name)
+    sides = sides_of(alignment, name)
     found = measure_difference(sides.a, sides.b, tolerance)
     if found.at is None or found.max_rel_at is None:
         return StepDifference(found, None, None, None, sides.whole)
     values = float(sides.a[found.at]), float(sides.b[found.at])
     placed = replace(found, at=sides.at(found.at), max_rel_at=sides.at(found.max_rel_at))
     return StepDifference(placed, sides.cell(found.at), *values, sides.whole)
+
+
+def what_the_split_did(alignment: Alignment, tolerance: Tolerance) -> list[str]:
+    """Sentences on how the heads of one trace make up the single head of the other."""
+    said = []
+    for name, step in alignment.a.steps.items():
+        counts = head_counts(alignment, name)
+        if not isinstance(step.op, MatMulT) or counts is None or min(counts) != 1:
+            continue
+        one, many = (alignment.a, alignment.b) if counts[0] == 1 else (alignment.b, alignment.a)
+        sums, whole = sum_over_heads(many, name), sum_over_heads(one, name)
+        if sums.shape == whole.shape and not measure_difference(sums, whole, tolerance).differing:
+            which = "BA" if one is alignment.a else "AB"
+            said.append(
+                f"{name} of the {max(counts)} heads of {which[0]} add up to those of the one head of "
+                f"{which[1]}: each head has its own columns of Q and K"
+            )
+    return said
+
+
+def sum_over_heads(trace: Trace, name: str) -> Array:
+    at = trace.steps[name].axes.index(HEAD)
+    total: Array = without_single_axes(trace[name].sum(axis=at, dtype=np.float64), 2)
+    return total
 
 
 ABSENT: Any = object()  # what a config has at a path that it does not have

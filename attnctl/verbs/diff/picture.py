@@ -17,7 +17,7 @@ from attnctl.drawing.show.picture import USUAL, plot_of
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.record import Trace
-from attnctl.verbs.diff.align import Alignment, Pairing, Sides
+from attnctl.verbs.diff.align import HEAD, Alignment, Pairing, Sides, sides_of
 from attnctl.verbs.diff.difference import Difference
 
 MOST_PAIRS = 64
@@ -46,7 +46,7 @@ def plot_of_difference(found: Difference) -> Plot:
     assert alignment is not None
     name = found.first or (WEIGHTS if WEIGHTS in found.steps else list(found.steps)[-1])
     step = found.steps[name]
-    trace = difference_trace(alignment, alignment.sides(name))
+    trace = difference_trace(alignment, sides_of(alignment, name))
     if found.first is None:
         said = ["No number differs"]
     else:
@@ -66,7 +66,8 @@ def plot_of_difference(found: Difference) -> Plot:
 def difference_trace(alignment: Alignment, sides: Sides) -> Trace:
     """B − A of one step as a trace of its own, with the tokens that both have."""
     step, values = alignment.a.steps[sides.name], subtract(sides.b, sides.a)
-    axes = step.axes[len(step.axes) - values.ndim :]
+    axes = tuple(axis for axis in step.axes if not (sides.merged and axis == HEAD))
+    axes = axes[len(axes) - values.ndim :]
     header = {
         "tokens": common_words(alignment.a.tokens, alignment.tokens),
         "key_tokens": common_words(alignment.a.key_tokens, alignment.keys),

@@ -117,6 +117,8 @@ def apart(found: Difference, screen: Screen) -> Iterator[Line]:
         reasons.setdefault(reason, []).append(name)
     for reason, names in reasons.items():
         yield from fact("not compared", f"{', '.join(names)} ({reason})", screen)
+    for sentence in found.heads:
+        yield from fact("heads", sentence, screen)
 
 
 def fact(label: str, text: str, screen: Screen) -> list[Line]:
