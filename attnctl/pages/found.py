@@ -86,11 +86,14 @@ def write_effect(found: Sequence[Effects], stream: IO[bytes]) -> None:
     said, (layer, head) = effects.prompt, effects.strongest
     prompt = said.get("sentence")
     source = ModelInput(prompt, tuple(said["ids"]) if prompt is None else None)
-    traces = [
-        replace(trace, header=trace.header | {"effect": row.tolist()})
-        for trace, row in zip(run_model(said["model"], source, keep=[WEIGHTS]), effects.effect, strict=True)
-    ]
-    key = int(traces[layer][WEIGHTS][head, said["at"]].argmax())
+    traces, view = list[Trace](), View()
+    with suppress(AttnError):  # the model has gone since
+        for trace, row in zip(
+            run_model(said["model"], source, keep=[WEIGHTS]), effects.effect, strict=True
+        ):
+            traces.append(replace(trace, header=trace.header | {"effect": row.tolist()}))
+        key = int(traces[layer][WEIGHTS][head, said["at"]].argmax())
+        view = View(cell=(WEIGHTS, (head, said["at"], key)))
     first, *_, title = findings(effects)
     command = text(shell_line(looking_at(effects, layer, head)))
     opening = (
@@ -98,7 +101,7 @@ def write_effect(found: Sequence[Effects], stream: IO[bytes]) -> None:
     )
     words = "\n".join(plain_text(effect_lines(effects, screen)))
     finding = PageFinding(title, words, [{}] * len(traces), first=layer, opening=opening)
-    stream.writelines(pieces(traces, finding, View(cell=(WEIGHTS, (head, said["at"], key)))))
+    stream.writelines(pieces(traces, finding, view))
 
 
 def write_explain(found: Sequence[Question], stream: IO[bytes]) -> None:
