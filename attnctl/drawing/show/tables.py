@@ -323,10 +323,24 @@ def block_of(run: Sequence[Small] | Step, copies: Copies, screen: Screen) -> Gla
         titles.setdefault(item.step.formula, []).append(title)
     said = [(f"{', '.join(names)} = {formula}", "name") for formula, names in titles.items() if formula]
     notes = [(note, "aside") for item in run for note in item.notes]
-    above = [*([] if titled else flow(said, screen)), *flow(notes, screen)]
+    above = (over_each(run, screen) if 1 < len(said) == len(run) else []) or flow(said, screen)
+    above = [*([] if titled else above), *flow(notes, screen)]
     below = [line for item in run for line in copy_lines(item.step, copies, screen)]
     widths = [sum(cells(text) for text, _ in line) for line in above + below]
     return [*above, frame, *below], max([frame.width, *widths])
+
+
+def over_each(run: Sequence[Small], screen: Screen) -> list[Line]:
+    """A line with each formula above its own matrix; none where there is no room for one."""
+    widths = [item.frame.widths[-1] + 1 for item in run]
+    labels = run[0].frame.width - widths[0]
+    line: Line = [(" " * labels, "")]
+    for item, width in zip(run, [*widths[:-1], screen.width - labels - sum(widths[:-1])], strict=True):
+        text = screen.printable(f"{item.step.symbol} = {item.step.formula}")
+        if cells(text) >= width:
+            return []
+        line += [(text, "name"), (" " * (width - cells(text)), "")]
+    return [line[:-1]]
 
 
 def copy_lines(step: Step, copies: Copies, screen: Screen) -> list[Line]:
