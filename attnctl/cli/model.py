@@ -16,7 +16,7 @@ from attnctl.drawing.screen.output import print_view
 from attnctl.formats import is_picture, print_json
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.math.kind import GRADIENT_SETTINGS
-from attnctl.math.names import OUTPUT, WEIGHTS
+from attnctl.math.names import FADED, OUTPUT, WEIGHTS
 
 if TYPE_CHECKING:
     from attnctl.sources.model import Layers
@@ -133,7 +133,7 @@ def run_layers(
         print_map(sources, view, output)
         return
     brief = view.brief and view.step is None and not view.story
-    carry_out(sources, cost, view, output, [WEIGHTS, OUTPUT] if brief else None, of_model=True)
+    carry_out(sources, cost, view, output, [WEIGHTS, FADED, OUTPUT] if brief else None, of_model=True)
 
 
 def run_next(

@@ -17,7 +17,7 @@ from attnctl.drawing.screen.output import Element, output_for, print_lines, prin
 from attnctl.drawing.show import View, count_heads, heads_of
 from attnctl.formats import FORMATS, is_picture, print_json, write_all, write_found
 from attnctl.math.engine.cost import Cost, size_text
-from attnctl.math.names import WEIGHTS, result_in
+from attnctl.math.names import result_in, shares_in
 from attnctl.record import Trace
 from attnctl.sources import last
 
@@ -110,7 +110,7 @@ def select_steps(trace: Trace, view: ViewOptions) -> Trace:
     wanted = wanted_steps(view.step)
     if wanted is not None:
         return trace.select(wanted)
-    return trace.select([WEIGHTS, *result_in(trace)]) if view.brief else trace
+    return trace.select([*shares_in(trace), *result_in(trace)]) if view.brief else trace
 
 
 def wanted_steps(step: str | None) -> list[str] | None:

@@ -316,7 +316,7 @@ def attention(v: Variant, at: Latest) -> Lines:
     yield line("scaled_scores", ops.Scale(v.d_k, v.scale), (at["S"],), f"{at['S']} {factor}")
     if v.layer.head_norm is not None:
         formula = f"{at['S']} · exp(decay of the query − decay of the key), 0 for later keys"
-        yield line("decayed_scores", ops.Fade(), (at["S"], names.DECAY), formula)
+        yield line(names.FADED, ops.Fade(), (at["S"], names.DECAY), formula)
         yield line("head_outputs", ops.MatMul(), (at["S"], at["U"]), f"{at['S']} {at['U']}")
         yield from norm_line(v, at, v.layer.head_norm, "head_outputs_normed", "Z", "head_norm")
         return

@@ -41,7 +41,7 @@ LOGSUMEXP = "logsumexp"
 CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES = "chunk_logsumexp", "chunk_outputs", "chunk_shares"
 BIAS_TABLE, GATE, GATED = "bias_table", "gate", "gated"
 FINAL, LOGITS = "final", "logits"
-DECAY, WRITTEN = "decay", "written"
+DECAY, FADED, WRITTEN = "decay", "decayed_scores", "written"
 WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT = "attention_weights", "head_outputs", "concat", "output"
 
 
@@ -210,7 +210,7 @@ DELTA_RULE = (
         *(Name(name, name, ("head token one",)) for name in ("beta_logits", "beta", "decay_logits", DECAY)),
         vectors(WRITTEN, "U", "kv_head", "new", "d_v"),
     ),
-    of_models(scores("decayed_scores")),
+    of_models(scores(FADED)),
     (*norm_of("head_norm", "d_v"), *of_models(vectors("head_outputs_normed", "Z", "head", "query", "d_v"))),
 )
 """Of layers of a gated delta rule: before and after the norms of Q and K, after scores, after heads."""
@@ -392,6 +392,11 @@ def results() -> list[str]:
 def result_in(there: Container[str]) -> list[str]:
     """The last stage of what attention gives that is there, alone; nothing where none is."""
     return [name for name in reversed(results()) if name in there][:1]
+
+
+def shares_in(there: Container[str]) -> list[str]:
+    """What queries take of keys, if it is there: weights, or what stands for them without softmax."""
+    return [name for name in (WEIGHTS, FADED) if name in there][:1]
 
 
 def axis_size(axis: str, sizes: Sizes) -> int:

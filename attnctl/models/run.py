@@ -15,7 +15,17 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import Plan, what_if_of, with_gradients
 from attnctl.math import Array, Keep, Progress
 from attnctl.math.kind import GRADIENT_SETTINGS
-from attnctl.math.names import HIDDEN, OUTPUT, RESIDUAL, SINK_WEIGHTS, WEIGHTS, X, gradient_of
+from attnctl.math.names import (
+    FADED,
+    HIDDEN,
+    OUTPUT,
+    RESIDUAL,
+    SINK_WEIGHTS,
+    WEIGHTS,
+    X,
+    gradient_of,
+    shares_in,
+)
 from attnctl.models.attention import blank_rows, prepare_attention, rules_of
 from attnctl.models.forward import attend_plainly, embed_ids, final_norm, require_rows, states, through
 from attnctl.models.layer import LayerTensors, Model
@@ -275,6 +285,8 @@ class Runner:
         plan = replace(self.plan(tensors, hidden, memory, cross), what_if=self.edits.get(tensors.index))
         onward = (X, RESIDUAL) if tensors.index < self.layers[-1] else ()
         keep = None if self.keep is None else {*self.keep, *onward}
+        if keep and {WEIGHTS, FADED} <= keep:  # those that this layer has
+            keep -= {WEIGHTS, FADED} - {*shares_in(plan.derivation)}
         if keep and WEIGHTS in keep and SINK_WEIGHTS in plan.derivation:
             keep.add(SINK_WEIGHTS)  # tables show it as a column more
         return plan.run(keep)

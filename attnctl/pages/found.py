@@ -18,7 +18,7 @@ from attnctl.drawing.show import View
 from attnctl.drawing.show.picture import USUAL
 from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
-from attnctl.math.names import LOGITS, WEIGHTS
+from attnctl.math.names import FADED, LOGITS, WEIGHTS
 from attnctl.models.run import ModelInput, run_model
 from attnctl.pages.describe import ROOM
 from attnctl.pages.tables import file_name, html_paragraphs, html_table, text
@@ -65,6 +65,8 @@ def write_traces(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL)
         ):  # anyone's header
             finding = find_next(traces)
             view = replace(view, cell=(LOGITS, (int(traces[0].header["next"]["at"]), 0)))
+    if traces and FADED in traces[0] and not view.cell:
+        view = replace(view, cell=(FADED, (0,) * traces[0][FADED].ndim))
     stream.writelines(pieces(traces, finding, view))
 
 

@@ -40,6 +40,14 @@ def test_its_layer_is_a_trace_like_any_other(tmp_path, capsys):
     np.testing.assert_allclose(trace["decayed_scores"] @ trace["written"], trace["head_outputs"], atol=1e-6)
 
 
+def test_brief_shows_what_queries_take_of_keys(capsys):
+    assert program(["run", "--model", MODEL, "--ids", IDS, "--layer", "0", "--brief"]) == 0
+    out = capsys.readouterr().out
+    assert "gated delta rule" in out
+    assert all(f"{name}   " in out for name in ("decayed_scores", "output"))
+    assert "scaled_scores   " not in out
+
+
 def test_its_gradients_are_refused(capsys):
     assert program(["run", "--model", MODEL, "--ids", "3,5,9", "--layer", "0", "--backward"]) == 2
     assert "layer 0 has no softmax" in capsys.readouterr().err

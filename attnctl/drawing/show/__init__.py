@@ -18,7 +18,7 @@ from attnctl.drawing.screen.grid import NUMBER, CellStyle, Codes, all_numbers
 from attnctl.drawing.screen.text import distinct, token_text
 from attnctl.math import Array
 from attnctl.math.derivation import Step
-from attnctl.math.names import MASK, SINK_WEIGHTS, WEIGHTS, Q, matrix_of, result_in
+from attnctl.math.names import MASK, SINK_WEIGHTS, WEIGHTS, Q, matrix_of, result_in, shares_in
 from attnctl.math.ops import Block, Hide
 from attnctl.record import Trace
 
@@ -157,7 +157,7 @@ def steps_of(trace: Trace, view: View) -> list[Step]:
     if view.steps is not None:
         return list(trace.select(view.steps).steps.values())
     if view.brief:
-        return [step for step in trace.steps.values() if step.name in (WEIGHTS, *result_in(trace))]
+        return [trace.steps[name] for name in (*shares_in(trace), *result_in(trace))]
     return list(trace.steps.values())
 
 

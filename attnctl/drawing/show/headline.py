@@ -9,7 +9,7 @@ from attnctl.base.words import all_of
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math.kind import KIND
-from attnctl.math.names import BIAS, MASK, MEMORY, OUTPUT, PROJECTED, WRITTEN, matrix_of
+from attnctl.math.names import BIAS, FADED, MASK, MEMORY, OUTPUT, PROJECTED, WRITTEN, matrix_of
 from attnctl.math.ops import Copy
 from attnctl.math.rules import RULES, Composed, Rule
 from attnctl.record import Trace
@@ -22,7 +22,8 @@ def facts(trace: Trace) -> list[str]:
     if not config:
         return []
     crosses = MEMORY in trace or "key_ids" in trace.header
-    said = ["gated delta rule" if WRITTEN in trace else "cross-attention" if crosses else "self-attention"]
+    rule = FADED in trace or WRITTEN in trace
+    said = ["gated delta rule" if rule else "cross-attention" if crosses else "self-attention"]
     heads, kv_heads = config.get("heads"), config.get("kv_heads")
     if heads is not None:
         said.append("1 head" if heads == 1 else f"{heads} heads")

@@ -15,7 +15,7 @@ from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show import View, count_heads, formula_of, load_sheet, shape_of, sheet_of
 from attnctl.drawing.show.headline import facts
 from attnctl.math.derivation import Step
-from attnctl.math.names import WEIGHTS, result_in
+from attnctl.math.names import WEIGHTS, result_in, shares_in
 from attnctl.record import Trace
 
 MOST_PANELS, MOST_TRACES = 144, 64
@@ -72,9 +72,8 @@ def steps_to_draw(trace: Trace, view: View) -> list[str]:
     """The steps to draw. Raises AttnError for one that is not there."""
     if view.steps is not None:
         return list(trace.select(view.steps))
-    if WEIGHTS not in trace:
-        return list(trace)
-    return [WEIGHTS, *(result_in(trace) if view.brief else ())]
+    shares = shares_in(trace)
+    return [*shares, *(result_in(trace) if view.brief else ())] if shares else list(trace)
 
 
 def plot_of(trace: Trace, name: str, heads: int, view: View) -> Plot:
