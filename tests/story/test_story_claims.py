@@ -57,14 +57,6 @@ def verify(claim, data, variant):
             assert whole == (values.size == array.size)
             assert (most, least) == (values.max(), values.min())
             assert (array[largest], array[smallest]) == (most, least)
-        case made.Moved(_, source, _, before, after) if before == after:
-            assert array.tolist() == data[source].tolist()
-        case made.Moved(_, source, cell, before, after, whole):
-            assert (data[source][cell], array[cell]) == (before, after)
-            finite = np.isfinite(array) & np.isfinite(data[source])
-            assert whole == finite.all()
-            gaps = np.abs(array[finite].astype(float) - data[source][finite].astype(float))
-            assert gaps.max() == abs(after - before) > 0
         case made.NotFinite(_, count):
             assert count == (~np.isfinite(array)).sum() > 0
         case made.Hidden(_, by, of):
@@ -143,7 +135,6 @@ FALSE = [
     ("TopKeys", {"scores": (9.0,)}),
     ("TopKeys", {"seen": 5}),
     ("Extremes", {"most": 9.0}),
-    ("Moved", {"after": 0.0}),
     ("Hidden", {"by": (("causal", 3),)}),
     ("Mix", {"parts": ((0, 0.5),)}),
 ]

@@ -49,7 +49,7 @@ def test_matrices_that_do_not_fit_beside_each_other_are_all_shown():
 
 
 def test_a_copy_is_told_where_it_is_asked_for():
-    assert "The numbers are those of embeddings." in call("run", "I love AI", "--story", "--step", "X")[1]
+    assert "X is embeddings as it is." in call("run", "I love AI", "--story", "--step", "X")[1]
 
 
 @pytest.mark.parametrize(("width", "beside"), [(100, True), (60, False)])

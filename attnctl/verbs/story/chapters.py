@@ -55,21 +55,6 @@ class Extremes:
 
 
 @dataclass(frozen=True)
-class Moved:
-    """The cell of a step that differs most from the same cell of what it was made of, both finite.
-
-    Where they are the same, so is all of the step.
-    """
-
-    step: str
-    source: str
-    cell: Cell
-    before: float
-    after: float
-    whole: bool
-
-
-@dataclass(frozen=True)
 class Hidden:
     """The number of cells of a step that are −∞, and what hid them: a rule, a mask, a bias, an edit."""
 
@@ -132,7 +117,7 @@ class NotFinite:
     count: int
 
 
-Claim = Extremes | Moved | Hidden | OddRows | TopKeys | Mix | NotFinite
+Claim = Extremes | Hidden | OddRows | TopKeys | Mix | NotFinite
 
 
 @dataclass(frozen=True)
@@ -255,23 +240,10 @@ def claims_of(trace: Trace, step: Step) -> Iterator[Claim]:
             words, reasons = hidden_reasons(trace, step.name)
             counts = [(word, int((reasons == at).sum())) for at, word in enumerate(words)]
             yield Hidden(step.name, tuple(count for count in counts if count[1]), array.size)
-        if not hides:
-            yield from whole_step_claims(trace, step, array)
-
-
-def whole_step_claims(trace: Trace, step: Step, array: Array) -> Iterator[Claim]:
-    """A claim on how a step differs from what it was made of, or how far its numbers reach."""
-    as_it_is = ops.Copy | ops.Given | ops.Merge | ops.Repeat | ops.Shares
-    changes = step.inputs and not is_slope(step.name) and not isinstance(step.op, as_it_is)
-    if isinstance(step.op, ops.Copy) or (changes and step.inputs[0] in trace):
-        before = trace.arrays.get(step.inputs[0])
-        found = None if before is None else largest_change(step.name, step.inputs[0], array, before)
-        if found is not None and trace.steps[step.inputs[0]].axes == step.axes:
-            yield found
-            return
-    reach = extremes(step.name, array)
-    if reach is not None and not isinstance(step.op, ops.Given | ops.Merge | ops.Repeat):
-        yield reach
+        as_it_is = ops.Copy | ops.Given | ops.Merge | ops.Repeat
+        reach = None if hides or isinstance(step.op, as_it_is) else extremes(step.name, array)
+        if reach is not None:
+            yield reach
 
 
 def without_weight(trace: Trace, weights: Array) -> Iterator[OddRows]:
@@ -391,21 +363,6 @@ def extremes(step: str, array: Array) -> Extremes | None:
 
 def index_of(flat: np.intp, array: Array) -> Cell:
     return tuple(int(at) for at in np.unravel_index(flat, array.shape))
-
-
-def largest_change(step: str, source: str, array: Array, before: Array) -> Moved | None:
-    """The cell that changed most; None where the two cannot be laid side by side."""
-    if before.shape != array.shape:
-        return None
-    both = np.isfinite(array) & np.isfinite(before)
-    if not both.any():
-        return None
-    with np.errstate(invalid="ignore"):
-        gap = np.where(both, np.abs(np.subtract(array, before, dtype=np.float64)), -1.0)
-    if not gap.max() > 0 and not np.array_equal(array, before, equal_nan=True):
-        return None
-    cell = index_of(gap.argmax(), array)
-    return Moved(step, source, cell, float(before[cell]), float(array[cell]), bool(both.all()))
 
 
 def same_mixture(output: Array, weights: Array, values: Array) -> bool:

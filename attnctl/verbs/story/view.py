@@ -16,7 +16,7 @@ from attnctl.math.derivation import Step
 from attnctl.record import Trace
 from attnctl.record.cells import Speller
 from attnctl.verbs.story import chapters
-from attnctl.verbs.story.chapters import Story, is_slope, plainly
+from attnctl.verbs.story.chapters import Story, is_slope
 
 WIDEST, NARROWEST = 80, 36
 """Columns of a story, as longer lines are hard to read; of the words beside a table, at least."""
@@ -105,12 +105,6 @@ class Writer(Namer):
                 return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {self.rows(step, rows)}."
             case chapters.Extremes():
                 return self.extremes(claim)
-            case chapters.Moved(_, source, _, before, after) if before == after:
-                return f"The numbers are those of {plainly(source)}."
-            case chapters.Moved(step, _, cell, before, after, whole):
-                was, now = four_digits(before), four_digits(after)
-                start = "What changes" if whole else "Of what is finite, what changes"
-                return f"{start} most is {self.cell(step, cell)}: {was} becomes {now}."
             case chapters.NotFinite(_, count):
                 return f"{count} of its numbers {'is' if count == 1 else 'are'} not finite."
 
