@@ -11,8 +11,8 @@ from typing import IO, Any
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import refuse_os_errors
-from attnctl.base.words import number_text
 from attnctl.drawing.pictures.draw import describe_plot, draw
+from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.text import distinct, token_text, visible
 from attnctl.drawing.show.headline import beginning
 from attnctl.math import Progress
@@ -38,19 +38,13 @@ from attnctl.verbs.check.about import (
 )
 from attnctl.verbs.models.about import LAYER_HEADINGS, About, facts_of, layer_rows, size_lines, stack_name
 from attnctl.verbs.stats.picture import plots_of
-from attnctl.verbs.stats.report import DumpStats, HeadStats, StatsReport
-from attnctl.verbs.stats.view import HEADINGS, legend_of, notes_on
+from attnctl.verbs.stats.report import DumpStats, StatsReport
+from attnctl.verbs.stats.view import HEADINGS, StatsTable, legend_of, notes_on
 
 HEADING = "What each head does"
-FACTS = "means over rows of weights · hover for all digits"
+FACTS = "means over rows of weights"
 ROLLED = "Rollout: how much of each token (across) has reached each place (down)"
 BATTERY = "{tokens} random tokens twice in a row, {draws} draws; heads with {enough:.0%} or more"
-
-USES = {"q": "W_Q", "k": "W_K", "v": "W_V", "o": "W_O", "qkv": "W_Q, W_K, W_V"}
-"""What weights are called; others are called by their use."""
-
-Cell = str | tuple[str, str]
-"""What stands in a cell, and where there is more, all digits of it."""
 
 
 def write_stats(found: Sequence[StatsReport], stream: IO[bytes]) -> None:
@@ -75,29 +69,17 @@ def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
     body = []
     for each in found:
         for part, by_use in zip(each.parts, each.by_use, strict=True):
-            rows, notes = layer_rows(part), [" · ".join(facts_of(part))]
-            body.append(html_table(stack_name(part), LAYER_HEADINGS, rows, notes, words=True))
-            body.append(draw_layer(by_use))
+            notes = [" · ".join(facts_of(part)), said_of_layer(by_use)]
+            body.append(html_table(stack_name(part), LAYER_HEADINGS, layer_rows(part), notes, words=True))
         body.append(f"<section>{html_paragraphs(size_lines(each)[1:])}</section>")
     sizes = " · ".join(size_lines(part)[0] for part in found)
     stream.write(page(f"{names} · {sizes}", names, sizes, body))
 
 
-def draw_layer(sizes: Mapping[str, int]) -> str:
-    """A layer as a picture: what it has in its order, each as long as it has parameters."""
-    total, most = sum(sizes.values()), max(sizes.values())
-    rows = []
-    for y, (use, size) in zip(range(0, 24 * len(sizes), 24), sizes.items(), strict=True):
-        name, long = USES.get(use, use.replace("_", " ")), max(1, round(300 * size / most))
-        rows.append(
-            f'<text x="142" y="{y + 15}" text-anchor="end">{text(name)}</text>'
-            f'<rect x="150" y="{y + 1}" width="{long}" height="18"/>'
-            f'<text x="{long + 158}" y="{y + 15}">{size:,} ({100 * size / total:.0f} %)</text>'
-        )
-    said = f"Layer 0: {total:,} parameters"
-    start = f'<section class="scroll" tabindex="0" aria-label="{said}"><h2>{said}</h2>'
-    drawn = f'<svg class="layer" width="600" height="{24 * len(sizes)}" role="img" aria-label="{said}">'
-    return f"{start}{drawn}{''.join(rows)}</svg></section>"
+def said_of_layer(sizes: Mapping[str, int]) -> str:
+    """What a layer has, in its order, each with its parameters."""
+    parts = " · ".join(f"{use.replace('_', ' ')} {size:,}" for use, size in sizes.items())
+    return f"Layer 0: {sum(sizes.values()):,} parameters: {parts}"
 
 
 def page(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
@@ -126,9 +108,8 @@ def stats_parts(found: StatsReport) -> Iterator[str]:
         yield group_table(group)
     if found.rolled is not None and found.rolled.size <= MOST_PLAIN:
         words = distinct(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
-        rows = [
-            (word, *map(number_cell, row)) for word, row in zip(words, found.rolled.tolist(), strict=True)
-        ]
+        shares = [[f"{share:.2f}" for share in row] for row in found.rolled.tolist()]
+        rows = [(word, *row) for word, row in zip(words, shares, strict=True)]
         yield html_table(ROLLED, ["", *words], rows)
     if groups:
         meanings = legend_of(found).items()
@@ -138,27 +119,11 @@ def stats_parts(found: StatsReport) -> Iterator[str]:
 
 def group_table(group: DumpStats) -> str:
     names = ["head", *HEADINGS, "largest", *(["nearest"] if group.pairs else [])]
-    rows = []
-    for at, head in enumerate(group.heads):
-        near = group.nearest(at)
-        nearest = (f"{near[0]} at {near[1]:.2f}", number_text(near[1])) if near else "–"
-        row = (str(at), *map(number_cell, head.means.values()), largest_cell(head), nearest)
-        rows.append(row[: len(names)])
+    table = StatsTable(Screen())
+    rows = [table.row(group, at, most=12)[: len(names)] for at in range(len(group.heads))]
     said, rest = beginning(group.sentence or "")
     more = f" … {rest} more characters" if rest else ""
     return html_table(group.name, names, rows, [*([said + more] if said else []), *notes_on(group)])
-
-
-def number_cell(value: float | None) -> Cell:
-    return "–" if value is None else (f"{value:.2f}", number_text(value))
-
-
-def largest_cell(head: HeadStats) -> Cell:
-    """`0.91 love→AI`."""
-    if head.largest is None:
-        return "–"
-    places = head.largest.tokens or tuple(map(str, head.largest.at[-2:]))
-    return f"{head.largest.value:.2f} {'→'.join(map(token_text, places))}", number_text(head.largest.value)
 
 
 def battery_table(found: dict[str, Any]) -> str:
@@ -190,7 +155,7 @@ def file_name(path: str) -> str:
 def html_table(
     caption: str,
     names: Sequence[str],
-    rows: Sequence[Sequence[Cell]],
+    rows: Sequence[Sequence[str]],
     notes: Sequence[str] = (),
     *,
     words: bool = False,
@@ -198,7 +163,7 @@ def html_table(
     """A table with a heading for each row and column, and notes below; it scrolls by itself."""
     head = "".join(f'<th scope="col">{text(name)}</th>' if name else "<td></td>" for name in names)
     body = "\n".join(
-        f'<tr><th scope="row">{text(str(first))}</th>{"".join(map(cell, rest))}</tr>'
+        f'<tr><th scope="row">{text(first)}</th>{"".join(f"<td>{text(word)}</td>" for word in rest)}</tr>'
         for first, *rest in rows
     )
     kind = "texts" if words else "numbers"
@@ -207,12 +172,6 @@ def html_table(
         f"<caption>{text(caption)}</caption><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
         f"{html_paragraphs(notes)}</section>"
     )
-
-
-def cell(shown: Cell) -> str:
-    if isinstance(shown, str):
-        return f"<td>{text(shown)}</td>"
-    return f'<td title="{shown[1]}">{text(shown[0])}</td>'
 
 
 def html_paragraphs(lines: Iterable[str]) -> str:
@@ -227,8 +186,8 @@ def text(words: str) -> str:
 
 
 INDEX = "index.html"
-HEADING = "Mistakes in attention"
-FACTS = "what attnctl check finds: what is wrong, why people make it, what to write instead"
+MISTAKES = "Mistakes in attention"
+OF_MISTAKES = "what attnctl check finds: what is wrong, why people make it, what to write instead"
 
 
 def write_pages(folder: Path, progress: Progress) -> Path:
@@ -242,7 +201,7 @@ def write_pages(folder: Path, progress: Progress) -> Path:
         progress(done, len(known))
         terms.append(f'<dt><a href="{name}.html">{text(name)}</a></dt><dd>{text(wrong(mistake))}</dd>')
     listed = f'<section><dl class="terms">{"".join(terms)}</dl></section>'
-    write(folder / INDEX, page(HEADING, HEADING, FACTS, [listed]))
+    write(folder / INDEX, page(MISTAKES, MISTAKES, OF_MISTAKES, [listed]))
     return folder / INDEX
 
 
@@ -265,4 +224,4 @@ def page_of(mistake: MistakePage) -> bytes:
     rows = [(place, *found, *right) for place, found, right in seen.rows]
     back = f'<p class="note"><a href="{INDEX}">All mistakes</a></p>'
     body = [f"<section>{said}{back}</section>", html_table(seen.title, ["", *titles], rows)]
-    return page(f"{name} · {HEADING}", name, f"What you get when {wrong(mistake)}.", body)
+    return page(f"{name} · {MISTAKES}", name, f"What you get when {wrong(mistake)}.", body)

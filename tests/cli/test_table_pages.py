@@ -75,6 +75,10 @@ def pages(call):
     return [Page(Path(name).read_text()) for name in ("stats.html", "model.html")]
 
 
+def test_the_page_says_what_it_is(pages):
+    assert "<h1>What each head does</h1>" in pages[0].text
+
+
 def test_the_numbers_are_those_of_the_json():
     found = stats("I love AI", "AI loves AI")
     data = found.to_dict()
@@ -83,10 +87,10 @@ def test_the_numbers_are_those_of_the_json():
     for table, group in zip(tables, [*data["dumps"], data["aggregate"]], strict=True):
         for row, head in zip(table["rows"][1:], group["heads"], strict=True):
             assert row[0][0] == str(head["head"])
-            digits = [json.loads(attrs["title"]) for _, attrs in row[1:]]
             said = [head[name] for name in MEASURES]
-            assert digits == [*said, head["largest"]["value"], head["nearest"]["divergence"]]
             assert [cell for cell, _ in row[1 : 1 + len(said)]] == [f"{each:.2f}" for each in said]
+            assert row[-1][0].endswith(f" at {head['nearest']['divergence']:.2f}")
+            assert row[-2][0].startswith(f"{head['largest']['value']:.2f} ")
             assert row[-2][0].endswith(f" {'→'.join(head['largest']['tokens'])}")
 
 
@@ -111,8 +115,8 @@ def test_a_rollout_is_a_table_too(call):
     table = Page(Path("x.html").read_text()).tables[-1]
     rolled = json.loads(Path("x.json").read_text())["rollout"]
     assert [cell for cell, _ in table["rows"][0]] == ["", *rolled["tokens"]]
-    titles = [[json.loads(attrs["title"]) for _, attrs in row[1:]] for row in table["rows"][1:]]
-    assert titles == rolled["data"]
+    shares = [[cell for cell, _ in row[1:]] for row in table["rows"][1:]]
+    assert shares == [[f"{share:.2f}" for share in row] for row in rolled["data"]]
 
 
 HOSTILE = (
@@ -215,19 +219,17 @@ def test_a_page_of_a_model_has_what_stdout_says(call, family):
         ("gpt2", "h.0."),
     ],
 )
-def test_a_page_of_a_model_has_a_picture_of_a_layer(call, family, layer):
+def test_a_page_of_a_model_has_the_parts_of_a_layer(call, family, layer):
     """Its parts come to all the parameters that the file has under the name of the layer."""
     data = (CHECKPOINTS / family / "model.safetensors").read_bytes()
     tensors = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     shapes = {name: about["shape"] for name, about in tensors.items() if f".{layer}" in f".{name}"}
     call("model", str(CHECKPOINTS / family), "-o", "x.html")
     text = Path("x.html").read_text()
-    picture = re.search('<svg class="layer".*?</svg>', text, re.DOTALL)[0]
-    sizes = [int(each.replace(",", "")) for each in re.findall(r">([\d,]+) \(\d+ %\)<", picture)]
-    longest = max(int(each) for each in re.findall(r'<rect [^>]*width="(\d+)"', picture))
+    said = re.search("Layer 0: [^<]*", text)[0].partition(" parameters: ")
+    sizes = [int(part.split()[-1].replace(",", "")) for part in said[2].split(" · ")]
     assert sum(sizes) == sum(int(np.prod(shape)) for shape in shapes.values())
-    assert f"Layer 0: {sum(sizes):,} parameters" in text
-    assert longest == 300
+    assert said[0] == f"Layer 0: {sum(sizes):,}"
 
 
 def test_without_texts_the_battery_is_written(call):
