@@ -1,4 +1,4 @@
-"""What a page keeps of a trace and says of it, as JSON: steps with their arithmetic, cost and addresses."""
+"""What a page keeps of a trace and says of it, as JSON: steps with their arithmetic and addresses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from attnctl.drawing.show import formula_of
 from attnctl.drawing.show.headline import facts
 from attnctl.math import Array
 from attnctl.math.derivation import Step
-from attnctl.math.engine.cost import size_text
 from attnctl.math.filling import form_of
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT, WEIGHTS, is_gradient
 from attnctl.math.notation import data
@@ -115,7 +114,7 @@ class Describer:
         )
 
     def step(self, explainer: Explainer, step: Step, spellings: dict[str, Any]) -> dict[str, Any]:
-        """A step: what it is called, what it costs, how its cells come about."""
+        """A step: what it is called, how its cells come about."""
         own = step.name in explainer.own
         described = self.numbers(step.name, explainer.trace[step.name], own=own) | {
             "symbol": step.symbol,
@@ -127,7 +126,6 @@ class Describer:
             "gradient": is_gradient(step.name),
             "softmax": isinstance(step.op, Softmax),
             "computed": not own,
-            "cost": cost_of(explainer.trace, step),
             "words": words_of(explainer, step.name, spellings),
             "edits": [
                 {
@@ -298,19 +296,6 @@ def words_of(explainer: Explainer, name: str, spellings: dict[str, Any]) -> list
             spellings[key] = words
         out.append(None if words is None else key)
     return out
-
-
-def cost_of(trace: Trace, step: Step) -> str:
-    """`288 B, 54 operations`."""
-    array = trace[step.name]
-    size = size_text(array.nbytes)
-    if isinstance(step.op, Given) or any(name not in trace for name in step.inputs):
-        return size
-    try:
-        operations = step.op.cost(array.shape, *(trace[name].shape for name in step.inputs))
-    except (LookupError, TypeError, ValueError):
-        return size
-    return f"{size}, {operations:,} operations" if operations else size
 
 
 # --- what a page keeps of a trace, so that it can be mailed and opens at once ---

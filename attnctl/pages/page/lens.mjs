@@ -461,7 +461,7 @@ export class Lens {
     const size = step.shape.length
       ? `${step.shape.join(" × ")} (${step.axes.join(", ")})`
       : "a single number";
-    const facts = [size, step.dtype, step.cost].filter(Boolean).join(" · ");
+    const facts = [size, step.dtype].filter(Boolean).join(" · ");
     return make(
       "div",
       { class: "heading" },

@@ -8,7 +8,7 @@ import { copy } from "./save.mjs";
 
 /** What a step is of which nothing else is said. */
 const PLAIN = {
-  ...{ symbol: "", title: "", formula: "", cost: "", why: "", form: null, hides: null },
+  ...{ symbol: "", title: "", formula: "", why: "", form: null, hides: null },
   ...{ axes: [], inputs: [], words: [], edits: [], tables: [] },
 };
 
