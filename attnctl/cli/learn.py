@@ -7,18 +7,17 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from shutil import get_terminal_size
 from tempfile import TemporaryDirectory
 from time import strftime
 from typing import Any
 
 from attnctl.base.errors import AttnError, Exit, raise_all
-from attnctl.base.files import open_input
+from attnctl.base.files import open_input, refuse_os_errors
 from attnctl.base.words import all_of, did_you_mean, quote
 from attnctl.cli import options
 from attnctl.cli.options import argument, command, option
 from attnctl.cli.program import complain
-from attnctl.drawing.screen.output import output_for, plain_text, print_view, say, screen_of
+from attnctl.drawing.screen.output import print_view, say
 from attnctl.formats import print_json, write_text
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.load import list_problems as in_order
@@ -147,11 +146,8 @@ def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> E
 
 
 def print_lesson(known: list[Lesson], at: int) -> Exit:
-    lesson, of = known[at], len(known)
-    trace = lesson.run()
-    print_view(
-        lambda to: [*view.text_lines(lesson, at + 1, of, to), [], *view.question_lines(lesson, trace, to)]
-    )
+    lesson = known[at]
+    print_view(partial(view.lesson_lines, lesson, at + 1, len(known), lesson.run()))
     say("")
     print_text(
         f"To answer without a terminal, write a line like {lesson.name}: … to a file, "
@@ -185,13 +181,8 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
 def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
     """The answers of a YAML file by the name of their lesson. Raises AttnError with every problem."""
     name = "<stdin>" if path == "-" else path
-    try:
-        with open_input(path) as stream:
-            raw = stream.read(yaml.MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise AttnError(f"{name}: {reason}; give a YAML file of answers") from None
-    text = yaml.decode(raw, name)
+    with refuse_os_errors(name, "; give a YAML file of answers"), open_input(path) as stream:
+        text = yaml.decode(stream.read(yaml.MAX_BYTES + 1), name)
     data, problems = yaml.read(text, name)
     if problems:
         raise AttnError(in_order(problems))
@@ -243,27 +234,13 @@ def ask_line(prompt: str) -> str | None:
     return line.strip() if line else None
 
 
-def show_lesson(lesson: Lesson, number: int, of: int, trace: Trace) -> None:
-    """Print a lesson; where the terminal is too low for all of it, its text first."""
-    text = partial(view.text_lines, lesson, number, of)
-    question = partial(view.question_lines, lesson, trace)
-    print_view(text)
-    screen = screen_of(output_for(sys.stdout, os.environ))
-    height = sum(1 for _ in plain_text([*text(screen), *question(screen)])) + 3  # between and below them
-    if height > (get_terminal_size().lines or 24):
-        say("")
-        ask_line("Enter: the numbers > ")
-    say("")
-    print_view(question)
-
-
 def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -> str:
     """Hear answers until one is right; how it ended."""
     lesson = lessons[at]
     trace, hints = lesson.run(), iter(lesson.hints)
-    show = partial(show_lesson, lesson, at + 1, len(lessons), trace)
+    shown = partial(view.lesson_lines, lesson, at + 1, len(lessons), trace)
     reveal = partial(view.reveal_lines, lesson, trace)
-    show()
+    print_view(shown)
     tries = 0
     while True:
         say("")
@@ -276,7 +253,7 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
             case "" | "?" | "help":
                 print_text(HELP)
             case "again":
-                show()
+                print_view(shown)
             case "hint":
                 print_text(next(hints, "There is no other hint; show tells the answer."))
             case "show":

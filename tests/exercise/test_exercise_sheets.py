@@ -213,7 +213,7 @@ REFUSED = [
         b"id,name\n1,Ann\n1,Bo\n",
         "r.csv:3: Bo 1, as in line 2, would have the same numbers; give each their",
     ),
-    (b"Ann\n\xff\xfe\n", "r.csv:2: not UTF-8"),
+    (b"Ann\n\xff\xfe\n", "r.csv:2: byte 0xff is not UTF-8"),
 ]
 
 

@@ -16,9 +16,10 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.files import open_input
+from attnctl.base.files import open_input, refuse_os_errors
 from attnctl.base.words import all_of, quote
 from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.config.yaml import MAX_BYTES, decode
 from attnctl.inputs.plan.sentence import prepare
 from attnctl.math import Array
 from attnctl.math.derivation import Step
@@ -139,8 +140,6 @@ def following(trace: Trace, blank: Sequence[str]) -> list[str]:
 
 # --- the students of a class, and the files of their sheets ---
 
-MOST_BYTES = 2**20
-
 WHOLE_NAME = ("name", "student", "student name", "full name", "participant")
 FIRST_NAME = ("first name", "firstname", "given name", "first")
 LAST_NAME = ("last name", "lastname", "surname", "family name", "last")
@@ -153,18 +152,8 @@ TAKEN = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") f
 
 def read_roster(path: str) -> list[Student]:
     """The students of a class. Raises AttnError where there are none, and for each that is there twice."""
-    try:
-        with open_input(path) as stream:
-            raw = stream.read(MOST_BYTES + 1)
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise AttnError(f"{path}:{line}: not UTF-8; save it as CSV UTF-8") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise AttnError(f"{path}: {reason}; give a CSV of students") from None
-    if len(raw) > MOST_BYTES:
-        raise AttnError(f"{path}: larger than {MOST_BYTES} bytes; give a CSV of students")
+    with refuse_os_errors(path, "; give a CSV of students"), open_input(path) as stream:
+        text = decode(stream.read(MAX_BYTES + 1), path)
     students = students_in(text, path)
     raise_all([f"{path}: no student in it; write a name on each line"] * (not students))
     raise_all(twice(students, path))

@@ -60,13 +60,12 @@ def list_lines(lessons: Sequence[Lesson], done: Mapping[str, int], screen: Scree
     yield [(f"{finished} of {plural(len(lessons), 'lesson')} done.", "")]
 
 
-def text_lines(lesson: Lesson, number: int, of: int, screen: Screen) -> Iterator[Line]:
+def lesson_lines(lesson: Lesson, number: int, of: int, trace: Trace, screen: Screen) -> Iterator[Element]:
+    """The text of a lesson, what it shows, and its question."""
     yield [(f"Lesson {number} of {of}: ", ""), (screen.printable(lesson.title), "name")]
     yield []
     yield from paragraphs(lesson.text, screen)
-
-
-def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Element]:
+    yield []
     if trace.sentence is not None:
         yield from headline(trace, screen._replace(fits=True, width=min(WIDEST, screen.width)))
         yield []
