@@ -54,14 +54,13 @@ def test_every_key_that_moves():
             ("b", "attention_weights has no batch axis"),
             ("l", "there is one trace"),
             ("u", "nothing is edited"),
-            ("d", "nothing was edited"),
         ]:
             await pilot.press(key)
             await pilot.pause()
             assert said in shown(app)
         await pilot.press("left_square_bracket")
         await pilot.pause()
-        assert "nothing was edited" not in shown(app)
+        assert "nothing is edited" not in shown(app)
 
     drive(of_sentence(heads=2), act, (140, 40))
 
@@ -93,11 +92,9 @@ def test_every_key_that_changes_something():
         assert "1 of 9 changed (11%), most by 0." in shown(app)
         assert "before the edits" in shown(app)
         assert any(" 11%" in line for line in screen_text(app) if "attention_weights" in line)
-        await pilot.press("right_square_bracket", "d")
-        difference = edited["head_outputs"] - causal["head_outputs"]
-        assert app.walk.mode == "difference"
-        assert f"{difference[0, 1, 0]:.4f}" in shown(app)
-        await pilot.press("d", "s")
+        await pilot.press("right_square_bracket")
+        assert f"was {causal['head_outputs'][0, 1, 0]:.4g} before the edits" in shown(app)
+        await pilot.press("s")
         assert "seed: 1" in shown(app)
         await pilot.press(*"12", "enter")
         assert app.walk.layer.made.settings.seed == 12
@@ -105,8 +102,8 @@ def test_every_key_that_changes_something():
         await pilot.press("s", *"0", "enter", "u", "m", *"causal", "enter")
         assert all(np.array_equal(app.walk.trace[step], plain_run[step]) for step in plain_run)
         await pilot.press("t")
-        assert app.walk.mode == "heat"
-        assert "heat" in shown(app)
+        assert app.walk.heat
+        assert "· heat ·" in shown(app)
         await pilot.press("t", "w")
         await pilot.pause()
         assert "attnctl run 'I love AI' --step head_outputs" in shown(app)

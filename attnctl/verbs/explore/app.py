@@ -28,7 +28,7 @@ from attnctl.drawing.screen.text import cells
 from attnctl.verbs.explore import remake, view
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.matrix import cells_of, labels, matrix_at, window
-from attnctl.verbs.explore.walk import HEAT, ExplorerState
+from attnctl.verbs.explore.walk import ExplorerState
 
 FAR = 10**9  # more rows and columns than a matrix has: a move of so many ends at its edge
 
@@ -81,8 +81,7 @@ class Explorer(App[int]):
         bind("H", "go('along',('head',-1))", "the head before"),
         bind("e", "ask('edit')", "edit", "the number: 0.5, +=1, *=2", show=True),
         bind("u", "undo", "take the last edit back"),
-        bind("t", "go('show_mode',('heat',))", "heat", "for numbers, and back", show=True),
-        bind("d", "go('show_mode',('difference',))", "what edits added to each number"),
+        bind("t", "go('switch_heat')", "heat", "for numbers, and back", show=True),
         bind("m", "ask('rule')", "rule", "on or off: causal, window, …", show=True),
         bind("s", "ask('seed')", "seed", "of all that is drawn", show=True),
         bind("slash", "ask('find')", "find", "love, or love,AI, or a whole cell", "/", show=True),
@@ -190,14 +189,14 @@ class Explorer(App[int]):
         rows, columns = matrix_at(walk.array, walk.lead).shape
         self.rows = window(walk.row, rows, self.rows)
         self.columns = window(walk.column, columns, self.columns)
-        drawn = (walk.layer, walk.step, walk.lead, walk.mode, self.rows, self.columns, screen)
+        drawn = (walk.layer, walk.step, walk.lead, walk.heat, self.rows, self.columns, screen)
         if drawn != self.drawn:
             self.drawn = drawn
             self.fill(table, screen)
         table.move_cursor(row=walk.row - self.rows.start, column=walk.column - self.columns.start)
 
     def fill(self, table: MatrixTable, screen: Screen) -> None:
-        walk, heat = self.walk, self.walk.mode == HEAT
+        walk, heat = self.walk, self.walk.heat
         table.clear(columns=True)
         table.show_header, table.cell_padding = not heat, 0 if heat else 1
         shown = cells_of(walk, self.rows, self.columns, screen, self.precision)

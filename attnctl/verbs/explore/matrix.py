@@ -8,10 +8,10 @@ from attnctl.drawing.screen import Screen, Span
 from attnctl.drawing.screen.grid import matrix_format
 from attnctl.drawing.screen.heat import levels_of
 from attnctl.drawing.screen.text import distinct
-from attnctl.drawing.show import Marks, marks
+from attnctl.drawing.show import marks
 from attnctl.drawing.show.frames import shorten_labels
 from attnctl.math import Array, Cell
-from attnctl.verbs.explore.walk import DIFFERENCE, HEAT, NUMBERS, ExplorerState
+from attnctl.verbs.explore.walk import ExplorerState
 
 ROW_LABEL, COLUMN_LABEL = 14, 10  # cells of the labels of a row and of a column, at most
 
@@ -48,25 +48,22 @@ def labels(walk: ExplorerState, axis: int, places: range, screen: Screen) -> lis
 def cells_of(
     walk: ExplorerState, rows: range, columns: range, screen: Screen, precision: int
 ) -> list[list[Span]]:
-    """These cells in the mode of the walk: the text of each, and the name of its style."""
+    """The text of each of these cells, a number or a shade, and the name of its style."""
     values = matrix_at(walk.array, walk.lead)
-    if walk.mode == HEAT:
+    if walk.heat:
         return heat_cells(values, rows, columns, screen)
     difference = walk.layer.difference(walk.step)
     changed = np.zeros(values.shape, dtype=bool)
     if difference is not None:
         changed = matrix_at(difference, walk.lead) != 0
-    shown = values
-    if walk.mode == DIFFERENCE and difference is not None:
-        shown = matrix_at(difference, walk.lead)
-    write = str if shown.dtype == bool else matrix_format(shown, precision)
+    write = str if values.dtype == bool else matrix_format(values, precision)
     # hidden scores have the name of their rule, weights a shade
-    found = marks(walk.trace, walk.step, values, screen) if walk.mode == NUMBERS else Marks()
+    found = marks(walk.trace, walk.step, values, screen)
     codes = found.codes(walk.lead)(rows, columns)
 
     def cell(row: int, column: int) -> Span:
         kind = found.kinds[0 if codes is None else codes[row - rows.start, column - columns.start]]
-        text = write(shown[row, column].item()) if kind.word is None else kind.word
+        text = write(values[row, column].item()) if kind.word is None else kind.word
         return text, f"{kind.style}+changed" if changed[row, column] else kind.style
 
     return [[cell(row, column) for column in columns] for row in rows]

@@ -24,8 +24,6 @@ from attnctl.sources.model import Layers
 from attnctl.sources.sentence import Config, Source
 from attnctl.store.files import encode_json
 from attnctl.verbs.explore.walk import (
-    DIFFERENCE,
-    NUMBERS,
     ExplorerState,
     Made,
     Place,
@@ -97,9 +95,8 @@ def keep_place(walk: ExplorerState, before: ExplorerState) -> ExplorerState:
         from_here = replace(before, place=place, known={})
         return Place(place.layer, step, carry_place(from_here, layer.trace, step))
 
-    mode = NUMBERS if walk.mode == DIFFERENCE and walk.layer.before is None else walk.mode
     history = tuple(map(restore, walk.history))
-    return replace(walk, place=restore(walk.place), history=history, mode=mode, operand=0)
+    return replace(walk, place=restore(walk.place), history=history, operand=0)
 
 
 def add_edit(walk: ExplorerState, text: str) -> ExplorerState:

@@ -10,7 +10,7 @@ from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.drawing.show import heads_of, place_word
 from attnctl.verbs.explain.view import Page
-from attnctl.verbs.explore.walk import NUMBERS, ExplorerState, share_text, summary
+from attnctl.verbs.explore.walk import ExplorerState, share_text, summary
 
 
 def title(walk: ExplorerState, screen: Screen) -> Line:
@@ -33,14 +33,14 @@ def title(walk: ExplorerState, screen: Screen) -> Line:
 
 
 def heading(walk: ExplorerState, screen: Screen) -> list[Line]:
-    """The step that is shown; then which matrix of it, in which mode, and what edits did to it."""
+    """The step that is shown; then which matrix of it, and what edits did to it."""
     line = walk.trace.steps[walk.step]
     axes, shape, total = walk.axes, walk.array.shape, heads_of(walk.trace)
     where = [
         place_word(axes, axis, at, few=shape[axis] < total) + f" of {shape[axis]}"
         for axis, at in enumerate(walk.lead)
     ]
-    where += [walk.mode] * (walk.mode != NUMBERS)
+    where += ["heat"] * walk.heat
     where.append(summary(walk) or f"{' x '.join(axes[-2:])}, {' x '.join(map(str, shape[-2:]))}")
     return [
         [(screen.printable(walk.step), "name"), (screen.printable(f" = {line.formula}"), "")],

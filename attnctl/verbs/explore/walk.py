@@ -84,9 +84,6 @@ class TracedLayer:
         return int(np.count_nonzero(difference)), difference.size, float(sizes.max(initial=0.0))
 
 
-NUMBERS, HEAT, DIFFERENCE = "numbers", "heat", "difference"
-"""What stands in a cell: its number, a shade for it, or what the edits added to it."""
-
 SAME = {"token": "query", "new": "key"}
 """Axes of tokens that one goes along with another from step to step."""
 
@@ -103,7 +100,7 @@ class ExplorerState:
     layers: tuple[TracedLayer, ...]
     place: Place
     history: tuple[Place, ...] = ()
-    mode: str = NUMBERS
+    heat: bool = False
     operand: int = 0
     known: dict[str, int] = field(default_factory=dict)
     """Where one stood along each axis when a step last had it."""
@@ -269,11 +266,8 @@ def find_token(walk: ExplorerState, text: str) -> ExplorerState:
     return jump(walk, Place(walk.place.layer, address.step, address.cell(walk.trace)))
 
 
-def show_mode(walk: ExplorerState, mode: str) -> ExplorerState:
-    """With this in the cells, or numbers again. Raises AttnError for differences without edits."""
-    if mode == DIFFERENCE and walk.layer.before is None:
-        raise AttnError("nothing was edited, so there is no difference to show; e edits a number")
-    return replace(walk, mode=NUMBERS if walk.mode == mode else mode)
+def switch_heat(walk: ExplorerState) -> ExplorerState:
+    return replace(walk, heat=not walk.heat)
 
 
 def summary(walk: ExplorerState) -> str:
