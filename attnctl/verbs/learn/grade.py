@@ -80,7 +80,7 @@ def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: 
         return AnswerVerdict(True, "right")
     if typed.too_short(wanted):
         return AnswerVerdict(None, "it cannot be told: write at least two digits that count, like 0.62")
-    found = list(find_mistakes(lesson, typed, trace))
+    found = list(find_mistakes(lesson, typed, trace)) or list(other_cells(lesson, typed, trace))
     if found:
         (name, said), *more = found
         also = tuple(dict.fromkeys(other for other, _ in more if other != name))
@@ -159,6 +159,20 @@ def case_of(trace: Trace, step: str) -> WrongStep:
     found = record.value(step)
     everywhere = np.ones(found.shape, bool)
     return WrongStep(trace.derivation, record, step, found, exactly(found), everywhere, walk)
+
+
+def other_cells(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[str, str]]:
+    """The cells of the step that hold what was typed, where one of its cells is asked for."""
+    try:
+        address = parse_address(lesson.answer).spell_out(trace)
+        asked = address.cell(trace)
+    except AttnError:  # not one cell
+        return
+    array, spell = trace[address.step].astype(np.float64), Speller(trace)
+    for cell in np.ndindex(*array.shape):
+        if typed.could_be(np.asarray(array[cell])):
+            is_, should_be = spell(address.step, cell), spell(address.step, asked)
+            yield "other-cell", f"that is {is_}; asked is {should_be}"
 
 
 def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
