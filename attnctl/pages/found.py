@@ -46,9 +46,6 @@ A_AND_B = {"own": "A", "other": "B", "delta": "B − A"}
 MOST_CASES = 50
 """Failing cases of a target that its page shows."""
 
-MOST_SETTINGS = 4
-"""Settings that a page of a difference opens with."""
-
 NEXT = '<p class="command" id="next" hidden>Why: <code></code></p>'
 """The place of the command that explains the number at which a page opens: its script knows the file."""
 
@@ -222,11 +219,9 @@ def open_diff(found: Difference) -> Iterator[str]:
     apart_at = [name for name, step in found.steps.items() if not step.same]
     ends = dict.fromkeys([*apart_at[:1], *apart_at[-1:]])
     rows = [[cell for cell, _ in step_row(name, found.steps[name], screen)] for name in ends]
-    more = [screen.left_out(len(settings) - MOST_SETTINGS)] * (len(settings) > MOST_SETTINGS)
     yield '<div class="tables">'
     if settings:
-        shown = settings[:MOST_SETTINGS]
-        yield html_table("What differs in the settings", ["", "A", "B"], shown, more, words=True)
+        yield html_table("What differs in the settings", ["", "A", "B"], settings, words=True)
     if rows:
         yield html_table("Where the numbers part, and where they end", STEP_TITLES, rows)
     yield "</div>"
