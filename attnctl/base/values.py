@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
-from math import inf, isfinite, isinf
+from math import inf, isfinite
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
@@ -297,40 +297,24 @@ def refuse(problems: Iterable[Problem]) -> None:
 # --- values written again ---
 
 UNQUOTED = r"[^\W\d_][\w'’-]*( [\w'’-]+)*"
-"""Words that every YAML reader takes as they stand, but for these:"""
-RESERVED = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
+"""Words that need no quotes in YAML, of those that help and messages show."""
 
 
 def flow(value: Any) -> str:
-    """The value in one line of YAML, every digit of its numbers kept."""
+    """An example in one line of YAML."""
     match value:
         case str():
-            return flow_text(value)
+            return value if re.fullmatch(UNQUOTED, value) else quote(value)
         case bool():
             return "true" if value else "false"
         case None:
             return "inf"  # the open side of a window: nothing else in a config is None
-        case int():
-            return str(int(value))
-        case float():
-            return flow_number(float(value))
         case Mapping():
-            return "{" + ", ".join(f"{flow_text(key)}: {flow(inner)}" for key, inner in value.items()) + "}"
-        case _:
+            return "{" + ", ".join(f"{key}: {flow(inner)}" for key, inner in value.items()) + "}"
+        case list() | tuple():
             return "[" + ", ".join(map(flow, value)) + "]"
-
-
-def flow_number(value: float) -> str:
-    """The shortest digits that read back the same; 1e-05 as 1.0e-05, which is a number in YAML 1.1, too."""
-    if isinf(value):
-        return ".inf" if value > 0 else "-.inf"
-    digits = repr(value)
-    return digits if "." in digits else digits.replace("e", ".0e")
-
-
-def flow_text(value: str) -> str:
-    """The text, in quotes wherever some reader of YAML would take it for anything else."""
-    return value if re.fullmatch(UNQUOTED, value) and value.lower() not in RESERVED else quote(value)
+        case _:
+            return repr(value)
 
 
 def to_tuples(value: Any) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass, replace
-from itertools import chain
+from math import inf
+from textwrap import indent
 from typing import Any
 
 from attnctl.base.errors import AttnError
-from attnctl.base.setting import Given, Setting
-from attnctl.base.values import Path, flow, flow_text, to_tuples
+from attnctl.base.setting import Given
+from attnctl.base.values import Path, flow, to_tuples
 from attnctl.inputs.config.fields import ALIBI, FIELDS, IN_PARTS, KEYWORDS, ROPE, SETTABLE, lay_over
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.config.tensors import WEIGHTS
@@ -84,69 +85,46 @@ HEADER = """\
 # Every key may be left out; a key behind a # is an example, or the default.
 """
 
-WIDTH = 100
-
 
 def write_commented(settings: Settings) -> str:
     """The settings as YAML with a comment on each key; reading it gives the same settings."""
     given, default = settings.to_dict(), Settings().to_dict()
     if given["weights"]["random"] == default["weights"]["random"] and len(given["weights"]) > 1:
         del given["weights"]["random"]
-    out = [HEADER]
+    out = [f"{HEADER}\n"]
     for name, setting in FIELDS.items():
-        out.append(f"# {setting.help}")
-        if given.get(name) != default.get(name):
-            out += yaml_lines(name, given[name], "", WEIGHTS.keys if setting.reader is WEIGHTS else None)
+        out.append(f"# {setting.help}\n")
+        if given.get(name) == default.get(name):
+            example = default[name] if setting.example is None else setting.example
+            out.append(f"# {name}: {flow(example)}\n")
+        elif setting.reader is WEIGHTS:
+            lines = (
+                f"# {WEIGHTS.keys[key].help}\n{in_yaml({key: tensor})}"
+                for key, tensor in given[name].items()
+            )
+            out.append(f"{name}:\n{indent(''.join(lines), '  ')}")
         else:
-            out.append(f"# {name}: {flow(default[name] if setting.example is None else setting.example)}")
-        out.append("")
-    return "\n".join(out)
+            out.append(in_yaml({name: given[name]}))
+        out.append("\n")
+    return "".join(out[:-1])
 
 
-def yaml_lines(
-    key: str, value: Any, indent: str, known: Mapping[str, Setting] | None = None
-) -> Iterator[str]:
-    """The lines of one key and its value; where the keys below are `known`, with a comment on each."""
-    name = flow_text(key)
-    # A longer key has to be announced by a question mark (YAML 1.2, section 7.4.2).
-    start = f"{indent}{name}:" if len(name) <= 1000 else f"{indent}? {name}\n{indent}:"
-    if on_one_line(value, indent + name):
-        yield f"{start} {flow(value)}"
-        return
-    yield start
-    below = indent + "  "
-    if isinstance(value, Mapping):
-        for inner_key, inner in value.items():
-            if known is not None:
-                yield f"{below}# {known[inner_key].help}"
-            yield from yaml_lines(inner_key, inner, below)
-        return
-    for item in value:
-        if not isinstance(item, Mapping) or not item:
-            yield f"{below}- {flow(item)}"
-            continue
-        lines = chain(*(yaml_lines(inner_key, inner, below + "  ") for inner_key, inner in item.items()))
-        for i, line in enumerate(lines):
-            yield f"{below}- {line[len(below) + 2 :]}" if i == 0 else line
+def in_yaml(given: Mapping[str, Any]) -> str:
+    """A mapping as YAML: rows of numbers and what is flat in one line, every digit kept."""
+    import yaml
 
-
-def on_one_line(value: Any, before: str) -> bool:
-    """True if the value stands beside its key: scalars, rows of numbers, and what is short and flat."""
-    match value:
-        case list():
-            numbers = not any(isinstance(item, (str, list, Mapping)) for item in value)
-            return numbers or (flat(value) and len(before) + len(flow(value)) <= WIDTH)
-        case Mapping():
-            return flat(value.values()) and len(before) + len(flow(value)) <= WIDTH
-        case _:
+    class ConfigDumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
             return True
 
+        def serialize(self, node: Any) -> None:
+            node.flow_style = False
+            super().serialize(node)
 
-def flat(values: Iterable[Any]) -> bool:
-    """True if there is no list in these, nor anywhere within them."""
-    return not any(
-        isinstance(item, list) or (isinstance(item, Mapping) and not flat(item.values())) for item in values
-    )
+    # The open side of a window: nothing else in a config is None.
+    ConfigDumper.add_representer(type(None), lambda dumper, _: dumper.represent_str("inf"))
+    more: Any = {"allow_unicode": True, "sort_keys": False, "width": inf}
+    return str(yaml.dump(given, Dumper=ConfigDumper, default_flow_style=None, **more))
 
 
 # --- as flags ---
