@@ -76,7 +76,7 @@ def run_many(
     progress: Progress | None = None,
     **options: Unpack[Options],
 ) -> list[Trace]:
-    """A trace for each sentence, from one padded batch; no sentence means the settings' own.
+    """A trace for each sentence, with one vocabulary and the same weights; none means the settings' own.
 
     Each trace has the length of its sentence, or, where they are to be seen `padded`, of the
     longest.

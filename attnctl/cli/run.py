@@ -33,7 +33,7 @@ def run(  # noqa: PLR0913  (a group of options each)
         "SENTENCE",
     ),
     file: str | None = option("Read sentences from FILE, one per line.", metavar="FILE"),
-    padded: bool = option("Show sentences as they are computed, padded with [PAD]."),
+    padded: bool = option("Show sentences as a batch has them, padded with [PAD]."),
     more: options.Sentence,
     model: ModelOptions,
     following: NextOptions,
@@ -48,7 +48,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     """Tokenize a sentence, attend, and show every step.
 
     What you do not give is drawn from the seed. SENTENCE may be omitted if the config has one. Several
-    sentences are padded into one batch; each gets its own trace.
+    sentences share their vocabulary and weights; each gets its own trace.
 
     With --model the weights are those of a trained transformer: its tokenizer splits the sentence, and
     --layer names the layers to show, one trace each. Without --layer you get a map of what each head of

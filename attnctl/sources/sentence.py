@@ -99,12 +99,9 @@ class Source:
     def run(
         self, settings: Settings | None = None, keep: Keep = None, progress: Progress | None = None
     ) -> list[Trace]:
-        plans = self.plans(settings)
-        if len(plans) == 1:
-            return [plans[0].run(keep, progress)]
-        from attnctl.inputs.plan.sentence import carry_out_batch
+        from attnctl.inputs.plan import run_each
 
-        return carry_out_batch(plans, keep, progress)
+        return run_each(self.plans(settings), keep, progress)
 
     def costs(self, keep: Keep = None) -> list[list[Cost]]:
         """What each step of each run would take; nothing is computed. Raises AttnError as `run` does."""

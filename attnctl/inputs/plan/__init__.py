@@ -91,6 +91,13 @@ class Plan:
         return Trace({step.name: step for step in marked}, outcome.values, header)
 
 
+def run_each(plans: Sequence[Plan], keep: Keep = None, progress: Progress | None = None) -> list[Trace]:
+    """Run each. Raises AttnError where all of them together need more memory than there is."""
+    if len(plans) > 1:
+        require(sum(peak(plan.costs(keep)) for plan in plans), "this batch", plans[0].max_memory)
+    return [plan.run(keep, progress) for plan in plans]
+
+
 @dataclass(frozen=True)
 class DumpPlan:
     """How recorded steps should have come about: no variant, as recorded lines may be among them."""

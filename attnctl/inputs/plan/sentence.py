@@ -1,4 +1,4 @@
-"""Runs of sentences: what each starts from, and several at once, as one batch."""
+"""Runs of sentences: what each starts from, with what all of them share."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from attnctl.inputs.config.sizes import OPTIONS, resolve, unmeant_cache, written
 from attnctl.inputs.plan import Plan, embed, plan_of, tensors, variant, what_if_of, with_padding
 from attnctl.inputs.plan.embed import PAD, Vocabulary, tokens_of
 from attnctl.inputs.plan.tensors import Named
-from attnctl.math import Array, Keep, Progress, Sizes
+from attnctl.math import Array, Sizes
 from attnctl.math.derivation import Variant
-from attnctl.math.engine import Outcome, carry_out
-from attnctl.math.engine.cost import peak, require
+from attnctl.math.engine.cost import require
 from attnctl.math.names import EMBEDDINGS, MEMORY, W_O, shape_in
 from attnctl.math.rules import Padding, Rule, VisibilityRule
-from attnctl.record import Trace
 
 if TYPE_CHECKING:
     from attnctl.record.edits import WhatIf
@@ -142,36 +140,8 @@ def complete(settings: Settings, sizes: Sizes, *, projected: bool) -> Settings:
     )
 
 
-# --- several sentences at once: padded with [PAD], padding hidden, each trace cut back to its length ---
-
-
-def carry_out_batch(
-    alone: Sequence[Plan], keep: Keep = None, progress: Progress | None = None
-) -> list[Trace]:
-    """Run every sentence, several in one pass; each trace equals the one its sentence gives alone.
-
-    Sentences that are edited, whose own rules hide padding, whose keys are cut into chunks, or that go
-    back to gradients by weights they share, are carried out one by one.
-    """
-    if len(alone) == 1:
-        return [alone[0].run(keep, progress)]
-    for plan in alone:
-        kind = plan.variant
-        if plan.what_if or kind.backward or kind.chunks is not None or Padding in map(type, kind.rules):
-            return [plan.run(keep) for plan in alone]
-    lengths = tuple(len(plan.header["tokens"]) for plan in alone)
-    keep = alone[0].kept(keep)
-    outcome = run_padded(alone, lengths, keep, progress)
-    if outcome.overflow:  # whose it is, each says for itself
-        return [plan.run(keep) for plan in alone]
-    return [
-        plan.record(member_of(outcome, plan, member, length))
-        for member, (plan, length) in enumerate(zip(alone, lengths, strict=True))
-    ]
-
-
 def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, list[str]]:
-    """Fill sentences up with [PAD], with padding among the rules, to show a batch as it is computed."""
+    """Fill sentences up with [PAD], with padding among the rules, as a batch has them."""
     counts = [len(tokens_of(settings, sentence)) for sentence in sentences]
     between = "" if settings.tokenizer.split == "characters" else " "
     filled = [
@@ -180,30 +150,3 @@ def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, l
     ]
     own = () if Padding in map(type, settings.rules) else (Padding(),)
     return settings.with_(rules=(*settings.rules, *own)), filled
-
-
-def run_padded(
-    alone: Sequence[Plan], lengths: tuple[int, ...], keep: Keep, progress: Progress | None
-) -> Outcome:
-    """Carry out the longest sentence's derivation for the whole batch, padding hidden."""
-    longest = max(range(len(alone)), key=lengths.__getitem__)
-    model = alone[longest]
-    rules = model.variant.rules + ((Padding(lengths),) if MEMORY not in model.given else ())
-    own_rows = [plan.given[EMBEDDINGS] for plan in alone]
-    rows = [np.pad(own, ((0, lengths[longest] - len(own)), (0, 0))) for own in own_rows]
-    given = {**model.given, EMBEDDINGS: np.stack(rows)}
-    whole = replace(model, variant=replace(model.variant, rules=rules, batch=True), given=given)
-    require(peak(whole.costs(keep)), "this batch", model.max_memory)
-    return carry_out(whole.derivation, given, model.dtype, keep=keep, progress=progress)
-
-
-def member_of(outcome: Outcome, alone: Plan, member: int, length: int) -> Outcome:
-    """The steps of one member, without its padding, as they would have come out alone."""
-    padded = {"token", "query"} if MEMORY in alone.given else {"token", "query", "key"}
-    values = {}
-    for step in (step for step in alone.derivation if step.name in outcome.values):
-        array = outcome.values[step.name]
-        own = array[member] if array.ndim > len(step.axes) else array
-        values[step.name] = own[tuple(slice(length if axis in padded else None) for axis in step.axes)]
-    empty = [row[1:] for row in outcome.empty_rows if row[0] == member and row[-1] < length]
-    return Outcome(values, empty)
