@@ -3,7 +3,6 @@
 import dataclasses
 import pickle
 from dataclasses import FrozenInstanceError, field
-from inspect import signature
 
 import pytest
 
@@ -97,11 +96,6 @@ def behaviour(made, first, second):
         "delete": [attempt(lambda name=name: delattr(b, name)) for name in second],
         "kept": vars(a),
         "wrong": [attempt(lambda call=call: vars(call())) for call in calls(made, first)],
-        "signature": [
-            (each.name, each.kind, each.default is each.empty)
-            for each in signature(made).parameters.values()
-        ],
-        "callable": attempt(lambda: signature(a)),
         "state": pickle.loads(pickle.dumps(vars(b))),
     }
 

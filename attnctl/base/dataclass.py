@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass  # noqa: PLC0414  (what a type checker knows)
-    from inspect import Signature
 else:
 
     def dataclass(  # noqa: ANN201
@@ -45,7 +44,6 @@ Methods = dict[str, Any]
 
 
 def initialize(cls: type) -> Methods:
-    """`__init__`, and the signature that `inspect` and `help` see."""
     fields = [field for field in dataclasses.fields(cls) if field.init]
     names = frozenset(field.name for field in fields)
     in_order = [field.name for field in fields if not field.kw_only]
@@ -59,7 +57,8 @@ def initialize(cls: type) -> Methods:
         if args and named:
             given.update(named)
         if len(given) != len(args) + len(named) or not needed <= given.keys() <= names:
-            SignatureOf().__get__(None, cls).bind(*args, **named)  # says what is wrong
+            known = ", ".join(field.name for field in fields)
+            raise TypeError(f"{cls.__name__}({known}) was given {len(args)} values and {list(named)}")
         for name, make in factories.items():
             if name not in given:
                 given[name] = make()
@@ -67,25 +66,7 @@ def initialize(cls: type) -> Methods:
         if after:
             self.__post_init__()
 
-    return {"__init__": fill, "__signature__": SignatureOf()}
-
-
-class SignatureOf:
-    """The signature of a class, made when somebody asks."""
-
-    def __get__(self, instance: object, cls: type) -> Signature:
-        from inspect import Parameter, Signature
-
-        if instance is not None:
-            raise AttributeError("__signature__")
-        parameters = []
-        for field in dataclasses.fields(cls):
-            kind = Parameter.KEYWORD_ONLY if field.kw_only else Parameter.POSITIONAL_OR_KEYWORD
-            default = Parameter.empty if field.default is MISSING else field.default
-            if field.default_factory is not MISSING:
-                default = ...
-            parameters += [Parameter(field.name, kind, default=default, annotation=field.type)] * field.init
-        return Signature(sorted(parameters, key=lambda parameter: parameter.kind))
+    return {"__init__": fill}
 
 
 def repr_method(cls: type) -> Methods:
