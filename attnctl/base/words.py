@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import isfinite, isnan
 
@@ -61,6 +62,16 @@ def escape(char: str) -> str:
     r"""One character as Python would write it: \x1b, \u202e, \U000e0001."""
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def number_repeats(tokens: Iterable[str]) -> list[str]:
+    """The tokens, a repeated one with its number: the, cat, the -> the#1, cat, the#2."""
+    tokens = list(tokens)
+    total, seen, out = Counter(tokens), Counter[str](), list[str]()
+    for token in tokens:
+        seen[token] += 1
+        out.append(f"{token}#{seen[token]}" if total[token] > 1 else token)
+    return out
 
 
 def plural(count: int, noun: str) -> str:

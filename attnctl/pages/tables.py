@@ -11,9 +11,10 @@ from typing import IO, Any
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import refuse_os_errors
+from attnctl.base.words import number_repeats
 from attnctl.drawing.pictures.draw import describe_plot, draw
 from attnctl.drawing.screen import Screen
-from attnctl.drawing.screen.text import distinct, token_text, visible
+from attnctl.drawing.screen.text import token_text, visible
 from attnctl.drawing.show.headline import beginning
 from attnctl.math import Progress
 from attnctl.pages.describe import model_name
@@ -107,7 +108,7 @@ def stats_parts(found: StatsReport) -> Iterator[str]:
     for group in [*groups, *([replace(whole, name="all together")] if whole else [])]:
         yield group_table(group)
     if found.rolled is not None and found.rolled.size <= MOST_PLAIN:
-        words = distinct(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
+        words = number_repeats(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
         shares = [[f"{share:.2f}" for share in row] for row in found.rolled.tolist()]
         rows = [(word, *row) for word, row in zip(words, shares, strict=True)]
         yield html_table(ROLLED, ["", *words], rows)
@@ -137,7 +138,7 @@ def battery_table(found: dict[str, Any]) -> str:
 
 def without_folders(found: StatsReport) -> StatsReport:
     names = [dump.name if dump.name == dump.sentence else file_name(dump.name) for dump in found.dumps]
-    pairs = zip(found.dumps, distinct(names), strict=True)
+    pairs = zip(found.dumps, number_repeats(names), strict=True)
     return replace(found, dumps=tuple(replace(dump, name=name) for dump, name in pairs))
 
 

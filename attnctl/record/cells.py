@@ -9,13 +9,12 @@ whatever it looks like (``"7"``, ``"a, b"``, ``"C#2"``, ``"\""``; escapes are th
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.words import MOST_NAMED, did_you_mean, one_of, quote
+from attnctl.base.words import MOST_NAMED, did_you_mean, number_repeats, one_of, quote
 from attnctl.math import Cell
 from attnctl.record import Trace
 
@@ -245,17 +244,6 @@ def spell_cell(trace: Trace, step: str, cell: Cell) -> str:
 def spellings(tokens: Sequence[str]) -> list[str]:
     """The way to write each of these tokens: quoted where it must be, numbered where it is repeated."""
     return number_repeats([spelling(token) for token in tokens])
-
-
-def number_repeats(tokens: Sequence[str]) -> list[str]:
-    """The tokens, a repeated one with its number: the, cat, the -> the#1, cat, the#2."""
-    total = Counter(tokens)
-    seen: Counter[str] = Counter()
-    out = []
-    for token in tokens:
-        seen[token] += 1
-        out.append(f"{token}#{seen[token]}" if total[token] > 1 else token)
-    return out
 
 
 def spelling(token: str) -> str:

@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TextIO
 
-from attnctl.base.words import number_text
+from attnctl.base.words import number_repeats, number_text
 from attnctl.record import Trace
-from attnctl.record.cells import number_repeats
 from attnctl.store.files import encode_json
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")

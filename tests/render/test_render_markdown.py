@@ -12,7 +12,8 @@ from markdown_it import MarkdownIt
 from render_golden import markdown
 
 from attnctl.base.errors import AttnError
-from attnctl.drawing.screen.text import distinct, token_text
+from attnctl.base.words import number_repeats
+from attnctl.drawing.screen.text import token_text
 from attnctl.drawing.show.tables import View
 
 UNHURRIED = settings(deadline=None)
@@ -71,7 +72,7 @@ def test_no_token_breaks_out_of_its_cell(tokens):
     tokens = [token for token in tokens if "\\" not in token] or ["x"]
     text = markdown(traces.trace_of(tokens), view=View(steps=()))
     (header, ids), *_ = tables_of(text)
-    assert header == ["", *distinct(map(token_text, tokens))]
+    assert header == ["", *number_repeats(map(token_text, tokens))]
     assert ids == ["id", *map(str, range(len(tokens)))]
 
 

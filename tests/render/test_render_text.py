@@ -121,25 +121,6 @@ def test_folding_breaks_at_spaces():
     assert text.fold_text("the quick brown fox", 10) == ["the quick", "brown fox"]
 
 
-@pytest.mark.parametrize(
-    ("labels", "told_apart"),
-    [
-        (["the", "cat", "the"], ["the#1", "cat", "the#2"]),
-        (["a", "a", "a#1"], ["a#2", "a#3", "a#1"]),
-        (["I", "love", "AI"], ["I", "love", "AI"]),
-        ([], []),
-    ],
-)
-def test_repeated_tokens_are_told_apart(labels, told_apart):
-    assert text.distinct(labels) == told_apart
-
-
-@UNHURRIED
-@given(st.lists(st.sampled_from(["a", "b", "a#1", "a#2", "a#1#1", "b#2"])))
-def test_no_two_labels_are_the_same(labels):
-    assert len(set(text.distinct(labels))) == len(labels)
-
-
 def test_our_own_symbols_are_a_cell_each():
     """As the tables of Unicode have it, which are then not read."""
     assert all(cell_len(chr(code)) == 1 for code in text.NARROW)

@@ -5,7 +5,6 @@ Nothing here knows Rich's markup, so `[red]` and `:smile:` are just words.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from attnctl.base.words import escape
@@ -144,21 +143,3 @@ def pad_left(text: str, width: int) -> str:
 
 def pad_right(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
-
-
-def distinct(labels: Iterable[str]) -> list[str]:
-    """["the", "cat", "the"] -> ["the#1", "cat", "the#2"]: as a cell's address tells them apart."""
-    labels = list(labels)
-    repeated = {label for label, times in Counter(labels).items() if times > 1}
-    used = set(labels)
-    count: Counter[str] = Counter()
-    out: list[str] = []
-    for label in labels:
-        if label not in repeated:
-            out.append(label)
-            continue
-        count[label] += 1
-        while f"{label}#{count[label]}" in used:
-            count[label] += 1
-        out.append(f"{label}#{count[label]}")
-    return out

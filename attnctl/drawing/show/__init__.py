@@ -13,9 +13,10 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import raise_all
+from attnctl.base.words import number_repeats
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.grid import NUMBER, CellStyle, Codes, all_numbers
-from attnctl.drawing.screen.text import distinct, token_text
+from attnctl.drawing.screen.text import token_text
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import MASK, SINK_WEIGHTS, WEIGHTS, Q, matrix_of, result_in, shares_in
@@ -106,7 +107,7 @@ def sheet_of(
     def labels(axis: int) -> Sequence[str]:
         tokens = trace.tokens_along(name, axis)
         if tokens is not None:
-            return distinct(token_text(token, encoding) for token in tokens)
+            return number_repeats(token_text(token, encoding) for token in tokens)
         if axes[axis] == "head":
             return [word(axis, place) for place in chosen[axis]]
         return [str(place).rjust(len(str(array.shape[axis] - 1))) for place in chosen[axis]]

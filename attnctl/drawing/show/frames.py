@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.words import number_repeats
 from attnctl.drawing.screen import CAPTION_FRAME, Screen
 from attnctl.drawing.screen.grid import (
     Grid,
@@ -23,7 +24,7 @@ from attnctl.drawing.screen.grid import (
     rows_shown,
 )
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.text import cells, distinct
+from attnctl.drawing.screen.text import cells
 from attnctl.drawing.show import Sheet, View, formula_of, marks, shape_of, sheet_of
 from attnctl.math import Array
 from attnctl.math.derivation import Step
@@ -143,7 +144,7 @@ def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element,
     for words, ids in ((trace.tokens, trace.ids), (trace.key_tokens, trace.header.get("key_ids"))):
         if not words or not ids or len(words) != len(ids) or not all(isinstance(i, int) for i in ids):
             continue
-        labels = distinct(map(screen.token, words))
+        labels = number_repeats(map(screen.token, words))
         array = np.array([ids])
         if array.dtype.kind not in "iu":  # no vocabulary is so large
             continue

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attnctl.base.words import all_of, plural
+from attnctl.base.words import all_of, number_repeats, plural
 from attnctl.drawing.screen import Line, Screen
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
 from attnctl.math.names import TABLE, WEIGHTS
 from attnctl.record import Trace
-from attnctl.record.cells import number_repeats
 
 MOST_KEYS, MOST_HEADS = 4, 8  # keys that are named one by one, heads that have a sentence each
 RANDOM = "Random weights mean nothing: try attnctl run example:it-was-tired"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from re import findall
 from typing import TextIO
 
-from attnctl.base.words import number_text
+from attnctl.base.words import number_repeats, number_text
 from attnctl.drawing.screen import Screen
-from attnctl.drawing.screen.text import distinct, safe, token_text, visible
+from attnctl.drawing.screen.text import safe, token_text, visible
 from attnctl.drawing.show import (
     Index,
     Marks,
@@ -47,7 +47,7 @@ def trace_lines(trace: Trace, precision: int | None, view: View) -> Iterator[str
         yield from ("", ", ".join(inline(visible(fact)) for fact in said))
     if trace.tokens and trace.ids:
         yield ""
-        yield from table_lines(distinct(map(token_text, trace.tokens)), ["id"], [map(str, trace.ids)])
+        yield from table_lines(number_repeats(map(token_text, trace.tokens)), ["id"], [map(str, trace.ids)])
     for step in steps:
         yield from step_lines(load_sheet(trace, step.name), step, precision, view, heads)
     yield ""

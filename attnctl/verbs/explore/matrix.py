@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from attnctl.base.words import number_repeats
 from attnctl.drawing.screen import Screen, Span
 from attnctl.drawing.screen.grid import matrix_format
 from attnctl.drawing.screen.heat import levels_of
-from attnctl.drawing.screen.text import distinct
 from attnctl.drawing.show import marks
 from attnctl.drawing.show.frames import shorten_labels
 from attnctl.math import Array, Cell
@@ -42,7 +42,9 @@ def labels(walk: ExplorerState, axis: int, places: range, screen: Screen) -> lis
     if tokens is None:
         return list(map(str, places))
     width = ROW_LABEL if axis == -2 else COLUMN_LABEL
-    return shorten_labels(distinct(map(screen.token, tokens)), screen, width)[places.start : places.stop]
+    return shorten_labels(number_repeats(map(screen.token, tokens)), screen, width)[
+        places.start : places.stop
+    ]
 
 
 def cells_of(

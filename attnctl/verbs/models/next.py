@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.words import quote
+from attnctl.base.words import number_repeats, quote
 from attnctl.drawing.pictures.draw import Picture, draw, writers
 from attnctl.drawing.pictures.plot import Plot
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.grid import Panel
 from attnctl.drawing.screen.listing import Listing, column_blocks
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.text import distinct, shell_word, token_text
+from attnctl.drawing.screen.text import shell_word, token_text
 from attnctl.math import Array
 from attnctl.math.names import LOGITS
 from attnctl.models.next import MASKS, Pass, Ranked, top_tokens
@@ -120,7 +120,7 @@ def lens_picture(found: Sequence[Lens]) -> Picture:
             (about,),
             [Panel("", lens.shares)],
             lens.names,
-            distinct(map(token_text, lens.tokens)),
+            number_repeats(map(token_text, lens.tokens)),
         )
         for lens in found
     ]

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.words import plural
+from attnctl.base.words import number_repeats, plural
 from attnctl.drawing.pictures.draw import Picture, draw, writers
 from attnctl.drawing.pictures.plot import Plot
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.grid import Panel
 from attnctl.drawing.screen.heat import heat_lines
-from attnctl.drawing.screen.text import distinct, token_text, visible
+from attnctl.drawing.screen.text import token_text, visible
 from attnctl.math import Array
 from attnctl.verbs.stats.report import StatsReport
 
@@ -42,7 +42,7 @@ write_svg, write_png = writers(stats_picture)
 def plots_of(found: StatsReport) -> list[Plot]:
     plots = measures(found) if found.dumps else []
     if found.rolled is not None:
-        words = distinct(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
+        words = number_repeats(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
         layers = plural(len(found.dumps), "layer")
         about = f"how much of each token (across) has reached each place (down) after {layers}"
         plots.append(Plot("rollout", (about,), [Panel("", found.rolled)], words, words))
