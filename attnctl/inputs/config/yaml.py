@@ -211,30 +211,16 @@ TABS = "a tab where YAML wants spaces; indent with spaces"
 INDENTED = "indented unlike the lines before it; begin lines that belong together in the same column"
 BEHIND = "text behind a value that has ended; put the whole value in double quotes"
 COLON = 'a colon where no key may stand; put text with ": " in quotes, and begin keys that belong'
-DASH = "a list begins behind its key; write [1, 2], or each - on a line of its own below the key"
+OTHERWISE = "put a text with signs in quotes, and write a list like [1, 2]"
 
 SAID = (
     ("mapping values are not allowed", f"{COLON} together in the same column"),
     ("',' or ']'", "a comma or ] is missing; write a list like [1, 2]"),
     ("',' or '}'", "a comma or } is missing; write a mapping like {a: 1, b: 2}"),
     ("unexpected end of stream", "a quote is not closed; end the text with the quote that it begins with"),
-    ("unknown escape", "no escape of YAML; write \\\\ for a backslash, or use single quotes"),
-    ("hex", "an escape is cut short; write \\u and four hexadecimal digits"),
-    ("cannot start any token", "a text may not begin with this character; put it in quotes"),
-    ("alphabetic or numeric", "a name is missing behind & or *; put a text that begins so in quotes"),
-    ("sequence entries are not allowed", DASH),
-    ("node content", "a value is missing before this; write one, or remove the comma or bracket"),
     ("could not find expected ':'", "a key without its colon; write it like key: value"),
-    ("'-' indicator", "a line without - among those of a list; begin each item with -"),
-    ("comment or line break", "text behind | or >; begin it on the next line"),
-    ("chomping or indentation", "text behind | or >; begin it on the next line"),
-    ("tag handle", "a text that begins with !; put it in quotes"),
-    ("expected '>'", "a text that begins with !; put it in quotes"),
-    ("document start", "text behind the end of the document (...); remove that line"),
-    ("directive", "a line that begins with %; remove it"),
-    ("incompatible YAML", "a %YAML line of another version; remove it"),
 )
-"""What libyaml or PyYAML says, in part, and what a person is told."""
+"""What libyaml or PyYAML says most often, in part, and what a person is told."""
 
 
 def syntax_error(error: yaml.YAMLError, text: str, name: str) -> str:
@@ -260,4 +246,4 @@ def in_words(error: yaml.MarkedYAMLError, text: str) -> str:
     known = next((ours for theirs, ours in SAID if theirs in problem), None)
     if known is None and any(said in problem for said in ("expected key", "<block end>")):
         known = BEHIND if content[: mark.column].strip() else INDENTED
-    return known or f"not YAML: {problem or error.context}"
+    return known or f"not YAML: {problem or error.context}; {OTHERWISE}"
