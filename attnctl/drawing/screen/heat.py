@@ -1,9 +1,10 @@
-"""Heat maps in characters: cells with a coloured background, half blocks, or shading without colours."""
+"""Heat maps in characters: cells with a coloured background, or shading without colours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,14 +20,11 @@ if TYPE_CHECKING:
 
 UNSHADED = 1.0  # the part of a level below which a number has no colour
 HIDDEN, STRANGE = 100, 101  # the levels of what is hidden and of what is no number
-UPPER, LOWER = "▀", "▄"
 SHADING, ASCII_SHADING = " ░▒▓█", " .:-=+*#@"
 MARKS, ASCII_MARKS = {HIDDEN: "╱", STRANGE: "?"}, {HIDDEN: "/", STRANGE: "?"}
 
 MOST_ROWS, FEWEST = 48, 24
 """Rows of a map, after which cells are merged into blocks: of a large one, and of one of many."""
-
-LINES = 12  # rows of a map that have a line each; more share a line where there are half blocks
 
 LABEL, WIDEST, CAPTION = 14, 8, 12
 """Cells of the label of a row, of a column, and of a caption that makes a map wider, at most."""
@@ -52,10 +50,7 @@ def heat_lines(plot: Plot, screen: Screen) -> Iterator[Line]:
     merged = plot.merge_cells(min(MOST_ROWS, max(FEWEST, side)), min(side, room))
     scale = merged.scale()
     size = column_width(merged, room, screen)
-    most = FEWEST if size > 2 and screen.width >= WIDE else LINES
-    halved = screen.shades and not screen.ascii_only and len(merged.rows) > most
-    size = 1 if halved else size
-    own = Map(screen, merged, label, size, scale.signed, halved)
+    own = Map(screen, merged, label, size, scale.signed)
     across = max(1, (room + GAP) // (own.width + GAP))
     for start in range(0, len(merged.panels), across):
         shown = merged.panels[start : start + across]
@@ -96,7 +91,6 @@ class Map:
     label: int
     size: int
     signed: bool
-    halved: bool = False  # whether a line has two rows
 
     @property
     def width(self) -> int:
@@ -111,12 +105,12 @@ class Map:
         if any(self.plot.columns):
             names = pad_right(self.column_names(), self.width)
             yield [(blank + gap.join([names] * len(levels)).rstrip(), "label")]
-        for row in range(0, len(self.plot.rows), 2 if self.halved else 1):
-            words = self.fit_label(self.plot.rows[row], self.label)
+        for row, label in enumerate(self.plot.rows):
+            words = self.fit_label(label, self.label)
             line: Line = [(f"{pad_left(words, self.label)} ", "label")]
             for number, level in enumerate(levels):
                 line += [(gap + " " * (self.width - self.size * len(self.plot.columns)), "")] * (number > 0)
-                line += self.row(level[row], level[row + 1] if row + 1 < len(level) else None)
+                line += self.row(level[row])
             yield line
 
     def column_names(self) -> str:
@@ -132,22 +126,12 @@ class Map:
     def fit_label(self, label: str, width: int) -> str:
         return self.screen._replace(fits=True).short(label.strip(), width)
 
-    def row(self, upper: Array, lower: Array | None) -> Iterator[Span]:
-        if self.halved:
-            below = [0] * len(upper) if lower is None else lower.tolist()
-            spans = list(map(self.half, upper.tolist(), below))
-        else:
-            spans = list(map(self.whole, upper.tolist()))
-        text, style = "", ""
-        for own, kind in spans:
-            if kind != style:
-                if text:
-                    yield text, style
-                text, style = "", kind
-            text += own
-        yield text, style
+    def row(self, levels: Array) -> Iterator[Span]:
+        spans = map(self.cell, levels.tolist())
+        for style, own in groupby(spans, key=lambda span: span[1]):
+            yield "".join(text for text, _ in own), style
 
-    def whole(self, level: int) -> Span:
+    def cell(self, level: int) -> Span:
         if level in MARKS:
             return (ASCII_MARKS if self.screen.ascii_only else MARKS)[level] * self.size, "aside"
         if self.screen.shades:
@@ -156,19 +140,10 @@ class Map:
         share = (level + STEPS) / (2 * STEPS) if self.signed else level / STEPS
         return shading[int(-(-share * (len(shading) - 1) // 1))] * self.size, ""
 
-    def half(self, upper: int, lower: int) -> Span:
-        """Two cells, one above the other, in one character; beside a colour what is hidden has none."""
-        if upper in MARKS and (lower in MARKS or not lower):
-            return self.whole(upper)
-        upper, lower = (0 if half in MARKS else half for half in (upper, lower))
-        if not upper:
-            return (LOWER * self.size, f"shade {lower} 0") if lower else (" " * self.size, "")
-        return UPPER * self.size, f"shade {upper} {lower}"
-
     def legend(self, low: str, high: str, marked: Sequence[tuple[int, str]]) -> Line:
         levels = range(-STEPS if self.signed else 0, STEPS + 1)
         bar = replace(self, size=1)
-        spans: Line = [(f"  {low} ", "aside"), *map(bar.whole, levels), (f" {high}", "aside")]
+        spans: Line = [(f"  {low} ", "aside"), *map(bar.cell, levels), (f" {high}", "aside")]
         for level, words in marked:
-            spans += [("   ", ""), bar.whole(level), (self.screen.printable(f" {words}"), "aside")]
+            spans += [("   ", ""), bar.cell(level), (self.screen.printable(f" {words}"), "aside")]
         return spans
