@@ -159,6 +159,8 @@ def assemble_trace(contents: Contents, rename: Mapping[str, str]) -> Trace:
     header, members, place = contents
     if header is not None:
         check_schema(header, place)
+        if rename and "steps" in header:
+            raise AttnError(f"{place}: a dump of attnctl has names of its own; leave out --name")
     elif not members:
         raise AttnError(f"{place}: no arrays in it")
     unknown = [name for name in rename if name not in members]
@@ -178,28 +180,12 @@ def assemble_trace(contents: Contents, rename: Mapping[str, str]) -> Trace:
         names = sorted(found, key=lambda name: order.index(name) if name in TABLE else len(order))
         steps = {name: foreign_step(name, found[name]) for name in names}
         return Trace(steps, Arrays(found, place), read_rest(header or {}, place))
-    return rebuild(with_names(header, ours), found, place)
+    return rebuild(header, found, place)
 
 
 def is_empty(name: str, shape: Shape) -> bool:
     """True where an axis has no place; the tokens of a cache may be none yet."""
     return 0 in (shape[:-2] + shape[-1:] if name in {PAST_KEY, PAST_VALUE} else shape)
-
-
-def with_names(header: dict[str, Any], ours: Mapping[str, str]) -> dict[str, Any]:
-    """The header with its steps, and what they read, under our names."""
-    steps = header.get("steps")
-    if not isinstance(steps, dict):
-        return header
-
-    def entry(data: Any) -> Any:
-        inputs = data.get("inputs") if isinstance(data, dict) else None
-        if not isinstance(inputs, list):
-            return data
-        named = [ours.get(name, name) if isinstance(name, str) else name for name in inputs]
-        return data | {"inputs": named}
-
-    return header | {"steps": {ours.get(name, name): entry(data) for name, data in steps.items()}}
 
 
 # --- reading ---

@@ -251,12 +251,6 @@ def test_a_long_sentence_is_shortened_and_says_by_how_much(draw):
 ALIKE = ["internationalization", "internationalisation", "a", "internationalexception", "inter-x-nation"]
 
 
-def test_labels_that_are_shortened_to_the_same_text_have_their_place_in_front():
-    text = terminal(traces.trace_of(ALIKE), 100, None, View(steps=("scores",)))
-    header = next(line for line in text.splitlines() if "0:" in line)
-    assert header.split()[2:-1] == ["0:intern…ion", "1:intern…ion", "a", "3:intern…ion", "inter-x-…ion"]
-
-
 def test_rows_that_see_nothing_are_told():
     trace = traces.foreign("attention_weights", np.zeros((1, 2)), "query", "key", empty_rows=[[0, 0]])
     assert "1 row sees nothing: its weights are zero" in piped(trace)

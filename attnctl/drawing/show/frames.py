@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from math import prod
@@ -179,19 +178,8 @@ def number_format(sample: Array, precision: int, screen: Screen) -> NumberFormat
 
 
 def shorten_labels(labels: Sequence[str], screen: Screen, width: int) -> list[str]:
-    """Labels that leave room for numbers: on a terminal long ones are shortened.
-
-    Those that would be the same have their place in front, as `explain` takes it: `4:internat…ion`.
-    """
-    short = [screen.short(label, width) for label in labels]
-    if short == list(labels):
-        return short
-    times = Counter(short)
-    for place, (label, text) in enumerate(zip(labels, short, strict=True)):
-        if times[text] > 1:
-            mark = f"{place}:"
-            short[place] = mark + screen.short(label, max(0, width - len(mark)))
-    return short
+    """Labels that leave room for numbers: on a terminal long ones are shortened."""
+    return [screen.short(label, width) for label in labels]
 
 
 def line_count(rows: Pieces) -> int:
