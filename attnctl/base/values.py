@@ -177,10 +177,6 @@ def why_no_number(value: Any) -> str:
         return ""
     if not isinstance(value, Plain):
         return " but text, because of its quotes" if re.fullmatch(NUMBER, value) else " but text"
-    if re.fullmatch(r"[-+]?0[0-9]+(\.[0-9]*)?", value):
-        return " (some read its leading 0 as octal)"
-    if re.fullmatch(r"[-+]?0[obxOBX][0-9a-fA-F_]+|[-+]?[0-9][0-9_]*_[0-9_.]*", value):
-        return " (decimal digits only)"
     return ""
 
 

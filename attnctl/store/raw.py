@@ -29,19 +29,10 @@ PIECE = 1 << 17  # numbers of an array written at a time: what a processor's cac
 
 def byte_pieces(array: Array) -> Iterator[memoryview]:
     """The array's numbers in C order, lowest byte first, whatever its layout."""
-    little = array.dtype.newbyteorder("<")
-    walk = np.nditer(  # type: ignore[call-overload]  # its types misspell "contig"
-        np.atleast_1d(array),  # NumPy 1.24 loses the buffer of a single number
-        flags=["external_loop", "buffered", "zerosize_ok"],
-        op_flags=[["readonly", "contig"]],
-        op_dtypes=[little],
-        casting="equiv",
-        buffersize=PIECE,
-        order="C",
-    )
-    for piece in walk:
-        if piece.size:
-            yield piece.view(np.uint8).data
+    flat = array.reshape(-1) if array.flags.c_contiguous else array.flat
+    for start in range(0, array.size, PIECE):
+        piece = flat[start : start + PIECE].astype(array.dtype.newbyteorder("<"), copy=False)
+        yield piece.view(np.uint8).data
 
 
 class File:

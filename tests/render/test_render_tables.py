@@ -139,7 +139,7 @@ def test_what_is_left_out_adds_up():
 
 def test_columns_in_blocks_are_all_there_and_say_which():
     text = terminal(traces.foreign("output", np.arange(20).reshape(1, 20) / 8, "query", "d_model"), 80)
-    assert re.findall(r"d_model (\d+)–(\d+) of 20", text) == [("0", "6"), ("7", "13"), ("14", "19")]
+    assert re.findall(r"d_model (\d+)–(\d+) of 20", text) == [("0", "8"), ("9", "17"), ("18", "19")]
     shown = re.findall(r"\d\.\d{4}", text)
     assert shown == [f"{i / 8:.4f}" for i in range(20)]
 
@@ -246,9 +246,6 @@ def test_a_long_sentence_is_shortened_and_says_by_how_much(draw):
     assert trace.sentence[: -int(rest)] == shown.replace("\n", " ")
     assert len(shown) <= 240
     assert draw(trace, View(full=True)).replace("\n", " ").startswith(trace.sentence)
-
-
-ALIKE = ["internationalization", "internationalisation", "a", "internationalexception", "inter-x-nation"]
 
 
 def test_rows_that_see_nothing_are_told():

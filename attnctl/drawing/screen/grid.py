@@ -227,7 +227,7 @@ def reachable(size: int, width: int) -> Pieces:
 
 
 def blocks_of(size: int, width_of: Callable[[int], int], room: int) -> list[Pieces]:
-    """The columns in blocks of at most `room` cells, at least a column each; even ones where these fit."""
+    """The columns in blocks of at most `room` cells, at least a column each."""
     starts, used = [0], 0
     for column in range(size):
         width = width_of(column)
@@ -235,11 +235,6 @@ def blocks_of(size: int, width_of: Callable[[int], int], room: int) -> list[Piec
             starts.append(column)
             used = 0
         used += width
-    count = len(starts)
-    ends = [-(-size * (i + 1) // count) for i in range(count)]
-    even = [range(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-    if all(sum(map(width_of, block)) <= room for block in even):
-        return [(block,) for block in even]
     return [(range(a, b),) for a, b in zip(starts, [*starts[1:], size], strict=True)]
 
 
