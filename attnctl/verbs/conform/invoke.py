@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError
 from attnctl.inputs.arrays.foreign import variable_of
+from attnctl.inputs.arrays.reader import as_array
 from attnctl.math import Array
 from attnctl.math.names import gradient_of
 from attnctl.verbs.conform.call import (
@@ -144,21 +146,13 @@ def to_numpy(value: Any) -> Any:
     """Return any library's array as NumPy's, numbers in float64; None for what is no real number."""
     if value is None or isinstance(value, (str, bytes, dict, bool)):
         return None
-    kind = type(value).__module__.partition(".")[0]
-    if kind == "torch":
-        value = value.detach().cpu()
-        value = (value.double() if value.is_floating_point() else value).numpy()
-    elif not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
-        value = np.from_dlpack(value)
     try:
-        array = np.asarray(value)
-        if array.dtype.kind not in "biuf" and array.dtype.type.__module__ != "ml_dtypes":  # it has bfloat16
-            return None
-        if array.dtype.kind not in "biu":
-            array = array.astype(np.float64)
-    except (TypeError, ValueError):
+        array = as_array("", value)
+    except AttnError:
         return None
-    return np.array(array)
+    if array.dtype.kind not in "biuf":
+        return None
+    return np.array(array, dtype=np.float64 if array.dtype.kind == "f" else array.dtype)
 
 
 def lay_in_memory(array: Array, memory: str) -> Array:
