@@ -195,21 +195,14 @@ def unite(several: Sequence[Diagnosed]) -> list[Diagnosed]:
 # --- programs that make known mistakes ---
 
 
-@dataclass(frozen=True)
-class MadeMistake:
-    """A mistake as it was planted in a case, and the steps that it changes."""
-
-    like: Plant
-    steps: frozenset[str]
-
-
 @dataclass
 class Programs:
     suite: Suite
     step: str
     """Where the mistake shows: the output, heads side by side, or the weights."""
     mistake: Mistake
-    known: list[MadeMistake] = field(default_factory=list)
+    known: list[Plant] = field(default_factory=list)
+    """How it was planted in cases that it explains."""
     missed: int = 0
 
     def explains(self, result: CaseResult) -> str | None:
@@ -220,23 +213,23 @@ class Programs:
         for at, made in enumerate(self.known):
             if (found := beside.find(self.mistake, made)) is not None:
                 self.known[at] = found
-                return found.like.detail
+                return found.detail
         if self.missed == MOST_MISSED:
             return None
         if (found := beside.find(self.mistake)) is not None:
             self.known.append(found)
-            return found.like.detail
+            return found.detail
         self.missed += 1
         return None
 
     def explains_with(self, result: CaseResult, detail: str) -> bool:
         beside = self.begin(result)
-        same = [made for made in self.known if made.like.detail == detail]
+        same = [made for made in self.known if made.detail == detail]
         return beside is not None and any(beside.find(self.mistake, made) is not None for made in same)
 
     def contradicts(self, case: Case, said: Collection[str]) -> bool:
         beside = HeldCase.begin(self.suite.problem(case), None, self.step)
-        known = [made for made in self.known if made.like.detail in said]
+        known = [made for made in self.known if made.detail in said]
         programs = [program for made in known for _, program in beside.programs(self.mistake, made)]
         return bool(programs) and not any(map(beside.gives, programs))
 
@@ -294,11 +287,6 @@ class CarriedOut:
                 values[step.name] = step.op.apply(*(values[name] for name in step.inputs))
         return cls(derivation, values)
 
-    def steps_changed(self, derivation: Derivation) -> frozenset[str]:
-        """The steps that are others in another derivation."""
-        own = self.derivation.by_name
-        return frozenset(step.name for step in derivation if step is not own.get(step.name))
-
 
 @dataclass(frozen=True)
 class HeldCase:
@@ -326,28 +314,22 @@ class HeldCase:
             beside = {CONCAT: heads.reshape(*heads.shape[:2], -1)}
         return cls(problem, right, beside, frozenset(beside if found is None else settled))
 
-    def find(self, mistake: Mistake, like: MadeMistake | None = None) -> MadeMistake | None:
-        return next((made for made, program in self.programs(mistake, like) if self.gives(program)), None)
+    def find(self, mistake: Mistake, like: Plant | None = None) -> Plant | None:
+        return next((plant for plant, program in self.programs(mistake, like) if self.gives(program)), None)
 
-    def programs(
-        self, mistake: Mistake, like: MadeMistake | None
-    ) -> Iterator[tuple[MadeMistake, CarriedOut]]:
+    def programs(self, mistake: Mistake, like: Plant | None) -> Iterator[tuple[Plant, CarriedOut]]:
         """The programs that make a mistake: as it may fit, or like it was planted in another case."""
-        for plant in mistake.at(self.step(like.like if like else None)):
-            steps = self.right.steps_changed(plant.case.derivation)
-            if like and steps != like.steps:
-                continue
+        for plant in mistake.at(self.step(like)):
             try:
                 program = CarriedOut.run(self.problem, plant.case.derivation, self.right)
             except (AttnError, ValueError, IndexError, TypeError, KeyError):  # what only the right op takes
                 continue
-            yield MadeMistake(plant, steps), program
+            yield plant, program
 
     def step(self, like: Plant | None) -> WrongStep:
         """The first output that is wrong, or the last, for mistakes to be planted at."""
         case, derivation, right = self.problem.case, self.right.derivation, self.right.values
-        off = (name for name in self.found if self.off_by(name, self.right) > 1)
-        first = next(off, list(self.found)[-1])
+        first = next((name for name in self.found if name not in self.settled), list(self.found)[-1])
         given = {name: right[name] for name in derivation.given}
         steps = {name: derivation[name] for name in (*given, *self.found)}
         plan = DumpPlan(derivation, {**case.sizes, "new": case.keys - case.past})
