@@ -50,10 +50,6 @@ def base_2(o1, L1, o2, L2):
     return mix(a, b, total, o1, o2), top + np.log2(total)
 
 
-def base_2_alone(o1, L1, o2, L2):
-    return base_2(o1, L1, o2, L2)[0]
-
-
 def averaged(o1, L1, o2, L2):
     return ((o1 + o2) / 2).astype(o1.dtype), right(o1, L1, o2, L2)[1]
 

@@ -266,7 +266,7 @@ class MergeSuite(Suite):
         right = all(result.judgement.ratios.get(HEAD_OUTPUTS, inf) <= 1 for result in results)
         name = LOGSUMEXP if right else HEAD_OUTPUTS
         kind = np.float64 if first.case.dtype == "float64" else np.float32
-        for mistake, sentence, made in SUM_ALONE if right else list_merges(wrong, kind):
+        for mistake, sentence, made in SUM_ALONE if right else list_merges(kind):
             if all(gives(result, name, made) for result in wrong):
                 return Failure(mistake, sentence)
         worst = max(result.judgement.ratio for result in results)
@@ -318,19 +318,16 @@ SUM_ALONE: tuple[Way, ...] = (
 """Log-sum-exps beside an output that is right."""
 
 
-def list_merges(wrong: Sequence[Held], kind: type[np.floating[Any]]) -> Iterator[Way]:
+def list_merges(kind: type[np.floating[Any]]) -> Iterator[Way]:
     """The outputs of every wrong way to merge, by log-sum-exps of this kind."""
 
     def made(parts: Mapping[str, Array], merge: Merge) -> Array:
         _, shares = merge(parts[LOGSUMEXP].astype(kind))
         return np.asarray((shares[..., None] * parts[HEAD_OUTPUTS]).sum(axis=0))
 
-    def in_base_2(parts: Mapping[str, Array]) -> Array:
-        return log_of_sums(parts[LOGSUMEXP] * LN2) / LN2
-
+    of_base_2 = f"; or say --returns {OUTPUT},{LSE2} if log-sum-exps are in base 2"
     for mistake in CHUNKS:
-        base_2 = mistake.name == OTHER_BASE and all(gives(result, LOGSUMEXP, in_base_2) for result in wrong)
-        also = f"; or say --returns {OUTPUT},{LSE2} if log-sum-exps are in base 2" if base_2 else ""
+        also = of_base_2 * (mistake.name == OTHER_BASE)
         for detail, merge in WAYS.get(mistake.name, ()):
             sentence = f"{mistake.words.format(detail)}; {mistake.fix}{also}"
             yield mistake.name, sentence, partial(made, merge=merge)
