@@ -111,24 +111,16 @@ def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[tuple[Targ
     said = suite.declared.layout or suite.target.layout
     layouts = [before.layout] if said else [*AXES, *FOR_W_O] if refused else SEVERAL
 
-    def try_form(form: dict[str, Any], **more: Any) -> tuple[TargetProfile, str]:
-        suite.profile = before.lay_over({**form, **more})
-        verdict = judge_plain(suite, dtype)
-        return suite.profile, verdict
-
     for layout in layouts:
-        for more in list_sizes(suite, layout) if refused and layout not in FOR_W_O else [{}]:
-            answered = []
-            for form in list_forms(suite, layout):
-                yield (found := try_form(form, **more))
-                answered += [form] if found[1] in {LAID, WRONG} else []
-                if found[1] in {RIGHT, ENDED}:
+        for sizes in list_sizes(suite, layout) if refused and layout not in FOR_W_O else [{}]:
+            verdicts = set()
+            for form in list_forms(suite, layout, several=not refused):
+                suite.profile = before.lay_over({**form, **sizes})
+                verdicts.add(verdict := judge_plain(suite, dtype))
+                yield suite.profile, verdict
+                if verdict in {RIGHT, ENDED}:
                     return
-            for form, heads in product(answered, list_heads(suite, layout, several=not refused)):
-                yield (found := try_form(form, **more, heads=heads))
-                if found[1] in {RIGHT, ENDED}:
-                    return
-            if answered:
+            if verdicts & {LAID, WRONG}:
                 break
 
 
@@ -183,21 +175,19 @@ def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
             yield {"tokens": n, "head_sizes": HEAD_SIZES_TRIED[:1]}
 
 
-def list_forms(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
-    declared = suite.declared.conventions.get(MASK_SHAPE)
-    packed = packings(layout.partition(":")[0]) if suite.signature.is_packed else [""]
+def list_forms(suite: Suite, layout: str, *, several: bool) -> Iterator[dict[str, Any]]:
+    """List the forms of arrays in a layout, those with a fixed number of heads last."""
+    declared, axes = suite.declared.conventions.get(MASK_SHAPE), layout.partition(":")[0]
+    packed = packings(axes) if suite.signature.is_packed else [""]
     shapes = [declared] if declared else [MASKS[0], MASKS[-1]]
     masks = [(suite.profile[MASK_KIND], suite.profile[MASK_SHAPE])]
     if "mask" in suite.signature.required:
         masks = list(product(MASK_KINDS, shapes))
-    for packing, (kind, shape) in product(packed, masks):
-        yield {"layout": layout, "packed": packing, "conventions": {MASK_KIND: kind, MASK_SHAPE: shape}}
-
-
-def list_heads(suite: Suite, layout: str, *, several: bool) -> Sequence[int]:
-    if suite.profile.heads or "heads" in suite.signature.sizes or not is_merged(layout.partition(":")[0]):
-        return []
-    return [n for n in HEADS if n > 1 or not several]
+    may_be_fixed = is_merged(axes) and not (suite.declared.always.heads or "heads" in suite.signature.sizes)
+    fixed = [n for n in HEADS if n > 1 or not several] if may_be_fixed else []
+    for heads, packing, (kind, shape) in product([suite.declared.always.heads, *fixed], packed, masks):
+        conventions = {MASK_KIND: kind, MASK_SHAPE: shape}
+        yield {"layout": layout, "packed": packing, "heads": heads, "conventions": conventions}
 
 
 def find_sizes(suite: Suite, dtype: str, *, is_right: bool) -> None:
