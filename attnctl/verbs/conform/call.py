@@ -190,11 +190,6 @@ def repeat(again: Callable[[], Answer], first: Sequence[Any], times: int, second
 
 PYTHON = re.compile(r'^ *File "(.+)", line (\d+)')
 
-RAISED = re.compile(
-    r"panicked at|^panic: |^(ERROR|error): |^Exception in thread|^(Uncaught )?\w*(Error|Exception)\b"
-)
-"""The first words of a failure in programs of other languages."""
-
 OURS = Path(__file__).parent
 
 OTHERS = ("site-packages", "dist-packages", "<", "/lib/python")
@@ -205,14 +200,13 @@ MOST = 300
 
 
 def read_last_words(said: bytes) -> str:
-    """Find the exception that a program printed, with the place that Python says, or else its last line."""
+    """Find the exception that a program of Python printed, with its place, or else the last line."""
     lines = [line.rstrip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    if frames := [(at, found) for at, line in enumerate(lines) if (found := PYTHON.match(line))]:
-        last, _ = frames[-1]
-        message = next((line for line in lines[last:] if not line.startswith(" ")), lines[-1])
-        return f"{message[:MOST]} ({innermost_place([found.groups() for _, found in frames])})"
-    at = next((at for at, line in enumerate(lines) if RAISED.search(line)), len(lines) - 1)
-    return " ".join(lines[at : at + 1 + lines[at].endswith(":")]).strip()[:MOST] if lines else ""
+    frames = [(at, found.groups()) for at, line in enumerate(lines) if (found := PYTHON.match(line))]
+    if not frames:
+        return lines[-1].strip()[:MOST] if lines else ""
+    message = next((line for line in lines[frames[-1][0] :] if not line.startswith(" ")), lines[-1])
+    return f"{message[:MOST]} ({innermost_place([place for _, place in frames])})"
 
 
 def innermost_place(frames: Sequence[tuple[str, ...]]) -> str:
