@@ -261,9 +261,7 @@ def run_right_ones(inputs: Inputs) -> tuple[Runs, list[KernelOutcome]]:
 
 def save(folder: Path, mutant: Mutant, inputs: Inputs) -> Path:
     """Write the arguments of a kernel that show what is wrong with it, and what is right."""
-    runs = Runs(inputs, Criterion())
-    runs.outcome(mutant.name, mutant.kernel)
-    arguments, right = runs.asked[mutant.kernel.options]
+    arguments, right = Runs(inputs, Criterion()).meant(mutant.kernel)
     names = ("d_q", "d_k", "d_v") if mutant.kernel.backward else ("output",)
     path = folder / f"{mutant.name}.npz"
     with open_output(path) as stream:
