@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.base.values import json_path, to_tuples
 from attnctl.record import Trace
+from attnctl.verbs.conform.call import ENDINGS
 from attnctl.verbs.conform.captured import make_case
 from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
@@ -22,7 +24,7 @@ from attnctl.verbs.conform.judge import HIDDEN, compare_output
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import SAVED, TYPES
-from attnctl.verbs.conform.report import UNASKED, Failure, FeatureResult
+from attnctl.verbs.conform.report import SIZES, UNASKED, Failure, FeatureResult
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 UNASKED_WORDS = (
@@ -50,25 +52,27 @@ def judge_conventions(suite: Suite, dtype: str, found: Mapping[str, str]) -> lis
 
 # --- a failing case, made small, written as a dump and read again ---
 
-MOST_CALLS = 80
-"""Calls that making a case smaller may take."""
-
-MOST_OF_ERRORS = {"hang": 0, "crash": 10, "exit": 10}
-"""The limit where each call is a process more, or takes all of its time."""
+SMALLER: tuple[dict[str, Any], ...] = (
+    {"memory": "plain"}, {"magnitude": 1.0}, {"batch": 1}, {"heads": 1, "kv_heads": 1},
+    {"heads": 2, "kv_heads": 1}, {"queries": 2, "keys": 2}, {"queries": 4, "keys": 4}, {"queries": 1},
+    {"keys": 2}, {"d_k": 2, "d_v": 2}, {"d_k": 4, "d_v": 4},
+)  # fmt: skip
+"""What a case may be made with instead, tried in this order."""
 
 
 def shrink(first: CaseResult, suite: Suite, explains: Callable[[CaseResult], bool]) -> CaseResult:
-    """Find a small case that fails as this one does, by the same cause; a hang is not tried again."""
-    left = MOST_OF_ERRORS.get(first.answer.error, MOST_CALLS)
-    best, smaller = first, list_smaller(first.case)
-    while left and (case := next(smaller, None)):
-        case = suite.fit(case)
-        if case == best.case:
+    """Find a smaller case that fails as this one does, by the same cause; not of what ends the target."""
+    best = first
+    fewer = (best.case.without(name) for name, _ in first.case.options)
+    smaller = (replace(best.case, **less) for less in SMALLER)
+    for case in chain(fewer, smaller) if first.answer.error not in ENDINGS else ():
+        if case.keys <= case.past:
             continue
-        left -= 1
-        found = suite.run(case)
-        if fails_alike(found, first, suite) and explains(found):
-            best, smaller = found, list_smaller(found.case)
+        fit = suite.fit(case)
+        if fit == best.case or any(getattr(fit, size) > getattr(best.case, size) for size in SIZES):
+            continue
+        if fails_alike(found := suite.run(fit), first, suite) and explains(found):
+            best = found
     return best
 
 
@@ -79,29 +83,6 @@ def fails_alike(found: CaseResult, first: CaseResult, suite: Suite) -> bool:
         return False
     wanted = suite.expect(found.case).outputs
     return wanted.get(found.judgement.output, next(iter(wanted.values()))).blurred < HIDDEN
-
-
-def list_smaller(case: Case) -> Iterator[Case]:
-    """List cases with less of one thing; what is as many, or as wide, stays so."""
-    yield from (case.without(name) for name, _ in case.options)
-    yield replace(case, memory="plain")
-    yield replace(case, magnitude=1.0)
-    yield replace(case, batch=1)
-    yield replace(case, heads=case.heads // case.kv_heads, kv_heads=1)
-    yield replace(case, heads=case.kv_heads)
-    past, same_width = case.past, case.d_k == case.d_v
-    for n in (2, case.queries // 2, case.queries - 1):
-        if 0 < n < case.queries:
-            equal = case.queries == case.keys - past
-            yield replace(case, queries=n, keys=n + past if equal else case.keys)
-    for m in (2, case.keys // 2, case.keys - 1):
-        if past < m < case.keys and case.queries != case.keys - past:
-            yield replace(case, keys=m)
-    for d in (2, 4, 8):
-        if d < case.d_k and case.fill != "large":
-            yield replace(case, d_k=d, d_v=d if same_width else case.d_v)
-        if d < case.d_v and not same_width:
-            yield replace(case, d_v=d)
 
 
 Saved = tuple[Case, str, dict[str, Any], Trace]

@@ -104,8 +104,6 @@ class Run:
     """The features of which nothing was found in another type."""
     diagnosed: dict[tuple[str, str], Diagnosed] = field(default_factory=dict)
     """What is true of the failing cases of a feature in a type."""
-    small: dict[str, CaseResult] = field(default_factory=dict)
-    """By feature, for all types."""
 
     @property
     def request(self) -> Request:
@@ -439,10 +437,7 @@ class Run:
         if self.request.save is None:
             return None
         if name not in {REPEATABLE, REPEATABLE_GRADIENTS, features.INPUTS_KEPT, *RELATIONS}:
-            before = self.small.get(name)
-            again = None if before is None else self.suite.run(replace(before.case, dtype=run.dtype))
-            if again is None or again.judgement.right or not found.explains(again):
-                again = self.small[name] = shrink(result, self.suite, found.explains)
+            again = shrink(result, self.suite, found.explains)
             if (said := found.say(again)) is not None:
                 return save_case(self.suite, again, name, said)
         return save_case(self.suite, result, name, Failure(found.failure.mistake, found.failure.sentence))
