@@ -193,9 +193,9 @@ def test_what_passes_one_percent_of_nearly_all_elements_is_found():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda d_q, d_k, d_v: (d_q, d_k), "returns no array for the gradient d_V"),
+        (lambda d_q, d_k, d_v: (d_q, d_k), "returns no array of real numbers for the gradient d_V"),
         (lambda d_q, d_k, d_v: (2 * d_q, d_k, 0 * d_v), "; d_V is wrong, too"),
-        (lambda d_q, d_k, d_v: (d_q, None, d_v), "returns no array for the gradient d_K"),
+        (lambda d_q, d_k, d_v: (d_q, None, d_v), "returns no array of real numbers for the gradient d_K"),
         (
             lambda d_q, d_k, d_v: (d_q, d_k[:, :1], d_v),
             "d_K has the shape [2, 1, 40, 16], not [2, 2, 40, 16]",
