@@ -250,16 +250,12 @@ class Programs:
 
 
 def read_weights(suite: Suite, case: Case) -> Array | None:
-    """Read the weights of a target off its outputs for values that are unit vectors, d_v keys at a time."""
-    problem, parts = suite.problem(replace(case, memory="plain")), list[Array]()
-    for start in range(0, case.keys, case.d_v):
-        here = np.eye(case.keys, case.d_v, -start)
-        problem.arrays["V"] = np.broadcast_to(here, problem.arrays["V"].shape)
-        given = read_output(problem, suite.call(problem))
-        if given is None:
-            return None
-        parts.append(given)
-    return np.concatenate(parts, axis=-1)[..., : case.keys]
+    """Read the weights of a target off its output for values that are unit vectors."""
+    problem = suite.problem(replace(case, memory="plain", d_v=case.keys))
+    size = problem.arrays["V"].shape
+    problem.arrays["V"] = np.broadcast_to(np.eye(*size[2:]), size)
+    given = read_output(problem, suite.call(problem))
+    return None if given is None else given[..., : case.keys]
 
 
 def plant_cause(suite: Suite, mistake: Mistake, step: str = HEAD_OUTPUTS) -> Cause:
