@@ -14,7 +14,7 @@ from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen import Line, Screen, Span
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
-from attnctl.verbs.conform.call import ENDINGS, chance_missed
+from attnctl.verbs.conform.call import chance_missed
 from attnctl.verbs.conform.case import FORWARD, Case
 from attnctl.verbs.conform.features import INPUTS_KEPT
 from attnctl.verbs.conform.relations import RELATIONS
@@ -120,8 +120,6 @@ class FeatureResult:
     right: list[Case] = field(default_factory=list, repr=False)
     ran: list[Case] = field(default_factory=list, repr=False)
     refused: int = 0
-    ended: int = 0
-    """Calls in which the process of the target ended."""
     calls: int = 0
     """Calls of the same cases, where they were made again and again."""
     differs: str = ""
@@ -163,7 +161,6 @@ class FeatureResult:
             self.ratios[name] = max(ratio, self.ratios.get(name, 0.0))
         self.wrong += [] if found.judgement.right else [found]
         self.right += [found.case] if found.judgement.right else []
-        self.ended += found.answer.error in ENDINGS
 
     def refuse(self, why: str) -> None:
         self.refused += 1

@@ -304,7 +304,8 @@ class Run:
             run.refuse("one kv head is broadcast, and its gradients are not summed over the query heads")
             return True
         run.add(found)
-        if found.answer.error == "hang" or run.ended == MOST_ENDED:
+        ended = sum(result.answer.error in ENDINGS for result in run.wrong)
+        if found.answer.error == "hang" or ended == MOST_ENDED:
             run.skipped = run.skipped or ENDINGS[found.answer.error]
             return False
         return True
@@ -498,7 +499,6 @@ def describe_gradients(runs: Sequence[FeatureResult], suite: Suite) -> Iterator[
         yield f"Largest by output: {', '.join(f'{name} {ratio:.3g}' for name, ratio in worst.items())}."
     # Numbers to learn, whose gradients no case asks for.
     others = [f"by {name}" for name in ("bias", "sinks") if name in suite.signature.claimed]
-    others += [f"{suite.more_gradients} more that it returns"] if suite.more_gradients else []
     if others:
         held = "attnctl check holds them in a dump that has d_output"
         yield f"Judged: gradients by Q, K and V. Not judged: {all_of(others)}; {held}."

@@ -64,8 +64,6 @@ class Suite:
     nan_gradients: set[str] = field(default_factory=set)
     """The types in which gradients are NaN where a row sees no key."""
     hangs: int = 0
-    more_gradients: int = 0
-    """The gradients that come back behind those by Q, K and V."""
 
     @property
     def declared(self) -> TargetProfile:
@@ -160,8 +158,6 @@ class Suite:
         if judgement.right and self.extras:
             judgement = judge_extras(wanted, answer, self.extras, judgement)
         found = CaseResult(problem.case, answer, judgement)
-        asked = len(GRADIENTS) if not problem.profile.packed else 1
-        self.more_gradients = max(self.more_gradients, len(answer.gradients) - asked)
         self.output_types.setdefault(case.dtype, {}).setdefault(answer.dtype, problem.case)
         if answer.changed:
             self.changed.setdefault(case.dtype, found)
