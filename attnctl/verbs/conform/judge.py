@@ -31,7 +31,7 @@ from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import GRADIENTS
 from attnctl.verbs.conform.layout import read_answer, shapes_beside
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import COARSE, SUMS, TYPES
+from attnctl.verbs.conform.profile import SUMS, TYPES
 
 RUNS, FEWER_RUNS, MANY = 12, 6, 4096
 """Runs of Monte Carlo arithmetic for each case, and where it has many numbers, which tell as much."""
@@ -113,7 +113,7 @@ class Judgement:
 def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
     """Carry out the derivation, or another one, in float64, and in the type with random rounding."""
     unit = TYPES[problem.case.dtype].unit
-    of_sums = unit if problem.profile[SUMS] == COARSE else FLOAT32.unit
+    of_sums = unit if problem.profile[SUMS] == "in the inputs' type" else FLOAT32.unit
     sums = min(unit, of_sums) * (1 + sqrt(problem.case.d_k))
     given, steps = problem.given, dict[str, Known]()
     again: dict[str, Known] = {}

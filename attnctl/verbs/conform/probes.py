@@ -27,15 +27,12 @@ from attnctl.verbs.conform.layout import is_readable, packings, read_output
 from attnctl.verbs.conform.options import OPTIONS, draw_mask, give_mask
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import (
-    ADDED,
     AHEAD,
     AXES,
-    COARSE,
     CONVENTIONS,
     CORNER,
     FLOAT_MASK,
     FOR_W_O,
-    HIDDEN_ROWS,
     LENGTHS,
     LENGTHS_CORNER,
     MASK_KIND,
@@ -43,13 +40,9 @@ from attnctl.verbs.conform.profile import (
     MASK_SHAPE,
     MASKED,
     MASKS,
-    NEITHER,
     OUTPUT_TYPE,
-    PADDING,
     SLIDING,
     SUMS,
-    THE_INPUTS,
-    TRUTHS,
     TYPES,
     USUAL,
     TargetProfile,
@@ -255,7 +248,7 @@ def join_types(found: Mapping[str, FoundConventions]) -> FoundConventions:
         for dtype, values in found.items():
             if name in values:
                 types.setdefault(values[name], []).append(dtype)
-        if set(types) == {THE_INPUTS}:
+        if set(types) == {"the inputs'"}:
             continue
         several = len(types) > 1 or name in {OUTPUT_TYPE, SUMS}
         parts = (f"{value} ({', '.join(of)})" if several else value for value, of in types.items())
@@ -280,7 +273,7 @@ def is_right(problem: Problem, answer: Answer) -> bool:
 def describe_output_type(seen: Mapping[str, Case], dtype: str, declared: str | None) -> FoundConventions:
     """Describe the types of outputs, each by its first case: the inputs', another, or one or another."""
     own = {dtype, NUMPY.get(dtype, dtype)} - {declared}
-    kinds = {THE_INPUTS if name in own else name: case for name, case in seen.items() if name in TYPES}
+    kinds = {"the inputs'" if name in own else name: case for name, case in seen.items() if name in TYPES}
     if not kinds:
         return {}
     first, *others = kinds
@@ -300,7 +293,7 @@ def probe_sums(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     right, found = (array[..., -1, :] for array in (problem.plan.run()[HEAD_OUTPUTS], given))
     rest = 16 * TYPES[dtype].unit / problem.case.keys
     if ((right - rest <= found) & (found <= right)).all() and 0 < (found == right).mean() < 1:
-        yield SUMS, COARSE
+        yield SUMS, "in the inputs' type"
 
 
 def probe_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
@@ -379,7 +372,7 @@ def probe_corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
         if right:
             yield CORNER, name
             return
-    yield CORNER, NEITHER
+    yield CORNER, "neither"
 
 
 SHOWN_BY: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
@@ -409,14 +402,14 @@ def probe_float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     if answer.error:
         return
     if is_right(problem, answer):
-        yield FLOAT_MASK, ADDED
+        yield FLOAT_MASK, "added"
         return
     mask = problem.passed["float_mask"]
     for seen in (mask != 0, np.where(np.isneginf(mask), 0.0, mask) != 0):
         truths = suite.problem(case)
         truths.hide(seen)
         if is_right(truths, answer):
-            yield FLOAT_MASK, TRUTHS
+            yield FLOAT_MASK, "read as truth values"
             return
 
 
@@ -435,7 +428,7 @@ def probe_hidden_rows(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
         return
     given = read_output(problem, suite.call(problem))
     if given is not None:
-        yield HIDDEN_ROWS, describe_row(given[0, 0, 4], problem.arrays["V"][0, 0])
+        yield "rows that see nothing", describe_row(given[0, 0, 4], problem.arrays["V"][0, 0])
 
 
 def describe_row(row: Array, values: Array) -> str:
@@ -453,4 +446,4 @@ def probe_padding(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     problem = suite.problem(replace(BASE, dtype=dtype).having(key_lengths="nan"))
     found = read_output(problem, suite.call(problem))
     if found is not None:
-        yield PADDING, "spreads" if np.isnan(found).any() else "hidden"
+        yield "NaN in padding", "spreads" if np.isnan(found).any() else "hidden"

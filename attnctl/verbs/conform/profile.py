@@ -51,29 +51,25 @@ TYPES: dict[str, Precision] = {
 }
 """The types that a target is called with, the finest first."""
 
-CORNER, HIDDEN_ROWS, PADDING = "causal corner", "rows that see nothing", "NaN in padding"
+CORNER, LENGTHS_CORNER = "causal corner", "causal with key lengths"
 HIDDEN_GRADIENTS = "gradients of rows that see nothing"
-LENGTHS_CORNER = "causal with key lengths"
 SLIDING, AHEAD, FLOAT_MASK = "sliding window", "ahead of a sliding window", "float mask"
 MASK_KIND, MASK_SHAPE, TRUE = "mask", "mask shape", "true in a mask"
 MASKED = "always causal, given a mask"
 
-OUTPUT_TYPE, THE_INPUTS = "output type", "the inputs'"
-SUMS, COARSE = "sums", "in the inputs' type"
-
-NEITHER, ADDED, TRUTHS = "neither", "added", "read as truth values"
+OUTPUT_TYPE, SUMS = "output type", "sums"
 
 CONVENTIONS: dict[str, tuple[str, ...]] = {
     CORNER: ("top-left", "bottom-right"),  # where the diagonal starts, of more keys than queries
     LENGTHS_CORNER: ("first key", "each length"),  # what the diagonal is counted from, or ends at
-    HIDDEN_ROWS: ("zeros", "NaN", "mean"),
+    "rows that see nothing": ("zeros", "NaN", "mean"),
     HIDDEN_GRADIENTS: ("zeros", "NaN"),
-    PADDING: ("hidden", "spreads"),
+    "NaN in padding": ("hidden", "spreads"),
     SLIDING: ("W", "W + 1"),  # keys that a query sees of a window W, itself among them
     AHEAD: ("none", "the same", "all"),  # keys ahead of it that it sees without causal
-    FLOAT_MASK: (ADDED, TRUTHS),
-    OUTPUT_TYPE: (THE_INPUTS, *TYPES),
-    SUMS: ("in float32", COARSE),  # as NumPy's einsum keeps them of float16
+    FLOAT_MASK: ("added", "read as truth values"),
+    OUTPUT_TYPE: ("the inputs'", *TYPES),
+    SUMS: ("in float32", "in the inputs' type"),  # as NumPy's einsum keeps them of float16
     MASK_KIND: MASK_KINDS,
     MASK_SHAPE: MASKS,
     TRUE: ("may attend", "hidden"),

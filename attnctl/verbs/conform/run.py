@@ -37,7 +37,6 @@ from attnctl.verbs.conform.profile import (
     LENGTHS,
     OTHER_D_V,
     OUTPUT_TYPE,
-    TRUTHS,
     TYPES,
     Request,
 )
@@ -193,7 +192,7 @@ class Run:
         # Masks of numbers are said to be added by its claims, or as libraries name them.
         added = "float_mask" in suite.declared.features
         added = added or suite.signature.keywords.get("float_mask") == "attn_mask"
-        if conventions.get(FLOAT_MASK) == TRUTHS and not added:
+        if conventions.get(FLOAT_MASK) == "read as truth values" and not added:
             skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
             claimed.remove("float_mask")
         pairs = features.pairs_cases(claimed)
