@@ -83,10 +83,7 @@ def search_causes(
     right: Sequence[Case],
     best: Diagnosed,
 ) -> Diagnosed:
-    first = left[0].case
-    tried = [suite.run(replace(first, fill="random"))] if first.fill != "random" else []
-    drawn = [run for run in tried if not run.judgement.right and suite.output_of(run) is not None]
-    most = MOST_CASES + len(drawn)
+    most = MOST_CASES
 
     def search(result: CaseResult, ways: Sequence[Explain], best: Diagnosed) -> Diagnosed:
         output = suite.outputs_in(result)[result.judgement.output]
@@ -100,7 +97,7 @@ def search_causes(
             best = held
         return best
 
-    for result in (*drawn, *left):
+    for result in left:
         if best.explains_all or not most:
             break
         explained = best.cause is not None and best.cause.explains(result) is not None
