@@ -48,23 +48,7 @@ def plant_other_slopes(case: WrongStep) -> Iterator[Plant]:
             (0.03, 0.3, 1.0, -0.3),
             spoken_after("they are all "),
         ),
-        plant_slopes_of_each,
     )(case)
-
-
-def plant_slopes_of_each(case: WrongStep) -> Iterator[Plant]:
-    """Each head's slope by itself, where the scores they were taken from are written down."""
-    op = SLOPE.right(case).get(case.first)
-    if op is None:
-        return
-    distances = np.broadcast_to(op.distances(case.found.shape), case.found.shape)
-    lost = case.expected.value + op.slopes(case.found.shape) * distances - case.found
-    told = np.isfinite(lost) & (distances > 0)
-    axes = tuple(axis for axis in range(lost.ndim) if axis != lost.ndim - 3)
-    weight = np.where(told, distances, 0)
-    slopes = (np.where(told, lost, 0.0) * weight).sum(axis=axes) / np.maximum((weight**2).sum(axis=axes), 1)
-    said = ", ".join(f"{slope:.4g}" for slope in slopes)
-    yield Plant(case.put(case.first, by_slopes(op, slopes)), f"they are {said}")
 
 
 DISTANCES: tuple[tuple[str, Callable[[Array, Array], Array]], ...] = (

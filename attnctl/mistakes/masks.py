@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnctl.math import Array
 from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Copy, Hide, Softmax
 from attnctl.math.rules import Causal, Documents, Padding, Seen, VisibilityRule
@@ -73,31 +72,6 @@ def added(hide: Hide, number: float) -> Hide:
 
 def filled(way: Callable[[Hide, float], Hide], fill: float) -> Way:
     return lambda hide: {f"{fill:.3g}".replace("e+0", "e").replace("e+", "e"): way(hide, fill)}
-
-
-def fills_shown(case: WrongStep) -> Array:
-    """The numbers in place of −∞: those there, or what weights show, s + ln(w / w_s), s a seen score."""
-    right, found = case.expected.value, case.found
-    if case.first == MASKED:
-        return found[np.isneginf(right) & np.isfinite(found)]
-    scores = case.array_of(case.derivation[MASKED].inputs[0])
-    if case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax) or scores is None:
-        return found[:0]
-    top = right.argmax(axis=-1)[..., None]
-    seen = np.take_along_axis(np.broadcast_to(scores, right.shape), top, -1)
-    with np.errstate(all="ignore"):
-        shown = seen + np.log(found / np.take_along_axis(found, top, -1))
-    return shown[(right == 0) & np.isfinite(shown) & (right.max(axis=-1, keepdims=True) > 0)]
-
-
-def plant_shown_fill(case: WrongStep) -> Iterator[Plant]:
-    hide = find_mask(case)
-    fills = fills_shown(case) if hide else case.found[:0]
-    if hide and fills.size:
-        fill, apart = float(np.median(fills)), float(np.ptp(fills))
-        near = (float(f"{fill:.{digits}g}") for digits in range(1, 17))
-        fill = next((short for short in near if abs(short - fill) <= apart), fill)
-        yield Plant(case.put(MASKED, finite(hide, fill)), spoken(fill))
 
 
 def other_corners(case: WrongStep) -> Iterator[tuple[str, Hide]]:
@@ -274,7 +248,6 @@ PARTIAL_MASKS = (
     Mistake(
         *FINITE,
         either(
-            plant_shown_fill,
             HIDE.fitted(finite, FILLS_NEAR, spoken),
             HIDE.fitted(added, FILLS_NEAR, spoken_after("themselves and ")),
         ),

@@ -116,14 +116,6 @@ def have_same_shapes(case: WrongStep, others: Mapping[str, str]) -> bool:
     return all(sizes[name] == sizes[letter] for name, letter in others.items())
 
 
-def plant_twice_projected(case: WrongStep) -> Iterator[Plant]:
-    for op in OUT.right(case).values():
-        _, *weights = case.derivation["output"].inputs
-        yield Plant(case.then("output", op, *weights))
-        first = case.bare("projected", MatMul(), ("concat", weights[0]), "output")
-        yield Plant(case.through("output", "concat", first))
-
-
 def plant_residual(case: WrongStep) -> Iterator[Plant]:
     for name in ("output", "concat"):
         for source in ("X", "embeddings", "memory"):
@@ -257,14 +249,6 @@ PROJECTIONS = (
         subject="projection",
         why="X is passed to a function that expects Q, K and V.",
         example="Q = split(X)",
-    ),
-    of_output(
-        "output-projection-twice",
-        "the heads are projected by W_O twice",
-        "take concat @ W_O once",
-        plant_twice_projected,
-        why="The attention module projects, and so does the block around it.",
-        example="output = concat @ W_O @ W_O",
     ),
     Mistake(
         "residual-added",

@@ -81,7 +81,6 @@ PROJECTION = {
     "no W_O": m("plain, causal, grouped", "output-projection-missing", finish=lambda p, c: c),
     "residual added": m("plain, causal", "residual-added", **finished(lambda p, y: y + p.x)),
     "residual added to concat": m("plain", "residual-added", merge=lambda p, z: side_by_side(z) + p.x),
-    "W_O twice": m("plain", "output-projection-twice", **finished(lambda p, y: y @ p.g["W_O"])),
     "K and V from X": m("cross same", "memory-exchanged", sources=lambda p, x, memory: (x, x, x)),
     "X and memory exchanged": m(
         "cross same", "memory-exchanged", sources=lambda p, x, memory: (memory, x, x)
