@@ -32,7 +32,7 @@ from attnctl.verbs.check.read import (
 )
 from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
 from attnctl.verbs.check.report import Finding, Report, find_unjudged
-from attnctl.verbs.check.sample import Part, few_rows_of, one_head_of, samples, whole_of
+from attnctl.verbs.check.sample import Part, one_head_of, samples, whole_of
 from attnctl.verbs.check.search import Fit, Search, slight
 
 ARRAYS_AT_ONCE = 8
@@ -170,7 +170,6 @@ class Diagnosis:
         are two.
         """
         begun: list[Search] = []
-        few: list[Search] = []
         for part in samples(self.walk, first):
             search = self.begin(part, first)
             found = search.fits()
@@ -180,8 +179,7 @@ class Diagnosis:
                 return search, fits
             begun.append(search)
             if not any(map(search.exactly, found)):
-                few.append(self.begin_few(search))
-                found = search.fits_fitted(found, few[-1])
+                found = search.fits_fitted(found)
             if fits := self.verify_best(first, found, part):
                 return search, fits
             across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
@@ -189,22 +187,8 @@ class Diagnosis:
                 return search, fits
             if across or not found:
                 break
-        return begun[0], self.pairs_of(*begun[:1], *few[:1]) if self.pairs else []
-
-    def begin_few(self, search: Search) -> Search:
-        """A search of the few rows of a part that show most, half as patient; the same where none do."""
-        first, part = search.case.first, search.part
-        few = few_rows_of(part, self.walk, first, search.case.differs) if part.words else None
-        return replace(self.begin(few, first), patience=search.patience / 2) if few else search
-
-    def pairs_of(self, search: Search, few: Search | None = None) -> list[Fit]:
-        """Two mistakes at once, sought in few rows of what was searched."""
-        if few and few is not search:
-            few.fits()
-            found = few.pairs()
-            search.case.effort.exceeded |= few.case.effort.exceeded
-            return self.verify_best(search.case.first, found, few.part)
-        return self.verify_best(search.case.first, search.pairs(), search.part)
+        pairs = begun[0].pairs() if self.pairs else []
+        return begun[0], self.verify_best(first, pairs, begun[0].part)
 
     def screen(self, before: Search, part_of: Callable[[Walk, str], Part]) -> list[Fit]:
         """The mistake that mixes up queries and explains all of a step, sought by plain arithmetic."""

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.blocks import per_query
@@ -42,9 +40,6 @@ FEW = 2**16
 """Numbers of scores in a sample, where so many show what is wrong."""
 
 LEAST_ROWS = 16
-
-FEWEST_ROWS = 2
-"""Rows that say of most mistakes that they come nowhere near."""
 
 TELLING = 200
 """Wrong numbers that a sample must show; a tenth of them, where there are fewer."""
@@ -131,16 +126,6 @@ def samples(walk: Walk, first: str) -> Iterator[Part]:
         yield whole_of(walk)
 
 
-def few_rows_of(part: Part, walk: Walk, first: str, wrong: Array) -> Part | None:
-    """The last few rows of those of a part in which most numbers are wrong; None where they do not tell."""
-    count = wrong.sum(axis=(*range(wrong.ndim - 2), -1))
-    if len(count) <= FEWEST_ROWS:
-        return None
-    sums = np.convolve(count, np.ones(FEWEST_ROWS), "valid")
-    start = part.begin + len(sums) - 1 - int(sums[::-1].argmax())
-    return walk_part(some_rows(walk, slice(start, start + FEWEST_ROWS)), walk, first, part.words, 1)
-
-
 def one_head_of(walk: Walk, first: str) -> Part:
     part = walk_part(one_head(walk), walk, first, "the first head") if is_large(walk, first) else None
     return part or whole_of(walk)
@@ -151,14 +136,14 @@ def is_large(walk: Walk, first: str) -> bool:
     return not walk.record.blanks and largest_step(walk.record, walk.derivation, first) >= MANY
 
 
-def walk_part(part: Part, walk: Walk, first: str, words: str, telling: int = TELLING) -> Part | None:
-    """A part, walked; None where it does not show the same mistake in so many numbers."""
+def walk_part(part: Part, walk: Walk, first: str, words: str) -> Part | None:
+    """A part, walked; None where it does not show the same mistake in enough numbers."""
     if first not in part.derivation:
         return None
     told = walk.gap(first).differing
     try:
         alone = Walk.over(part.record, part.derivation, part.walk, until=first)
-        if first not in alone.wrong or alone.gap(first).differing < min(telling, told / 10):
+        if first not in alone.wrong or alone.gap(first).differing < min(TELLING, told / 10):
             return None
         found = Walk.over(part.record, part.derivation, alone)
     except AttnError:  # steps of which this part does not tell

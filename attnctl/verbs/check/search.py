@@ -123,13 +123,9 @@ class Search:
     def fits(self) -> list[Fit]:
         return self.best_of(self.try_plants([mistake for mistake in CATALOGUE if not mistake.fitted]))
 
-    def fits_fitted(self, others: Sequence[Fit], few: Search) -> list[Fit]:
-        """Those with a number to fit that come near in a `few` rows, and others, best first."""
-        mistakes = [mistake for mistake in CATALOGUE if mistake.fitted]
-        if few is not self:
-            names = few.come_near(mistakes)
-            mistakes = [mistake for mistake in mistakes if mistake.name in names]
-        return self.best_of(self.try_plants(mistakes), others)
+    def fits_fitted(self, others: Sequence[Fit]) -> list[Fit]:
+        """Those with a number to fit, and others, best first."""
+        return self.best_of(self.try_plants([mistake for mistake in CATALOGUE if mistake.fitted]), others)
 
     def best_of(
         self, tried: Iterable[tuple[Mistake, Plant, Array | None]], others: Sequence[Fit] = ()
@@ -141,14 +137,6 @@ class Search:
             if fit and (other is None or (fit.rank, fit.misfit) < (other.rank, other.misfit)):
                 found[mistake.name] = fit
         return rank_fits(list(found.values()), self.floor)
-
-    def come_near(self, mistakes: Sequence[Mistake]) -> set[str]:
-        """The names of those that come near, or only say how far off numbers may be."""
-        near = {mistake.name for mistake in mistakes if not mistake.exact}
-        for mistake, _, value in self.try_plants(mistakes):
-            if value is not None and self.near(value, EXPLAINED):
-                near.add(mistake.name)
-        return near
 
     def try_plants(self, mistakes: Sequence[Mistake]) -> Iterator[tuple[Mistake, Plant, Array | None]]:
         """Each way to make these with the step that it gives; what may be one of two is remembered."""
