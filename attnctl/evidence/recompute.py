@@ -203,7 +203,7 @@ def correlation(a: Array, b: Array) -> float:
     return float(a @ b) / size if size > 0 else 0.0
 
 
-def factors_shown(walk: Walk, name: str, plain: str) -> dict[str, Factors]:
+def factors_shown(walk: Walk, name: str, *, plain: bool) -> dict[str, Factors]:
     """What the factors of the products that lead to a wrong step were rounded to, as far as it shows.
 
     Where they are recorded, their product is to be reproduced number by number. Where they are not, a
@@ -220,18 +220,10 @@ def factors_shown(walk: Walk, name: str, plain: str) -> dict[str, Factors]:
             return shown
     kernel = any(is_of_kernel(walk, walk.derivation[name]) for name in names)
     way, bias = nearest_way(walk, name, product(ways, KERNELS if kernel else KERNELS[:1]))
-    if way is None:
+    if way is None or bias or (kernel and plain):
         return {}
     weighted = "key" in axes_of_first_factor(walk, walk.derivation[names[-1]])[-1:]
-    if bias:
-        why = f"all of it is off by {bias:+.2g} of its size besides"
-    elif direct and not weighted:
-        why = "not all of its numbers are what that gives"
-    elif kernel and plain:
-        why = f"{plain} is right as it is"
-    else:
-        return dict.fromkeys(names, way)
-    return {name: Factors(name=way.name, refuted=why)}
+    return dict.fromkeys(names, way) if weighted or not direct else {}
 
 
 def is_far_off(found: Array, right: Array) -> bool:
@@ -282,15 +274,15 @@ def axes_of_first_factor(walk: Walk, step: Step) -> tuple[str, ...]:
     return axes_of(record, first) if first in record else walk.derivation[first].axes
 
 
-def plain_product(walk: Walk) -> str:
-    """A recorded product of attention that agrees as it is, of factors with more digits than TF32."""
+def has_plain_product(walk: Walk) -> bool:
+    """True if a recorded product of attention agrees as it is, of factors with more digits than TF32."""
     for name, checked in walk.steps.items():
         step, record = walk.derivation[name], walk.record
         if checked.verdict is Verdict.AGREES and isinstance(step.op, PRODUCTS) and is_of_kernel(walk, step):
             told = all(map(record.tells, step.inputs))
             if told and not all(on_grid(record.trace[input_], TF32_BITS) for input_ in step.inputs):
-                return name
-    return ""
+                return True
+    return False
 
 
 def in_products(short: Rounding, power: float, by_row: bool) -> Callable[[Step, int], Rounding]:

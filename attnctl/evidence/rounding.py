@@ -168,8 +168,6 @@ class Factors:
     """How each is rounded, where that is known (TF32)."""
     name: str = ""
     """What they are rounded to."""
-    refuted: str = ""
-    """Why they are not, though the step is off as if they were."""
 
     def round(self, op: Op, inputs: Sequence[Array]) -> list[Array]:
         """The inputs of an op as it multiplies them: no bias that is added."""

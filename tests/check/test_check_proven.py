@@ -86,9 +86,8 @@ def test_the_same_dump_a_little_off_does_not(leniency, what, change):
     step = "attention_weights" if change is with_epsilon else "output"
     arrays = made(leniency, what)
     if step in arrays:
-        wrong, notes = walked(change(arrays))
+        wrong, _ = walked(change(arrays))
         assert step in wrong
-        assert step != "output" or leniency in RUNS or "output is not explained by TF32" in notes
 
 
 @pytest.mark.sample(3)

@@ -14,9 +14,9 @@ from attnctl.evidence.precision import COARSE_FIRST, DTYPES, FLOAT64
 from attnctl.evidence.recompute import (
     TF32_BITS,
     factors_shown,
+    has_plain_product,
     is_far_off,
     keep_digits,
-    plain_product,
     recompute,
 )
 from attnctl.evidence.record import Record, with_precisions
@@ -65,9 +65,9 @@ def walk_over(reading: Reading, strictness: Strictness, plan: DumpPlan | None = 
 def with_factors_shown(walk: Walk, until: str | None = None) -> Walk:
     """The walk of a program whose products have factors of as few digits as what is wrong shows."""
     factors: dict[str, Factors] = {}
-    right = plain_product(walk) if walk.wrong else ""
+    plain = bool(walk.wrong) and has_plain_product(walk)
     for name in walk.wrong:
-        factors |= factors_shown(next(samples(walk, name)).walk, name, right)
+        factors |= factors_shown(next(samples(walk, name)).walk, name, plain=plain)
     record = replace(walk.record, factors=factors)
     return Walk.over(record, walk.derivation, walk, until, factors) if factors else walk
 
@@ -173,6 +173,3 @@ def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
     bits = {precision.name: precision.bits for precision in COARSE_FIRST}
     for name in dict.fromkeys(factor.name for factor in record.factors.values() if factor.short):
         yield IN_FEWER.format(name, bits.get(name, TF32_BITS))
-    for name, factor in record.factors.items():
-        if factor.refuted:
-            yield f"{name} is not explained by {factor.name}: {factor.refuted}."
