@@ -161,11 +161,10 @@ class StepInBlocks:
         about = few_rows(first.rows, first.rows.start + first.gap.at[-2])
         shown = first if first.judged else self.judge(about)
         *lead, query, column = shown.gap.at
-        wrong = [part.rows.start + row for part in parts for row in part.gap.rows or ()]
-        at, rows = (*lead, shown.rows.start + query, column), (min(wrong), max(wrong)) if wrong else None
+        at = (*lead, shown.rows.start + query, column)
         differing, nan = sum(part.gap.differing for part in parts), sum(part.gap.nan for part in parts)
         size = self.found.size
-        gap = replace(shown.gap, at=at, differing=differing, nan=nan, of=size, filled=size, rows=rows)
+        gap = replace(shown.gap, at=at, differing=differing, nan=nan, of=size, filled=size)
         if not any(part.compared for part in parts):
             return gap, np.inf
         values = np.concatenate([sample.values for sample in drawn.values()])

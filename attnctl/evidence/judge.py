@@ -31,8 +31,6 @@ class Gap:
     of: int
     filled: int
     """How many are filled in at all."""
-    rows: tuple[int, int] | None = None
-    """The first and the last row of a matrix in which any differ."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Judged:
         largest = float(gap[at]) if count or not nan[at] else 0.0
         there = float(self.allowed[at]), at, float(self.found[at]), float(self.expected[at])
         filled = gap.size if blank is None else int((~blank).sum())
-        return Gap(largest, *there, count, int((wrong & nan).sum()), gap.size, filled, wrong_rows(wrong))
+        return Gap(largest, *there, count, int((wrong & nan).sum()), gap.size, filled)
 
 
 def judge_step(record: Record, name: str, expected: Known, rows: int | None = None) -> Judged:
@@ -129,11 +127,3 @@ def wrong_numbers(record: Record, name: str, expected: Known) -> Array:
 def vanishes(found: Array, hidden: Array, limit: float) -> Array:
     """True where a finite number stands for −∞ and softmax makes 0 of it all the same."""
     return found - np.where(hidden, -np.inf, found).max(axis=-1, keepdims=True) < limit
-
-
-def wrong_rows(wrong: Array) -> tuple[int, int] | None:
-    """The first and the last row of a matrix (..., row, column) in which any number is wrong."""
-    if wrong.ndim < 2 or not wrong.any():
-        return None
-    rows = np.flatnonzero(wrong.any(axis=(*range(wrong.ndim - 2), -1)))
-    return int(rows[0]), int(rows[-1])

@@ -19,7 +19,7 @@ from attnctl.evidence.rounding import Known, Later, either, exactly, noise
 from attnctl.evidence.rows import axes_of, of_scores
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Given, Hide, Softmax, Unstated
+from attnctl.math.ops import Given, Softmax, Unstated
 from attnctl.math.ops.products import SumRows, SumTokens
 
 CANCELLED = 4.0
@@ -92,21 +92,9 @@ class Walk:
         return walk
 
     def leniently(self) -> Walk:
-        """The walk with rows that are meant to see nothing excused, where there may be any."""
-        softmax = [step for step in self.derivation if isinstance(step.op, Softmax)]
-        blind = [step.name for step in softmax if self.may_be_blind(step.inputs[0])]
-        lenient = replace(self, record=replace(self.record, lenient=True))
-        return Walk.over(lenient.record, self.derivation, self, anew=blind) if blind else lenient
-
-    def may_be_blind(self, scores: str) -> bool:
-        """False where every row of these scores surely sees something, or is not meant to see nothing."""
-        record = self.record
-        if scores in record:
-            return bool(np.isneginf(record.trace[scores].max(axis=-1)).any())
-        if any(isinstance(step.op, Hide) and step.inputs[1:] for step in record.intended):
-            return True
-        sizes = (record.plan.sizes.get(axis, 1) for axis in self.derivation[scores].axes)
-        return bool(record.unseen(tuple(sizes)).any())
+        """The walk with rows that are meant to see nothing excused."""
+        softmax = [step.name for step in self.derivation if isinstance(step.op, Softmax)]
+        return Walk.over(replace(self.record, lenient=True), self.derivation, self, anew=softmax)
 
     @property
     def wrong(self) -> list[str]:

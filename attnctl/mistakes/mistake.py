@@ -59,8 +59,6 @@ class WrongStep:
     """What every step should be, as far as what is recorded tells."""
     begin: int = 0
     """The query that its first row is: more than 0 in a part of a large step."""
-    wrong_rows: tuple[int, int] | None = None
-    """The first and the last wrong query of all, where this is a part."""
     effort: Effort = field(default_factory=Effort)
     like: Plant | None = None
     """The plant of another case, whose detail and number are to be planted here, and no others."""

@@ -242,7 +242,6 @@ def test_blocks_say_of_every_kind_what_the_whole_says(in_blocks, kind, what, cha
             assert ours.gap.at == theirs.gap.at, name
             assert (ours.gap.found, ours.gap.expected) == (theirs.gap.found, theirs.gap.expected), name
             assert ours.gap.differing == pytest.approx(theirs.gap.differing, rel=0.1, abs=10), name
-            assert change is a_little or ours.gap.rows == theirs.gap.rows, name
             assert theirs.gap.allowed / 6 <= ours.gap.allowed <= 12 * theirs.gap.allowed, name
             assert ours.blurred == pytest.approx(theirs.blurred, rel=0.7), name
 

@@ -150,17 +150,9 @@ def locate_alone(case: WrongStep) -> str:
     alone = [
         f"{axis} {begin_of(case, axis) + places[0, at]}"
         for at, axis in enumerate(axes)
-        if case.differs.shape[at] > 1 and (places[:, at] == places[0, at]).all() and not goes_on(case, axis)
+        if case.differs.shape[at] > 1 and (places[:, at] == places[0, at]).all()
     ]
     return f"All of them are at {', '.join(alone)}." if alone else ""
-
-
-def goes_on(case: WrongStep, axis: str) -> bool:
-    """True where other queries than those of the part that is searched are wrong as well."""
-    if axis != "query" or case.wrong_rows is None:
-        return False
-    first, last = case.wrong_rows
-    return first < case.begin or last >= case.begin + case.found.shape[-2]
 
 
 def locate_band(case: WrongStep) -> str:
@@ -206,11 +198,6 @@ def locate_some(case: WrongStep) -> str:
     for at, axis in enumerate(axes):
         others = tuple(other for other in range(len(axes)) if other != at)
         has = np.flatnonzero(case.differs.any(axis=others))
-        if goes_on(case, axis):
-            first, last = case.wrong_rows or (0, 0)
-            if last + 1 - first < (case.size("query") or 0):  # not all of them, of which there are more
-                said.append(f"{axis} {list_places(np.arange(first, last + 1))}")
-            continue
         able = np.count_nonzero(telling_numbers(case).any(axis=others))
         whole = len(has) <= MOST_LISTED or (np.diff(has) == 1).all()
         if 0 < len(has) < able and (whole or len(has) <= able / 2):  # a few of most of them say little

@@ -72,8 +72,6 @@ class Part:
     """The query that its first row is."""
     words: str = ""
     """Which part it is; nothing where it is all there is."""
-    wrong_rows: tuple[int, int] | None = None
-    """The first and the last wrong query of all, where this is a part."""
 
     @property
     def record(self) -> Record:
@@ -150,7 +148,7 @@ def walk_part(part: Part, walk: Walk, first: str, words: str) -> Part | None:
         return None
     if not set(found.wrong) <= set(walk.wrong):
         return None
-    return replace(part, walk=found, words=words, wrong_rows=walk.gap(first).rows)
+    return replace(part, walk=found, words=words)
 
 
 # --- parts ---

@@ -115,8 +115,7 @@ class Search:
         by_rows = walk.steps[first].broken is not None and not differs.any()
         if by_rows:  # none by itself, all together
             differs = np.isfinite(expected.value)
-        place = part.begin, part.wrong_rows
-        case = WrongStep(walk.derivation, record, first, found, expected, differs, walk, *place)
+        case = WrongStep(walk.derivation, record, first, found, expected, differs, walk, part.begin)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
         return cls(walk, case, part, earlier, patience, by_rows=by_rows)
 
