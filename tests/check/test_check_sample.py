@@ -14,7 +14,7 @@ from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.plan.intended import plan_dump
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import WrongStep
-from attnctl.verbs.check.sample import SomeRows, one_head, samples, some_rows
+from attnctl.verbs.check.sample import SomeRows, samples, some_rows
 
 N, ROWS = 12, 5
 STARTS = (0, 4)
@@ -103,14 +103,6 @@ def test_a_mistake_in_some_rows_is_those_rows_of_the_mistake_in_all(kind, what, 
                 np.testing.assert_allclose(found, rows, atol=1e-5, err_msg=mistake.name)
                 np.testing.assert_allclose(widened, right, atol=1e-5, err_msg=mistake.name)
     assert compared > 20
-
-
-def test_one_head_has_nothing_of_the_others():
-    record = recorded(KINDS["causal"], "everything")
-    part = one_head(Walk(record, record.intended))
-    assert part.record.trace["attention_weights"].shape == (1, N, N)
-    assert "output" in part.record
-    assert "concat" not in part.record
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import islice
 
@@ -32,7 +32,7 @@ from attnctl.verbs.check.read import (
 )
 from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
 from attnctl.verbs.check.report import Finding, Report, find_unjudged
-from attnctl.verbs.check.sample import Part, one_head_of, samples, whole_of
+from attnctl.verbs.check.sample import Part, samples, whole_of
 from attnctl.verbs.check.search import Fit, Search, slight
 
 ARRAYS_AT_ONCE = 8
@@ -175,7 +175,7 @@ class Diagnosis:
             found = search.fits()
             much = not self.walk.gap(first).largest <= slight(search.case.expected.value)
             seek = part.words and not begun and not found and much
-            if seek and (fits := self.screen(search, one_head_of)):
+            if seek and (fits := self.screen(search)):
                 return search, fits
             begun.append(search)
             if not any(map(search.exactly, found)):
@@ -183,19 +183,19 @@ class Diagnosis:
             if fits := self.verify_best(first, found, part):
                 return search, fits
             across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
-            if across and (fits := self.screen(search, whole_of)):
+            if across and (fits := self.screen(search)):
                 return search, fits
             if across or not found:
                 break
         pairs = begun[0].pairs() if self.pairs else []
         return begun[0], self.verify_best(first, pairs, begun[0].part)
 
-    def screen(self, before: Search, part_of: Callable[[Walk, str], Part]) -> list[Fit]:
+    def screen(self, before: Search) -> list[Fit]:
         """The mistake that mixes up queries and explains all of a step, sought by plain arithmetic."""
         first = before.case.first
         if not any(before.plants_to_screen()):
             return []
-        part = part_of(self.walk, first)
+        part = whole_of(self.walk)
         search = self.begin(part, first, plainly=True)
         search.screened.update(before.screened)
         fits = filter(None, (self.verify(first, fit, part) for fit in search.screen()))

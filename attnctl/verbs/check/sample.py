@@ -31,8 +31,6 @@ from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Copy, Op
 
-SIDE_BY_SIDE = "heads·d_v"
-
 MANY = 2**17
 """Numbers of a step, or of what it is computed from, above which a mistake is looked for in a part."""
 
@@ -99,7 +97,7 @@ class Part:
         return begin_at(-self.begin)(op)
 
 
-def whole_of(walk: Walk, _: str = "") -> Part:
+def whole_of(walk: Walk) -> Part:
     return Part(walk, walk.derivation, walk.derivation)
 
 
@@ -122,11 +120,6 @@ def samples(walk: Walk, first: str) -> Iterator[Part]:
             rows *= 4
     if not searched:
         yield whole_of(walk)
-
-
-def one_head_of(walk: Walk, first: str) -> Part:
-    part = walk_part(one_head(walk), walk, first, "the first head") if is_large(walk, first) else None
-    return part or whole_of(walk)
 
 
 def is_large(walk: Walk, first: str) -> bool:
@@ -169,18 +162,6 @@ def some_rows(walk: Walk, rows: slice) -> Part:
     same = Derivation(tuple(step for step in derivation if step.name not in later))
     before = replace(walk, record=with_arrays(record, arrays, intended), derivation=same)
     return Part(before, own, derivation, rows.start)
-
-
-def one_head(walk: Walk) -> Part:
-    """The first head alone, without what has the heads side by side."""
-    record = walk.record
-    arrays = {
-        name: cut(array, axes_of(record, name), {"head": slice(1), "batch": slice(1)})
-        for name, array in record.trace.items()
-        if SIDE_BY_SIDE not in axes_of(record, name)
-    }
-    alone = Walk(with_arrays(record, arrays, record.intended), Derivation(()))
-    return Part(alone, walk.derivation, walk.derivation)
 
 
 def cut_rows(derivation: Derivation, later: set[str], summed: set[str], rows: slice) -> Derivation:
