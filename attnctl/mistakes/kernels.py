@@ -168,8 +168,6 @@ def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
                 coarse = partial(wrong.Coarse, unit=precision.unit, largest=precision.largest)
                 ops = {name: coarse(case.derivation[name].op) for name in names}
                 yield Plant(case.put_all(ops), precision.name)
-            elif names == every[0] and too_far(case, values[0]):
-                break
 
 
 def simulate_precision(
@@ -182,15 +180,6 @@ def simulate_precision(
         return (lambda x: nearest(x, precision)) if rounds else keep_digits
 
     return recompute(case.record, steps, rounding_of, rounding_of)
-
-
-def too_far(case: WrongStep, value: Array | None) -> bool:
-    """True where all is off by far more than with every step in fewer digits: one of them gives less."""
-    if value is None:
-        return False
-    told = np.isfinite(case.found) & np.isfinite(case.expected.value)
-    off, by_rounding = (np.abs(array - case.expected.value)[told] for array in (case.found, value))
-    return bool(off.size and np.isfinite(by_rounding).all() and np.median(off) > 10 * by_rounding.max())
 
 
 def is_shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:

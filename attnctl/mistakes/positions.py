@@ -152,7 +152,7 @@ SAID = "positions are multiplied by ", "embeddings are multiplied by "
 
 
 def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
-    """Sinusoids from another position, in other columns, of another base."""
+    """Sinusoids from another position, or in other columns."""
     op = case.op("positions")
     if not isinstance(op, Sinusoid):
         return
@@ -166,13 +166,6 @@ def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put("positions", wrong.By(lambda order=order: table[:, order])), said)
     for start in (op.start - 1, op.start + 1):
         yield Plant(case.put("positions", replace(op, start=start)), f"positions begin at {start}")
-
-    def make(base: float) -> WrongStep:
-        angle = op.places[:, None] / abs(base) ** (2 * (columns // 2) / op.d_model)
-        waves = wrong.By(lambda: np.where(columns % 2 == 0, np.sin(angle), np.cos(angle)))
-        return case.put("positions", waves)
-
-    yield from planted_fit(case, make, THETAS, lambda base: f"the base is {option_number(base)}, not 10000")
 
 
 ELSEWHERE = "positions are counted from elsewhere: {}"

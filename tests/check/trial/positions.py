@@ -181,9 +181,6 @@ POSITION = {
             [sinusoids(p.k.n, p.k.d_model)[:, 0::2], sinusoids(p.k.n, p.k.d_model)[:, 1::2]], axis=1
         ),
     ),
-    "base 1000": m(
-        "sinusoidal", "sinusoids-wrong", table=lambda p: sinusoids(p.k.n, p.k.d_model, base=1000.0)
-    ),
     "embeddings times √d_model": m(
         "sinusoidal",
         "positions-wrong",
