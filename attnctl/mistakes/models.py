@@ -91,6 +91,13 @@ def halves(w_q: Array, w_gate: Array) -> list[Array]:
     return np.split(side_by_side(both), 2, axis=-1)
 
 
+def plant_late_gate(case: WrongStep) -> Iterator[Plant]:
+    if isinstance(case.op(GATED), Gate) and "output" in case.derivation:
+        _, gate = case.derivation[GATED].inputs
+        ungated = case.put(GATED, Copy(), case.derivation[GATED].inputs[:1])
+        yield Plant(ungated.then("output", Gate(), gate))
+
+
 TEMPERED = at("Q_tempered", Temper)
 of_temperature = about("Q_tempered", meant="tempered", subject="temperature")
 of_gate = about(GATED, meant="gated")
@@ -181,6 +188,29 @@ MODELS = (
         why="Qwen3-Next and Qwen3.5 gate what the heads give; the models before them do not.",
         example="gated = concat",
     ),
+    of_gate(
+        "gate-bare",
+        "the heads' outputs are multiplied by {}",
+        "take the sigmoid of the gate",
+        at(GATED, Gate).by(
+            {
+                "the gate itself": lambda z, g: z * g,
+                "silu of the gate": lambda z, g: z * g / (1 + np.exp(-g)),
+            }
+        ),
+        why="The gate of a network is silu(x), that of attention σ(x).",
+        example="gated = concat * gate",
+    ),
+    Mistake(
+        "gate-late",
+        (GATED, "output"),
+        "the gate is applied after W_O",
+        "multiply the heads' outputs by the gate, then by W_O",
+        plant_late_gate,
+        why="Where d_v · heads = d_model the shapes fit there, too.",
+        meant="gated",
+        example="gated = concat\noutput = (concat @ W_O) / (1 + np.exp(-gate))",
+    ),
     Mistake(
         "gate-split-wrong",
         ("Q", GATE),
@@ -199,5 +229,13 @@ MODELS = (
         TEMPERED.without(),
         why="It is 1 up to L positions, so that short texts show nothing.",
         example="Q_tempered = Q",
+    ),
+    of_temperature(
+        "temperature-wrong",
+        "the positions of the temperature are counted from {}",
+        "take 1 + β ln(1 + ⌊position / L⌋), positions from 0 in Mistral's models, from 1 in Llama 4",
+        TEMPERED.instead(lambda op: {f"{1 - op.first}": replace(op, first=1 - op.first)}),
+        why="Two families that say the same count positions from 0 and from 1.",
+        example="Q_tempered = Q * (1 + 0.5 * np.log(1 + (np.arange(n) + 1) // 2))[:, None]",
     ),
 )

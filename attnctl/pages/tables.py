@@ -70,17 +70,29 @@ def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
     body = []
     for each in found:
         for part, by_use in zip(each.parts, each.by_use, strict=True):
-            notes = [" · ".join(facts_of(part)), said_of_layer(by_use)]
+            notes = [" · ".join(facts_of(part))]
             body.append(html_table(stack_name(part), LAYER_HEADINGS, layer_rows(part), notes, words=True))
+            body.append(draw_layer(by_use))
         body.append(f"<section>{html_paragraphs(size_lines(each)[1:])}</section>")
     sizes = " · ".join(size_lines(part)[0] for part in found)
     stream.write(page(f"{names} · {sizes}", names, sizes, body))
 
 
-def said_of_layer(sizes: Mapping[str, int]) -> str:
-    """What a layer has, in its order, each with its parameters."""
-    parts = " · ".join(f"{use.replace('_', ' ')} {size:,}" for use, size in sizes.items())
-    return f"Layer 0: {sum(sizes.values()):,} parameters: {parts}"
+def draw_layer(sizes: Mapping[str, int]) -> str:
+    """A layer as a picture: what it has in its order, each as long as it has parameters."""
+    total, most = sum(sizes.values()), max(sizes.values())
+    rows = []
+    for y, (use, size) in zip(range(0, 24 * len(sizes), 24), sizes.items(), strict=True):
+        long = max(1, round(300 * size / most))
+        rows.append(
+            f'<text x="142" y="{y + 15}" text-anchor="end">{text(use.replace("_", " "))}</text>'
+            f'<rect x="150" y="{y + 1}" width="{long}" height="18"/>'
+            f'<text x="{long + 158}" y="{y + 15}">{size:,} ({100 * size / total:.0f} %)</text>'
+        )
+    said = f"Layer 0: {total:,} parameters"
+    start = f'<section class="scroll" tabindex="0" aria-label="{said}"><h2>{said}</h2>'
+    drawn = f'<svg class="layer" width="600" height="{24 * len(sizes)}" role="img" aria-label="{said}">'
+    return f"{start}{drawn}{''.join(rows)}</svg></section>"
 
 
 def page(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:

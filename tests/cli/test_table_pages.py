@@ -219,17 +219,19 @@ def test_a_page_of_a_model_has_what_stdout_says(call, family):
         ("gpt2", "h.0."),
     ],
 )
-def test_a_page_of_a_model_has_the_parts_of_a_layer(call, family, layer):
+def test_a_page_of_a_model_has_a_picture_of_a_layer(call, family, layer):
     """Its parts come to all the parameters that the file has under the name of the layer."""
     data = (CHECKPOINTS / family / "model.safetensors").read_bytes()
     tensors = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     shapes = {name: about["shape"] for name, about in tensors.items() if f".{layer}" in f".{name}"}
     call("model", str(CHECKPOINTS / family), "-o", "x.html")
     text = Path("x.html").read_text()
-    said = re.search("Layer 0: [^<]*", text)[0].partition(" parameters: ")
-    sizes = [int(part.split()[-1].replace(",", "")) for part in said[2].split(" · ")]
+    picture = re.search('<svg class="layer".*?</svg>', text, re.DOTALL)[0]
+    sizes = [int(each.replace(",", "")) for each in re.findall(r">([\d,]+) \(\d+ %\)<", picture)]
+    longest = max(int(each) for each in re.findall(r'<rect [^>]*width="(\d+)"', picture))
     assert sum(sizes) == sum(int(np.prod(shape)) for shape in shapes.values())
-    assert said[0] == f"Layer 0: {sum(sizes):,}"
+    assert f"Layer 0: {sum(sizes):,} parameters" in text
+    assert longest == 300
 
 
 def test_without_texts_the_battery_is_written(call):
