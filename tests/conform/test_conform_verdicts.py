@@ -364,7 +364,7 @@ def test_a_saved_case_says_the_lengths_and_the_diagonal_of_each_sequence(tmp_pat
     failure = of(found, "pairs", "float32").failure
     dump = attnctl.load(failure.saved)
     assert dump.header["config"]["rules"] == [{"window": [2, 1]}]
-    assert dump.header["config"]["causal_offset"] == [-1]
+    assert dump.header["config"]["causal_offset"] == [2]
     assert attnctl.check(dump).mistake == failure.mistake == "causal-aligned-wrong"
 
 

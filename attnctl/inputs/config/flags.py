@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from math import inf
@@ -121,10 +122,24 @@ def in_yaml(given: Mapping[str, Any]) -> str:
             node.flow_style = False
             super().serialize(node)
 
+    def represent_text(dumper: Any, text: str) -> Any:
+        style = None if text.isprintable() else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    ConfigDumper.add_representer(str, represent_text)
     # The open side of a window: nothing else in a config is None.
     ConfigDumper.add_representer(type(None), lambda dumper, _: dumper.represent_str("inf"))
     more: Any = {"allow_unicode": True, "sort_keys": False, "width": inf}
-    return str(yaml.dump(given, Dumper=ConfigDumper, default_flow_style=None, **more))
+    written = str(yaml.dump(given, Dumper=ConfigDumper, default_flow_style=None, **more))
+    return UNPRINTABLE.sub(escape, written)
+
+
+UNPRINTABLE = re.compile(r"[^\n\x20-\x7e]")
+
+
+def escape(match: re.Match[str]) -> str:
+    """A character as it stands in quotes: what a terminal would obey is not written as it is."""
+    return match[0] if match[0].isprintable() else f"\\U{ord(match[0]):08X}"
 
 
 # --- as flags ---

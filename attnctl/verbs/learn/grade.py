@@ -92,12 +92,12 @@ def how_it_differs(typed: Typed, right: Array) -> str:
     said = "no known mistake gives it"
     if not (np.isfinite(typed.numbers) == np.isfinite(right)).all():
         return f"{said}; hidden scores are -inf, all others are numbers"
+    if right.ndim == 0:
+        return f"{said}: it is too {'large' if typed.numbers > right else 'small'}"
     off = typed.off(right)
     count = max(1, int((off > typed.tolerance(right)).sum()))
     place = ", ".join(map(str, np.unravel_index(int(off.argmax()), off.shape)))
-    return (
-        f"{said}: {count} of {off.size} numbers differ, most of all the one at [{place}]" if place else said
-    )
+    return f"{said}: {count} of {off.size} numbers differ, most of all the one at [{place}]"
 
 
 def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[str, str]]:
