@@ -77,6 +77,12 @@ CONVENTIONS: dict[str, tuple[str, ...]] = {
 }
 """Every convention with the values that may be declared, the usual one first."""
 
+SAVED = {
+    "corner": CORNER, "window": SLIDING, "ahead": AHEAD, "lengths": LENGTHS_CORNER, "mask": MASK_SHAPE,
+    "mask_kind": MASK_KIND, "true": TRUE, "masked": MASKED,
+}  # fmt: skip
+"""The keys of conventions in the dump of a failing case."""
+
 LENGTHS, OTHER_D_V, GROUPED = "lengths", "d_v ≠ d_k", "grouped heads"
 """The features that arrays of a target may have no room for."""
 

@@ -23,8 +23,7 @@ from attnctl.verbs.conform.features import BASE, CONVENTIONS
 from attnctl.verbs.conform.judge import compare_output
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import CONVENTIONS as KNOWN
-from attnctl.verbs.conform.profile import TYPES
+from attnctl.verbs.conform.profile import SAVED, TYPES
 from attnctl.verbs.conform.report import SIZES, UNASKED, Failure, FeatureResult
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
@@ -103,12 +102,13 @@ def save_case(suite: Suite, result: CaseResult, feature: str, said: Failure) -> 
     problem = suite.problem(result.case)
     profile = problem.profile
     trace, _ = plan_answer(problem, suite.outputs_in(result))
+    conventions = {"layout": profile.layout, "packed": profile.packed}
     header = {
         "conform": {
             "feature": feature,
             "case": asdict(replace(problem.case, call=None)),
             **({"call": problem.case.call.name} if problem.case.call else {}),
-            "conventions": {"layout": profile.layout, "packed": profile.packed, **profile.conventions},
+            "conventions": conventions | {key: profile[name] for key, name in SAVED.items()},
             "always": list_unusual(profile.always),
             "defaults": profile.defaults,
             "handed": profile.handed,
@@ -143,8 +143,8 @@ def read_saved(path: str) -> Saved:
     if not isinstance(header, dict) or not isinstance(header.get("conventions"), dict):
         raise AttnError(f"{path}: no case of attnctl conform; give a file that it saved")
     said = header["conventions"]
-    if unknown := [key for key in said if key not in {"layout", "packed", *KNOWN}]:
-        raise AttnError(f"{path}: conform.conventions: {unknown[0]} is none of {', '.join(KNOWN)}")
+    if unknown := [key for key in said if key not in {"layout", "packed", *SAVED}]:
+        raise AttnError(f"{path}: conform.conventions: {unknown[0]} is none of {', '.join(SAVED)}")
     always = validate(header.get("always", {}), lambda at: f"{path}: conform.always{json_path(at)[1:]}")
     defaults, handed = header.get("defaults") or {}, header.get("handed") or {}
     if not isinstance(defaults, dict) or not defaults.keys() <= OPTIONS.keys():
@@ -154,7 +154,7 @@ def read_saved(path: str) -> Saved:
     called = {
         "layout": said.get("layout", ""),
         "packed": said.get("packed", ""),
-        "conventions": {name: said[name] for name in KNOWN if name in said},
+        "conventions": {SAVED[key]: said[key] for key in SAVED if key in said},
         "defaults": {name: to_tuples(value) for name, value in defaults.items()},
         "always": always,
         "handed": handed,
