@@ -88,26 +88,16 @@ def option(
     `writes` names files to be written, - for stdout: in these formats by suffix, or any.
     """
     names = [name for name in how if isinstance(name, str)]
-    info = typer.Option(*names, help=help, show_default=False, rich_help_panel=section, **extra)
-    return describe_option(
-        info, [reader for reader in how if isinstance(reader, Reader)], terms, writes, default
-    )
+    info: Any = typer.Option(*names, help=help, show_default=False, rich_help_panel=section, **extra)
+    info.readers, info.terms = [reader for reader in how if isinstance(reader, Reader)], terms
+    info.writes, info.usual = writes, default
+    return info
 
 
 def argument(help: str, metavar: str | None = None, terms: Sequence[OptionTerm] = ()) -> Any:  # noqa: A002
     """An argument, which may be left out where the type of its parameter has None."""
-    return describe_option(typer.Argument(help=help, metavar=metavar, show_default=False), [], terms)
-
-
-def describe_option(
-    info: Any,
-    readers: list[Reader],
-    terms: Sequence[OptionTerm],
-    writes: Sequence[Format] | bool = False,
-    default: Any = None,
-) -> Any:
-    """What Typer knows of a parameter, with what it does not."""
-    info.readers, info.terms, info.writes, info.usual = readers, terms, writes, default
+    info: Any = typer.Argument(help=help, metavar=metavar, show_default=False)
+    info.readers, info.terms, info.writes, info.usual = [], terms, False, None
     return info
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -140,29 +140,22 @@ def source_of_run(trace: Trace, words: tuple[str, ...]) -> Source:
             "this dump does not say how it was made; attnctl attend FILE -o ours.json carries it out, "
             "and that can be explored with edits"
         )
-    reasons: list[str] = []
-    for source in candidates(trace, words):
-        try:
-            found = source.trace()
-        except (AttnError, LookupError, TypeError, ValueError) as error:
-            reasons.append(str(error).splitlines()[0] if str(error) else type(error).__name__)
-            continue
-        if all(name in found and close(trace[name], found[name]) for name in trace):
-            return source
-        reasons.append("carried out again, it comes to other numbers")
-    raise AttnError(f"cannot be carried out again: {reasons[-1]}")
-
-
-def candidates(trace: Trace, words: tuple[str, ...]) -> Iterator[Source]:
-    """The sources that a dump's config may describe: its sentence, or the arrays in it."""
     if KEY_LENGTHS in trace.config and KEY_LENGTHS not in trace:
         raise AttnError("its key_lengths are not in the file, so attend cannot carry it out again")
     settings = replace(settings_of(trace), edits=())
     if trace.sentence and trace.config.get("vocab"):
-        yield Sentence(trace.sentence, settings=settings)
-    offset = settings.causal_offset if isinstance(settings.causal_offset, int) else None
-    of_arrays = replace(settings, heads=None, kv_heads=None, causal_offset=offset)  # their axes say it
-    yield OfArrays(trace, of_arrays, words=words)
+        source: Source = Sentence(trace.sentence, settings=settings)
+    else:
+        offset = settings.causal_offset if isinstance(settings.causal_offset, int) else None
+        of_arrays = replace(settings, heads=None, kv_heads=None, causal_offset=offset)  # their axes say it
+        source = OfArrays(trace, of_arrays, words=words)
+    try:
+        found = source.trace()
+    except (AttnError, LookupError, TypeError, ValueError) as error:
+        raise AttnError(f"cannot be carried out again: {error or type(error).__name__}") from None
+    if not all(name in found and close(trace[name], found[name]) for name in trace):
+        raise AttnError("cannot be carried out again: it comes to other numbers")
+    return source
 
 
 def close(a: Any, b: Any) -> bool:

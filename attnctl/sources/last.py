@@ -123,9 +123,10 @@ def read_last(word: str, which: str | None = None) -> list[Trace]:
         why = f"{VARIABLE} is off" if is_off() else "no run in this terminal yet"
         raise AttnError(f"last: {why}; attnctl run SENTENCE -o FILE keeps one under a name")
     try:
-        runs = runs_in(raw)
+        found = json.loads(raw)
+        runs = found if isinstance(found, list) else [found]
         again = [None if run["steps"] else what_ran(run) for run in runs]
-    except (ValueError, RecursionError, AttnError):
+    except (ValueError, LookupError, TypeError, RecursionError, AttnError):
         raise AttnError(f"last: {path} is broken; attnctl run SENTENCE writes it anew") from None
     if not runs:
         raise AttnError("last: that run was too large to keep; write it with -o FILE")
@@ -133,15 +134,6 @@ def read_last(word: str, which: str | None = None) -> list[Trace]:
     traces = traces if len(traces) == len(runs) else read(path)
     selected = word.removeprefix("last")[1:-1] if which is None else which
     return [choose_trace(traces, selected, "last")] if selected else traces
-
-
-def runs_in(raw: bytes) -> list[dict[str, Any]]:
-    """The runs that a file holds. Raises ValueError where one is not ours."""
-    found = json.loads(raw)
-    runs = found if isinstance(found, list) else [found]
-    if not all(isinstance(run, dict) and isinstance(run.get("steps"), dict) for run in runs):
-        raise ValueError("no run")
-    return runs
 
 
 def what_ran(run: dict[str, Any]) -> Sentence:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from math import inf
@@ -12,6 +11,7 @@ from typing import Any
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
 from attnctl.base.values import Path, flow, to_tuples
+from attnctl.base.words import escape
 from attnctl.inputs.config.fields import ALIBI, FIELDS, IN_PARTS, KEYWORDS, ROPE, SETTABLE, lay_over
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.config.tensors import WEIGHTS
@@ -122,24 +122,16 @@ def in_yaml(given: Mapping[str, Any]) -> str:
             node.flow_style = False
             super().serialize(node)
 
-    def represent_text(dumper: Any, text: str) -> Any:
-        style = None if text.isprintable() else '"'
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+        def represent_str(self, data: str) -> Any:
+            style = None if data.isprintable() else '"'
+            return self.represent_scalar("tag:yaml.org,2002:str", data, style)
 
-    ConfigDumper.add_representer(str, represent_text)
+    ConfigDumper.add_representer(str, ConfigDumper.represent_str)
     # The open side of a window: nothing else in a config is None.
     ConfigDumper.add_representer(type(None), lambda dumper, _: dumper.represent_str("inf"))
     more: Any = {"allow_unicode": True, "sort_keys": False, "width": inf}
-    written = str(yaml.dump(given, Dumper=ConfigDumper, default_flow_style=None, **more))
-    return UNPRINTABLE.sub(escape, written)
-
-
-UNPRINTABLE = re.compile(r"[^\n\x20-\x7e]")
-
-
-def escape(match: re.Match[str]) -> str:
-    """A character as it stands in quotes: what a terminal would obey is not written as it is."""
-    return match[0] if match[0].isprintable() else f"\\U{ord(match[0]):08X}"
+    text = yaml.dump(given, Dumper=ConfigDumper, default_flow_style=None, **more)
+    return "".join(char if char.isprintable() or char == "\n" else escape(char) for char in text)
 
 
 # --- as flags ---
