@@ -125,9 +125,9 @@ def test_a_difference_of_what_is_hidden_on_one_side(dumps):
     [("I love AI", "I really love AI"), ("I love AI", "AI we trust")],
     ids=["longer", "other"],
 )
-def test_differences_of_other_sentences_can_be_drawn(call, first, second):
+def test_differences_of_other_sentences_and_heads_can_be_drawn(call, first, second):
     call("run", first, "--heads", "2", "-o", "a.json")
-    call("run", second, "--heads", "2", "-o", "b.json")
+    call("run", second, "--heads", "1", "-o", "b.json")
     for step in ("Q", "scores", "head_outputs", "output", "X"):
         assert call("diff", "a.json", "b.json", "--step", step, "-o", "x.svg").code == 1, step
         assert f"{step}, B − A" in words("x.svg")
