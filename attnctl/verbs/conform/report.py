@@ -123,7 +123,7 @@ class FeatureResult:
     calls: int = 0
     """Calls of the same cases, where they were made again and again."""
     differs: str = ""
-    """The difference of gradients from call to call, where they are right all the same."""
+    """What is other from call to call, and may be."""
     failure: Failure | None = None
     known: str = ""
 

@@ -280,8 +280,8 @@ class Run:
             else:
                 run.add(found)
             if relation.exact and judgement.right and judgement.differs:
-                off = f"{judgement.differs:.2g} units in the last place"
-                run.differs = f"With {relation.name} a row changes by up to {off}"
+                off = f"{judgement.differs:.2g} units in the last place, which rounding may do"
+                run.differs = f"With {relation.name} a row changes by up to {off}, or a leak no larger."
         run.right.clear()  # of its numbers nothing is known
         run.skipped = run.skipped or ("" if run.of else "nothing that it takes has anything to move")
         return run
@@ -340,7 +340,9 @@ class Run:
         lenient = name == REPEATABLE_GRADIENTS and not self.suite.declared.deterministic
         wrong = [result for result in other if not (lenient and self.is_right_again(result))]
         run = FeatureResult(name, dtype, len(answered), len(cases), wrong=wrong, calls=calls)
-        run.differs = "" if wrong or not other else explain_repeats(other[0].answer).explanation
+        if other and not wrong:
+            said = explain_repeats(other[0].answer).explanation
+            run.differs = f"Gradients: {said}; wrong only where --claims say deterministic: true."
         return run
 
     def is_right_again(self, found: CaseResult) -> bool:
@@ -468,13 +470,7 @@ class Run:
                 f"Repeated: {least} calls with the same inputs in each type: "
                 f"a fault in {RATE * 100:g} % of calls {missed}{few if least < CALLS else ''}."
             )
-        differing = dict.fromkeys(
-            (run.feature in RELATIONS, run.differs) for run in self.runs if run.differs
-        )
-        for related, said in differing:
-            allowed = "wrong only where --claims say deterministic: true"
-            of_rounding = f"{said}, which rounding may do, or a leak that is no larger."
-            out.append(of_rounding if related else f"Gradients: {said}; {allowed}.")
+        out += dict.fromkeys(run.differs for run in self.runs if run.differs)
         if self.request.backward:
             out += describe_gradients(self.runs, self.suite)
         return tuple(out)
