@@ -364,7 +364,9 @@ def test_a_saved_case_says_the_lengths_and_the_diagonal_of_each_sequence(tmp_pat
     failure = of(found, "pairs", "float32").failure
     dump = attnctl.load(failure.saved)
     assert dump.header["config"]["rules"] == [{"window": [2, 1]}]
-    assert dump.header["config"]["causal_offset"] == [2]
+    queries = dump.header["conform"]["case"]["queries"]
+    lengths = dump.header["config"]["key_lengths"]
+    assert dump.header["config"]["causal_offset"] == [length - queries for length in lengths]
     assert attnctl.check(dump).mistake == failure.mistake == "causal-aligned-wrong"
 
 
