@@ -64,7 +64,8 @@ class LayerParts:
 
     `norm` makes X of `hidden`, `latent_norm` brings the latent rows to one scale, `head_norm` what heads
     give in a layer of a gated delta rule, which has no softmax, `output_norm` the output before it is added
-    to `hidden` (to X where `from_norm`), times `residual`.
+    to `hidden` (to X where `from_norm`), times `residual`. `v_norm` has no weight; K and V that are
+    `shared` are those of an earlier layer, normed and rotated there.
     """
 
     norm: ops.RMSNorm | ops.LayerNorm | None = None
@@ -74,6 +75,8 @@ class LayerParts:
     output_norm: ops.RMSNorm | ops.LayerNorm | None = None
     residual: float = 1.0
     from_norm: bool = False
+    v_norm: ops.RMSNorm | ops.LayerNorm | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -228,6 +231,7 @@ def norms(v: Variant, at: Latest) -> Lines:
     """Q and K brought to one scale before they are rotated."""
     if v.qk_norm is not None and not v.qk_norm.after_rotation:
         yield from head_norms(v, at, v.qk_norm)
+    yield from norm_line(v, at, v.layer.v_norm, "V_normed", "V", "V_norm")
 
 
 def unrotated_cache(v: Variant, at: Latest) -> Lines:
@@ -241,7 +245,8 @@ def rotations(v: Variant, at: Latest) -> Lines:
     if v.rotary is None:
         return
     first = 0 if v.cache_unrotated else v.past
-    own = (("Q", v.offset),) if "W_K_rope" in v.given else (("Q", v.offset), ("K", first))
+    alone = "W_K_rope" in v.given or v.layer.shared
+    own = (("Q", v.offset),) if alone else (("Q", v.offset), ("K", first))
     for symbol, start in own:
         formula = f"{at[symbol]} {v.rotary.formula}"
         yield line(f"{symbol}_rotated", v.rotary.rotate(start, v.documents), (at[symbol],), formula)
@@ -257,7 +262,7 @@ def head_norms(v: Variant, at: Latest, how: HeadNorm) -> Lines:
     """A norm of Q and one of K."""
     make, usual = (ops.LayerNorm, 1e-5) if how.kind == LAYER else (ops.RMSNorm, 1e-6)
     op = make(usual if how.eps is None else how.eps, how.over == HEADS, how.plus_one)
-    for symbol in "QK":
+    for symbol in "Q" if v.layer.shared else "QK":
         yield from norm_line(v, at, op, f"{symbol}_normed", symbol, f"{symbol}_norm")
 
 
@@ -402,10 +407,14 @@ def without_projection(concat: str) -> Step:
 
 
 def residual(v: Variant, at: Latest) -> Lines:
-    """The output, or its norm, added to what came into the layer."""
+    """The output, normed or scaled where a model does that, added to what came into the layer."""
     if "hidden" not in v.given or "W_O" not in v.given:
         return
     yield from norm_line(v, at, v.layer.output_norm, "output_normed", "Y", "output_norm")
+    if "output_scale" in v.given:
+        yield from given(v, "output_scale")
+        formula = f"{at['Y']} ∘ output_scale"
+        yield line("output_scaled", ops.ScaleColumns(), (at["Y"], "output_scale"), formula)
     start, factor = "X" if v.layer.from_norm else "H", v.layer.residual
     op = ops.Add() if factor == 1 else ops.AddScaled(factor)
     added = at["Y"] if factor == 1 else f"{factor:g} · {at['Y']}"

@@ -263,6 +263,7 @@ ROWS = (
     vectors("Q_normed", "Q", "head", "query", "d_k"),
     vectors("K_normed", "K", "kv_head", "new", "d_k"),
     *DELTA_RULE[1],
+    vectors("V_normed", "V", "kv_head", "new", "d_v")._replace(model=True),
     vectors("Q_rotated", "Q", "head", "query", "d_k"),
     vectors("K_rotated", "K", "kv_head", "new", "d_k"),
     vectors("Q_tempered", "Q", "head", "query", "d_k"),
@@ -301,6 +302,8 @@ ROWS = (
     Name(OUTPUT, "Y", ("query d_out",), result=True),
     *norm_of("output_norm", "d_out"),
     Name("output_normed", "Y", ("query d_out",), model=True),
+    Name("output_scale", "λ", ("d_out",), leaf=True, once=True, model=True),
+    Name("output_scaled", "Y", ("query d_out",), model=True),
     Name(RESIDUAL, "H", ("query d_out",), model=True),
     Name(FINAL, "F", ("query d_model",), leaf=True, model=True),
     weight("W_U", "d_model vocab"),
@@ -317,6 +320,7 @@ WEIGHTS_AGAIN = "weights made again"
 NO_GRADIENT = {MASK, KEY_LENGTHS, PAGE_TABLE, *PAGE_LIST, *CU_SEQLENS, SINK_WEIGHTS}
 NO_GRADIENT |= {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}
 NO_GRADIENT |= {RESIDUAL, "output_normed", "output_norm_weight", "output_norm_bias"}
+NO_GRADIENT |= {"output_scale", "output_scaled"}
 NO_GRADIENT |= {FINAL, "W_U", "b_U", "raw_logits", "scaled_logits", LOGITS}
 NO_GRADIENT |= {row.name for rows in DELTA_RULE for row in rows}
 """What no gradient is by: truth values and lengths, what stands beside or after the output, chunks, which

@@ -16,7 +16,7 @@ from attnctl.mistakes.wrong import By, side_by_side, side_into_heads
 
 ROTATED = ("Q_rotated", "K_rotated")
 HEAD_NORMED = ("Q_normed", "K_normed")
-NORMED = ("X", *HEAD_NORMED, "output_normed", "latent_Q_normed", "latent_KV_normed")
+NORMED = ("X", *HEAD_NORMED, "V_normed", "output_normed", "latent_Q_normed", "latent_KV_normed")
 
 
 def heads_or_once(*names: str) -> list[tuple[str, ...]]:

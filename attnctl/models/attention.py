@@ -21,6 +21,7 @@ from attnctl.models.delta import prepare_delta
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
 from attnctl.models.quantised import bfloat16
+from attnctl.models.stream import SHARED, beside, stream_width
 
 
 def prepare_attention(
@@ -36,11 +37,12 @@ def prepare_attention(
     tensors.refuse_foreign()
     if own.linear:
         return prepare_delta(tensors, hidden, header)
-    named: Named = {"hidden": (hidden, "what came into the layer")}
+    named: Named = {"hidden": (hidden[..., : d["width"]], "what came into the layer")}
     if cross:
         assert memory is not None
         named["memory"] = memory, "the encoder's output"
     queries = hidden.shape[-2]
+    named |= read_shared(tensors, hidden)
     named |= read_weights(tensors, cross=cross) | read_biases(tensors, queries, cross=cross)
     over = HEADS if d["qk_norm"] == "heads" else HEAD
     norm = HeadNorm(d["norm"], float(d["eps"]), over, bool(d["plus_one"]), bool(d["norm_after_rotation"]))
@@ -56,6 +58,8 @@ def prepare_attention(
     buckets = Buckets(furthest=d["furthest"], both_ways=not d["causal"])
     parts = LayerParts(
         norm=norm_op(d, d["eps"]) if norm_before(tensors, cross=cross) else None,
+        v_norm=norm_op(d, d["eps"]) if d["v_norm"] and d["source"] is None else None,
+        shared=d["source"] is not None,
         latent_norm=norm_op(d, d["latent_eps"]) if d["kv_rank"] else None,
         buckets=buckets if d["buckets"] and not cross else None,
         output_norm=norm_op(d, d["eps"]) if norm_after(tensors, cross=cross) else None,
@@ -69,7 +73,19 @@ def prepare_attention(
 
 def blank_rows(model: Model, tokens: int) -> Array:
     """Rows to plan a layer's attention on where only their shape counts."""
-    return np.broadcast_to(np.zeros(1, model.dtype), (tokens, model.description["width"]))
+    return np.broadcast_to(np.zeros(1, model.dtype), (tokens, stream_width(model.description)))
+
+
+def read_shared(tensors: LayerTensors, hidden: Array) -> Named:
+    """K and V of the earlier layer that has them for this one, if it has none."""
+    if (source := tensors.d["source"]) is None:
+        return {}
+    rows = {symbol: beside(tensors, hidden, symbol, source) for symbol in SHARED}
+    by_head, heads = "... token (head d) -> ... head token d", tensors.d["kv_heads"]
+    return {
+        symbol: (rearrange(rows[symbol], by_head, head=heads), f"{step} of layer {source}")
+        for symbol, step in SHARED.items()
+    }
 
 
 def norm_before(tensors: LayerTensors, *, cross: bool) -> str | None:
@@ -100,6 +116,8 @@ def read_weights(tensors: LayerTensors, *, cross: bool) -> Named:
     named |= read_projection(tensors, f"{role}o", "O", shape, d["out_bias"])
     if after := norm_after(tensors, cross=cross):
         named |= norm_factors(tensors, after, "output_norm", (d["width"],))
+    if tensors.has("attention_scale"):
+        named["output_scale"] = tensors.read_with_origin("attention_scale", "", (d["width"],))
     return named
 
 
@@ -143,6 +161,8 @@ def head_norm_factors(tensors: LayerTensors) -> Named:
     d, size = tensors.d, tensors.d["d_k"]
     named: Named = {}
     for symbol, use, heads in (("Q", "q_norm", d["heads"]), ("K", "k_norm", d["kv_heads"])):
+        if symbol == "K" and tensors.d["source"] is not None:
+            continue
         if "{h}" in d.inner[use]:
             weight = np.stack([tensors.read(use, ".weight", (size,), h=head) for head in range(heads)])
         elif d["qk_norm"] == "heads":
@@ -165,13 +185,12 @@ def read_projections(tensors: LayerTensors, role: str) -> Named:
     if d["gated_q"]:
         named |= read_gated(tensors)
     for symbol, count in (("Q", d["heads"]), ("K", d["kv_heads"]), ("V", d["kv_heads"])):
-        if symbol == "Q" and d["gated_q"]:
+        if d["gated_q"] if symbol == "Q" else tensors.d["source"] is not None:
             continue
         columns = count * d["d_v" if symbol == "V" else "d_k"]
         there = d["k_bias" if symbol == "K" else "bias"]
-        named |= read_projection(
-            tensors, f"{role}{symbol.lower()}", symbol, (d["width"], columns), there, heads=count
-        )
+        use = "k" if symbol == "V" and d["v_of_k"] else f"{role}{symbol.lower()}"
+        named |= read_projection(tensors, use, symbol, (d["width"], columns), there, heads=count)
     return named
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
@@ -21,7 +22,7 @@ from attnctl.models.families.lacking import LACKING
 from attnctl.models.family import DEFAULTS, HEAD, Names, Stack
 from attnctl.models.keys import Config, keys_of_setting, setting_value
 from attnctl.models.quantised import Block
-from attnctl.models.rope import KINDS, ORIGINAL, USUAL, Rope
+from attnctl.models.rope import KINDS, ORIGINAL, PROPORTIONAL, USUAL, Rope
 from attnctl.models.rope import misread as misread_rope
 
 
@@ -35,6 +36,8 @@ class Layer:
     normed: bool
     linear: bool
     """Whether it carries a state instead of attending."""
+    own: Mapping[str, Any]
+    """Settings that are those of this layer alone."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,16 @@ class Description:
         return [index for index, layer in enumerate(self.layers) if not layer.linear]
 
     @property
+    def sources(self) -> list[int]:
+        """The layers whose K and V others read."""
+        return sorted({layer.own["source"] for layer in self.layers if "source" in layer.own})
+
+    def of_layer(self, index: int) -> Description:
+        """The description with the settings of one layer."""
+        own = self.layers[index].own
+        return replace(self, settings={**self.settings, **own}) if own else self
+
+    @property
     def crosses(self) -> bool:
         return "cross_q" in self.inner
 
@@ -109,7 +122,10 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
         settings, inner = resolve_settings(stack, own)
         raise_all(f"{place}: {problem}" for problem in impossible(settings, stack))
         by_layer = {name: settings.pop(name) for name in BY_LAYER}
-        layers = tuple(layer_of(settings, by_layer, index, place) for index in range(settings["layers"]))
+        types, slides = by_layer["types"], by_layer["sliding"]
+        every = range(settings["layers"])
+        by_layer["slides"] = [TYPES[types[index]] if types else slides(index) for index in every]
+        layers = tuple(layer_of(settings, by_layer, index, stack, place) for index in every)
         head = {
             name: setting_value(setting, {**config, **own})
             for name, setting in {**HEAD, **stack.head}.items()
@@ -134,7 +150,7 @@ def scale_blocks(config: Config, place: str) -> Block | None:
     return None
 
 
-BY_LAYER = ("types", "sliding", "linear", "expert_layer", "rotated", "rope", "rope_by_type")
+BY_LAYER = ("types", "sliding", "linear", "expert_layer", "rotated", "rope", "rope_by_type", "own")
 """Settings that are told layer by layer."""
 
 
@@ -165,9 +181,13 @@ def resolve_settings(stack: Stack, config: Config) -> tuple[dict[str, Any], dict
     return s | {name: value for name, value in there.items() if s[name] is None}, inner
 
 
-def layer_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], index: int, place: str) -> Layer:
-    types = by_layer["types"]
-    slides = TYPES[types[index]] if types else by_layer["sliding"](index)
+def layer_of(
+    s: Mapping[str, Any], by_layer: Mapping[str, Any], index: int, stack: Stack, place: str
+) -> Layer:
+    types, slides = by_layer["types"], by_layer["slides"][index]
+    own = by_layer["own"](index, by_layer["slides"]) if by_layer["own"] else {}
+    s = {**s, **own}
+    raise_all(f"{place}: {problem}" for problem in impossible({**s, **by_layer}, stack) if own)
     reach, chunk = (s["window"], s["chunk"]) if slides else (None, None)
     rotates = s["rotary"] and by_layer["rotated"](index) and (slides or s["rotated_in_full"])
     scale = s["scale"]
@@ -182,6 +202,7 @@ def layer_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], index: int, plac
         s["experts"] is not None and by_layer["expert_layer"](index),
         index > 0 or s["first_norm"],
         types[index] == "linear_attention" if types else by_layer["linear"](index),
+        own,
     )
 
 
@@ -192,6 +213,7 @@ def rope_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool, pla
     if kind not in known:
         raise AttnError(f"{place}: rope_type {quote(str(kind))} is not understood; only {one_of(known)}")
     kind, share = known[kind], parameters.get("partial_rotary_factor")
+    share = None if kind == PROPORTIONAL else share  # a share of frequencies, not of columns
     raise_all(f"{place}: {problem}" for problem in misread_rope(kind, parameters))
     if s["rotary_share"] is None and share not in (None, 1):
         raise AttnError(f"{place}: rope: partial_rotary_factor {share}; this family rotates all columns")
@@ -333,7 +355,7 @@ def impossible_experts(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
         yield f"{key('groups')}: {groups} do not divide {key('experts')}, {experts}"
     elif kept > groups:
         yield f"{key('chosen_groups')}: {kept} cannot be chosen of {groups}"
-    elif chosen > (most := kept * experts // groups):
+    elif (most := kept * experts // groups) < (chosen or experts + 1):
         yield f"{key('chosen')}: {chosen} experts cannot be chosen of {most}"
 
 

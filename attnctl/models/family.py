@@ -133,9 +133,12 @@ DEFAULTS: dict[str, Setting] = {
     "qk_norm": None,  # None: row, one weight for all heads, where there are norms; heads: all are one row
     "qk_norm_bias": False,
     "norm_after_rotation": False,
+    "v_norm": False,  # V has one too, without a weight
     "norm_unrotated": True,  # whether Q and K are normed in layers without rotary positions, too
     "first_norm": True,  # whether layer 0 has a norm before attention
     # projections
+    "v_of_k": False,  # the matrix of K makes V, too
+    "source": None,  # the layer that has K and V for this one
     "transposed": False,  # (in, out), as Conv1D keeps a matrix
     "qkv": "split",  # split | blocks: all Q, then K, then V | groups: by kv head, its queries, K, V
     "bias": False,
@@ -197,6 +200,8 @@ DEFAULTS: dict[str, Setting] = {
     "router_scale": 1.0,
     "clamp": None,  # alpha and limit of gpt-oss
     # embeddings
+    "inputs": 0,  # columns of what a layer reads of the tokens themselves
+    "inputs_vocab": None,
     "embed_scale": 1.0,
     "embed_width": None,  # None: width
     "project": None,  # None: where embed_width is not width
@@ -210,6 +215,7 @@ DEFAULTS: dict[str, Setting] = {
     "kv_rank": None,
     "d_rope": None,
     "latent_eps": 1e-6,
+    "own": None,  # the settings of a layer that are its own, by its number and which layers have windows
     "spare": 0,  # layers after the last, which guess tokens further ahead
     "shared_groups": None,  # of layers that share their tensors (ALBERT)
 }

@@ -13,9 +13,11 @@ from attnctl.math.engine import FEWEST_FOR_TILES
 from attnctl.math.engine.cost import require, size_text
 from attnctl.math.names import RESIDUAL, WEIGHTS, X
 from attnctl.math.ops.products import in_tiles
+from attnctl.models.activations import ACTIVATIONS, activate
 from attnctl.models.attention import prepare_attention
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.network import feed_forward
+from attnctl.models.stream import beside, carry, onward, stream_width
 from attnctl.record import Trace
 
 Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
@@ -25,7 +27,7 @@ Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
 def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
     """Only what the pass goes on with."""
     passing = replace(tensors, passing=True)
-    return prepare_attention(passing, hidden, None, memory, cross=cross).run([X, RESIDUAL])
+    return prepare_attention(passing, hidden, None, memory, cross=cross).run(onward(tensors, X, RESIDUAL))
 
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
@@ -47,7 +49,21 @@ def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None =
         x = x + rows(model, "segment", "segment", segments or [0] * len(ids), width)
     if "embed_norm" in d.shared:
         x = model.norm("embed_norm", x)
-    return project_embeddings(model, x) if d["project"] and not d["project_first"] else x
+    if d["project"] and not d["project_first"]:
+        x = project_embeddings(model, x)
+    if d["inputs"]:
+        x = np.concatenate([x, layer_inputs(model, ids, x)], axis=-1)
+    return np.pad(x, [(0, 0), (0, stream_width(d) - x.shape[-1])])
+
+
+def layer_inputs(model: Model, ids: Sequence[int], x: Array) -> Array:
+    """What each layer reads of the tokens besides, side by side: of a table, and made of embeddings."""
+    d, number = model.description, np.dtype(model.dtype).type
+    size, width = d["inputs"], len(d.layers) * d["inputs"]
+    known = rows(model, "inputs_embed", "token", ids, width) * number(size**0.5)
+    made = x @ model.outer("inputs_project", ".weight", (width, d["width"])).T * number(d["width"] ** -0.5)
+    normed = model.norm("inputs_norm", made.reshape(-1, size)).reshape(made.shape)
+    return (normed + known) * number(2**-0.5)
 
 
 def rows(model: Model, use: str, noun: str, numbers: Sequence[int], width: int) -> Array:
@@ -70,10 +86,11 @@ def states(
     model: Model, hidden: Array, memory: Array | None = None, run: Run = attend_plainly
 ) -> Iterator[tuple[int, Array]]:
     """The rows that come into each layer, and out of the last; what `run` changes flows on."""
+    width = model.description["width"]
     for index in range(len(model.description.layers)):
-        yield index, hidden
+        yield index, hidden[..., :width]
         hidden = through(model.layer(index), hidden, memory, run)
-    yield len(model.description.layers), hidden
+    yield len(model.description.layers), hidden[..., :width]
 
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
@@ -86,7 +103,7 @@ def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run
             name = tensors.model.name
             raise AttnError(f"{name}: a decoder's layers read what the encoder made; give it too")
         after = run(tensors, tensors.norm("self_sum_norm", after), memory, True)[RESIDUAL]
-    return finish(tensors, hidden, x, after)
+    return carry(tensors, hidden, finish(tensors, hidden, x, after), trace)
 
 
 def finish(tensors: LayerTensors, hidden: Array, x: Array, after: Array) -> Array:
@@ -95,9 +112,17 @@ def finish(tensors: LayerTensors, hidden: Array, x: Array, after: Array) -> Arra
     after = tensors.norm("attention_sum_norm", after)
     source = hidden if d["parallel"] else after
     read = x if d["parallel"] and not tensors.has("mlp_norm") else tensors.norm("mlp_norm", source)
-    made = tensors.norm("mlp_out_norm", feed_forward(tensors, read))
+    made = tensors.norm("mlp_out_norm", feed_forward(tensors, read, after))
+    if tensors.has("mlp_scale"):
+        made = made * tensors.read("mlp_scale", "", (d["width"],))
     start = read if d["from_norm"] else after
     out = tensors.norm("mlp_sum_norm", start + made * made.dtype.type(d["residual"]))
+    if d["inputs"]:
+        own = beside(tensors, hidden, "inputs", tensors.index)
+        gated = activate(ACTIVATIONS[d["act"]], tensors.multiply("inputs_gate", out, d["inputs"])) * own
+        out = out + tensors.norm("inputs_out_norm", tensors.multiply("inputs_up", gated, d["width"]))
+    if tensors.has("layer_scale"):
+        out = out * tensors.read("layer_scale", "", (1,))
     tensors.refuse_unread()
     return out
 
@@ -106,6 +131,7 @@ def finish(tensors: LayerTensors, hidden: Array, x: Array, after: Array) -> Arra
 def final_norm(model: Model, hidden: Array) -> Array:
     """What leaves the last layer as the model gives it away: normed, and in OPT as wide as embeddings."""
     d = model.description
+    hidden = hidden[..., : d["width"]]
     out = model.norm("final_norm", hidden) if d["final_norm"] else hidden
     if not (d["project"] and "final_project" in d.shared):
         return out
@@ -115,7 +141,7 @@ def final_norm(model: Model, hidden: Array) -> Array:
 def require_rows(model: Model, tokens: int) -> None:
     """Refuse a sequence whose rows do not fit memory, before anything is made."""
     d = model.description
-    rows = 4 * tokens * (d["width"] * 6 + d["intermediate"] * 2 + d["heads"] * d["d_k"] * 4)
+    rows = 4 * tokens * (stream_width(d) * 6 + d["intermediate"] * 2 + d["heads"] * d["d_k"] * 4)
     require(rows, f"{tokens} tokens through {d.family} ({size_text(rows)})", model.max_memory)
 
 
@@ -161,7 +187,7 @@ def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:
     traces: list[Trace] = []
 
     def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
-        keep = [WEIGHTS] if tensors.index == last else [X, RESIDUAL, WEIGHTS]
+        keep = [WEIGHTS] if tensors.index == last else onward(tensors, X, RESIDUAL, WEIGHTS)
         traces.append(prepare_attention(tensors, hidden).run(keep))
         return traces[-1]
 

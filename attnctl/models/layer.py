@@ -19,7 +19,7 @@ from attnctl.models.description import Description, Layer
 from attnctl.models.tensors import Checkpoint, foreign, prefix_of
 from attnctl.store.header import raise_first
 
-ROWS = {"embed": "vocab", "position": "longest", "segment": "segments"}
+ROWS = {"embed": "vocab", "position": "longest", "segment": "segments", "inputs_embed": "inputs_vocab"}
 """The setting that says how many rows a table has."""
 
 
@@ -95,9 +95,9 @@ class LayerTensors:
     passing: bool = False
     """Nobody looks at this layer's numbers: its projections are read as they are multiplied, in blocks."""
 
-    @property
+    @cached_property
     def d(self) -> Description:
-        return self.model.description
+        return self.model.description.of_layer(self.index)
 
     @property
     def this_layer(self) -> Layer:
@@ -111,6 +111,10 @@ class LayerTensors:
 
     def has(self, use: str) -> bool:
         return use in self.d.inner
+
+    def is_there(self, use: str, expert: int) -> bool:
+        """Whether the checkpoint has a matrix of this expert by itself."""
+        return self.has(use) and self.name_of(use, ".weight", e=expert) in self.model.checkpoint.tensors
 
     def read(self, use: str, suffix: str, shape: Shape, part: Any = ..., **numbers: int) -> Array:
         """A tensor of this layer by its use; `numbers` fill {e} and {h}."""

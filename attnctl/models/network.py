@@ -7,19 +7,26 @@ from functools import partial
 import numpy as np
 
 from attnctl.math import Array
+from attnctl.math.ops import RMSNorm
 from attnctl.models.activations import ACTIVATIONS, activate, sigmoid
 from attnctl.models.layer import LayerTensors
 
 
-def feed_forward(tensors: LayerTensors, x: Array) -> Array:
+def feed_forward(tensors: LayerTensors, x: Array, after: Array) -> Array:
+    """What the network makes of its rows; experts beside it read those `after` attention (Gemma 4)."""
     if not tensors.this_layer.experts:
         return network(tensors, x, "", tensors.d["intermediate"])
-    return experts(tensors, x.reshape(-1, x.shape[-1])).reshape(x.shape)
+    if not tensors.has("experts_norm"):
+        return experts(tensors, *[x.reshape(-1, x.shape[-1])] * 2).reshape(x.shape)
+    made = tensors.norm("mlp_own_norm", network(tensors, x, "", tensors.d["intermediate"]))
+    rows = after.reshape(-1, x.shape[-1])
+    other = experts(tensors, tensors.norm("experts_norm", rows), rows).reshape(x.shape)
+    return made + tensors.norm("experts_out_norm", other)
 
 
-def experts(tensors: LayerTensors, x: Array) -> Array:
-    """The experts that each row is sent to: rows (token, width) -> rows."""
-    weights, chosen = route(tensors, x)
+def experts(tensors: LayerTensors, x: Array, routed: Array) -> Array:
+    """The experts that each row is sent to, by what is `routed`: rows (token, width) -> rows."""
+    weights, chosen = route(tensors, routed)
     out = np.zeros_like(x)
     for expert in np.unique(chosen).tolist():
         row, place = np.nonzero(chosen == expert)
@@ -60,7 +67,7 @@ def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: in
 def expert_output(tensors: LayerTensors, x: Array, expert: int) -> Array:
     d = tensors.d
     size, width, count = d["expert_size"], d["width"], d["experts"]
-    if not tensors.has("experts_gate_up"):
+    if not tensors.has("experts_gate_up") or tensors.is_there("expert_up", expert):
         return network(tensors, x, "expert_", size, e=expert)
     if d["clamp"] is None:
         gate_up = fused_expert(tensors, "experts_gate_up", width, 2 * size, expert)
@@ -88,6 +95,9 @@ def route(tensors: LayerTensors, x: Array) -> tuple[Array, Array]:
     """The weight and the number of each expert that a row is sent to, (token, chosen)."""
     d = tensors.d
     count, chosen = d["experts"], d["chosen"]
+    if tensors.has("router_input_scale"):
+        scale = tensors.read("router_input_scale", "", x.shape[-1:]) * x.dtype.type(d["width"] ** -0.5)
+        x = RMSNorm(float(d["eps"])).apply(x, scale)
     logits = x @ tensors.matrix("router", d["width"], count)
     if d["router_bias"]:
         logits = logits + tensors.read("router", ".bias", (count,))
@@ -108,6 +118,8 @@ def route(tensors: LayerTensors, x: Array) -> tuple[Array, Array]:
     weights = np.take_along_axis(scores, best, -1)
     if d["router_normalized"]:
         weights = weights / (weights.sum(axis=-1, keepdims=True) + x.dtype.type(1e-20))
+    if tensors.has("expert_factors"):
+        weights = weights * tensors.read("expert_factors", "", (count,))[best]
     return weights * x.dtype.type(d["router_scale"]), best
 
 

@@ -152,6 +152,12 @@ def llama3(rope: Rope, length: int) -> Frequencies:
     return np.where(long, frequencies / factor, np.where(short, frequencies, blended)), 1.0
 
 
+def proportional(rope: Rope, length: int) -> Frequencies:
+    """The first share of the frequencies; the other pairs are not turned (Gemma 4)."""
+    turned = np.arange(rope.dims // 2) < int(rope.says("partial_rotary_factor", 1) * rope.dims // 2)
+    return np.where(turned, base_frequencies(rope) / FLOAT(rope.says("factor", 1)), FLOAT(0)), 1.0
+
+
 class Scaling(NamedTuple):
     """A kind of rope: its frequencies, the parameters that it needs, and those that it reads besides."""
 
@@ -185,6 +191,9 @@ KINDS[TEMPERED] = Scaling(
     ("factor", "llama_4_scaling_beta", ORIGINAL),
     (*KINDS["yarn"].reads, "max_position_embeddings"),
 )
+
+PROPORTIONAL = "proportional"
+KINDS[PROPORTIONAL] = Scaling(proportional, (), ("factor",))
 
 OF_PHIMOE = "longrope with mscale"
 KINDS[OF_PHIMOE] = Scaling(

@@ -23,6 +23,7 @@ IMAGE = {
     "image_size": 12,
     "patch_size": 4,
 }
+DINO = {key: size for key, size in IMAGE.items() if key != "intermediate_size"}
 CLIP_TEXT = {**SMALL, **HEADS, **IDS, "max_position_embeddings": 16}
 GEMMA3 = {
     **LLAMA,
@@ -53,6 +54,15 @@ BART = {
 SECTIONS = {
     **LLAMA,
     "rope_parameters": {"rope_type": "default", "rope_theta": 300.0, "mrope_section": [1, 0, 1]},
+}
+STATEFUL = {
+    **LLAMA,
+    "head_dim": 8,
+    "full_attention_interval": 2,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 4,
+    "linear_value_head_dim": 6,
 }
 PATCHES = {"depth": 1, "embed_dim": 8, "hidden_size": 8, "num_heads": 1, "patch_size": 2}
 
@@ -560,6 +570,22 @@ CASES = [
     ),
     case("bart", "BartModel", "BartConfig", {**BART, "scale_embedding": True}, **BOTH, dtype="bfloat16"),
     case("marian", "MarianModel", "MarianConfig", BART, **BOTH, dtype="bfloat16"),
+    case(
+        "dinov2",
+        "Dinov2Model",
+        "Dinov2Config",
+        {**DINO, "mlp_ratio": 3},
+        inputs={"pixel_values": (3, 12, 12)},
+        dtype="bfloat16",
+    ),
+    case(
+        "dinov2-with-registers",
+        "Dinov2WithRegistersModel",
+        "Dinov2WithRegistersConfig",
+        {**DINO, "use_swiglu_ffn": True, "num_register_tokens": 2},
+        inputs={"pixel_values": (3, 12, 12)},
+        dtype="bfloat16",
+    ),
     case("deit", "DeiTModel", "DeiTConfig", IMAGE, inputs={"pixel_values": (3, 12, 12)}, dtype="bfloat16"),
     case(
         "siglip",
@@ -592,6 +618,36 @@ CASES = [
         dtype="bfloat16",
     ),
     case(
+        "gemma4_text",
+        "Gemma4TextModel",
+        "Gemma4TextConfig",
+        {**LLAMA, "head_dim": 6, "hidden_size_per_layer_input": 4, "vocab_size_per_layer_input": 32}
+        | {"num_hidden_layers": 5, "num_kv_shared_layers": 2, "use_double_wide_mlp": True}
+        | {"sliding_window": 3, "global_head_dim": 8, "num_global_key_value_heads": 1}
+        | {
+            "layer_types": [
+                f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "full")
+            ]
+        }
+        | {"attention_k_eq_v": True},
+        dtype="bfloat16",
+    ),
+    case(
+        "gemma4",
+        "Gemma4Model",
+        "Gemma4Config",
+        {
+            "text_config": {"model_type": "gemma4_text", **LLAMA, "head_dim": 6, "sliding_window": 3}
+            | {"num_hidden_layers": 3, "layer_types": ["sliding_attention", *["full_attention"] * 2]}
+            | {"global_head_dim": 8, "num_global_key_value_heads": 1, "attention_k_eq_v": True}
+            | {"hidden_size_per_layer_input": 0, "use_bidirectional_attention": "vision"}
+            | {"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8},
+            "vision_config": None,
+            "audio_config": None,
+        },
+        dtype="bfloat16",
+    ),
+    case(
         "qwen2-vl",
         "Qwen2VLModel",
         "Qwen2VLConfig",
@@ -613,9 +669,20 @@ CASES = [
         "Qwen3_5Model",
         "Qwen3_5Config",
         {
-            "text_config": {"model_type": "qwen3_5_text", **LLAMA, "head_dim": 8, "linear_num_key_heads": 2}
-            | {"linear_num_value_heads": 4, "linear_key_head_dim": 4, "linear_value_head_dim": 6}
-            | {"full_attention_interval": 2},
+            "text_config": {"model_type": "qwen3_5_text", **STATEFUL},
+            "vision_config": {**PATCHES, "intermediate_size": 8, "out_hidden_size": 16}
+            | {"num_position_embeddings": 4},
+        },
+        dtype="bfloat16",
+    ),
+    case(
+        "qwen3-5-moe",
+        "Qwen3_5MoeModel",
+        "Qwen3_5MoeConfig",
+        {
+            "text_config": {"model_type": "qwen3_5_moe_text", **STATEFUL, "intermediate_size": None}
+            | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+            | {"shared_expert_intermediate_size": 6},
             "vision_config": {**PATCHES, "intermediate_size": 8, "out_hidden_size": 16}
             | {"num_position_embeddings": 4},
         },

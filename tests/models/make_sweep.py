@@ -59,8 +59,12 @@ EVERYWHERE = {
 SKIPPED = {"model_type", "text_config", "vision_config", "return_dict", "dtype"}
 """Keys that choose another class or part, what a call returns, or the type of numbers alone."""
 
-IN_FLOAT32 = {"qwen3_next", "qwen3_5", "qwen3_5_text"}
-"""Families whose delta rule transformers carries out in float32, whatever it is asked for."""
+IMAGES = "vit", "deit", "dinov2", "dinov2_with_registers"
+"""Families that take an image."""
+
+IN_FLOAT32 = {"qwen3_next", "qwen3_5", "qwen3_5_text", "gemma4", "gemma4_text"}
+IN_FLOAT32 |= {"qwen3_5_moe", "qwen3_5_moe_text"}
+"""Families whose delta rule, or norms of small rows, transformers carries out in float32 all the same."""
 
 Outcome = tuple[str, Any]
 
@@ -155,6 +159,12 @@ LISTS = {
         ["sliding_attention"] * count,
         ["full_attention"] * count,
     ],
+    "per_layer_config": lambda count: [
+        {str(count - 1): {"head_dim": 4}, "1": {"head_dim": 4}},
+        {str(count - 1): {"head_dim": 4, "num_key_value_heads": 1}, "1": {"intermediate_size": 4}},
+        {"0": {"head_dim": 4}, "2": {"head_dim": 4}, "3": {"head_dim": 4, "num_key_value_heads": 2}},
+        {},
+    ],
     "mlp_only_layers": lambda count: [[0], [1], []],
     "no_rope_layers": lambda count: [[0] + [1] * (count - 1), [0] * count, []],
     "feed_forward_proj": lambda count: ["relu", "gelu", "gated-gelu", "gated-silu", "silu-x"],
@@ -168,6 +178,7 @@ def keys(kind: str, section: str, own: dict[str, Any]) -> Iterator[tuple[str, An
     """Every key of a config class, or that is read here: its name, what it is by default, its type."""
     config_class = CONFIG_MAPPING[own.get("model_type", f"clip_{section.removesuffix('_config')}_model")]
     config = config_class.from_dict(json.loads(json.dumps(own)))
+    config.allow_global_per_layer_attribute_access = True
     found = {each.name: (getattr(config, each.name, None), each.type) for each in fields(config_class)}
     for other, name in config_class.attribute_map.items():
         found.setdefault(other, (getattr(config, name, None), ""))
@@ -222,7 +233,7 @@ class Reference:
             attn_implementation="sdpa" if alibi else "eager",
         ).eval()
         calls = dict.fromkeys(("t5", "mt5", "bart", "marian"), both) | {"whisper": speech}
-        calls |= dict.fromkeys(("clip", "siglip"), pair) | dict.fromkeys(("vit", "deit"), image)
+        calls |= dict.fromkeys(("clip", "siglip"), pair) | dict.fromkeys(IMAGES, image)
         calls["llama4"] = lambda whole: tokens(whole.language_model.model)
         found = calls.get(self.kind, image if self.kind == "clip_vision_model" else tokens)(model)
         return {part: [each[0].double().numpy() for each in every] for part, every in found.items()}

@@ -21,6 +21,7 @@ FAMILIES = [
     "llama",
     "deepseek-v3",
     "modernbert",
+    "gemma4_text",
 ]
 
 

@@ -36,12 +36,13 @@ def test_gradients_of_every_family_are_slopes(name, tmp_path):
     for part, model, cross in kinds_of_layers(folder, name):
         hidden, memory, d = rng.standard_normal((3, 5, model.description["width"]))
         rows = {"hidden": hidden, "memory": memory if cross else None}
-        layer = f"{'cross' if cross else part}.-1".lstrip(".")
+        layers = model.description.layers
+        index = max(index for index, own in enumerate(layers) if "source" not in own.own)
+        layer = f"{'cross' if cross else part}.{index}".lstrip(".")
         (trace,) = attnctl.run_model(
             folder, layer=layer, **rows, d_output=d, backward=True, dtype="float64"
         )
-        last = model.layer(len(model.description.layers) - 1)
-        plan = prepare_attention(last, hidden, None, rows["memory"], cross=cross)
+        plan = prepare_attention(model.layer(index), hidden, None, rows["memory"], cross=cross)
         behind = ancestors(plan.derivation, ["output"])
         for given in behind & plan.given.keys():
             step = 1e-5 * rng.standard_normal(plan.given[given].shape)

@@ -31,13 +31,17 @@ NAMES = [
     "stablelm",
     "cohere",
     "qwen3_next",
+    "dinov2",
+    "gemma4_text",
 ]
 
 
 def layer_of(name, dtype="float64"):
     """What a run of layer 0 of a checkpoint is carried out from."""
-    model = open_model(str(ROOT / name), dtype=dtype)
-    return prepare_attention(model.layer(0), embed_ids(model, expected_of(name)["input_ids"].tolist()))
+    model, expected = open_model(str(ROOT / name), dtype=dtype), expected_of(name)
+    images = "input_ids" not in expected
+    start = expected["hidden_0"] if images else embed_ids(model, expected["input_ids"].tolist())
+    return prepare_attention(model.layer(0), start)
 
 
 def gated():

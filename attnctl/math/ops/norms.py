@@ -1,4 +1,4 @@
-"""Ops that bring a row to one scale: LayerNorm and RMSNorm."""
+"""Ops that bring a row to one scale, LayerNorm and RMSNorm; and one that scales its columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.notation import Input, Term, call, index, known, sum_over, total
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
-from attnctl.math.ops.products import SumRows, SumTokens
+from attnctl.math.ops.products import Contraction, SumRows, SumTokens
 
 
 @dataclass(frozen=True)
@@ -217,3 +217,30 @@ class NormWeightBack(Backward):
         at = [(own | summed)[axis] for axis in range(len(d.shape))]
         centred, root = RowTerms(self.norm, at, x, lambda mean: mean).parts(at)
         return sum_over(summed.values(), d.at(*at) * centred / root)
+
+
+class ScaleColumns(Op):
+    """x ∘ λ, a number for each column: LayerScale (Touvron et al. 2021)."""
+
+    signature = "... token d, d -> ... token d"
+    linear = ((0,), (1,))
+    words = "Each column of {0} is multiplied by its number of {1}."
+    flops = 1  # a product
+
+    def apply(self, x: Array, factors: Array) -> Array:
+        return x * factors
+
+    def form(self, cell: Places, x: Input, factors: Input) -> Term:
+        return x.at(*cell) * factors.at(cell[-1])
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        x, factors = line.inputs
+        yield Gradient(x, ScaleColumns(), (d, factors), f"{d} ∘ {factors}")
+        yield Gradient(factors, SumProducts(), (d, x), f"Σ over rows of {d} ∘ {x}")
+
+
+class SumProducts(Contraction):
+    """Σ over rows of a ∘ b, for each column."""
+
+    signature = "... m p, ... m p -> p"
+    words = "{0} and {1} are multiplied, number by number, and the rows of products are added up."

@@ -19,7 +19,7 @@ stacks, says how it is called in a case of `tests/models/cases.py`.
 
 from __future__ import annotations
 
-from attnctl.models.families import encoders, experts, gpt, llama, speech_and_text, states, windows
+from attnctl.models.families import encoders, experts, gemma4, gpt, llama, speech_and_text, states, windows
 from attnctl.models.family import Stack, derive_stack
 
 FAMILIES: dict[str, dict[str, Stack]] = {
@@ -47,6 +47,8 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "gemma2": {"": llama.GEMMA2},
     "gemma3_text": {"": llama.GEMMA3},
     "gemma3": {"": derive_stack(llama.GEMMA3, section="text_config", within="language_model.")},
+    "gemma4_text": {"": gemma4.GEMMA4},
+    "gemma4": {"": derive_stack(gemma4.GEMMA4, section="text_config", within="language_model.")},
     "hunyuan_v1_dense": {"": llama.HUNYUAN},
     "phi": {"": llama.PHI},
     "phi3": {"": llama.PHI3},
@@ -83,6 +85,8 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "qwen3_next": {"": states.QWEN3_NEXT},
     "qwen3_5_text": {"": states.QWEN3_5},
     "qwen3_5": {"": derive_stack(states.QWEN3_5, section="text_config", within="language_model.")},
+    "qwen3_5_moe_text": {"": states.QWEN3_5_MOE},
+    "qwen3_5_moe": {"": derive_stack(states.QWEN3_5_MOE, section="text_config", within="language_model.")},
     "mistral4": {"": experts.MISTRAL4},
     "llama4_text": {"": experts.LLAMA4},
     "llama4": {"": derive_stack(experts.LLAMA4, section="text_config", within="language_model.")},
@@ -114,6 +118,8 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "mt5": {"": speech_and_text.T5_ENCODER, "decoder": speech_and_text.T5_DECODER},
     "whisper": {"": speech_and_text.WHISPER_ENCODER, "decoder": speech_and_text.WHISPER_DECODER},
     "vit": {"": encoders.VIT},
+    "dinov2": {"": encoders.DINOV2},
+    "dinov2_with_registers": {"": encoders.DINOV2},
     "clip_text_model": {"": encoders.CLIP_TEXT},
     "clip_vision_model": {"": encoders.CLIP_VISION},
     "clip": {

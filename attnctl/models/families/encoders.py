@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from operator import mul
+
 from attnctl.models.families.llama import LLAMA
-from attnctl.models.family import LAYER_NORM, ROPE_BY_TYPE, ROTARY, TYPES, Stack, derive_stack, inside
+from attnctl.models.family import LAYER_NORM, ROPE_BY_TYPE, ROTARY, TYPES, Stack, When, derive_stack, inside
 from attnctl.models.keys import INDEX, Setting, by_layer, count, epsilon, flag, from_keys, real, word
 
 
@@ -230,6 +232,32 @@ VIT = Stack(
         "mlp_bias": True,
         "causal": False,
     },
+)
+
+RATIO = count("hidden_size"), count("mlp_ratio", default=4)
+TWO_THIRDS = from_keys(lambda width, ratio: (width * ratio * 2 // 3 + 7) // 8 * 8, *RATIO)
+
+DINOV2 = derive_stack(
+    VIT,
+    inner={
+        **inside("norm", attention_norm="1", mlp_norm="2"),
+        **inside("layer_scale", attention_scale="1.lambda1!", mlp_scale="2.lambda1!"),
+        **inside("mlp.", up="fc1", down="fc2"),
+    },
+    settings={"eps": epsilon("layer_norm_eps", 1e-6), "intermediate": from_keys(mul, *RATIO)},
+    when=(
+        When(
+            flag("use_swiglu_ffn"),
+            True,
+            {"act": "silu", "intermediate": TWO_THIRDS},
+            inside("mlp.", gate_up="weights_in", down="weights_out"),
+            ("up",),
+        ),
+    ),
+    inert=(
+        *("layerscale_value", "drop_path_rate", "num_register_tokens", "use_mask_token", "apply_layernorm"),
+        *("reshape_hidden_states", "stage_names", "out_features", "out_indices"),
+    ),
 )
 
 CLIP_VISION = derive_stack(

@@ -8,12 +8,11 @@ NEEDS = {
         "bamba falcon_h1 granitemoehybrid jamba lfm2 lfm2_moe minimax nemotron_h recurrent_gemma zamba2"
     ),
     "layers of a gated delta rule": "kimi_linear olmo_hybrid",
-    "layers of a gated delta rule, and a gate on head outputs": ("qwen3_5_moe qwen3_5_moe_text"),
-    "layers that share keys and values": "gemma3n gemma3n_text gemma4 gemma4_text",
+    "several streams that each layer predicts and corrects": "gemma3n gemma3n_text",
     "keys that an indexer chooses for each query": "deepseek_v32 deepseek_v4 glm_moe_dsa",
     "vectors of distances": "deberta deberta-v2 xlnet wav2vec2-conformer",
     "windows beside tokens that all see": "longformer big_bird longt5",
-    "a scale of what each layer adds": "dinov2 dinov2_with_registers dinov3_vit",
+    "rotary positions of the rows and columns of an image": "dinov3_vit",
     "the difference of two attentions": "diffllama",
     "a table of distances for each layer": "umt5",
 }

@@ -78,5 +78,25 @@ QWEN3_5 = derive_stack(
         "kv_heads": count("num_key_value_heads", default=4),
         "rope_kinds": QWEN2_VL.settings["rope_kinds"],
     },
+    only={"attn_output_gate": True, "output_gate_type": "swish", "mamba_ssm_dtype": "float32"},
+    inert=("mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"),  # of layers that guess further ahead
     example=TINY_STATE,
+)
+
+EXPERTS = "mlp.experts."
+
+QWEN3_5_MOE = derive_stack(
+    QWEN3_NEXT,
+    inner={**IN_FOUR, **inside(EXPERTS, experts_gate_up="gate_up_proj!", experts_down="down_proj!")},
+    without=tuple(IN_TWO),
+    settings={
+        "rope_kinds": QWEN3_5.settings["rope_kinds"],
+        "intermediate": QWEN3_NEXT.settings["expert_size"],
+        "experts": count("num_experts", default=256),
+        "expert_layer": always,
+        "chosen": count("num_experts_per_tok", default=8),
+        "router_normalized": True,
+    },
+    only=QWEN3_5.only,
+    inert=QWEN3_5.inert,
 )

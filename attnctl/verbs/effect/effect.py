@@ -25,6 +25,7 @@ from attnctl.models.attention import prepare_attention
 from attnctl.models.forward import MOST_ROWS, Run, attend_plainly, through
 from attnctl.models.layer import LayerTensors
 from attnctl.models.next import Pass, Ranked
+from attnctl.models.stream import onward
 from attnctl.record import Trace
 
 ZERO, MEAN, PATCH = "zero", "mean", "patch"
@@ -160,8 +161,8 @@ def edit_heads(change: Change) -> Run:
 
     def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
         plan = prepare_attention(replace(tensors, passing=True), hidden, None, memory, cross=cross)
-        edits = {HEAD_OUTPUTS: change}
-        done = carry_out(plan.derivation, plan.given, plan.dtype, edits=edits, keep=[X, RESIDUAL])
+        edits, keep = {HEAD_OUTPUTS: change}, onward(tensors, X, RESIDUAL)
+        done = carry_out(plan.derivation, plan.given, plan.dtype, edits=edits, keep=keep)
         return plan.record(done)
 
     return run

@@ -54,9 +54,9 @@ def describe_stack(d: Description) -> dict[str, Any]:
     for layer in d.layers:
         ends = isinstance(layer.window, Window) and [layer.window.left, layer.window.right]
         window = ends or (layer.window and layer.window.plain())
-        turned, scale = layer.rope, layer.scale
+        turned, scale, own = layer.rope, layer.scale, layer.own
         rope = turned and {"kind": turned.kind, "theta": turned.theta, "dims": turned.dims}
-        layers.append({"window": window, "rope": rope, "scale": scale, "experts": layer.experts})
+        layers.append({"window": window, "rope": rope, "scale": scale, "experts": layer.experts, **own})
     return {"family": d.family, "part": d.part, **settings, "by_layer": layers}
 
 
@@ -114,12 +114,13 @@ def size_lines(found: About) -> list[str]:
 
 def facts_of(d: Description) -> list[str]:
     """A stack in a few words each: its sizes, and what attention has besides (norms, sinks, latents)."""
+    sizes = dict.fromkeys(str(layer.own.get("d_k", d["d_k"])) for layer in d.layers)
     facts = [
         plural(len(d.layers), "layer"),
         plural(d["heads"], "head"),
         *([f"{d['kv_heads']} kv heads"] if d["kv_heads"] != d["heads"] else []),
         f"width {d['width']}",
-        f"head size {d['d_k']}" + (f", values {d['d_v']}" if d["d_v"] != d["d_k"] else ""),
+        f"head size {' or '.join(sizes)}" + (f", values {d['d_v']}" if d["d_v"] != d["d_k"] else ""),
         f"{d['act']} {'gated ' if d['gated'] else ''}network of {d['intermediate']}",
         "causal" if d["causal"] else "sees both ways",
         f"{d.norm_kind} {norm_places(d)}",
@@ -132,6 +133,8 @@ def facts_of(d: Description) -> list[str]:
     facts += [f"latent rows of {d['kv_rank']}"] if d["kv_rank"] else []
     facts += ["attention and network side by side"] if d["parallel"] else []
     facts += ["also attends to an encoder"] if d.crosses else []
+    shared = sum("source" in layer.own for layer in d.layers)
+    facts += [f"the last {shared} layers read K and V of earlier ones"] if shared else []
     return facts
 
 

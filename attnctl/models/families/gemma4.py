@@ -1,0 +1,89 @@
+"""Gemma 4: inputs of each layer's own, keys and values that layers share, sizes by type of layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attnctl.models.families.llama import GEMMA3, PLAIN
+from attnctl.models.family import TYPES, derive_stack, inside
+from attnctl.models.keys import BY_TYPE, INDEX, TABLE, Key, by_layer, count, flag, from_keys, is_count
+from attnctl.models.rope import PROPORTIONAL, USUAL
+
+ROPES = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+    "full_attention": {"rope_type": PROPORTIONAL, "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+}
+SIZES = {"d_k": "head_dim", "d_v": "head_dim", "kv_heads": "num_key_value_heads"}
+LAYERS = count("num_hidden_layers", default=30)
+
+
+def own_settings(
+    listed: Mapping[str, Any] | None, size: int, heads: int | None, v_of_k: bool, wide: bool, *sizes: int
+) -> Callable[[int, Sequence[bool]], Mapping[str, Any]]:
+    """The settings of a layer that are its own: `listed`, or as those without a window have them."""
+    intermediate, layers, sharing = sizes
+    of_full = {"head_dim": size} | ({"num_key_value_heads": heads} if heads and v_of_k else {})
+    first = layers - sharing  # of those that share
+
+    def own(layer: int, slides: Sequence[bool]) -> dict[str, Any]:
+        said = listed.get(str(layer), {}) if listed is not None else {} if slides[layer] else of_full
+        if not (said.keys() <= {*SIZES.values()} and all(map(is_count, said.values()))):
+            raise ValueError(f"per_layer_config: layer {layer} says {said}; only sizes of heads are read")
+        found = {ours: said[theirs] for ours, theirs in SIZES.items() if theirs in said}
+        found["v_of_k"] = v_of_k and not slides[layer]
+        if layer >= first:
+            alike = [at for at in range(first) if slides[at] == slides[layer]]
+            if not alike:
+                raise ValueError(f"num_kv_shared_layers: no layer has K and V for layer {layer}")
+            found |= {"source": alike[-1], "intermediate": intermediate * (1 + wide)}
+        return found
+
+    return own
+
+
+GEMMA4 = derive_stack(
+    GEMMA3,
+    outer={
+        "inputs_embed": "embed_tokens_per_layer",
+        **inside("per_layer_", inputs_project="model_projection", inputs_norm="projection_norm"),
+    },
+    inner={
+        **inside("", layer_scale="layer_scalar!", inputs_out_norm="post_per_layer_input_norm"),
+        **inside("per_layer_", inputs_gate="input_gate", inputs_up="projection"),
+        **inside("router.", router="proj", router_input_scale="scale!", expert_factors="per_expert_scale!"),
+        **inside("experts.", experts_gate_up="gate_up_proj!", experts_down="down_proj!"),
+        **inside("post_feedforward_layernorm_", mlp_own_norm="1", experts_out_norm="2"),
+        "experts_norm": "pre_feedforward_layernorm_2",
+    },
+    settings={
+        "layers": LAYERS,
+        "plus_one": False,
+        "v_norm": True,
+        "scale": 1.0,
+        "window": count("sliding_window", default=512),
+        "types": from_keys(lambda types: types and [*types[:-1], "full_attention"], TYPES["types"]),
+        "sliding": by_layer(lambda at, count: (at + 1) % 6 != 0 and at != count - 1, LAYERS),
+        "rope": None,
+        "rope_by_type": from_keys(lambda said: said or ROPES, Key(("rope_parameters",), BY_TYPE)),
+        "rope_kinds": {name: name for name in (*USUAL, PROPORTIONAL)},
+        "theta": 10000.0,
+        "local_theta": None,
+        "inputs": count("hidden_size_per_layer_input", default=256, kind=INDEX),
+        "inputs_vocab": count("vocab_size_per_layer_input", default=262144),
+        "experts": from_keys(
+            lambda used, experts: experts if used else None, flag("enable_moe_block"), count("num_experts")
+        ),
+        "chosen": count("top_k_experts"),
+        "expert_size": count("moe_intermediate_size"),
+        "own": from_keys(
+            own_settings,
+            *(Key(("per_layer_config",), TABLE), count("global_head_dim", default=512)),
+            *(count("num_global_key_value_heads"), flag("attention_k_eq_v"), flag("use_double_wide_mlp")),
+            *(GEMMA3.settings["intermediate"], LAYERS),
+            count("num_kv_shared_layers", default=0, kind=INDEX),
+        ),
+    },
+    only={"use_bidirectional_attention": "vision"},
+    ignored=(*PLAIN.ignored, *(f"self_attn.{name}.weight" for name in ("k_proj", "v_proj", "k_norm"))),
+)

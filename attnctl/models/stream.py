@@ -1,0 +1,60 @@
+"""What flows from layer to layer beside the rows: each layer's own inputs, and K and V that layers share.
+
+They are columns behind those of the rows, so that whatever takes rows through layers, one prompt or several
+side by side, takes them along (Gemma 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from attnctl.base.errors import AttnError
+from attnctl.math import Array
+from attnctl.math.axes import rearrange
+from attnctl.models.description import Description
+from attnctl.models.layer import LayerTensors
+
+SHARED = {"K": "K_rotated", "V": "V_normed"}
+"""The steps of a layer that later layers read as their K and V."""
+
+
+def columns(d: Description) -> dict[tuple[str, int], slice]:
+    """Where each part stands behind the rows, by what it is and the layer that it is of."""
+    sizes = {("inputs", index): d["inputs"] for index in range(len(d.layers)) if d["inputs"]}
+    for index in d.sources:
+        own = d.of_layer(index)
+        sizes |= {(symbol, index): own["kv_heads"] * own["d_k"] for symbol in SHARED}
+    ends = pairwise(accumulate(sizes.values(), initial=d["width"]))
+    return {part: slice(*end) for part, end in zip(sizes, ends, strict=True)}
+
+
+def stream_width(d: Description) -> int:
+    return max((place.stop for place in columns(d).values()), default=int(d["width"]))
+
+
+def beside(tensors: LayerTensors, hidden: Array, part: str, index: int) -> Array:
+    """A part of what came into a layer. Raises AttnError where only the rows did."""
+    place = columns(tensors.model.description)[part, index]
+    if hidden.shape[-1] < place.stop:
+        what = "vectors of the tokens" if part == "inputs" else f"K and V of layer {index}"
+        name = f"layer {tensors.index} of {tensors.d.family}"
+        raise AttnError(f"{name} reads {what} beside its rows; run a sentence or --ids, check one --layer")
+    return hidden[..., place]
+
+
+def onward(tensors: LayerTensors, *steps: str) -> list[str]:
+    """The steps of a layer's attention that the pass goes on with: these, and what later layers share."""
+    return [*steps, *(SHARED.values() if tensors.index in tensors.d.sources else ())]
+
+
+def carry(tensors: LayerTensors, hidden: Array, out: Array, attended: Mapping[str, Array]) -> Array:
+    """The rows that leave a layer, and what flows beside them."""
+    d, rest = tensors.model.description, hidden[..., out.shape[-1] :]
+    whole = np.concatenate([out, np.broadcast_to(rest, (*out.shape[:-1], rest.shape[-1]))], axis=-1)
+    for symbol, step in SHARED.items() if tensors.index in d.sources else ():
+        rows = rearrange(attended[step], "... head token d -> ... token (head d)")
+        whole[..., columns(d)[symbol, tensors.index]] = rows
+    return whole
