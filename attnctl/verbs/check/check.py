@@ -197,7 +197,6 @@ class Diagnosis:
             return []
         part = whole_of(self.walk)
         search = self.begin(part, first, plainly=True)
-        search.screened.update(before.screened)
         fits = filter(None, (self.verify(first, fit, part) for fit in search.screen()))
         return list(islice(fits, 1))
 

@@ -88,8 +88,6 @@ class Search:
     """What was named at earlier steps: what contradicts it is not looked for."""
     patience: float = 1.0
     """The part of the most numbers that it may compute for what is fitted, or chosen in many ways."""
-    screened: set[str] = field(default_factory=set)
-    """Mistakes that mix up queries and were tried."""
     halves: list[tuple[float, Mistake, Plant]] = field(default_factory=list)
     """What was tried and may be one of two mistakes, with its misfit."""
     by_rows: bool = False
@@ -148,23 +146,18 @@ class Search:
                 self.halves.append((self.case.misfit(value), mistake, plant))
 
     def screen(self) -> list[Fit]:
-        """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked.
-
-        What was `screened` is not tried again.
-        """
+        """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked."""
         self.case.effort.allow(MOST_FITTED * self.patience)
         found = []
         for mistake, plant in self.plants_to_screen():
             value = plant.case.value(anyway=True)
-            if value is not None:
-                self.screened.add(mistake.name)
             if value is not None and self.near(value, EXPLAINED):
                 planted, misfit = Walk(self.walk.record, plant.case.derivation), self.case.misfit(value)
                 found.append(Fit(((mistake, plant),), planted, certain=True, misfit=misfit))
         return sorted(found, key=lambda fit: fit.misfit)
 
     def plants_to_screen(self) -> Iterator[tuple[Mistake, Plant]]:
-        across = [mistake for mistake in CATALOGUE if mistake.across and mistake.name not in self.screened]
+        across = [mistake for mistake in CATALOGUE if mistake.across]
         for mistake, plant in self.plants(self.case, across):
             if Probe(self.walk, plant.case.derivation).is_changed(self.case.first):
                 yield mistake, plant
