@@ -11,6 +11,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import whole_number
 from attnctl.cli import options
 from attnctl.cli.options import argument, command, excludes, only, option
+from attnctl.cli.program import complain
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import Element, print_view
 from attnctl.drawing.screen.text import shell_word
@@ -81,6 +82,8 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
     address = parse_address(cell)
     found_in = asked_of.trace()
     meant = asked_of.meant(found_in)
+    if note := what_is_taken(address.spell_out(found_in), found_in):
+        complain(f"note: {note}")
     explainer = Explainer(asked_of.under_our_names(found_in), meant, full=full)
     found = [(explainer, place, depth or 1) for place in cells_of(address, explainer.trace)]
     write_found("explain", found, files)
@@ -105,6 +108,15 @@ def why_no_cell(source: str | None) -> str:
 def leaves_out_head(address: Address, trace: Trace) -> bool:
     axes = trace.steps[address.step].axes if address.step in trace else ()
     return axes[:1] == ("head",) and 0 < len(address.parts) == len(axes) - 1
+
+
+def what_is_taken(address: Address, trace: Trace) -> str:
+    """The note on a number that is read as a query, as the one head that there is is left out."""
+    if not leaves_out_head(address, trace) or len(trace[address.step]) > 1:
+        return ""
+    first, axis = address.parts[0], trace.steps[address.step].axes[1]
+    read = f"{first} is read as the {axis}; the head, of which there is one, is left out"
+    return read if isinstance(first, int) else ""
 
 
 def cells_of(address: Address, trace: Trace) -> list[Address]:

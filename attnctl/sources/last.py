@@ -50,11 +50,12 @@ def keep(traces: Sequence[Trace]) -> str:
     """Keep these as the last run, if it can be written; returns a note where the run before stays."""
     if is_off():
         return ""
-    path = path_of_last()
+    path = None
     try:
+        path = path_of_last()
         replace_last(path, runs_as_json(traces))
     except (OSError, AttnError) as error:
-        if os.path.exists(path):  # noqa: PTH110  (it never raises)
+        if path is not None and not forget(path):
             why = getattr(error, "strerror", None) or error
             return f"note: last is still the run before: {path} cannot be written: {why}"
     return ""
@@ -77,6 +78,15 @@ def replace_last(path: Path, text: str) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def forget(path: Path) -> bool:
+    """Remove the last run, or empty its file; False where it stays."""
+    for away in (os.unlink, lambda path: os.truncate(path, 0)):
+        with suppress(OSError):
+            away(path)
+            return True
+    return not os.path.exists(path)  # noqa: PTH110  (it never raises)
 
 
 def private(path: str, flags: int) -> int:

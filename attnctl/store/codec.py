@@ -25,6 +25,9 @@ NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float(
 
 MOST_NAMED = 24  # names of ops or rules that a message lists
 
+GONE = {"dilated": "there is no dilated window any more; run it again with its mask"}
+"""Names that older dumps have, and what to do."""
+
 TYPE_WORDS: dict[Any, str] = {
     str: "a string",
     int: "a whole number",
@@ -110,7 +113,7 @@ def record(kinds: dict[str, type], data: Any, path: str, depth: int = 0) -> Any:
     name = data["name"]
     if name not in kinds:
         some = ", ".join(list(kinds)[:MOST_NAMED]) + ", …" * (len(kinds) > MOST_NAMED)
-        near = did_you_mean(name, list(kinds), f"expected one of {some}")
+        near = GONE.get(name) or did_you_mean(name, list(kinds), f"expected one of {some}")
         raise AttnError(f"{path}.name: unknown name {name!r}; {near}")
     kind = kinds[name]
     hints, known = get_type_hints(kind), {field.name: field for field in fields(kind)}

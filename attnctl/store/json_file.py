@@ -149,6 +149,8 @@ def contents_of(value: Any, place: str) -> Contents:
 ALLOWED: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
 """What stands for a number of each kind of dtype; for floats also the strings of NOT_FINITE."""
 
+AT_ONCE = 1 << 16  # numbers converted to a type at a time
+
 
 def array_of(data: Any, shape: Any = None, dtype: Any = None) -> Array:
     """The array of nested lists; without a dtype bool where all of it is, else float64."""
@@ -160,7 +162,11 @@ def array_of(data: Any, shape: Any = None, dtype: Any = None) -> Array:
         raise AttnError(f": dtype {show_value(dtype)} is none of {', '.join(sorted(DTYPES))}")
     kind = DTYPES[dtype]
     check_numbers(rows, kind, told)
-    return convert_rows(rows, kind).reshape(told)
+    out = np.empty((len(rows), len(rows[0]) if rows else 0), dtype=kind)
+    step = max(1, AT_ONCE // max(1, out.shape[-1]))
+    for start in range(0, len(rows), step):
+        out[start : start + step] = convert_rows(rows[start : start + step], kind)
+    return out.reshape(told)
 
 
 def read_shape(data: Any, shape: Any) -> Shape:

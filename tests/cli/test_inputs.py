@@ -262,13 +262,18 @@ def test_a_run_that_cannot_be_kept_is_not_the_one_before(folder, tmp_path):
         kept.chmod(0o700)
 
 
-def test_a_run_that_could_not_be_written_says_that_the_last_is_another(folder, monkeypatch):
+@pytest.mark.parametrize("away", [True, False])
+def test_a_run_that_could_not_be_written_leaves_no_other_in_its_place(folder, monkeypatch, away):
     def refuse(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(last.Path, "replace", refuse)
+    if not away:
+        monkeypatch.setattr(last.os, "unlink", refuse)
+        monkeypatch.setattr(last.os, "truncate", refuse)
     done = folder("run", "we like it")
-    assert (done.code, "still the run before" in done.err) == (0, True)
+    assert (done.code, "still the run before" in done.err) == (0, not away)
+    assert ("no run in this terminal" in folder("show", "last").err) == away
 
 
 def test_what_is_large_is_not_kept_and_old_terminals_are_forgotten(folder, tmp_path, monkeypatch):

@@ -91,6 +91,10 @@ WRONG = [
     ({"name": "Hide", "rules": {}}, "$.op.rules: expected a list, found an object"),
     ({"name": "Hide", "rules": ["causal"]}, '$.op.rules[0]: expected an object with a "name"'),
     ({"name": "Hide", "rules": [{"name": "cause"}]}, "$.op.rules[0].name: unknown name 'cause'"),
+    (
+        {"name": "Hide", "rules": [{"name": "dilated"}]},
+        "$.op.rules[0].name: unknown name 'dilated'; there is no dilated",
+    ),
     ({"name": "Hide", "rules": [{"name": "window", "left": "x"}]}, "$.op.rules[0].left: expected"),
     ({"name": "Hide", "rules": [{"name": "window", "left": -1}]}, "$.op.rules[0]: window: -1 is not"),
 ]
