@@ -15,6 +15,13 @@ Of tests of your own a test for each wrong kernel that they should kill, each li
 
     attnctl_mutants = --with causal -- env KERNEL={kernel} pytest -q test_attention.py
 
+And the calls of attention in a test are traces:
+
+    def test_model(attnctl_capture):
+        calls = attnctl_capture(module="layers.2.*")
+        model(x)
+        assert attnctl.check(calls[0]).agrees
+
 pytest loads this module whether it is used or not, so it imports nothing of attnctl before it is.
 """
 
@@ -160,6 +167,17 @@ def mutant_names(words: Sequence[str]) -> list[str]:
     own = words[: words.index("--")] if "--" in words else words
     asked = frozenset(value for flag, value in pairwise(own) if flag == "--with")
     return [mutant.name for mutant in mutants_for(OwnTest((), asked, backward="--backward" in own))]
+
+
+@pytest.fixture
+def attnctl_capture() -> Iterator[Callable[..., Any]]:
+    """Begin to record calls of attention, until the test ends; options as of `attnctl.capture`."""
+    from contextlib import ExitStack
+
+    from attnctl.api import capture
+
+    with ExitStack() as stack:
+        yield lambda *words, **options: stack.enter_context(capture(*words, **options))
 
 
 def features() -> Sequence[str]:

@@ -225,6 +225,13 @@ class Lazy(Group):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return load_command(cmd_name) if cmd_name in VERBS else None
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Every parameter; that completion can also be printed needs no line of the help."""
+        parameters = super().get_params(ctx)
+        for param in parameters:
+            param.hidden = getattr(param, "hidden", False) or param.name == "show_completion"
+        return parameters
+
     def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
         """The table of commands, without importing any."""
         width, sections = max(map(len, VERBS)), dict[str, list[tuple[str, str]]]()

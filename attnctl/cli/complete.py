@@ -22,6 +22,14 @@ def completions_for(name: str, metavar: str | None, incomplete: str) -> list[str
             return complete_word([*example_names(), "last", *files(incomplete, CONFIG, DUMP)], incomplete)
         case "name" if metavar == "NAME":
             return complete_word([name.removeprefix("example:") for name in example_names()], incomplete)
+        case "lesson":
+            from attnctl.verbs.learn import lessons
+
+            return next_in_list((lesson.name for lesson in lessons()), incomplete)
+        case "about":
+            from attnctl.mistakes import CATALOGUE
+
+            return complete_word((mistake.name for mistake in CATALOGUE), incomplete)
     if metavar and metavar.startswith("<"):
         return complete_word(metavar[1:-1].split("|"), incomplete)
     return []

@@ -16,8 +16,9 @@ def test_a_block_of_a_program(anew):
     ]  # fmt: skip
 
 
-def test_a_test(anew):
-    with attnctl.capture(module="layers.1.*") as calls, anew():
+def test_a_test(anew, attnctl_capture):
+    calls = attnctl_capture(module="layers.1.*")
+    with anew():
         import layers
 
         layers.Model()(0)

@@ -2,6 +2,8 @@
 
 import pytest
 
+OVER = ["softmax-over-queries", "softmax-over-heads", "softmax-over-everything"]
+
 
 @pytest.mark.parametrize(
     ("words", "offered"),
@@ -18,6 +20,8 @@ import pytest
         (["run", "m"], ["mine.yaml", "more/"]),
         (["show", "la"], ["last"]),
         (["run", "-c", "m"], ["mine.yaml", "more/"]),
+        (["check", "--about", "softmax-over"], OVER),
+        (["learn", "--lesson", "sca"], ["scale"]),
         (["examples", "india"], ["india-is-great", "india-is-great-2-heads"]),
     ],
     ids=lambda value: " ".join(value)[:40],
