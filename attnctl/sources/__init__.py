@@ -45,7 +45,6 @@ FOLDER = "//"
 """The sign of a folder that is named as one: A/, ./A, /A."""
 
 LAST = "last"
-OF_PROGRAM = "attnctl.sources.program:Script"
 OF_CONFIG, OF_DUMP = "attnctl.sources.sentence:Config", "attnctl.sources.dump:Dump"
 
 KINDS = (
