@@ -7,7 +7,7 @@ declared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -270,16 +270,11 @@ def is_right(problem: Problem, answer: Answer) -> bool:
     return judge_answer(expect(replace(problem, case=replace(case, dtype=dtype))), answer).right
 
 
-def describe_output_type(seen: Mapping[str, Case], dtype: str, declared: str | None) -> FoundConventions:
-    """Describe the types of outputs, each by its first case: the inputs', another, or one or another."""
+def describe_output_type(seen: Iterable[str], dtype: str, declared: str | None) -> FoundConventions:
+    """Describe the types of outputs, in the order in which they came: the inputs', or others."""
     own = {dtype, NUMPY.get(dtype, dtype)} - {declared}
-    kinds = {"the inputs'" if name in own else name: case for name, case in seen.items() if name in TYPES}
-    if not kinds:
-        return {}
-    first, *others = kinds
-    said = {name: ", ".join(f"{option} {value}" for option, value in kinds[name].options) for name in kinds}
-    words = [first, *(f"{name} with {said[name] or kinds[name]}" for name in others)]
-    return {OUTPUT_TYPE: " or ".join(words)}
+    kinds = dict.fromkeys("the inputs'" if name in own else name for name in seen if name in TYPES)
+    return {OUTPUT_TYPE: " or ".join(kinds)} if kinds else {}
 
 
 def probe_sums(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:

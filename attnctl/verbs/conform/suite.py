@@ -57,8 +57,8 @@ class Suite:
     """By type: a call that changed its inputs."""
     extras: Extras = field(default_factory=dict)
     """The outputs behind the first that are declared."""
-    output_types: dict[str, dict[str, Case]] = field(default_factory=dict)
-    """By type: the types of outputs, each with the first case that gave it."""
+    output_types: dict[str, dict[str, None]] = field(default_factory=dict)
+    """By type: the types of outputs, in the order in which they came."""
     adds_truths: bool = False
     """A boolean mask is added as 1 and 0: it takes masks of numbers."""
     nan_gradients: set[str] = field(default_factory=set)
@@ -158,7 +158,7 @@ class Suite:
         if judgement.right and self.extras:
             judgement = judge_extras(wanted, answer, self.extras, judgement)
         found = CaseResult(problem.case, answer, judgement)
-        self.output_types.setdefault(case.dtype, {}).setdefault(answer.dtype, problem.case)
+        self.output_types.setdefault(case.dtype, {}).setdefault(answer.dtype)
         if answer.changed:
             self.changed.setdefault(case.dtype, found)
         return found
