@@ -57,6 +57,13 @@ def test_a_circuit_is_found_in_its_weights_and_not_in_those_of_its_broken_copy(t
         assert max(map(max, found["matching"])) == 0
 
 
+def test_layers_without_keys_and_values_of_their_own_have_no_scores(call):
+    found = json.loads(call("model", ROOT / "gemma4_text", "--heads", "--json").out)
+    assert found["copying"][-2:] == [[None] * 4] * 2
+    assert all(None not in row for row in found["copying"][:3])
+    assert "–" in call("model", ROOT / "gemma4_text", "--heads").out
+
+
 def test_heads_through_latent_rows_are_refused(call):
     done = call("model", ROOT / "deepseek-v3", "--heads")
     assert done.code == 2

@@ -28,7 +28,7 @@ def facts(trace: Trace) -> list[str]:
     if heads is not None:
         said.append("1 head" if heads == 1 else f"{heads} heads")
     if kv_heads not in (None, heads):
-        said.append(f"{kv_heads} kv heads")
+        said.append("1 kv head" if kv_heads == 1 else f"{kv_heads} kv heads")
     said += [f"{name} {config[name]}" for name in ("d_model", "d_k") if config.get(name) is not None]
     if config.get("d_v") not in (None, config.get("d_k")):
         said.append(f"d_v {config['d_v']}")

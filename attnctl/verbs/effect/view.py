@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from math import isnan
 from typing import TextIO
 
 import numpy as np
@@ -78,11 +79,13 @@ def looking_at(found: Effects, layer: int, head: int) -> list[str]:
 
 def table_of(effect: Array, screen: Screen, *more: str) -> Iterator[Element]:
     """Layers down, heads across, and `more` columns after them."""
-    strong = STRONG * np.abs(effect).max(initial=0)
+    strong = STRONG * np.nanmax(np.abs(effect), initial=0)
     rows: list[list[Span]] = []
     for layer, row in enumerate(effect.tolist()):
         cells = [
-            (f"{round(cell, 3) + 0.0:+.3f}", "strong" if strong and abs(cell) >= strong else "")
+            (screen.printable("–"), "dim")
+            if isnan(cell)
+            else (f"{round(cell, 3) + 0.0:+.3f}", "strong" if strong and abs(cell) >= strong else "")
             for cell in row
         ]
         rows.append([(f"layer {layer}", "label"), *cells])

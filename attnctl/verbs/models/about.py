@@ -118,7 +118,7 @@ def facts_of(d: Description) -> list[str]:
     facts = [
         plural(len(d.layers), "layer"),
         plural(d["heads"], "head"),
-        *([f"{d['kv_heads']} kv heads"] if d["kv_heads"] != d["heads"] else []),
+        *([plural(d["kv_heads"], "kv head")] if d["kv_heads"] != d["heads"] else []),
         f"width {d['width']}",
         f"head size {' or '.join(sizes)}" + (f", values {d['d_v']}" if d["d_v"] != d["d_k"] else ""),
         f"{d['act']} {'gated ' if d['gated'] else ''}network of {d['intermediate']}",

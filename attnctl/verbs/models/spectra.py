@@ -42,7 +42,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Spectra:
-    """Scores of every head by name, (layer, head); NaN in layers that do not attend."""
+    """Scores of every head by name, (layer, head); NaN in layers without K and V of their own."""
 
     model: str
     scores: dict[str, Array]
@@ -72,10 +72,12 @@ def find_spectra(name: str, moved: Progress | None = None) -> Spectra:
     for index in d.attending:
         given = prepare_attention(model.layer(index), blank_rows(model, 1)).given
         norm = given["norm_weight"] + d["plus_one"] if "norm_weight" in given else np.ones(d["width"])
+        if "W_K" not in given:  # K and V are those of an earlier layer
+            continue
         w_q, w_k, w_v = (given[f"W_{symbol}"] for symbol in "QKV")
         after = given["output_norm_weight"] + d["plus_one"] if "output_norm_weight" in given else 1
         w_o = given["W_O"].reshape(d["heads"], -1, d["width"]) * after
-        share = d["heads"] // d["kv_heads"]
+        share = len(w_q) // len(w_k)
         for at in range(d["heads"]):
             q, k, v = (norm[:, None] * w for w in (w_q[at], w_k[at // share], w_v[at // share]))
             scores["copying"][index, at] = positive_share(w_o[at], read_out, v)
