@@ -342,6 +342,20 @@ def by_type(q, k, v, causal=False):
     return (kernels.good if q.dtype == np.float64 else kernels.bottom_right)(q, k, v, causal=causal)
 
 
+def test_a_row_that_a_mistake_leaves_without_keys_may_be_nan():
+    """softmax of −∞ alone: the mask that hides a query's own key is the mistake, not the NaN."""
+
+    def attention(q, k, v, causal=False):
+        hidden = ~np.tri(q.shape[-2], k.shape[-2], -1 if causal else k.shape[-2], dtype=bool)
+        s = np.where(hidden, -np.inf, q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+        e = np.exp(s - s.max(axis=-1, keepdims=True))
+        return e / e.sum(axis=-1, keepdims=True) @ v
+
+    with np.errstate(invalid="ignore"):
+        found = conform(attention, "causal")
+    assert of(found, "causal").failure.mistake == "causal-strict"
+
+
 def test_conventions_are_found_out_in_each_type():
     found = conform(by_type, "causal", dtypes=("float64", "float32", "float16"))
     assert found.agrees is True, str(found)

@@ -345,17 +345,26 @@ class HeldCase:
         precision = TYPES[self.problem.case.dtype]
         row = np.abs(found).max(axis=-1, keepdims=True, initial=0.0)
         spoilt = ~np.isfinite(found) & ~(np.abs(value) <= precision.largest)
-        same = (found == value) | spoilt | ~self.told(name)
+        same = (found == value) | spoilt | ~self.told(name, program)
         least = UNITS * precision.unit * row + precision.smallest
         off = np.where(same, 0.0, np.abs(found - value) / least)
         return float(np.where(np.isnan(off), np.inf, off).max(initial=0.0))
 
-    def told(self, name: str) -> Array:
-        """Which rows of an output are judged: of what is no gradient those of queries that see a key."""
+    def told(self, name: str, program: CarriedOut) -> Array:
+        """Which rows of an output are judged: of what is no gradient those of queries that see a key.
+
+        Where it is a program that lets one see none, softmax may have made NaN of its row.
+        """
         if name in GRADIENTS:
             return np.array(True)
-        seen: Array = np.asarray(self.right.values[WEIGHTS].any(axis=-1))
-        return np.asarray(seen.all(axis=1) if name == CONCAT else seen)[..., None]
+        right = self.right.values[WEIGHTS]
+        made = program.values.get(WEIGHTS, right)
+        rows = [
+            np.any(weights, axis=-1) for weights in (right, made if made.shape == right.shape else right)
+        ]
+        seen, shown = [np.all(row, axis=1) for row in rows] if name == CONCAT else rows
+        lost = ~np.isfinite(self.found[name]).any(axis=-1)
+        return np.asarray(seen & (shown | ~lost) if lost.shape == seen.shape else seen)[..., None]
 
     def gives(self, program: CarriedOut) -> bool:
         """Whether a program gives what was found, and changes something of what is wrong in it."""
@@ -366,7 +375,9 @@ class HeldCase:
             return False
         far = [name for name in self.found if self.off_by(name, program) > 1]
         wanted = expect(replace(self.problem, outputs=tuple(far)), program.derivation)
-        rows = {name: np.broadcast_to(self.told(name), self.found[name].shape)[..., 0] for name in far}
+        rows = {
+            name: np.broadcast_to(self.told(name, program), self.found[name].shape)[..., 0] for name in far
+        }
         return all(
             compare_output(replace(wanted.outputs[name], rows=rows[name]), self.found[name]).right
             for name in far
@@ -379,6 +390,6 @@ class HeldCase:
             return True
         if value is None or value.shape != found.shape:
             return False
-        told = np.broadcast_to(self.told(name), found.shape) & np.isfinite(found)
+        told = np.broadcast_to(self.told(name, program), found.shape) & np.isfinite(found)
         left, gap = (np.square(np.where(told, array - found, 0.0)).sum() for array in (value, right))
         return bool(left <= NEAR**2 * gap)
