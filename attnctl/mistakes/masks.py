@@ -74,6 +74,15 @@ def filled(way: Callable[[Hide, float], Hide], fill: float) -> Way:
     return lambda hide: {f"{fill:.3g}".replace("e+0", "e").replace("e+", "e"): way(hide, fill)}
 
 
+def plant_shown_fill(case: WrongStep) -> Iterator[Plant]:
+    """The number that stands in the place of −∞, where scores are written down."""
+    hide, right = find_mask(case), case.expected.value
+    fills = case.found[np.isneginf(right) & np.isfinite(case.found)]
+    if hide and case.first == MASKED and fills.size:
+        fill = float(np.median(fills))
+        yield Plant(case.put(MASKED, finite(hide, fill)), spoken(fill))
+
+
 def other_corners(case: WrongStep) -> Iterator[tuple[str, Hide]]:
     """The mask aligned with a corner that is not its own."""
     hide, queries, keys = find_mask(case), case.size("query"), case.size("key")
@@ -248,6 +257,7 @@ PARTIAL_MASKS = (
     Mistake(
         *FINITE,
         either(
+            plant_shown_fill,
             HIDE.fitted(finite, FILLS_NEAR, spoken),
             HIDE.fitted(added, FILLS_NEAR, spoken_after("themselves and ")),
         ),

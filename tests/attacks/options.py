@@ -74,7 +74,7 @@ OTHERS = {
     "many_decimals": (("check", "good.json", "--decimals", "999"), "--decimals"),
     "nothing_compared": (("diff", "good.json", "good.json", "--step", "nothing"), "nothing"),
     "a_name_that_is_none": (("attend", "good.npz", "--name", "=Q"), "THEIRS=OURS"),
-    "two_names_for_one": (("attend", "good.npz", "--name", "Q=K"), "K"),
+    "two_names_for_one": (("attend", "good.npz", "--name", "Q=K"), "--name"),
     "statistics_as_markdown": (("stats", "good.json", "--format", "markdown"), "markdown"),
     "a_folder_for_a_dump": (("show", "."), "a folder without a file of arrays"),
     "a_device_for_a_dump": (("show", "/dev/null"), "empty"),

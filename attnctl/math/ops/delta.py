@@ -26,10 +26,11 @@ class Convolve(ForwardOnly):
     words = "Each column of {0} is summed over the last tokens, each times a weight, and goes through silu."
 
     def apply(self, x: Array, weight: Array) -> Array:
-        tokens, kernel, out = x.shape[-2], weight.shape[-1], np.zeros_like(x)
+        tokens, kernel = x.shape[-2], weight.shape[-1]
+        out = np.zeros(x.shape, np.result_type(x, np.float32))
         for back in range(min(kernel, tokens)):
             out[..., back:, :] += x[..., : tokens - back, :] * weight[:, None, :, kernel - 1 - back]
-        return out / (1 + np.exp(-out))
+        return (out / (1 + np.exp(-out))).astype(x.dtype, copy=False)
 
     def form(self, cell: Places, x: Input, weight: Input) -> Term:
         *lead, token, column = cell
@@ -131,8 +132,9 @@ class Write(ForwardOnly):
     recurrent: ClassVar[bool] = True
 
     def apply(self, k: Array, v: Array, beta: Array, decay: Array) -> Array:
-        written, state = np.empty_like(v), np.zeros((*k.shape[:-2], k.shape[-1], v.shape[-1]), v.dtype)
-        alpha = np.exp(np.diff(decay, axis=-2, prepend=decay.dtype.type(0)))
+        wide = np.result_type(v, np.float32)
+        written, state = np.empty_like(v), np.zeros((*k.shape[:-2], k.shape[-1], v.shape[-1]), wide)
+        alpha = np.exp(np.diff(decay.astype(wide), axis=-2, prepend=wide.type(0)))
         for at in range(v.shape[-2]):
             key = k[..., at, :, None]
             state *= alpha[..., at, :1, None]
