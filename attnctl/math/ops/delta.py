@@ -133,14 +133,14 @@ class Write(ForwardOnly):
 
     def apply(self, k: Array, v: Array, beta: Array, decay: Array) -> Array:
         wide = np.result_type(v, np.float32)
-        written, state = np.empty_like(v), np.zeros((*k.shape[:-2], k.shape[-1], v.shape[-1]), wide)
+        written, state = np.empty(v.shape, wide), np.zeros((*k.shape[:-2], k.shape[-1], v.shape[-1]), wide)
         alpha = np.exp(np.diff(decay.astype(wide), axis=-2, prepend=wide.type(0)))
         for at in range(v.shape[-2]):
             key = k[..., at, :, None]
             state *= alpha[..., at, :1, None]
             written[..., at, :] = beta[..., at, :1] * (v[..., at, :] - (key * state).sum(axis=-2))
             state += key * written[..., at, None, :]
-        return written
+        return written.astype(v.dtype, copy=False)
 
     def form(self, cell: Places, k: Input, v: Input, beta: Input, decay: Input, own: Input) -> Term:
         *lead, token, column = cell
