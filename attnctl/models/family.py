@@ -182,8 +182,11 @@ DEFAULTS: dict[str, Setting] = {
     "parallel": False,
     "from_norm": False,
     "residual": 1.0,
+    "streams": 1,  # of rows, side by side, that each layer predicts and corrects
+    "laurel": None,  # the rank of what is added beside attention
     # the feed-forward network
     "gated": None,  # None: as the tensors say
+    "cutoff": None,  # what of a gate is left out: up to so many deviations over the mean of its row
     "experts": None,
     "expert_layer": always,
     "experts_transposed": False,  # (in, out), where a tensor has those of all

@@ -13,11 +13,11 @@ from attnctl.math.engine import FEWEST_FOR_TILES
 from attnctl.math.engine.cost import require, size_text
 from attnctl.math.names import RESIDUAL, WEIGHTS, X
 from attnctl.math.ops.products import in_tiles
-from attnctl.models.activations import ACTIVATIONS, activate
+from attnctl.models.altup import advance, start_streams
 from attnctl.models.attention import prepare_attention
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.network import feed_forward
-from attnctl.models.stream import beside, carry, onward, stream_width
+from attnctl.models.stream import carry, onward, own_inputs, stream_width
 from attnctl.record import Trace
 
 Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
@@ -51,8 +51,9 @@ def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None =
         x = model.norm("embed_norm", x)
     if d["project"] and not d["project_first"]:
         x = project_embeddings(model, x)
-    if d["inputs"]:
-        x = np.concatenate([x, layer_inputs(model, ids, x)], axis=-1)
+    inputs = [layer_inputs(model, ids, x)] if d["inputs"] else []
+    x = start_streams(model, x) if "altup_project" in d.shared else x
+    x = np.concatenate([x, *inputs], axis=-1)
     return np.pad(x, [(0, 0), (0, stream_width(d) - x.shape[-1])])
 
 
@@ -110,6 +111,9 @@ def finish(tensors: LayerTensors, hidden: Array, x: Array, after: Array) -> Arra
     """What leaves a layer, of what came into it, what attention read, and their sum with its output."""
     d = tensors.d
     after = tensors.norm("attention_sum_norm", after)
+    if d["laurel"]:
+        low = tensors.multiply("laurel_up", tensors.multiply("laurel_down", x, d["laurel"]), d["width"])
+        after = (after + x + tensors.norm("laurel_norm", low)) * 0.5**0.5
     source = hidden if d["parallel"] else after
     read = x if d["parallel"] and not tensors.has("mlp_norm") else tensors.norm("mlp_norm", source)
     made = tensors.norm("mlp_out_norm", feed_forward(tensors, read, after))
@@ -117,10 +121,10 @@ def finish(tensors: LayerTensors, hidden: Array, x: Array, after: Array) -> Arra
         made = made * tensors.read("mlp_scale", "", (d["width"],))
     start = read if d["from_norm"] else after
     out = tensors.norm("mlp_sum_norm", start + made * made.dtype.type(d["residual"]))
-    if d["inputs"]:
-        own = beside(tensors, hidden, "inputs", tensors.index)
-        gated = activate(ACTIVATIONS[d["act"]], tensors.multiply("inputs_gate", out, d["inputs"])) * own
-        out = out + tensors.norm("inputs_out_norm", tensors.multiply("inputs_up", gated, d["width"]))
+    if tensors.has("altup_router"):
+        out = advance(tensors, hidden, out)
+    elif d["inputs"]:
+        out = out + own_inputs(tensors, hidden, out)
     if tensors.has("layer_scale"):
         out = out * tensors.read("layer_scale", "", (1,))
     tensors.refuse_unread()

@@ -59,6 +59,10 @@ def read_list(expected: str, kind: KeyKind) -> KeyKind:
 TEXTS = read_list("a list of texts", TEXT)
 INDICES = read_list("a list of whole numbers", INDEX)
 NUMBERS = read_list("a list of numbers above 0", NUMBER)
+COUNT_LIST = read_list("a list of whole numbers from 1", COUNT)
+COUNTS = KeyKind(f"{COUNT.expected}, or a list", lambda value: COUNT.fits(value) or COUNT_LIST.fits(value))
+SHARE = KeyKind("a number from 0 to below 1", lambda value: EPSILON.fits(value) and value < 1)
+SHARES = read_list("a list of numbers from 0 to below 1", SHARE)
 
 
 TYPES_TIMES = KeyKind(

@@ -58,7 +58,11 @@ def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: in
         gate, up = np.split(linear(f"{role}gate_up", x, 2 * size), 2, axis=-1)
         inner = act(gate) * up
     elif d["gated"]:
-        inner = act(linear(f"{role}gate", x, size)) * linear(f"{role}up", x, size)
+        gate = linear(f"{role}gate", x, size)
+        if d["cutoff"] is not None:
+            least = gate.mean(axis=-1, keepdims=True) + gate.std(axis=-1, keepdims=True) * d["cutoff"]
+            gate = np.maximum(gate - least, 0)
+        inner = act(gate) * linear(f"{role}up", x, size)
     else:
         inner = act(linear(f"{role}up", x, size))
     return linear(f"{role}down", inner, width)

@@ -1,7 +1,7 @@
-"""What flows from layer to layer beside the rows: each layer's own inputs, and K and V that layers share.
+"""What flows from layer to layer beside the rows: other streams, inputs of each layer, shared K and V.
 
 They are columns behind those of the rows, so that whatever takes rows through layers, one prompt or several
-side by side, takes them along (Gemma 4).
+side by side, takes them along (Gemma 3n and 4).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
+from attnctl.models.activations import ACTIVATIONS, activate
 from attnctl.models.description import Description
 from attnctl.models.layer import LayerTensors
 
@@ -22,27 +23,35 @@ SHARED = {"K": "K_rotated", "V": "V_normed"}
 
 
 def columns(d: Description) -> dict[tuple[str, int], slice]:
-    """Where each part stands behind the rows, by what it is and the layer that it is of."""
-    sizes = {("inputs", index): d["inputs"] for index in range(len(d.layers)) if d["inputs"]}
+    """Where each part stands, by what it is and the layer that it is of; the rows are the first stream."""
+    sizes = {("streams", 0): d["streams"] * d["width"]}
+    sizes |= {("inputs", index): d["inputs"] for index in range(len(d.layers)) if d["inputs"]}
     for index in d.sources:
         own = d.of_layer(index)
         sizes |= {(symbol, index): own["kv_heads"] * own["d_k"] for symbol in SHARED}
-    ends = pairwise(accumulate(sizes.values(), initial=d["width"]))
+    ends = pairwise(accumulate(sizes.values(), initial=0))
     return {part: slice(*end) for part, end in zip(sizes, ends, strict=True)}
 
 
 def stream_width(d: Description) -> int:
-    return max((place.stop for place in columns(d).values()), default=int(d["width"]))
+    return max(place.stop for place in columns(d).values())
 
 
 def beside(tensors: LayerTensors, hidden: Array, part: str, index: int) -> Array:
     """A part of what came into a layer. Raises AttnError where only the rows did."""
     place = columns(tensors.model.description)[part, index]
     if hidden.shape[-1] < place.stop:
-        what = "vectors of the tokens" if part == "inputs" else f"K and V of layer {index}"
+        what = f"K and V of layer {index}" if part in SHARED else f"{part} of its own"
         name = f"layer {tensors.index} of {tensors.d.family}"
         raise AttnError(f"{name} reads {what} beside its rows; run a sentence or --ids, check one --layer")
     return hidden[..., place]
+
+
+def own_inputs(tensors: LayerTensors, hidden: Array, x: Array) -> Array:
+    """What a layer adds of the inputs that are its own, as its rows gate them."""
+    d, own = tensors.d, beside(tensors, hidden, "inputs", tensors.index)
+    gated = activate(ACTIVATIONS[d["act"]], tensors.multiply("inputs_gate", x, d["inputs"])) * own
+    return tensors.norm("inputs_out_norm", tensors.multiply("inputs_up", gated, d["width"]))
 
 
 def onward(tensors: LayerTensors, *steps: str) -> list[str]:

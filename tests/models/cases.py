@@ -37,6 +37,20 @@ GEMMA3 = {
         "full_attention": {"rope_type": "linear", "rope_theta": 5000.0, "factor": 8.0},
     },
 }
+GEMMA3N = {
+    **LLAMA,
+    "num_hidden_layers": 5,
+    "head_dim": 6,
+    "intermediate_size": [24, 20, 24, 28, 24],
+    "activation_sparsity_pattern": [0.6, 0.0, 0.3, 0.0, 0.8],
+    "sliding_window": 3,
+    "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "full")],
+    "num_kv_shared_layers": 2,
+    "hidden_size_per_layer_input": 4,
+    "vocab_size_per_layer_input": 32,
+    "altup_num_inputs": 3,
+    "laurel_rank": 5,
+}
 
 BART = {
     "vocab_size": 32,
@@ -615,6 +629,24 @@ CASES = [
             | {"projector_input_dim": 8, "projector_output_dim": 8},
         },
         called="language_model.model",  # the whole fails without an image
+        dtype="bfloat16",
+    ),
+    case("gemma3n_text", "Gemma3nTextModel", "Gemma3nTextConfig", GEMMA3N, reads="input_layernorm")
+    | {"dtype": "bfloat16"},
+    case(
+        "gemma3n",
+        "Gemma3nModel",
+        "Gemma3nConfig",
+        {
+            "text_config": {"model_type": "gemma3n_text", **GEMMA3N, "intermediate_size": 24}
+            | {"num_hidden_layers": 3, "num_kv_shared_layers": 0, "altup_correct_scale": False}
+            | {"layer_types": GEMMA3N["layer_types"][:3], "activation_sparsity_pattern": None},
+            "vision_config": {"hidden_size": 8, "vocab_size": 2, "vocab_offset": 32, "label_names": ["a"]},
+            "audio_config": {"hidden_size": 8, "vocab_size": 2, "vocab_offset": 34}
+            | {"conf_num_attention_heads": 1, "conf_num_hidden_layers": 1, "input_feat_size": 8}
+            | {"sscp_conv_channel_size": [2, 2]},
+        },
+        reads="input_layernorm",
         dtype="bfloat16",
     ),
     case(

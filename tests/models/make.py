@@ -18,13 +18,26 @@ import sys
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import transformers
 from tiny import EVERY_CASE
+from transformers.models.timm_wrapper import modeling_timm_wrapper as timm_wrapper
 
 HERE = Path(__file__).parent / "checkpoints"
+
+
+def leave_out_towers() -> None:
+    """Make models whose part for images is of timm without that part: no image is given to them."""
+
+    def begin(self: Any, config: Any) -> None:
+        super(timm_wrapper.TimmWrapperModel, self).__init__(config)
+        self.timm_model = torch.nn.Identity()
+        self.post_init()
+
+    timm_wrapper.TimmWrapperModel.__init__ = begin
 
 
 def draw(model: torch.nn.Module, seed: int) -> None:
@@ -57,6 +70,15 @@ def build(case: dict) -> torch.nn.Module:
     return model
 
 
+def rows_read(model: torch.nn.Module, name: str) -> list[torch.Tensor]:
+    """What the module of this name reads in each layer, once the model is called."""
+    found: list[torch.Tensor] = []
+    for path, module in model.named_modules():
+        if path.endswith(f".{name}"):
+            module.register_forward_pre_hook(lambda module, args: found.append(args[0]))
+    return found
+
+
 def expected(model: torch.nn.Module, case: dict) -> dict[str, np.ndarray]:
     """Ids, hidden states and attention weights of every layer."""
     stream = np.random.RandomState(0)
@@ -75,7 +97,10 @@ def expected(model: torch.nn.Module, case: dict) -> dict[str, np.ndarray]:
         inputs["token_type_ids"] = torch.tensor(out["token_type_ids"])[None]
     with torch.no_grad():
         called = attrgetter(case["called"])(model) if "called" in case else model
+        read = rows_read(model, case["reads"]) if "reads" in case else None
         result = called(**inputs, output_attentions="attention" not in case, output_hidden_states=True)
+    if read is not None:
+        result.hidden_states = [*read, result.last_hidden_state]
     fields = {"hidden": "hidden_states", "weights": "attentions"}
     parts = case.get("parts", {"": ""})
     for ours, theirs in parts.items():
@@ -125,6 +150,7 @@ def make(case: dict, root: Path) -> None:
 
 def main() -> None:
     """Make the named cases, or all."""
+    leave_out_towers()
     wanted, root = sys.argv[1:], HERE
     if wanted[:1] == ["--in"]:
         root, wanted = Path(wanted[1]), wanted[2:]

@@ -1,4 +1,4 @@
-"""Freeze what hooks in transformers say of each head: effects.json, of four families with grouped heads.
+"""Freeze what hooks in transformers say of each head: effects.json, of five families with grouped heads.
 
     python tests/models/make_effects.py
 
@@ -19,7 +19,7 @@ from make_logits import class_of
 from test_next import with_head
 
 FROZEN = Path(__file__).parent / "effects.json"
-NAMES = sys.argv[1:] or ["llama", "qwen3", "gemma2", "gemma4_text"]
+NAMES = sys.argv[1:] or ["llama", "qwen3", "gemma2", "gemma3n_text", "gemma4_text"]
 IDS, OTHER, PAIR = [9, 4, 17, 4, 26], [12, 4, 17, 8, 26], (5, 9)
 
 

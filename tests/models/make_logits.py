@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import transformers
 from checkpoints import NAMES, ROOT, expected_of
+from make import leave_out_towers
 from sweep import drawn
 from tiny import EVERY_CASE
 from transformers.models.auto import modeling_auto as auto
@@ -81,6 +82,7 @@ def logits_of(name: str, number: int) -> dict[str, np.ndarray]:
 
 def main() -> None:
     """Freeze those of the named cases, or of every one."""
+    leave_out_towers()
     found: dict[str, np.ndarray] = {}
     if wanted := sys.argv[1:]:
         with np.load(FROZEN) as there:

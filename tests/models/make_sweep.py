@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args, get_origin
 import numpy as np
 import torch
 import transformers
+from make import leave_out_towers, rows_read
 from safetensors import safe_open
 from sweep import (
     DECODER_IDS,
@@ -63,7 +64,7 @@ IMAGES = "vit", "deit", "dinov2", "dinov2_with_registers"
 """Families that take an image."""
 
 IN_FLOAT32 = {"qwen3_next", "qwen3_5", "qwen3_5_text", "gemma4", "gemma4_text"}
-IN_FLOAT32 |= {"qwen3_5_moe", "qwen3_5_moe_text"}
+IN_FLOAT32 |= {"qwen3_5_moe", "qwen3_5_moe_text", "gemma3n", "gemma3n_text"}
 """Families whose delta rule, or norms of small rows, transformers carries out in float32 all the same."""
 
 Outcome = tuple[str, Any]
@@ -165,6 +166,7 @@ LISTS = {
         {"0": {"head_dim": 4}, "2": {"head_dim": 4}, "3": {"head_dim": 4, "num_key_value_heads": 2}},
         {},
     ],
+    "activation_sparsity_pattern": lambda count: [[0.5] * count, [0.5], [1.0] * count],
     "mlp_only_layers": lambda count: [[0], [1], []],
     "no_rope_layers": lambda count: [[0] + [1] * (count - 1), [0] * count, []],
     "feed_forward_proj": lambda count: ["relu", "gelu", "gated-gelu", "gated-silu", "silu-x"],
@@ -247,8 +249,9 @@ def tokens(model: Any) -> States:
     more = {}
     if getattr(model.config, "type_vocab_size", 0) > 1:
         more["token_type_ids"] = torch.tensor([SEGMENTS])
+    read = rows_read(model, "input_layernorm") if "gemma3n" in model.config.model_type else None
     out = model(input_ids=torch.tensor([IDS]), output_hidden_states=True, **more)
-    return {"": [*out.hidden_states[:-1], out.last_hidden_state]}
+    return {"": [*(out.hidden_states[:-1] if read is None else read), out.last_hidden_state]}
 
 
 def both(model: Any) -> States:
@@ -366,6 +369,7 @@ def main() -> int:
     dry, names = sys.argv[1:2] == ["--dry"], [each for each in sys.argv[1:] if each != "--dry"]
     frozen = read_frozen() if names else {}
     total = 0
+    leave_out_towers()
     with tempfile.TemporaryDirectory() as folder:
         for name, base in bases().items():
             if not names or name in names:

@@ -22,6 +22,7 @@ FAMILIES = [
     "deepseek-v3",
     "modernbert",
     "gemma4_text",
+    "gemma3n_text",
 ]
 
 

@@ -16,6 +16,7 @@ NAMES = [name for name, found in FROZEN.items() if isinstance(found, dict)]
 IDS, OTHER, BETWEEN = FROZEN["ids"], FROZEN["other_ids"], FROZEN["between"]
 HOW = {"zero": {}, "mean": {"mean": True}, "patch": {"patch": OTHER}}
 GEMMA2, GPT2, BLOOM, T5 = (str(ROOT / name) for name in ("gemma2", "gpt2", "bloom-post", "t5"))
+GEMMA3N = str(ROOT / "gemma3n_text")
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -136,6 +137,10 @@ def test_files_hold_every_head(capsys, tmp_path):
         (
             ["--model", BLOOM, "--between", 5, 9, "--direct"],
             "bloom: its stream goes on from a norm",
+        ),
+        (
+            ["--model", GEMMA3N, "--between", 5, 9, "--direct"],
+            "gemma3n_text: each layer predicts and corrects several streams",
         ),
         (["--model", T5, "--between", 5, 9], "t5 has no head that is read here"),
         (["hello", "--model", GEMMA2, "--between", 5, 9], "--ids: there is a prompt too"),

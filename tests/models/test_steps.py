@@ -33,6 +33,7 @@ NAMES = [
     "qwen3_next",
     "dinov2",
     "gemma4_text",
+    "gemma3n_text",
 ]
 
 

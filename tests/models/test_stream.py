@@ -1,4 +1,6 @@
-"""What flows beside the rows of Gemma 4: K and V of an earlier layer, and inputs of each layer's own."""
+"""What flows beside the rows of Gemma 3n and 4: streams, earlier K and V, inputs of each layer."""
+
+import re
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ from attnctl.base.errors import AttnError
 from attnctl.models.description import describe
 from attnctl.models.source import open_model
 from attnctl.models.tensors import json_file
+from attnctl.verbs.check.layers import check_port
 
 GEMMA4 = str(ROOT / "gemma4_text")
+GEMMA3N = str(ROOT / "gemma3n_text")
 IDS = [5, 9, 17, 3]
 
 
@@ -59,3 +63,35 @@ def test_projections_that_a_sharing_layer_brings_all_the_same_are_left_aside(tmp
     write_tensors(tmp_path, json_file(ROOT / "gemma4_text" / "config.json", 10**6), tensors)
     found, right = (attnctl.run_model(where, ids=IDS, layer=4)[0] for where in (str(tmp_path), GEMMA4))
     assert np.array_equal(found["residual"], right["residual"])
+
+
+def test_the_first_of_many_layers_are_sparse_where_nothing_is_said():
+    config = json_file(ROOT / "gemma3n_text" / "config.json", 10**6)
+    own = {"layer_types": None, "activation_sparsity_pattern": None, "intermediate_size": 24}
+    for layers, sparse in ((10, 0), (12, 10)):
+        d = describe({**config, **own, "num_hidden_layers": layers})
+        cutoffs = [d.of_layer(index)["cutoff"] for index in range(layers)]
+        assert cutoffs == [pytest.approx(1.6448536)] * sparse + [None] * (layers - sparse)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("intermediate_size", [24], "intermediate_size: 1 of 5 layers"),
+        ("intermediate_size", [24, 0], "expected a whole number from 1, or a list"),
+        ("activation_sparsity_pattern", [0.5] * 6, "activation_sparsity_pattern: 6 of 5 layers"),
+        ("activation_sparsity_pattern", [1.0] * 5, "expected a list of numbers from 0 to below 1"),
+        ("altup_active_idx", 1, "'altup_active_idx' is '1', but gemma3n_text reads no such key"),
+    ],
+)
+def test_what_gemma_3n_cannot_be(key, value, said):
+    config = json_file(ROOT / "gemma3n_text" / "config.json", 10**6)
+    with pytest.raises(AttnError, match=re.escape(said)):
+        describe({**config, key: value})
+
+
+def test_streams_cannot_be_made_of_one():
+    rows = np.ones((3, 16))
+    attnctl.run_model(GEMMA3N, hidden=rows, layer=1)
+    with pytest.raises(AttnError, match="layer 0 of gemma3n_text reads streams of its own beside its rows"):
+        check_port(GEMMA3N, {"hidden_0": rows, "hidden_1": rows})

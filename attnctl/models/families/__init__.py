@@ -47,6 +47,8 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "gemma2": {"": llama.GEMMA2},
     "gemma3_text": {"": llama.GEMMA3},
     "gemma3": {"": derive_stack(llama.GEMMA3, section="text_config", within="language_model.")},
+    "gemma3n_text": {"": gemma4.GEMMA3N},
+    "gemma3n": {"": derive_stack(gemma4.GEMMA3N, section="text_config", within="language_model.")},
     "gemma4_text": {"": gemma4.GEMMA4},
     "gemma4": {"": derive_stack(gemma4.GEMMA4, section="text_config", within="language_model.")},
     "hunyuan_v1_dense": {"": llama.HUNYUAN},

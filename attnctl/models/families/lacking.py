@@ -8,7 +8,6 @@ NEEDS = {
         "bamba falcon_h1 granitemoehybrid jamba lfm2 lfm2_moe minimax nemotron_h recurrent_gemma zamba2"
     ),
     "layers of a gated delta rule": "kimi_linear olmo_hybrid",
-    "several streams that each layer predicts and corrects": "gemma3n gemma3n_text",
     "keys that an indexer chooses for each query": "deepseek_v32 deepseek_v4 glm_moe_dsa",
     "vectors of distances": "deberta deberta-v2 xlnet wav2vec2-conformer",
     "windows beside tokens that all see": "longformer big_bird longt5",

@@ -48,6 +48,7 @@ def refuse_other_streams(prompt: Pass) -> None:
         "its head has a layer of its own, which is no sum": head.own_layer,
         "it norms the stream itself after each sum": {"attention_sum_norm", "mlp_sum_norm"} & {*d.inner},
         "its stream goes on from a norm": d["from_norm"],
+        "each layer predicts and corrects several streams": "altup_router" in d.inner,
         "it multiplies the stream after each layer": "layer_scale" in d.inner,
     }
     for reason, holds in why.items():
