@@ -19,7 +19,7 @@ stacks, says how it is called in a case of `tests/models/cases.py`.
 
 from __future__ import annotations
 
-from attnctl.models.families import encoders, experts, gemma4, gpt, llama, speech_and_text, states, windows
+from attnctl.models.families import encoders, experts, gemma, gpt, llama, speech_and_text, states, windows
 from attnctl.models.family import Stack, derive_stack
 
 FAMILIES: dict[str, dict[str, Stack]] = {
@@ -47,10 +47,10 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "gemma2": {"": llama.GEMMA2},
     "gemma3_text": {"": llama.GEMMA3},
     "gemma3": {"": derive_stack(llama.GEMMA3, section="text_config", within="language_model.")},
-    "gemma3n_text": {"": gemma4.GEMMA3N},
-    "gemma3n": {"": derive_stack(gemma4.GEMMA3N, section="text_config", within="language_model.")},
-    "gemma4_text": {"": gemma4.GEMMA4},
-    "gemma4": {"": derive_stack(gemma4.GEMMA4, section="text_config", within="language_model.")},
+    "gemma3n_text": {"": gemma.GEMMA3N},
+    "gemma3n": {"": derive_stack(gemma.GEMMA3N, section="text_config", within="language_model.")},
+    "gemma4_text": {"": gemma.GEMMA4},
+    "gemma4": {"": derive_stack(gemma.GEMMA4, section="text_config", within="language_model.")},
     "hunyuan_v1_dense": {"": llama.HUNYUAN},
     "phi": {"": llama.PHI},
     "phi3": {"": llama.PHI3},
