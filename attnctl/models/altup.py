@@ -10,7 +10,7 @@ import numpy as np
 from attnctl.math import Array
 from attnctl.math.ops.products import times
 from attnctl.models.layer import LayerTensors, Model
-from attnctl.models.stream import beside, own_inputs
+from attnctl.models.stream import own_inputs, read_beside
 
 
 def start_streams(model: Model, x: Array) -> Array:
@@ -21,7 +21,7 @@ def start_streams(model: Model, x: Array) -> Array:
 
 def advance(tensors: LayerTensors, hidden: Array, out: Array) -> Array:
     """The streams that come into the next layer, of what a layer made; after the last, their mean."""
-    rows, count = beside(tensors, hidden, "streams", 0), tensors.d["streams"]
+    rows, count = read_beside(tensors, hidden, "streams", 0), tensors.d["streams"]
     predicted = rows.reshape(*rows.shape[:-1], count, -1)
     shares = tensors.multiply("altup_correct", route(tensors, out), count) + 1
     streams = predicted + (out[..., None, :] - predicted[..., :1, :]) * shares[..., None]

@@ -21,7 +21,7 @@ from attnctl.models.delta import prepare_delta
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
 from attnctl.models.quantised import bfloat16
-from attnctl.models.stream import SHARED, beside, stream_width
+from attnctl.models.stream import SHARED, read_beside, stream_width
 
 
 def prepare_attention(
@@ -80,7 +80,7 @@ def read_shared(tensors: LayerTensors, hidden: Array) -> Named:
     """K and V of the earlier layer that has them for this one, if it has none."""
     if (source := tensors.d["source"]) is None:
         return {}
-    rows = {symbol: beside(tensors, hidden, symbol, source) for symbol in SHARED}
+    rows = {symbol: read_beside(tensors, hidden, symbol, source) for symbol in SHARED}
     by_head, heads = "... token (head d) -> ... head token d", tensors.d["kv_heads"]
     return {
         symbol: (rearrange(rows[symbol], by_head, head=heads), f"{step} of layer {source}")

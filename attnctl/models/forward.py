@@ -17,7 +17,7 @@ from attnctl.models.altup import advance, start_streams
 from attnctl.models.attention import prepare_attention
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.network import feed_forward
-from attnctl.models.stream import carry, onward, own_inputs, stream_width
+from attnctl.models.stream import carry, own_inputs, steps_to_keep, stream_width
 from attnctl.record import Trace
 
 Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
@@ -27,7 +27,9 @@ Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
 def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
     """Only what the pass goes on with."""
     passing = replace(tensors, passing=True)
-    return prepare_attention(passing, hidden, None, memory, cross=cross).run(onward(tensors, X, RESIDUAL))
+    return prepare_attention(passing, hidden, None, memory, cross=cross).run(
+        steps_to_keep(tensors, X, RESIDUAL)
+    )
 
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
@@ -191,7 +193,7 @@ def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:
     traces: list[Trace] = []
 
     def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
-        keep = [WEIGHTS] if tensors.index == last else onward(tensors, X, RESIDUAL, WEIGHTS)
+        keep = [WEIGHTS] if tensors.index == last else steps_to_keep(tensors, X, RESIDUAL, WEIGHTS)
         traces.append(prepare_attention(tensors, hidden).run(keep))
         return traces[-1]
 

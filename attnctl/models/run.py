@@ -30,7 +30,7 @@ from attnctl.models.attention import blank_rows, prepare_attention, rules_of
 from attnctl.models.forward import attend_plainly, embed_ids, final_norm, require_rows, states, through
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.source import Tokens, Words, folder_of, open_model, plain_ids
-from attnctl.models.stream import onward
+from attnctl.models.stream import steps_to_keep
 from attnctl.record import Trace
 from attnctl.record.edits import WhatIf
 
@@ -224,7 +224,7 @@ class Runner:
         if cross != self.cross or tensors.index not in self.edits:
             return attend_plainly(tensors, hidden, memory, cross)
         plan = prepare_attention(tensors, hidden, self.header, memory, cross=cross)
-        return replace(plan, what_if=self.edits[tensors.index]).run(onward(tensors, X, RESIDUAL))
+        return replace(plan, what_if=self.edits[tensors.index]).run(steps_to_keep(tensors, X, RESIDUAL))
 
     def of_hidden(self, source: ModelInput) -> list[Trace]:
         if len(self.layers) != 1:
@@ -284,7 +284,7 @@ class Runner:
     def trace(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
         """The attention of one layer, with what the layers after it go on from."""
         plan = replace(self.plan(tensors, hidden, memory, cross), what_if=self.edits.get(tensors.index))
-        later = onward(tensors, X, RESIDUAL) if tensors.index < self.layers[-1] else ()
+        later = steps_to_keep(tensors, X, RESIDUAL) if tensors.index < self.layers[-1] else ()
         keep = None if self.keep is None else {*self.keep, *later}
         if keep and {WEIGHTS, FADED} <= keep:  # those that this layer has
             keep -= {WEIGHTS, FADED} - {*shares_in(plan.derivation)}

@@ -37,7 +37,7 @@ def stream_width(d: Description) -> int:
     return max(place.stop for place in columns(d).values())
 
 
-def beside(tensors: LayerTensors, hidden: Array, part: str, index: int) -> Array:
+def read_beside(tensors: LayerTensors, hidden: Array, part: str, index: int) -> Array:
     """A part of what came into a layer. Raises AttnError where only the rows did."""
     place = columns(tensors.model.description)[part, index]
     if hidden.shape[-1] < place.stop:
@@ -49,12 +49,12 @@ def beside(tensors: LayerTensors, hidden: Array, part: str, index: int) -> Array
 
 def own_inputs(tensors: LayerTensors, hidden: Array, x: Array) -> Array:
     """What a layer adds of the inputs that are its own, as its rows gate them."""
-    d, own = tensors.d, beside(tensors, hidden, "inputs", tensors.index)
+    d, own = tensors.d, read_beside(tensors, hidden, "inputs", tensors.index)
     gated = activate(ACTIVATIONS[d["act"]], tensors.multiply("inputs_gate", x, d["inputs"])) * own
     return tensors.norm("inputs_out_norm", tensors.multiply("inputs_up", gated, d["width"]))
 
 
-def onward(tensors: LayerTensors, *steps: str) -> list[str]:
+def steps_to_keep(tensors: LayerTensors, *steps: str) -> list[str]:
     """The steps of a layer's attention that the pass goes on with: these, and what later layers share."""
     return [*steps, *(SHARED.values() if tensors.index in tensors.d.sources else ())]
 

@@ -25,7 +25,7 @@ from attnctl.models.attention import prepare_attention
 from attnctl.models.forward import MOST_ROWS, Run, attend_plainly, through
 from attnctl.models.layer import LayerTensors
 from attnctl.models.next import Pass, Ranked
-from attnctl.models.stream import onward
+from attnctl.models.stream import steps_to_keep
 from attnctl.record import Trace
 
 ZERO, MEAN, PATCH = "zero", "mean", "patch"
@@ -161,7 +161,7 @@ def edit_heads(change: Change) -> Run:
 
     def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
         plan = prepare_attention(replace(tensors, passing=True), hidden, None, memory, cross=cross)
-        edits, keep = {HEAD_OUTPUTS: change}, onward(tensors, X, RESIDUAL)
+        edits, keep = {HEAD_OUTPUTS: change}, steps_to_keep(tensors, X, RESIDUAL)
         done = carry_out(plan.derivation, plan.given, plan.dtype, edits=edits, keep=keep)
         return plan.record(done)
 
