@@ -281,7 +281,7 @@ def check_shape(shape: Shape, place: str) -> None:
 def show_shape(value: Any) -> str:
     """(3, 4) -> '3 × 4'."""
     if not isinstance(value, tuple):
-        return str(value)
+        return str(value) if str(value) in DTYPES else show_value(value)
     return " × ".join(map(show_value, value[: MOST_AXES + 1])) or "one number"
 
 

@@ -69,7 +69,8 @@ def test_rounding_stays_within_the_error_that_is_said(op, dtype, data, size):
         largest = [(right.value + by).astype(dtype) for by in (0, allowed, -allowed)]
     assert ((off <= allowed) | np.any([found == end for end in largest], axis=0)).all()
     scale = np.abs(right.value[np.isfinite(right.value)]).max(initial=0) + size**2 + 1
-    assert right.error.max() < 200 * unit * scale  # an error that allows anything says nothing
+    # An error that allows anything says nothing; what is recurrent and grows takes its own along.
+    assert right.error.max() < (10_000 if getattr(op, "recurrent", False) else 200) * unit * scale
 
 
 def written(array, unit, name):

@@ -21,7 +21,7 @@ from attnctl.evidence.walk import Walk
 from attnctl.inputs.plan import DumpPlan
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation
-from attnctl.math.names import CONCAT, HEAD_OUTPUTS, WEIGHTS
+from attnctl.math.names import CONCAT, HEAD_OUTPUTS, MASKED, WEIGHTS
 from attnctl.math.ops import Given
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 from attnctl.record import Trace
@@ -353,18 +353,17 @@ class HeldCase:
     def told(self, name: str, program: CarriedOut) -> Array:
         """Which rows of an output are judged: of what is no gradient those of queries that see a key.
 
-        Where it is a program that lets one see none, softmax may have made NaN of its row.
+        A program that hides every key of one may have NaN there, which softmax makes of −∞ alone.
         """
         if name in GRADIENTS:
             return np.array(True)
-        right = self.right.values[WEIGHTS]
-        made = program.values.get(WEIGHTS, right)
-        rows = [
-            np.any(weights, axis=-1) for weights in (right, made if made.shape == right.shape else right)
-        ]
-        seen, shown = [np.all(row, axis=1) for row in rows] if name == CONCAT else rows
+        seen: Array = np.asarray(self.right.values[WEIGHTS].any(axis=-1))
+        seen = np.asarray(seen.all(axis=1) if name == CONCAT else seen)
+        scores = program.values.get(MASKED)
         lost = ~np.isfinite(self.found[name]).any(axis=-1)
-        return np.asarray(seen & (shown | ~lost) if lost.shape == seen.shape else seen)[..., None]
+        if name == HEAD_OUTPUTS and scores is not None and scores.shape[:-1] == lost.shape == seen.shape:
+            seen = seen & ~(lost & np.isneginf(scores).all(axis=-1))
+        return seen[..., None]
 
     def gives(self, program: CarriedOut) -> bool:
         """Whether a program gives what was found, and changes something of what is wrong in it."""
