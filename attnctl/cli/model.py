@@ -216,10 +216,7 @@ def model(
 
         with progress("layers") as moved:
             scores = find_spectra(folder, moved)
-        if json_:
-            print_json(scores.to_dict())
-        else:
-            print_view(partial(spectra_lines, scores))
+        give("model", [scores], output, partial(spectra_lines, scores), json=json_)
         return
     with progress("reading"):
         found = describe_checkpoint(folder)

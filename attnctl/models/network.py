@@ -17,7 +17,8 @@ def feed_forward(tensors: LayerTensors, x: Array, after: Array) -> Array:
     if not tensors.this_layer.experts:
         return network(tensors, x, "", tensors.d["intermediate"])
     if not tensors.has("experts_norm"):
-        return experts(tensors, *[x.reshape(-1, x.shape[-1])] * 2).reshape(x.shape)
+        rows = x.reshape(-1, x.shape[-1])
+        return experts(tensors, rows, rows).reshape(x.shape)
     made = tensors.norm("mlp_own_norm", network(tensors, x, "", tensors.d["intermediate"]))
     rows = after.reshape(-1, x.shape[-1])
     other = experts(tensors, tensors.norm("experts_norm", rows), rows).reshape(x.shape)

@@ -62,6 +62,8 @@ def steps_to_keep(tensors: LayerTensors, *steps: str) -> list[str]:
 def carry(tensors: LayerTensors, hidden: Array, out: Array, attended: Mapping[str, Array]) -> Array:
     """The rows that leave a layer, and what flows beside them."""
     d, rest = tensors.model.description, hidden[..., out.shape[-1] :]
+    if not rest.shape[-1]:
+        return out
     whole = np.concatenate([out, np.broadcast_to(rest, (*out.shape[:-1], rest.shape[-1]))], axis=-1)
     for symbol, step in SHARED.items() if tensors.index in d.sources else ():
         rows = rearrange(attended[step], "... head token d -> ... token (head d)")

@@ -63,7 +63,7 @@ class SwishGate(ForwardOnly):
     signature = "..., ... -> ..."
     linear = ((0,),)
     words = "Each number of {0} is multiplied by {1}, and by the sigmoid of that."
-    flops = 4  # two products, a function, a sum and a division, less one
+    flops = 4  # a product, a function, a sum and a division
 
     def apply(self, x: Array, gate: Array) -> Array:
         return x * gate / (1 + np.exp(-gate))
