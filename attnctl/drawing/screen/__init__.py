@@ -151,7 +151,7 @@ class Shelf:
     widths: Sequence[int]
 
     def lines(self) -> Iterator[Line]:
-        blocks = [(line for element in block for line in lines_of(element)) for block in self.blocks]
+        blocks = [(line for element in block for line in element_lines(element)) for block in self.blocks]
         for parts in zip_longest(*blocks, fillvalue=()):
             line: Line = []
             for part, width in zip(parts, self.widths, strict=True):
@@ -160,7 +160,7 @@ class Shelf:
             yield line
 
 
-def lines_of(element: Line | Frame | Shelf) -> Iterable[Line]:
+def element_lines(element: Line | Frame | Shelf) -> Iterable[Line]:
     return element.lines() if isinstance(element, Frame | Shelf) else [element]
 
 

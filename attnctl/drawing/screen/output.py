@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from attnctl.drawing.screen import Frame, Line, Screen, Shelf, lines_of
+from attnctl.drawing.screen import Frame, Line, Screen, Shelf, element_lines
 from attnctl.drawing.screen.text import safe
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def screen_of(output: Console | PlainOutput) -> Screen:
 
 def plain_text(elements: Iterable[Element]) -> Iterator[str]:
     for element in elements:
-        for line in lines_of(element):
+        for line in element_lines(element):
             yield safe("".join([text for text, _ in line]))
 
 
@@ -102,6 +102,6 @@ def print_lines(elements: Iterable[Element], output: Console | PlainOutput) -> N
     styles = styles_of(output)
     if not output.is_terminal:
         elements = ([(line, "")] for line in plain_text(elements))
-    lines = (line for element in elements for line in lines_of(element))
+    lines = (line for element in elements for line in element_lines(element))
     while chunk := list(islice(lines, CHUNK)):
         output.print(segments(chunk, styles), crop=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attnctl.drawing.screen import GAP, Frame, Line, Screen, Shelf, join, lines_of
+from attnctl.drawing.screen import GAP, Frame, Line, Screen, Shelf, element_lines, join
 from attnctl.drawing.screen.output import Element, PlainOutput, plain_text, print_lines, screen_of
 from attnctl.drawing.screen.text import cells
 from attnctl.drawing.show import View, count_heads, load_sheet, steps_of
@@ -379,7 +379,7 @@ class StepTable:
 
         styles = styles_of(console)
         for element in self.elements(screen_in(console, options)):
-            yield segments(lines_of(element), styles)
+            yield segments(element_lines(element), styles)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         from rich.measure import Measurement

@@ -27,7 +27,7 @@ from attnctl.drawing.screen.terminal import styles_for
 from attnctl.drawing.screen.text import cells
 from attnctl.verbs.explore import remake, view
 from attnctl.verbs.explore import walk as go
-from attnctl.verbs.explore.matrix import cells_of, labels, matrix_at, window
+from attnctl.verbs.explore.matrix import labels, matrix_at, table_cells, window
 from attnctl.verbs.explore.walk import ExplorerState
 
 FAR = 10**9  # more rows and columns than a matrix has: a move of so many ends at its edge
@@ -199,7 +199,7 @@ class Explorer(App[int]):
         walk, heat = self.walk, self.walk.heat
         table.clear(columns=True)
         table.show_header, table.cell_padding = not heat, 0 if heat else 1
-        shown = cells_of(walk, self.rows, self.columns, screen, self.precision)
+        shown = table_cells(walk, self.rows, self.columns, screen, self.precision)
         names = labels(walk, -1, self.columns, screen)
         texts = [*names, *(text for row in shown for text, _ in row)]
         width = 2 if heat else max(map(cells, texts), default=1)

@@ -47,7 +47,7 @@ def labels(walk: ExplorerState, axis: int, places: range, screen: Screen) -> lis
     ]
 
 
-def cells_of(
+def table_cells(
     walk: ExplorerState, rows: range, columns: range, screen: Screen, precision: int
 ) -> list[list[Span]]:
     """The text of each of these cells, a number or a shade, and the name of its style."""
