@@ -99,9 +99,8 @@ def mutants(  # noqa: PLR0913  (its options)
     Exit codes: 0 every wrong kernel fails; 1 some pass; 2 the right kernel fails your test.
     """
     from attnctl.cli.output import give, progress
-    from attnctl.verbs.mutants.criterion import ASSERT_CLOSE, Criterion
     from attnctl.verbs.mutants.inputs import Inputs
-    from attnctl.verbs.mutants.survey import survey
+    from attnctl.verbs.mutants.survey import ASSERT_CLOSE, Criterion, survey
     from attnctl.verbs.mutants.tested import FOLDER, OwnTest, score_test
     from attnctl.verbs.mutants.view import score_lines, survey_lines
 

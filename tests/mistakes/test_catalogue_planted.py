@@ -15,7 +15,7 @@ from attnctl.verbs.conform.features import NAMES
 from attnctl.verbs.conform.options import OPTIONS, KernelOption, ask_rule
 from attnctl.verbs.conform.signature import THEIRS
 from attnctl.verbs.mutants.kernel import Kernel as MutantKernel
-from attnctl.verbs.mutants.mutants import make_mutants
+from attnctl.verbs.mutants.kernel import make_mutants
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,7 +142,7 @@ def slight_ones():
         for backward in (False, True)
         for mutant in make_mutants(backward=backward)[0]
         for dtype in TYPES
-        if mutant.name.endswith("-slight") and not mutant.kernel.options
+        if mutant.name.endswith("-slight") and not mutant.options
     ]
 
 
@@ -151,7 +151,7 @@ def slight_ones():
     ("mutant", "backward", "dtype"), slight_ones(), ids=lambda value: getattr(value, "name", str(value))
 )
 def test_a_mistake_by_little_is_found_where_it_is_more_than_rounding(mutant, backward, dtype):
-    wrong, right = mutant.kernel.made(), MutantKernel().made()
+    wrong, right = mutant.made(), MutantKernel().made()
 
     @np.errstate(all="ignore")
     def forward(q, k, v):

@@ -11,8 +11,7 @@ import attnctl
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.right import RIGHT
 from attnctl.verbs.mutants.inputs import Inputs
-from attnctl.verbs.mutants.kernel import OPTIONS, Kernel
-from attnctl.verbs.mutants.mutants import make_mutants
+from attnctl.verbs.mutants.kernel import OPTIONS, Kernel, make_mutants
 
 SMALL = (2, 4, 12, 6)
 
@@ -38,7 +37,7 @@ GIVEN = {
 def option_sets(*, backward):
     """The options of the kernels that there are, but for the rule that only the examples have."""
     made, _ = make_mutants(backward=backward)
-    found = dict.fromkeys(mutant.kernel.options for mutant in made)
+    found = dict.fromkeys(mutant.options for mutant in made)
     return [options for options in found if "strided" not in options]
 
 
@@ -117,24 +116,24 @@ def test_a_wrong_kernel_is_a_file_of_its_own(tmp_path):
         "q = k = v = np.eye(3)[None, None]",
         "print(np.isfinite(attention(q, k, v)).all(), attention(q, k, v, causal=True)[0, 0, 0].tolist())",
     ]
-    right = Kernel(mutant.kernel.options)
-    path.write_text("\n".join([mutant.kernel.text(right), *lines]))
+    right = Kernel(mutant.options)
+    path.write_text("\n".join([mutant.text(right), *lines]))
     done = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True, check=True)
     assert done.stdout == "True [0.0, 0.0, 0.0]\n"
     assert "causal-strict" in path.read_text().splitlines()[0]
-    assert "attnctl" not in mutant.kernel.text(right)
+    assert "attnctl" not in mutant.text(right)
 
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_a_wrong_kernel_beside_more_options_is_as_wrong(backward):
     """A function that could be asked for a mask makes the same mistake where it is not."""
     for mutant, option in product(make_mutants(backward=backward)[0][::7], ("mask", "causal")):
-        kernel, options = mutant.kernel, mutant.kernel.options
-        if {option, "cached", "chunks"} & options or kernel.batched:
+        options = mutant.options
+        if {option, "cached", "chunks"} & options or mutant.batched:
             continue
-        more = Kernel(options | {option}, kernel.lines, options, backward=backward)
+        more = Kernel(options | {option}, mutant.lines, options, backward=backward)
         arguments = Inputs(SMALL, backward=backward).arrays(options)
-        found, expected = more.made()(**arguments), kernel.made()(**arguments)
+        found, expected = more.made()(**arguments), mutant.made()(**arguments)
         for array, alone in zip(found, expected, strict=True):
             np.testing.assert_array_equal(array, alone, err_msg=mutant.name)
 

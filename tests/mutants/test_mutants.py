@@ -9,9 +9,9 @@ import pytest
 
 from attnctl.evidence.precision import round_in
 from attnctl.mistakes import CATALOGUE
-from attnctl.verbs.mutants import mutants
-from attnctl.verbs.mutants.criterion import Criterion, hold
+from attnctl.verbs.mutants import kernel
 from attnctl.verbs.mutants.inputs import DRAWS, TYPES, Inputs
+from attnctl.verbs.mutants.survey import Criterion, hold
 
 LOOSE = ["--rtol", "1e-2", "--atol", "1e-2"]
 
@@ -103,10 +103,10 @@ def test_a_new_mistake_is_a_new_mutant(monkeypatch):
     """An entry of the catalogue needs no more than its lines; what is of a layer is none."""
     mine = replace(CATALOGUE[0], name="scale-of-mine", example="scaled_scores = scores / 3", slight="")
     other = replace(CATALOGUE[0], name="norm-of-mine", example="X = X / 2")
-    monkeypatch.setattr(mutants, "CATALOGUE", (*CATALOGUE, mine, other))
-    made, left_out = mutants.make_mutants()
-    (kernel,) = [mutant.kernel for mutant in made if mutant.name == "scale-of-mine"]
-    assert "    # The mistake:\n    scaled_scores = scores / 3\n" in kernel.text()
+    monkeypatch.setattr(kernel, "CATALOGUE", (*CATALOGUE, mine, other))
+    made, left_out = kernel.make_mutants()
+    (mine,) = [mutant for mutant in made if mutant.name == "scale-of-mine"]
+    assert "    # The mistake:\n    scaled_scores = scores / 3\n" in mine.text()
     assert left_out["norm-of-mine"] == "it is in X"
 
 

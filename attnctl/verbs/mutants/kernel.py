@@ -1,4 +1,7 @@
-"""A kernel as a file of NumPy: the lines of attention, and in place of some those that make a mistake."""
+"""Kernels as files of NumPy: the lines of attention, and in place of some those that make a mistake.
+
+The mutants are those of the catalogue.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from typing import Any, NamedTuple
 from attnctl.base.dataclass import dataclass
 from attnctl.math.derivation import Rotary
 from attnctl.math.names import KEY_LENGTHS, PAGE_TABLE, PAGES, TABLE
+from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.examples import KINDS, gather, list_assigned, list_used, rotate
+from attnctl.mistakes.mistake import Mistake
 
 # --- what a kernel may be asked for ---
 
@@ -84,13 +89,8 @@ def kernel_options(meant: str) -> frozenset[str] | None:
 # --- lines ---
 
 
-class CodeLine(NamedTuple):
-    """A step, how it is made, and whether that is the mistake."""
-
-    step: str
-    text: str
-    wrong: bool = False
-
+CodeLine = tuple[str, str]
+"""A step, and how it is made; a line that makes a mistake has no step."""
 
 OF_SCORES = {
     "softcapped_scores": (
@@ -145,6 +145,9 @@ GATHER, ROTATE = (
     re.sub(r": (Array|float|bool)( \| None)?| -> Array", "", inspect.getsource(helper))
     for helper in (gather, rotate)
 )
+SHARED_OUT = "attention_weights = e / e.sum(axis=-1, keepdims=True)"
+"""How softmax ends: what is wrong stands above."""
+
 HELPERS = {
     "gather": GATHER,
     "with_sinks": WITH_SINKS,
@@ -168,31 +171,41 @@ class Kernel:
     batched: bool = False
     """Whether the lines are of all members of a batch at once."""
     backward: bool = False
-    about: str = ""
+    name: str = ""
+    """That of the mistake, or of one of its kind that shows less (`-slight`); none of a right kernel."""
+    mistake: Mistake | None = None
+
+    @property
+    def said(self) -> dict[str, str]:
+        """The mistake, and what is wrong; where that depends on numbers, the line that says them."""
+        assert self.mistake is not None
+        lines = [line for line in self.lines.split("\n") if line != SHARED_OUT]
+        words = self.mistake.words if "{}" not in self.mistake.words else lines[-1]
+        return {"mistake": self.mistake.name, "words": words}
 
     # --- the right lines ---
 
     def given(self) -> Iterator[CodeLine]:
         """Q, K and V as they come, or as a table reads them in pages, and what their shapes say."""
         pages = dict(zip("KV", PAGES, strict=True)) if "paged" in self.options else {}
-        yield from (CodeLine(name, symbol) for symbol, name in pages.items())
-        yield from (CodeLine(name, text) for name, text in NAMES.items())
+        yield from ((name, symbol) for symbol, name in pages.items())
+        yield from NAMES.items()
         for symbol in "QKV":
             read = f"gather({pages[symbol]}, page_table, key_lengths)" if symbol in pages else symbol
-            yield CodeLine(symbol, self.asked("paged", read, symbol))
-        yield from (CodeLine(name, text) for name, text in OF_KEYS.items())
+            yield symbol, self.asked("paged", read, symbol)
+        yield from OF_KEYS.items()
 
     def forward(self) -> Iterator[CodeLine]:
         q, k, v = "Q", "K", "V"
         if "rope" in self.options:
             q, k = "Q_rotated", "K_rotated"
-            yield from (CodeLine(q, "rotate(Q)"), CodeLine(k, "rotate(K)"))
+            yield from ((q, "rotate(Q)"), (k, "rotate(K)"))
         if "grouped" in self.options:
             for shared, name in (("K_shared", k), ("V_shared", v)):
-                yield CodeLine(shared, f"np.repeat({name}, heads // {name}.shape[-3], axis=-3)")
+                yield shared, f"np.repeat({name}, heads // {name}.shape[-3], axis=-3)"
             k, v = "K_shared", "V_shared"
-        yield CodeLine("scores", f"{q} @ {k}.swapaxes(-1, -2)")
-        yield CodeLine("scaled_scores", "scores / d_k**0.5")
+        yield "scores", f"{q} @ {k}.swapaxes(-1, -2)"
+        yield "scaled_scores", "scores / d_k**0.5"
         for before, step in pairwise(self.scores):
             yield from self.of_scores(before, step)
         last = self.scores[-1]
@@ -200,9 +213,9 @@ class Kernel:
             yield from self.in_chunks(last, v)
         else:
             plain = f"softmax({last})"
-            yield CodeLine("attention_weights", self.asked("sink", f"with_sinks({last}, sinks)", plain))
-            yield CodeLine("head_outputs", f"attention_weights @ {v}")
-        yield CodeLine("concat", "merge(head_outputs)")
+            yield "attention_weights", self.asked("sink", f"with_sinks({last}, sinks)", plain)
+            yield "head_outputs", f"attention_weights @ {v}"
+        yield "concat", "merge(head_outputs)"
 
     @property
     def masks(self) -> list[str]:
@@ -219,11 +232,11 @@ class Kernel:
         option, form, _ = OF_SCORES[step]
         if step == "masked_scores":
             seen = [self.asked(name, OPTIONS[name].seen, "np.True_") for name in self.masks]
-            yield CodeLine("hidden", f"~({seen[0]})" if len(seen) == 1 else f"~(({') & ('.join(seen)}))")
+            yield "hidden", f"~({seen[0]})" if len(seen) == 1 else f"~(({') & ('.join(seen)}))"
         if step == "biased_scores" and "alibi" in self.options:
             option, form = "alibi", "{} - alibi_slopes[:, None, None] * distance"
         text = form.format(before)
-        yield CodeLine(step, self.asked(option, text, before) if option else text)
+        yield step, self.asked(option, text, before) if option else text
 
     def asked(self, option: str, text: str, otherwise: str) -> str:
         """The text where this option is asked for."""
@@ -233,35 +246,35 @@ class Kernel:
 
     def in_chunks(self, s: str, v: str) -> Iterator[CodeLine]:
         halves = f"np.array_split({s}, 2, axis=-1)"
-        yield CodeLine("chunk_logsumexp", f"np.stack([logsumexp_of(s) for s in {halves}])")
-        yield CodeLine("logsumexp", "logsumexp_of(np.moveaxis(chunk_logsumexp, 0, -1))")
+        yield "chunk_logsumexp", f"np.stack([logsumexp_of(s) for s in {halves}])"
+        yield "logsumexp", "logsumexp_of(np.moveaxis(chunk_logsumexp, 0, -1))"
         both = f"zip({halves}, np.array_split({v}, 2, axis=-2))"
-        yield CodeLine("chunk_outputs", f"np.stack([softmax(s) @ v for s, v in {both}])")
+        yield "chunk_outputs", f"np.stack([softmax(s) @ v for s, v in {both}])"
         total = self.asked("sink", "np.logaddexp(logsumexp, sink[:, None])", "logsumexp")
-        yield CodeLine("total", f"np.where(np.isneginf({total}), 0, {total})")
-        yield CodeLine("chunk_shares", "np.exp(chunk_logsumexp - total)")
-        yield CodeLine("head_outputs", "(chunk_shares[..., None] * chunk_outputs).sum(axis=0)")
+        yield "total", f"np.where(np.isneginf({total}), 0, {total})"
+        yield "chunk_shares", "np.exp(chunk_logsumexp - total)"
+        yield "head_outputs", "(chunk_shares[..., None] * chunk_outputs).sum(axis=0)"
 
     def back(self) -> Iterator[CodeLine]:
         shared, turned = "_shared" * ("grouped" in self.options), "_rotated" * ("rope" in self.options)
-        yield CodeLine("d_attention_weights", f"d_head_outputs @ V{shared}.swapaxes(-1, -2)")
-        yield CodeLine(f"d_V{shared}", "attention_weights.swapaxes(-1, -2) @ d_head_outputs")
-        yield CodeLine("delta", "(d_head_outputs * head_outputs).sum(axis=-1)")
+        yield "d_attention_weights", f"d_head_outputs @ V{shared}.swapaxes(-1, -2)"
+        yield f"d_V{shared}", "attention_weights.swapaxes(-1, -2) @ d_head_outputs"
+        yield "delta", "(d_head_outputs * head_outputs).sum(axis=-1)"
         back = self.scores[::-1]
-        yield CodeLine(f"d_{back[0]}", "attention_weights * (d_attention_weights - delta[..., None])")
+        yield f"d_{back[0]}", "attention_weights * (d_attention_weights - delta[..., None])"
         for step, before in pairwise(back):
             option, _, form = OF_SCORES[step]
             text = form.format(f"d_{step}")
             capped = option == "softcap"
-            yield CodeLine(f"d_{before}", self.asked(option, text, f"d_{step}") if capped else text)
-        yield CodeLine("d_scores", "d_scaled_scores / d_k**0.5")
-        yield CodeLine(f"d_Q{turned}", f"d_scores @ K{shared or turned}")
-        yield CodeLine(f"d_K{shared or turned}", f"d_scores.swapaxes(-1, -2) @ Q{turned}")
+            yield f"d_{before}", self.asked(option, text, f"d_{step}") if capped else text
+        yield "d_scores", "d_scaled_scores / d_k**0.5"
+        yield f"d_Q{turned}", f"d_scores @ K{shared or turned}"
+        yield f"d_K{shared or turned}", f"d_scores.swapaxes(-1, -2) @ Q{turned}"
         for name, step in (("K", f"d_K{turned}"), ("V", "d_V")) if shared else ():
             shape = f"*d_{name}_shared.shape[:-3], {name}.shape[-3], -1, *d_{name}_shared.shape[-2:]"
-            yield CodeLine(step, f"d_{name}_shared.reshape({shape}).sum(axis=-3)")
+            yield step, f"d_{name}_shared.reshape({shape}).sum(axis=-3)"
         for name in ("Q", "K") if turned else ():
-            yield CodeLine(f"d_{name}", f"rotate(d_{name}_rotated, positions=-np.arange(n))")
+            yield f"d_{name}", f"rotate(d_{name}_rotated, positions=-np.arange(n))"
 
     @cached_property
     def right_lines(self) -> list[CodeLine]:
@@ -271,7 +284,7 @@ class Kernel:
     def unfit(self) -> list[str]:
         """The steps that its lines read or give, and no kernel has."""
         beside = {option.parameter for option in self.parameters} | {"d_head_outputs"}
-        steps = {*TABLE} - {line.step for line in self.right_lines} - beside
+        steps = {*TABLE} - {step for step, _ in self.right_lines} - beside
         return sorted(list_used(ast.parse(self.lines)) & steps)
 
     # --- with the wrong ones ---
@@ -292,13 +305,13 @@ class Kernel:
     def planted(self) -> Iterator[CodeLine]:
         """Every line: what is wrong stands where the first of the steps that it gives would."""
         left, done = self.statements, set[str]()
-        for line in self.right_lines:
-            at = max((at for at, (given, _) in enumerate(left) if line.step in given), default=-1)
+        for step, right in self.right_lines:
+            at = max((at for at, (given, _) in enumerate(left) if step in given), default=-1)
             wrong, left = left[: at + 1], left[at + 1 :]
-            if line.step not in done:
-                yield line
+            if step not in done:
+                yield step, right
             for given, text in wrong:
-                yield CodeLine("", text, wrong=True)
+                yield "", text
                 done |= given
 
     @property
@@ -310,13 +323,13 @@ class Kernel:
     def kept(self) -> list[CodeLine]:
         """The lines that something reads, and the wrong ones."""
         live, kept = {*self.results}, list[CodeLine]()
-        for line in reversed([*self.planted()]):
-            node = ast.parse(line.text if line.wrong else f"{line.step} = {line.text}").body[0]
-            if line.step == line.text or not (line.wrong or line.step in live):
+        for step, text in reversed([*self.planted()]):
+            node = ast.parse(f"{step} = {text}" if step else text).body[0]
+            if step == text or (step and step not in live):
                 continue
             stored = list_assigned(node) if isinstance(node, ast.Assign) else set()
             live = live - stored | list_used(node, ast.Load)
-            kept.insert(0, line)
+            kept.insert(0, (step, text))
         return kept
 
     # --- as a file ---
@@ -327,7 +340,7 @@ class Kernel:
         return [option for name, option in found.items() if name]
 
     @property
-    def name(self) -> str:
+    def called(self) -> str:
         return "attention_backward" if self.backward else "attention"
 
     @property
@@ -358,14 +371,14 @@ class Kernel:
         return "\n".join([*text, f"    return {self.returned}\n"])
 
     def written(self) -> Iterator[str]:
-        said = False
-        for line in self.kept():
-            if line.wrong and not said:
+        said = True
+        for step, text in self.kept():
+            if said and not step:
                 yield "# The mistake:"
-            elif said and not line.wrong:
+            elif step and not said:
                 yield "# As it should be:"
-            said = line.wrong
-            yield line.text if line.wrong else f"{line.step} = {line.text}"
+            said = bool(step)
+            yield f"{step} = {text}" if step else text
 
     @property
     def parameters_meant(self) -> set[str]:
@@ -382,21 +395,21 @@ class Kernel:
 
     def text(self, right: Kernel | None = None, name: str = "") -> str:
         """The file, with the right kernel for calls in which nothing that is meant is asked for."""
-        functions = [self.function(name or self.name)]
+        functions = [self.function(name or self.called)]
         if right and any(self.parameters_meant):
-            functions = [right.function("right"), self.function(name or self.name, "right")]
+            functions = [right.function("right"), self.function(name or self.called, "right")]
         code = "\n\n".join(functions)
         for helper, source in HELPERS.items():
             if re.search(rf"\b{helper}\(", code):
                 code = f"{source}\n\n{code}"
-        about = f'"""{self.about}"""\n\n' if self.about else ""
+        about = f'"""{self.mistake.name}: {self.mistake.why}"""\n\n' if self.mistake else ""
         return f"{about}import numpy as np\n\n\n{code}"
 
     def made(self, **names: Any) -> Callable[..., Any]:
         """The function, which may read these names, too."""
         scope: dict[str, Any] = dict(names)
         exec(compiled(self), scope)  # noqa: S102  (lines of our own catalogue)
-        function: Callable[..., Any] = scope[self.name]
+        function: Callable[..., Any] = scope[self.called]
         return function
 
 
@@ -404,3 +417,44 @@ class Kernel:
 def compiled(kernel: Kernel) -> CodeType:
     """Its code: compiled once, and carried out on several inputs."""
     return compile(kernel.text(), "mutant", "exec")
+
+
+# --- those of the catalogue ---
+
+
+def make_mutants(*, backward: bool = False) -> tuple[list[Kernel], dict[str, str]]:
+    """The wrong kernels of the catalogue, and of each other entry why it is none."""
+    first = {mistake.name: mistake for mistake in reversed(CATALOGUE) if mistake.example}
+    made: list[Kernel] = []
+    left_out: dict[str, str] = {}
+    for mistake in reversed(first.values()):
+        options = kernel_options(mistake.meant) or frozenset()
+        batched = mistake.meant.startswith("batch") or "padded" in options
+        ways = (("", mistake.example, mistake.equivalent), ("-slight", mistake.slight, ""))
+        for slight, lines, equivalent in ways if mistake.slight else ways[:1]:
+            kernel = Kernel(options, lines, options, batched, backward, mistake.name + slight, mistake)
+            if why := equivalent or why_not(mistake, kernel):
+                left_out[mistake.name] = why
+            else:
+                made.append(kernel)
+    return made, left_out
+
+
+OF_OUTPUTS = {"Q", "K", "V", "head_outputs", "concat"}
+
+
+def why_not(mistake: Mistake, kernel: Kernel) -> str:
+    """Why there is no such kernel, or its mistake is not in this pass; nothing where there is one."""
+    if kernel_options(mistake.meant) is None:
+        return f"it is in more than Q, K and V and an output of them: {mistake.meant}"
+    goes_back = KINDS[mistake.meant].settings.backward
+    if goes_back and not kernel.backward:
+        return "it is in the backward pass"
+    if kernel.backward and "chunks" in kernel.options:
+        return "it is in the forward pass"
+    if kernel.unfit:
+        return f"it is in {', '.join(kernel.unfit)}"
+    given = {name for names, _ in kernel.statements for name in names}
+    if kernel.backward and not goes_back and (given & OF_OUTPUTS or "dropout" in mistake.name):
+        return "it is in the forward pass"
+    return ""

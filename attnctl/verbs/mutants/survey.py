@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
-from math import ceil, floor, inf, log10
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from math import ceil, floor, inf, isfinite, log10
 from typing import Any
 
 import numpy as np
@@ -14,50 +15,127 @@ from attnctl.base.dataclass import dataclass
 from attnctl.evidence.precision import round_in
 from attnctl.math import Array
 from attnctl.mistakes.right import RIGHT
-from attnctl.verbs.mutants.criterion import Criterion, KernelOutcome, Outputs, hold
 from attnctl.verbs.mutants.inputs import Inputs
-from attnctl.verbs.mutants.kernel import Kernel
-from attnctl.verbs.mutants.mutants import Mutant, make_mutants
+from attnctl.verbs.mutants.kernel import Kernel, make_mutants
+
+Outputs = tuple[Array, ...]
 
 
-@dataclass
-class Runs:
-    """What kernels give on some inputs; the right output of each kind is computed once, in float64."""
+@dataclass(frozen=True)
+class Criterion:
+    """When an output passes: how close its numbers are, which share of them, and its direction."""
 
-    inputs: Inputs
-    criterion: Criterion
-    asked: dict[frozenset[str], tuple[dict[str, Any], Outputs]] = field(default_factory=dict)
-    """By options the arguments, and what is right."""
+    rtol: float | None = None
+    atol: float | None = None
+    ratio: float | None = None
+    cosine: float | None = None
 
-    def near(self, array: Array) -> Array:
-        return round_in(self.inputs.dtype, array)
+    def words(self) -> str:
+        """The options of the command line that say it."""
+        return " ".join(f"--{name} {value:g}" for name, value in vars(self).items() if value is not None)
 
-    def outcome(self, name: str, kernel: Kernel) -> KernelOutcome:
-        arguments, right = self.meant(kernel)
-        found = tuple(map(self.near, self.call(kernel, arguments)))
-        return hold(name, found, right, self.criterion)
+    @property
+    def by_number(self) -> bool:
+        return self.rtol is not None or self.atol is not None
 
-    def meant(self, kernel: Kernel) -> tuple[dict[str, Any], Outputs]:
-        """The arguments of a kernel, and what is right; numbers of no shape where none is."""
-        if kernel.options not in self.asked:
-            arguments = self.inputs.arrays(kernel.options)
-            wide = {name: widen(value) for name, value in arguments.items()}
-            exact = replace(kernel, lines="", meant=kernel.options)
-            self.asked[kernel.options] = arguments, self.call(exact, wide)
-        return self.asked[kernel.options]
+    def outside(self, off: Array, right: Array) -> float:
+        """The share of numbers that are too far off."""
+        allowed = (self.atol or 0.0) + (self.rtol or 0.0) * np.abs(right)
+        return float(np.mean(~(off <= allowed)))
 
-    def call(self, kernel: Kernel, arguments: Mapping[str, Any]) -> Outputs:
-        """The outputs of a kernel; none of a shape where it cannot be called so."""
-        with np.errstate(all="ignore"):
-            try:
-                found = kernel.made(near=self.near)(**arguments)
-            except (ValueError, IndexError):
-                return (np.zeros(0),) * (3 if kernel.backward else 1)
-        return found if isinstance(found, tuple) else (found,)
+    def passes(self, found: Array, right: Array, outside: float) -> bool:
+        if self.by_number and outside > 1 - (1.0 if self.ratio is None else self.ratio):
+            return False
+        return self.cosine is None or cosine_of(found, right) >= self.cosine
+
+
+def cosine_of(found: Array, right: Array) -> float:
+    """Of all numbers as one vector; that of zeros is 0."""
+    a, b = found.ravel().astype(np.float64), right.ravel().astype(np.float64)
+    size = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / size if size else 0.0
+
+
+ASSERT_CLOSE = {
+    "float64": Criterion(1e-7, 1e-7),
+    "float32": Criterion(1.3e-6, 1e-5),
+    "float16": Criterion(1e-3, 1e-5),
+    "bfloat16": Criterion(1.6e-2, 1e-5),
+}
+"""What torch.testing.assert_close takes where nothing is said."""
+
+
+@dataclass(frozen=True)
+class KernelOutcome:
+    """What a kernel gave: whether it passes, and how wrong it is."""
+
+    name: str
+    passes: bool
+    error: float
+    """The largest difference; ∞ where there is one without end, or another shape."""
+    relative: float
+    """The largest difference, by the largest right number of the same array."""
+    outside: float
+    """The share of numbers outside the criterion."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: "Infinity" if value == inf else value for name, value in vars(self).items()}
+
+
+@np.errstate(all="ignore")  # a wrong kernel's numbers may have no end
+def hold(name: str, found: Outputs, right: Outputs, criterion: Criterion) -> KernelOutcome:
+    """Hold what came out to what is right, array by array; all have to pass."""
+    error = relative = outside = 0.0
+    passes = True
+    for array, expected in zip(found, right, strict=True):
+        if array.shape != expected.shape:
+            return KernelOutcome(name, False, inf, inf, 1.0)
+        off = np.abs(array - expected)
+        most = float(off.max(initial=0.0))
+        most = most if isfinite(most) else inf
+        beyond = criterion.outside(off, expected)
+        passes &= criterion.passes(array, expected, beyond)
+        error, outside = max(error, most), max(outside, beyond)
+        relative = max(relative, most / float(np.abs(expected).max(initial=0.0) or 1.0))
+    return KernelOutcome(name, passes, error, relative, outside)
+
+
+# --- kernels on some inputs ---
+
+
+def hold_kernel(name: str, kernel: Kernel, inputs: Inputs, criterion: Criterion) -> KernelOutcome:
+    arguments, right = ask(inputs, kernel.options)
+    found = tuple(round_in(inputs.dtype, array) for array in call_kernel(kernel, inputs, arguments))
+    return hold(name, found, right, criterion)
+
+
+@cache
+def hold_right_ones(inputs: Inputs, criterion: Criterion) -> tuple[KernelOutcome, ...]:
+    """What right programs give, each of which rounds in its own way."""
+    kernels = {name: Kernel(lines=lines, backward=inputs.backward) for name, lines in RIGHT.items()}
+    return tuple(hold_kernel(name, kernel, inputs, criterion) for name, kernel in kernels.items())
+
+
+@cache
+def ask(inputs: Inputs, options: frozenset[str]) -> tuple[dict[str, Any], Outputs]:
+    """The arguments of a kernel with these options, and what is right, computed in float64."""
+    arguments = inputs.arrays(options)
+    exact = Kernel(options, meant=options, backward=inputs.backward)
+    return arguments, call_kernel(exact, inputs, {name: widen(value) for name, value in arguments.items()})
 
 
 def widen(value: Any) -> Any:
     return value.astype(np.float64) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+
+
+def call_kernel(kernel: Kernel, inputs: Inputs, arguments: Mapping[str, Any]) -> Outputs:
+    """The outputs of a kernel; numbers of no shape where it cannot be called so."""
+    with np.errstate(all="ignore"):
+        try:
+            found = kernel.made(near=partial(round_in, inputs.dtype))(**arguments)
+        except (ValueError, IndexError):
+            return (np.zeros(0),) * (3 if kernel.backward else 1)
+    return found if isinstance(found, tuple) else (found,)
 
 
 # --- what tells them apart ---
@@ -67,21 +145,11 @@ SMALL = (2, 4, 37, 16)
 
 Progress = Callable[[int, int], None]
 
-
-@dataclass(frozen=True)
-class Bound:
-    """A criterion that right programs meet on some inputs, and the wrong ones that do not."""
-
-    inputs: Inputs
-    criterion: Criterion
-    told: frozenset[str]
-
-    @property
-    def command(self) -> str:
-        return f"attnctl mutants {self.criterion.words()} {self.inputs.words()}"
+Bounds = dict[str, frozenset[str]]
+"""Commands whose tolerance right programs meet, and the kernels that do not."""
 
 
-def candidates(asked: Inputs) -> Iterator[Inputs]:
+def list_candidates(asked: Inputs) -> Iterator[Inputs]:
     """Inputs that may tell more, those nearest to what was asked for first."""
     yield asked
     for dtype in dict.fromkeys((asked.dtype, "float32")):
@@ -89,28 +157,25 @@ def candidates(asked: Inputs) -> Iterator[Inputs]:
             yield replace(asked, shape=SMALL, draw=draw, dtype=dtype)
 
 
-def bound_of(
-    inputs: Inputs, wrong: Sequence[KernelOutcome], right: Sequence[KernelOutcome]
-) -> Bound | None:
+def least_tolerance(right: tuple[KernelOutcome, ...]) -> float | None:
     """The least tolerance of one digit that is twice what right programs are off; None without end."""
     most = 2 * max(outcome.error for outcome in right)
     if not 0 < most < inf:
         return None
     digit = 10.0 ** floor(log10(most))
-    criterion = Criterion(0.0, float(f"{ceil(most / digit) * digit:.1g}"))
-    told = frozenset(outcome.name for outcome in wrong if outcome.error > (criterion.atol or 0.0))
-    return Bound(inputs, criterion, told)
+    return float(f"{ceil(most / digit) * digit:.1g}")
 
 
-def fewest(bounds: Sequence[Bound], wanted: frozenset[str]) -> Iterator[Bound]:
-    """The bounds that tell most of what is wanted, one after the other, those of the first type first."""
-    for several in ([bound for bound in bounds if bound.inputs.dtype == bounds[0].inputs.dtype], bounds):
+def fewest(bounds: Mapping[str, Bounds], wanted: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
+    """Those of bounds, by type, that tell most of what is wanted, one by one; of the first type first."""
+    every = {command: told for of_type in bounds.values() for command, told in of_type.items()}
+    for several in (*[*bounds.values()][:1], every):
         while several:
-            best = max(several, key=lambda bound: len(bound.told & wanted))  # the first of the best
-            if not best.told & wanted:
+            best = max(several, key=lambda command: len(several[command] & wanted))  # the first of the best
+            if not several[best] & wanted:
                 break
-            yield best
-            wanted -= best.told
+            yield best, several[best]
+            wanted -= several[best]
 
 
 # --- the survey ---
@@ -122,11 +187,11 @@ class Survey:
 
     criterion: Criterion
     inputs: Inputs
-    mutants: tuple[Mutant, ...]
+    mutants: tuple[Kernel, ...]
     wrong: tuple[KernelOutcome, ...]
     """What became of each mutant."""
     right: tuple[KernelOutcome, ...]
-    bounds: tuple[Bound, ...]
+    bounds: Bounds
     """What tells survivors apart, together."""
     left_out: Mapping[str, str]
     """Entries of the catalogue that are no kernel of Q, K and V, or not a wrong one, and why."""
@@ -142,7 +207,7 @@ class Survey:
 
     def told_by(self, name: str) -> int | None:
         """The number of the first of the bounds by which it is told apart, from 1."""
-        return next((at for at, bound in enumerate(self.bounds, 1) if name in bound.told), None)
+        return next((at for at, told in enumerate(self.bounds.values(), 1) if name in told), None)
 
     def to_dict(self) -> dict[str, Any]:
         inputs, mutants = self.inputs, {mutant.name: mutant for mutant in self.mutants}
@@ -152,15 +217,14 @@ class Survey:
             "inputs": {**vars(inputs), "shape": list(inputs.shape)},
             "mutants": len(self.mutants),
             "survivors": [
-                {**outcome.to_dict(), "mistake": mutants[outcome.name].mistake.name,
-                 "words": mutants[outcome.name].words, "told_by": self.told_by(outcome.name)}
+                {**outcome.to_dict(), **mutants[outcome.name].said, "told_by": self.told_by(outcome.name)}
                 for outcome in self.survivors
             ],
             "right": [outcome.to_dict() for outcome in self.right],
             "told_apart": [
-                {"command": bound.command, "survivors": [
-                    outcome.name for outcome in self.survivors if outcome.name in bound.told]}
-                for bound in self.bounds
+                {"command": command,
+                 "survivors": [outcome.name for outcome in self.survivors if outcome.name in told]}
+                for command, told in self.bounds.items()
             ],
             "left_out": dict(self.left_out),
         }  # fmt: skip
@@ -171,28 +235,31 @@ class Survey:
 
 def survey(inputs: Inputs, criterion: Criterion, progress: Progress | None = None) -> Survey:
     """Hold every wrong kernel to a criterion, and look for what tells those that pass apart."""
-    mutants, left_out = make_mutants(backward=inputs.backward)
-    meant = Runs(inputs, criterion).meant
-    small = [mutant for mutant in mutants if not all(array.size for array in meant(mutant.kernel)[1])]
-    left_out |= {mutant.name: "the inputs are too small for its kind of attention" for mutant in small}
-    mutants = [mutant for mutant in mutants if mutant not in small]
-    tried = [*dict.fromkeys(candidates(inputs))]
+    made, left_out = make_mutants(backward=inputs.backward)
+    mutants = [mutant for mutant in made if all(array.size for array in ask(inputs, mutant.options)[1])]
+    small = "the inputs are too small for its kind of attention"
+    left_out |= {mutant.name: small for mutant in made if mutant not in mutants}
+    tried = [*dict.fromkeys(list_candidates(inputs))]
     total, done = len(tried) * len(mutants), 0
 
-    def outcomes(tried: Inputs) -> tuple[tuple[KernelOutcome, ...], tuple[KernelOutcome, ...]]:
+    def hold_mutants(inputs: Inputs) -> tuple[KernelOutcome, ...]:
         nonlocal done
-        runs, wrong = Runs(tried, criterion), list[KernelOutcome]()
+        wrong: list[KernelOutcome] = []
         for mutant in mutants:
-            wrong.append(runs.outcome(mutant.name, mutant.kernel))
+            wrong.append(hold_kernel(mutant.name, mutant, inputs, criterion))
             done += 1
             if progress:
                 progress(done, total)
-        kernels = {name: Kernel(lines=lines, backward=inputs.backward) for name, lines in RIGHT.items()}
-        return tuple(wrong), tuple(runs.outcome(name, kernel) for name, kernel in kernels.items())
+        return tuple(wrong)
 
-    wrong, right = outcomes(inputs)
-    survivors = frozenset(outcome.name for outcome in wrong if outcome.passes)
-    more = ((other, *outcomes(other)) for other in tried[1:]) if survivors else ()
-    bounds = [bound_of(*found) for found in ((inputs, wrong, right), *more)]
-    told = fewest([bound for bound in bounds if bound], survivors)
-    return Survey(criterion, inputs, tuple(mutants), wrong, right, tuple(told), left_out)
+    found = {inputs: hold_mutants(inputs)}
+    survivors = frozenset(outcome.name for outcome in found[inputs] if outcome.passes)
+    found |= {other: hold_mutants(other) for other in tried[1:]} if survivors else {}
+    bounds: dict[str, Bounds] = {}
+    for other, wrong in found.items():
+        if least := least_tolerance(hold_right_ones(other, criterion)):
+            command = f"attnctl mutants {Criterion(0.0, least).words()} {other.words()}"
+            told = frozenset(outcome.name for outcome in wrong if outcome.error > least)
+            bounds.setdefault(other.dtype, {})[command] = told
+    right, told_apart = hold_right_ones(inputs, criterion), dict(fewest(bounds, survivors))
+    return Survey(criterion, inputs, tuple(mutants), found[inputs], right, told_apart, left_out)

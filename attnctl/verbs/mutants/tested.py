@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
-from functools import cache
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -17,19 +16,24 @@ import numpy as np
 
 from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import AttnError
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_own, refuse_os_errors
 from attnctl.base.programs import Said, begin, kill
 from attnctl.base.words import all_of, did_you_mean
 from attnctl.mistakes import CATALOGUE
-from attnctl.mistakes.mistake import Mistake
-from attnctl.mistakes.right import RIGHT
 from attnctl.store.files import json_text, open_output, write_text
-from attnctl.verbs.mutants.criterion import Criterion, KernelOutcome
 from attnctl.verbs.mutants.inputs import Inputs
-from attnctl.verbs.mutants.kernel import OPTIONS, Kernel, kernel_options
-from attnctl.verbs.mutants.mutants import Mutant, make_mutants
-from attnctl.verbs.mutants.survey import SMALL, Progress, Runs, bound_of
+from attnctl.verbs.mutants.kernel import OPTIONS, Kernel, kernel_options, make_mutants
+from attnctl.verbs.mutants.survey import (
+    SMALL,
+    Criterion,
+    KernelOutcome,
+    Progress,
+    ask,
+    hold_kernel,
+    hold_right_ones,
+    least_tolerance,
+)
 
 FOLDER = "attnctl-mutants"
 KERNEL = "{kernel}"
@@ -72,6 +76,14 @@ class OwnTest:
             near = did_you_mean(name, [*OPTIONS], f"there are {all_of([*OPTIONS])}")
             yield f"--with {name}: no option of a kernel; {near}"
 
+    def takes(self, meant: str) -> bool:
+        """Whether the function that is tested takes what is of this kind of attention."""
+        options = kernel_options(meant)
+        return options is not None and options <= self.options
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
+
     def file(self, kernel: Kernel) -> str:
         """The text of a kernel's file, called as the function that is tested is."""
         more, torch = replace(kernel, options=self.options | kernel.options), self.library == "torch"
@@ -90,19 +102,12 @@ class OwnTest:
             out = several if self.backward else f"torch.tensor({out}).to(q)"
         return (
             f"{more.text(right, 'kernel')}{OF_TORCH if torch else ''}\n\n"
-            f"def {kernel.name}({', '.join(head)}):\n    return {out}\n"
+            f"def {kernel.called}({', '.join(head)}):\n    return {out}\n"
         )
 
 
-@dataclass(frozen=True)
-class Survivor:
-    """A wrong kernel that a test lets pass, and inputs that show what is wrong."""
-
-    mutant: Mutant
-    inputs: Inputs
-    outcome: KernelOutcome
-    kernel: Path
-    saved: Path
+Survivor = tuple[Kernel, Inputs, KernelOutcome]
+"""A wrong kernel that a test lets pass, inputs that show what is wrong, and what it gives on these."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ class Score:
     """What a test makes of the wrong kernels: those it kills, and those that survive."""
 
     test: OwnTest
-    mutants: tuple[Mutant, ...]
+    mutants: tuple[Kernel, ...]
     survivors: tuple[Survivor, ...]
     equivalent: Mapping[str, str]
     """What no test could kill, and why; it is not counted."""
@@ -126,11 +131,10 @@ class Score:
             "mutants": len(self.mutants),
             "killed": len(self.mutants) - len(self.survivors),
             "survivors": [
-                {"name": survivor.mutant.name, "mistake": survivor.mutant.mistake.name,
-                 "words": survivor.mutant.words, "relative": survivor.outcome.to_dict()["relative"],
-                 "input": survivor.inputs.words(), "file": str(survivor.saved),
-                 "kernel": str(survivor.kernel)}
-                for survivor in self.survivors
+                {"name": mutant.name, **mutant.said, "relative": outcome.to_dict()["relative"],
+                 "input": inputs.words(), "file": str(self.test.path(f"{mutant.name}.npz")),
+                 "kernel": str(self.test.path(f"{mutant.name}.py"))}
+                for mutant, inputs, outcome in self.survivors
             ],
             "equivalent": dict(self.equivalent),
         }  # fmt: skip
@@ -139,45 +143,34 @@ class Score:
     _repr_mimebundle_ = Displayed._repr_mimebundle_
 
 
-def mutants_for(test: OwnTest) -> list[Mutant]:
+def mutants_for(test: OwnTest) -> list[Kernel]:
     """The wrong kernels that ask for no more than the function takes."""
     made, _ = make_mutants(backward=test.backward)
-    return [mutant for mutant in made if mutant.kernel.options <= test.options]
-
-
-def is_asked(mistake: Mistake, test: OwnTest) -> bool:
-    """Whether the function that is tested takes what this mistake is about."""
-    options = kernel_options(mistake.meant)
-    return options is not None and options <= test.options
+    return [mutant for mutant in made if mutant.options <= test.options]
 
 
 def score_test(test: OwnTest, progress: Progress | None = None) -> Score:
     """Run a test on every wrong kernel. Raises AttnError where the right one fails it."""
-    if problems := [*test.problems()]:
-        raise AttnError(problems)
-    mutants, folder = mutants_for(test), test.folder
+    raise_all(test.problems())
+    mutants = mutants_for(test)
     files = {RIGHT_ONE: test.file(Kernel(test.options, backward=test.backward))}
-    files |= {mutant.name: test.file(mutant.kernel) for mutant in mutants}
-    with refuse_os_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    files |= {mutant.name: test.file(mutant) for mutant in mutants}
+    with refuse_os_errors(test.folder):
+        test.folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        write_text(text, folder / f"{name}.py")
+        write_text(text, test.path(f"{name}.py"))
     passing = run_all(test, files, progress)
-    told = {mutant.name: tell(mutant) for mutant in mutants if passing[mutant.name]}
-    left = {
-        mistake.name: mistake.equivalent
-        for mistake in CATALOGUE
-        if mistake.equivalent and is_asked(mistake, test)
-    }
-    same = {name: "nothing tried tells it from the right one" for name, found in told.items() if not found}
-    survivors = [
-        Survivor(mutant, *found, folder / f"{mutant.name}.py", save(folder, mutant, found[0]))
-        for mutant in mutants
-        if (found := told.get(mutant.name))
-    ]
-    counted = tuple(mutant for mutant in mutants if mutant.name not in same)
-    survivors.sort(key=lambda survivor: -survivor.outcome.relative)
-    return Score(test, counted, tuple(survivors), left | same)
+    told = {mutant: tell(mutant) for mutant in mutants if passing[mutant.name]}
+    survivors = [(mutant, *found) for mutant, found in told.items() if found]
+    survivors.sort(key=lambda survivor: -survivor[2].relative)
+    for mutant, inputs, _ in survivors:
+        save(test.path(f"{mutant.name}.npz"), mutant, inputs)
+    asked = [mistake for mistake in CATALOGUE if mistake.equivalent and test.takes(mistake.meant)]
+    left = {mistake.name: mistake.equivalent for mistake in asked}
+    same = [mutant for mutant, found in told.items() if not found]
+    left |= {mutant.name: "nothing tried tells it from the right one" for mutant in same}
+    counted = tuple(mutant for mutant in mutants if mutant not in same)
+    return Score(test, counted, tuple(survivors), left)
 
 
 # --- the runs ---
@@ -185,7 +178,7 @@ def score_test(test: OwnTest, progress: Progress | None = None) -> Score:
 
 def run_all(test: OwnTest, files: Mapping[str, str], progress: Progress | None) -> dict[str, bool]:
     """Whether each kernel passes; an interrupted run goes on, unless a file of the test has changed."""
-    path, own = test.folder / RESULTS, [Path(word) for word in test.words]
+    path, own = test.path(RESULTS), [Path(word) for word in test.words]
     changed = [str(file.stat().st_mtime_ns) for file in own if file.is_file()]
     words = "\x1f".join([*test.words, *changed])
     keys = {name: sha256(f"{words}\x1f{text}".encode()).hexdigest() for name, text in files.items()}
@@ -241,30 +234,21 @@ def run_one(test: OwnTest, name: str, running: list[Popen[bytes]]) -> tuple[bool
 # --- what tells a survivor apart ---
 
 
-def tell(mutant: Mutant) -> tuple[Inputs, KernelOutcome] | None:
+def tell(mutant: Kernel) -> tuple[Inputs, KernelOutcome] | None:
     """Small inputs on which it is further off than right programs are; None where none were found."""
     for dtype, draw in product(("float32", "float64"), ("randn", "activations")):
-        runs, right = run_right_ones(Inputs(SMALL, draw, dtype, backward=mutant.kernel.backward))
-        outcome = runs.outcome(mutant.name, mutant.kernel)
-        if (bound := bound_of(runs.inputs, [outcome], right)) and bound.told:
-            return runs.inputs, outcome
+        inputs = Inputs(SMALL, draw, dtype, backward=mutant.backward)
+        outcome = hold_kernel(mutant.name, mutant, inputs, Criterion())
+        least = least_tolerance(hold_right_ones(inputs, Criterion()))
+        if least and outcome.error > least:
+            return inputs, outcome
     return None
 
 
-@cache
-def run_right_ones(inputs: Inputs) -> tuple[Runs, list[KernelOutcome]]:
-    """What right programs give on some inputs, and the runs to which others can be added."""
-    runs = Runs(inputs, Criterion())
-    kernels = {name: Kernel(lines=lines, backward=inputs.backward) for name, lines in RIGHT.items()}
-    return runs, [runs.outcome(name, kernel) for name, kernel in kernels.items()]
-
-
-def save(folder: Path, mutant: Mutant, inputs: Inputs) -> Path:
+def save(path: Path, mutant: Kernel, inputs: Inputs) -> None:
     """Write the arguments of a kernel that show what is wrong with it, and what is right."""
-    arguments, right = Runs(inputs, Criterion()).meant(mutant.kernel)
-    names = ("d_q", "d_k", "d_v") if mutant.kernel.backward else ("output",)
-    path = folder / f"{mutant.name}.npz"
+    arguments, right = ask(inputs, mutant.options)
+    names = ("d_q", "d_k", "d_v") if mutant.backward else ("output",)
     with open_output(path) as stream:
         arrays: dict[str, Any] = arguments | dict(zip(names, right, strict=True))
         np.savez(stream, **arrays)
-    return path

@@ -9,8 +9,7 @@ from attnctl.base.words import plural
 from attnctl.drawing.screen import Screen, Span
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
-from attnctl.verbs.mutants.criterion import KernelOutcome
-from attnctl.verbs.mutants.survey import Survey
+from attnctl.verbs.mutants.survey import KernelOutcome, Survey
 from attnctl.verbs.mutants.tested import Score
 
 LEAST = 1e-5
@@ -34,7 +33,7 @@ def survey_lines(found: Survey, screen: Screen) -> Iterator[Element]:
     yield from screen.sentence(said_of_right(found.right))
     if not survivors:
         return
-    words = {mutant.name: mutant.words for mutant in found.mutants}
+    words = {mutant.name: mutant.said["words"] for mutant in found.mutants}
     rows: list[Sequence[Span]] = [
         [
             (outcome.name, "name"),
@@ -51,11 +50,11 @@ def survey_lines(found: Survey, screen: Screen) -> Iterator[Element]:
         "the criterion.",
         "aside",
     )
-    for number, bound in enumerate(found.bounds, 1):
+    for number, command in enumerate(found.bounds, 1):
         told = sum(found.told_by(outcome.name) == number for outcome in survivors)
         yield []
         yield from screen.sentence(f"{number} tells {told} of them apart, and right programs pass it:")
-        yield [("  ", ""), (bound.command, "")]
+        yield [("  ", ""), (command, "")]
 
 
 def said_of_right(right: Sequence[KernelOutcome]) -> str:
@@ -85,12 +84,12 @@ def score_lines(found: Score, screen: Screen) -> Iterator[Element]:
     )
     rows: list[Sequence[Span]] = [
         [
-            (survivor.mutant.name, "name"),
-            (percent(survivor.outcome.relative), ""),
-            (screen.printable(f"{survivor.inputs.words()}: {survivor.saved}"), ""),
-            (screen.printable(survivor.mutant.words), "aside"),
+            (mutant.name, "name"),
+            (percent(outcome.relative), ""),
+            (screen.printable(f"{inputs.words()}: {found.test.path(f'{mutant.name}.npz')}"), ""),
+            (screen.printable(mutant.said["words"]), "aside"),
         ]
-        for survivor in survivors
+        for mutant, inputs, outcome in survivors
     ]
     if rows:
         titles = ["survives", "off by", "on these inputs", ""]
