@@ -505,9 +505,8 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     `merge` it is held to the merge of two parts, (o1, L1, o2, L2) -> (o, L), in base 2 where it `returns`
     logsumexp2. Raises AttnError where the function cannot be called, and for names that there are not.
     """
-    from attnctl.verbs.conform.conform import hold_target, make_request
-    from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS, CLAIMS
-    from attnctl.verbs.conform.target import make_target
+    from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS, CLAIMS, make_request
+    from attnctl.verbs.conform.target import hold_target, make_target
 
     said: dict[str, Any] = {"layout": layout, "mask_shape": mask_shape}
     said |= {"head_sizes": head_sizes, "multiple_of": multiple_of}

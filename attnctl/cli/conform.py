@@ -139,10 +139,10 @@ def conform(  # noqa: PLR0913  (its options)
     from attnctl.cli.output import give, progress
     from attnctl.formats import write_text
     from attnctl.inputs.config.flags import settings_from
-    from attnctl.verbs.conform.conform import hold_target, make_request
+    from attnctl.verbs.conform.declared import make_request
     from attnctl.verbs.conform.report import list_lines, write_junit
     from attnctl.verbs.conform.results import FOLDER
-    from attnctl.verbs.conform.target import make_target
+    from attnctl.verbs.conform.target import hold_target, make_target
 
     if not target and backward not in ALONE:  # what follows --backward was meant as the TARGET
         target, backward = [str(backward)], ITS_OWN

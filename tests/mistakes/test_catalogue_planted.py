@@ -10,7 +10,7 @@ from planting import FIRST, RECORDED, TYPES, Kernel, Program
 import attnctl
 from attnctl.evidence.precision import round_in
 from attnctl.mistakes import examples
-from attnctl.verbs.conform import conform
+from attnctl.verbs.conform import declared
 from attnctl.verbs.conform.features import NAMES
 from attnctl.verbs.conform.options import OPTIONS, KernelOption, ask_rule
 from attnctl.verbs.conform.signature import THEIRS
@@ -90,7 +90,7 @@ def _strided(monkeypatch):
     option = KernelOption("strided", ("strided",), ask_rule("strided", examples.Strided), lambda _: (3,))
     monkeypatch.setitem(OPTIONS, "strided", option)
     monkeypatch.setitem(THEIRS, "strided", option.theirs)
-    monkeypatch.setattr(conform, "NAMES", (*NAMES, "strided"))
+    monkeypatch.setattr(declared, "NAMES", (*NAMES, "strided"))
 
 
 def kernels():

@@ -18,10 +18,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input, refuse_os_errors
 from attnctl.base.setting import ATTENTION, Flag, Form, Setting, list_of
 from attnctl.base.values import SIZE, SWITCH, WORD, BadValueError, Plain, Reader, each, short_value, words
@@ -31,9 +33,21 @@ from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_wi
 from attnctl.inputs.config.load import read_as
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.math.kind import BACKWARD, CHUNKS, COTANGENT, GATE, KIND, LOGSUMEXP
-from attnctl.verbs.conform.extras import RETURNS
-from attnctl.verbs.conform.features import NAMES, OF_CAPTURES
-from attnctl.verbs.conform.profile import AXES, CONVENTIONS, MASKS, NOTHING, TYPES, Known
+from attnctl.record import Trace
+from attnctl.verbs.conform.features import INPUTS_KEPT, MERGES, NAMES, OF_CAPTURES, read_calls
+from attnctl.verbs.conform.judge import OF_MERGE, RETURNS
+from attnctl.verbs.conform.profile import (
+    AXES,
+    CONVENTIONS,
+    LIBRARIES,
+    MASKS,
+    NOTHING,
+    TYPES,
+    Known,
+    Request,
+    TargetProfile,
+)
+from attnctl.verbs.conform.relations import INVARIANTS, RELATIONS
 
 TARGET, ALWAYS_ON = "The target", "Attention that is always on in it"
 
@@ -182,3 +196,59 @@ def read_file(path: str | None, form: Form) -> dict[str, Any]:
 def unknown_names(what: str, given: Iterable[str], known: Sequence[str]) -> list[str]:
     unknown = [name for name in given if name not in known]
     return [f"--{what} {name}: there is none of this name; {suggest(name, known)}" for name in unknown]
+
+
+# --- the request ---
+
+FRAMEWORKS = ("numpy", "torch", "jax")
+
+
+def make_request(
+    *,
+    given: Mapping[str, Any],
+    always: Callable[[Settings], Settings] = lambda claimed: claimed,
+    like: str | None = None,
+    claims: str | None = None,
+    xfail: str | None = None,
+    dtypes: Sequence[str] = (),
+    inputs: str | Sequence[Trace] | None = None,
+    **asked: Any,
+) -> Request:
+    """Read what is asked for. Raises AttnError with every name that there is not.
+
+    `given` holds fields of the profile as claims do, without `always`, which lays options over what
+    claims say is always on; `inputs` are captured calls; `asked` are fields of the request.
+    """
+    known = (*MERGES, INPUTS_KEPT) if asked.get("merge") else NAMES
+    calls = read_calls(inputs) if inputs is not None else ()
+    only = [RELATIONS if name == INVARIANTS else (name,) for name in asked.get("only", ())]
+    asked["only"] = tuple(chain(*only))
+    known += OF_CAPTURES if calls else ()
+    raise_all(
+        [
+            *unknown_names("like", [like] if like else (), list(LIBRARIES)),
+            *unknown_names("feature", asked.get("only", ()), known),
+            *unknown_names("dtype", [word for name in dtypes for word in name.split(":", 1)], list(TYPES)),
+            *unknown_names("framework", [asked.get("framework", "numpy")], FRAMEWORKS),
+        ]
+    )
+    profile = (LIBRARIES[like] if like else TargetProfile()).lay_over(read_file(claims, CLAIMS))
+    handed = {computed: own for own, colon, computed in (name.partition(":") for name in dtypes) if colon}
+    computed = [name.rpartition(":")[2] for name in dtypes]
+    profile = profile.lay_over({**given, "handed": handed, "always": always(profile.always)})
+    raise_all(f"{profile.always.where(path)}: {what}" for path, what in find_senseless(profile.always))
+    if asked.get("merge") and profile.returns not in {(), *OF_MERGE}:
+        ways = " or ".join(map(",".join, OF_MERGE))
+        raise AttnError(f"returns: {','.join(profile.returns)} is no merge; write {ways}")
+    said = {"like": like, "returns": ",".join(given.get("returns", ())), "claims": claims}
+    said |= {name: asked.get(name) for name in ("framework", "device", "timeout")}
+    words = [(f"--{name}", str(value)) for name, value in said.items() if value and value != "numpy"]
+    words += [("--map", f"{theirs}={ours}") for theirs, ours in asked.get("renames", {}).items()]
+    return Request(
+        profile=profile,
+        flags=tuple(chain(*words)),
+        dtypes=tuple(name for name in TYPES if name in (computed or TYPES)),
+        xfail=read_file(xfail, XFAIL),
+        calls=calls,
+        **asked,
+    )

@@ -22,7 +22,6 @@ from attnctl.record import Trace
 from attnctl.verbs.check.check import check
 from attnctl.verbs.conform.call import ENDINGS, OTHER, Answer, have_same_bits, largest_gap
 from attnctl.verbs.conform.case import GRADIENTS, Case
-from attnctl.verbs.conform.extras import OTHER_BASE, WORDS, NearMiss, arrange_extra, name_near_miss
 from attnctl.verbs.conform.held import (
     NOTHING,
     CarriedOut,
@@ -34,7 +33,17 @@ from attnctl.verbs.conform.held import (
     plant_cause,
     simplicity,
 )
-from attnctl.verbs.conform.judge import compare_output, expect, judge_answer, name_output
+from attnctl.verbs.conform.judge import (
+    OTHER_BASE,
+    WORDS,
+    NearMiss,
+    arrange_extra,
+    compare_output,
+    expect,
+    judge_answer,
+    name_near_miss,
+    name_output,
+)
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import TYPES
 from attnctl.verbs.conform.report import IGNORED_OPTION, Failure

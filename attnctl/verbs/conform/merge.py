@@ -28,11 +28,11 @@ from attnctl.mistakes.chunks import CHUNKS, LN2, OTHER_BASE, WAYS, Merge, log_of
 from attnctl.verbs.conform.call import Answer, Target, TargetCall
 from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.diagnosis import describe_rounding, explain_end
-from attnctl.verbs.conform.extras import LSE, LSE2
 from attnctl.verbs.conform.features import INPUTS_KEPT, MERGE, MERGES
 from attnctl.verbs.conform.held import hold
 from attnctl.verbs.conform.invoke import sum_type
 from attnctl.verbs.conform.judge import (
+    LSE2,
     ULPS,
     ExpectedOutput,
     Judgement,
@@ -78,8 +78,6 @@ OF_SUM = re.compile(r"lse|log|sum|^[lLsS](_|\d|$)")
 
 BUFFER = re.compile(r"(out(put)?|o|[vo]?_?merged)(_out)?|(lse|s|l)_(out|merged)|(out(put)?|merged)_(lse|s)")
 """Names of parameters that the merge is written to, where there are more than four."""
-
-RETURNS = ((OUTPUT, LSE), (OUTPUT, LSE2))
 
 Held = tuple[Mapping[str, Array], Mapping[str, Array | None], Mapping[str, ExpectedOutput]]
 """The parts of a case, what came back, and what is right."""

@@ -16,7 +16,7 @@ from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.verbs.conform.call import chance_missed
 from attnctl.verbs.conform.case import FORWARD, Case
-from attnctl.verbs.conform.features import INPUTS_KEPT
+from attnctl.verbs.conform.features import INPUTS_KEPT, SIZES
 from attnctl.verbs.conform.relations import RELATIONS
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ def finite_or_text(ratio: float | None) -> float | str | None:
 
 SCHEMA = "attnctl.conform/1"
 """The form of a report, as configs/reports.schema.json has it; another number breaks readers."""
-
-SIZES = ("batch", "heads", "kv_heads", "queries", "keys", "d_k", "d_v")
 
 MOST_SAID = 3
 """Other details than the one of the case shown that are said."""

@@ -15,16 +15,15 @@ from attnctl.base.errors import AttnError
 from attnctl.base.values import json_path, to_tuples
 from attnctl.record import Trace
 from attnctl.verbs.conform.call import ENDINGS
-from attnctl.verbs.conform.captured import make_case
 from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import plan_answer
-from attnctl.verbs.conform.features import BASE, CONVENTIONS
+from attnctl.verbs.conform.features import BASE, CONVENTIONS, SIZES, make_case
 from attnctl.verbs.conform.judge import compare_output
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import SAVED, TYPES
-from attnctl.verbs.conform.report import SIZES, UNASKED, Failure, FeatureResult
+from attnctl.verbs.conform.report import UNASKED, Failure, FeatureResult
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 UNASKED_WORDS = (

@@ -14,7 +14,6 @@ from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.headline import kind_words, positions
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, RATE, SENT, chance_missed
-from attnctl.verbs.conform.captured import find_unfit, fit_call
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import (
@@ -24,10 +23,16 @@ from attnctl.verbs.conform.diagnosis import (
     explain_repeats,
     ignored_cause,
 )
-from attnctl.verbs.conform.extras import describe_extras, find_declared
-from attnctl.verbs.conform.features import ATTENTION, BASE, REPEATABLE, REPEATABLE_GRADIENTS
+from attnctl.verbs.conform.features import (
+    ATTENTION,
+    BASE,
+    REPEATABLE,
+    REPEATABLE_GRADIENTS,
+    find_unfit,
+    fit_call,
+)
 from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, spare, unite
-from attnctl.verbs.conform.judge import judge_answer
+from attnctl.verbs.conform.judge import describe_extras, find_declared, judge_answer
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
 from attnctl.verbs.conform.profile import (

@@ -15,8 +15,7 @@ from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.verbs.conform.call import SENT, Answer, Target
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
-from attnctl.verbs.conform.extras import Extras, judge_extras
-from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answer
+from attnctl.verbs.conform.judge import Expected, Extras, Judgement, expect, judge_answer, judge_extras
 from attnctl.verbs.conform.layout import make_call, packings, read_answer
 from attnctl.verbs.conform.options import make_problem
 from attnctl.verbs.conform.problem import Problem

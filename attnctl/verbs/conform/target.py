@@ -1,4 +1,4 @@
-"""The targets: a Python function, in this process or in one of its own, or a command.
+"""The targets, made and held: a Python function, in this process or in one of its own, or a command.
 
 A command reads arrays from a file and writes one with its output, in any language.
 """
@@ -35,10 +35,15 @@ from attnctl.verbs.conform.invoke import (
     sum_type,
     to_numpy,
 )
+from attnctl.verbs.conform.merge import MergeSuite, hold_merge
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.process import Worker, as_function, quote_last_words, read_parameters
 from attnctl.verbs.conform.profile import USUAL, Request
+from attnctl.verbs.conform.report import Conformance
+from attnctl.verbs.conform.results import read_saved
+from attnctl.verbs.conform.run import Progress, Run, replay
 from attnctl.verbs.conform.signature import HANDED, PARTS, THEIRS, parameter
+from attnctl.verbs.conform.suite import Suite
 
 SECONDS = 20.0
 """What one call may take."""
@@ -74,6 +79,23 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
             raise AttnError(f"{words[0]}: {place}: no such file")
         note_input(place)
     return Worker(words[0], framework, limit)
+
+
+def hold_target(
+    target: Target, request: Request, back: Target | None = None, progress: Progress | None = None
+) -> Conformance:
+    """Hold a target, its gradients by `back`, to what is asked. Raises AttnError if it cannot be called."""
+    progress = progress or (lambda _done, _total: None)
+    if request.merge:
+        merges = MergeSuite(target, request)
+        with merges.opened():
+            return hold_merge(merges, progress)
+    saved = read_saved(request.replay) if request.replay else None
+    if saved is not None:  # it is called as it was in that case
+        request = replace(request, profile=request.profile.lay_over(saved[2]))
+    suite = Suite(target, request)
+    with suite.opened(back):
+        return Run(suite).carry_out(progress) if saved is None else replay(suite, saved)
 
 
 class InProcess(Target):
