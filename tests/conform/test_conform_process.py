@@ -126,19 +126,19 @@ def test_memory_that_is_never_written_is_nan(worker):
 
 def test_a_call_is_made_again_until_a_race_would_show(worker):
     one = worker("good")
-    repeats = one.call(call(times=CALLS, seconds=30.0)).repeats
-    assert (repeats.calls, repeats.same) == (228, True)
+    answer = one.call(call(times=CALLS, seconds=30.0))
+    assert (answer.calls, answer.same) == (228, True)
     assert chance_missed(228) < 0.01 < chance_missed(227)
-    assert one.call(call(times=CALLS, seconds=0.0)).repeats.calls == 1
-    repeats = worker("forgetful").call(call(times=20, seconds=30.0)).repeats
-    assert repeats.others == 19
-    assert 0 < repeats.apart < 1e-12
+    assert one.call(call(times=CALLS, seconds=0.0)).calls == 1
+    answer = worker("forgetful").call(call(times=20, seconds=30.0))
+    assert answer.others == 19
+    assert 0 < answer.apart < 1e-12
 
 
 def test_a_call_that_fails_now_and_then_fails(worker):
-    repeats = worker("fails_in_call_12").call(call(times=CALLS, seconds=30.0)).repeats
-    assert repeats.failed == "RuntimeError: out of resources"
-    assert not repeats.same
+    answer = worker("fails_in_call_12").call(call(times=CALLS, seconds=30.0))
+    assert answer.failed == "RuntimeError: out of resources"
+    assert not answer.same
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_the_memory_of_a_command_is_filled_and_it_is_run_again(tmp_path):
     inputs = tuple(np.zeros((1, 2, 40, 8)) for _ in range(3))
     answer = command(tmp_path, UNWRITTEN).call(TargetCall(inputs, {}, times=2, seconds=30.0))
     assert np.abs(answer.outputs[0][..., 0]).min() > 1e300
-    assert (answer.repeats.calls, answer.repeats.same) == (2, True)
+    assert (answer.calls, answer.same) == (2, True)
 
 
 @pytest.mark.parametrize(

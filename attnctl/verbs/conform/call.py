@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil, inf, log
 from pathlib import Path
 from time import monotonic
@@ -57,7 +58,23 @@ class TargetCall:
 
 
 @dataclass(frozen=True)
-class Repeats:
+class Answer:
+    outputs: tuple[Any, ...] = ()
+    """The arrays that it returned, the first of them the output; None for what is no array."""
+    gradients: tuple[Any, ...] = ()
+    """The gradients by the inputs, in their order."""
+    changed: tuple[str, ...] = ()
+    error: str = ""
+    """The kind of failure: crash, hang, exit, or the name of an exception."""
+    kind: str = ""
+    """The exception of Python's own that a library's exception is derived from."""
+    message: str = ""
+    place: str = ""
+    """The file and line where it raised."""
+    dtype: str = ""
+
+    # --- what became of the same call again ---
+
     calls: int = 1
     others: int = 0
     """Calls whose bits were not those of the first."""
@@ -73,24 +90,6 @@ class Repeats:
     @property
     def same(self) -> bool:
         return not (self.others or self.failed or self.stale)
-
-
-@dataclass(frozen=True)
-class Answer:
-    outputs: tuple[Any, ...] = ()
-    """The arrays that it returned, the first of them the output; None for what is no array."""
-    gradients: tuple[Any, ...] = ()
-    """The gradients by the inputs, in their order."""
-    changed: tuple[str, ...] = ()
-    repeats: Repeats = Repeats()
-    error: str = ""
-    """The kind of failure: crash, hang, exit, or the name of an exception."""
-    kind: str = ""
-    """The exception of Python's own that a library's exception is derived from."""
-    message: str = ""
-    place: str = ""
-    """The file and line where it raised."""
-    dtype: str = ""
 
     @property
     def compared(self) -> tuple[Any, ...]:
@@ -167,22 +166,22 @@ def chance_missed(calls: int) -> float:
     return float((1 - RATE) ** calls)
 
 
-def repeat(again: Callable[[], Answer], first: Sequence[Any], times: int, seconds: float) -> Repeats:
+def repeat(again: Callable[[], Answer], first: Answer, times: int, seconds: float) -> Answer:
     """Make a call `times` times in all, as long as the time lasts, and compare it with the first."""
-    calls, others, apart = 1, 0, 0.0
+    calls, others, apart, failed = 1, 0, 0.0, ""
     farthest: tuple[Any, ...] = ()
     until = monotonic() + seconds
-    while calls < times and monotonic() < until:
+    while calls < times and monotonic() < until and not failed:
         answer = again()
         calls += 1
         if answer.error:
-            return Repeats(calls, others, apart, failed=f"{answer.error}: {answer.message}".rstrip(": "))
-        if not have_same_bits(first, answer.compared):
+            failed = f"{answer.error}: {answer.message}".rstrip(": ")
+        elif not have_same_bits(first.compared, answer.compared):
             others += 1
-            gap = largest_gap(first, answer.compared)
+            gap = largest_gap(first.compared, answer.compared)
             if gap >= apart:
                 apart, farthest = gap, answer.compared
-    return Repeats(calls, others, apart, farthest=farthest)
+    return replace(first, calls=calls, others=others, apart=apart, failed=failed, farthest=farthest)
 
 
 # --- where a program failed ---

@@ -24,10 +24,10 @@ from attnctl.verbs.conform.call import ENDINGS, OTHER, Answer, have_same_bits, l
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.held import (
     NOTHING,
-    CarriedOut,
     Cause,
     Diagnosed,
     HeldCase,
+    carry_out,
     hold,
     is_large,
     plant_cause,
@@ -170,14 +170,13 @@ def explain_extra(suite: Suite, result: CaseResult) -> Cause:
 
 
 def explain_repeats(answer: Answer) -> Failure:
-    repeats = answer.repeats
-    often = f"{repeats.others} of {repeats.calls - 1} calls, off by up to {repeats.apart:.2g}"
+    often = f"{answer.others} of {answer.calls - 1} calls, off by up to {answer.apart:.2g}"
     words = f"the same call with the same inputs gives other bits in {often}"
     if answer.error:
         words = f"made again and again, the same call fails: {answer.message or answer.error}"
-    elif repeats.failed:
-        words = f"call {repeats.calls} with the same inputs raises {repeats.failed}"
-    elif repeats.stale:
+    elif answer.failed:
+        words = f"call {answer.calls} with the same inputs raises {answer.failed}"
+    elif answer.stale:
         return Failure("earlier-answer", "other numbers in the same arrays have the answer of those before")
     return Failure("not-repeatable", words)
 
@@ -232,7 +231,8 @@ def ignored_cause(suite: Suite, option: str) -> Cause:
     def matters(case: Case) -> bool:
         """What is right are not the numbers of the case without the option."""
         right, bare = HeldCase.begin(suite.problem(case)), suite.problem(case.without(option))
-        return option in case.option_values and not right.gives(CarriedOut.run(bare, bare.plan.derivation))
+        plain = bare.plan.derivation
+        return option in case.option_values and not right.gives(plain, carry_out(plain, bare.given))
 
     def is_ignored(other: CaseResult) -> bool:
         if option not in other.case.option_values or other.answer.error:

@@ -20,7 +20,7 @@ from attnctl.evidence.rounding import Known, exactly
 from attnctl.evidence.walk import Walk
 from attnctl.inputs.plan import DumpPlan
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation
+from attnctl.math.derivation import Derivation, Step
 from attnctl.math.names import CONCAT, HEAD_OUTPUTS, MASKED, WEIGHTS
 from attnctl.math.ops import Given
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
@@ -230,8 +230,8 @@ class Programs:
     def contradicts(self, case: Case, said: Collection[str]) -> bool:
         beside = HeldCase.begin(self.suite.problem(case), None, self.step)
         known = [made for made in self.known if made.detail in said]
-        programs = [program for made in known for _, program in beside.programs(self.mistake, made)]
-        return bool(programs) and not any(map(beside.gives, programs))
+        programs = [program for made in known for program in beside.programs(self.mistake, made)]
+        return bool(programs) and not any(beside.gives(plant.case.derivation, it) for plant, it in programs)
 
     def begin(self, result: CaseResult) -> HeldCase | None:
         if result.answer.error or result.judgement.extra is not None:
@@ -263,25 +263,20 @@ def plant_cause(suite: Suite, mistake: Mistake, step: str = HEAD_OUTPUTS) -> Cau
     return Cause(mistake.name, made.say, made.explains, made.contradicts, explains_with=made.explains_with)
 
 
-@dataclass(frozen=True)
-class CarriedOut:
-    derivation: Derivation
-    values: Mapping[str, Array]
+Values = Mapping[str, Array]
 
-    @classmethod
-    def run(cls, problem: Problem, derivation: Derivation, before: CarriedOut | None = None) -> CarriedOut:
-        """Carry it out in float64, and only what another one before has not."""
-        values: dict[str, Array] = {}
-        known, had = (before.derivation.by_name, before.values) if before else ({}, {})
-        given = before.values if before else problem.given
-        for step in derivation:
-            if isinstance(step.op, Given):
-                values[step.name] = given[step.name]
-            elif known.get(step.name) is step and all(values[name] is had[name] for name in step.inputs):
-                values[step.name] = had[step.name]
-            else:
-                values[step.name] = step.op.apply(*(values[name] for name in step.inputs))
-        return cls(derivation, values)
+
+def carry_out(derivation: Derivation, had: Values, known: Mapping[str, Step] | None = None) -> Values:
+    """Carry it out in float64 from its inputs, or from the values that steps which are known had."""
+    known = known or {}
+    values: dict[str, Array] = {}
+    for step in derivation:
+        same = known.get(step.name) is step and all(values[name] is had[name] for name in step.inputs)
+        if isinstance(step.op, Given) or same:
+            values[step.name] = had[step.name]
+        else:
+            values[step.name] = step.op.apply(*(values[name] for name in step.inputs))
+    return values
 
 
 @dataclass(frozen=True)
@@ -289,8 +284,9 @@ class HeldCase:
     """A case that programs are held to: what is right in it, and what came back."""
 
     problem: Problem
-    right: CarriedOut
-    found: Mapping[str, Array]
+    derivation: Derivation
+    right: Values
+    found: Values
     settled: frozenset[str] = frozenset()
     """The outputs that are right."""
 
@@ -298,33 +294,35 @@ class HeldCase:
     def begin(
         cls,
         problem: Problem,
-        found: Mapping[str, Array] | None = None,
+        found: Values | None = None,
         name: str = HEAD_OUTPUTS,
         settled: Iterable[str] = (),
     ) -> HeldCase:
         """With nothing found, it is what is right."""
-        right = CarriedOut.run(problem, problem.plan.derivation)
-        beside = {output: right.values[output] for output in problem.outputs} if found is None else found
+        derivation = problem.plan.derivation
+        right = carry_out(derivation, problem.given)
+        beside = {output: right[output] for output in problem.outputs} if found is None else found
         if name == CONCAT and HEAD_OUTPUTS in beside:
             heads = beside[HEAD_OUTPUTS].swapaxes(1, 2)
             beside = {CONCAT: heads.reshape(*heads.shape[:2], -1)}
-        return cls(problem, right, beside, frozenset(beside if found is None else settled))
+        return cls(problem, derivation, right, beside, frozenset(beside if found is None else settled))
 
     def find(self, mistake: Mistake, like: Plant | None = None) -> Plant | None:
-        return next((plant for plant, program in self.programs(mistake, like) if self.gives(program)), None)
+        programs = self.programs(mistake, like)
+        return next((plant for plant, made in programs if self.gives(plant.case.derivation, made)), None)
 
-    def programs(self, mistake: Mistake, like: Plant | None) -> Iterator[tuple[Plant, CarriedOut]]:
+    def programs(self, mistake: Mistake, like: Plant | None) -> Iterator[tuple[Plant, Values]]:
         """The programs that make a mistake: as it may fit, or like it was planted in another case."""
         for plant in mistake.at(self.step(like)):
             try:
-                program = CarriedOut.run(self.problem, plant.case.derivation, self.right)
+                made = carry_out(plant.case.derivation, self.right, self.derivation.by_name)
             except (AttnError, ValueError, IndexError, TypeError, KeyError):  # what only the right op takes
                 continue
-            yield plant, program
+            yield plant, made
 
     def step(self, like: Plant | None) -> WrongStep:
         """The first output that is wrong, or the last, for mistakes to be planted at."""
-        case, derivation, right = self.problem.case, self.right.derivation, self.right.values
+        case, derivation, right = self.problem.case, self.derivation, self.right
         first = next((name for name in self.found if name not in self.settled), list(self.found)[-1])
         given = {name: right[name] for name in derivation.given}
         steps = {name: derivation[name] for name in (*given, *self.found)}
@@ -337,58 +335,56 @@ class HeldCase:
         walk = Walk(record, derivation, {}, known)
         return WrongStep(derivation, record, first, found, expected, differs, walk, like=like)
 
-    def off_by(self, name: str, program: CarriedOut) -> float:
+    def off_by(self, name: str, made: Values) -> float:
         """The largest difference from what was found, as a part of what is taken for right."""
-        found, value = self.found[name], program.values.get(name)
+        found, value = self.found[name], made.get(name)
         if value is None or value.shape != found.shape:
             return np.inf
         precision = TYPES[self.problem.case.dtype]
         row = np.abs(found).max(axis=-1, keepdims=True, initial=0.0)
         spoilt = ~np.isfinite(found) & ~(np.abs(value) <= precision.largest)
-        same = (found == value) | spoilt | ~self.told(name, program)
+        same = (found == value) | spoilt | ~self.told(name, made)
         least = UNITS * precision.unit * row + precision.smallest
         off = np.where(same, 0.0, np.abs(found - value) / least)
         return float(np.where(np.isnan(off), np.inf, off).max(initial=0.0))
 
-    def told(self, name: str, program: CarriedOut) -> Array:
+    def told(self, name: str, made: Values) -> Array:
         """Which rows of an output are judged: of what is no gradient those of queries that see a key.
 
         A program that hides every key of one may have NaN there, which softmax makes of −∞ alone.
         """
         if name in GRADIENTS:
             return np.array(True)
-        seen: Array = np.asarray(self.right.values[WEIGHTS].any(axis=-1))
+        seen: Array = np.asarray(self.right[WEIGHTS].any(axis=-1))
         seen = np.asarray(seen.all(axis=1) if name == CONCAT else seen)
-        scores = program.values.get(MASKED)
+        scores = made.get(MASKED)
         lost = ~np.isfinite(self.found[name]).any(axis=-1)
         if name == HEAD_OUTPUTS and scores is not None and scores.shape[:-1] == lost.shape == seen.shape:
             seen = seen & ~(lost & np.isneginf(scores).all(axis=-1))
         return seen[..., None]
 
-    def gives(self, program: CarriedOut) -> bool:
+    def gives(self, derivation: Derivation, made: Values) -> bool:
         """Whether a program gives what was found, and changes something of what is wrong in it."""
         wrong = [name for name in self.found if name not in self.settled]
-        if wrong and all(program.values.get(name) is self.right.values[name] for name in wrong):
+        if wrong and all(made.get(name) is self.right[name] for name in wrong):
             return False
-        if not all(self.is_near(name, program) for name in wrong):
+        if not all(self.is_near(name, made) for name in wrong):
             return False
-        far = [name for name in self.found if self.off_by(name, program) > 1]
-        wanted = expect(replace(self.problem, outputs=tuple(far)), program.derivation)
-        rows = {
-            name: np.broadcast_to(self.told(name, program), self.found[name].shape)[..., 0] for name in far
-        }
-        return all(
-            compare_output(replace(wanted.outputs[name], rows=rows[name]), self.found[name]).right
-            for name in far
-        )
+        far = [name for name in self.found if self.off_by(name, made) > 1]
+        wanted = expect(replace(self.problem, outputs=tuple(far)), derivation).outputs
+        for name in far:
+            rows = np.broadcast_to(self.told(name, made), self.found[name].shape)[..., 0]
+            if not compare_output(replace(wanted[name], rows=rows), self.found[name]).right:
+                return False
+        return True
 
-    def is_near(self, name: str, program: CarriedOut) -> bool:
+    def is_near(self, name: str, made: Values) -> bool:
         """Whether a program leaves little of what is wrong of an output, or nothing was to be changed."""
-        found, right, value = self.found[name], self.right.values[name], program.values.get(name)
+        found, right, value = self.found[name], self.right[name], made.get(name)
         if value is right:
             return True
         if value is None or value.shape != found.shape:
             return False
-        told = np.broadcast_to(self.told(name, program), found.shape) & np.isfinite(found)
+        told = np.broadcast_to(self.told(name, made), found.shape) & np.isfinite(found)
         left, gap = (np.square(np.where(told, array - found, 0.0)).sum() for array in (value, right))
         return bool(left <= NEAR**2 * gap)

@@ -22,7 +22,6 @@ from attnctl.verbs.conform.call import (
     NAN,
     NUMPY,
     Answer,
-    Repeats,
     TargetCall,
     bits_of,
     describe_exception,
@@ -41,11 +40,9 @@ def invoke(function: Callable[..., Any], call: TargetCall, framework: Framework)
         with np.errstate(all="ignore"):
             ready = prepare_call(function, framework, call)
             answer, result = call_once(ready)
-            if call.times > 1:
-                answer = replace(answer, repeats=repeat_call(ready, answer, result))
+            return repeat_call(ready, answer, result) if call.times > 1 else answer
     except RAISED as error:
         return describe_exception(error)
-    return answer
 
 
 def call_once(ready: PreparedCall) -> tuple[Answer, Any]:
@@ -281,7 +278,7 @@ def malloc_fill(byte: int) -> dict[str, str]:
 # --- the same call again ---
 
 
-def repeat_call(ready: PreparedCall, answer: Answer, result: Any) -> Repeats:
+def repeat_call(ready: PreparedCall, answer: Answer, result: Any) -> Answer:
     """Make the same call again in arrays that are kept; an output in reused memory is spoilt first."""
     call, anew = ready.call, partial(prepare_call, ready.function, ready.framework)
     call_once(anew(replace(call, inputs=tuple(-input_ for input_ in call.inputs))))
@@ -306,8 +303,8 @@ def repeat_call(ready: PreparedCall, answer: Answer, result: Any) -> Repeats:
             ready = anew(call)
         return found
 
-    repeats = repeat(again, answer.compared, call.times, call.seconds)
-    return replace(repeats, stale=not repeats.failed and is_stale(ready, answer))
+    repeated = repeat(again, answer, call.times, call.seconds)
+    return replace(repeated, stale=not repeated.failed and is_stale(ready, answer))
 
 
 def is_stale(ready: PreparedCall, before: Answer) -> bool:

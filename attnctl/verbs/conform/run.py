@@ -340,8 +340,8 @@ class Run:
         answered = [result for result in called if not self.suite.is_refusal(result.answer)]
         if not answered:
             return FeatureResult(name, dtype, of=len(cases), skipped=found[0].judgement.words)
-        calls = sum(result.answer.repeats.calls for result in answered)
-        other = [result for result in answered if result.answer.error or not result.answer.repeats.same]
+        calls = sum(result.answer.calls for result in answered)
+        other = [result for result in answered if result.answer.error or not result.answer.same]
         lenient = name == REPEATABLE_GRADIENTS and not self.suite.declared.deterministic
         wrong = [result for result in other if not (lenient and self.is_right_again(result))]
         run = FeatureResult(name, dtype, len(answered), len(cases), wrong=wrong, calls=calls)
@@ -352,10 +352,9 @@ class Run:
 
     def is_right_again(self, found: CaseResult) -> bool:
         """The gradients are right that were farthest from those of the first call."""
-        repeats = found.answer.repeats
-        if found.answer.error or repeats.failed:
+        if found.answer.error or found.answer.failed:
             return False
-        again = replace(found.answer, gradients=repeats.farthest)
+        again = replace(found.answer, gradients=found.answer.farthest)
         return judge_answer(self.suite.expect(found.case), again).right
 
     # --- results ---

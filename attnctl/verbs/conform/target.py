@@ -153,8 +153,7 @@ class Program(Target):
         first = self.call_once(call)
         if call.times == 1 or first.error:
             return first
-        again = repeat(lambda: self.call_once(call), first.compared, call.times, call.seconds)
-        return replace(first, repeats=again)
+        return repeat(lambda: self.call_once(call), first, call.times, call.seconds)
 
     def call_once(self, call: TargetCall) -> Answer:
         with tempfile.TemporaryDirectory(prefix="attnctl-") as folder:
