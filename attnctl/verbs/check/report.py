@@ -13,8 +13,8 @@ import numpy as np
 from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
 from attnctl.base.words import number_text
+from attnctl.evidence.blocks import stretch
 from attnctl.evidence.judge import Gap, wrong_numbers
-from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.math import Array
 from attnctl.math.ops import Given, Unstated

@@ -13,9 +13,7 @@ from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.evidence.blocks import per_query
-from attnctl.evidence.record import Record
-from attnctl.evidence.rows import (
+from attnctl.evidence.blocks import (
     after_scores,
     axes_of,
     begin_at,
@@ -24,8 +22,10 @@ from attnctl.evidence.rows import (
     follow,
     has_rows,
     largest_step,
+    per_query,
     with_arrays,
 )
+from attnctl.evidence.record import Record
 from attnctl.evidence.walk import Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
