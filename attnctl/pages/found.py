@@ -30,9 +30,8 @@ from attnctl.verbs.check.report import Report
 from attnctl.verbs.check.several import CheckedTrace, lines_of_checked
 from attnctl.verbs.check.view import sentences
 from attnctl.verbs.conform.report import Conformance, causes, summarise
-from attnctl.verbs.diff import Difference
+from attnctl.verbs.diff import Difference, differing
 from attnctl.verbs.diff.align import ApartError
-from attnctl.verbs.diff.difference import differing
 from attnctl.verbs.diff.view import STEP_TITLES, apart, settings_apart, step_row, sum_words, verdict
 from attnctl.verbs.effect.effect import Effects
 from attnctl.verbs.effect.view import effect_lines, findings, looking_at

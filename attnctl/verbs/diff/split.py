@@ -66,7 +66,7 @@ class Change:
     of_output: float | None = None
 
 
-def split(alignment: Alignment) -> tuple[list[Change], str | None]:
+def split_change(alignment: Alignment) -> tuple[list[Change], str | None]:
     """The change of head_outputs by head, then of the result, or why not of that. Raises ApartError."""
     with np.errstate(all="ignore"):
         heads = alignment.sides(HEAD_OUTPUTS)
