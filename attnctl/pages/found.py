@@ -26,9 +26,8 @@ from attnctl.pages.write import Marks, PageFinding, pieces
 from attnctl.record import Trace, is_unfinished
 from attnctl.store.source import read_one
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.report import Report
-from attnctl.verbs.check.several import CheckedTrace, lines_of_checked
-from attnctl.verbs.check.view import sentences
+from attnctl.verbs.check.report import CheckedTrace, Report
+from attnctl.verbs.check.view import lines_of_checked, sentences
 from attnctl.verbs.conform.report import Conformance, causes, summarise
 from attnctl.verbs.diff import Difference, differing
 from attnctl.verbs.diff.align import ApartError
