@@ -101,12 +101,12 @@ def diagnose(seen: Walked, blank: Collection[str], *, pairs: bool) -> tuple[Diag
 def name_unasked(walk: Walk, unasked: Sequence[Unasked]) -> Iterator[Finding]:
     known = {mistake.name: mistake for mistake in CATALOGUE}
     first = walk.wrong[0]
-    for option in unasked:
-        words = known[option.mistake].words if option.mistake in known else option.words
-        fix = f"say {option.option} if it is meant"
-        if option.option.startswith("--name"):
-            fix = f"{known[option.mistake].fix}; or {fix}"
-        yield Finding(first, walk.gap(first), option.mistake, words.replace("{}", option.option), fix)
+    for option, mistake, words in unasked:
+        fix = f"say {option} if it is meant"
+        if option.startswith("--name"):
+            fix = f"{known[mistake].fix}; or {fix}"
+        said = known[mistake].words if mistake in known else words
+        yield Finding(first, walk.gap(first), mistake, said.replace("{}", option), fix)
 
 
 def steps_to_report(
