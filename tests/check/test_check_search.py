@@ -68,7 +68,7 @@ def test_patience_is_a_part_of_what_may_be_computed(patience):
     search = Search.begin(
         whole_of(Walk.over(record, record.intended)), "Q", [], patience=patience, plainly=False
     )
-    search.fits_fitted([])
+    search.fits(fitted=True)
     assert search.case.effort.most == patience * MOST_FITTED
     search.pairs()
     assert search.case.effort.most == patience * MOST_TRIED

@@ -179,7 +179,7 @@ class Diagnosis:
                 return search, fits
             begun.append(search)
             if not any(map(search.exactly, found)):
-                found = search.fits_fitted(found)
+                found = search.fits(fitted=True, others=found)
             if fits := self.verify_best(first, found, part):
                 return search, fits
             across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
@@ -246,7 +246,8 @@ class Diagnosis:
 
 
 def walk_without(walk: Walk, first: str) -> Walk | None:
-    after = Walk.over(walk.record.forgetting(first), walk.derivation, walk, anew={first})
+    rest = walk.record.trace.select([name for name in walk.record.trace if name != first])
+    after = Walk.over(replace(walk.record, trace=rest), walk.derivation, walk, anew={first})
     right = set(walk.wrong) - {first} - set(after.wrong)
     return after if right and set(after.wrong) <= set(walk.wrong) else None
 

@@ -107,7 +107,7 @@ def check_port(name: str, trace: Mapping[str, Array]) -> list[LayerCheck]:
 
 def check_layer(layer: RoundedLayer, after: Array) -> LayerCheck:
     """Compare what a layer makes with what was recorded: a few runs tell all but a few numbers."""
-    known = layer.known
+    known = Known(layer.right, layer.run)
     right, few_runs = known.value, known.scatter_in(LEAST_RUNS)
     found = compare(layer.index, right, after, few_runs)
     if not found.agrees and layer.tensors.this_layer.experts:
@@ -202,10 +202,6 @@ class RoundedLayer:
         tensors = RoundedTensors(self.model, self.index, unit=self.unit, number=number)
         out = self.finish(tensors, attended, slice(None))
         return round_at_random(out, self.unit, "made", number)
-
-    @property
-    def known(self) -> Known:
-        return Known(self.right, self.run)
 
     def with_routings(self, after: Array, rows: Array) -> Array:
         """What is right, some rows with those experts of the ones they may go to that come nearest."""

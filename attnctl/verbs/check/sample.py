@@ -105,9 +105,10 @@ def samples(walk: Walk, first: str) -> Iterator[Part]:
     """Parts in which to look for what explains a step: few rows of a large one, then more, at last all."""
     record, searched = walk.record, False
     axes, shape = record.intended[first].axes, record.trace[first].shape
-    if is_large(walk, first) and axes[-2:-1] == ("query",) and len(axes) == len(shape):
+    largest = 0 if record.blanks else largest_step(record, walk.derivation, first)
+    if largest >= MANY and axes[-2:-1] == ("query",) and len(axes) == len(shape):
         count, worst = shape[-2], walk.gap(first).at[-2]
-        rows = max(LEAST_ROWS, FEW // (largest_step(record, walk.derivation, first) // count))
+        rows = max(LEAST_ROWS, FEW // (largest // count))
         while rows < count:
             about = min(max(worst - rows // 2, 0), count - rows)
             for start in dict.fromkeys((0, about)):
@@ -120,11 +121,6 @@ def samples(walk: Walk, first: str) -> Iterator[Part]:
             rows *= 4
     if not searched:
         yield whole_of(walk)
-
-
-def is_large(walk: Walk, first: str) -> bool:
-    """True where a step, or what it is computed from, has too many numbers to try hundreds of times."""
-    return not walk.record.blanks and largest_step(walk.record, walk.derivation, first) >= MANY
 
 
 def walk_part(part: Part, walk: Walk, first: str, words: str) -> Part | None:

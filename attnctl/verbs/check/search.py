@@ -117,33 +117,21 @@ class Search:
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
         return cls(walk, case, part, earlier, patience, by_rows=by_rows)
 
-    def fits(self) -> list[Fit]:
-        return self.best_of(self.try_plants([mistake for mistake in CATALOGUE if not mistake.fitted]))
+    def fits(self, *, fitted: bool = False, others: Sequence[Fit] = ()) -> list[Fit]:
+        """What makes the step, best first, and others: mistakes with a number to fit, or those without.
 
-    def fits_fitted(self, others: Sequence[Fit]) -> list[Fit]:
-        """Those with a number to fit, and others, best first."""
-        return self.best_of(self.try_plants([mistake for mistake in CATALOGUE if mistake.fitted]), others)
-
-    def best_of(
-        self, tried: Iterable[tuple[Mistake, Plant, Array | None]], others: Sequence[Fit] = ()
-    ) -> list[Fit]:
+        What may be one of two is remembered.
+        """
+        self.case.effort.allow(MOST_FITTED * self.patience if fitted else inf)
         found = {fit.mistakes[0][0].name: fit for fit in others}
-        for mistake, plant, value in tried:
-            fit = self.held(plant, ((mistake, plant),), value)
-            other = found.get(mistake.name)
+        for mistake, plant in self.plants(self.case, [one for one in CATALOGUE if one.fitted is fitted]):
+            value = plant.case.value(anyway=True)
+            fit, other = self.held(plant, ((mistake, plant),), value), found.get(mistake.name)
             if fit and (other is None or (fit.rank, fit.misfit) < (other.rank, other.misfit)):
                 found[mistake.name] = fit
-        return rank_fits(list(found.values()), self.floor)
-
-    def try_plants(self, mistakes: Sequence[Mistake]) -> Iterator[tuple[Mistake, Plant, Array | None]]:
-        """Each way to make these with the step that it gives; what may be one of two is remembered."""
-        most = MOST_FITTED * self.patience if any(mistake.fitted for mistake in mistakes) else inf
-        self.case.effort.allow(most)
-        for mistake, plant in self.plants(self.case, mistakes):
-            value = plant.case.value(anyway=True)
-            yield mistake, plant, value
             if value is not None and self.may_be_half(value):
                 self.halves.append((self.case.misfit(value), mistake, plant))
+        return rank_fits(list(found.values()), self.floor)
 
     def screen(self) -> list[Fit]:
         """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked."""
