@@ -12,8 +12,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.blocks import MANY, StepInBlocks, axes_of, in_blocks, of_scores
-from attnctl.evidence.invariants import Broken, broken_by
-from attnctl.evidence.judge import Gap, judge_step
+from attnctl.evidence.judge import Broken, Gap, broken_by, judge_step
 from attnctl.evidence.record import Record, Values, expect, expect_surely, input_of, with_shapes
 from attnctl.evidence.rounding import Known, Later, either, exactly, noise
 from attnctl.math import Array

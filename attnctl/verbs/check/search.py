@@ -15,8 +15,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import spread
-from attnctl.evidence.invariants import like
-from attnctl.evidence.judge import wrong_numbers
+from attnctl.evidence.judge import like, wrong_numbers
 from attnctl.evidence.precision import FLOAT32, FLOAT64, Precision
 from attnctl.evidence.recompute import Probe
 from attnctl.evidence.rounding import boundless, exactly
