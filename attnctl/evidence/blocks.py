@@ -23,18 +23,7 @@ from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
 from attnctl.evidence.rounding import LEAST_RUNS, Known, noise
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import (
-    AddScaled,
-    Gate,
-    Given,
-    Hide,
-    Merge,
-    Op,
-    Placed,
-    Project,
-    Remainder,
-    Unstated,
-)
+from attnctl.math.ops import AddScaled, Gate, Given, Hide, Merge, Op, Placed, Project, Remainder, Unstated
 from attnctl.math.ops.base import RowWise
 from attnctl.math.ops.norms import Norm
 from attnctl.record import Trace
@@ -68,12 +57,6 @@ class RowSample:
     """The root mean square of them."""
     share: float
     """The least scatter of a number, as a part of it."""
-
-    def join(self, other: RowSample) -> RowSample:
-        """Join two samples: the rows between them are off by no less than either says."""
-        mean = root_mean_square(np.array([self.mean, other.mean]))
-        least, share = min(self.least, other.least), min(self.share, other.share)
-        return replace(self, least=least, mean=mean, share=share)
 
 
 @dataclass(frozen=True)
@@ -152,13 +135,10 @@ class StepInBlocks:
     def name(self) -> str:
         return self.steps[-1].name
 
-    @property
-    def found(self) -> Array:
-        return self.record.trace[self.name]
-
     def compare(self) -> tuple[Gap, float]:
         """Its largest difference, and what all its numbers may be off by as a part of their spread."""
-        blocks, total = list(self.blocks()), self.found[..., 0].size
+        blocks, found = list(self.blocks()), self.record.trace[self.name]
+        total = found[..., 0].size
         drawn = {at: self.sample(blocks[at]) for at in sparsely(len(blocks))}
         parts = [self.clear(rows, between(drawn, at)) or self.judge(rows) for at, rows in enumerate(blocks)]
         beyond = root_mean_square(np.array([part.beyond for part in parts]))
@@ -170,8 +150,7 @@ class StepInBlocks:
         *lead, query, column = shown.gap.at
         at = (*lead, shown.rows.start + query, column)
         differing, nan = sum(part.gap.differing for part in parts), sum(part.gap.nan for part in parts)
-        size = self.found.size
-        gap = replace(shown.gap, at=at, differing=differing, nan=nan, of=size, filled=size)
+        gap = replace(shown.gap, at=at, differing=differing, nan=nan, of=found.size, filled=found.size)
         if not any(part.compared for part in parts):
             return gap, np.inf
         values = np.concatenate([sample.values for sample in drawn.values()])
@@ -285,9 +264,11 @@ def sparsely(count: int) -> list[int]:
 
 
 def between(drawn: Mapping[int, RowSample], at: int) -> RowSample:
-    """The sample of a block; where none was drawn, those before and after it, joined."""
+    """The sample of a block; where none was drawn, rows are off by no less than before and after it."""
     before, after = max(run for run in drawn if run <= at), min(run for run in drawn if run >= at)
-    return drawn[before].join(drawn[after])
+    one, other = drawn[before], drawn[after]
+    mean = root_mean_square(np.array([one.mean, other.mean]))
+    return replace(one, least=min(one.least, other.least), mean=mean, share=min(one.share, other.share))
 
 
 def few_rows(rows: slice, middle: int) -> slice:

@@ -26,7 +26,7 @@ from attnctl.math.ops import Given, Hide, Softmax
 from attnctl.math.ops.chunks import ByChunk
 from attnctl.record import Trace
 from attnctl.record.cells import Speller
-from attnctl.record.linear import NotFollowedError, course
+from attnctl.record.linear import ApartError, course
 from attnctl.store.codec import as_json_data
 from attnctl.store.header import header_data
 from attnctl.verbs import explain
@@ -377,7 +377,7 @@ def value_norms(trace: Trace) -> Array | None:
     values, lines = trace[name].astype(np.float64), course(trace, HEAD_OUTPUTS, OUTPUT)
     if lines is None:
         return None
-    with np.errstate(all="ignore"), suppress(NotFollowedError):
+    with np.errstate(all="ignore"), suppress(ApartError):
         whole, turned = (lines.push(HEAD_OUTPUTS, rows) for rows in (values, values[:, ::-1]))
         own = np.eye(len(values))[:, :, None, None]
         norms = np.array([norm(lines.push(HEAD_OUTPUTS, values * head), axis=-1) for head in own])

@@ -73,12 +73,11 @@ def judge(example: PlantedRun) -> Report:
 
 def list_mistakes() -> dict[str, str]:
     """What is wrong, by the name of each mistake; where only an example tells, why people make it."""
-    first = {mistake.name: mistake for mistake in reversed(CATALOGUE)}
-    mistakes = [first[name] for name in mistake_names()]
-    return {
-        mistake.name: mistake.why if mistake.words.startswith("{}") else mistake.words.replace("{}", "…")
-        for mistake in mistakes
-    }
+    said: dict[str, str] = {}
+    for mistake in CATALOGUE:
+        words = mistake.why if mistake.words.startswith("{}") else mistake.words.replace("{}", "…")
+        said.setdefault(mistake.name, words)
+    return said
 
 
 def sections(page: MistakePage) -> Iterator[tuple[str, str]]:

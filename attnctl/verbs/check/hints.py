@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from attnctl.base.words import all_of
 from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.precision import FLOAT32, on_grid
 from attnctl.evidence.walk import Walk
@@ -198,4 +199,4 @@ def list_places(places: Array) -> str:
     shown = [str(place) for place in places[:MOST_LISTED]]
     if len(places) > MOST_LISTED:
         return f"{', '.join(shown)} and {len(places) - MOST_LISTED} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    return all_of(shown)

@@ -142,9 +142,6 @@ class Report(Displayed):
                 out[name] = wrong_numbers(record, name, expected), expected.value
         return out
 
-    def cell(self, step: str, gap: Gap) -> str:
-        return spell_cell(self.trace, step, gap.at)
-
     def to_dict(self) -> dict[str, Any]:
         largest = self.gap and strict_number(self.gap.largest)
         nothing = dict.fromkeys(FINDING_KEYS) | {"largest_difference": largest, "also": []}
@@ -172,7 +169,7 @@ class Report(Displayed):
 
     def finding_dict(self, finding: Finding) -> dict[str, Any]:
         gap = finding.gap
-        where = strict_number(gap.largest), list(gap.at), self.cell(finding.step, gap)
+        where = strict_number(gap.largest), list(gap.at), spell_cell(self.trace, finding.step, gap.at)
         words = finding.words or None, finding.fix or None, list(finding.also), finding.hint or None
         place = {"place": self.places[finding.step]} if finding.step in self.places else {}
         return dict(zip(FINDING_KEYS, (finding.step, finding.mistake, *where, *words), strict=True)) | place

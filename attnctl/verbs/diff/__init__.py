@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, field, replace
-from math import isnan, prod
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -16,26 +16,18 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import Path
 from attnctl.evidence.allowed import Tolerance
 from attnctl.inputs.config.settings import dotted_path
-from attnctl.math import Array
+from attnctl.math import Array, Shape
 from attnctl.math.names import SYMBOLS, results
 from attnctl.math.ops import MatMulT
 from attnctl.record import CALL, Trace
+from attnctl.record.linear import ApartError
 from attnctl.store.codec import as_json_data
-from attnctl.verbs.diff.align import (
-    HEAD,
-    Alignment,
-    ApartError,
-    head_counts,
-    sides_of,
-    wide,
-    without_single_axes,
-)
+from attnctl.verbs.diff.align import HEAD, Alignment, head_counts, sides_of, wide, without_single_axes
 from attnctl.verbs.diff.split import Change, split_change
 
 # --- two arrays, number by number: how far apart, where, and how many beyond the tolerance ---
 
 
-Index = tuple[int, ...]
 Peak = tuple[float, int | None]  # the largest of the numbers so far, and where it stands
 
 NO_PEAK: Peak = (0.0, None)
@@ -54,10 +46,10 @@ class Measure:
 
     max_abs: float
     max_rel: float
-    at: Index | None
+    at: Shape | None
     differing: int
     of: int
-    max_rel_at: Index | None = None
+    max_rel_at: Shape | None = None
     hidden_in_a: int = 0
     hidden_in_b: int = 0
     nan: int = 0
@@ -67,8 +59,12 @@ def measure_difference(a: Array, b: Array, tolerance: Tolerance) -> Measure:
     rtol, atol = tolerance.of(a, b)
     largest = relative = NO_PEAK
     counts = np.zeros(4, dtype=np.int64)
+    flat_a, flat_b = a.reshape(-1), b.reshape(-1)
     with np.errstate(all="ignore"):
-        for start, x, y in differing_chunks(a, b):
+        for start in range(0, a.size, CHUNK):
+            x, y = flat_a[start : start + CHUNK], flat_b[start : start + CHUNK]
+            if (x == y).all():  # bit for bit
+                continue
             gap, size = absolute_difference(x, y, equal_nan=tolerance.equal_nan), np.abs(wide(y))
             largest = higher(largest, gap, start)
             differs = gap > size * rtol + atol
@@ -79,7 +75,7 @@ def measure_difference(a: Array, b: Array, tolerance: Tolerance) -> Measure:
             counts[0] += np.count_nonzero(differs)
             relative = higher(relative, ratio(gap, size, finite=finite), start)
 
-    def index(flat: int | None) -> Index | None:
+    def index(flat: int | None) -> Shape | None:
         return None if flat is None else tuple(map(int, np.unravel_index(flat, a.shape)))
 
     (max_abs, at), (max_rel, rel_at) = largest, relative
@@ -99,15 +95,6 @@ def differing(a: Array, b: Array, tolerance: Tolerance) -> Array:
     with np.errstate(all="ignore"):
         gap = absolute_difference(a, b, equal_nan=tolerance.equal_nan)
         return (gap > np.abs(wide(b)) * rtol + atol) | ~np.isfinite(gap)
-
-
-def differing_chunks(a: Array, b: Array) -> Iterator[tuple[int, Array, Array]]:
-    """The stretches in which the arrays are not bit-for-bit identical, each with its start."""
-    flat_a, flat_b = a.reshape(-1), b.reshape(-1)
-    for start in range(0, prod(a.shape), CHUNK):
-        x, y = flat_a[start : start + CHUNK], flat_b[start : start + CHUNK]
-        if not (x == y).all():
-            yield start, x, y
 
 
 def absolute_difference(a: Array, b: Array, *, equal_nan: bool) -> Array:

@@ -26,7 +26,7 @@ from attnctl.math.notation import positions
 from attnctl.math.ops import Given, Hide, MatMulT, Scale, Softmax, Unstated
 from attnctl.record import Trace
 from attnctl.record.cells import Address, Speller, parse_address, parse_start
-from attnctl.record.linear import NotFollowedError, course
+from attnctl.record.linear import ApartError, course
 
 Reference = tuple[str, Cell]
 
@@ -127,7 +127,8 @@ class Explainer:
     def explain(self, step: str, cell: Cell) -> Explanation:
         """The explanation of one cell. Raises AttnError where the dump lacks what it came from."""
         for text, edited, index in self.edits:
-            if edited == step and is_within(cell, index):
+            places = zip(cell, index, strict=True)  # a slice is a whole axis
+            if edited == step and all(isinstance(at, slice) or at == own for own, at in places):
                 return self.explain_edit(step, cell, EDITED.format(text))
         try:
             with np.errstate(all="ignore"):
@@ -314,11 +315,6 @@ def edits_of(trace: Trace) -> Iterator[tuple[str, str, tuple[int | slice, ...]]]
             yield text, address.step, address.resolve(trace)
 
 
-def is_within(cell: Cell, index: tuple[int | slice, ...]) -> bool:
-    """True if a cell is among those of an index; its slices are whole axes."""
-    return all(isinstance(at, slice) or at == own for own, at in zip(cell, index, strict=True))
-
-
 def labels(trace: Trace, step: str, cell: Cell) -> Mapping[str, str]:
     """The tokens of a cell by axis: {"query": "love", "key": "AI"}."""
     along = (trace.tokens_along(step, axis) for axis in range(len(cell)))
@@ -369,7 +365,7 @@ def parts_of_product(trace: Trace, inputs: tuple[str, ...], cell: Cell) -> Parts
     try:
         query = parts_of_row(trace, inputs[0], (*lead, row))
         key = parts_of_row(trace, inputs[1], (*lead, column))
-    except NotFollowedError:
+    except ApartError:
         return None
     if POSITION not in query | key:
         return None
@@ -382,7 +378,7 @@ def parts_of_product(trace: Trace, inputs: tuple[str, ...], cell: Cell) -> Parts
 
 
 def parts_of_row(trace: Trace, name: str, at: Cell) -> Sides:
-    """The row of Q or K at ([batch,] head, row) in parts. Raises NotFollowedError where lines mix them."""
+    """The row of Q or K at ([batch,] head, row) in parts. Raises ApartError where lines mix them."""
     out: Sides = {}
     for leaf in trace.steps.values():
         if leaf.symbol == "W" or any(input_ in trace for input_ in leaf.inputs):
