@@ -125,8 +125,8 @@ class StepInBlocks:
             if known:
                 outside[name] = axes, known.with_runs_kept()  # for the sample of each block
         numbers = largest_step(record, derivation, steps[-1].name)
-        told = {name: axes_of(record, name) for name in {steps[-1].name, *read_by(steps)} & {*record.trace}}
-        arrays = [(axes, record.trace[name]) for name, axes in told.items()]
+        told = {steps[-1].name, *read_by(steps)} & {*record.trace}
+        arrays = [(axes_of(record, name), record.trace[name]) for name in told]
         arrays += [(axes, known.value) for axes, known in outside.values()]
         queries = next(array.shape[-2] for axes, array in arrays if axes[-2:-1] == ("query",))
         return cls(record, steps, outside, queries, numbers)

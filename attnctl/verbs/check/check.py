@@ -32,8 +32,7 @@ from attnctl.verbs.check.read import (
 )
 from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
 from attnctl.verbs.check.report import Finding, Report, find_unjudged
-from attnctl.verbs.check.sample import Part, samples, whole_of
-from attnctl.verbs.check.search import Fit, Search, slight
+from attnctl.verbs.check.search import Fit, Part, Search, samples, slight, whole_of
 
 ARRAYS_AT_ONCE = 8
 """Arrays of the size of the largest step that a check may hold, in float64."""
@@ -237,7 +236,7 @@ class Diagnosis:
         """A step that no known mistake explains; forgotten, where what follows is right without it."""
         first, gap = search.case.first, self.walk.gap(search.case.first)
         self.done.add((first, ""))
-        after = walk_without(search.walk, first) and walk_without(self.walk, first)
+        after = walk_without(search.case.walk, first) and walk_without(self.walk, first)
         if not after:
             return Finding(first, gap, hint=hint(search))
         self.steps |= {name: after.steps[name] for name in set(self.walk.wrong) - {first, *after.wrong}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -198,7 +198,7 @@ class RoundedLayer:
 
     def run(self, number: int) -> Array:
         plan = prepare_attention(self.tensors, self.hidden)
-        attended = carry_out_rounded(plan.derivation, plan.given, (X, RESIDUAL), self.unit, number)
+        attended = carry_out_rounded(plan.derivation, plan.given, self.unit, number)
         tensors = RoundedTensors(self.model, self.index, unit=self.unit, number=number)
         out = self.finish(tensors, attended, slice(None))
         return round_at_random(out, self.unit, "made", number)
@@ -215,22 +215,22 @@ class RoundedLayer:
 
 
 def carry_out_rounded(
-    derivation: Derivation, given: Mapping[str, Array], keep: Collection[str], unit: float, number: int
+    derivation: Derivation, given: Mapping[str, Array], unit: float, number: int
 ) -> dict[str, Array]:
-    """The steps to keep as a program has them that rounds each to this unit, in run `number`.
+    """Attention as a program has it that rounds each step to this unit, in run `number`.
 
     What is given is exact. No step with a number for each query and key is ever whole.
     """
-    steps = steps_needed(derivation, keep)
+    steps = steps_needed(derivation, (X, RESIDUAL))
     values = {step.name: given[step.name] for step in steps if isinstance(step.op, Given)}
     stretch = stretch_of(steps)
     for step in steps:
         if stretch and step is stretch[0]:
             values |= carry_out_in_blocks(derivation, stretch, values, unit, number)
-        if step.name not in values and step not in stretch:
+        elif step.name not in values and step not in stretch:
             inputs = [values[name] for name in step.inputs]
             values[step.name] = run_rounded(step.op, inputs, unit, step.name, number)
-    return {name: values[name] for name in keep}
+    return values
 
 
 def carry_out_in_blocks(

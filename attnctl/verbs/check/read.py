@@ -39,7 +39,7 @@ from attnctl.verbs.check.readings import (
     rename_array,
     shown_causal,
 )
-from attnctl.verbs.check.sample import Part, samples, some_rows
+from attnctl.verbs.check.search import Part, samples, some_rows
 
 AS_GOOD_AS_HIDDEN = -5e3
 """Scores below this stand for −∞."""

@@ -32,8 +32,6 @@ FINDING_KEYS = ("step", "mistake", "largest_difference", "at", "cell", "words", 
 
 @dataclass(frozen=True)
 class Finding:
-    """A wrong step: where, by how much, and what explains it."""
-
     step: str
     gap: Gap
     mistake: str | None = None
@@ -268,7 +266,6 @@ class CheckedTrace:
 
     @property
     def words(self) -> str:
-        """What is said of it in a line."""
         if self.report is None:
             return "its output is after dropout" if DROPPED in self.trace else self.again.partition(" (")[0]
         if self.report.unasked:

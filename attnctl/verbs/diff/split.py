@@ -231,7 +231,6 @@ def place_in_a(part: Array, pairings: Sequence[Pairing], shape: Shape) -> Array:
 
 
 def with_rest(parts: Parts, whole: Sides) -> Parts:
-    """The parts, and what they leave of a change."""
     if any(part.shape != whole.a.shape for part in parts.values()):
         raise ApartError(f"{whole.name} is not of the shape that its heads make")
     return parts | {REST: whole.b - whole.a - sum(parts.values())}
