@@ -385,10 +385,11 @@ def diff(  # noqa: PLR0913  (what counts as a difference, and what is compared)
     differ are laid side by side by the tokens they share, unless `by_position`. Raises AttnError
     where there is nothing to compare.
     """
-    from attnctl.verbs import diff as compare
+    from attnctl.evidence.allowed import Tolerance
+    from attnctl.verbs.diff import diff as compare
 
-    tolerance = compare.Tolerance(rtol, atol, equal_nan)
-    return compare.diff(a, b, tolerance, steps=steps, by_position=by_position, why=why)
+    tolerance = Tolerance(rtol, atol, equal_nan)
+    return compare(a, b, tolerance, steps=steps, by_position=by_position, why=why)
 
 
 @contextmanager

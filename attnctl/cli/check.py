@@ -28,8 +28,8 @@ from attnctl.sources import HELP, open_source
 from attnctl.sources.dump import flags_meant, settings_over
 from attnctl.sources.sentence import Arguments, Source
 from attnctl.verbs.check.exercise import read_source
-from attnctl.verbs.check.report import Report
-from attnctl.verbs.check.several import Judge, agree, check_each, lines_of_checked
+from attnctl.verbs.check.report import Judge, Report, agree, check_each
+from attnctl.verbs.check.view import lines_of_checked
 
 ALLOWS = excludes("rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol")
 OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(ATTENTION)])

@@ -8,9 +8,10 @@ than there, nothing else is to be found. Any other block is judged whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
@@ -20,20 +21,12 @@ from attnctl.evidence.judge import Gap, blur_of, judge_step
 from attnctl.evidence.precision import to_float64
 from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
 from attnctl.evidence.rounding import LEAST_RUNS, Known, noise
-from attnctl.evidence.rows import (
-    after_scores,
-    axes_of,
-    begin_at,
-    change_ops,
-    cut,
-    is_by_row,
-    largest_step,
-    stretch,
-    with_arrays,
-)
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Hide, Op
+from attnctl.math.ops import AddScaled, Gate, Given, Hide, Merge, Op, Placed, Project, Remainder, Unstated
+from attnctl.math.ops.base import RowWise
+from attnctl.math.ops.norms import Norm
+from attnctl.record import Trace
 
 MANY = 2**19
 """Numbers of a step, or of what leads to it, above which it is compared block by block."""
@@ -50,6 +43,9 @@ SPARSE = 16
 CLEARLY = 0.8
 """The part of what may be allowed that a block may use up and still needs no judging."""
 
+BY_ROW = (RowWise, AddScaled, Gate, Merge, Norm, Project, Remainder)
+"""Ops that make a query's row of nothing but that row, and of what has no queries."""
+
 
 @dataclass(frozen=True)
 class RowSample:
@@ -61,12 +57,6 @@ class RowSample:
     """The root mean square of them."""
     share: float
     """The least scatter of a number, as a part of it."""
-
-    def join(self, other: RowSample) -> RowSample:
-        """Join two samples: the rows between them are off by no less than either says."""
-        mean = root_mean_square(np.array([self.mean, other.mean]))
-        least, share = min(self.least, other.least), min(self.share, other.share)
-        return replace(self, least=least, mean=mean, share=share)
 
 
 @dataclass(frozen=True)
@@ -135,8 +125,8 @@ class StepInBlocks:
             if known:
                 outside[name] = axes, known.with_runs_kept()  # for the sample of each block
         numbers = largest_step(record, derivation, steps[-1].name)
-        told = {name: axes_of(record, name) for name in {steps[-1].name, *read_by(steps)} & {*record.trace}}
-        arrays = [(axes, record.trace[name]) for name, axes in told.items()]
+        told = {steps[-1].name, *read_by(steps)} & {*record.trace}
+        arrays = [(axes_of(record, name), record.trace[name]) for name in told]
         arrays += [(axes, known.value) for axes, known in outside.values()]
         queries = next(array.shape[-2] for axes, array in arrays if axes[-2:-1] == ("query",))
         return cls(record, steps, outside, queries, numbers)
@@ -145,13 +135,10 @@ class StepInBlocks:
     def name(self) -> str:
         return self.steps[-1].name
 
-    @property
-    def found(self) -> Array:
-        return self.record.trace[self.name]
-
     def compare(self) -> tuple[Gap, float]:
         """Its largest difference, and what all its numbers may be off by as a part of their spread."""
-        blocks, total = list(self.blocks()), self.found[..., 0].size
+        blocks, found = list(self.blocks()), self.record.trace[self.name]
+        total = found[..., 0].size
         drawn = {at: self.sample(blocks[at]) for at in sparsely(len(blocks))}
         parts = [self.clear(rows, between(drawn, at)) or self.judge(rows) for at, rows in enumerate(blocks)]
         beyond = root_mean_square(np.array([part.beyond for part in parts]))
@@ -163,8 +150,7 @@ class StepInBlocks:
         *lead, query, column = shown.gap.at
         at = (*lead, shown.rows.start + query, column)
         differing, nan = sum(part.gap.differing for part in parts), sum(part.gap.nan for part in parts)
-        size = self.found.size
-        gap = replace(shown.gap, at=at, differing=differing, nan=nan, of=size, filled=size)
+        gap = replace(shown.gap, at=at, differing=differing, nan=nan, of=found.size, filled=found.size)
         if not any(part.compared for part in parts):
             return gap, np.inf
         values = np.concatenate([sample.values for sample in drawn.values()])
@@ -278,9 +264,11 @@ def sparsely(count: int) -> list[int]:
 
 
 def between(drawn: Mapping[int, RowSample], at: int) -> RowSample:
-    """The sample of a block; where none was drawn, those before and after it, joined."""
+    """The sample of a block; where none was drawn, rows are off by no less than before and after it."""
     before, after = max(run for run in drawn if run <= at), min(run for run in drawn if run >= at)
-    return drawn[before].join(drawn[after])
+    one, other = drawn[before], drawn[after]
+    mean = root_mean_square(np.array([one.mean, other.mean]))
+    return replace(one, least=min(one.least, other.least), mean=mean, share=min(one.share, other.share))
 
 
 def few_rows(rows: slice, middle: int) -> slice:
@@ -302,3 +290,99 @@ def cuts_to(rows: slice) -> dict[str, slice]:
 
 def cut_known(known: Known, axes: Sequence[str], cuts: Mapping[str, slice]) -> Known:
     return Known(cut(known.value, axes, cuts), lambda run: cut(known.run(run), axes, cuts))
+
+
+# --- from scores on, what follows is for some queries what it is for all ---
+
+
+def of_scores(step: Step) -> bool:
+    """True for a step with a number for each query and key."""
+    return step.axes[-2:] == ("query", "key")
+
+
+def has_rows(step: Step) -> bool:
+    return step.axes[-2:-1] in (("query",), ("token",)) and step.axes[-1] != "key"
+
+
+def after_scores(derivation: Derivation) -> set[str]:
+    """The computed steps of scores, and all that follows from them."""
+    computed = (step for step in derivation if not isinstance(step.op, Given))
+    return follow(derivation, {step.name for step in computed if of_scores(step)})
+
+
+def follow(derivation: Derivation, names: Collection[str]) -> set[str]:
+    """Some steps and all that is computed from them."""
+    found = {step.name for step in derivation if step.name in names}
+    for step in derivation:
+        if not found.isdisjoint(step.inputs):
+            found.add(step.name)
+    return found
+
+
+def stretch(derivation: Derivation, record: Record, name: str) -> list[Step]:
+    wanted, found = [name], set()
+    while wanted:
+        step = derivation[wanted.pop()]
+        if not isinstance(step.op, (Given, Unstated)) and step.name not in found:
+            found.add(step.name)
+            wanted += [input_ for input_ in step.inputs if input_ not in record and input_ in derivation]
+    return [step for step in derivation if step.name in found]
+
+
+def largest_step(record: Record, derivation: Derivation, name: str) -> int:
+    """The most numbers that a step has which is computed, or read, on the way to this one."""
+    steps, here = stretch(derivation, record, name), record
+    names = {name, *(input_ for step in steps for input_ in (step.name, *step.inputs))}
+    if name in record:  # of which there may be some rows
+        rows = record.trace[name].shape[-2] if record.trace[name].ndim > 1 else 1
+        here = replace(record, plan=replace(record.plan, sizes={**record.plan.sizes, "query": rows}))
+    return max(
+        record.trace[name].size if name in record else here.numbers(derivation[name].axes)
+        for name in names
+        if name in record or name in derivation
+    )
+
+
+def axes_of(record: Record, name: str) -> tuple[str, ...]:
+    return tuple((record.intended if name in record.intended else record.trace.steps)[name].axes)
+
+
+def cut(array: Array, axes: Sequence[str], cuts: Mapping[str, slice]) -> Array:
+    """The part of an array along some axes; all of it along those where it is broadcast."""
+    own = axes[len(axes) - array.ndim :] if len(axes) >= array.ndim else ("",) * array.ndim
+    at = zip(own, array.shape, strict=True)
+    return array[tuple(cuts.get(axis, slice(None)) if size > 1 else slice(None) for axis, size in at)]
+
+
+def with_arrays(record: Record, arrays: Mapping[str, Array], intended: Derivation) -> Record:
+    steps = {name: record.trace.steps[name] for name in arrays}
+    plan = replace(record.plan, derivation=intended)
+    return replace(record, trace=Trace(steps, dict(arrays), record.trace.header), plan=plan)
+
+
+def is_by_row(op: Op) -> bool:
+    """True for an op, and those within it, that can be carried out for some queries alone."""
+    return isinstance(op, BY_ROW) and all(is_by_row(inner) for inner in within(op).values())
+
+
+def within(op: Any) -> dict[str, Op]:
+    found = {field.name: getattr(op, field.name) for field in fields(op)}
+    return {name: array for name, array in found.items() if isinstance(array, Op)}
+
+
+def change_ops(op: Any, change: Callable[[Op], Op]) -> Any:
+    changed = {name: new for name, old in within(op).items() if (new := change_ops(old, change)) is not old}
+    return change(replace(op, **changed) if changed else op)
+
+
+def begin_at(query: int) -> Callable[[Op], Op]:
+    """Moves an op on scores to those of the queries from this one on."""
+
+    def move(op: Any) -> Op:
+        if isinstance(op, Placed) and query:
+            offset = op.offset
+            moved = offset + query if isinstance(offset, int) else tuple(at + query for at in offset)
+            return replace(op, offset=moved)
+        return op.from_query(query) if hasattr(op, "from_query") else op
+
+    return move

@@ -14,11 +14,11 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, root_mean_square, spread
+from attnctl.evidence.blocks import axes_of, stretch
 from attnctl.evidence.precision import FLOAT32, Precision, cut_bits, evident, on_grid, round_bits
 from attnctl.evidence.precision import round_to as nearest
 from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import MULTIPLIED, PRODUCTS, Factors
-from attnctl.evidence.rows import axes_of, stretch
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step

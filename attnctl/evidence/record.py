@@ -81,9 +81,6 @@ class Record:
         """Count the numbers of an array along these axes, those of no known size left out."""
         return prod(self.plan.sizes.get(axis, 1) for axis in axes)
 
-    def forgetting(self, name: str) -> Record:
-        return replace(self, trace=self.trace.select([kept for kept in self.trace if kept != name]))
-
     def blank(self, name: str) -> Array:
         return self.blanks.get(name, np.zeros((), dtype=bool))
 

@@ -11,12 +11,10 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import Strictness
-from attnctl.evidence.blocks import MANY, StepInBlocks, in_blocks
-from attnctl.evidence.invariants import Broken, broken_by
-from attnctl.evidence.judge import Gap, judge_step
+from attnctl.evidence.blocks import MANY, StepInBlocks, axes_of, in_blocks, of_scores
+from attnctl.evidence.judge import Broken, Gap, broken_by, judge_step
 from attnctl.evidence.record import Record, Values, expect, expect_surely, input_of, with_shapes
 from attnctl.evidence.rounding import Known, Later, either, exactly, noise
-from attnctl.evidence.rows import axes_of, of_scores
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Given, Softmax, Unstated

@@ -9,10 +9,10 @@ from math import log
 
 import numpy as np
 
+from attnctl.evidence.blocks import stretch
 from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, Precision
 from attnctl.evidence.precision import round_to as nearest
 from attnctl.evidence.recompute import Rounding, keep_digits, on_its_grid, recompute, same_errors
-from attnctl.evidence.rows import stretch
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS

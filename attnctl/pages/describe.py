@@ -26,21 +26,22 @@ from attnctl.math.ops import Given, Hide, Softmax
 from attnctl.math.ops.chunks import ByChunk
 from attnctl.record import Trace
 from attnctl.record.cells import Speller
-from attnctl.record.linear import NotFollowedError, course
+from attnctl.record.linear import ApartError, course
 from attnctl.store.codec import as_json_data
 from attnctl.store.header import header_data
-from attnctl.verbs.explain import Explainer, line
+from attnctl.verbs import explain
+from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import DIFFERS, MAXIMUM, ROUNDED
 from attnctl.verbs.models.heads import head_profiles
 
 WORDS = {
-    "computed": line.COMPUTED,
+    "computed": explain.COMPUTED,
     "differs": DIFFERS,
-    "edited": line.BY_HAND,
-    "hidden": line.HIDDEN,
+    "edited": explain.BY_HAND,
+    "hidden": explain.HIDDEN,
     "maximum": MAXIMUM,
     "rounded": ROUNDED,
-    "row_edited": line.ROW_EDITED,
+    "row_edited": explain.ROW_EDITED,
 }
 """The sentences of `explain`, for the page to fill in."""
 
@@ -130,7 +131,7 @@ class Describer:
             "edits": [
                 {
                     "places": [i if isinstance(i, int) else None for i in index],
-                    "note": line.EDITED.format(text),
+                    "note": explain.EDITED.format(text),
                 }
                 for text, name, index in explainer.edits
                 if name == step.name
@@ -155,7 +156,7 @@ class Describer:
         hides = None  # which rule hides each score, from 1; 0 is a score that is seen
         if hidden is not None:
             assert isinstance(source.op, Hide)
-            hides = {"block": self.add(hidden), "names": line.reasons(source.op)}
+            hides = {"block": self.add(hidden), "names": explain.reasons(source.op)}
         if not fits(explainer, step, inputs):
             return {"hides": hides, "why": NO_FORM}
         tables: list[int] = []
@@ -266,7 +267,7 @@ def fits(explainer: Explainer, step: Step, inputs: Sequence[Array]) -> bool:
         with np.errstate(all="ignore"):
             for cell in (tuple(0 for _ in shape), tuple(size - 1 for size in shape)):
                 explainer.arithmetic(step, cell, inputs)
-    except line.MISFIT:
+    except explain.MISFIT:
         return False
     return True
 
@@ -376,7 +377,7 @@ def value_norms(trace: Trace) -> Array | None:
     values, lines = trace[name].astype(np.float64), course(trace, HEAD_OUTPUTS, OUTPUT)
     if lines is None:
         return None
-    with np.errstate(all="ignore"), suppress(NotFollowedError):
+    with np.errstate(all="ignore"), suppress(ApartError):
         whole, turned = (lines.push(HEAD_OUTPUTS, rows) for rows in (values, values[:, ::-1]))
         own = np.eye(len(values))[:, :, None, None]
         norms = np.array([norm(lines.push(HEAD_OUTPUTS, values * head), axis=-1) for head in own])

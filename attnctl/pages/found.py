@@ -24,15 +24,13 @@ from attnctl.pages.describe import ROOM
 from attnctl.pages.tables import file_name, html_paragraphs, html_table, text
 from attnctl.pages.write import Marks, PageFinding, pieces
 from attnctl.record import Trace, is_unfinished
+from attnctl.record.linear import ApartError
 from attnctl.store.source import read_one
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.report import Report
-from attnctl.verbs.check.several import CheckedTrace, lines_of_checked
-from attnctl.verbs.check.view import sentences
+from attnctl.verbs.check.report import CheckedTrace, Report
+from attnctl.verbs.check.view import lines_of_checked, sentences
 from attnctl.verbs.conform.report import Conformance, causes, summarise
-from attnctl.verbs.diff import Difference
-from attnctl.verbs.diff.align import ApartError
-from attnctl.verbs.diff.difference import differing
+from attnctl.verbs.diff import Difference, differing
 from attnctl.verbs.diff.view import STEP_TITLES, apart, settings_apart, step_row, sum_words, verdict
 from attnctl.verbs.effect.effect import Effects
 from attnctl.verbs.effect.view import effect_lines, findings, looking_at

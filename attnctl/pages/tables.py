@@ -229,12 +229,12 @@ def wrong(mistake: MistakePage) -> str:
 
 def page_of(mistake: MistakePage) -> bytes:
     """Wrong and right side by side, below what is to be said of it."""
-    name, seen = mistake.mistake.name, part_shown(mistake)
+    name, (seen, columns, rows) = mistake.mistake.name, part_shown(mistake)
     texts = [(title, html_paragraphs([words])) for title, words in sections(mistake) if words]
     texts.append((title_of_example(mistake), f"<pre>{text(mistake.mistake.example)}</pre>"))
     said = "".join(f"<h2>{text(title)}</h2>{content}" for title, content in texts)
-    titles = [f"{kind} {column}" for kind in ("wrong", "right") for column in seen.columns]
-    rows = [(place, *found, *right) for place, found, right in seen.rows]
+    titles = [f"{kind} {column}" for kind in ("wrong", "right") for column in columns]
     back = f'<p class="note"><a href="{INDEX}">All mistakes</a></p>'
-    body = [f"<section>{said}{back}</section>", html_table(seen.title, ["", *titles], rows)]
+    cells = [(place, *found, *right) for place, found, right in rows]
+    body = [f"<section>{said}{back}</section>", html_table(seen, ["", *titles], cells)]
     return page(f"{name} · {MISTAKES}", name, f"What you get when {wrong(mistake)}.", body)

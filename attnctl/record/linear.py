@@ -20,8 +20,8 @@ from attnctl.math.ops import Given, MatMul, Unstated
 from attnctl.record import Trace
 
 
-class NotFollowedError(Exception):
-    """Parts cannot be pushed through these lines; the message says why."""
+class ApartError(Exception):
+    """Numbers cannot be followed through these lines, or laid side by side; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Course:
             elif name in self.known:
                 self.values[name] = self.carry_out(self.known[name], {})
             else:
-                raise NotFollowedError(f"{name} is not recorded")
+                raise ApartError(f"{name} is not recorded")
         return self.values[name]
 
     def carry_out(self, line: Step, read: Mapping[str, Array]) -> Array:
@@ -63,10 +63,10 @@ class Course:
             return line.op.apply(*inputs)
         except (ValueError, IndexError) as error:
             shapes = ", ".join(f"{name} {x.shape}" for name, x in zip(line.inputs, inputs, strict=True))
-            raise NotFollowedError(f"{line.name} cannot be made of {shapes}") from error
+            raise ApartError(f"{line.name} cannot be made of {shapes}") from error
 
     def push(self, step: str, part: Array) -> Array:
-        """What a part of a step comes to in the end. Raises NotFollowedError at a line not linear in it."""
+        """What a part of a step comes to in the end. Raises ApartError at a line not linear in it."""
         found = {step: part}
         for line in self.lines.values():
             if not found.keys().isdisjoint(line.inputs):
@@ -82,7 +82,7 @@ class Course:
             if followed <= {*together}:
                 return [line.inputs[at] for at in together if at < len(line.inputs)]
         read = " and ".join(line.inputs[at] for at in sorted(followed))
-        raise NotFollowedError(f"{line.name} is not linear in {read}")
+        raise ApartError(f"{line.name} is not linear in {read}")
 
 
 def course(trace: Trace, start: str, end: str, value: Array | None = None) -> Course | None:

@@ -8,7 +8,7 @@ import pytest
 from check_foreign import foreign, meant
 
 import attnctl
-from attnctl.evidence import blocks, rows
+from attnctl.evidence import blocks
 from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.precision import FLOAT64
@@ -40,8 +40,8 @@ def large(monkeypatch):
         ("evidence.walk.MANY", N * N),
         ("evidence.blocks.BLOCK", 64 * N),
         ("evidence.blocks.SPARSE", 4),
-        ("verbs.check.sample.MANY", N * N),
-        ("verbs.check.sample.FEW", 32 * N),
+        ("verbs.check.search.MANY", N * N),
+        ("verbs.check.search.FEW", 32 * N),
     ):
         monkeypatch.setattr(f"attnctl.{name}", value)
 
@@ -154,8 +154,8 @@ def test_garbage_after_nan_or_overflow_does_not_agree(request, tiles, times, ver
     ],
 )
 def test_mistakes_are_named_in_a_large_record_of_any_kind(large, monkeypatch, kind, mistake, what):
-    monkeypatch.setattr("attnctl.verbs.check.sample.MANY", 1000)
-    monkeypatch.setattr("attnctl.verbs.check.sample.FEW", 100)
+    monkeypatch.setattr("attnctl.verbs.check.search.MANY", 1000)
+    monkeypatch.setattr("attnctl.verbs.check.search.FEW", 100)
     kind = kind.but(n=48, dtype=own.F32)
     report = attnctl.check(foreign(own.recorded(own.attend(kind, mistake), what)), meant(kind))
     assert [finding.mistake for finding in report.findings] == [mistake.split("/")[0]]
@@ -370,7 +370,7 @@ def softmax_then_hide(hide):
     ],
 )
 def test_an_op_is_by_row_where_all_within_it_are(op, by_row):
-    assert rows.is_by_row(op) is by_row
+    assert blocks.is_by_row(op) is by_row
 
 
 @pytest.mark.parametrize("offset", [2, (0, 3)])
@@ -379,26 +379,26 @@ def test_an_op_begins_at_a_query(make, offset):
     x = np.random.RandomState(0).randn(2, 2, 9, 12)
     x[..., 5] = -np.inf
     op = make(offset)
-    moved = rows.change_ops(op, rows.begin_at(4))
+    moved = blocks.change_ops(op, blocks.begin_at(4))
     np.testing.assert_array_equal(moved.apply(x[..., 4:7, :]), op.apply(x)[..., 4:7, :])
-    assert rows.change_ops(op, rows.begin_at(0)) is op
+    assert blocks.change_ops(op, blocks.begin_at(0)) is op
 
 
 def test_dropout_begins_at_a_query():
     kept = np.random.RandomState(0).rand(2, 9, 12) < 0.5
     x = np.random.RandomState(1).randn(2, 9, 12)
     op = Dropped(kept, 2.0)
-    part = rows.begin_at(4)(op).apply(x[:, 4:7])
+    part = blocks.begin_at(4)(op).apply(x[:, 4:7])
     np.testing.assert_array_equal(part, op.apply(x)[:, 4:7])
     assert part.any()
 
 
 def test_an_array_is_cut_along_what_it_is_not_broadcast_along():
     axes, cuts = ("head", "query", "key"), {"query": slice(2, 4)}
-    assert rows.cut(np.ones((2, 9, 9)), axes, cuts).shape == (2, 2, 9)
-    assert rows.cut(np.ones((2, 1, 9)), axes, cuts).shape == (2, 1, 9)
-    assert rows.cut(np.ones((9, 9)), axes, cuts).shape == (2, 9)
-    assert rows.cut(np.ones((1, 2, 9, 9)), axes, cuts).shape == (1, 2, 9, 9)
+    assert blocks.cut(np.ones((2, 9, 9)), axes, cuts).shape == (2, 2, 9)
+    assert blocks.cut(np.ones((2, 1, 9)), axes, cuts).shape == (2, 1, 9)
+    assert blocks.cut(np.ones((9, 9)), axes, cuts).shape == (2, 9)
+    assert blocks.cut(np.ones((1, 2, 9, 9)), axes, cuts).shape == (1, 2, 9, 9)
 
 
 def test_a_number_ranks_before_nan_and_a_difference_before_none():

@@ -12,8 +12,7 @@ from attnctl.evidence.record import Record, with_precisions
 from attnctl.evidence.walk import Walk
 from attnctl.inputs.plan.intended import plan_dump
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.sample import whole_of
-from attnctl.verbs.check.search import MOST_FITTED, MOST_TRIED, Search
+from attnctl.verbs.check.search import MOST_FITTED, MOST_TRIED, Search, whole_of
 
 PLAIN = planted.Kind(n=24)
 
@@ -68,7 +67,7 @@ def test_patience_is_a_part_of_what_may_be_computed(patience):
     search = Search.begin(
         whole_of(Walk.over(record, record.intended)), "Q", [], patience=patience, plainly=False
     )
-    search.fits_fitted([])
+    search.fits(fitted=True)
     assert search.case.effort.most == patience * MOST_FITTED
     search.pairs()
     assert search.case.effort.most == patience * MOST_TRIED

@@ -233,7 +233,7 @@ def test_the_difference_between_configs():
     ],
 )
 def test_paths_of_configs(a, b, expected):
-    from attnctl.verbs.diff.difference import ABSENT
+    from attnctl.verbs.diff import ABSENT
 
     one = {"X": np.eye(2)}
     found = attnctl.diff(trace_of(one, config=a), trace_of(one, config=b)).configs

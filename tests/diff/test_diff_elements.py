@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from attnctl.verbs.diff import difference as elements
-from attnctl.verbs.diff.difference import Tolerance, measure_difference
+from attnctl.verbs import diff as elements
+from attnctl.verbs.diff import Tolerance, measure_difference
 
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1.0 + 1e-9, 1e-30, 5e-324, 1e308, -1e308, inf, -inf, nan])
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
@@ -73,12 +73,11 @@ def judge(example: PlantedRun) -> Report:
 
 def list_mistakes() -> dict[str, str]:
     """What is wrong, by the name of each mistake; where only an example tells, why people make it."""
-    first = {mistake.name: mistake for mistake in reversed(CATALOGUE)}
-    mistakes = [first[name] for name in mistake_names()]
-    return {
-        mistake.name: mistake.why if mistake.words.startswith("{}") else mistake.words.replace("{}", "…")
-        for mistake in mistakes
-    }
+    said: dict[str, str] = {}
+    for mistake in CATALOGUE:
+        words = mistake.why if mistake.words.startswith("{}") else mistake.words.replace("{}", "…")
+        said.setdefault(mistake.name, words)
+    return said
 
 
 def sections(page: MistakePage) -> Iterator[tuple[str, str]]:
@@ -99,27 +98,22 @@ def page_lines(page: MistakePage, screen: Screen) -> Iterator[Element]:
         yield from [[], [(title, "aside")], *screen.sentence(text)] if text else []
     yield from [[], [(screen.printable(title_of_example(page)), "aside")]]
     yield from ([("  ", ""), (screen.printable(line), "")] for line in page.mistake.example.split("\n"))
-    seen = part_shown(page)
-    yield from [[], [(screen.printable(seen.title), "aside")]]
-    blank = [""] * (len(seen.columns) - 1)
-    titles = [["", "wrong", *blank, "right", *blank], ["", *seen.columns, *seen.columns]]
+    seen, columns, rows = part_shown(page)
+    yield from [[], [(screen.printable(seen), "aside")]]
+    blank = [""] * (len(columns) - 1)
+    titles = [["", "wrong", *blank, "right", *blank], ["", *columns, *columns]]
     body: list[Line] = [
         [(place, "aside"), *((text, "bad") for text in wrong), *((text, "") for text in right)]
-        for place, wrong, right in seen.rows
+        for place, wrong, right in rows
     ]
     yield from Listing(screen, titles, body, frozenset({0})).lines()
 
 
-class PartShown(NamedTuple):
-    """A part of the first wrong step: the place of each row, its wrong numbers and its right ones."""
+def part_shown(page: MistakePage) -> tuple[str, list[str], list[tuple[str, list[str], list[str]]]]:
+    """What is about the largest difference of an example's first wrong step.
 
-    title: str
-    columns: list[str]
-    rows: list[tuple[str, list[str], list[str]]]
-
-
-def part_shown(page: MistakePage) -> PartShown:
-    """What is about the largest difference of an example's first wrong step."""
+    Its title, its columns, and of each row the place, the wrong numbers and the right ones.
+    """
     name, at = page.report.findings[0].step, page.report.findings[0].gap.at
     *outer, row, column = at
     arrays = [trace[name][tuple(outer)] for trace in (page.example.wrong, page.example.right)]
@@ -127,7 +121,7 @@ def part_shown(page: MistakePage) -> PartShown:
     said = zip(page.example.right.steps[name].axes, outer, strict=False)
     title = ", ".join([name, *(f"{axis} {place}" for axis, place in said)])
     wrong, right = ([list(map(three_decimals, array[row, columns])) for row in rows] for array in arrays)
-    return PartShown(title, list(map(str, columns)), list(zip(map(str, rows), wrong, right, strict=True)))
+    return title, list(map(str, columns)), list(zip(map(str, rows), wrong, right, strict=True))
 
 
 def three_decimals(value: float) -> str:

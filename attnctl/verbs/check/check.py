@@ -32,8 +32,7 @@ from attnctl.verbs.check.read import (
 )
 from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
 from attnctl.verbs.check.report import Finding, Report, find_unjudged
-from attnctl.verbs.check.sample import Part, samples, whole_of
-from attnctl.verbs.check.search import Fit, Search, slight
+from attnctl.verbs.check.search import Fit, Part, Search, samples, slight, whole_of
 
 ARRAYS_AT_ONCE = 8
 """Arrays of the size of the largest step that a check may hold, in float64."""
@@ -101,12 +100,12 @@ def diagnose(seen: Walked, blank: Collection[str], *, pairs: bool) -> tuple[Diag
 def name_unasked(walk: Walk, unasked: Sequence[Unasked]) -> Iterator[Finding]:
     known = {mistake.name: mistake for mistake in CATALOGUE}
     first = walk.wrong[0]
-    for option in unasked:
-        words = known[option.mistake].words if option.mistake in known else option.words
-        fix = f"say {option.option} if it is meant"
-        if option.option.startswith("--name"):
-            fix = f"{known[option.mistake].fix}; or {fix}"
-        yield Finding(first, walk.gap(first), option.mistake, words.replace("{}", option.option), fix)
+    for option, mistake, words in unasked:
+        fix = f"say {option} if it is meant"
+        if option.startswith("--name"):
+            fix = f"{known[mistake].fix}; or {fix}"
+        said = known[mistake].words if mistake in known else words
+        yield Finding(first, walk.gap(first), mistake, said.replace("{}", option), fix)
 
 
 def steps_to_report(
@@ -179,7 +178,7 @@ class Diagnosis:
                 return search, fits
             begun.append(search)
             if not any(map(search.exactly, found)):
-                found = search.fits_fitted(found)
+                found = search.fits(fitted=True, others=found)
             if fits := self.verify_best(first, found, part):
                 return search, fits
             across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
@@ -237,7 +236,7 @@ class Diagnosis:
         """A step that no known mistake explains; forgotten, where what follows is right without it."""
         first, gap = search.case.first, self.walk.gap(search.case.first)
         self.done.add((first, ""))
-        after = walk_without(search.walk, first) and walk_without(self.walk, first)
+        after = walk_without(search.case.walk, first) and walk_without(self.walk, first)
         if not after:
             return Finding(first, gap, hint=hint(search))
         self.steps |= {name: after.steps[name] for name in set(self.walk.wrong) - {first, *after.wrong}}
@@ -246,7 +245,8 @@ class Diagnosis:
 
 
 def walk_without(walk: Walk, first: str) -> Walk | None:
-    after = Walk.over(walk.record.forgetting(first), walk.derivation, walk, anew={first})
+    rest = walk.record.trace.select([name for name in walk.record.trace if name != first])
+    after = Walk.over(replace(walk.record, trace=rest), walk.derivation, walk, anew={first})
     right = set(walk.wrong) - {first} - set(after.wrong)
     return after if right and set(after.wrong) <= set(walk.wrong) else None
 

@@ -65,14 +65,9 @@ def read_unfinished(source: str, rename: Mapping[str, str], *, named: bool = Tru
 
 def read_unfinished_all(source: str, rename: Mapping[str, str], *, named: bool = True) -> list[Unfinished]:
     """The same, of a file that may hold several traces."""
-    data = read_pipe(source)
-    try:
-        traces = read_all(source, None if data is None else io.BytesIO(data), rename, named=named)
-        return [Unfinished(trace.steps, trace.arrays, trace.header) for trace in traces]
-    except AttnError:
-        if (exercise := read_exercise(source, data, rename)) is not None:
-            return [exercise]
-        raise
+    traces, exercise = read_any(source, rename, named=named)
+    found = [Unfinished(trace.steps, trace.arrays, trace.header) for trace in traces]
+    return found if exercise is None else [exercise]
 
 
 def read_to_show(source: str) -> tuple[list[Trace], bool]:
@@ -80,15 +75,24 @@ def read_to_show(source: str) -> tuple[list[Trace], bool]:
 
     Steps of which nothing is written, not even a shape, are left out.
     """
+    traces, exercise = read_any(source, {}, keep=True)
+    if exercise is None:
+        return traces, False
+    blank = exercise.header.get("blank", sorted(exercise.begun))
+    return [replace(exercise, header={**exercise.header, "blank": blank})], True
+
+
+def read_any(
+    source: str, rename: Mapping[str, str], *, named: bool = True, keep: bool = False
+) -> tuple[list[Trace], Unfinished | None]:
+    """Every trace of a file or of a pipe, or the exercise that it is."""
     data = read_pipe(source)
     try:
-        return read_all(source, None if data is None else io.BytesIO(data)), False
+        return read_all(source, None if data is None else io.BytesIO(data), rename, named=named), None
     except AttnError:
-        exercise = read_exercise(source, data, {}, keep=True)
-        if exercise is None:
+        if (exercise := read_exercise(source, data, rename, keep=keep)) is None:
             raise
-        blank = exercise.header.get("blank", sorted(exercise.begun))
-        return [replace(exercise, header={**exercise.header, "blank": blank})], True
+        return [], exercise
 
 
 def read_pipe(source: str) -> bytes | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from attnctl.base.words import all_of
 from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.precision import FLOAT32, on_grid
 from attnctl.evidence.walk import Walk
@@ -37,7 +38,7 @@ def hint(search: Search) -> str:
     """One or two sentences on how found and expected numbers are related, and where they differ."""
     only = f" This is said of {words}; the rest was not searched." if (words := search.part.words) else ""
     case = search.case
-    relation = relate_by_factor(case) or relate_by_offset(case) or find_other_array(case)
+    relation = relate_by_number(case) or find_other_array(case)
     where = locate_alone(case) or locate_band(case) or locate_some(case)
     if relation:
         return f"{relation} {where}".strip() + only
@@ -62,36 +63,22 @@ def agrees_as_printed(walk: Walk) -> str:
 # --- one number for all ---
 
 
-def relate_by_factor(case: WrongStep) -> str:
-    found, right, error = finite(case)
-    large = np.abs(right) > 100 * error
-    if large.sum() < 2 or not told_in_numbers(case):
+def relate_by_number(case: WrongStep) -> str:
+    """Say so, if all numbers are off by one factor, or by as much."""
+    found, right, error = case.found, case.expected.value, case.expected.error
+    if not np.isfinite(right - found)[case.differs].all():
         return ""
-    ratio = float(np.median(found[large] / right[large]))
-    left, off = np.abs(found - ratio * right), float(np.abs(found - right).max())
-    if (left > 2 * (abs(ratio) + 1) * error).any() or left.max() > off / 10:
-        return ""
-    return f"Every number is {in_digits(ratio, fewest=6)} times what it should be."
-
-
-def told_in_numbers(case: WrongStep) -> bool:
-    return bool(np.isfinite(case.expected.value - case.found)[case.differs].all())
-
-
-def finite(case: WrongStep) -> tuple[Array, Array, Array]:
-    """Found and expected numbers, and how far off the expected ones may be, where both are finite."""
-    told = np.isfinite(case.found) & np.isfinite(case.expected.value)
-    slack = case.record.strictness.last_place
-    return case.found[told], case.expected.value[told], case.expected.error[told] + slack
-
-
-def relate_by_offset(case: WrongStep) -> str:
-    found, right, error = finite(case)
-    if found.size < 2 or not told_in_numbers(case):
-        return ""
-    gap = found - right
-    middle, size = float(np.median(gap)), float(np.abs(gap).max())
-    if not middle or (np.abs(gap - middle) > np.minimum(4 * error, size / 10)).any():
+    told = np.isfinite(found) & np.isfinite(right)
+    found, right, error = found[told], right[told], error[told] + case.record.strictness.last_place
+    gap, large = found - right, np.abs(right) > 100 * error
+    far = float(np.abs(gap).max(initial=0.0))
+    if large.sum() >= 2:
+        ratio = float(np.median(found[large] / right[large]))
+        left = np.abs(found - ratio * right)
+        if not (left > 2 * (abs(ratio) + 1) * error).any() and not left.max() > far / 10:
+            return f"Every number is {in_digits(ratio, fewest=6)} times what it should be."
+    middle = float(np.median(gap)) if gap.size >= 2 else 0.0
+    if not middle or (np.abs(gap - middle) > np.minimum(4 * error, far / 10)).any():
         return ""
     return f"Every number is {abs(middle):.6g} too {'large' if middle > 0 else 'small'}."
 
@@ -212,4 +199,4 @@ def list_places(places: Array) -> str:
     shown = [str(place) for place in places[:MOST_LISTED]]
     if len(places) > MOST_LISTED:
         return f"{', '.join(shown)} and {len(places) - MOST_LISTED} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    return all_of(shown)

@@ -10,6 +10,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import Strictness
+from attnctl.evidence.blocks import stretch
 from attnctl.evidence.precision import COARSE_FIRST, DTYPES, FLOAT64
 from attnctl.evidence.recompute import (
     TF32_BITS,
@@ -21,7 +22,6 @@ from attnctl.evidence.recompute import (
 )
 from attnctl.evidence.record import Record, with_precisions
 from attnctl.evidence.rounding import Factors
-from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.inputs.plan import DumpPlan
 from attnctl.inputs.plan.intended import plan_dump
@@ -39,7 +39,7 @@ from attnctl.verbs.check.readings import (
     rename_array,
     shown_causal,
 )
-from attnctl.verbs.check.sample import Part, samples, some_rows
+from attnctl.verbs.check.search import Part, samples, some_rows
 
 AS_GOOD_AS_HIDDEN = -5e3
 """Scores below this stand for −∞."""

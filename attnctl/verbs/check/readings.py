@@ -70,12 +70,9 @@ OTHER_NAMES = {
 """What an array that someone else named may be as well."""
 
 
-@dataclass(frozen=True)
-class Unasked:
-    option: str
-    mistake: str
-    words: str = ""
-    """Completes "It is what you get when …", where the catalogue has no such mistake."""
+Unasked = tuple[str, str, str]
+"""An option, the mistake that leaving it out would be, and, where the catalogue has no such mistake, what
+completes "It is what you get when …"."""
 
 
 @dataclass(frozen=True)
@@ -334,25 +331,33 @@ def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
 
 
 def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
-    trace = first.trace
     masks: list[tuple[Settings, tuple[Unasked, ...]]] = [(settings, ())]
-    masks += [(causal, (Unasked("--causal", "mask-unasked"),)) for causal in with_causal(settings)]
-    turns = [(None, ()), *((turn, (said,)) for turn, said in rotations(settings, sizes))]
+    masks += [(causal, (("--causal", "mask-unasked", ""),)) for causal in with_causal(settings)]
     for base, mask in masks:
-        for turn, rotation in turns:
-            if mask or rotation:
-                changed = base if turn is None else base.with_(positions=turn)
-                yield replace(first, settings=changed, unasked=(*rotation, *mask))
-        said = Unasked("--positions alibi", "alibi-unasked", "the scores have ALiBi added")
-        yield replace(first, settings=base.with_(rules=(*base.rules, Alibi())), unasked=(said, *mask))
-        if isinstance(settings.positions, Rotary) and PAST_KEY in trace and not settings.cache_unrotated:
-            said = Unasked("--cache-unrotated", "cache-unasked", "past_key is yet to be rotated")
-            yield replace(first, settings=base.with_(cache_unrotated=True), unasked=(said, *mask))
-        for norm in head_norms(settings, None, EPS[-1]):
-            said = Unasked(" ".join(flags_of("qk_norm", norm)), "norm-unasked", "Q and K are normed")
-            yield replace(first, settings=base.with_(qk_norm=norm), unasked=(said, *mask))
+        if mask:
+            yield replace(first, settings=base, unasked=mask)
+        for changed, said in steps_more(base, first.trace, sizes):
+            yield replace(first, settings=changed, unasked=(said, *mask))
     yield from with_names(first, settings)
     yield from with_heads(first, settings, sizes)
+
+
+def steps_more(
+    base: Settings, trace: Trace, sizes: Mapping[str, int]
+) -> Iterator[tuple[Settings, Unasked]]:
+    """One step more that Q, K or scores go through."""
+    if base.positions == NONE and sizes.get("d_k", 1) % 2 == 0:
+        for turn in (Rotary(), Rotary(interleaved=True)):
+            said = " ".join(flags_of("positions", turn))
+            yield base.with_(positions=turn), (said, "rotary-unasked", "")
+    alibi = "--positions alibi", "alibi-unasked", "the scores have ALiBi added"
+    yield base.with_(rules=(*base.rules, Alibi())), alibi
+    if isinstance(base.positions, Rotary) and PAST_KEY in trace and not base.cache_unrotated:
+        said = "--cache-unrotated"
+        yield base.with_(cache_unrotated=True), (said, "cache-unasked", "past_key is yet to be rotated")
+    for norm in head_norms(base, None, EPS[-1]):
+        said = " ".join(flags_of("qk_norm", norm))
+        yield base.with_(qk_norm=norm), (said, "norm-unasked", "Q and K are normed")
 
 
 def with_causal(settings: Settings) -> Iterator[Settings]:
@@ -380,13 +385,7 @@ def with_names(first: Reading, settings: Settings) -> Iterator[Reading]:
     for named, mistake in ways:
         if read.keys().isdisjoint(named):
             said = " ".join(f"--name {ours}={other}" for ours, other in named.items())
-            yield replace(first, trace=rename_array(trace, named), unasked=(Unasked(said, mistake),))
-
-
-def rotations(settings: Settings, sizes: Mapping[str, int]) -> Iterator[tuple[Rotary, Unasked]]:
-    if settings.positions == NONE and sizes.get("d_k", 1) % 2 == 0:
-        for turn in (Rotary(), Rotary(interleaved=True)):
-            yield turn, Unasked(" ".join(flags_of("positions", turn)), "rotary-unasked")
+            yield replace(first, trace=rename_array(trace, named), unasked=((said, mistake, ""),))
 
 
 def with_heads(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
@@ -395,5 +394,5 @@ def with_heads(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> 
     for heads in range(2, min(columns, MOST_HEADS) + 1):
         if settings.heads is None and columns % heads == 0 and heads != sizes.get("head"):
             words = f"there are {heads} heads, not {sizes.get('head', 1)}"
-            said = Unasked(f"--heads {heads}", "heads-unasked", words)
+            said = f"--heads {heads}", "heads-unasked", words
             yield replace(first, settings=settings.with_(heads=heads), unasked=(said,))

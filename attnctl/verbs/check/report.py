@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field
 from math import isfinite
 from typing import Any
@@ -12,14 +12,15 @@ import numpy as np
 
 from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError
 from attnctl.base.words import number_text
+from attnctl.evidence.blocks import stretch
 from attnctl.evidence.judge import Gap, wrong_numbers
-from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Checked, Verdict, Walk
-from attnctl.math import Array
+from attnctl.math import Array, Progress
 from attnctl.math.ops import Given, Unstated
 from attnctl.mistakes.mistake import Mistake, Plant
-from attnctl.record import CALL, Trace
+from attnctl.record import CALL, DROPPED, Trace, numbers_of
 from attnctl.record.cells import spell_cell
 from attnctl.verbs.check.readings import Reading
 
@@ -31,8 +32,6 @@ FINDING_KEYS = ("step", "mistake", "largest_difference", "at", "cell", "words", 
 
 @dataclass(frozen=True)
 class Finding:
-    """A wrong step: where, by how much, and what explains it."""
-
     step: str
     gap: Gap
     mistake: str | None = None
@@ -141,9 +140,6 @@ class Report(Displayed):
                 out[name] = wrong_numbers(record, name, expected), expected.value
         return out
 
-    def cell(self, step: str, gap: Gap) -> str:
-        return spell_cell(self.trace, step, gap.at)
-
     def to_dict(self) -> dict[str, Any]:
         largest = self.gap and strict_number(self.gap.largest)
         nothing = dict.fromkeys(FINDING_KEYS) | {"largest_difference": largest, "also": []}
@@ -171,7 +167,7 @@ class Report(Displayed):
 
     def finding_dict(self, finding: Finding) -> dict[str, Any]:
         gap = finding.gap
-        where = strict_number(gap.largest), list(gap.at), self.cell(finding.step, gap)
+        where = strict_number(gap.largest), list(gap.at), spell_cell(self.trace, finding.step, gap.at)
         words = finding.words or None, finding.fix or None, list(finding.also), finding.hint or None
         place = {"place": self.places[finding.step]} if finding.step in self.places else {}
         return dict(zip(FINDING_KEYS, (finding.step, finding.mistake, *where, *words), strict=True)) | place
@@ -236,3 +232,74 @@ def why_unfounded(walk: Walk, name: str) -> Unjudged:
         return Unjudged(name, why + option, (), "Say so by the options, or leave it out")
     missing = tuple(read for read in step.inputs if read not in record and walk.values.get(read) is None)
     return Unjudged(name, "what it is computed from is not recorded", missing)
+
+
+# --- the traces of one file, each checked ---
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedTrace:
+    """One of several traces; no report where nothing of it could be compared."""
+
+    number: int
+    trace: Trace
+    report: Report | None
+    again: str = ""
+    """The command that explains its first wrong number; or why there is no report."""
+
+    @property
+    def agrees(self) -> bool | None:
+        """As its report has it; of one's own function nothing says what was meant but its numbers."""
+        if self.report is None:
+            return None
+        return True if self.trace.is_own_call and self.report.unasked else self.report.agrees
+
+    @property
+    def kind(self) -> str:
+        return "call" if CALL in self.trace.header else "trace"
+
+    @property
+    def where(self) -> list[str]:
+        """Where a call was made, and in which module; or the sentence."""
+        call = self.trace.header.get(CALL, {})
+        return [call.get("at", self.trace.sentence or ""), call.get("module", "")]
+
+    @property
+    def words(self) -> str:
+        if self.report is None:
+            return "its output is after dropout" if DROPPED in self.trace else self.again.partition(" (")[0]
+        if self.report.unasked:
+            return f"agrees with {self.report.unasked}"
+        first = next(iter(self.report.findings), None)
+        if first is None:
+            return "" if self.report.agrees else "cannot tell"
+        return f"{first.step}: {first.words}" if first.words else f"{first.step} is wrong"
+
+    def to_dict(self) -> dict[str, Any]:
+        nothing = {CALL: self.trace.header.get(CALL), "why": self.words}
+        found = nothing if self.report is None else self.report.to_dict()
+        return {"number": self.number, **found, "agrees": self.agrees}
+
+
+Judge = Callable[[Trace, str], tuple[Report, str]]
+"""Makes the report of a trace, and the command that explains it; takes which of several it is: [3]."""
+
+
+def check_each(traces: Sequence[Trace], judge: Judge, moved: Progress) -> list[CheckedTrace]:
+    """Check each of these. Raises AttnError where nothing of the only one can be compared."""
+    found: list[CheckedTrace] = []
+    for trace, number in zip(traces, numbers_of(traces), strict=True):
+        moved(len(found), len(traces))
+        try:
+            found.append(CheckedTrace(number, trace, *judge(trace, f"[{number}]" * (len(traces) > 1))))
+        except AttnError as error:
+            if len(traces) == 1:
+                raise
+            found.append(CheckedTrace(number, trace, None, error.problems[0]))
+    return found
+
+
+def agree(found: Sequence[CheckedTrace]) -> bool | None:
+    """True if all do, False if one does not; None where none is wrong, and some could not be judged."""
+    verdicts = {checked.agrees for checked in found}
+    return False if False in verdicts else None if None in verdicts else True

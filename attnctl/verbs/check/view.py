@@ -13,7 +13,7 @@ from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.walk import Checked, Verdict
-from attnctl.verbs.check.report import Finding, Report
+from attnctl.verbs.check.report import CheckedTrace, Finding, Report
 
 MARKS = {
     Verdict.AGREES: ("✓", "ok", "right"),
@@ -25,6 +25,9 @@ MARKS = {
 
 WORDS = re.compile(r"\[[^]]*\]\S*|\S+")
 """A place in brackets is not broken."""
+
+MOST_ROWS = 40
+"""Rows of a table of traces on a terminal."""
 
 TITLES = ("", "step", "", "off by", "allowed", "at", "found", "expected")
 
@@ -208,3 +211,54 @@ def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
         (screen.printable(step.name), "name" if wrong else "" if step.gap else "aside"),
         *((screen.printable(text), text_style) for text in texts),
     ]
+
+
+# --- the traces of one file: which are wrong, and the first of those in full ---
+
+
+def lines_of_checked(found: Sequence[CheckedTrace], screen: Screen) -> Iterator[Element]:
+    """The table of several, and the report of the only one or the first that is wrong."""
+    wrong = [checked for checked in found if checked.agrees is False]
+    if len(found) > 1:
+        yield from lines_of_table(found, wrong, screen)
+        yield from [[]] * bool(wrong)
+    for checked in (found if len(found) == 1 else wrong)[:1]:
+        if checked.report:
+            yield from report_lines(checked.report, screen)
+            yield from [[], [("Why: ", "aside"), (checked.again, "")]] if checked.again else []
+
+
+def lines_of_table(
+    found: Sequence[CheckedTrace], wrong: Sequence[CheckedTrace], screen: Screen
+) -> Iterator[Element]:
+    yield from flowing(headline(found, wrong), screen)
+    yield []
+    some = len(found) if not screen.fits else MOST_ROWS
+    shown = found if len(found) <= some else sorted([*wrong, *found][:some], key=found.index)
+    rows = [call_row(checked, screen) for checked in dict.fromkeys(shown)]
+    titles = (found[0].kind, "", "at" if found[0].kind == "call" else "sentence", "module", "")
+    kept = [at for at in range(len(titles)) if any(row[at][0] for row in rows)]
+    texts = [[row[at] for at in kept] for row in rows]
+    listing = Listing(screen, [[titles[at] for at in kept]], texts, left={1, 2, 3, 4})
+    yield from listing.fit(len(kept) - 1).lines()
+    if len(rows) < len(found):
+        yield [(f"{screen.left_out(len(found) - len(rows))} (--full shows them)", "aside")]
+
+
+def headline(found: Sequence[CheckedTrace], wrong: Sequence[CheckedTrace]) -> str:
+    unsure, kind = sum(checked.agrees is None for checked in found), found[0].kind
+    more = f"; {unsure} cannot be judged" * bool(unsure)
+    if not wrong:
+        right = len(found) - unsure
+        return f"{plural(right, kind)} {'agrees' if right == 1 else 'agree'}{more}."
+    are = "is" if len(wrong) == 1 else "are"
+    first = f"{kind} {wrong[0].number}: {', '.join(filter(None, wrong[0].where))}"
+    return f"{len(wrong)} of {plural(len(found), kind)} {are} wrong; the first is {first}{more}."
+
+
+def call_row(checked: CheckedTrace, screen: Screen) -> list[Span]:
+    verdicts = {True: Verdict.AGREES, False: Verdict.WRONG, None: Verdict.CANNOT_TELL}
+    sign, ascii_sign, style = MARKS[verdicts[checked.agrees]]
+    texts = [screen.printable(text) for text in (*checked.where, checked.words)]
+    mark = (ascii_sign if screen.ascii_only else sign, style)
+    return [(str(checked.number), ""), mark, *((text, "aside" if checked.agrees else "") for text in texts)]

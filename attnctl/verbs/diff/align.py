@@ -11,14 +11,11 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.record import Trace
 from attnctl.record.cells import spell_cell, spellings
+from attnctl.record.linear import ApartError
 
 Places = Array
 
 HEAD, KEY = "head", "key"
-
-
-class ApartError(Exception):
-    """Two steps cannot be laid side by side; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ class Alignment:
         return a, b, tuple(self.along(*sizes) for sizes in zip(axes, a.shape, b.shape, strict=True))
 
     def sides(self, name: str) -> Sides:
-        """The places of a step that both traces have. Raises ApartError as `matched` does."""
+        """The places of a step that both traces have. Raises ApartError as `match_axes` does."""
         a, b, pairings = self.match_axes(name)
         dropped = (1,) * (len(self.a.steps[name].axes) - a.ndim)
         loaded = Trace(self.a.steps, {name: a.reshape(dropped + a.shape)}, self.a.header)

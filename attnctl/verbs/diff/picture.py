@@ -17,8 +17,8 @@ from attnctl.drawing.show.picture import USUAL, plot_of
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.record import Trace
+from attnctl.verbs.diff import Difference
 from attnctl.verbs.diff.align import HEAD, Alignment, Pairing, Sides, sides_of
-from attnctl.verbs.diff.difference import Difference
 
 MOST_PAIRS = 64
 

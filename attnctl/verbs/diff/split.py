@@ -20,16 +20,8 @@ from attnctl.math import Array, Shape
 from attnctl.math.names import HEAD_OUTPUTS, W_O, WEIGHTS, V, results, where
 from attnctl.math.ops import MatMul
 from attnctl.record import Trace
-from attnctl.record.linear import Course, NotFollowedError, course
-from attnctl.verbs.diff.align import (
-    Alignment,
-    ApartError,
-    Pairing,
-    Sides,
-    pick_places,
-    wide,
-    without_single_axes,
-)
+from attnctl.record.linear import ApartError, Course, course
+from attnctl.verbs.diff.align import Alignment, Pairing, Sides, pick_places, wide, without_single_axes
 
 Parts = dict[str, Array]
 
@@ -66,7 +58,7 @@ class Change:
     of_output: float | None = None
 
 
-def split(alignment: Alignment) -> tuple[list[Change], str | None]:
+def split_change(alignment: Alignment) -> tuple[list[Change], str | None]:
     """The change of head_outputs by head, then of the result, or why not of that. Raises ApartError."""
     with np.errstate(all="ignore"):
         heads = alignment.sides(HEAD_OUTPUTS)
@@ -78,7 +70,7 @@ def split(alignment: Alignment) -> tuple[list[Change], str | None]:
             return out, None
         try:
             return in_result(out, parts, Onward(alignment, heads, end)), None
-        except (ApartError, NotFollowedError) as error:
+        except ApartError as error:
             return out, str(error)
 
 
@@ -137,7 +129,7 @@ def row_parts(a: Array, b: Array, v_a: Array, v_b: Array, keys: Pairing) -> Part
 
 
 def factors_of_outputs(trace: Trace) -> tuple[str, ...]:
-    """None where the line of head_outputs does not say so."""
+    """A and V as head_outputs were made of them; nothing where their line does not say so."""
     line = trace.steps[HEAD_OUTPUTS]
     return line.inputs if isinstance(line.op, MatMul) else ()
 
@@ -170,18 +162,18 @@ class Onward:
         self.a, self.b = (self.course(trace) for trace in (alignment.a, alignment.b))
 
     def course(self, trace: Trace) -> Course:
-        """The lines of one trace. Raises NotFollowedError where the usual ones do not make its result."""
+        """The lines of one trace. Raises ApartError where the usual ones do not make its result."""
         begin = without_single_axes(wide(as_heads(trace[HEAD_OUTPUTS])), self.heads.a.ndim)
         end = self.last.name
         found = course(trace, HEAD_OUTPUTS, end, begin)
         if found is None:
-            raise NotFollowedError(f"nothing says how {end} follows from {HEAD_OUTPUTS}")
+            raise ApartError(f"nothing says how {end} follows from {HEAD_OUTPUTS}")
         if not found.stated:
             made, recorded = found.value(end), trace[end]
             # What is further off than this part of its size is not made by the lines that usually make it.
             if made.shape == recorded.shape and norm(made - recorded) > 0.05 * norm(made):
                 formula = found.lines[end].formula
-                raise NotFollowedError(f"{end} is not {formula}, and nothing says what it is")
+                raise ApartError(f"{end} is not {formula}, and nothing says what it is")
         return found
 
     def push(self, part: Array, step: str = HEAD_OUTPUTS) -> Array:
@@ -239,7 +231,6 @@ def place_in_a(part: Array, pairings: Sequence[Pairing], shape: Shape) -> Array:
 
 
 def with_rest(parts: Parts, whole: Sides) -> Parts:
-    """The parts, and what they leave of a change."""
     if any(part.shape != whole.a.shape for part in parts.values()):
         raise ApartError(f"{whole.name} is not of the shape that its heads make")
     return parts | {REST: whole.b - whole.a - sum(parts.values())}

@@ -12,9 +12,8 @@ from attnctl.drawing.screen.grid import four_digits
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.math.names import W_O
-from attnctl.verbs.diff import Change, Difference, StepDifference
-from attnctl.verbs.diff.difference import ABSENT
-from attnctl.verbs.diff.split import BOTH, ELSEWHERE, SAID
+from attnctl.verbs.diff import ABSENT, Difference, StepDifference
+from attnctl.verbs.diff.split import BOTH, ELSEWHERE, SAID, Change
 
 PARTS = {
     "attended_elsewhere": ("attended", "elsewhere", "ΔA·V"),

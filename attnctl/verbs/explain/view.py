@@ -21,8 +21,7 @@ from attnctl.math.ops import Given, Softmax
 from attnctl.record.cells import Address
 from attnctl.store.codec import as_json_data
 from attnctl.store.files import encode_json, sink
-from attnctl.verbs.explain import Explainer, Explanation, Node, Parts, labels
-from attnctl.verbs.explain.line import SHOWN
+from attnctl.verbs.explain import SHOWN, Explainer, Explanation, Node, Parts, labels
 
 DIFFERS = "but the dump has {} here"
 ROUNDED = "rounding to {} moved it from {}"

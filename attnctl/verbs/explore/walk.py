@@ -20,8 +20,7 @@ from attnctl.math.names import WEIGHTS
 from attnctl.record import Trace
 from attnctl.record.cells import parse_address
 from attnctl.sources.sentence import Source
-from attnctl.verbs.explain import Explainer, Node
-from attnctl.verbs.explain.line import SHOWN, Reference, read_by
+from attnctl.verbs.explain import SHOWN, Explainer, Node, Reference, read_by
 
 
 class Made(NamedTuple):
