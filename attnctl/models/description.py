@@ -17,8 +17,7 @@ from attnctl.base.words import did_you_mean, one_of, quote
 from attnctl.math.kind import Temperature
 from attnctl.math.rules import BlockLocal, Window
 from attnctl.models.activations import ACTIVATIONS
-from attnctl.models.families import FAMILIES
-from attnctl.models.families.lacking import LACKING
+from attnctl.models.families import FAMILIES, LACKING
 from attnctl.models.family import DEFAULTS, HEAD, Names, Stack
 from attnctl.models.keys import Config, keys_of_setting, setting_value
 from attnctl.models.quantised import Block

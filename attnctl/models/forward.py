@@ -13,11 +13,10 @@ from attnctl.math.engine import FEWEST_FOR_TILES
 from attnctl.math.engine.cost import require, size_text
 from attnctl.math.names import RESIDUAL, WEIGHTS, X
 from attnctl.math.ops.products import in_tiles
-from attnctl.models.altup import advance, start_streams
 from attnctl.models.attention import prepare_attention
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.network import feed_forward
-from attnctl.models.stream import carry, own_inputs, steps_to_keep, stream_width
+from attnctl.models.stream import advance, carry, own_inputs, start_streams, steps_to_keep, stream_width
 from attnctl.record import Trace
 
 Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]

@@ -18,7 +18,7 @@ from attnctl.drawing.screen.listing import column_blocks
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.text import shell_line
 from attnctl.math import Array
-from attnctl.verbs.effect.effect import MEAN, PATCH, ZERO, Effects
+from attnctl.verbs.effect import MEAN, PATCH, ZERO, Effects
 from attnctl.verbs.models.next import prompt_lines
 
 DONE = {

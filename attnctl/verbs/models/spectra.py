@@ -22,8 +22,8 @@ from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import Element
 from attnctl.math import Array, Progress
 from attnctl.models.attention import blank_rows, prepare_attention
-from attnctl.models.head import LogitHead
 from attnctl.models.layer import Model
+from attnctl.models.next import LogitHead
 from attnctl.models.source import open_model
 from attnctl.verbs.effect.view import table_of
 
