@@ -18,7 +18,6 @@ from attnctl.math.kind import HEAD, HEADS, HeadNorm
 from attnctl.math.ops import Buckets, RMSNorm
 from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 from attnctl.models.description import Description, Layer
-from attnctl.models.family import DeltaSizes
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
 from attnctl.models.quantised import bfloat16
 from attnctl.models.stream import SHARED, read_beside, stream_width
@@ -272,28 +271,25 @@ UNIT = 1e-6
 def prepare_delta(tensors: LayerTensors, hidden: Array, header: Mapping[str, Any] | None = None) -> Plan:
     """The lines of a layer, heads of Q and K repeated for those of V."""
     d, model = tensors.d, tensors.model
-    sizes: DeltaSizes = d["delta"]
+    _, _, heads, d_k, d_v = d["delta"]
     named: Named = {"hidden": (hidden, "what came into the layer")}
-    for suffix in d.norm_suffixes:
-        factor = tensors.read_with_origin("attention_norm", suffix, (d["width"],))
-        named[f"norm_{suffix[1:]}"] = factor
-    named |= dict(read_delta(tensors, sizes))
+    named |= norm_factors(tensors, "attention_norm", "norm", (d["width"],)) | dict(read_delta(tensors))
     for symbol in "QK":  # a row over its length is one over the root of its mean square, times that
-        weight = np.full(sizes.d_k, sizes.d_k**-0.5, model.dtype)
+        weight = np.full(d_k, d_k**-0.5, model.dtype)
         named[f"{symbol}_norm_weight"] = weight, "1/√d_k: rows of length 1"
-    asked = Settings(qk_norm=HeadNorm(eps=UNIT / sizes.d_k), gate=True)
-    tokens, heads = hidden.shape[-2], sizes.v_heads
-    axes = {"head": heads, "kv_head": heads, "d_k": sizes.d_k, "d_v": sizes.d_v, "d_model": d["width"]}
+    asked = Settings(qk_norm=HeadNorm(eps=UNIT / d_k), gate=True)
+    axes = {"head": heads, "kv_head": heads, "d_k": d_k, "d_v": d_v, "d_model": d["width"]}
     layer = LayerParts(norm=norm_op(d, d["eps"]), head_norm=RMSNorm(float(d["eps"])))
-    kind = variant(asked, {**axes, "query": tokens, "key": tokens}, named, layer=layer)
+    axes |= {"query": hidden.shape[-2], "key": hidden.shape[-2]}
+    kind = variant(asked, axes, named, layer=layer)
     return Plan(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
 
 
-def read_delta(tensors: LayerTensors, sizes: DeltaSizes) -> Iterator[tuple[str, tuple[Array, str]]]:
+def read_delta(tensors: LayerTensors) -> Iterator[tuple[str, tuple[Array, str]]]:
     """The tensors of a layer under our names."""
-    kernel, heads, v_heads, d_k, d_v = sizes
+    kernel, heads, v_heads, d_k, d_v = tensors.d["delta"]
     width, values = tensors.d["width"], v_heads * d_v
-    matrices = dict(read_matrices(tensors, sizes))
+    matrices = dict(read_matrices(tensors))
     convolved = tensors.read("delta_conv", ".weight", (2 * heads * d_k + values, 1, kernel))[:, 0]
     columns = np.split(convolved, [heads * d_k, 2 * heads * d_k])
     for symbol, own in zip("QKV", columns, strict=True):
@@ -313,9 +309,9 @@ def read_delta(tensors: LayerTensors, sizes: DeltaSizes) -> Iterator[tuple[str, 
     yield "W_O", (tensors.matrix("delta_o", values, width), tensors.origin("delta_o"))
 
 
-def read_matrices(tensors: LayerTensors, sizes: DeltaSizes) -> Iterator[tuple[str, tuple[Array, str]]]:
+def read_matrices(tensors: LayerTensors) -> Iterator[tuple[str, tuple[Array, str]]]:
     """The matrices (in, out) that X goes through: of four tensors, or of two that have heads together."""
-    _, heads, v_heads, d_k, d_v = sizes
+    _, heads, v_heads, d_k, d_v = tensors.d["delta"]
     both, values, width = 2 * heads * d_k, v_heads * d_v, tensors.d["width"]
     own = values // heads
     if tensors.has("delta_qkv"):

@@ -359,7 +359,7 @@ def impossible_experts(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
 
 
 def impossible_delta(s: Mapping[str, Any], act: str) -> Iterator[str]:
-    heads, v_heads = s["delta"].heads, s["delta"].v_heads
+    _, heads, v_heads, *_ = s["delta"]
     if v_heads % heads:
         yield f"linear_num_key_heads: {heads} do not divide linear_num_value_heads, {v_heads}"
     if ACTIVATIONS.get(s["act"]) is not ACTIVATIONS["silu"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.models.keys import (
@@ -88,16 +88,6 @@ class Stack:
         return keys[0].names[0] if keys else name
 
 
-class DeltaSizes(NamedTuple):
-    """Tokens of the convolution, heads of Q and K, those of V, and the columns of each."""
-
-    kernel: int
-    heads: int
-    v_heads: int
-    d_k: int
-    d_v: int
-
-
 def inside(module: str, **names: str) -> Names:
     """The tensors of a module, by what they are for."""
     return {use: f"{module}{name}" for use, name in names.items()}
@@ -176,7 +166,7 @@ DEFAULTS: dict[str, Setting] = {
     "rotated": always,  # the layers that have them
     "rotated_in_full": True,  # whether those without a window do
     # layers of a delta rule
-    "delta": None,  # their sizes
+    "delta": None,  # tokens of the convolution, heads of Q and K, of V, the columns of each
     "linear": never,  # which layers they are, where there are no `types`
     # what surrounds attention
     "parallel": False,

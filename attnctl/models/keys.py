@@ -175,7 +175,7 @@ def epsilon(name: str, default: float) -> Key:
     return Key((name,), EPSILON, default)
 
 
-def flag(name: str, *, default: bool = False) -> Key:
+def flag(name: str, *, default: bool | None = False) -> Key:
     return Key((name,), FLAG, default)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from attnctl.base.errors import raise_all
 from attnctl.base.words import dims
 from attnctl.math import Array, Shape
-from attnctl.store.safetensors import Tensor
+from attnctl.store.header import Stored
 
 Block = tuple[int, int]
 """Rows and columns that have one scale."""
@@ -43,47 +44,34 @@ def e2m1() -> Array:
     return np.concatenate([size, -size])
 
 
-class BlockScaled:
-    """A matrix of FP8 times the scale of each block, in bfloat16 as transformers makes it."""
+def load_blocks(
+    weight: Stored, scales: Stored, block: Block, part: Any = ..., room: Array | None = None
+) -> Array:
+    """A matrix of FP8 times the scale of each block, in bfloat16 as transformers makes it.
 
-    type_name, dtype = EIGHT, np.dtype(np.float32)
-
-    def __init__(self, weight: Tensor, scales: Tensor, block: Block) -> None:
-        self.weight, self.scales, self.block = weight, scales, block
-        self.shape, self.nbytes = weight.shape, weight.nbytes + scales.nbytes
-
-    def load(self, part: Any = ..., room: Array | None = None) -> Array:
-        """Its numbers, or those at an index; the scales of one row of blocks at a time."""
-        rows, columns = places(self.shape, part)
-        out = e4m3()[self.weight.load(part)]
-        scales = self.scales.load()
-        if self.scales.dtype.kind == "u":
-            scales = np.exp2(scales.astype(np.float32) - 127)
-        by_row = scales[:, columns // self.block[1]]
-        for first, last in runs(rows // self.block[0]):
-            out[first:last] *= by_row[rows[first] // self.block[0]]
-            out[first:last] = bfloat16(out[first:last])
-        return out
+    Its numbers, or those at an index; the scales of one row of blocks at a time.
+    """
+    rows, columns = places(weight.shape, part)
+    out, factors = e4m3()[weight.load(part)], scales.load()
+    if scales.dtype.kind == "u":
+        factors = np.exp2(factors.astype(np.float32) - 127)
+    by_row = factors[:, columns // block[1]]
+    for first, last in runs(rows // block[0]):
+        out[first:last] *= by_row[rows[first] // block[0]]
+        out[first:last] = bfloat16(out[first:last])
+    return out
 
 
-class Packed:
-    """MXFP4: two numbers a byte, a power of two for each 32; (…, out, groups, 16) as (…, in, out)."""
+def load_packed(blocks: Stored, scales: Stored, part: Any = ..., room: Array | None = None) -> Array:
+    """MXFP4, whole or one expert: two numbers a byte, a power of two for each 32.
 
-    type_name, dtype = "MXFP4", np.dtype(np.float32)
-
-    def __init__(self, blocks: Tensor, scales: Tensor) -> None:
-        self.blocks, self.scales = blocks, scales
-        *lead, columns, groups, _ = blocks.shape
-        self.shape: Shape = (*lead, groups * PACKED, columns)
-        self.nbytes = blocks.nbytes + scales.nbytes
-
-    def load(self, part: Any = ..., room: Array | None = None) -> Array:
-        """Its numbers, or those of one expert."""
-        blocks, scales = self.blocks.load(part), self.scales.load(part)
-        out = np.empty((*scales.shape, PACKED), np.float32)
-        out[..., ::2], out[..., 1::2] = e2m1()[blocks & 15], e2m1()[blocks >> 4]
-        np.ldexp(out, scales[..., None].astype(np.int32) - 127, out=out)
-        return out.reshape(*scales.shape[:-1], -1).swapaxes(-1, -2)
+    (…, out, groups, 16) as (…, in, out).
+    """
+    packed, powers = blocks.load(part), scales.load(part)
+    out = np.empty((*powers.shape, PACKED), np.float32)
+    out[..., ::2], out[..., 1::2] = e2m1()[packed & 15], e2m1()[packed >> 4]
+    np.ldexp(out, powers[..., None].astype(np.int32) - 127, out=out)
+    return out.reshape(*powers.shape[:-1], -1).swapaxes(-1, -2)
 
 
 def places(shape: Shape, part: Any) -> tuple[Array, Array]:
@@ -101,28 +89,28 @@ def runs(numbers: Array) -> Iterator[tuple[int, int]]:
     yield from pairwise(ends)
 
 
-AnyTensor = Tensor | BlockScaled | Packed
-
-
-def with_scales(tensors: dict[str, Tensor], block: Block | None, place: str) -> dict[str, AnyTensor]:
+def with_scales(tensors: dict[str, Stored], block: Block | None, place: str) -> dict[str, Stored]:
     """The tensors, those in fewer bits joined with their scales. Raises AttnError for what does not fit."""
-    found: dict[str, AnyTensor] = {}
+    found: dict[str, Stored] = {}
     problems, scales = [], set[str]()
     for name, tensor in tensors.items():
         base, by_row = name.removesuffix("_blocks"), f"{name}_scale_inv"
-        if tensor.type_name == EIGHT and len(tensor.shape) == 2 and block and by_row in tensors:
-            expected = tuple(-(-size // by) for size, by in zip(tensor.shape, block, strict=False))
-            found[name] = BlockScaled(tensor, tensors[by_row], block)
-            scales.add(by_row)
-        elif tensor.shape[-1:] == (PACKED // 2,) and base != name and f"{base}_scales" in tensors:
-            by_row = f"{base}_scales"
-            expected = tensor.shape[:-1]
-            found[base] = Packed(tensor, tensors[by_row])
-            scales.add(by_row)
+        shape, number = tensor.shape, tensor.type_name
+        if number == EIGHT and len(shape) == 2 and block and by_row in tensors:
+            base, expected = name, tuple(-(-size // by) for size, by in zip(shape, block, strict=False))
+            load = partial(load_blocks, tensor, tensors[by_row], block)
+        elif shape[-1:] == (PACKED // 2,) and base != name and f"{base}_scales" in tensors:
+            by_row, expected, number = f"{base}_scales", shape[:-1], "MXFP4"
+            load = partial(load_packed, tensor, tensors[by_row])
+            *lead, columns, groups, _ = shape
+            shape = (*lead, groups * PACKED, columns)
         else:
             found.setdefault(name, tensor)
             continue
-        if (there := tensors[by_row]).shape != expected or there.type_name not in SCALES:
+        there = tensors[by_row]
+        found[base] = Stored(shape, np.dtype(np.float32), load, number, tensor.nbytes + there.nbytes)
+        scales.add(by_row)
+        if there.shape != expected or there.type_name not in SCALES:
             what = f"{dims(there.shape)} of {there.type_name}, expected {dims(expected)}"
             problems.append(f"{place}: {by_row} is {what}, a scale for each block of {name}")
     raise_all(problems)

@@ -21,10 +21,11 @@ from attnctl.base.words import dims, nearest, quote
 from attnctl.math import Array, Shape
 from attnctl.math.engine.tiles import blas_alone, cores, results_in_order
 from attnctl.models.family import Names
-from attnctl.models.quantised import AnyTensor, Block, with_scales
+from attnctl.models.quantised import Block, with_scales
+from attnctl.store.header import Stored
 from attnctl.store.json_file import header_of
 from attnctl.store.raw import File
-from attnctl.store.safetensors import Tensor, contents
+from attnctl.store.safetensors import contents
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 LONGEST_CONFIG, LONGEST_INDEX = 2**22, 2**27
@@ -67,7 +68,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path, block: Block | None = None) -> None:
         self.folder, self.block = folder, block
-        found: dict[str, Tensor] = {}
+        found: dict[str, Stored] = {}
         for name in shards(folder):
             path = inside(folder, name)
             with refuse_os_errors(f"{path}: cannot be read"), open_found(path) as stream:
@@ -119,7 +120,7 @@ class Checkpoint:
                 self.finite.add(name)
         return array
 
-    def tensor(self, name: str, shape: Shape) -> AnyTensor:
+    def tensor(self, name: str, shape: Shape) -> Stored:
         name = self.find_name(name)
         if name not in self.tensors:
             near = nearest(name, self.tensors)
@@ -230,7 +231,7 @@ def shards(folder: Path) -> list[str]:
     raise AttnError(f"{folder}: no {WHOLE} and no {INDEX}")
 
 
-def prefix_of(names: Mapping[str, AnyTensor], wanted: str, within: str, place: str) -> str:
+def prefix_of(names: Mapping[str, Stored], wanted: str, within: str, place: str) -> str:
     """The text before the names of a family in this checkpoint: "", "model.", "transformer.", …
 
     `wanted` is a tensor of the first layer that attends; where it is there several times, the one with

@@ -113,11 +113,17 @@ def header_data(trace: Trace) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Stored:
-    """An array that is still in its file: its shape and type, and what reads its numbers."""
+    """An array that is still in its file: its shape and type, and what reads its numbers.
+
+    One of a checkpoint's is loaded in part, too: `load(index, room)`, with `room` to widen bfloat16 in. It
+    says how its file calls the type, and its bytes there.
+    """
 
     shape: Shape
     dtype: np.dtype[Any]
-    load: Callable[[], Array]
+    load: Callable[..., Array]
+    type_name: str = ""
+    nbytes: int = 0
 
 
 @dataclass(frozen=True)

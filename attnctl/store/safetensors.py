@@ -62,35 +62,32 @@ def write_tensors(
             stream.write(piece)
 
 
-class Tensor:
-    def __init__(self, file: File, start: int, dtype: str, shape: Shape) -> None:
-        self.file, self.start, self.shape = file, start, shape
-        self.stored = np.dtype({**DTYPES, **EIGHTS}[dtype])
-        self.type_name = dtype
-        self.brain = dtype == "BF16"
-        self.dtype = np.dtype(np.float32) if self.brain else self.stored.newbyteorder("=")
-        self.nbytes = prod(shape) * self.stored.itemsize
+def stored_tensor(file: File, start: int, dtype: str, shape: Shape) -> Stored:
+    stored, brain = np.dtype({**DTYPES, **EIGHTS}[dtype]), dtype == "BF16"
+    nbytes = prod(shape) * stored.itemsize
 
-    def load(self, part: Any = ..., room: Array | None = None) -> Array:
+    def load(part: Any = ..., room: Array | None = None) -> Array:
         """Its numbers, or those at an index; bfloat16 as float32, widened in `room` (uint32) if given."""
-        array = array_from(self.file.map(self.start, self.nbytes), self.shape, self.stored)[part]
-        if not self.brain:
+        array = array_from(file.map(start, nbytes), shape, stored)[part]
+        if not brain:
             return array
         wide = np.empty(array.shape, np.uint32) if room is None else room[: array.size].reshape(array.shape)
         wide[...] = array
         wide <<= 16
         return wide.view(np.float32)
 
+    number = np.dtype(np.float32) if brain else stored.newbyteorder("=")
+    return Stored(shape, number, load, dtype, nbytes)
+
 
 def read_safetensors(file: File) -> Contents:
     metadata, tensors = contents(file)
     text = metadata.get(HEADER)
     told = None if text is None else header_of(encode_json(text), f"{file.place}: {HEADER}")
-    members = {name: Stored(tensor.shape, tensor.dtype, tensor.load) for name, tensor in tensors.items()}
-    return Contents(told, members, file.place)
+    return Contents(told, tensors, file.place)
 
 
-def contents(file: File, *, quantised: bool = False) -> tuple[dict[str, str], dict[str, Tensor]]:
+def contents(file: File, *, quantised: bool = False) -> tuple[dict[str, str], dict[str, Stored]]:
     """The metadata, and the arrays, still in the file. Raises AttnError for a header that does not fit."""
     length, place = int.from_bytes(file.read(0, 8), "little"), file.place
     if length > 100_000_000 or 8 + length > file.length:  # as the format allows
@@ -101,7 +98,7 @@ def contents(file: File, *, quantised: bool = False) -> tuple[dict[str, str], di
         raise AttnError(f"{place}: $.{METADATA}: expected strings by name")
     known = {**DTYPES, **EIGHTS} if quantised else DTYPES
     problems: list[str] = []
-    placed: list[tuple[int, int, str, Tensor]] = []
+    placed: list[tuple[int, int, str, Stored]] = []
     for name, data in header.items():
         with collect_problems(problems):
             placed.append(tensor_of(name, data, file, 8 + length, known))
@@ -112,7 +109,7 @@ def contents(file: File, *, quantised: bool = False) -> tuple[dict[str, str], di
 
 def tensor_of(
     name: str, data: Any, file: File, start: int, known: Mapping[str, str]
-) -> tuple[int, int, str, Tensor]:
+) -> tuple[int, int, str, Stored]:
     path = under("$", name)
     if not isinstance(data, dict) or set(data) != {"dtype", "shape", "data_offsets"}:
         raise AttnError(f"{path}: expected dtype, shape and data_offsets, found {show_value(data)}")
@@ -128,7 +125,7 @@ def tensor_of(
     if not counts(offsets) or len(offsets) != 2:
         raise AttnError(f"{path}.data_offsets: expected two offsets, found {show_value(offsets)}")
     begin, end = offsets
-    tensor = Tensor(file, start + begin, dtype, tuple(shape))
+    tensor = stored_tensor(file, start + begin, dtype, tuple(shape))
     if end - begin != tensor.nbytes:
         what = f"{size_text(max(0, end - begin))} where shape and dtype need {size_text(tensor.nbytes)}"
         raise AttnError(f"{path}: shape and data disagree: {what}")
@@ -139,7 +136,7 @@ def counts(data: Any) -> bool:
     return isinstance(data, list) and all(type(number) is int and number >= 0 for number in data)
 
 
-def gaps(placed: list[tuple[int, int, str, Tensor]], length: int) -> list[str]:
+def gaps(placed: list[tuple[int, int, str, Stored]], length: int) -> list[str]:
     """The problem of arrays that overlap, leave a gap, or do not end at the end of the file, if any."""
     at = 0
     for begin, end, name, _ in sorted(placed, key=lambda tensor: tensor[:2]):

@@ -7,16 +7,7 @@ from dataclasses import replace
 from operator import add, ge, mul
 from typing import Any
 
-from attnctl.models.families.llama import (
-    GRANITE,
-    HEAD_NORMS,
-    MISTRAL,
-    OLMO2,
-    PLAIN,
-    QWEN3,
-    on_even_layers,
-    rotates,
-)
+from attnctl.models.families.llama import GRANITE, HEAD_NORMS, MISTRAL, OLMO2, PLAIN, QWEN3, rotates
 from attnctl.models.families.windows import MINISTRAL_YARN, temperature_in
 from attnctl.models.family import LAYER_NORM, ROTARY, TYPES, When, always, derive_stack, inside
 from attnctl.models.keys import (
@@ -104,7 +95,7 @@ GPT_OSS = derive_stack(
         "d_k": count("head_dim", default=64),
         "kv_heads": count("num_key_value_heads", default=8, nullable=True),
         "window": count("sliding_window", default=128),
-        "sliding": on_even_layers,
+        "sliding": lambda layer: layer % 2 == 0,
         "rope": replace(ROTARY["rope"], default=YARN),
         "theta": real("rope_theta", default=150000.0),
         "experts": count("num_local_experts", "num_experts", default=128),

@@ -21,11 +21,6 @@ from attnctl.models.family import (
 )
 from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, epsilon, flag, from_keys, real, word
 
-
-def on_even_layers(layer: int) -> bool:
-    return layer % 2 == 0
-
-
 USED_WINDOW = from_keys(
     lambda used, size: size if used else None,
     flag("use_sliding_window"),
@@ -135,7 +130,7 @@ GEMMA2 = derive_stack(
         "scale": from_keys(lambda size: size**-0.5, real("query_pre_attn_scalar", default=256)),
         "softcap": real("attn_logit_softcapping", default=50.0, nullable=True),
         "window": count("sliding_window", default=4096),
-        "sliding": on_even_layers,
+        "sliding": lambda layer: layer % 2 == 0,
     },
     only={"hidden_act": ACT},
     head={"cap": real("final_logit_softcapping", default=30.0, nullable=True)},
