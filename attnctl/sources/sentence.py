@@ -75,8 +75,12 @@ class Source:
 
     @cached_property
     def settings(self) -> Settings:
-        """Those that it is run with. Raises AttnError where they have no meaning."""
-        raise NotImplementedError
+        """Those that it is run with: flags over config over defaults. Raises AttnError for misfits."""
+        return settings_from(self.config, self.beside.flags)
+
+    @cached_property
+    def base(self) -> Settings:
+        return settings_from(self.config, {})
 
     def meant(self, trace: Trace) -> Settings | None:
         """What one of its traces was meant to be, where that is said."""
@@ -151,27 +155,14 @@ class Config(Source):
     def config(self) -> str | None:
         return self.text or self.beside.config
 
-    @cached_property
-    def settings(self) -> Settings:
-        """Flags over config over defaults."""
-        return settings_from(self.config, self.beside.flags)
 
-    @cached_property
-    def base(self) -> Settings:
-        return settings_from(self.config, {})
-
-
-class Sentence(Config):
+class Sentence(Source):
     lacking = ": there is no file of that name"
 
     def __init__(
         self, text: str, beside: Arguments | None = None, settings: Settings | None = None
     ) -> None:
         super().__init__(text, beside, settings, (text,))
-
-    @property
-    def config(self) -> str | None:
-        return self.beside.config
 
     @cached_property
     def settings(self) -> Settings:

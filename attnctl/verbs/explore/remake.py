@@ -21,7 +21,7 @@ from attnctl.record import Trace
 from attnctl.record.cells import spell_cell
 from attnctl.sources.dump import Dump, source_of_run
 from attnctl.sources.model import Layers
-from attnctl.sources.sentence import Config, Source
+from attnctl.sources.sentence import Config, Sentence, Source
 from attnctl.store.files import encode_json
 from attnctl.verbs.explore.walk import (
     ExplorerState,
@@ -211,7 +211,7 @@ def run_words(walk: ExplorerState, made: Made) -> tuple[list[str], str]:
     match source:
         case Layers():
             return model_words(walk, source, made), ""
-        case Config():
+        case Config() | Sentence():
             config, base = source.config, source.base
             (sentence,) = source.sentences or (None,)
             if sentence is not None and "\0" in sentence:  # no word of a shell can hold it
