@@ -19,8 +19,8 @@ from attnctl.math.ops import Buckets, RMSNorm
 from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
-from attnctl.models.quantised import bfloat16
 from attnctl.models.stream import SHARED, read_beside, stream_width
+from attnctl.models.tensors import bfloat16
 
 
 def prepare_attention(
@@ -61,7 +61,7 @@ def prepare_attention(
         shared=d["source"] is not None,
         latent_norm=norm_op(d, d["latent_eps"]) if d["kv_rank"] else None,
         buckets=buckets if d["buckets"] and not cross else None,
-        output_norm=norm_op(d, d["eps"]) if norm_after(tensors, cross=cross) else None,
+        output_norm=norm_op(d, d["eps"]) if tensors.has("attention_out_norm") and not cross else None,
         residual=float(d["residual"]),
         from_norm=bool(d["from_norm"]),
     )
@@ -92,13 +92,7 @@ def norm_before(tensors: LayerTensors, *, cross: bool) -> str | None:
     return name if tensors.has(name) and (tensors.this_layer.normed or cross) else None
 
 
-def norm_after(tensors: LayerTensors, *, cross: bool) -> str | None:
-    name = "attention_out_norm"
-    return name if tensors.has(name) and not cross else None
-
-
 def norms_heads(tensors: LayerTensors, *, cross: bool) -> bool:
-    """Whether Q and K are normed."""
     here = tensors.d["norm_unrotated"] or tensors.this_layer.rope is not None
     return bool(tensors.d["qk_norm"]) and here and not cross
 
@@ -113,8 +107,8 @@ def read_weights(tensors: LayerTensors, *, cross: bool) -> Named:
         named |= head_norm_factors(tensors)
     shape = d["heads"] * d["d_v"], d["width"]
     named |= read_projection(tensors, f"{role}o", "O", shape, d["out_bias"])
-    if after := norm_after(tensors, cross=cross):
-        named |= norm_factors(tensors, after, "output_norm", (d["width"],))
+    if tensors.has("attention_out_norm") and not cross:
+        named |= norm_factors(tensors, "attention_out_norm", "output_norm", (d["width"],))
     if tensors.has("attention_scale"):
         named["output_scale"] = tensors.read_with_origin("attention_scale", "", (d["width"],))
     return named

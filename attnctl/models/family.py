@@ -79,10 +79,6 @@ class Stack:
         """The names of config.json that mean something here, or are known to mean nothing."""
         return frozenset((*(name for key in self.keys for name in key.names), *self.only, *self.inert))
 
-    @property
-    def head_keys(self) -> tuple[Key, ...]:
-        return tuple(key for setting in self.head.values() for key in keys_of_setting(setting))
-
     def key_of(self, name: str) -> str:
         keys = keys_of_setting({**DEFAULTS, **self.settings}[name])
         return keys[0].names[0] if keys else name

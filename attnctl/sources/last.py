@@ -35,11 +35,10 @@ FOLDER = "folder"
 
 
 def path_of_last() -> Path:
-    """The file of this terminal."""
-    from attnctl.store.files import state_folder
+    from attnctl.store.files import own_folder
 
     session = os.getsid(0) if hasattr(os, "getsid") else os.getppid()
-    return state_folder() / f"last-{session}.json"
+    return own_folder("XDG_STATE_HOME", "state") / f"last-{session}.json"
 
 
 def is_off() -> bool:
@@ -150,8 +149,7 @@ def what_ran(run: dict[str, Any]) -> Sentence:
     """The sentence of a run kept without numbers. Raises ValueError or AttnError for any other."""
     from attnctl.inputs.config.load import settings_of
     from attnctl.sources.sentence import Sentence
-    from attnctl.store.codec import decode
-    from attnctl.store.header import FIELDS
+    from attnctl.store.header import FIELDS, decode
 
     for name in {*AGAIN, FOLDER} & run.keys():
         decode(FIELDS.get(name, str), run[name], name)

@@ -24,9 +24,9 @@ from attnctl.models import run
 from attnctl.models.attention import blank_rows, prepare_attention
 from attnctl.models.forward import embed_ids
 from attnctl.models.layer import Model
-from attnctl.models.quantised import bfloat16
 from attnctl.models.run import ModelInput
 from attnctl.models.source import open_model
+from attnctl.models.tensors import bfloat16
 from attnctl.record import Trace
 from attnctl.sources.sentence import Source
 

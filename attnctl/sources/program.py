@@ -84,7 +84,11 @@ def record_program(path: str, seconds: float | None = None) -> tuple[list[Assign
     Raises AttnError with its line and exception where it fails, or where it goes on for too long.
     """
     with refuse_os_errors(f"{path}: cannot be read"), open_found(path):
-        require_code(path)
+        try:
+            code_of(path)
+        except (ValueError, LookupError, TypeError, AttributeError):
+            what = "a notebook" if path.endswith(".ipynb") else "text in UTF-8"
+            raise AttnError(f"{path}: not {what}") from None
     with tempfile.TemporaryDirectory(prefix="attnctl-") as folder:
         into = Path(folder, "recorded.npz")
         printed = run_isolated(path, into, seconds or SECONDS)
@@ -110,14 +114,6 @@ def run_isolated(path: str, into: Path, seconds: float) -> str:
     if code:
         raise AttnError(f"{path}{last_words(err.end().decode(errors='replace'), whole)}")
     return out.end().decode(errors="replace")
-
-
-def require_code(path: str) -> None:
-    try:
-        code_of(path)
-    except (ValueError, LookupError, TypeError, AttributeError):
-        what = "a notebook" if path.endswith(".ipynb") else "text in UTF-8"
-        raise AttnError(f"{path}: not {what}") from None
 
 
 def look_again(path: str) -> Iterator[None]:

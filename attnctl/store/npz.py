@@ -22,9 +22,8 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.engine.cost import available, size_text
 from attnctl.record import Trace
-from attnctl.store.codec import show_value
 from attnctl.store.files import encode_json, json_text
-from attnctl.store.header import Contents, Stored, header_data, require_bytes, room
+from attnctl.store.header import Contents, Stored, header_data, require_bytes, room, show_value
 from attnctl.store.json_file import header_of
 from attnctl.store.raw import File, Npy, byte_pieces, check_bytes, npy_header
 

@@ -21,8 +21,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.engine.cost import size_text
-from attnctl.store.codec import show_value
-from attnctl.store.header import DTYPES, Contents, Stored, check_shape
+from attnctl.store.header import DTYPES, Contents, Stored, check_shape, show_value
 
 PIECE = 1 << 17  # numbers of an array written at a time: what a processor's cache holds
 

@@ -16,9 +16,8 @@ from attnctl.base.errors import AttnError, collect_problems
 from attnctl.math import Array, Shape
 from attnctl.math.engine.cost import size_text
 from attnctl.record import Trace
-from attnctl.store.codec import show_value, under
 from attnctl.store.files import encode_json, json_text
-from attnctl.store.header import Contents, Stored, check_shape, header_data, raise_first
+from attnctl.store.header import Contents, Stored, check_shape, header_data, raise_first, show_value, under
 from attnctl.store.json_file import header_of
 from attnctl.store.raw import File, array_from, byte_pieces
 
@@ -26,7 +25,7 @@ METADATA = "__metadata__"
 HEADER = "attnctl.json"
 WHOLE = {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for size in (1, 2, 4, 8) for kind in "ui"}
 EIGHTS = {"F8_E4M3": "|u1", "F8_E8M0": "|u1"}
-"""Numbers of eight bits, as their bytes: weights of models alone have them (`attnctl.models.quantised`)."""
+"""Numbers of eight bits, as their bytes: weights of models alone have them (`attnctl.models.tensors`)."""
 DTYPES = {"BOOL": "|b1", **WHOLE, "F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8"}
 NO_TYPES: Mapping[str, str] = {}
 NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}

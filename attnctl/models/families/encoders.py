@@ -326,17 +326,16 @@ def t5_network(network: str | None, family: str) -> str:
     return network or ("gated-gelu" if family == "mt5" else "relu")
 
 
-def t5_gated(network: str | None, family: str, gated: bool | None) -> bool:
-    return t5_network(network, family).startswith("gated-") if gated is None else gated
-
-
 def t5_activation(network: str | None, family: str, act: str | None) -> str:
     """Its function; "gated-gelu" stands for the one by a tanh."""
     kind = t5_network(network, family)
     return act or ("gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-"))
 
 
-GATED = from_keys(t5_gated, *NETWORK, flag("is_gated_act", default=None))
+GATED = from_keys(
+    lambda said, family, gated: t5_network(said, family).startswith("gated-") if gated is None else gated,
+    *(*NETWORK, flag("is_gated_act", default=None)),
+)
 LAYERS = count("num_layers", "num_hidden_layers")
 BIAS = "layer.0.SelfAttention.relative_attention_bias"
 
@@ -429,7 +428,6 @@ WHISPER_DECODER = derive_stack(
 )
 
 BART_WIDTH = count("d_model", "hidden_size", default=1024)
-TABLE_OF_BART = from_keys(lambda longest: longest + 2, count("max_position_embeddings", default=1024))
 
 
 def sizes_of(part: str, *, layers: int, heads: int, size: int) -> dict[str, Setting]:
@@ -448,7 +446,7 @@ BOTH_WAYS = {
     ),
     "k_bias": True,
     "position_start": 2,
-    "longest": TABLE_OF_BART,
+    "longest": from_keys(lambda longest: longest + 2, count("max_position_embeddings", default=1024)),
     "width": BART_WIDTH,
 }
 

@@ -21,13 +21,6 @@ from attnctl.models.family import (
 )
 from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, epsilon, flag, from_keys, real, word
 
-USED_WINDOW = from_keys(
-    lambda used, size: size if used else None,
-    flag("use_sliding_window"),
-    count("sliding_window", default=4096, nullable=True),
-)
-"""A window that is there only where `use_sliding_window` says so."""
-
 PLAIN = Stack(
     layer="layers.{i}.",
     outer={"embed": "embed_tokens", "final_norm": "norm"},
@@ -72,7 +65,11 @@ QWEN2 = derive_stack(
         "kv_heads": count("num_key_value_heads", default=32, nullable=True),
         "bias": True,
         "out_bias": False,
-        "window": USED_WINDOW,
+        "window": from_keys(
+            lambda used, size: size if used else None,
+            flag("use_sliding_window"),
+            count("sliding_window", default=4096, nullable=True),
+        ),
         "sliding": by_layer(ge, count("max_window_layers", default=28, kind=INDEX)),
     },
 )

@@ -83,11 +83,9 @@ QWEN3_5 = derive_stack(
     example=TINY_STATE,
 )
 
-EXPERTS = "mlp.experts."
-
 QWEN3_5_MOE = derive_stack(
     QWEN3_NEXT,
-    inner={**IN_FOUR, **inside(EXPERTS, experts_gate_up="gate_up_proj!", experts_down="down_proj!")},
+    inner={**IN_FOUR, **inside("mlp.experts.", experts_gate_up="gate_up_proj!", experts_down="down_proj!")},
     without=tuple(IN_TWO),
     settings={
         "rope_kinds": QWEN3_5.settings["rope_kinds"],

@@ -20,7 +20,7 @@ from attnctl.math import Array
 from attnctl.math.names import SYMBOLS, results
 from attnctl.math.ops import MatMulT
 from attnctl.record import CALL, Trace
-from attnctl.store.codec import as_json_data
+from attnctl.store.header import as_json_data
 from attnctl.verbs.diff.align import (
     HEAD,
     Alignment,
