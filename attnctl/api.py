@@ -18,7 +18,7 @@ from attnctl.inputs.config.settings import Settings, dotted_path
 from attnctl.math import Array, Progress
 from attnctl.options import ArrayOptions, Options, spelled_out
 from attnctl.record import Trace as AnyTrace
-from attnctl.sources.sentence import Config, Source
+from attnctl.sources.sentence import Source
 from attnctl.traces import Trace, Traces
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run(
     check_kept(keep)
     sentences = [] if sentence is None else [sentence]
     check_words(*sentences)
-    source = Config(settings=choose_settings(settings, options), sentences=sentences)
+    source = Source(settings=choose_settings(settings, options), sentences=sentences)
     return Trace.of(source.run(keep=keep, progress=progress)[0])
 
 
@@ -83,7 +83,7 @@ def run_many(
     """
     check_kept(keep)
     check_words(*sentences)
-    source = Config(settings=choose_settings(settings, options), sentences=sentences, padded=padded)
+    source = Source(settings=choose_settings(settings, options), sentences=sentences, padded=padded)
     return Traces(map(Trace.of, source.run(keep=keep, progress=progress)))
 
 
@@ -239,7 +239,7 @@ def cost(
     check_kept(keep)
     asked = choose_settings(settings, options, OF_ARRAYS)
     if inputs is None or isinstance(inputs, str):
-        source: Source = Config(settings=asked, sentences=[] if inputs is None else [inputs])
+        source = Source(settings=asked, sentences=[] if inputs is None else [inputs])
     else:
         from attnctl.sources.dump import OfArrays
 

@@ -17,7 +17,6 @@ SINGLE = (
 )  # fmt: skip
 """Coefficients of erf(x) / x in x² for float32 (Eigen, MathFunctionsImpl.h)."""
 
-
 error_function = np.vectorize(erf, otypes=[np.float64])
 
 PIECE = 2**15

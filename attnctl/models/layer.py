@@ -43,7 +43,6 @@ class Model:
         return prefix_of(names, f"{layer}{probe}.weight", d.stack.within, place)
 
     def outer(self, use: str, suffix: str, shape: Shape, part: Any = ...) -> Array:
-        """A tensor that stands outside of layers."""
         name = f"{self.prefix}{self.description.shared[use]}{suffix}"
         return self.checkpoint.read(name, shape, self.dtype, part)
 

@@ -149,7 +149,6 @@ class Pass:
             yield hidden
 
     def last(self, moved: Progress | None = None) -> Array:
-        """The rows that leave the last layer."""
         return deque(self.states(moved), maxlen=1)[0]
 
     def rank(self, ids: Array, logits: Array, total: Array) -> list[Ranked]:

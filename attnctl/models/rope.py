@@ -201,7 +201,6 @@ PARAMETERS: dict[str, KeyKind] = {
 }
 """What each parameter of rope may say."""
 
-
 SILENT = ("finetuned", "mrope_section", "mrope_interleaved")
 """Parameters that change nothing: in a text all three positions of a token are the same."""
 

@@ -312,7 +312,6 @@ def load_packed(blocks: Stored, scales: Stored, part: Any = ..., room: Array | N
 
 
 def places(shape: Shape, part: Any) -> tuple[Array, Array]:
-    """The rows and the columns of a part of a matrix."""
     rows, columns = (np.arange(size) for size in shape)
     if part is ...:
         return rows, columns

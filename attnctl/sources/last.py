@@ -70,7 +70,8 @@ def replace_last(path: Path, text: str) -> None:
                 oldest.unlink()
     temporary = path.with_suffix(f".{os.getpid()}")
     try:
-        with open(temporary, "w", encoding="utf-8", opener=private) as stream:
+        own = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # nobody else reads it
+        with open(own, "w", encoding="utf-8") as stream:
             stream.write(text)
         temporary.replace(path)
     except BaseException:
@@ -86,11 +87,6 @@ def forget(path: Path) -> bool:
             away(path)
             return True
     return not os.path.exists(path)  # noqa: PTH110  (it never raises)
-
-
-def private(path: str, flags: int) -> int:
-    """Open a new file that nobody else reads."""
-    return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def runs_as_json(traces: Sequence[Trace]) -> str:

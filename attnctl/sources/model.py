@@ -96,7 +96,6 @@ class Layers(Source):
         return [f"{part}{dot}{trace.header['layer']}" for trace in self.whole]
 
     def after(self, layer: int) -> Source:
-        """Those from this one on."""
         if not layer:
             return self
         return Layers(self.model, self.input, ",".join(self.names[layer:]), self.settings)

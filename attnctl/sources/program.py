@@ -165,8 +165,6 @@ OF_OUTPUT = (HEAD_OUTPUTS, CONCAT, OUTPUT)
 
 
 class Assigned(NamedTuple):
-    """What a line of a program gave a variable."""
-
     function: str
     """Its name; "" for the module."""
     name: str

@@ -34,7 +34,10 @@ class Arguments(NamedTuple):
 
 
 class Source:
-    """Numbers as a person names them, and their settings, which each kind finds in its own place."""
+    """Numbers as a person names them, and their settings, which each kind finds in its own place.
+
+    By itself it is the run of its settings, or of a config.
+    """
 
     kind: str = "run"
     """What messages call it, as its line in `attnctl.sources` has it."""
@@ -148,12 +151,10 @@ class Source:
                 yield f"{flag}: only {has} has that, and this is a {self.kind}{self.lacking}"
 
 
-class Config(Source):
+def of_config(text: str | None, beside: Arguments | None = None) -> Source:
     """The run that a config describes, of its own sentence or of others."""
-
-    @property
-    def config(self) -> str | None:
-        return self.text or self.beside.config
+    beside = beside or Arguments()
+    return Source(text, beside._replace(config=text or beside.config))
 
 
 class Sentence(Source):

@@ -285,7 +285,6 @@ try:
 except ImportError:
     orjson = None  # type: ignore[assignment]  # an optional speed-up
 
-
 BLOCK = 1 << 13
 """Numbers turned into text at a time: few enough for their text to stay in a processor's cache."""
 

@@ -27,7 +27,6 @@ from attnctl.store.raw import File
 CHUNK = 1 << 20
 HEAD = 512  # first bytes of a file that tell its format
 
-
 Renames = Mapping[str, str] | None
 """What the arrays of someone else's file are called here: ``{"theirs": "ours"}``."""
 

@@ -131,7 +131,6 @@ FAMILIES: dict[str, dict[str, Stack]] = {
 }
 """Every model_type, with its stacks of layers by name; the one without a name comes first."""
 
-
 NEEDS = {
     "something other than attention": "mamba mamba2 falcon_mamba rwkv xlstm",
     "layers that carry a state instead of attending": (

@@ -47,7 +47,6 @@ BERT = Stack(
     head=predict_masked("cls.predictions.", "decoder", "transform.dense", "transform.LayerNorm"),
 )
 
-
 ROBERTA = derive_stack(
     BERT,
     settings={
@@ -208,7 +207,6 @@ NOMIC_BERT = Stack(
     head=predict_masked("cls.predictions.", "decoder", "transform.dense", "transform.layer_norm"),
     example={"type_vocab_size": 2, "head_dim": 4},
 )
-
 
 VIT = Stack(
     layer="encoder.layer.{i}.",
@@ -430,13 +428,13 @@ WHISPER_DECODER = derive_stack(
 BART_WIDTH = count("d_model", "hidden_size", default=1024)
 
 
-def sizes_of(part: str, *, layers: int, heads: int, size: int) -> dict[str, Setting]:
+def sizes_of(part: str) -> dict[str, Setting]:
     """The settings of the encoder or the decoder, under keys that begin with its name."""
     also = ("num_hidden_layers", "num_attention_heads") if part == "encoder" else ()
     return {
-        "layers": count(f"{part}_layers", *also[:1], default=layers),
-        "heads": count(f"{part}_attention_heads", *also[1:], default=heads),
-        "intermediate": count(f"{part}_ffn_dim", default=size),
+        "layers": count(f"{part}_layers", *also[:1], default=12),
+        "heads": count(f"{part}_attention_heads", *also[1:], default=16),
+        "intermediate": count(f"{part}_ffn_dim", default=4096),
     }
 
 
@@ -461,7 +459,7 @@ BART_ENCODER = derive_stack(
     outer=names_in("encoder"),
     inner={"attention_sum_norm": "self_attn_layer_norm", "mlp_sum_norm": "final_layer_norm"},
     without=("attention_norm", "mlp_norm", "final_norm"),
-    settings={**BOTH_WAYS, **sizes_of("encoder", layers=12, heads=16, size=4096)},
+    settings={**BOTH_WAYS, **sizes_of("encoder")},
     only={"normalize_before": False, "add_final_layer_norm": False, "tie_word_embeddings": True},
     inert=("normalize_embedding", "static_position_embeddings", "extra_pos_embeddings", "add_bias_logits"),
 )
@@ -475,7 +473,7 @@ BART_DECODER = derive_stack(
         "mlp_sum_norm": "final_layer_norm",
     },
     without=("attention_norm", "cross_norm", "mlp_norm", "final_norm"),
-    settings={**BOTH_WAYS, **sizes_of("decoder", layers=12, heads=16, size=4096)},
+    settings={**BOTH_WAYS, **sizes_of("decoder")},
     only={"scale_embedding": flag("scale_embedding")},
 )
 

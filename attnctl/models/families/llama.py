@@ -57,7 +57,6 @@ MISTRAL = derive_stack(
     },
 )
 
-
 QWEN2 = derive_stack(
     PLAIN,
     settings={
@@ -83,7 +82,6 @@ QWEN3 = derive_stack(
         "d_k": count("head_dim", default=128),
     },
 )
-
 
 GELU = "gelu_pytorch_tanh"
 GEMMA_ACT = from_keys(lambda act: GELU if act == "gelu" else act, word("hidden_act", default=GELU))

@@ -32,12 +32,10 @@ WINDOW = count("sliding_window", default=4096)
 WIDE = count("hidden_size", default=8192)
 SHARE_OF_WIDTH = from_keys(floordiv, WIDE, count("num_attention_heads", default=64))
 
-
 IN_TURN = by_layer(
     lambda layer, every: (layer + 1) % every != 0, count("sliding_window_pattern", default=4)
 )
 """A full layer after so many with a window."""
-
 
 COHERE2 = derive_stack(
     COHERE,
@@ -191,6 +189,7 @@ QWEN3_VL = derive_stack(
     example={"rope_parameters": {"rope_type": "default", "rope_theta": 300.0, "mrope_section": [1, 1, 1]}},
 )
 
+# --- Gemma 3n and 4: inputs of each layer's own, keys and values that layers share, sizes by layer ---
 
 ROPES = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},

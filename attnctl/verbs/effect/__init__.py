@@ -56,7 +56,6 @@ class Effects:
 
     @property
     def strongest(self) -> tuple[int, int]:
-        """The layer and the head that matter most."""
         at = int(np.nanargmax(np.abs(self.effect)))
         return divmod(at, self.effect.shape[1])
 
@@ -125,7 +124,9 @@ def fill_effects(
     for index in range(layers):
         tensors = model.layer(index)
         if np.isnan(effect[index]).any():
-            given = None if other is None else head_outputs(tensors, source)
+            given = None
+            if source is not None:
+                given = prepare_attention(tensors, source).run([HEAD_OUTPUTS])[HEAD_OUTPUTS]
             for start in range(0, effect.shape[1], at_once):
                 heads = range(start, min(start + at_once, effect.shape[1]))
                 rows = through(tensors, hidden, None, edit_heads(replacing(heads, begun.how, given)))
@@ -168,11 +169,6 @@ def edit_heads(change: Change) -> Run:
         return plan.record(done)
 
     return run
-
-
-def head_outputs(tensors: LayerTensors, hidden: Array | None) -> Array:
-    assert hidden is not None
-    return prepare_attention(tensors, hidden).run([HEAD_OUTPUTS])[HEAD_OUTPUTS]
 
 
 def resume(begun: Effects, path: str) -> Effects:

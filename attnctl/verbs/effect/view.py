@@ -21,11 +21,7 @@ from attnctl.math import Array
 from attnctl.verbs.effect import MEAN, PATCH, ZERO, Effects
 from attnctl.verbs.models.next import prompt_lines
 
-DONE = {
-    ZERO: "left out",
-    MEAN: "replaced by its mean over positions",
-    PATCH: "taken from the other prompt",
-}
+DONE = {ZERO: "left out", MEAN: "replaced by its mean over positions", PATCH: "taken from the other prompt"}
 STRONG = 0.5
 """The part of the largest effect from which one is drawn strong."""
 
@@ -47,7 +43,6 @@ def effect_lines(found: Effects, screen: Screen) -> Iterator[Element]:
 
 
 def findings(found: Effects) -> Iterator[str]:
-    """What the numbers come to, in sentences."""
     a, b = found.between
     before, (layer, head) = found.difference, found.strongest
     names = f"logit {quote(a.text)} − logit {quote(b.text)}"
@@ -104,7 +99,6 @@ def direct_lines(found: Effects, screen: Screen) -> Iterator[Element]:
 
 
 def write_csv(found: Sequence[Effects], stream: TextIO) -> None:
-    """A row for each head."""
     rows = csv.writer(stream, lineterminator="\n")
     rows.writerow(["layer", "head", "effect", *["direct"] * any(effects.direct for effects in found)])
     for effects in found:
