@@ -207,17 +207,14 @@ def token_names(name: str) -> NameTokens:
     except AttnError:
         return lambda ids: [(str(number), str(number)) for number in ids]
 
-    def names(ids: Sequence[int]) -> list[tuple[str, str]]:
-        found = []
-        for number in ids:
-            token = words.tokenizer.id_to_token(number)
-            text = str(words.tokenizer.decode([number], skip_special_tokens=False))
-            found.append(
-                (str(number),) * 2 if token is None else (words.label(number, token), text or token)
-            )
-        return found
+    def name_of(number: int) -> tuple[str, str]:
+        token = words.tokenizer.id_to_token(number)
+        if token is None:
+            return str(number), str(number)
+        text = str(words.tokenizer.decode([number], skip_special_tokens=False))
+        return words.label(number, token), text or token
 
-    return names
+    return lambda ids: list(map(name_of, ids))
 
 
 class Ranked(NamedTuple):

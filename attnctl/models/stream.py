@@ -87,7 +87,7 @@ def advance(tensors: LayerTensors, hidden: Array, out: Array) -> Array:
     """The streams that come into the next layer, of what a layer made; after the last, their mean."""
     rows, count = read_beside(tensors, hidden, "streams", 0), tensors.d["streams"]
     predicted = rows.reshape(*rows.shape[:-1], count, -1)
-    shares = tensors.multiply("altup_correct", route(tensors, out), count) + 1
+    shares = tensors.multiply("altup_correct", route_streams(tensors, out), count) + 1
     streams = predicted + (out[..., None, :] - predicted[..., :1, :]) * shares[..., None]
     scale = tensors.read("altup_scale", "", out.shape[-1:]) if tensors.has("altup_scale") else 1
     streams[..., 1:, :] += own_inputs(tensors, hidden, streams[..., 0, :] * scale)[..., None, :]
@@ -100,11 +100,11 @@ def advance(tensors: LayerTensors, hidden: Array, out: Array) -> Array:
 
 def predict(tensors: LayerTensors, streams: Array) -> Array:
     *lead, count, width = streams.shape
-    shares = tensors.multiply("altup_predict", route(tensors, streams[..., 0, :]), count * count)
+    shares = tensors.multiply("altup_predict", route_streams(tensors, streams[..., 0, :]), count * count)
     return (streams + shares.reshape(*lead, count, count) @ streams).reshape(*lead, count * width)
 
 
-def route(tensors: LayerTensors, x: Array) -> Array:
+def route_streams(tensors: LayerTensors, x: Array) -> Array:
     normed = tensors.norm("altup_norm", x) / x.shape[-1]
     return np.tanh(tensors.multiply("altup_router", normed, tensors.d["streams"]))
 

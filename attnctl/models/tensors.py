@@ -43,7 +43,7 @@ def json_file(path: Path, most: int) -> dict[str, Any]:
     return header_of(data, str(path))
 
 
-def inside(folder: Path, name: str) -> Path:
+def path_inside(folder: Path, name: str) -> Path:
     """A file of a checkpoint. Raises AttnError if it leads out, but to the blobs of its repository."""
     if not name or Path(name).name != name or "\0" in name:
         raise AttnError(f"{folder}: {quote(name)} is not the name of a file beside config.json")
@@ -70,7 +70,7 @@ class Checkpoint:
         self.folder, self.block = folder, block
         found: dict[str, Stored] = {}
         for name in shards(folder):
-            path = inside(folder, name)
+            path = path_inside(folder, name)
             with refuse_os_errors(f"{path}: cannot be read"), open_found(path) as stream:
                 found.update(contents(File(stream.fileno(), str(path)), quantised=True)[1])
         self.tensors = with_scales(found, block, str(folder))
@@ -207,12 +207,12 @@ def shards(folder: Path) -> list[str]:
     if (folder / WHOLE).exists():
         return [WHOLE]
     if (folder / INDEX).exists():
-        files = json_file(inside(folder, INDEX), LONGEST_INDEX).get("weight_map")
+        files = json_file(path_inside(folder, INDEX), LONGEST_INDEX).get("weight_map")
         if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
             raise AttnError(f"{folder / INDEX}: $.weight_map: expected the file of each tensor")
         names = sorted(set(files.values()))
         for name in names:
-            note_input(inside(folder, name))
+            note_input(path_inside(folder, name))
         return names
     pickles = [name for name in PICKLES if (folder / name).exists()]
     if pickles:

@@ -71,7 +71,7 @@ def replace_last(path: Path, text: str) -> None:
     temporary = path.with_suffix(f".{os.getpid()}")
     try:
         own = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # nobody else reads it
-        with open(own, "w", encoding="utf-8") as stream:
+        with open(own, "w", encoding="utf-8") as stream:  # noqa: PTH123  (a descriptor)
             stream.write(text)
         temporary.replace(path)
     except BaseException:

@@ -233,6 +233,7 @@ VIT = Stack(
 )
 
 RATIO = count("hidden_size"), count("mlp_ratio", default=4)
+SWIGLU = inside("mlp.", gate_up="weights_in", down="weights_out")
 TWO_THIRDS = from_keys(lambda width, ratio: (width * ratio * 2 // 3 + 7) // 8 * 8, *RATIO)
 
 DINOV2 = derive_stack(
@@ -244,13 +245,7 @@ DINOV2 = derive_stack(
     },
     settings={"eps": epsilon("layer_norm_eps", 1e-6), "intermediate": from_keys(mul, *RATIO)},
     when=(
-        When(
-            flag("use_swiglu_ffn"),
-            True,
-            {"act": "silu", "intermediate": TWO_THIRDS},
-            inside("mlp.", gate_up="weights_in", down="weights_out"),
-            ("up",),
-        ),
+        When(flag("use_swiglu_ffn"), True, {"act": "silu", "intermediate": TWO_THIRDS}, SWIGLU, ("up",)),
     ),
     inert=(
         *("layerscale_value", "drop_path_rate", "num_register_tokens", "use_mask_token", "apply_layernorm"),

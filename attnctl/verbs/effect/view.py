@@ -112,11 +112,8 @@ def effect_picture(found: Sequence[Effects]) -> Picture:
     for effects in found:
         layers, heads = effects.effect.shape
         a, b = (quote(token.text) for token in effects.between)
-        about = (
-            f"change in logit {a} − logit {b}, each head {DONE[effects.how]}",
-            "layers down, heads across",
-        )
-        panels = [Panel("", effects.effect)]
+        change = f"change in logit {a} − logit {b}, each head {DONE[effects.how]}"
+        about, panels = (change, "layers down, heads across"), [Panel("", effects.effect)]
         names = [f"layer {layer}" for layer in range(layers)]
         plots.append(Plot("effect", about, panels, names, list(map(str, range(heads))), signed=True))
     return draw(plots, "What each head does to the next token")
