@@ -122,7 +122,7 @@ def read_biases(tensors: LayerTensors, keys: int, *, cross: bool) -> Named:
         named["sink"] = tensors.read_with_origin("sink", "", (d["heads"],))
     if d["buckets"] and not cross:
         table = tensors.model.outer("bias_table", ".weight", (d["buckets"], d["heads"]))
-        named["bias_table"] = np.ascontiguousarray(table.T), d.shared["bias_table"]
+        named["bias_table"] = np.ascontiguousarray(table.T), d.stack.outer["bias_table"]
     if d["alibi"] == "keys":  # Falcon's, (head, 1, key): slope · key rounded to bfloat16, over √d_k
         slopes = bfloat16(alibi_slopes(d["heads"]).astype(np.float32))
         rows = bfloat16(slopes[:, None] * np.arange(keys, dtype=np.float32))

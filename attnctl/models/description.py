@@ -56,10 +56,6 @@ class Description:
         return self.settings[name]
 
     @property
-    def shared(self) -> Names:
-        return self.stack.outer
-
-    @property
     def norm_suffixes(self) -> list[str]:
         there = {".weight": self["norm_weight"], ".bias": self["norm_bias"]}
         return [suffix for suffix, is_there in there.items() if is_there]

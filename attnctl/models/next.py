@@ -39,13 +39,13 @@ class LogitHead:
                 "decoders without an encoder, and of encoders at [MASK]"
             )
         self.model, self.said, self.own_layer = model, said, said["dense"] is not None
-        self.projects = bool(d["project"] and "final_project" in d.shared)
+        self.projects = bool(d["project"] and "final_project" in d.stack.outer)
         self.width = int(d["embed_width"] if self.own_layer or self.projects else d["width"])
         self.vocab = model.rows("embed")
         modules = [said[name] for name in ("dense", "norm") if self.own_layer]
         weights = (self.find(f"{module}.weight", f"{module}.gamma") for module in modules)
         self.layer = [weight.rpartition(".")[0] for weight in weights]
-        embeddings = f"{model.prefix}{d.shared['embed']}.weight" if said["tied"] else None
+        embeddings = f"{model.prefix}{d.stack.outer['embed']}.weight" if said["tied"] else None
         self.weight = self.find(*(f"{name}.weight" for name in said["unembed"]), otherwise=embeddings)
         self.bias = self.find(*said["bias"]) if said["bias"] else None
 
@@ -117,7 +117,7 @@ class LogitHead:
             for suffix in d.norm_suffixes if norm else ():
                 name = f"norm_{suffix[1:]}"
                 arrays[name] = self.model.outer("final_norm", suffix, hidden.shape[-1:])
-                made[name] = f"{d.shared['final_norm']}{suffix}"
+                made[name] = f"{d.stack.outer['final_norm']}{suffix}"
         arrays |= self.columns(ids)
         made |= {"W_U": self.weight} | ({"b_U": self.bias} if self.bias else {})
         lines = derive_head(made, norm, self.said["scale"], self.said["cap"])
@@ -163,10 +163,6 @@ class Pass:
         words = Words(folder_of(self.runner.model.name))
         cut = (words.tokenizer.encode(word, add_special_tokens=False).ids for word in (text, text.strip()))
         return min(map(list[int], cut), key=len)
-
-    def total(self, row: Array) -> Array:
-        """ln Σ exp of the logits of every token, of a row that the unembedding reads."""
-        return log_sum_exp(self.head.logits(row[None]))[0]
 
     def place(self, at: int | None) -> int:
         """The position whose logits are meant: one that is named, the last, or that of the only mask.

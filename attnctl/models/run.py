@@ -100,21 +100,20 @@ def run_model(
     runner = replace(runner, keep=keep, moved=moved, d_output=source.d_output)
     if source.hidden is not None:
         return runner.of_hidden(source)
-    tokens = tokens_of(name, source.text, source.ids, source.pair)
-    if runner.part and runner.model.description.crosses:
+    tokens, d = tokens_of(name, source.text, source.ids, source.pair), runner.model.description
+    context = memory = None
+    if d.part and d.crosses:
         context = tokens_of(name, source.context, source.context_ids, None, "--context")
         encoder = part("")
         memory = embed_ids(encoder, context.ids, context.segments)
         for _, came in states(encoder, memory):
             memory = came
         memory = final_norm(encoder, memory)
-        return runner.of_tokens(tokens, memory, context)
-    raise_all(
-        f"{flag}: only a decoder that attends to an encoder has that"
-        for flag, given in (("--context", source.context), ("--context-ids", source.context_ids))
-        if given is not None
-    )
-    return runner.of_tokens(tokens)
+    else:
+        beside = {"--context": source.context, "--context-ids": source.context_ids}
+        flags = (flag for flag, given in beside.items() if given is not None)
+        raise_all(f"{flag}: only a decoder that attends to an encoder has that" for flag in flags)
+    return list(runner.traces(runner.begin(tokens, context), memory))
 
 
 def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> list[Plan]:
@@ -199,15 +198,6 @@ class Runner:
     header: dict[str, Any] = field(default_factory=dict)
     """What all of them say of the sequence."""
 
-    @property
-    def part(self) -> str:
-        return self.model.description.part
-
-    def of_tokens(
-        self, tokens: Tokens, memory: Array | None = None, context: Tokens | None = None
-    ) -> list[Trace]:
-        return list(self.traces(self.begin(tokens, context), memory))
-
     def begin(self, tokens: Tokens, context: Tokens | None = None) -> Array:
         """What comes into layer 0; the header says what it is of. Raises AttnError for misfits."""
         header: dict[str, Any] = {} if tokens.text is None else {"sentence": tokens.text}
@@ -271,8 +261,8 @@ class Runner:
 
     def plan(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Plan:
         named = {"model": self.model.name, "family": tensors.d.family, "layer": tensors.index}
-        if self.part:
-            named["part"] = CROSS if cross else self.part
+        if part := self.model.description.part:
+            named["part"] = CROSS if cross else part
         whole = {**self.header, **named, "config": config_of(tensors, self.settings, cross)}
         plan = prepare_attention(tensors, hidden, whole, memory if cross else None, cross=cross)
         if tensors.this_layer.linear and self.settings.backward:

@@ -26,7 +26,7 @@ from attnctl.math.ops.models import AddScaled
 from attnctl.models.attention import prepare_attention
 from attnctl.models.forward import MOST_ROWS, Run, attend_plainly, finish, through
 from attnctl.models.layer import LayerTensors, norm_op
-from attnctl.models.next import Pass, Ranked
+from attnctl.models.next import Pass, Ranked, log_sum_exp
 from attnctl.models.stream import steps_to_keep
 from attnctl.record import Trace
 
@@ -97,7 +97,7 @@ def begin_effects(prompt: Pass, ids: tuple[int, int], how: str, other: Pass | No
     place, d = prompt.place(None), model.description
     final = prompt.head.final(prompt.last()[place])
     row = prompt.head.logits_of(final, ids)
-    between = prompt.rank(np.array(ids), row, prompt.total(final))
+    between = prompt.rank(np.array(ids), row, log_sum_exp(prompt.head.logits(final[None]))[0])
     told = {"model": model.name, "family": d.family, **prompt.runner.header, "at": place}
     beside = {}
     if other is not None:

@@ -65,7 +65,7 @@ def find_spectra(name: str, moved: Progress | None = None) -> Spectra:
         )
     alike, read_out = token_products(model, head)
     places = None
-    if d["positions"] and "position" in d.shared:
+    if d["positions"] and "position" in d.stack.outer:
         places = model.outer("position", ".weight", (model.rows("position"), d["width"]))
     names = [name for name in MEANINGS if name != "previous" or places is not None]
     scores = {name: np.full((len(d.layers), d["heads"]), np.nan) for name in names}
