@@ -1,4 +1,4 @@
-"""Decoders of the kind of Llama whose layers differ: in windows, positions, sizes, and whose K they read."""
+"""Decoders of the kind of Llama whose layers differ: windows, positions, sizes, and whose K they read."""
 
 from __future__ import annotations
 
