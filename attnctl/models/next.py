@@ -193,7 +193,7 @@ def begin_pass(name: str, source: ModelInput, settings: Settings) -> Pass:
     """Open a model and read a prompt for it. Raises AttnError where it has no head, or they do not fit."""
     runner, _ = begin_run(name, "all", settings)
     head = LogitHead(runner.model)
-    return Pass(runner, head, tokens_of(name, source.text, source.ids, source.pair), token_names(name))
+    return Pass(runner, head, tokens_of(name, source), token_names(name))
 
 
 def token_names(name: str) -> NameTokens:

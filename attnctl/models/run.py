@@ -100,10 +100,10 @@ def run_model(
     runner = replace(runner, keep=keep, moved=moved, d_output=source.d_output)
     if source.hidden is not None:
         return runner.of_hidden(source)
-    tokens, d = tokens_of(name, source.text, source.ids, source.pair), runner.model.description
+    tokens, d = tokens_of(name, source), runner.model.description
     context = memory = None
     if d.part and d.crosses:
-        context = tokens_of(name, source.context, source.context_ids, None, "--context")
+        context = tokens_of(name, source, context=True)
         encoder = part("")
         memory = embed_ids(encoder, context.ids, context.segments)
         for _, came in states(encoder, memory):
@@ -121,10 +121,8 @@ def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> lis
     runner, _ = begin_run(name, layers, settings)
     model = runner.model
     model.checkpoint.looks = False
-    tokens = tokens_of(name, source.text, source.ids, source.pair)
-    context = tokens
-    if runner.cross:
-        context = tokens_of(name, source.context, source.context_ids, None, "--context")
+    tokens = tokens_of(name, source)
+    context = tokens_of(name, source, context=True) if runner.cross else tokens
     hidden, memory = (blank_rows(model, len(words.ids)) for words in (tokens, context))
     return [runner.plan(model.layer(index), hidden, memory, runner.cross) for index in runner.layers]
 
@@ -171,15 +169,16 @@ def edits_by_layer(settings: Settings, layers: Sequence[int], count: int) -> dic
     return by_layer
 
 
-def tokens_of(
-    name: str, text: str | None, ids: Sequence[int] | None, pair: str | None, flag: str = "SENTENCE"
-) -> Tokens:
+def tokens_of(name: str, source: ModelInput, *, context: bool = False) -> Tokens:
+    """Those of its text or ids, or of the `context` that a decoder reads. Raises AttnError for neither."""
+    text, ids, flags = source.text, source.ids, ("SENTENCE", "--ids")
+    if context:
+        text, ids, flags = source.context, source.context_ids, ("--context", "--context-ids")
     if ids is not None:
         return plain_ids(ids)
     if text is None:
-        instead = "--ids 1,2,3" if flag == "SENTENCE" else f"{flag}-ids 1,2,3"
-        raise AttnError(f"{flag}: missing; give a text, or {instead}")
-    return Words(folder_of(name)).tokens(text, pair)
+        raise AttnError(f"{flags[0]}: missing; give a text, or {flags[1]} 1,2,3")
+    return Words(folder_of(name)).tokens(text, None if context else source.pair)
 
 
 @dataclass
