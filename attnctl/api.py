@@ -18,7 +18,7 @@ from attnctl.inputs.config.settings import Settings, dotted_path
 from attnctl.math import Array, Progress
 from attnctl.options import ArrayOptions, Options, spelled_out
 from attnctl.record import Trace as AnyTrace
-from attnctl.sources.sentence import Config, Source
+from attnctl.sources.sentence import Source
 from attnctl.traces import Trace, Traces
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from attnctl.verbs.conform.report import Conformance
     from attnctl.verbs.corpus.part import CorpusPart
     from attnctl.verbs.diff import Difference
-    from attnctl.verbs.effect.effect import Effects
+    from attnctl.verbs.effect import Effects
     from attnctl.verbs.explain import Explanation
     from attnctl.verbs.learn import AnswerVerdict, Lesson
     from attnctl.verbs.models.next import Lens
@@ -62,7 +62,7 @@ def run(
     check_kept(keep)
     sentences = [] if sentence is None else [sentence]
     check_words(*sentences)
-    source = Config(settings=choose_settings(settings, options), sentences=sentences)
+    source = Source(settings=choose_settings(settings, options), sentences=sentences)
     return Trace.of(source.run(keep=keep, progress=progress)[0])
 
 
@@ -83,7 +83,7 @@ def run_many(
     """
     check_kept(keep)
     check_words(*sentences)
-    source = Config(settings=choose_settings(settings, options), sentences=sentences, padded=padded)
+    source = Source(settings=choose_settings(settings, options), sentences=sentences, padded=padded)
     return Traces(map(Trace.of, source.run(keep=keep, progress=progress)))
 
 
@@ -181,8 +181,7 @@ def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
     from attnctl.formats import write_found
     from attnctl.models.next import begin_pass
     from attnctl.models.run import ModelInput
-    from attnctl.verbs.effect import effect as effects
-    from attnctl.verbs.effect.direct import direct_shares
+    from attnctl.verbs import effect as effects
 
     def pass_of(given: str | Sequence[int] | None) -> Pass:
         text = given if isinstance(given, str) else None
@@ -194,7 +193,7 @@ def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
     how = effects.PATCH if other else effects.MEAN if mean else effects.ZERO
     found = effects.begin_effects(own, pair, how, other)
     if direct:
-        found = replace(found, direct=direct_shares(own, pair, found.prompt["at"]))
+        found = replace(found, direct=effects.direct_shares(own, pair, found.prompt["at"]))
     found = effects.resume(found, fspath(save)) if save is not None else found
     for found in effects.fill_effects(own, found, other, progress):  # noqa: B020  (it grows)
         if save is not None:
@@ -240,7 +239,7 @@ def cost(
     check_kept(keep)
     asked = choose_settings(settings, options, OF_ARRAYS)
     if inputs is None or isinstance(inputs, str):
-        source: Source = Config(settings=asked, sentences=[] if inputs is None else [inputs])
+        source = Source(settings=asked, sentences=[] if inputs is None else [inputs])
     else:
         from attnctl.sources.dump import OfArrays
 
@@ -443,7 +442,7 @@ def check(
     from attnctl.verbs.check.exercise import strictness_of
 
     if trace is None:
-        from attnctl.sources.variables import trace_of_variables
+        from attnctl.sources.program import trace_of_variables
 
         caller = sys._getframe(1)  # noqa: SLF001  (as a cell of a notebook calls it)
         trace, shown = trace_of_variables({**caller.f_globals, **caller.f_locals})

@@ -99,7 +99,7 @@ FINDINGS = {
 """For each verb that finds something the formats of its findings; a writer takes a list of them:
 
 `verbs.check.report.Report`, `verbs.conform.report.Conformance`, `verbs.diff.Difference` (one for each
-pair), `verbs.effect.effect.Effects`, `Exercise` and `HandIn` of `verbs.exercise` (one for each student),
+pair), `verbs.effect.Effects`, `Exercise` and `HandIn` of `verbs.exercise` (one for each student),
 `verbs.explain.view.Question`,
 `verbs.models.about.About`, `verbs.models.next.Lens`, `verbs.mutants.survey.Survey`,
 `verbs.stats.StatsReport`.

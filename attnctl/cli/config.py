@@ -17,7 +17,7 @@ from attnctl.formats import is_special, json_text, print_json, write_text
 from attnctl.inputs.config.flags import settings_from, write_commented
 from attnctl.inputs.config.load import json_schema, load, with_files
 from attnctl.inputs.config.settings import Settings
-from attnctl.sources.sentence import Config
+from attnctl.sources.sentence import Source
 
 SCHEMA_FILE = "attnctl.schema.json"  # which the first line of a config names
 
@@ -88,7 +88,7 @@ def check(file: list[str] = argument("The configs to check.", "FILE...")) -> Non
     for path in file:
         with collect_problems(problems):
             settings = load(path)
-            Config(settings=settings, sentences=[settings.sentence or known_token(settings)]).plans()
+            Source(settings=settings, sentences=[settings.sentence or known_token(settings)]).plans()
     raise_all(problems)
     say(*(f"{path}: fine" for path in file))
 

@@ -17,7 +17,6 @@ SINGLE = (
 )  # fmt: skip
 """Coefficients of erf(x) / x in x² for float32 (Eigen, MathFunctionsImpl.h)."""
 
-
 error_function = np.vectorize(erf, otypes=[np.float64])
 
 PIECE = 2**15
@@ -71,16 +70,12 @@ def sigmoid(x: Array) -> Array:
     return 0.5 * (1 + np.tanh(0.5 * x))
 
 
-def relu(x: Array) -> Array:
-    return np.maximum(x, 0)
-
-
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     **dict.fromkeys(("gelu", "gelu_python"), gelu),
     **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), gelu_tanh),
     "quick_gelu": lambda x: x * sigmoid(1.702 * x),
-    "relu": relu,
-    "relu2": lambda x: relu(x) ** 2,
+    "relu": lambda x: np.maximum(x, 0),
+    "relu2": lambda x: np.maximum(x, 0) ** 2,
     **dict.fromkeys(("silu", "swish"), lambda x: x * sigmoid(x)),
     "sigmoid": sigmoid,
     "tanh": np.tanh,

@@ -15,13 +15,12 @@ from attnctl.math import Array, Shape
 from attnctl.math.axes import rearrange
 from attnctl.math.derivation import LayerParts
 from attnctl.math.kind import HEAD, HEADS, HeadNorm
-from attnctl.math.ops import Buckets
+from attnctl.math.ops import Buckets, RMSNorm
 from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
-from attnctl.models.delta import prepare_delta
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
-from attnctl.models.quantised import bfloat16
 from attnctl.models.stream import SHARED, read_beside, stream_width
+from attnctl.models.tensors import bfloat16
 
 
 def prepare_attention(
@@ -62,7 +61,7 @@ def prepare_attention(
         shared=d["source"] is not None,
         latent_norm=norm_op(d, d["latent_eps"]) if d["kv_rank"] else None,
         buckets=buckets if d["buckets"] and not cross else None,
-        output_norm=norm_op(d, d["eps"]) if norm_after(tensors, cross=cross) else None,
+        output_norm=norm_op(d, d["eps"]) if tensors.has("attention_out_norm") and not cross else None,
         residual=float(d["residual"]),
         from_norm=bool(d["from_norm"]),
     )
@@ -93,13 +92,7 @@ def norm_before(tensors: LayerTensors, *, cross: bool) -> str | None:
     return name if tensors.has(name) and (tensors.this_layer.normed or cross) else None
 
 
-def norm_after(tensors: LayerTensors, *, cross: bool) -> str | None:
-    name = "attention_out_norm"
-    return name if tensors.has(name) and not cross else None
-
-
 def norms_heads(tensors: LayerTensors, *, cross: bool) -> bool:
-    """Whether Q and K are normed."""
     here = tensors.d["norm_unrotated"] or tensors.this_layer.rope is not None
     return bool(tensors.d["qk_norm"]) and here and not cross
 
@@ -114,8 +107,8 @@ def read_weights(tensors: LayerTensors, *, cross: bool) -> Named:
         named |= head_norm_factors(tensors)
     shape = d["heads"] * d["d_v"], d["width"]
     named |= read_projection(tensors, f"{role}o", "O", shape, d["out_bias"])
-    if after := norm_after(tensors, cross=cross):
-        named |= norm_factors(tensors, after, "output_norm", (d["width"],))
+    if tensors.has("attention_out_norm") and not cross:
+        named |= norm_factors(tensors, "attention_out_norm", "output_norm", (d["width"],))
     if tensors.has("attention_scale"):
         named["output_scale"] = tensors.read_with_origin("attention_scale", "", (d["width"],))
     return named
@@ -129,7 +122,7 @@ def read_biases(tensors: LayerTensors, keys: int, *, cross: bool) -> Named:
         named["sink"] = tensors.read_with_origin("sink", "", (d["heads"],))
     if d["buckets"] and not cross:
         table = tensors.model.outer("bias_table", ".weight", (d["buckets"], d["heads"]))
-        named["bias_table"] = np.ascontiguousarray(table.T), d.shared["bias_table"]
+        named["bias_table"] = np.ascontiguousarray(table.T), d.stack.outer["bias_table"]
     if d["alibi"] == "keys":  # Falcon's, (head, 1, key): slope · key rounded to bfloat16, over √d_k
         slopes = bfloat16(alibi_slopes(d["heads"]).astype(np.float32))
         rows = bfloat16(slopes[:, None] * np.arange(keys, dtype=np.float32))
@@ -261,3 +254,74 @@ def read_latents(tensors: LayerTensors) -> Named:
     up = split(tensors.matrix("kv", rank, heads * (own + d_v)), heads)
     named["W_K"], named["W_V"] = ((word, tensors.origin("kv")) for word in np.split(up, [own], axis=-1))
     return named
+
+
+# --- a gated delta rule, which carries a state from token to token ---
+
+UNIT = 1e-6
+"""What is added to the sum of squares that a row of Q or K is divided by the root of."""
+
+
+def prepare_delta(tensors: LayerTensors, hidden: Array, header: Mapping[str, Any] | None = None) -> Plan:
+    """The lines of a layer, heads of Q and K repeated for those of V."""
+    d, model = tensors.d, tensors.model
+    _, _, heads, d_k, d_v = d["delta"]
+    named: Named = {"hidden": (hidden, "what came into the layer")}
+    named |= norm_factors(tensors, "attention_norm", "norm", (d["width"],)) | dict(read_delta(tensors))
+    for symbol in "QK":  # a row over its length is one over the root of its mean square, times that
+        weight = np.full(d_k, d_k**-0.5, model.dtype)
+        named[f"{symbol}_norm_weight"] = weight, "1/√d_k: rows of length 1"
+    asked = Settings(qk_norm=HeadNorm(eps=UNIT / d_k), gate=True)
+    axes = {"head": heads, "kv_head": heads, "d_k": d_k, "d_v": d_v, "d_model": d["width"]}
+    layer = LayerParts(norm=norm_op(d, d["eps"]), head_norm=RMSNorm(float(d["eps"])))
+    axes |= {"query": hidden.shape[-2], "key": hidden.shape[-2]}
+    kind = variant(asked, axes, named, layer=layer)
+    return Plan(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
+
+
+def read_delta(tensors: LayerTensors) -> Iterator[tuple[str, tuple[Array, str]]]:
+    """The tensors of a layer under our names."""
+    kernel, heads, v_heads, d_k, d_v = tensors.d["delta"]
+    width, values = tensors.d["width"], v_heads * d_v
+    matrices = dict(read_matrices(tensors))
+    convolved = tensors.read("delta_conv", ".weight", (2 * heads * d_k + values, 1, kernel))[:, 0]
+    columns = np.split(convolved, [heads * d_k, 2 * heads * d_k])
+    for symbol, own in zip("QKV", columns, strict=True):
+        fused, origin = matrices[symbol]
+        by_head = split(fused, v_heads if symbol == "V" else heads)
+        mixed = rearrange(own, "(head d) kernel -> head d kernel", head=len(by_head))
+        share = v_heads // len(by_head)
+        yield f"W_{symbol}", (by_head.repeat(share, axis=0), origin)
+        yield f"conv_{symbol}", (mixed.repeat(share, axis=0), tensors.origin("delta_conv"))
+    for name in ("beta", "decay"):
+        fused, origin = matrices[name]
+        yield f"W_{name}", (split(fused, v_heads), origin)
+    yield "W_gate", matrices["gate"]
+    for name, use in (("decay_rate", "delta_decay"), ("decay_step", "delta_step")):
+        yield name, tensors.read_with_origin(use, "", (v_heads,))
+    yield "head_norm_weight", tensors.read_with_origin("delta_norm", ".weight", (d_v,))
+    yield "W_O", (tensors.matrix("delta_o", values, width), tensors.origin("delta_o"))
+
+
+def read_matrices(tensors: LayerTensors) -> Iterator[tuple[str, tuple[Array, str]]]:
+    """The matrices (in, out) that X goes through: of four tensors, or of two that have heads together."""
+    _, heads, v_heads, d_k, d_v = tensors.d["delta"]
+    both, values, width = 2 * heads * d_k, v_heads * d_v, tensors.d["width"]
+    own = values // heads
+    if tensors.has("delta_qkv"):
+        wanted = {
+            "delta_qkv": (1, both + values, {"Q": heads * d_k, "K": heads * d_k, "V": values}),
+            "delta_z": (1, values, {"gate": values}),
+            "delta_b": (1, v_heads, {"beta": v_heads}),
+            "delta_a": (1, v_heads, {"decay": v_heads}),
+        }
+    else:
+        wanted = {
+            "delta_qkvz": (heads, both + 2 * values, {"Q": d_k, "K": d_k, "V": own, "gate": own}),
+            "delta_ba": (heads, 2 * v_heads, {"beta": v_heads // heads, "decay": v_heads // heads}),
+        }
+    for use, (groups, columns, parts) in wanted.items():
+        fused = rearrange(tensors.matrix(use, width, columns), "x (group d) -> x group d", group=groups)
+        cuts = np.cumsum([*parts.values()])[:-1]
+        for name, part in zip(parts, np.split(fused, cuts, axis=-1), strict=True):
+            yield name, (part.reshape(width, -1), tensors.origin(use))

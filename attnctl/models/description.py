@@ -17,13 +17,12 @@ from attnctl.base.words import did_you_mean, one_of, quote
 from attnctl.math.kind import Temperature
 from attnctl.math.rules import BlockLocal, Window
 from attnctl.models.activations import ACTIVATIONS
-from attnctl.models.families import FAMILIES
-from attnctl.models.families.lacking import LACKING
+from attnctl.models.families import FAMILIES, LACKING
 from attnctl.models.family import DEFAULTS, HEAD, Names, Stack
 from attnctl.models.keys import Config, keys_of_setting, setting_value
-from attnctl.models.quantised import Block
 from attnctl.models.rope import KINDS, ORIGINAL, PROPORTIONAL, USUAL, Rope
 from attnctl.models.rope import misread as misread_rope
+from attnctl.models.tensors import Block
 
 
 @dataclass(frozen=True)
@@ -57,27 +56,17 @@ class Description:
         return self.settings[name]
 
     @property
-    def shared(self) -> Names:
-        return self.stack.outer
-
-    @property
-    def norm_kind(self) -> str:
-        return "LayerNorm" if self["norm"] == "layer" else "RMSNorm"
-
-    @property
     def norm_suffixes(self) -> list[str]:
         there = {".weight": self["norm_weight"], ".bias": self["norm_bias"]}
         return [suffix for suffix, is_there in there.items() if is_there]
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The sizes of the axes of attention that the model has itself."""
         said = {"head": "heads", "kv_head": "kv_heads", "d_model": "width", "d_k": "d_k", "d_v": "d_v"}
         return {axis: self[setting] for axis, setting in said.items()}
 
     @property
     def attending(self) -> list[int]:
-        """The layers that attend."""
         return [index for index, layer in enumerate(self.layers) if not layer.linear]
 
     @property
@@ -86,7 +75,6 @@ class Description:
         return sorted({layer.own["source"] for layer in self.layers if "source" in layer.own})
 
     def of_layer(self, index: int) -> Description:
-        """The description with the settings of one layer."""
         own = self.layers[index].own
         return replace(self, settings={**self.settings, **own}) if own else self
 
@@ -230,7 +218,7 @@ def rope_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool, pla
         )
     first = s["d_k"] - size
     rope = Rope(kind, float(theta), dims, bool(s["interleaved"]), first, s["longest"], parameters)
-    for name in KINDS["longrope"].needs if kind.startswith("longrope") else ():
+    for name in ("short_factor", "long_factor") if kind.startswith("longrope") else ():
         if len(parameters[name]) != dims // 2:
             raise AttnError(f"{place}: rope: {name}: {len(parameters[name])} numbers, expected {dims // 2}")
     rope.rotary(1)  # what is not possible together shows here
@@ -247,7 +235,7 @@ def rope_parameters(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: b
     return found
 
 
-ORIGINALS = [name for name, kind in KINDS.items() if ORIGINAL in kind.reads] + ["su"]
+ORIGINALS = [name for name, (_, _, reads) in KINDS.items() if ORIGINAL in reads] + ["su"]
 """The kinds that read how many positions there were first, which may stand outside of their parameters."""
 
 
@@ -297,9 +285,8 @@ INERT = re.compile("|".join(NAMES))
 
 def misread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     """Keys whose values are of no kind that they may have, and keys that this family does not read."""
-    yield from dict.fromkeys(
-        problem for key in (*stack.keys, *stack.head_keys) for problem in key.problems(config)
-    )
+    of_head = (key for setting in stack.head.values() for key in keys_of_setting(setting))
+    yield from dict.fromkeys(problem for key in (*stack.keys, *of_head) for problem in key.problems(config))
     for setting in ("layers", "width", "heads", "intermediate"):
         keys = keys_of_setting({**DEFAULTS, **stack.settings}[setting])
         if all(key.value(config) is None for key in keys):
@@ -360,7 +347,7 @@ def impossible_experts(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
 
 
 def impossible_delta(s: Mapping[str, Any], act: str) -> Iterator[str]:
-    heads, v_heads = s["delta"].heads, s["delta"].v_heads
+    _, heads, v_heads, *_ = s["delta"]
     if v_heads % heads:
         yield f"linear_num_key_heads: {heads} do not divide linear_num_value_heads, {v_heads}"
     if ACTIVATIONS.get(s["act"]) is not ACTIVATIONS["silu"]:

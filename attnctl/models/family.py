@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.models.keys import (
@@ -79,23 +79,9 @@ class Stack:
         """The names of config.json that mean something here, or are known to mean nothing."""
         return frozenset((*(name for key in self.keys for name in key.names), *self.only, *self.inert))
 
-    @property
-    def head_keys(self) -> tuple[Key, ...]:
-        return tuple(key for setting in self.head.values() for key in keys_of_setting(setting))
-
     def key_of(self, name: str) -> str:
         keys = keys_of_setting({**DEFAULTS, **self.settings}[name])
         return keys[0].names[0] if keys else name
-
-
-class DeltaSizes(NamedTuple):
-    """Tokens of the convolution, heads of Q and K, those of V, and the columns of each."""
-
-    kernel: int
-    heads: int
-    v_heads: int
-    d_k: int
-    d_v: int
 
 
 def inside(module: str, **names: str) -> Names:
@@ -176,7 +162,7 @@ DEFAULTS: dict[str, Setting] = {
     "rotated": always,  # the layers that have them
     "rotated_in_full": True,  # whether those without a window do
     # layers of a delta rule
-    "delta": None,  # their sizes
+    "delta": None,  # tokens of the convolution, heads of Q and K, of V, the columns of each
     "linear": never,  # which layers they are, where there are no `types`
     # what surrounds attention
     "parallel": False,

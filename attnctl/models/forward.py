@@ -13,11 +13,10 @@ from attnctl.math.engine import FEWEST_FOR_TILES
 from attnctl.math.engine.cost import require, size_text
 from attnctl.math.names import RESIDUAL, WEIGHTS, X
 from attnctl.math.ops.products import in_tiles
-from attnctl.models.altup import advance, start_streams
 from attnctl.models.attention import prepare_attention
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.network import feed_forward
-from attnctl.models.stream import carry, own_inputs, steps_to_keep, stream_width
+from attnctl.models.stream import advance, carry, own_inputs, start_streams, steps_to_keep, stream_width
 from attnctl.record import Trace
 
 Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
@@ -47,14 +46,14 @@ def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None =
             seen = np.cumsum([row != padding for row in ids]).tolist()
             places = [padding + n * (row != padding) for row, n in zip(ids, seen, strict=True)]
         x = x + rows(model, "position", "position", places, width)
-    if "segment" in d.shared:
+    if "segment" in d.stack.outer:
         x = x + rows(model, "segment", "segment", segments or [0] * len(ids), width)
-    if "embed_norm" in d.shared:
+    if "embed_norm" in d.stack.outer:
         x = model.norm("embed_norm", x)
     if d["project"] and not d["project_first"]:
         x = project_embeddings(model, x)
     inputs = [layer_inputs(model, ids, x)] if d["inputs"] else []
-    x = start_streams(model, x) if "altup_project" in d.shared else x
+    x = start_streams(model, x) if "altup_project" in d.stack.outer else x
     x = np.concatenate([x, *inputs], axis=-1)
     return np.pad(x, [(0, 0), (0, stream_width(d) - x.shape[-1])])
 
@@ -139,7 +138,7 @@ def final_norm(model: Model, hidden: Array) -> Array:
     d = model.description
     hidden = hidden[..., : d["width"]]
     out = model.norm("final_norm", hidden) if d["final_norm"] else hidden
-    if not (d["project"] and "final_project" in d.shared):
+    if not (d["project"] and "final_project" in d.stack.outer):
         return out
     return out @ model.outer("final_project", ".weight", (d["embed_width"], d["width"])).T
 
@@ -179,7 +178,7 @@ def require_length(model: Model, tokens: int) -> None:
 def most_tokens(model: Model) -> int:
     """The number of places that a model has learned; 0 where it takes texts of any length."""
     d = model.description
-    learned = d["positions"] and "position" in d.shared
+    learned = d["positions"] and "position" in d.stack.outer
     return max(0, model.rows("position") - d["position_start"]) if learned else 0
 
 

@@ -64,7 +64,6 @@ COUNTS = KeyKind(f"{COUNT.expected}, or a list", lambda value: COUNT.fits(value)
 SHARE = KeyKind("a number from 0 to below 1", lambda value: EPSILON.fits(value) and value < 1)
 SHARES = read_list("a list of numbers from 0 to below 1", SHARE)
 
-
 TYPES_TIMES = KeyKind(
     "a list of types of layers, and how many times",
     lambda value: (
@@ -175,7 +174,7 @@ def epsilon(name: str, default: float) -> Key:
     return Key((name,), EPSILON, default)
 
 
-def flag(name: str, *, default: bool = False) -> Key:
+def flag(name: str, *, default: bool | None = False) -> Key:
     return Key((name,), FLAG, default)
 
 

@@ -43,13 +43,12 @@ class Model:
         return prefix_of(names, f"{layer}{probe}.weight", d.stack.within, place)
 
     def outer(self, use: str, suffix: str, shape: Shape, part: Any = ...) -> Array:
-        """A tensor that stands outside of layers."""
-        name = f"{self.prefix}{self.description.shared[use]}{suffix}"
+        name = f"{self.prefix}{self.description.stack.outer[use]}{suffix}"
         return self.checkpoint.read(name, shape, self.dtype, part)
 
     def rows(self, use: str) -> int:
         """How many rows a table has, by config.json or else the checkpoint. Raises AttnError."""
-        if use not in self.description.shared:
+        if use not in self.description.stack.outer:
             raise AttnError(
                 f"{self.name}: {self.description.family} takes no tokens here; "
                 "give what came into a layer as `hidden`"
@@ -57,7 +56,7 @@ class Model:
         said = self.description[ROWS[use]]
         if said is not None:
             return int(said)
-        tensor = self.checkpoint.tensors.get(f"{self.prefix}{self.description.shared[use]}.weight")
+        tensor = self.checkpoint.tensors.get(f"{self.prefix}{self.description.stack.outer[use]}.weight")
         return tensor.shape[0] if tensor is not None and tensor.shape else 0
 
     def refuse_layers(self) -> None:

@@ -108,13 +108,11 @@ def route(tensors: LayerTensors, x: Array) -> tuple[Array, Array]:
         logits = logits + tensors.read("router", ".bias", (count,))
     if d["router"] == "sigmoid":
         scores = sigmoid(logits)
-        best = top(in_groups(tensors, scores), chosen)
-    elif d["router"] == "chosen":
-        best = top(logits, chosen)
-        return softmax(np.take_along_axis(logits, best, -1)), best
-    elif d["router"] == "inputs":
-        best = top(logits, chosen)
-        return sigmoid(np.take_along_axis(logits, best, -1)), best
+        corrected = scores + tensors.read("router_correction", "", (count,))
+        best = top(in_best_groups(corrected, d["groups"], d["chosen_groups"], 2), chosen)
+    elif d["router"] in {"chosen", "inputs"}:
+        best, weigh = top(logits, chosen), softmax if d["router"] == "chosen" else sigmoid
+        return weigh(np.take_along_axis(logits, best, -1)), best
     elif d["router"] == "rivals":
         return among_rivals(logits, d["rivals"])
     else:
@@ -126,13 +124,6 @@ def route(tensors: LayerTensors, x: Array) -> tuple[Array, Array]:
     if tensors.has("expert_factors"):
         weights = weights * tensors.read("expert_factors", "", (count,))[best]
     return weights * x.dtype.type(d["router_scale"]), best
-
-
-def in_groups(tensors: LayerTensors, scores: Array) -> Array:
-    """The corrected scores, −∞ outside of the groups whose two best experts are best."""
-    d = tensors.d
-    corrected = scores + tensors.read("router_correction", "", (d["experts"],))
-    return in_best_groups(corrected, d["groups"], d["chosen_groups"], 2)
 
 
 def in_best_groups(scores: Array, groups: int, chosen: int, best: int) -> Array:

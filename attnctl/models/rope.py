@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from math import ceil, floor, log, pi, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +37,8 @@ class Rope:
     def rotary(self, length: int) -> Rotary:
         if self.kind == "default":
             return Rotary(self.theta, self.dims, self.interleaved, first=self.first)
-        frequencies, factor = KINDS[self.kind].frequencies(self, length)
+        scaling, _, _ = KINDS[self.kind]
+        frequencies, factor = scaling(self, length)
         listed = tuple(float(frequency) for frequency in frequencies)
         return Rotary(self.theta, self.dims, self.interleaved, listed, factor, self.first)
 
@@ -158,49 +159,33 @@ def proportional(rope: Rope, length: int) -> Frequencies:
     return np.where(turned, base_frequencies(rope) / FLOAT(rope.says("factor", 1)), FLOAT(0)), 1.0
 
 
-class Scaling(NamedTuple):
-    """A kind of rope: its frequencies, the parameters that it needs, and those that it reads besides."""
-
-    frequencies: Callable[[Rope, int], Frequencies]
-    needs: tuple[str, ...]
-    reads: tuple[str, ...] = ()
-
-
 ORIGINAL = "original_max_position_embeddings"
+OF_YARN = (ORIGINAL, "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate")
 
-KINDS = {
-    "linear": Scaling(linear, ("factor",)),
-    "dynamic": Scaling(dynamic, ("factor",)),
-    "yarn": Scaling(
-        yarn,
-        ("factor",),
-        (ORIGINAL, "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
-    ),
-    "longrope": Scaling(
-        longrope, ("short_factor", "long_factor"), (ORIGINAL, "attention_factor", "factor")
-    ),
-    "llama3": Scaling(llama3, ("factor", "low_freq_factor", "high_freq_factor"), (ORIGINAL,)),
+KINDS: dict[str, tuple[Callable[[Rope, int], Frequencies], tuple[str, ...], tuple[str, ...]]] = {
+    "linear": (linear, ("factor",), ()),
+    "dynamic": (dynamic, ("factor",), ()),
+    "yarn": (yarn, ("factor",), OF_YARN),
+    "longrope": (longrope, ("short_factor", "long_factor"), (ORIGINAL, "attention_factor", "factor")),
+    "llama3": (llama3, ("factor", "low_freq_factor", "high_freq_factor"), (ORIGINAL,)),
 }
-"""The kinds of rope beside the default, by the name that config.json gives them."""
+"""The kinds of rope beside the default, by the name that config.json gives them.
+
+Of each its frequencies, the parameters that it needs, and those that it reads besides.
+"""
 
 USUAL = ("default", *KINDS)
 
 TEMPERED = "yarn with temperature"
-KINDS[TEMPERED] = Scaling(
-    yarn,
-    ("factor", "llama_4_scaling_beta", ORIGINAL),
-    (*KINDS["yarn"].reads, "max_position_embeddings"),
-)
-
 PROPORTIONAL = "proportional"
-KINDS[PROPORTIONAL] = Scaling(proportional, (), ("factor",))
-
 OF_PHIMOE = "longrope with mscale"
-KINDS[OF_PHIMOE] = Scaling(
-    longrope_of_phimoe,
-    ("short_factor", "long_factor", "short_mscale", "long_mscale"),
-    (ORIGINAL, "factor"),
-)
+SCALES = ("short_factor", "long_factor", "short_mscale", "long_mscale")
+KINDS |= {
+    TEMPERED: (yarn, ("factor", "llama_4_scaling_beta", ORIGINAL), (*OF_YARN, "max_position_embeddings")),
+    PROPORTIONAL: (proportional, (), ("factor",)),
+    OF_PHIMOE: (longrope_of_phimoe, SCALES, (ORIGINAL, "factor")),
+}
+"""Those of one family each, whose `rope_kinds` lead to them."""
 
 PARAMETERS: dict[str, KeyKind] = {
     **dict.fromkeys(("rope_type", "type"), TEXT),
@@ -216,14 +201,13 @@ PARAMETERS: dict[str, KeyKind] = {
 }
 """What each parameter of rope may say."""
 
-
 SILENT = ("finetuned", "mrope_section", "mrope_interleaved")
 """Parameters that change nothing: in a text all three positions of a token are the same."""
 
 
 def misread(kind: str, parameters: Mapping[str, Any]) -> Iterator[str]:
     """Parameters with impossible values, those that this kind does not read, and those it lacks."""
-    needs, reads = KINDS[kind][1:] if kind in KINDS else ((), ())
+    _, needs, reads = KINDS.get(kind, (None, (), ()))
     known = {*SILENT, "rope_type", "type", "rope_theta", "partial_rotary_factor", *needs, *reads}
     for name, value in parameters.items():
         if value is not None and name not in known:

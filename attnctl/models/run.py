@@ -100,21 +100,20 @@ def run_model(
     runner = replace(runner, keep=keep, moved=moved, d_output=source.d_output)
     if source.hidden is not None:
         return runner.of_hidden(source)
-    tokens = tokens_of(name, source.text, source.ids, source.pair)
-    if runner.part and runner.model.description.crosses:
-        context = tokens_of(name, source.context, source.context_ids, None, "--context")
+    tokens, d = tokens_of(name, source), runner.model.description
+    context = memory = None
+    if d.part and d.crosses:
+        context = tokens_of(name, source, context=True)
         encoder = part("")
         memory = embed_ids(encoder, context.ids, context.segments)
         for _, came in states(encoder, memory):
             memory = came
         memory = final_norm(encoder, memory)
-        return runner.of_tokens(tokens, memory, context)
-    raise_all(
-        f"{flag}: only a decoder that attends to an encoder has that"
-        for flag, given in (("--context", source.context), ("--context-ids", source.context_ids))
-        if given is not None
-    )
-    return runner.of_tokens(tokens)
+    else:
+        beside = {"--context": source.context, "--context-ids": source.context_ids}
+        flags = (flag for flag, given in beside.items() if given is not None)
+        raise_all(f"{flag}: only a decoder that attends to an encoder has that" for flag in flags)
+    return list(runner.traces(runner.begin(tokens, context), memory))
 
 
 def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> list[Plan]:
@@ -122,10 +121,8 @@ def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> lis
     runner, _ = begin_run(name, layers, settings)
     model = runner.model
     model.checkpoint.looks = False
-    tokens = tokens_of(name, source.text, source.ids, source.pair)
-    context = tokens
-    if runner.cross:
-        context = tokens_of(name, source.context, source.context_ids, None, "--context")
+    tokens = tokens_of(name, source)
+    context = tokens_of(name, source, context=True) if runner.cross else tokens
     hidden, memory = (blank_rows(model, len(words.ids)) for words in (tokens, context))
     return [runner.plan(model.layer(index), hidden, memory, runner.cross) for index in runner.layers]
 
@@ -172,15 +169,16 @@ def edits_by_layer(settings: Settings, layers: Sequence[int], count: int) -> dic
     return by_layer
 
 
-def tokens_of(
-    name: str, text: str | None, ids: Sequence[int] | None, pair: str | None, flag: str = "SENTENCE"
-) -> Tokens:
+def tokens_of(name: str, source: ModelInput, *, context: bool = False) -> Tokens:
+    """Those of its text or ids, or of the `context` that a decoder reads. Raises AttnError for neither."""
+    text, ids, flags = source.text, source.ids, ("SENTENCE", "--ids")
+    if context:
+        text, ids, flags = source.context, source.context_ids, ("--context", "--context-ids")
     if ids is not None:
         return plain_ids(ids)
     if text is None:
-        instead = "--ids 1,2,3" if flag == "SENTENCE" else f"{flag}-ids 1,2,3"
-        raise AttnError(f"{flag}: missing; give a text, or {instead}")
-    return Words(folder_of(name)).tokens(text, pair)
+        raise AttnError(f"{flags[0]}: missing; give a text, or {flags[1]} 1,2,3")
+    return Words(folder_of(name)).tokens(text, None if context else source.pair)
 
 
 @dataclass
@@ -198,15 +196,6 @@ class Runner:
     d_output: Array | None = None
     header: dict[str, Any] = field(default_factory=dict)
     """What all of them say of the sequence."""
-
-    @property
-    def part(self) -> str:
-        return self.model.description.part
-
-    def of_tokens(
-        self, tokens: Tokens, memory: Array | None = None, context: Tokens | None = None
-    ) -> list[Trace]:
-        return list(self.traces(self.begin(tokens, context), memory))
 
     def begin(self, tokens: Tokens, context: Tokens | None = None) -> Array:
         """What comes into layer 0; the header says what it is of. Raises AttnError for misfits."""
@@ -271,8 +260,8 @@ class Runner:
 
     def plan(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Plan:
         named = {"model": self.model.name, "family": tensors.d.family, "layer": tensors.index}
-        if self.part:
-            named["part"] = CROSS if cross else self.part
+        if part := self.model.description.part:
+            named["part"] = CROSS if cross else part
         whole = {**self.header, **named, "config": config_of(tensors, self.settings, cross)}
         plan = prepare_attention(tensors, hidden, whole, memory if cross else None, cross=cross)
         if tensors.this_layer.linear and self.settings.backward:

@@ -15,7 +15,7 @@ from attnctl.base.files import note_input, open_found
 from attnctl.base.words import one_of, quote
 from attnctl.models.description import describe, scale_blocks
 from attnctl.models.layer import Model
-from attnctl.models.tensors import INDEX, LONGEST_CONFIG, PICKLES, WHOLE, Checkpoint, inside, json_file
+from attnctl.models.tensors import INDEX, LONGEST_CONFIG, PICKLES, WHOLE, Checkpoint, json_file, path_inside
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 OWN = (
@@ -31,7 +31,7 @@ HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 def open_model(name: str, part: str = "", dtype: str = "float32", max_memory: int | None = None) -> Model:
     """The model of a folder with config.json and safetensors. Raises AttnError with every problem."""
     folder = folder_of(name)
-    path = inside(folder, CONFIG)
+    path = path_inside(folder, CONFIG)
     config = json_file(path, LONGEST_CONFIG)
     description = describe(config, part, str(path))
     checkpoint = Checkpoint(folder, scale_blocks(config, str(path)))
@@ -176,7 +176,7 @@ def load_tokenizer(folder: Path) -> Any:
         raise AttnError(
             "tokenizers is not installed; pip install 'attnctl[hf]', or give the ids of tokens: --ids 1,2,3"
         ) from None
-    path = inside(folder, TOKENIZER)
+    path = path_inside(folder, TOKENIZER)
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001  (tokenizers raises plain Exception)

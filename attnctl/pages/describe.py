@@ -27,8 +27,7 @@ from attnctl.math.ops.chunks import ByChunk
 from attnctl.record import Trace
 from attnctl.record.cells import Speller
 from attnctl.record.linear import ApartError, course
-from attnctl.store.codec import as_json_data
-from attnctl.store.header import header_data
+from attnctl.store.header import as_json_data, header_data
 from attnctl.verbs import explain
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import DIFFERS, MAXIMUM, ROUNDED

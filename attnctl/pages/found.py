@@ -32,7 +32,7 @@ from attnctl.verbs.check.view import lines_of_checked, sentences
 from attnctl.verbs.conform.report import Conformance, causes, summarise
 from attnctl.verbs.diff import Difference, differing
 from attnctl.verbs.diff.view import STEP_TITLES, apart, settings_apart, step_row, sum_words, verdict
-from attnctl.verbs.effect.effect import Effects
+from attnctl.verbs.effect import Effects
 from attnctl.verbs.effect.view import effect_lines, findings, looking_at
 from attnctl.verbs.explain.view import Question
 from attnctl.verbs.models.next import NEXT_TITLES, next_lines, next_rows, place_words

@@ -30,7 +30,7 @@ class SourceKind(NamedTuple):
 
     kind: str
     source: str
-    """``module:class``, imported when one is opened."""
+    """``module:name`` of a class or function, imported when one is opened."""
     signs: tuple[str, ...]
     """What tells it: the suffix of a file, or one of the signs of `sign_of`."""
     name: str = ""
@@ -45,7 +45,7 @@ FOLDER = "//"
 """The sign of a folder that is named as one: A/, ./A, /A."""
 
 LAST = "last"
-OF_CONFIG, OF_DUMP = "attnctl.sources.sentence:Config", "attnctl.sources.dump:Dump"
+OF_CONFIG, OF_DUMP = "attnctl.sources.sentence:of_config", "attnctl.sources.dump:Dump"
 
 KINDS = (
     SourceKind(DUMP, OF_DUMP, (FILE, *chain(*(reader.suffixes for reader in DUMPS))), "a dump"),

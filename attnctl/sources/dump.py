@@ -11,7 +11,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
-from attnctl.inputs.config.flags import settings_from
+from attnctl.inputs.config.flags import flags, settings_from
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import operator
 from attnctl.inputs.plan.intended import settings_of, trace_of_arrays, under_our_names
@@ -76,8 +76,6 @@ class Dump(Source):
 
 
 class Last(Dump):
-    """The last run of this terminal."""
-
     is_file = False
 
     def traces(self) -> Sequence[Trace]:
@@ -122,8 +120,6 @@ def settings_to_attend(trace: Trace, config: str | None, flags: Given) -> Settin
 
 def flags_meant(trace: Trace, settings: Settings | None) -> list[str] | None:
     """The flags that say what a trace was meant to be; None where a dump of ours, or no flag, says it."""
-    from attnctl.inputs.config.flags import flags
-
     if settings is None:
         return []
     return None if trace.config else flags(settings, Settings())

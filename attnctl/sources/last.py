@@ -35,11 +35,10 @@ FOLDER = "folder"
 
 
 def path_of_last() -> Path:
-    """The file of this terminal."""
-    from attnctl.store.files import state_folder
+    from attnctl.store.files import own_folder
 
     session = os.getsid(0) if hasattr(os, "getsid") else os.getppid()
-    return state_folder() / f"last-{session}.json"
+    return own_folder("XDG_STATE_HOME", "state") / f"last-{session}.json"
 
 
 def is_off() -> bool:
@@ -71,7 +70,8 @@ def replace_last(path: Path, text: str) -> None:
                 oldest.unlink()
     temporary = path.with_suffix(f".{os.getpid()}")
     try:
-        with open(temporary, "w", encoding="utf-8", opener=private) as stream:
+        own = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # nobody else reads it
+        with open(own, "w", encoding="utf-8") as stream:  # noqa: PTH123  (a descriptor)
             stream.write(text)
         temporary.replace(path)
     except BaseException:
@@ -87,11 +87,6 @@ def forget(path: Path) -> bool:
             away(path)
             return True
     return not os.path.exists(path)  # noqa: PTH110  (it never raises)
-
-
-def private(path: str, flags: int) -> int:
-    """Open a new file that nobody else reads."""
-    return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def runs_as_json(traces: Sequence[Trace]) -> str:
@@ -150,8 +145,7 @@ def what_ran(run: dict[str, Any]) -> Sentence:
     """The sentence of a run kept without numbers. Raises ValueError or AttnError for any other."""
     from attnctl.inputs.config.load import settings_of
     from attnctl.sources.sentence import Sentence
-    from attnctl.store.codec import decode
-    from attnctl.store.header import FIELDS
+    from attnctl.store.header import FIELDS, decode
 
     for name in {*AGAIN, FOLDER} & run.keys():
         decode(FIELDS.get(name, str), run[name], name)

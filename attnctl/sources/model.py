@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from attnctl.base.errors import AttnError
+from attnctl.inputs.arrays.foreign import beside_model
+from attnctl.inputs.arrays.layout import search
+from attnctl.inputs.arrays.reader import as_array, complete
 from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan import DumpPlan
+from attnctl.inputs.plan.intended import aside
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Variant, derive
+from attnctl.math.names import HIDDEN, LOGSUMEXP, TABLE, X
+from attnctl.math.ops import Unstated
 from attnctl.models import run
+from attnctl.models.attention import blank_rows, prepare_attention
 from attnctl.models.forward import embed_ids
-from attnctl.models.port import plan_layer
+from attnctl.models.layer import Model
 from attnctl.models.run import ModelInput
 from attnctl.models.source import open_model
+from attnctl.models.tensors import bfloat16
+from attnctl.record import Trace
 from attnctl.sources.sentence import Source
 
 if TYPE_CHECKING:
-    from attnctl.inputs.plan import DumpPlan, Plan
+    from attnctl.inputs.plan import Plan
     from attnctl.math import Keep, Progress
-    from attnctl.record import Trace
 
 
 class Layers(Source):
@@ -82,7 +96,72 @@ class Layers(Source):
         return [f"{part}{dot}{trace.header['layer']}" for trace in self.whole]
 
     def after(self, layer: int) -> Source:
-        """Those from this one on."""
         if not layer:
             return self
         return Layers(self.model, self.input, ",".join(self.names[layer:]), self.settings)
+
+
+# --- the plan of a layer, held beside someone's arrays ---
+
+
+def plan_layer(
+    model: Model, index: int, trace: Trace, cross: bool = False, first: Array | None = None
+) -> tuple[Trace, DumpPlan]:
+    """Someone's arrays in our layout beside the model's weights, and the plan of the layer.
+
+    `first` is what comes into layer 0, where the tokens say it. What the arrays hold of the
+    model's own numbers is left aside: the model says what is meant. Raises AttnError for an array
+    that does not go with the model's sizes.
+    """
+    renamed = beside_model(trace, cross=cross)
+    arrays = {renamed.get(name, name): as_array(name, np.asarray(trace[name])) for name in trace}
+    known = {name: array for name, array in arrays.items() if name in TABLE}
+    if first is not None:
+        known.setdefault(HIDDEN, first)
+    recorded = {name: array for name, array in known.items() if not is_weight(name)}
+    shapes = {name: array.shape for name, array in recorded.items()}
+    reading = search(shapes, {**model.layer(index).d.sizes, "d_out": model.description["width"]})
+    if "batch" in reading.sizes:
+        raise AttnError(f"a batch of {reading.sizes['batch']}: give the arrays of one sequence")
+    ours = {name: reading.lay_out(name, array) for name, array in recorded.items()}
+    whole = complete(reading.sizes, {X: 0, **recorded})
+    hidden, keys = blank_rows(model, whole["query"]), blank_rows(model, whole.get("key", whole["query"]))
+    run = prepare_attention(model.layer(index), hidden, None, keys if cross else None, cross=cross)
+    gradients = any(TABLE[name].gradient for name in ours)
+    derivation = starting(replace(run.variant, backward=gradients, logsumexp=LOGSUMEXP in ours), ours)
+    weights = {name: run.given[name] for name in derivation.given if is_weight(name)}
+    narrowed = narrowing(list(ours.values()))
+    held = {**{name: narrowed(array) for name, array in weights.items()}, **ours}
+    steps = {step.name: step for step in derivation if step.name in held}
+    steps |= {name: aside(name, held[name]) for name in held if name not in steps}
+    unknown = tuple(name for name in trace if renamed.get(name, name) not in TABLE)
+    plan = DumpPlan(derivation, whole, unknown=unknown, supplied=frozenset(weights))
+    return replace(trace, steps=steps, arrays=held), plan
+
+
+def narrowing(recorded: Sequence[Array]) -> Callable[[Array], Array]:
+    """The rounding that a port in the type of these arrays does to the model's numbers, if any."""
+    floats = [array for array in recorded if array.dtype.kind == "f" and array.size]
+    if floats and all(array.dtype == np.float16 for array in floats):
+        return lambda array: array.astype(np.float16)
+    if floats and all(np.array_equal(bfloat16(array), array) for array in floats):
+        return bfloat16
+    return lambda array: array.astype(np.float64)
+
+
+def is_weight(name: str) -> bool:
+    row = TABLE[name]
+    return row.leaf and row.once and not row.gradient
+
+
+def starting(variant: Variant, recorded: Mapping[str, Array]) -> Derivation:
+    """The derivation from `hidden` on, or from X where only that is recorded."""
+    whole = derive(variant)
+    if HIDDEN in recorded or X not in recorded:
+        return whole
+    steps = [
+        replace(step, op=Unstated(), inputs=()) if step.name == X else step
+        for step in whole
+        if step.name != HIDDEN and not step.name.startswith("norm_")
+    ]
+    return Derivation(tuple(step for step in steps if HIDDEN not in step.inputs))

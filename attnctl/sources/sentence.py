@@ -34,7 +34,10 @@ class Arguments(NamedTuple):
 
 
 class Source:
-    """Numbers as a person names them, and their settings, which each kind finds in its own place."""
+    """Numbers as a person names them, and their settings, which each kind finds in its own place.
+
+    By itself it is the run of its settings, or of a config.
+    """
 
     kind: str = "run"
     """What messages call it, as its line in `attnctl.sources` has it."""
@@ -75,8 +78,12 @@ class Source:
 
     @cached_property
     def settings(self) -> Settings:
-        """Those that it is run with. Raises AttnError where they have no meaning."""
-        raise NotImplementedError
+        """Those that it is run with: flags over config over defaults. Raises AttnError for misfits."""
+        return settings_from(self.config, self.beside.flags)
+
+    @cached_property
+    def base(self) -> Settings:
+        return settings_from(self.config, {})
 
     def meant(self, trace: Trace) -> Settings | None:
         """What one of its traces was meant to be, where that is said."""
@@ -144,34 +151,19 @@ class Source:
                 yield f"{flag}: only {has} has that, and this is a {self.kind}{self.lacking}"
 
 
-class Config(Source):
+def of_config(text: str | None, beside: Arguments | None = None) -> Source:
     """The run that a config describes, of its own sentence or of others."""
-
-    @property
-    def config(self) -> str | None:
-        return self.text or self.beside.config
-
-    @cached_property
-    def settings(self) -> Settings:
-        """Flags over config over defaults."""
-        return settings_from(self.config, self.beside.flags)
-
-    @cached_property
-    def base(self) -> Settings:
-        return settings_from(self.config, {})
+    beside = beside or Arguments()
+    return Source(text, beside._replace(config=text or beside.config))
 
 
-class Sentence(Config):
+class Sentence(Source):
     lacking = ": there is no file of that name"
 
     def __init__(
         self, text: str, beside: Arguments | None = None, settings: Settings | None = None
     ) -> None:
         super().__init__(text, beside, settings, (text,))
-
-    @property
-    def config(self) -> str | None:
-        return self.beside.config
 
     @cached_property
     def settings(self) -> Settings:

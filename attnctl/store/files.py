@@ -185,12 +185,9 @@ def data_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.pla
     return own_folder("XDG_DATA_HOME", "share", environ, platform)
 
 
-def state_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """The folder where this system keeps what a program did last."""
-    return own_folder("XDG_STATE_HOME", "state", environ, platform)
-
-
-def own_folder(variable: str, usual: str, environ: Mapping[str, str], platform: str) -> Path:
+def own_folder(
+    variable: str, usual: str, environ: Mapping[str, str] = os.environ, platform: str = sys.platform
+) -> Path:
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~"))  # noqa: PTH111
     given = environ.get(variable, "")
     if given and Path(given).is_absolute():

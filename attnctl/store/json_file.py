@@ -26,10 +26,10 @@ from attnctl.math import Array, Shape
 from attnctl.math.derivation import Step
 from attnctl.math.engine.cost import size_text
 from attnctl.record import Trace
-from attnctl.store.codec import NOT_FINITE, show_value, under
 from attnctl.store.files import encode_json, json_text, sink
 from attnctl.store.header import (
     DTYPES,
+    NOT_FINITE,
     Contents,
     check_schema,
     check_shape,
@@ -38,6 +38,8 @@ from attnctl.store.header import (
     raise_first,
     require_bytes,
     show_shape,
+    show_value,
+    under,
 )
 
 # --- reading ---
@@ -282,7 +284,6 @@ try:
     import orjson
 except ImportError:
     orjson = None  # type: ignore[assignment]  # an optional speed-up
-
 
 BLOCK = 1 << 13
 """Numbers turned into text at a time: few enough for their text to stay in a processor's cache."""

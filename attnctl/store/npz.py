@@ -12,6 +12,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import IO, Any, BinaryIO
 from zipfile import BadZipFile, ZipFile, ZipInfo
@@ -22,11 +23,10 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.engine.cost import available, size_text
 from attnctl.record import Trace
-from attnctl.store.codec import show_value
 from attnctl.store.files import encode_json, json_text
-from attnctl.store.header import Contents, Stored, header_data, require_bytes, room
+from attnctl.store.header import Contents, Stored, header_data, require_bytes, room, show_value
 from attnctl.store.json_file import header_of
-from attnctl.store.raw import File, Npy, byte_pieces, check_bytes, npy_header
+from attnctl.store.raw import File, byte_pieces, check_bytes, npy_header
 
 HEADER = "attnctl.json"
 LONGEST_HEADER = 100 << 20
@@ -113,11 +113,11 @@ def contents_of(file: File, archive: ZipFile, infos: dict[str, ZipInfo], place: 
     members: dict[str, Array | Stored] = {}
     for name, info in infos.items():
         at = f"{place}: {show_value(name)}"
-        npy = npy_of(archive, info, at)
-        load = partial(inflate_member, file, info, npy, recent, at)
+        length, npy = npy_of(archive, info, at)
+        load = partial(inflate_member, file, info, length, npy, recent, at)
         if info.compress_type == STORED:
-            load = partial(map_member, file, info, npy, checked, at)
-        members[name] = Stored(npy.shape, npy.dtype, load)
+            load = partial(map_member, file, info, length, npy, checked, at)
+        members[name] = replace(npy, load=load)
     return Contents(header, members, place)
 
 
@@ -163,38 +163,40 @@ def header_in(archive: ZipFile, info: ZipInfo | None, place: str) -> dict[str, A
         return None
     require_bytes(info.file_size, f"{place}: its header", min(LONGEST_HEADER, available()))
     with archive.open(info) as entry:
-        npy = npy_header(entry, f"{place}: {HEADER}")
+        _, npy = npy_header(entry, f"{place}: {HEADER}")
         if npy.dtype.kind != "S" or npy.shape != ():
             raise AttnError(f"{place}: {HEADER}: expected one string of bytes")
         return header_of(entry.read(info.file_size), f"{place}: {HEADER}")
 
 
-def npy_of(archive: ZipFile, info: ZipInfo, place: str) -> Npy:
+def npy_of(archive: ZipFile, info: ZipInfo, place: str) -> tuple[int, Stored]:
     """The array header of a member, checked against the size of the member."""
     if info.compress_type not in (STORED, DEFLATED):
         raise AttnError(f"{place}: compressed in a way that np.savez never does")
     with archive.open(info) as entry:
-        npy = npy_header(entry, place)
+        length, npy = npy_header(entry, place)
     size, packed = info.file_size, info.compress_size
-    check_bytes(npy, size, place)
+    check_bytes(length, npy, size, place)
     if info.compress_type == STORED and packed != size:
         raise AttnError(f"{place}: its sizes disagree")
     if size > MOST_INFLATED * (packed + 8):
         raise AttnError(f"{place}: {size_text(size)} cannot come out of {size_text(packed)}")
-    return npy
+    return length, npy
 
 
-def map_member(file: File, info: ZipInfo, npy: Npy, checked: set[str], place: str) -> Array:
+def map_member(file: File, info: ZipInfo, length: int, npy: Stored, checked: set[str], place: str) -> Array:
     """The numbers of a member in place; the first time, held against the archive's checksum."""
     names, extra = struct.unpack("<HH", file.read(info.header_offset + 26, 4))
     data = file.map(info.header_offset + 30 + names + extra, info.file_size)
     if info.filename not in checked and zlib.crc32(data) != info.CRC:
         raise AttnError(f"{place}: damaged: its numbers do not have the checksum that was stored")
     checked.add(info.filename)
-    return npy.array(data[npy.length :])
+    return npy.load(data[length:])
 
 
-def inflate_member(file: File, info: ZipInfo, npy: Npy, recent: Recent, place: str) -> Array:
+def inflate_member(
+    file: File, info: ZipInfo, length: int, npy: Stored, recent: Recent, place: str
+) -> Array:
     """The numbers of a compressed member, kept while they are among the most recent."""
     for name, array in recent:
         if name == info.filename:
@@ -203,12 +205,12 @@ def inflate_member(file: File, info: ZipInfo, npy: Npy, recent: Recent, place: s
         recent.clear()  # they can be inflated again
     data = room(npy.nbytes, place)
     with open_archive(file) as archive, archive.open(info) as stream:
-        stream.read(npy.length)
+        stream.read(length)
         at = 0
         while piece := stream.read(min(CHUNK, npy.nbytes - at) or 1):
             data[at : at + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
             at += len(piece)
     if at != npy.nbytes:
         raise AttnError(f"{place}: ends too soon")
-    recent.append((info.filename, npy.array(data.data)))
+    recent.append((info.filename, npy.load(data.data)))
     return recent[-1][1]

@@ -20,9 +20,17 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
-from attnctl.store.codec import decode, show_value
 from attnctl.store.files import encode_json, json_text
-from attnctl.store.header import DTYPES, Contents, Stored, check_shape, require_bytes, room
+from attnctl.store.header import (
+    DTYPES,
+    Contents,
+    Stored,
+    check_shape,
+    decode,
+    require_bytes,
+    room,
+    show_value,
+)
 from attnctl.store.json_file import check_length, header_of
 from attnctl.store.npz import MOST_INFLATED
 from attnctl.store.raw import array_from

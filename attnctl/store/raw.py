@@ -8,6 +8,8 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from math import prod
 from pathlib import Path
@@ -17,12 +19,10 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.lib.format import MAGIC_LEN, read_array_header_1_0, read_array_header_2_0, read_magic
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.engine.cost import size_text
-from attnctl.store.codec import show_value
-from attnctl.store.header import DTYPES, Contents, Stored, check_shape
+from attnctl.store.header import DTYPES, Contents, Stored, check_shape, show_value
 
 PIECE = 1 << 17  # numbers of an array written at a time: what a processor's cache holds
 
@@ -83,33 +83,18 @@ MALFORMED = (
 """Errors that NumPy raises for bytes that are no header: it documents ValueError alone."""
 
 
-@dataclass(frozen=True)
-class Npy:
-    """The header of an .npy: what it says of the numbers after it, and how long it is."""
-
-    length: int
-    shape: Shape
-    dtype: np.dtype[Any]
-    fortran: bool
-
-    @property
-    def nbytes(self) -> int:
-        return prod(self.shape) * self.dtype.itemsize
-
-    def array(self, data: memoryview) -> Array:
-        return array_from(data, self.shape, self.dtype, fortran=self.fortran)
-
-
 def read_npy(file: File) -> Contents:
     with file.stream() as stream:
-        npy = npy_header(stream, file.place)
-    check_bytes(npy, file.length, file.place)
-    array = Stored(npy.shape, npy.dtype, lambda: npy.array(file.map(npy.length, npy.nbytes)))
+        length, npy = npy_header(stream, file.place)
+    check_bytes(length, npy, file.length, file.place)
+    array = replace(npy, load=lambda: npy.load(file.map(length, npy.nbytes)))
     return Contents(None, {Path(file.place).stem: array}, file.place)
 
 
-def npy_header(stream: IO[bytes], place: str) -> Npy:
-    """The header at the start of a stream, which then stands at the numbers.
+def npy_header(stream: IO[bytes], place: str) -> tuple[int, Stored]:
+    """How long the header at the start of a stream is, which then stands at the numbers; what it tells of.
+
+    An array's `load` makes it of the bytes that follow its header.
 
     NumPy makes types here that are refused afterwards (objects, records), but no array of them. It reads
     a header of any length before it refuses to parse a long one; here none is read.
@@ -133,12 +118,13 @@ def npy_header(stream: IO[bytes], place: str) -> Npy:
     if dtype.name not in DTYPES and dtype.kind != "S":  # S: the header of a dump of ours
         kind = show_value(str(dtype))
         raise AttnError(f"{place}: type {kind}: only arrays of numbers, true and false are read")
-    return Npy(len(start), shape, dtype, fortran)
+    load = partial(array_from, shape=shape, dtype=dtype, fortran=fortran)
+    return len(start), Stored(shape, dtype, load, nbytes=prod(shape) * dtype.itemsize)
 
 
-def check_bytes(npy: Npy, length: int, place: str) -> None:
+def check_bytes(header: int, npy: Stored, length: int, place: str) -> None:
     if npy.dtype.kind == "S":
         raise AttnError(f"{place}: an array of texts; only numbers, true and false are read")
-    if npy.length + npy.nbytes != length:
-        found = f"{size_text(npy.nbytes)} by its shape, {size_text(max(0, length - npy.length))} there"
+    if header + npy.nbytes != length:
+        found = f"{size_text(npy.nbytes)} by its shape, {size_text(max(0, length - header))} there"
         raise AttnError(f"{place}: shape and data disagree: {found}")

@@ -16,9 +16,8 @@ from attnctl.base.errors import AttnError, collect_problems
 from attnctl.math import Array, Shape
 from attnctl.math.engine.cost import size_text
 from attnctl.record import Trace
-from attnctl.store.codec import show_value, under
 from attnctl.store.files import encode_json, json_text
-from attnctl.store.header import Contents, Stored, check_shape, header_data, raise_first
+from attnctl.store.header import Contents, Stored, check_shape, header_data, raise_first, show_value, under
 from attnctl.store.json_file import header_of
 from attnctl.store.raw import File, array_from, byte_pieces
 
@@ -26,7 +25,7 @@ METADATA = "__metadata__"
 HEADER = "attnctl.json"
 WHOLE = {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for size in (1, 2, 4, 8) for kind in "ui"}
 EIGHTS = {"F8_E4M3": "|u1", "F8_E8M0": "|u1"}
-"""Numbers of eight bits, as their bytes: weights of models alone have them (`attnctl.models.quantised`)."""
+"""Numbers of eight bits, as their bytes: weights of models alone have them (`attnctl.models.tensors`)."""
 DTYPES = {"BOOL": "|b1", **WHOLE, "F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8"}
 NO_TYPES: Mapping[str, str] = {}
 NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}
@@ -62,35 +61,32 @@ def write_tensors(
             stream.write(piece)
 
 
-class Tensor:
-    def __init__(self, file: File, start: int, dtype: str, shape: Shape) -> None:
-        self.file, self.start, self.shape = file, start, shape
-        self.stored = np.dtype({**DTYPES, **EIGHTS}[dtype])
-        self.type_name = dtype
-        self.brain = dtype == "BF16"
-        self.dtype = np.dtype(np.float32) if self.brain else self.stored.newbyteorder("=")
-        self.nbytes = prod(shape) * self.stored.itemsize
+def stored_tensor(file: File, start: int, dtype: str, shape: Shape) -> Stored:
+    stored, brain = np.dtype({**DTYPES, **EIGHTS}[dtype]), dtype == "BF16"
+    nbytes = prod(shape) * stored.itemsize
 
-    def load(self, part: Any = ..., room: Array | None = None) -> Array:
+    def load(part: Any = ..., room: Array | None = None) -> Array:
         """Its numbers, or those at an index; bfloat16 as float32, widened in `room` (uint32) if given."""
-        array = array_from(self.file.map(self.start, self.nbytes), self.shape, self.stored)[part]
-        if not self.brain:
+        array = array_from(file.map(start, nbytes), shape, stored)[part]
+        if not brain:
             return array
         wide = np.empty(array.shape, np.uint32) if room is None else room[: array.size].reshape(array.shape)
         wide[...] = array
         wide <<= 16
         return wide.view(np.float32)
 
+    number = np.dtype(np.float32) if brain else stored.newbyteorder("=")
+    return Stored(shape, number, load, dtype, nbytes)
+
 
 def read_safetensors(file: File) -> Contents:
     metadata, tensors = contents(file)
     text = metadata.get(HEADER)
     told = None if text is None else header_of(encode_json(text), f"{file.place}: {HEADER}")
-    members = {name: Stored(tensor.shape, tensor.dtype, tensor.load) for name, tensor in tensors.items()}
-    return Contents(told, members, file.place)
+    return Contents(told, tensors, file.place)
 
 
-def contents(file: File, *, quantised: bool = False) -> tuple[dict[str, str], dict[str, Tensor]]:
+def contents(file: File, *, quantised: bool = False) -> tuple[dict[str, str], dict[str, Stored]]:
     """The metadata, and the arrays, still in the file. Raises AttnError for a header that does not fit."""
     length, place = int.from_bytes(file.read(0, 8), "little"), file.place
     if length > 100_000_000 or 8 + length > file.length:  # as the format allows
@@ -101,7 +97,7 @@ def contents(file: File, *, quantised: bool = False) -> tuple[dict[str, str], di
         raise AttnError(f"{place}: $.{METADATA}: expected strings by name")
     known = {**DTYPES, **EIGHTS} if quantised else DTYPES
     problems: list[str] = []
-    placed: list[tuple[int, int, str, Tensor]] = []
+    placed: list[tuple[int, int, str, Stored]] = []
     for name, data in header.items():
         with collect_problems(problems):
             placed.append(tensor_of(name, data, file, 8 + length, known))
@@ -112,7 +108,7 @@ def contents(file: File, *, quantised: bool = False) -> tuple[dict[str, str], di
 
 def tensor_of(
     name: str, data: Any, file: File, start: int, known: Mapping[str, str]
-) -> tuple[int, int, str, Tensor]:
+) -> tuple[int, int, str, Stored]:
     path = under("$", name)
     if not isinstance(data, dict) or set(data) != {"dtype", "shape", "data_offsets"}:
         raise AttnError(f"{path}: expected dtype, shape and data_offsets, found {show_value(data)}")
@@ -128,7 +124,7 @@ def tensor_of(
     if not counts(offsets) or len(offsets) != 2:
         raise AttnError(f"{path}.data_offsets: expected two offsets, found {show_value(offsets)}")
     begin, end = offsets
-    tensor = Tensor(file, start + begin, dtype, tuple(shape))
+    tensor = stored_tensor(file, start + begin, dtype, tuple(shape))
     if end - begin != tensor.nbytes:
         what = f"{size_text(max(0, end - begin))} where shape and dtype need {size_text(tensor.nbytes)}"
         raise AttnError(f"{path}: shape and data disagree: {what}")
@@ -139,7 +135,7 @@ def counts(data: Any) -> bool:
     return isinstance(data, list) and all(type(number) is int and number >= 0 for number in data)
 
 
-def gaps(placed: list[tuple[int, int, str, Tensor]], length: int) -> list[str]:
+def gaps(placed: list[tuple[int, int, str, Stored]], length: int) -> list[str]:
     """The problem of arrays that overlap, leave a gap, or do not end at the end of the file, if any."""
     at = 0
     for begin, end, name, _ in sorted(placed, key=lambda tensor: tensor[:2]):

@@ -18,16 +18,14 @@ from attnctl.math import Array
 from attnctl.math.engine.cost import available
 from attnctl.record import Trace, numbers_of
 from attnctl.store import DUMPS
-from attnctl.store.codec import show_value
 from attnctl.store.files import function
 from attnctl.store.folder import read_folder
-from attnctl.store.header import Contents, assemble_trace, require_bytes
+from attnctl.store.header import Contents, assemble_trace, require_bytes, show_value
 from attnctl.store.json_file import check_length
 from attnctl.store.raw import File
 
 CHUNK = 1 << 20
 HEAD = 512  # first bytes of a file that tell its format
-
 
 Renames = Mapping[str, str] | None
 """What the arrays of someone else's file are called here: ``{"theirs": "ours"}``."""

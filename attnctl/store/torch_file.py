@@ -16,8 +16,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
-from attnctl.store.codec import show_value
-from attnctl.store.header import DEEPEST, DTYPES, Contents, check_shape, require_bytes
+from attnctl.store.header import DEEPEST, DTYPES, Contents, check_shape, require_bytes, show_value
 from attnctl.store.npz import open_archive
 from attnctl.store.raw import File
 

@@ -10,7 +10,7 @@ import pytest
 from attnctl import VERBS
 from attnctl.formats import FINDINGS
 from attnctl.models.next import Ranked
-from attnctl.verbs.effect.effect import Effects
+from attnctl.verbs.effect import Effects
 
 STEERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 EVIL = "I\x1b[31m\u202elove\x9b1m \u2066AI\u2028\x07 <b>&"

@@ -14,7 +14,7 @@ from attnctl.inputs.config.flags import flags
 from attnctl.inputs.config.settings import Settings
 from attnctl.models.run import ModelInput
 from attnctl.sources.model import Layers
-from attnctl.store.codec import as_json_data
+from attnctl.store.header import as_json_data
 from attnctl.verbs.explore import begin_walk, remake
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.remake import commands

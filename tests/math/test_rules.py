@@ -28,7 +28,7 @@ from attnctl.math.rules import (
     all_of,
     any_of,
 )
-from attnctl.store.codec import as_json_data, op_of
+from attnctl.store.header import as_json_data, op_of
 
 HIDING = [rule for rule in RULES.values() if issubclass(rule, VisibilityRule)]
 

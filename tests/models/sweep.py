@@ -115,8 +115,8 @@ def hidden_states(folder: Path, kind: str) -> dict[str, list[np.ndarray]]:
     for part in FAMILIES[kind]:
         model = open_model(str(folder), part, "float64")
         d = model.description
-        if "embed" in d.shared:
-            segments = SEGMENTS if "segment" in d.shared and model.rows("segment") > 1 else None
+        if "embed" in d.stack.outer:
+            segments = SEGMENTS if "segment" in d.stack.outer and model.rows("segment") > 1 else None
             start = embed_ids(model, DECODER_IDS if d.crosses else IDS, segments)
         else:
             start = start_of(d["width"])

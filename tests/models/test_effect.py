@@ -35,7 +35,7 @@ def test_effects_are_those_of_edits_whatever_goes_through_at_once(monkeypatch):
     logits = {token["id"]: token["logit"] for token in trace.header["next"]["tokens"]}
     after = logits[BETWEEN[0]] - logits[BETWEEN[1]]
     assert found.effect[1, 2] == pytest.approx(after - found.difference, abs=1e-5)
-    monkeypatch.setattr("attnctl.verbs.effect.effect.MOST_ROWS", 3 * len(IDS))
+    monkeypatch.setattr("attnctl.verbs.effect.MOST_ROWS", 3 * len(IDS))
     three = attnctl.effect(model=GPT2, ids=IDS, between=BETWEEN)
     np.testing.assert_allclose(three.effect, found.effect, atol=1e-5)
 

@@ -101,7 +101,7 @@ def parts_compared(folder, expected, part, memory=None):
 def first(model, expected, start):
     """What comes into layer 0: from ids where there are any, else as it is recorded."""
     ids = expected.get(f"{start}input_ids")
-    if ids is None or "embed" not in model.description.shared:
+    if ids is None or "embed" not in model.description.stack.outer:
         return expected[f"{start}hidden_0"]
     segments = expected.get("token_type_ids")
     return embed_ids(model, ids.tolist(), None if segments is None else segments.tolist())

@@ -6,8 +6,8 @@ from checkpoints import ROOT
 from ports import PORTS, run
 
 from attnctl.inputs.plan.intended import trace_of_arrays
-from attnctl.models.port import plan_layer
 from attnctl.models.source import open_model
+from attnctl.sources.model import plan_layer
 from attnctl.verbs.check.check import check
 
 

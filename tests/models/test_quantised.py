@@ -8,9 +8,8 @@ import pytest
 from checkpoints import ROOT
 
 from attnctl.base.errors import AttnError
-from attnctl.models.quantised import e4m3
 from attnctl.models.run import ModelInput, run_model
-from attnctl.models.tensors import Checkpoint
+from attnctl.models.tensors import Checkpoint, e4m3
 from attnctl.store.safetensors import write_tensors
 
 NUMBERS = {0: 0, 1: 2**-9, 7: 7 * 2**-9, 8: 2**-6, 56: 1, 57: 1.125, 64: 2, 126: 448, 184: -1, 254: -448}

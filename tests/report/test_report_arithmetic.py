@@ -21,7 +21,7 @@ from attnctl.math.filling import filler, form_of
 from attnctl.math.notation import data as written_out
 from attnctl.math.ops import OPS, Op
 from attnctl.record import Trace
-from attnctl.store.codec import as_json_data
+from attnctl.store.header import as_json_data
 from attnctl.store.source import read
 from attnctl.verbs.explain.view import number_for_people
 

@@ -9,7 +9,7 @@ import pytest
 from attnctl.base.errors import AttnError
 from attnctl.math.ops import OPS, Given, Hide, Repeat, Rotate, Scale, Sinusoid, Softmax
 from attnctl.math.rules import RULES, Causal, Composed, Padding, VisibilityRule, Window
-from attnctl.store.codec import as_json_data, decode, op_of
+from attnctl.store.header import as_json_data, decode, op_of
 
 TYPED = [
     (Given(), {"name": "Given"}),

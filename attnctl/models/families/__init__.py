@@ -19,7 +19,7 @@ stacks, says how it is called in a case of `tests/models/cases.py`.
 
 from __future__ import annotations
 
-from attnctl.models.families import encoders, experts, gemma, gpt, llama, speech_and_text, states, windows
+from attnctl.models.families import encoders, experts, gpt, llama, states, windows
 from attnctl.models.family import Stack, derive_stack
 
 FAMILIES: dict[str, dict[str, Stack]] = {
@@ -47,10 +47,10 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "gemma2": {"": llama.GEMMA2},
     "gemma3_text": {"": llama.GEMMA3},
     "gemma3": {"": derive_stack(llama.GEMMA3, section="text_config", within="language_model.")},
-    "gemma3n_text": {"": gemma.GEMMA3N},
-    "gemma3n": {"": derive_stack(gemma.GEMMA3N, section="text_config", within="language_model.")},
-    "gemma4_text": {"": gemma.GEMMA4},
-    "gemma4": {"": derive_stack(gemma.GEMMA4, section="text_config", within="language_model.")},
+    "gemma3n_text": {"": windows.GEMMA3N},
+    "gemma3n": {"": derive_stack(windows.GEMMA3N, section="text_config", within="language_model.")},
+    "gemma4_text": {"": windows.GEMMA4},
+    "gemma4": {"": derive_stack(windows.GEMMA4, section="text_config", within="language_model.")},
     "hunyuan_v1_dense": {"": llama.HUNYUAN},
     "phi": {"": llama.PHI},
     "phi3": {"": llama.PHI3},
@@ -106,8 +106,8 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "eurobert": {"": encoders.EUROBERT},
     "megatron-bert": {"": encoders.MEGATRON_BERT},
     "nomic_bert": {"": encoders.NOMIC_BERT},
-    "bart": {"": speech_and_text.BART_ENCODER, "decoder": speech_and_text.BART_DECODER},
-    "marian": {"": speech_and_text.MARIAN_ENCODER, "decoder": speech_and_text.MARIAN_DECODER},
+    "bart": {"": encoders.BART_ENCODER, "decoder": encoders.BART_DECODER},
+    "marian": {"": encoders.MARIAN_ENCODER, "decoder": encoders.MARIAN_DECODER},
     "deit": {"": encoders.VIT},
     "siglip": {
         "": derive_stack(encoders.SIGLIP_TEXT, section="text_config", within="text_model."),
@@ -116,9 +116,9 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "qwen2_vl": {"": derive_stack(windows.QWEN2_VL, section="text_config", within="language_model.")},
     "qwen2_5_vl": {"": derive_stack(windows.QWEN2_VL, section="text_config", within="language_model.")},
     "qwen3_vl": {"": derive_stack(windows.QWEN3_VL, section="text_config", within="language_model.")},
-    "t5": {"": speech_and_text.T5_ENCODER, "decoder": speech_and_text.T5_DECODER},
-    "mt5": {"": speech_and_text.T5_ENCODER, "decoder": speech_and_text.T5_DECODER},
-    "whisper": {"": speech_and_text.WHISPER_ENCODER, "decoder": speech_and_text.WHISPER_DECODER},
+    "t5": {"": encoders.T5_ENCODER, "decoder": encoders.T5_DECODER},
+    "mt5": {"": encoders.T5_ENCODER, "decoder": encoders.T5_DECODER},
+    "whisper": {"": encoders.WHISPER_ENCODER, "decoder": encoders.WHISPER_DECODER},
     "vit": {"": encoders.VIT},
     "dinov2": {"": encoders.DINOV2},
     "dinov2_with_registers": {"": encoders.DINOV2},
@@ -130,3 +130,20 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     },
 }
 """Every model_type, with its stacks of layers by name; the one without a name comes first."""
+
+NEEDS = {
+    "something other than attention": "mamba mamba2 falcon_mamba rwkv xlstm",
+    "layers that carry a state instead of attending": (
+        "bamba falcon_h1 granitemoehybrid jamba lfm2 lfm2_moe minimax nemotron_h recurrent_gemma zamba2"
+    ),
+    "layers of a gated delta rule": "kimi_linear olmo_hybrid",
+    "keys that an indexer chooses for each query": "deepseek_v32 deepseek_v4 glm_moe_dsa",
+    "vectors of distances": "deberta deberta-v2 xlnet wav2vec2-conformer",
+    "windows beside tokens that all see": "longformer big_bird longt5",
+    "rotary positions of the rows and columns of an image": "dinov3_vit",
+    "the difference of two attentions": "diffllama",
+    "a table of distances for each layer": "umt5",
+}
+
+LACKING = {kind: need for need, kinds in NEEDS.items() for kind in kinds.split()}
+"""What types of models need that no family has, by model_type: said where one is refused."""

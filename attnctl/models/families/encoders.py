@@ -1,9 +1,10 @@
-"""Encoders: BERT and its kin, ModernBERT, and those of images."""
+"""Encoders: BERT and its kin, ModernBERT, those of images, and those with decoders."""
 
 from __future__ import annotations
 
 from operator import mul
 
+from attnctl.models.families.gpt import OPT
 from attnctl.models.families.llama import LLAMA
 from attnctl.models.family import LAYER_NORM, ROPE_BY_TYPE, ROTARY, TYPES, Stack, When, derive_stack, inside
 from attnctl.models.keys import INDEX, Setting, by_layer, count, epsilon, flag, from_keys, real, word
@@ -45,7 +46,6 @@ BERT = Stack(
     inert=("directionality",),
     head=predict_masked("cls.predictions.", "decoder", "transform.dense", "transform.LayerNorm"),
 )
-
 
 ROBERTA = derive_stack(
     BERT,
@@ -179,7 +179,6 @@ MEGATRON_BERT = derive_stack(
     outer={"final_norm": "encoder.ln"},
     inner={"attention_norm": "attention.ln", "mlp_norm": "ln"},
     without=("embed_norm", "attention_sum_norm", "mlp_sum_norm"),
-    only={"add_cross_attention": False},
     inert=(),
     example={"type_vocab_size": 2},
 )
@@ -209,7 +208,6 @@ NOMIC_BERT = Stack(
     example={"type_vocab_size": 2, "head_dim": 4},
 )
 
-
 VIT = Stack(
     layer="encoder.layer.{i}.",
     outer={"final_norm": "layernorm"},
@@ -235,6 +233,7 @@ VIT = Stack(
 )
 
 RATIO = count("hidden_size"), count("mlp_ratio", default=4)
+SWIGLU = inside("mlp.", gate_up="weights_in", down="weights_out")
 TWO_THIRDS = from_keys(lambda width, ratio: (width * ratio * 2 // 3 + 7) // 8 * 8, *RATIO)
 
 DINOV2 = derive_stack(
@@ -246,13 +245,7 @@ DINOV2 = derive_stack(
     },
     settings={"eps": epsilon("layer_norm_eps", 1e-6), "intermediate": from_keys(mul, *RATIO)},
     when=(
-        When(
-            flag("use_swiglu_ffn"),
-            True,
-            {"act": "silu", "intermediate": TWO_THIRDS},
-            inside("mlp.", gate_up="weights_in", down="weights_out"),
-            ("up",),
-        ),
+        When(flag("use_swiglu_ffn"), True, {"act": "silu", "intermediate": TWO_THIRDS}, SWIGLU, ("up",)),
     ),
     inert=(
         *("layerscale_value", "drop_path_rate", "num_register_tokens", "use_mask_token", "apply_layernorm"),
@@ -316,3 +309,173 @@ SIGLIP_TEXT = derive_stack(
     },
     inert=("projection_size",),
 )
+
+# --- encoders with decoders ---
+
+NETWORK = (word("feed_forward_proj"), word("model_type"))
+
+
+def t5_network(network: str | None, family: str) -> str:
+    return network or ("gated-gelu" if family == "mt5" else "relu")
+
+
+def t5_activation(network: str | None, family: str, act: str | None) -> str:
+    """Its function; "gated-gelu" stands for the one by a tanh."""
+    kind = t5_network(network, family)
+    return act or ("gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-"))
+
+
+GATED = from_keys(
+    lambda said, family, gated: t5_network(said, family).startswith("gated-") if gated is None else gated,
+    *(*NETWORK, flag("is_gated_act", default=None)),
+)
+LAYERS = count("num_layers", "num_hidden_layers")
+BIAS = "layer.0.SelfAttention.relative_attention_bias"
+
+T5_ENCODER = Stack(
+    layer="encoder.block.{i}.",
+    outer={
+        "embed": "shared",
+        "bias_table": f"encoder.block.0.{BIAS}",
+        "final_norm": "encoder.final_layer_norm",
+    },
+    inner={
+        "attention_norm": "layer.0.layer_norm",
+        **inside("layer.0.SelfAttention.", q="q", k="k", v="v", o="o"),
+        "mlp_norm": "layer.1.layer_norm",
+        **inside("layer.1.DenseReluDense.", up="wi", down="wo"),
+    },
+    settings={
+        "layers": LAYERS,
+        "width": count("d_model", "hidden_size"),
+        "heads": count("num_heads", "num_attention_heads"),
+        "d_k": count("d_kv", "head_dim", default=64),
+        "longest": None,
+        "intermediate": count("d_ff"),
+        "eps": epsilon("layer_norm_epsilon", 1e-6),
+        "act": from_keys(t5_activation, *NETWORK, word("dense_act_fn")),
+        "causal": False,
+        "scale": 1.0,
+        "buckets": count("relative_attention_num_buckets", default=32),
+        "furthest": count("relative_attention_max_distance", default=128),
+    },
+    inert=("is_decoder", "output_past", "n_positions"),
+    when=(When(GATED, True, inner=inside("layer.1.DenseReluDense.", gate="wi_0", up="wi_1")),),
+    ignored_first=(BIAS,),
+)
+
+T5_DECODER = derive_stack(
+    T5_ENCODER,
+    ignored_first=(BIAS, "layer.1.EncDecAttention.relative_attention_bias"),
+    layer="decoder.block.{i}.",
+    outer={"bias_table": f"decoder.block.0.{BIAS}", "final_norm": "decoder.final_layer_norm"},
+    inner={
+        "cross_norm": "layer.1.layer_norm",
+        **inside("layer.1.EncDecAttention.", cross_q="q", cross_k="k", cross_v="v", cross_o="o"),
+        "mlp_norm": "layer.2.layer_norm",
+        **inside("layer.2.DenseReluDense.", up="wi", down="wo"),
+    },
+    settings={
+        "causal": True,
+        "layers": from_keys(lambda own, shared: own or shared, count("num_decoder_layers"), LAYERS),
+    },
+    only={"is_encoder_decoder": True},
+    when=(When(GATED, True, inner=inside("layer.2.DenseReluDense.", gate="wi_0", up="wi_1")),),
+)
+
+WHISPER_ENCODER = Stack(
+    layer="encoder.layers.{i}.",
+    outer={"final_norm": "encoder.layer_norm"},
+    inner=dict(OPT.inner),
+    settings={
+        **LAYER_NORM,
+        "eps": 1e-5,
+        "layers": count("encoder_layers", "num_hidden_layers", default=4),
+        "width": count("d_model", "hidden_size", default=384),
+        "heads": count("encoder_attention_heads", "num_attention_heads", default=6),
+        "intermediate": count("encoder_ffn_dim", default=1536),
+        "longest": None,
+        "act": word("activation_function", default="gelu"),
+        "bias": True,
+        "k_bias": False,
+        "causal": False,
+    },
+)
+
+WHISPER_DECODER = derive_stack(
+    WHISPER_ENCODER,
+    layer="decoder.layers.{i}.",
+    outer=inside("decoder.", embed="embed_tokens", position="embed_positions", final_norm="layer_norm"),
+    inner={
+        "cross_norm": "encoder_attn_layer_norm",
+        **inside("encoder_attn.", cross_q="q_proj", cross_k="k_proj", cross_v="v_proj", cross_o="out_proj"),
+    },
+    settings={
+        "layers": count("decoder_layers", default=4),
+        "heads": count("decoder_attention_heads", default=6),
+        "intermediate": count("decoder_ffn_dim", default=1536),
+        "longest": count("max_target_positions", default=448),
+        "causal": True,
+    },
+    only={"scale_embedding": False},
+)
+
+BART_WIDTH = count("d_model", "hidden_size", default=1024)
+
+
+def sizes_of(part: str) -> dict[str, Setting]:
+    """The settings of the encoder or the decoder, under keys that begin with its name."""
+    also = ("num_hidden_layers", "num_attention_heads") if part == "encoder" else ()
+    return {
+        "layers": count(f"{part}_layers", *also[:1], default=12),
+        "heads": count(f"{part}_attention_heads", *also[1:], default=16),
+        "intermediate": count(f"{part}_ffn_dim", default=4096),
+    }
+
+
+BOTH_WAYS = {
+    "embed_scale": from_keys(
+        lambda scaled, width: width**0.5 if scaled else 1.0, flag("scale_embedding"), BART_WIDTH
+    ),
+    "k_bias": True,
+    "position_start": 2,
+    "longest": from_keys(lambda longest: longest + 2, count("max_position_embeddings", default=1024)),
+    "width": BART_WIDTH,
+}
+
+
+def names_in(part: str) -> dict[str, str]:
+    names = inside(f"{part}.", position="embed_positions", embed_norm="layernorm_embedding")
+    return {"embed": "shared", **names}
+
+
+BART_ENCODER = derive_stack(
+    WHISPER_ENCODER,
+    outer=names_in("encoder"),
+    inner={"attention_sum_norm": "self_attn_layer_norm", "mlp_sum_norm": "final_layer_norm"},
+    without=("attention_norm", "mlp_norm", "final_norm"),
+    settings={**BOTH_WAYS, **sizes_of("encoder")},
+    only={"normalize_before": False, "add_final_layer_norm": False, "tie_word_embeddings": True},
+    inert=("normalize_embedding", "static_position_embeddings", "extra_pos_embeddings", "add_bias_logits"),
+)
+
+BART_DECODER = derive_stack(
+    WHISPER_DECODER,
+    outer=names_in("decoder"),
+    inner={
+        "self_sum_norm": "self_attn_layer_norm",
+        "attention_sum_norm": "encoder_attn_layer_norm",
+        "mlp_sum_norm": "final_layer_norm",
+    },
+    without=("attention_norm", "cross_norm", "mlp_norm", "final_norm"),
+    settings={**BOTH_WAYS, **sizes_of("decoder")},
+    only={"scale_embedding": flag("scale_embedding")},
+)
+
+SINUSOIDAL = {"position_start": 0, "longest": count("max_position_embeddings", default=1024)}
+SHARED = {
+    "share_encoder_decoder_embeddings": True,
+    "decoder_vocab_size": count("vocab_size", default=58101),
+}
+MARIAN_ENCODER = derive_stack(BART_ENCODER, without=("embed_norm",), settings=SINUSOIDAL, only=SHARED)
+MARIAN_DECODER = derive_stack(BART_DECODER, without=("embed_norm",), settings=SINUSOIDAL)

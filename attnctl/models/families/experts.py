@@ -7,16 +7,7 @@ from dataclasses import replace
 from operator import add, ge, mul
 from typing import Any
 
-from attnctl.models.families.llama import (
-    GRANITE,
-    HEAD_NORMS,
-    MISTRAL,
-    OLMO2,
-    PLAIN,
-    QWEN3,
-    on_even_layers,
-    rotates,
-)
+from attnctl.models.families.llama import GRANITE, HEAD_NORMS, MISTRAL, OLMO2, PLAIN, QWEN3, rotates
 from attnctl.models.families.windows import MINISTRAL_YARN, temperature_in
 from attnctl.models.family import LAYER_NORM, ROTARY, TYPES, When, always, derive_stack, inside
 from attnctl.models.keys import (
@@ -104,7 +95,7 @@ GPT_OSS = derive_stack(
         "d_k": count("head_dim", default=64),
         "kv_heads": count("num_key_value_heads", default=8, nullable=True),
         "window": count("sliding_window", default=128),
-        "sliding": on_even_layers,
+        "sliding": lambda layer: layer % 2 == 0,
         "rope": replace(ROTARY["rope"], default=YARN),
         "theta": real("rope_theta", default=150000.0),
         "experts": count("num_local_experts", "num_experts", default=128),
@@ -277,38 +268,7 @@ ROTATED_IN_LLAMA4 = by_layer(
     Key(("no_rope_layers",), INDICES),
     count("no_rope_layer_interval", default=4),
 )
-CHUNKED = {
-    **TYPES,
-    "chunk": count("attention_chunk_size", default=8192, nullable=True),
-    "sliding": ROTATED_IN_LLAMA4,
-    "rotated": ROTATED_IN_LLAMA4,
-    "qk_norm": from_keys(lambda used: "row" if used else None, flag("use_qk_norm", default=True)),
-    "norm_after_rotation": True,
-    "norm_unrotated": False,
-    "temperature_rotated": False,
-    "temperature": from_keys(
-        lambda used, beta, every: (beta, every, 1) if used else None,
-        flag("attn_temperature_tuning", default=True),
-        real("attn_scale", default=0.1),
-        count("floor_scale", default=8192),
-    ),
-}
-"""Llama 4's attention: within blocks where it rotates, with a temperature where it does not."""
-
 FEEDING = "feed_forward."
-SCALED_INPUTS = {
-    "experts": count("num_local_experts", default=16),
-    **dict.fromkeys(("expert_size", "shared_size"), count("intermediate_size", default=8192)),
-    "expert_layer": by_layer(
-        lambda layer, listed, step: layer in listed if listed is not None else (layer + 1) % step == 0,
-        Key(("moe_layers",), INDICES),
-        count("interleave_moe_layer_step", default=1),
-    ),
-    "chosen": count("num_experts_per_tok", default=1),
-    "router": "inputs",
-    "experts_transposed": True,
-}
-"""Llama 4's experts, which read rows times their share."""
 
 LLAMA4 = derive_stack(
     PLAIN,
@@ -321,8 +281,6 @@ LLAMA4 = derive_stack(
         },
     },
     settings={
-        **CHUNKED,
-        **SCALED_INPUTS,
         "heads": count("num_attention_heads", default=40),
         "kv_heads": count("num_key_value_heads", default=8),
         "d_k": count("head_dim", default=128),
@@ -330,6 +288,31 @@ LLAMA4 = derive_stack(
         "interleaved": True,
         "theta": real("rope_theta", default=500000.0),
         "intermediate": count("intermediate_size_mlp", default=16384),
+        # attention is within blocks where it rotates, and has a temperature where it does not
+        **TYPES,
+        "chunk": count("attention_chunk_size", default=8192, nullable=True),
+        **dict.fromkeys(("sliding", "rotated"), ROTATED_IN_LLAMA4),
+        "qk_norm": from_keys(lambda used: "row" if used else None, flag("use_qk_norm", default=True)),
+        "norm_after_rotation": True,
+        "norm_unrotated": False,
+        "temperature_rotated": False,
+        "temperature": from_keys(
+            lambda used, beta, every: (beta, every, 1) if used else None,
+            flag("attn_temperature_tuning", default=True),
+            real("attn_scale", default=0.1),
+            count("floor_scale", default=8192),
+        ),
+        # experts read rows times their share
+        "experts": count("num_local_experts", default=16),
+        **dict.fromkeys(("expert_size", "shared_size"), count("intermediate_size", default=8192)),
+        "expert_layer": by_layer(
+            lambda layer, listed, step: layer in listed if listed is not None else (layer + 1) % step == 0,
+            Key(("moe_layers",), INDICES),
+            count("interleave_moe_layer_step", default=1),
+        ),
+        "chosen": count("num_experts_per_tok", default=1),
+        "router": "inputs",
+        "experts_transposed": True,
     },
     example={"attention_chunk_size": 3, "floor_scale": 2, "attn_scale": 0.5, "intermediate_size": 12}
     | {"num_local_experts": 4, "num_experts_per_tok": 2, "no_rope_layers": [1, 0], "moe_layers": [1]},
@@ -426,25 +409,22 @@ FLEX_OLMO = derive_stack(
 )
 
 SWITCHED = {name: part.replace("experts", "expert") for name, part in SHARED.items()}
-ALTERNATING = {
-    **TYPES,
-    "window": from_keys(
-        lambda used, size: size if used else None,
-        flag("use_sliding_window"),
-        count("sliding_window", default=4096, kind=INDEX, nullable=True),  # 0 where it is not used
-    ),
-    "sliding": by_layer(
-        lambda layer, before: layer % 2 == 0 and layer < before,
-        count("max_window_layers", default=28, kind=INDEX),
-    ),
-}
 
 QWEN2_MOE = derive_stack(
     QWEN3_MOE,
     inner={**SWITCHED, "shared_switch": "mlp.shared_expert_gate"},
     without=("q_norm", "k_norm"),
     settings={
-        **ALTERNATING,
+        **TYPES,
+        "window": from_keys(
+            lambda used, size: size if used else None,
+            flag("use_sliding_window"),
+            count("sliding_window", default=4096, kind=INDEX, nullable=True),  # 0 where it is not used
+        ),
+        "sliding": by_layer(
+            lambda layer, before: layer % 2 == 0 and layer < before,
+            count("max_window_layers", default=28, kind=INDEX),
+        ),
         "kv_heads": count("num_key_value_heads", default=16, nullable=True),
         "bias": flag("qkv_bias", default=True),
         "out_bias": False,

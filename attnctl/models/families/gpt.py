@@ -223,7 +223,6 @@ GPT_BIGCODE = derive_stack(
     },
     when=(*GPT2.when, FUSED_BY_HEAD),
     only={
-        "add_cross_attention": False,
         "num_key_value_heads": from_keys(
             lambda one, heads: 1 if one else heads, FUSED_BY_HEAD.setting, GPT["heads"]
         ),

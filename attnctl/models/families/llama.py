@@ -21,18 +21,6 @@ from attnctl.models.family import (
 )
 from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, epsilon, flag, from_keys, real, word
 
-
-def on_even_layers(layer: int) -> bool:
-    return layer % 2 == 0
-
-
-USED_WINDOW = from_keys(
-    lambda used, size: size if used else None,
-    flag("use_sliding_window"),
-    count("sliding_window", default=4096, nullable=True),
-)
-"""A window that is there only where `use_sliding_window` says so."""
-
 PLAIN = Stack(
     layer="layers.{i}.",
     outer={"embed": "embed_tokens", "final_norm": "norm"},
@@ -69,7 +57,6 @@ MISTRAL = derive_stack(
     },
 )
 
-
 QWEN2 = derive_stack(
     PLAIN,
     settings={
@@ -77,7 +64,11 @@ QWEN2 = derive_stack(
         "kv_heads": count("num_key_value_heads", default=32, nullable=True),
         "bias": True,
         "out_bias": False,
-        "window": USED_WINDOW,
+        "window": from_keys(
+            lambda used, size: size if used else None,
+            flag("use_sliding_window"),
+            count("sliding_window", default=4096, nullable=True),
+        ),
         "sliding": by_layer(ge, count("max_window_layers", default=28, kind=INDEX)),
     },
 )
@@ -91,7 +82,6 @@ QWEN3 = derive_stack(
         "d_k": count("head_dim", default=128),
     },
 )
-
 
 GELU = "gelu_pytorch_tanh"
 GEMMA_ACT = from_keys(lambda act: GELU if act == "gelu" else act, word("hidden_act", default=GELU))
@@ -135,7 +125,7 @@ GEMMA2 = derive_stack(
         "scale": from_keys(lambda size: size**-0.5, real("query_pre_attn_scalar", default=256)),
         "softcap": real("attn_logit_softcapping", default=50.0, nullable=True),
         "window": count("sliding_window", default=4096),
-        "sliding": on_even_layers,
+        "sliding": lambda layer: layer % 2 == 0,
     },
     only={"hidden_act": ACT},
     head={"cap": real("final_logit_softcapping", default=30.0, nullable=True)},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attnctl.models.families.experts import FEW, QWEN3_MOE, SWITCHED
 from attnctl.models.families.llama import HEAD_NORMS, PLAIN
 from attnctl.models.families.windows import QWEN2_VL
-from attnctl.models.family import TYPES, DeltaSizes, Names, always, derive_stack, inside
+from attnctl.models.family import TYPES, Names, always, derive_stack, inside
 from attnctl.models.keys import by_layer, count, flag, from_keys, real
 
 STATEFUL = {
@@ -14,7 +14,7 @@ STATEFUL = {
         lambda layer, every: (layer + 1) % every != 0, count("full_attention_interval", default=4)
     ),
     "delta": from_keys(
-        DeltaSizes,
+        lambda *sizes: sizes,
         count("linear_conv_kernel_dim", default=4),
         count("linear_num_key_heads", default=16),
         count("linear_num_value_heads", default=32),
@@ -83,11 +83,9 @@ QWEN3_5 = derive_stack(
     example=TINY_STATE,
 )
 
-EXPERTS = "mlp.experts."
-
 QWEN3_5_MOE = derive_stack(
     QWEN3_NEXT,
-    inner={**IN_FOUR, **inside(EXPERTS, experts_gate_up="gate_up_proj!", experts_down="down_proj!")},
+    inner={**IN_FOUR, **inside("mlp.experts.", experts_gate_up="gate_up_proj!", experts_down="down_proj!")},
     without=tuple(IN_TWO),
     settings={
         "rope_kinds": QWEN3_5.settings["rope_kinds"],

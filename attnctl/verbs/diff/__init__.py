@@ -21,7 +21,7 @@ from attnctl.math.names import SYMBOLS, results
 from attnctl.math.ops import MatMulT
 from attnctl.record import CALL, Trace
 from attnctl.record.linear import ApartError
-from attnctl.store.codec import as_json_data
+from attnctl.store.header import as_json_data
 from attnctl.verbs.diff.align import HEAD, Alignment, head_counts, sides_of, wide, without_single_axes
 from attnctl.verbs.diff.split import Change, split_change
 

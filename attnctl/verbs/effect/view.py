@@ -18,14 +18,10 @@ from attnctl.drawing.screen.listing import column_blocks
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.text import shell_line
 from attnctl.math import Array
-from attnctl.verbs.effect.effect import MEAN, PATCH, ZERO, Effects
+from attnctl.verbs.effect import MEAN, PATCH, ZERO, Effects
 from attnctl.verbs.models.next import prompt_lines
 
-DONE = {
-    ZERO: "left out",
-    MEAN: "replaced by its mean over positions",
-    PATCH: "taken from the other prompt",
-}
+DONE = {ZERO: "left out", MEAN: "replaced by its mean over positions", PATCH: "taken from the other prompt"}
 STRONG = 0.5
 """The part of the largest effect from which one is drawn strong."""
 
@@ -47,7 +43,6 @@ def effect_lines(found: Effects, screen: Screen) -> Iterator[Element]:
 
 
 def findings(found: Effects) -> Iterator[str]:
-    """What the numbers come to, in sentences."""
     a, b = found.between
     before, (layer, head) = found.difference, found.strongest
     names = f"logit {quote(a.text)} − logit {quote(b.text)}"
@@ -104,7 +99,6 @@ def direct_lines(found: Effects, screen: Screen) -> Iterator[Element]:
 
 
 def write_csv(found: Sequence[Effects], stream: TextIO) -> None:
-    """A row for each head."""
     rows = csv.writer(stream, lineterminator="\n")
     rows.writerow(["layer", "head", "effect", *["direct"] * any(effects.direct for effects in found)])
     for effects in found:
@@ -118,11 +112,8 @@ def effect_picture(found: Sequence[Effects]) -> Picture:
     for effects in found:
         layers, heads = effects.effect.shape
         a, b = (quote(token.text) for token in effects.between)
-        about = (
-            f"change in logit {a} − logit {b}, each head {DONE[effects.how]}",
-            "layers down, heads across",
-        )
-        panels = [Panel("", effects.effect)]
+        change = f"change in logit {a} − logit {b}, each head {DONE[effects.how]}"
+        about, panels = (change, "layers down, heads across"), [Panel("", effects.effect)]
         names = [f"layer {layer}" for layer in range(layers)]
         plots.append(Plot("effect", about, panels, names, list(map(str, range(heads))), signed=True))
     return draw(plots, "What each head does to the next token")

@@ -19,8 +19,8 @@ from attnctl.drawing.screen.text import cells, pad_right
 from attnctl.math.arithmetic import Call, Number, Quotient, Rest, Subtraction, abridge, display
 from attnctl.math.ops import Given, Softmax
 from attnctl.record.cells import Address
-from attnctl.store.codec import as_json_data
 from attnctl.store.files import encode_json, sink
+from attnctl.store.header import as_json_data
 from attnctl.verbs.explain import SHOWN, Explainer, Explanation, Node, Parts, labels
 
 DIFFERS = "but the dump has {} here"

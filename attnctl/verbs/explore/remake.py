@@ -19,9 +19,9 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.math.rules import Padding, Rule
 from attnctl.record import Trace
 from attnctl.record.cells import spell_cell
-from attnctl.sources.dump import Dump, source_of_run
+from attnctl.sources.dump import Dump, OfArrays, source_of_run
 from attnctl.sources.model import Layers
-from attnctl.sources.sentence import Config, Source
+from attnctl.sources.sentence import Source
 from attnctl.store.files import encode_json
 from attnctl.verbs.explore.walk import (
     ExplorerState,
@@ -211,15 +211,15 @@ def run_words(walk: ExplorerState, made: Made) -> tuple[list[str], str]:
     match source:
         case Layers():
             return model_words(walk, source, made), ""
-        case Config():
+        case OfArrays():
+            start, options, base = ["attnctl", "attend", *source.words], [], Settings()
+        case _:
             config, base = source.config, source.base
             (sentence,) = source.sentences or (None,)
             if sentence is not None and "\0" in sentence:  # no word of a shell can hold it
                 return ["attnctl", "run", "-c", "-"], config_json(settings.with_(sentence=sentence))
             start = ["attnctl", "run", *([sentence] if sentence is not None else [])]
             options = ["-c", config] if config else []
-        case _:
-            start, options, base = ["attnctl", "attend", *source.words], [], Settings()
     given = flags(settings, base)
     if given is not None:
         return [*start, *options, *given], ""

@@ -61,22 +61,28 @@ def describe_stack(d: Description) -> dict[str, Any]:
 
 
 def describe_checkpoint(name: str) -> About:
-    """Describe the checkpoint of this name. Raises AttnError for what is not understood."""
+    """Raises AttnError for what is not understood."""
     model = open_model(name)
     parts = [part for part in FAMILIES[model.description.family] if part]
     models = [model, *(open_model(name, part) for part in parts)]
-    checkpoint = model.checkpoint
-    types = ", ".join(sorted({tensor.type_name for tensor in checkpoint.tensors.values()}))
-    checkpoint.looks = False
+    tensors = model.checkpoint.tensors.values()
+    types = ", ".join(sorted({tensor.type_name for tensor in tensors}))
+    model.checkpoint.looks = False
     trace_bytes = {}
     most = most_tokens(model) or 1024
     for tokens in sorted({min(128, most), min(1024, most)}):  # of layer 0, every step kept
         first = model.layer(next(iter(model.description.attending), 0))
         plan = prepare_attention(first, blank_rows(model, tokens))
         trace_bytes[tokens] = peak(plan.costs())
-    described = tuple(model.description for model in models)
-    by_use = tuple(map(parameters_by_use, models))
-    return About(name, described, checkpoint.parameters, checkpoint.bytes, types, trace_bytes, by_use)
+    return About(
+        name,
+        tuple(model.description for model in models),
+        sum(prod(tensor.shape) for tensor in tensors),
+        sum(tensor.nbytes for tensor in tensors),
+        types,
+        trace_bytes,
+        tuple(map(parameters_by_use, models)),
+    )
 
 
 def parameters_by_use(model: Model) -> dict[str, int]:
@@ -115,6 +121,7 @@ def size_lines(found: About) -> list[str]:
 def facts_of(d: Description) -> list[str]:
     """A stack in a few words each: its sizes, and what attention has besides (norms, sinks, latents)."""
     sizes = dict.fromkeys(str(layer.own.get("d_k", d["d_k"])) for layer in d.layers)
+    norm = "LayerNorm" if d["norm"] == "layer" else "RMSNorm"
     facts = [
         plural(len(d.layers), "layer"),
         plural(d["heads"], "head"),
@@ -123,9 +130,9 @@ def facts_of(d: Description) -> list[str]:
         f"head size {' or '.join(sizes)}" + (f", values {d['d_v']}" if d["d_v"] != d["d_k"] else ""),
         f"{d['act']} {'gated ' if d['gated'] else ''}network of {d['intermediate']}",
         "causal" if d["causal"] else "sees both ways",
-        f"{d.norm_kind} {norm_places(d)}",
+        f"{norm} {norm_places(d)}",
     ]
-    facts += [f"{d.norm_kind} of Q and K"] if d["qk_norm"] else []
+    facts += [f"{norm} of Q and K"] if d["qk_norm"] else []
     facts += [f"soft cap {d['softcap']:g}"] if d["softcap"] else []
     facts += ["a sink for each head"] if d["sink"] else []
     facts += [f"{d['buckets']} buckets of distance"] if d["buckets"] else []

@@ -41,15 +41,13 @@ NEXT_TITLES = ["token", "id", "logit", "probability"]
 
 
 def next_rows(trace: Trace, screen: Screen) -> list[Line]:
-    return [
-        [
-            (screen.token(token["text"]), "token"),
-            (str(token["id"]), "dim"),
-            (f"{token['logit']:.4f}", ""),
-            (share_text(token["probability"]), ""),
-        ]
-        for token in trace.header["next"]["tokens"]
-    ]
+    rows: list[Line] = []
+    for token in trace.header["next"]["tokens"]:
+        share = token["probability"]
+        likely = f"{share:.2%}" if share >= 5e-5 else f"{share:.1e}"
+        named = (screen.token(token["text"]), "token"), (str(token["id"]), "dim")
+        rows.append([*named, (f"{token['logit']:.4f}", ""), (likely, "")])
+    return rows
 
 
 def prompt_lines(tokens: Sequence[str], screen: Screen, place: int | None = None) -> Iterator[Line]:
@@ -63,10 +61,6 @@ def prompt_lines(tokens: Sequence[str], screen: Screen, place: int | None = None
 def place_words(tokens: Sequence[str], screen: Screen, place: int) -> str:
     there = "at" if tokens[place] in MASKS else "after"
     return f"{there} token {place}, {quote(screen.token(tokens[place]))}"
-
-
-def share_text(share: float) -> str:
-    return f"{share:.2%}" if share >= 5e-5 else f"{share:.1e}"
 
 
 @dataclass(frozen=True)
@@ -100,30 +94,20 @@ def lens_of(prompt: Pass, states: Iterable[Array]) -> Lens:
 
 def lens_lines(found: Lens, screen: Screen) -> Iterator[Element]:
     """Layers down, positions across, as many side by side as there is room for."""
-    rows = [
-        [
-            (name, "label"),
-            *((screen.token(token.text), "strong" if token.probability > 0.5 else "") for token in layer),
-        ]
-        for name, layer in zip(found.names, found.layers, strict=True)
-    ]
+    rows: list[Line] = []
+    for name, layer in zip(found.names, found.layers, strict=True):
+        shown = [(screen.token(token.text), "strong" * (token.probability > 0.5)) for token in layer]
+        rows.append([(name, "label"), *shown])
     labels = list(map(screen.token, found.tokens))
     yield from column_blocks(screen, ["after", *labels], rows, frozenset(range(len(labels) + 1)))
     yield [("The likeliest next token at each position, were the layer the last; bold above 50%.", "dim")]
 
 
 def lens_picture(found: Sequence[Lens]) -> Picture:
-    about = "probability of the likeliest next token, were the layer the last"
-    plots = [
-        Plot(
-            lens.model,
-            (about,),
-            [Panel("", lens.shares)],
-            lens.names,
-            number_repeats(map(token_text, lens.tokens)),
-        )
-        for lens in found
-    ]
+    about, plots = ("probability of the likeliest next token, were the layer the last",), []
+    for lens in found:
+        tokens = number_repeats(map(token_text, lens.tokens))
+        plots.append(Plot(lens.model, about, [Panel("", lens.shares)], lens.names, tokens))
     return draw(plots, "What each layer would say next")
 
 

@@ -22,8 +22,8 @@ from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import Element
 from attnctl.math import Array, Progress
 from attnctl.models.attention import blank_rows, prepare_attention
-from attnctl.models.head import LogitHead
 from attnctl.models.layer import Model
+from attnctl.models.next import LogitHead
 from attnctl.models.source import open_model
 from attnctl.verbs.effect.view import table_of
 
@@ -65,7 +65,7 @@ def find_spectra(name: str, moved: Progress | None = None) -> Spectra:
         )
     alike, read_out = token_products(model, head)
     places = None
-    if d["positions"] and "position" in d.shared:
+    if d["positions"] and "position" in d.stack.outer:
         places = model.outer("position", ".weight", (model.rows("position"), d["width"]))
     names = [name for name in MEANINGS if name != "previous" or places is not None]
     scores = {name: np.full((len(d.layers), d["heads"]), np.nan) for name in names}
