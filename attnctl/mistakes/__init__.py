@@ -15,17 +15,15 @@ it in, where it has more shapes than that.
 """
 
 from attnctl.mistakes.backward import BACKWARD
-from attnctl.mistakes.biases import BIASES
 from attnctl.mistakes.chunks import CHUNKS
 from attnctl.mistakes.heads import HEADS
-from attnctl.mistakes.kernels import KERNELS, NUMBERS
+from attnctl.mistakes.kernels import KERNELS, NUMBERS, SERVING
 from attnctl.mistakes.masks import MASKS, PARTIAL_MASKS
 from attnctl.mistakes.mistake import Mistake
 from attnctl.mistakes.models import MODELS
 from attnctl.mistakes.positions import FITTED_POSITIONS, POSITIONS
 from attnctl.mistakes.projections import FITTED, PROJECTIONS
-from attnctl.mistakes.scores import OTHER_SCALE, SCALING, SOFTCAP
-from attnctl.mistakes.serving import SERVING
+from attnctl.mistakes.scores import BIASES, OTHER_SCALE, SCALING, SOFTCAP
 from attnctl.mistakes.softmax import SOFTMAX, SUMS
 from attnctl.mistakes.visibility import VISIBILITY
 

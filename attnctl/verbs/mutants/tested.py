@@ -22,8 +22,8 @@ from attnctl.base.files import open_own, refuse_os_errors
 from attnctl.base.programs import Said, begin, kill
 from attnctl.base.words import all_of, did_you_mean
 from attnctl.mistakes import CATALOGUE
+from attnctl.mistakes.examples import RIGHT
 from attnctl.mistakes.mistake import Mistake
-from attnctl.mistakes.right import RIGHT
 from attnctl.store.files import json_text, open_output, write_text
 from attnctl.verbs.mutants.criterion import Criterion, KernelOutcome
 from attnctl.verbs.mutants.inputs import Inputs
