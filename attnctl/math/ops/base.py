@@ -3,9 +3,9 @@
 An op says everything about itself: its `signature`, the axes it takes and gives in the notation of
 `attnctl.math.axes`; `words`, a sentence; `linear`, the inputs that it is linear in; `apply`, which computes
 the step (arrays to array); `form`, the arithmetic of its cells in index notation; `cost`, floating-point
-operations from shapes alone, by `flops`, those of one number of the result, and `flops_read`, of the first
-input; `adjoint`, the lines of the backward pass that one of its lines gives.
-Adding an op is adding one small class here; every verb then knows it.
+operations from shapes alone, by `flops`, those of one number of the result, `flops_read`, of the first
+input, and `flops_term`, of one term of a product; `adjoint`, the lines of the backward pass that one of its
+lines gives. Adding an op is adding one small class here; every verb then knows it.
 
 In a signature inputs in [ ] may be left out, an axis with ? may be lacking, and (past + new) has the one
 behind the other. A size that no input has is the op's own.
@@ -132,10 +132,17 @@ class Op:
     """Floating-point operations for one number of the result; a copy costs none."""
     flops_read: ClassVar[int] = 0
     """Floating-point operations for one number of the first input, where a sum runs over it."""
+    flops_term: ClassVar[int] = 0
+    """Floating-point operations for one term, where sums run over the columns of the first input."""
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """Floating-point operations for a result of this shape."""
-        return self.flops * prod(shape) + self.flops_read * sum(map(prod, inputs[:1]))
+        terms = prod(shape) * inputs[0][-1] if self.flops_term else 0
+        return (
+            self.flops * prod(shape)
+            + self.flops_read * sum(map(prod, inputs[:1]))
+            + self.flops_term * terms
+        )
 
     def free(self, result: Array) -> Array | None:
         """The cells of a result that may hold anything, as nothing that follows is made of them; if any."""
