@@ -406,15 +406,10 @@ class Hide(Placed):
         if hidden is not s:
             np.copyto(hidden, s)
         for start, stop in [(0, s.shape[-1])] if mask else self.columns_to_check(s.shape):
-            part = hidden[..., start:stop]
-            np.copyto(part, self.hidden, where=~self.from_key(start).allowed(part.shape, *mask))
+            part, at = hidden[..., start:stop], self.at or Block()
+            from_start = replace(self, at=replace(at, key=at.key + start)) if start else self
+            np.copyto(part, self.hidden, where=~from_start.allowed(part.shape, *mask))
         return hidden
-
-    def from_key(self, start: int) -> Hide:
-        """Return the same op for the columns of this block from `start` on."""
-        if self.at is None or start == 0:
-            return self
-        return replace(self, at=replace(self.at, key=self.at.key + start))
 
     def columns_to_check(self, shape: Shape) -> list[Span]:
         """The columns of this block that some rule does not promise to show to all its queries."""
@@ -432,15 +427,11 @@ class Hide(Placed):
         shown = s.at(*cell)
         for part in mask:
             shown = where(part.at(*cell), shown, self.hidden)
-        hiding = Term("table", self.hiding(s.shape), *cell)
-        return where(hiding, self.hidden, shown) if self.rules else shown
-
-    def hiding(self, shape: Shape) -> Table:
-        """For each cell the number of the first rule that hides it, from 1; 0 where none does."""
-        heads = (*shape[:-3], 1, *shape[-2:])  # rules hide the same of every head
-        return Table(
-            lambda: (self.hidden_by(heads) + 1).astype(np.uint8), lambda cell: self.reason(cell, shape) + 1
+        heads = (*s.shape[:-3], 1, *s.shape[-2:])  # rules hide the same of every head
+        numbers = Table(
+            lambda: (self.hidden_by(heads) + 1).astype(np.uint8), lambda at: self.reason(at, s.shape) + 1
         )
+        return where(Term("table", numbers, *cell), self.hidden, shown) if self.rules else shown
 
     def reason(self, cell: Cell, shape: Shape, *mask: Array) -> int:
         """The number of the first rule that hides this cell, as `hidden_by` counts them."""

@@ -68,10 +68,6 @@ class Rule:
         values = {name: "any" if value is None else value for name, value in vars(self).items()}
         return self.words.format(name=self.name, **values)
 
-    def of_member(self, member: int) -> Rule:
-        """The rule as it is for one member of the batch."""
-        return self
-
 
 class VisibilityRule(Rule):
     """A rule that hides keys from queries.
