@@ -23,7 +23,7 @@ from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import Documents, Padding
 from attnctl.mistakes import wrong
 from attnctl.mistakes.masks import near_misses
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import at, blocks_of_keys, find_mask, rules_of_kind, square, swap_rule
 
 # --- documents in one row of tokens, keys and values in pages ---
@@ -124,9 +124,8 @@ SERVING = (
         "    seen[first:end, first:end] = True\n"
         "masked_scores = np.where(seen, scaled_scores, -np.inf)",
     ),
-    Mistake(
+    about(*PLACED)(
         "documents-positions",
-        PLACED,
         "positions run on from one document to the next",
         "count positions from 0 in each document, or say --positions-run-on if that is meant",
         at(*PLACED, Rotate, Sinusoid).instead(lambda op: replace(op, documents=())),
@@ -136,13 +135,11 @@ SERVING = (
         "angle = i / 10000 ** (column // 2 * 2 / d_model)\n"
         "positions = np.where(column % 2, np.cos(angle), np.sin(angle))",
     ),
-    Mistake(
+    about(MASKED, subject="padding")(
         "page-read-in-full",
-        (MASKED,),
         "{}",
         "hide slots from each sequence's length on, and make 0 of values there: 0 times NaN is NaN",
         plant_read_in_full,
-        subject="padding",
         meant="paged",
         why="Whole pages are loaded, and the lengths are rounded up with them; fresh pages hold zeros.",
         seen="vllm-project/vllm#936; pegainfer-project/pegainfer#291",
@@ -356,13 +353,11 @@ def is_shown(case: WrongStep, value: Array | None, precision: Precision) -> bool
 
 
 NUMBERS = (
-    Mistake(
+    about("Q", "K", "V", "scores", "attention_weights", "head_outputs", "output", exact=False)(
         "low-precision",
-        ("Q", "K", "V", "scores", "attention_weights", "head_outputs", "output"),
         "it is computed in {}",
         "compute it in the type of the other steps, and round at the end",
         plant_fewer_digits,
-        exact=False,
         why="An autocast region, or a kernel that multiplies in TF32 or half precision.",
         example="scores = (np.float16(Q) @ np.float16(K).swapaxes(-1, -2)).astype(float)",
     ),

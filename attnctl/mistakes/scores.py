@@ -26,8 +26,8 @@ from attnctl.math.ops import (
 )
 from attnctl.math.rules import alibi_slopes
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
-from attnctl.mistakes.plants import at, either, planted_fit, spoken, spoken_after
+from attnctl.mistakes.mistake import Plant, WrongStep, about, either
+from attnctl.mistakes.plants import at, planted_fit, spoken, spoken_after
 
 FACTORS = (1 / 16, 1 / 4, 1 / 2, 0.8, 1.25, 2.0, 4.0, 16.0, -1.0, -4.0)  # as parts of the right one
 SCALED, CAPPED = "scaled_scores", "softcapped_scores"
@@ -134,23 +134,19 @@ SCALING = (
         why="With one head d_model and d_k are the same; the code is kept when heads are added.",
         example="scaled_scores = scores / np.sqrt(d_model)",
     ),
-    Mistake(
+    about("Q", "scores", "scaled_scores", WEIGHTS, subject="scale")(
         "scaled-twice",
-        ("Q", "scores", "scaled_scores", WEIGHTS),
         "the scores are scaled twice",
         "scale Q or Q Kᵀ, not both",
         plant_twice,
-        subject="scale",
         why="Q is scaled where it is made, and a library function scales again.",
         example="scores = (Q / np.sqrt(d_k)) @ K.swapaxes(-1, -2)",
     ),
-    Mistake(
+    about("scores", subject="scale")(
         "scores-already-scaled",
-        ("scores",),
         "the array called {} holds scaled numbers",
         "write it down before it is scaled, or say --name scores=scaled_scores if it is the scores",
         plant_already_scaled,
-        subject="scale",
         why="What goes into softmax is what people call scores.",
         example="scores = Q @ K.swapaxes(-1, -2) / np.sqrt(d_k)\nscaled_scores = scores",
         equivalent="the output is right",
@@ -158,14 +154,11 @@ SCALING = (
 )
 
 OTHER_SCALE = (
-    Mistake(
+    about("scaled_scores", WEIGHTS, fitted=True, subject="scale")(
         "scale-other",
-        ("scaled_scores", WEIGHTS),
         "{}",
         "divide Q Kᵀ by np.sqrt(d_k), once, or give the factor that is meant with --scale",
         plant_other_factor,
-        fitted=True,
-        subject="scale",
         seen="esceptico/perceiver-io#9; BobMcDear/attorch#14",
         why="A temperature, or a model's own scale (Gemma's query_pre_attn_scalar).",
         example="scaled_scores = scores * 0.3",
@@ -208,13 +201,11 @@ UNASKED_CAP = either(
 """A cap where none was asked for: before the mask, or after it, hidden scores left alone or squeezed."""
 
 SOFTCAP = (
-    Mistake(
+    about("softcapped_scores", "masked_scores", subject="softcap")(
         "softcap-after-mask",
-        ("softcapped_scores", "masked_scores"),
         "the soft cap comes after the mask, so that hidden scores are −cap instead of −∞",
         "squeeze first, then mask",
         plant_after_mask,
-        subject="softcap",
         why="tanh(−∞) is −1: the cap is applied to what is masked already.",
         meant="capped causal",
         example="hidden = np.triu(np.ones((n, n), bool), k=1)\n"
@@ -269,14 +260,11 @@ SOFTCAP = (
         why="Gemma 2 has one cap for attention, 50, and one for its logits, 30.",
         example="softcapped_scores = 5 * np.tanh(scaled_scores / 5)",
     ),
-    Mistake(
+    about("scaled_scores", WEIGHTS, fitted=True, subject="softcap")(
         "softcap-unasked",
-        ("scaled_scores", WEIGHTS),
         "the scores are squeezed into (−cap, cap), which nothing asks for; the cap is {}",
         "say --softcap {} if it is meant",
         UNASKED_CAP,
-        fitted=True,
-        subject="softcap",
         why="The code was written for Gemma 2; the model at hand has no cap.",
         meant="loud",
         example="scaled_scores = 2 * np.tanh(scaled_scores / 2)",
@@ -427,15 +415,11 @@ BIASES = (
         example="slopes = 2.0 ** (-8 * (np.arange(heads) + 1) / heads)\n"
         "biased_scores = scaled_scores - slopes[:, None, None] * (np.arange(n)[:, None] - np.arange(n))",
     ),
-    Mistake(
+    about("biased_scores", fitted=True, subject="bias", across=True)(
         "score-bias-wrong",
-        ("biased_scores",),
         "{}",
         "add the bias to the scaled scores once, a head's to its own, rows for queries",
         OTHER_BIAS,
-        fitted=True,
-        subject="bias",
-        across=True,
         why="A bias of relative positions is laid out (key, query) in some libraries.",
         meant="bias",
         example="biased_scores = scaled_scores + bias.swapaxes(-1, -2)",
