@@ -48,8 +48,7 @@ class Rotary:
 
     def rotate(self, start: PerBatch, documents: tuple[int, ...] = (), **how: Any) -> ops.Rotate:
         """The op that turns rows which come after `start` others, positions from 0 in each document."""
-        values = {**vars(self), **how}
-        return ops.Rotate(start=start, documents=documents, **values)
+        return ops.Rotate(start=start, documents=documents, **{**vars(self), **how})
 
     @property
     def formula(self) -> str:
@@ -439,9 +438,8 @@ def derive_head(
     made: dict[str, str], norm: ops.Op | None, scale: float | None, cap: float | None
 ) -> Derivation:
     """The lines after the last layer: the final norm, and the logits of the tokens that W_U is of."""
-    return Derivation(
-        tuple(collect(Variant(made, d_k=0), (partial(head, norm=norm, scale=scale, cap=cap),)))
-    )
+    lines = partial(head, norm=norm, scale=scale, cap=cap)
+    return Derivation(tuple(collect(Variant(made, d_k=0), [lines])))
 
 
 def head(v: Variant, at: Latest, *, norm: ops.Op | None, scale: float | None, cap: float | None) -> Lines:

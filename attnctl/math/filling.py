@@ -6,6 +6,7 @@ A form is made into functions of the cell once, so that a sum over many places s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from math import inf, isnan, nan
 from operator import add, floordiv, itemgetter, mod, mul, sub
 from typing import Any
@@ -108,11 +109,8 @@ class Filling:
 
     def combine(self, kind: str, *parts: Operand) -> Expression:
         made = [self.expression(part) for part in parts]
-        return lambda at: Operation(kind, tuple([part(at) for part in made]))
-
-    def add_two(self, left: Operand, right: Operand) -> Expression:
-        a, b = self.expression(left), self.expression(right)
-        return lambda at: one_sum((a(at), b(at)))
+        join = one_sum if kind == "+" else partial(Operation, kind)
+        return lambda at: join(tuple([part(at) for part in made]))
 
     def add_up(self, name: str, size: int, body: Operand, *seen: Term) -> Expression:
         part, holds = self.expression(body), [self.condition(term) for term in seen]
@@ -172,8 +170,7 @@ EXPRESSIONS: dict[str, Callable[..., Expression]] = {
     "read": Filling.read,
     "table": Filling.look_up,
     "number": Filling.count,
-    "+": Filling.add_two,
-    **{sign: lambda fill, a, b, sign=sign: fill.combine(sign, a, b) for sign in "-*/"},
+    **{sign: lambda fill, a, b, sign=sign: fill.combine(sign, a, b) for sign in "+-*/"},
     "sum": Filling.add_up,
     "max": Filling.largest,
     "known": Filling.come_to,

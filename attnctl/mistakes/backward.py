@@ -74,21 +74,15 @@ Weights = Callable[[Array, Array], Array]
 """Weights made again, of the scores before the mask and after it."""
 
 
-def masked_otherwise(case: WrongStep, *makes: Weights) -> Iterator[WrongStep]:
+def masked_otherwise(case: WrongStep, make: Weights) -> Iterator[WrongStep]:
     """Weights made again under another mask, delta of the output or of the same weights."""
     masked = case.derivation[WEIGHTS].inputs[0] if isinstance(case.op(WEIGHTS), Softmax) else ""
     if not isinstance(case.op(masked), Hide) or not SOFTMAX_BACK.right(case):
         return
     bare = case.derivation[masked].inputs[0]
-    for make in makes:
-        of_output = made_again(case, make, bare, masked)
-        own_delta = SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-1, keepdims=True)))
-        yield from (of_output, next(iter(own_delta(of_output))).case)
-
-
-def unmasked(case: WrongStep) -> Iterator[Plant]:
-    makes = (lambda s, m: np.exp(s - sums(m)), lambda s, _: np.exp(s - sums(s)))
-    yield from map(Plant, masked_otherwise(case, *makes))
+    of_output = made_again(case, make, bare, masked)
+    own_delta = SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-1, keepdims=True)))
+    yield from (of_output, next(iter(own_delta(of_output))).case)
 
 
 def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
@@ -214,7 +208,8 @@ BACKWARD = (
         "backward-not-masked",
         "weights are made again without the mask in the backward pass",
         "hide the same scores again before exp, forward and backward",
-        unmasked,
+        lambda case: map(Plant, masked_otherwise(case, lambda s, m: np.exp(s - sums(m)))),
+        lambda case: map(Plant, masked_otherwise(case, lambda s, _: np.exp(s - sums(s)))),
         why="The backward kernel makes the scores again, and its mask is a branch of its own.",
         example="again = softmax(scaled_scores)\n" + OF_AGAIN.replace("scaled", "masked"),
         meant="backward causal",

@@ -169,11 +169,6 @@ class PlantedRun:
     right: Trace
     wrong: Trace
 
-    @property
-    def by_arrays(self) -> bool:
-        """Arrays and settings say all that was meant; frequencies of rotary positions are in neither."""
-        return not any(getattr(step.op, "frequencies", ()) for step in self.right.steps.values())
-
 
 def carry_out_example(mistake: Mistake) -> PlantedRun:
     meant = KINDS[mistake.meant]
@@ -243,7 +238,11 @@ def list_assigned(statement: ast.stmt) -> set[str]:
 
 def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
     if PAGE_TABLE in given:
-        return names_of_pages(given) | {"np": np, "softmax": softmax}
+        table, slots = given[PAGE_TABLE], given[PAGES[0]].shape[1]
+        return {
+            "np": np, "softmax": softmax, "gather": gather, "page_table": table,
+            "lengths": given["key_lengths"], "slots": slots, "keys": table.shape[1] * slots,
+        }  # fmt: skip
     heads, n = meant.settings.heads or 1, given[X].shape[-2]
     keys = given.get(MEMORY, given[X]).shape[-2]
     return {
@@ -254,14 +253,6 @@ def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
         "distance": abs(np.arange(n)[:, None] - np.arange(keys)),
         "lengths": given.get("key_lengths"),
         "starts": documents_in(meant.settings),
-    }  # fmt: skip
-
-
-def names_of_pages(given: Mapping[str, Array]) -> dict[str, Any]:
-    slots = given[PAGES[0]].shape[1]
-    return {
-        "gather": gather, "page_table": given[PAGE_TABLE], "lengths": given["key_lengths"],
-        "slots": slots, "keys": given[PAGE_TABLE].shape[1] * slots,
     }  # fmt: skip
 
 

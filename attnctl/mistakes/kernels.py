@@ -54,26 +54,6 @@ def tables(ways: Mapping[str, Callable[[Array], Array]]) -> Plants:
     )
 
 
-SHIFTED = tables(
-    {
-        "counted from 1": lambda table: table - 1,
-        "one too large": lambda table: table + 1,
-        "those behind them in the table": lambda table: np.roll(table, -1, axis=1),
-        "those before them in the table": lambda table: np.roll(table, 1, axis=1),
-    }
-)
-
-OF_ANOTHER = tables(
-    {
-        "the next sequence": lambda table: np.roll(table, -1, axis=0),
-        "the sequence before it": lambda table: np.roll(table, 1, axis=0),
-        "the first sequence": lambda table: np.broadcast_to(table[:1], table.shape),
-    }
-)
-
-IN_16_BITS = tables({kind: methodcaller("astype", kind) for kind in ("uint16", "int16")})
-
-
 def plant_read_in_full(case: WrongStep) -> Iterator[Plant]:
     """Slots behind the last key are seen, and what is in them; or not seen, and 0 times NaN is NaN."""
     gathers, keys = PAGED.right(case), case.size("key") or 0
@@ -152,7 +132,14 @@ SERVING = (
         "page-table-shifted",
         "the pages that are read are {}",
         "read key j in page table[j // slots], counted from 0, at slot j % slots",
-        SHIFTED,
+        tables(
+            {
+                "counted from 1": lambda table: table - 1,
+                "one too large": lambda table: table + 1,
+                "those behind them in the table": lambda table: np.roll(table, -1, axis=1),
+                "those before them in the table": lambda table: np.roll(table, 1, axis=1),
+            }
+        ),
         why="Page 0 is often kept for padding, and whoever fills the table counts from 1.",
         example="table = page_table - 1\n"
         "K = gather(key_pages, table, lengths)\nV = gather(value_pages, table, lengths)",
@@ -161,7 +148,13 @@ SERVING = (
         "page-of-another",
         "the pages that are read are those of {}",
         "take the row of the table of the query's own sequence, and no page behind its length",
-        OF_ANOTHER,
+        tables(
+            {
+                "the next sequence": lambda table: np.roll(table, -1, axis=0),
+                "the sequence before it": lambda table: np.roll(table, 1, axis=0),
+                "the first sequence": lambda table: np.broadcast_to(table[:1], table.shape),
+            }
+        ),
         why="The batch is sorted or cut, and the table is not; or the row is counted in another stride.",
         seen="gittensor-ai-lab/sparkinfer#41, #185",
         example="table = np.roll(page_table, -1, axis=0)\n"
@@ -171,7 +164,7 @@ SERVING = (
         "page-index-16-bits",
         "numbers of pages are kept in {}, and wrap where there are more",
         "keep numbers of pages in 32 bits, and multiply them by sizes in 64",
-        IN_16_BITS,
+        tables({kind: methodcaller("astype", kind) for kind in ("uint16", "int16")}),
         why="A few bytes less for each page; tests have few pages. Offsets in 32 bits wrap, too, later.",
         seen="vllm-project/vllm#50427",
         meant="paged far",

@@ -13,7 +13,7 @@ from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Merge, Project, Scale, Slope, Softmax
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about, either
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import all_or_one, at, planted_fit, spoken_after, square
 
 PROJECTED, CROSSED = ("Q", "K", "V"), {"Q": "K", "K": "Q"}
@@ -287,7 +287,7 @@ FITTED = (
         "constant-factor",
         "{}",
         "leave the factor out",
-        either(*map(factor_at, ("output", "concat", "head_outputs", WEIGHTS, "V", "K", "Q"))),
+        *map(factor_at, ("output", "concat", "head_outputs", WEIGHTS, "V", "K", "Q")),
         why="A scale meant for another tensor, or a dropout's 1 / (1 − p) without the dropout.",
         example="V = V * 1.25",
     ),

@@ -193,12 +193,6 @@ def uncapped(case: WrongStep) -> bool:
 
 
 CAPS = (0.5, 2.0, 8.0, 20.0, 50.0)
-UNASKED_CAP = either(
-    SCALE.where(uncapped).fitted(lambda op, cap: wrong.Then(op, Squeeze(abs(cap))), CAPS, spoken),
-    SOFTMAX.where(uncapped).fitted(lambda _, cap: bend(Squeeze(abs(cap)).apply), CAPS, spoken),
-    SOFTMAX.where(uncapped).fitted(lambda op, cap: wrong.Then(Squeeze(abs(cap)), op), CAPS, spoken),
-)
-"""A cap where none was asked for: before the mask, or after it, hidden scores left alone or squeezed."""
 
 SOFTCAP = (
     about("softcapped_scores", "masked_scores", subject="softcap")(
@@ -264,7 +258,10 @@ SOFTCAP = (
         "softcap-unasked",
         "the scores are squeezed into (−cap, cap), which nothing asks for; the cap is {}",
         "say --softcap {} if it is meant",
-        UNASKED_CAP,
+        # before the mask; after it, hidden scores left alone; or squeezed
+        SCALE.where(uncapped).fitted(lambda op, cap: wrong.Then(op, Squeeze(abs(cap))), CAPS, spoken),
+        SOFTMAX.where(uncapped).fitted(lambda _, cap: bend(Squeeze(abs(cap)).apply), CAPS, spoken),
+        SOFTMAX.where(uncapped).fitted(lambda op, cap: wrong.Then(Squeeze(abs(cap)), op), CAPS, spoken),
         why="The code was written for Gemma 2; the model at hand has no cap.",
         meant="loud",
         example="scaled_scores = 2 * np.tanh(scaled_scores / 2)",
@@ -279,46 +276,31 @@ BIASED = ("alibi_scores", "biased_scores")
 SLOPE, BIAS = at(*BIASED, Slope), at("biased_scores", Add)
 
 
-def by_slopes(op: Slope, slopes: Array) -> wrong.By:
-    """The scores less other slopes, (head,), times the distance."""
-    return wrong.By(lambda s: s - slopes[:, None, None] * op.distances(s.shape))
+def by_slopes(op: Slope, slopes: Callable[[int], Array]) -> wrong.By:
+    """The scores less other slopes, which so many heads have, times the distance."""
+    return wrong.By(lambda s: s - slopes(s.shape[-3])[:, None, None] * op.distances(s.shape))
 
 
-def plant_other_slopes(case: WrongStep) -> Iterator[Plant]:
-    heads = case.size("head") or 1
-    right, head = alibi_slopes(heads), np.arange(heads)
-    power = 2 ** int(np.ceil(np.log2(heads)))
-    ways = {
-        "they have the wrong sign": -right,
-        "their exponents begin at 0": 2.0 ** (-8.0 * head / heads),
-        "they are in reverse order": right[::-1],
-        "they are 2^(−8h/heads), though the number of heads is no power of two": 2.0
-        ** (-8.0 * (head + 1) / heads),
-        "they are those of eight heads": 2.0 ** -(head + 1.0),
-        "they are those of the first heads of the next power of two": alibi_slopes(power)[:heads],
-    }
-    yield from either(
-        SLOPE.instead(lambda op: {said: by_slopes(op, slopes) for said, slopes in ways.items()}),
-        SLOPE.fitted(
-            lambda op, by: by_slopes(op, by * right),
-            (-1.0, 0.3, 0.6, 2.0, 5.0),
-            spoken_after("they are multiplied by "),
-        ),
-        SLOPE.fitted(
-            lambda op, by: by_slopes(op, by * np.ones(heads)),
-            (0.03, 0.3, 1.0, -0.3),
-            spoken_after("they are all "),
-        ),
-    )(case)
+SLOPES: dict[str, Callable[[int], Array]] = {
+    "they have the wrong sign": lambda heads: -alibi_slopes(heads),
+    "their exponents begin at 0": lambda heads: 2.0 ** (-8.0 * np.arange(heads) / heads),
+    "they are in reverse order": lambda heads: alibi_slopes(heads)[::-1],
+    "they are 2^(−8h/heads), though the number of heads is no power of two": lambda heads: (
+        2.0 ** (-8.0 * (np.arange(heads) + 1) / heads)
+    ),
+    "they are those of eight heads": lambda heads: 2.0 ** -(np.arange(heads) + 1.0),
+    "they are those of the first heads of the next power of two": lambda heads: alibi_slopes(
+        2 ** int(np.ceil(np.log2(heads)))
+    )[:heads],
+}
 
-
-DISTANCES: tuple[tuple[str, Callable[[Array, Array], Array]], ...] = (
-    ("query − key with its sign", lambda query, key: query - key),
-    ("key − query with its sign", lambda query, key: key - query),
-    ("its square", lambda query, key: (query - key) ** 2),
-    ("its root", lambda query, key: np.sqrt(np.abs(query - key))),
-    ("the key's position alone", lambda query, key: -key + 0 * query),
-)
+DISTANCES: dict[str, Callable[[Array, Array], Array]] = {
+    "query − key with its sign": lambda query, key: query - key,
+    "key − query with its sign": lambda query, key: key - query,
+    "its square": lambda query, key: (query - key) ** 2,
+    "its root": lambda query, key: np.sqrt(np.abs(query - key)),
+    "the key's position alone": lambda query, key: -key + 0 * query,
+}
 
 
 def by_distance(op: Slope, distance: Callable[[Array, Array], Array]) -> wrong.By:
@@ -329,24 +311,6 @@ def shifts(case: WrongStep) -> list[int]:
     # From one place farther every key is on the same side: it is the distance with its sign, to softmax.
     most = min(max(case.size("query") or 0, case.size("key") or 0) - 2, 64)
     return [by for by in range(-most, most + 1) if by]
-
-
-OTHER_BIAS = either(
-    BIAS.by(
-        {
-            "the bias is transposed": lambda s, b: s + b.swapaxes(-1, -2),
-            "the first head's bias is added to all": lambda s, b: s + b[..., :1, :, :],
-            "the scores are multiplied by the bias": lambda s, b: s * b,
-            "the bias is exponentiated before it is added": lambda s, b: s + np.exp(b),
-        }
-    ),
-    BIAS.fitted(
-        lambda _, by: wrong.By(lambda s, b: s + by * b),
-        (-1.0, 0.3, 2.0, 5.0),
-        spoken_after("the bias is multiplied by "),
-    ),
-)
-"""A given bias transposed, of one head, multiplied with the scores, or some other number of times."""
 
 
 def plant_bias_before_scale(case: WrongStep) -> Iterator[Plant]:
@@ -391,7 +355,17 @@ BIASES = (
         "alibi-slopes",
         "ALiBi's slopes are not those of its paper: {}",
         "take 2^(−8/n), 2^(−16/n), … for n a power of two, and subtract slope · distance",
-        plant_other_slopes,
+        SLOPE.instead(lambda op: {said: by_slopes(op, slopes) for said, slopes in SLOPES.items()}),
+        SLOPE.fitted(
+            lambda op, by: by_slopes(op, lambda heads: by * alibi_slopes(heads)),
+            (-1.0, 0.3, 0.6, 2.0, 5.0),
+            spoken_after("they are multiplied by "),
+        ),
+        SLOPE.fitted(
+            lambda op, by: by_slopes(op, lambda heads: by * np.ones(heads)),
+            (0.03, 0.3, 1.0, -0.3),
+            spoken_after("they are all "),
+        ),
         fitted=True,
         why="The slopes are a series of their own for heads that are no power of two, and its start is "
         "easily shifted.",
@@ -403,7 +377,7 @@ BIASES = (
         "alibi-distance",
         "ALiBi's distance is not |query − key| but {}",
         "subtract slope · |query − key|, a cache's keys counted in",
-        SLOPE.instead(lambda op: {said: by_distance(op, distance) for said, distance in DISTANCES}),
+        SLOPE.instead(lambda op: {said: by_distance(op, distance) for said, distance in DISTANCES.items()}),
         SLOPE.best(
             lambda op, by: by_distance(op, lambda query, key: np.abs(query + by - key)),
             shifts,
@@ -419,7 +393,19 @@ BIASES = (
         "score-bias-wrong",
         "{}",
         "add the bias to the scaled scores once, a head's to its own, rows for queries",
-        OTHER_BIAS,
+        BIAS.by(
+            {
+                "the bias is transposed": lambda s, b: s + b.swapaxes(-1, -2),
+                "the first head's bias is added to all": lambda s, b: s + b[..., :1, :, :],
+                "the scores are multiplied by the bias": lambda s, b: s * b,
+                "the bias is exponentiated before it is added": lambda s, b: s + np.exp(b),
+            }
+        ),
+        BIAS.fitted(
+            lambda _, by: wrong.By(lambda s, b: s + by * b),
+            (-1.0, 0.3, 2.0, 5.0),
+            spoken_after("the bias is multiplied by "),
+        ),
         why="A bias of relative positions is laid out (key, query) in some libraries.",
         meant="bias",
         example="biased_scores = scaled_scores + bias.swapaxes(-1, -2)",
