@@ -24,7 +24,15 @@ from attnctl.math.rules import Documents, Padding
 from attnctl.mistakes import wrong
 from attnctl.mistakes.masks import near_misses
 from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
-from attnctl.mistakes.plants import at, blocks_of_keys, find_mask, rules_of_kind, square, swap_rule
+from attnctl.mistakes.plants import (
+    at,
+    blocks_of_keys,
+    find_mask,
+    rules_of_kind,
+    shifts,
+    square,
+    swap_rule,
+)
 
 # --- documents in one row of tokens, keys and values in pages ---
 
@@ -204,11 +212,6 @@ def plant_without_rows(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.then(HEAD_OUTPUTS, wrong.By(lambda z: z * kept)), f"{queries - start}")
 
 
-def shifts(case: WrongStep) -> list[int]:
-    most = min((case.size("key") or 0) // 2, 64)
-    return [by for by in range(-most, most + 1) if by]
-
-
 def plant_other_values(case: WrongStep) -> Iterator[Plant]:
     for op in MIX.right(case).values():
         if "scores" in case.derivation:
@@ -297,7 +300,7 @@ KERNELS = (
         "take keys and values of the same block",
         MIX.best(
             lambda op, by: wrong.Arranged(op, (wrong.keep_positions, partial(np.roll, shift=by, axis=-2))),
-            shifts,
+            lambda case: shifts((case.size("key") or 0) // 2),
             lambda by: f"{abs(by)} place{'s' * (abs(by) > 1)} {'before' if by > 0 else 'after'}",
         ),
         fitted=True,

@@ -93,14 +93,12 @@ def other_corners(case: WrongStep) -> Iterator[tuple[str, Hide]]:
 
 def near_misses(mistake: str) -> Plants:
     """Plants the rules that people write in place of those there are, as far as they make this mistake."""
-
-    def plants(case: WrongStep) -> Iterator[Plant]:
-        for rule in rules_of_kind(case, VisibilityRule):
-            for name, detail, other in rule.mistaken(case.size("key") or 0):
-                if name == mistake:
-                    yield Plant(swap_rule(case, rule, other), detail or rule.name)
-
-    return plants
+    return lambda case: (
+        Plant(swap_rule(case, rule, other), detail or rule.name)
+        for rule in rules_of_kind(case, VisibilityRule)
+        for name, detail, other in rule.mistaken(case.size("key") or 0)
+        if name == mistake
+    )
 
 
 FINITE = (

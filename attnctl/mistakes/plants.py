@@ -302,6 +302,11 @@ def ends(size: int) -> list[int]:
     return [at for at in range(size) if at <= 64 or at in far or size - at <= 32]
 
 
+def shifts(most: int) -> list[int]:
+    """Distances to try both ways, up to this one, and 64 at most."""
+    return [by for by in range(-min(most, 64), min(most, 64) + 1) if by]
+
+
 def blocks_of_keys(case: WrongStep) -> list[int]:
     """Sizes of blocks that keys may be cut into; larger ones, too, where another case has one."""
     size = 2**11 + 1 if case.like else case.size("key") or 0

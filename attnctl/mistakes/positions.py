@@ -121,7 +121,6 @@ def plant_before_split(case: WrongStep) -> Iterator[Plant]:
 
 
 def rotate_side_by_side(op: Rotate) -> Callable[[Array], Array]:
-    """Heads side by side, turned, and split again."""
     wide = replace(op, dims=None)
 
     def turned(x: Array) -> Array:

@@ -27,7 +27,7 @@ from attnctl.math.ops import (
 from attnctl.math.rules import alibi_slopes
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Plant, WrongStep, about, either
-from attnctl.mistakes.plants import at, planted_fit, spoken, spoken_after
+from attnctl.mistakes.plants import at, planted_fit, shifts, spoken, spoken_after
 
 FACTORS = (1 / 16, 1 / 4, 1 / 2, 0.8, 1.25, 2.0, 4.0, 16.0, -1.0, -4.0)  # as parts of the right one
 SCALED, CAPPED = "scaled_scores", "softcapped_scores"
@@ -307,12 +307,6 @@ def by_distance(op: Slope, distance: Callable[[Array, Array], Array]) -> wrong.B
     return wrong.By(lambda s: s - op.slopes(s.shape) * distance(*op.positions(s.shape)))
 
 
-def shifts(case: WrongStep) -> list[int]:
-    # From one place farther every key is on the same side: it is the distance with its sign, to softmax.
-    most = min(max(case.size("query") or 0, case.size("key") or 0) - 2, 64)
-    return [by for by in range(-most, most + 1) if by]
-
-
 def plant_bias_before_scale(case: WrongStep) -> Iterator[Plant]:
     scale = case.op(SCALED)
     if isinstance(case.op("scores"), MatMulT) and isinstance(scale, Scale):
@@ -333,6 +327,7 @@ def plant_bias_after_softmax(case: WrongStep) -> Iterator[Plant]:
 
 
 of_bias = about(*BIASED, subject="bias", meant="bias")
+of_alibi = about(*BIASED, subject="bias", meant="alibi", fitted=True)
 
 BIASES = (
     of_bias(
@@ -351,7 +346,7 @@ BIASES = (
         why="The bias is added where the weights are shown.",
         example="biased_scores = scaled_scores\nattention_weights = softmax(scaled_scores) + bias",
     ),
-    of_bias(
+    of_alibi(
         "alibi-slopes",
         "ALiBi's slopes are not those of its paper: {}",
         "take 2^(−8/n), 2^(−16/n), … for n a power of two, and subtract slope · distance",
@@ -366,26 +361,23 @@ BIASES = (
             (0.03, 0.3, 1.0, -0.3),
             spoken_after("they are all "),
         ),
-        fitted=True,
         why="The slopes are a series of their own for heads that are no power of two, and its start is "
         "easily shifted.",
-        meant="alibi",
         example="slopes = 2.0 ** (-8 * np.arange(heads) / heads)\n"
         "biased_scores = scaled_scores - slopes[:, None, None] * distance",
     ),
-    of_bias(
+    of_alibi(
         "alibi-distance",
         "ALiBi's distance is not |query − key| but {}",
         "subtract slope · |query − key|, a cache's keys counted in",
         SLOPE.instead(lambda op: {said: by_distance(op, distance) for said, distance in DISTANCES.items()}),
         SLOPE.best(
             lambda op, by: by_distance(op, lambda query, key: np.abs(query + by - key)),
-            shifts,
+            # from one place farther every key is on the same side: to softmax, the distance with its sign
+            lambda case: shifts(max(case.size("query") or 0, case.size("key") or 0) - 2),
             lambda by: f"that from a query {abs(by)} keys {'later' if by > 0 else 'earlier'}",
         ),
-        fitted=True,
         why="query − key is positive where causal attention looks; without a mask its sign matters.",
-        meant="alibi",
         example="slopes = 2.0 ** (-8 * (np.arange(heads) + 1) / heads)\n"
         "biased_scores = scaled_scores - slopes[:, None, None] * (np.arange(n)[:, None] - np.arange(n))",
     ),
