@@ -145,11 +145,7 @@ MASKS = (
     about(MASKED)(
         *FINITE,
         HIDE.instead(
-            *(
-                filled(way, fill)
-                for fill in FILLS
-                for way in ((finite, added) if abs(fill) > 1 else (finite,))
-            )
+            *(filled(way, n) for n in FILLS for way in (finite, added) if abs(n) > 1 or way is finite)
         ),
         seen="TransformerLensOrg/TransformerLens#318; ohdearquant/lattice#361; awslabs/gluonts#1401",
         why="-1e9 stands in many tutorials; a row that sees nothing then gets equal weights.",

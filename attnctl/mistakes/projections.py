@@ -31,7 +31,7 @@ def turn_square(case: WrongStep, name: str) -> wrong.Move | None:
         return None
     *heads, rows, columns = case.record.trace[weight].shape
     if heads and heads[0] * columns == rows:
-        return wrong.transpose_fused
+        return lambda w: wrong.side_into_heads(wrong.transpose(wrong.side_by_side(w)), len(w))
     return wrong.transpose if rows == columns else None
 
 

@@ -221,11 +221,6 @@ def transpose(w: Array) -> Array:
     return w.swapaxes(-1, -2)
 
 
-def transpose_fused(w: Array) -> Array:
-    """A projection by head, (head, d_model, d), as its square fused matrix transposed."""
-    return side_into_heads(transpose(side_by_side(w)), len(w))
-
-
 def side_into_heads(x: Array, heads: int) -> Array:
     """(..., n, head·d) -> (..., head, n, d), as it should be done."""
     return rearrange(x, "... n (head d) -> ... head n d", head=heads)
