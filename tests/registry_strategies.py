@@ -1,5 +1,6 @@
 """Ops and rules of every registered kind, drawn by the types of their fields and by their signatures."""
 
+import re
 from dataclasses import fields
 from typing import get_type_hints
 
@@ -79,8 +80,11 @@ def by_member(op):
 def examples(draw, kind):
     """An op of this class, and inputs of any shapes that its signature has; scores may be hidden."""
     op = draw(instances(kind))
-    signature = parse_signature(op.signature)
-    least = 1 if (LEAD,) in (*signature.takes, signature.gives) else 0
+    takes, gives = parse_signature(op.signature)
+    text = op.signature.partition("->")[0]
+    masks = re.findall(r"(bool )?[^,\s[\]][^,[\]]*", text)
+    required = len(re.findall(r"[^,\s][^,]*", text.partition("[")[0]))
+    least = 1 if (LEAD,) in (*takes, gives) else 0
     lead = tuple(draw(st.lists(st.integers(1, 2), min_size=least, max_size=2)))
     sizes = {}
     if isinstance(op, ByTable):  # as many keys as there are slots in its pages, which are 0 and 1
@@ -88,8 +92,8 @@ def examples(draw, kind):
         sizes = {"page": 2, "slot": slot, "key": slot * len(op.table[0])}
     random = np.random.RandomState(draw(st.integers(0, 2**32 - 1)))
     inputs = []
-    for axes, is_mask in zip(signature.takes, signature.masks, strict=True):
-        if len(inputs) >= signature.required and draw(st.booleans()):
+    for axes, is_mask in zip(takes, masks, strict=True):
+        if len(inputs) >= required and draw(st.booleans()):
             break
         first = not inputs
         optional = [axis for axis in axes if axis.endswith("?")]

@@ -1,6 +1,6 @@
 """One cell's arithmetic, written out: the small language that `explain` speaks.
 
-An expression is a tree of numbers, sums, products, quotients and the functions exp, log,
+An expression is a tree of numbers and of what is done to them: + - * / and the functions exp, log,
 sqrt, tanh, cos and sin. `code` writes it in full digits so that any calculator evaluates it;
 `display` writes it for people; `abridge` makes long sums short; `evaluate` gives what an expression
 comes to, and how far rounding may have moved that. A Number that was read from a step's input
@@ -22,55 +22,24 @@ from attnctl.math import Cell
 class Number(NamedTuple):
     """A number, and where it was read if it was: which input of the op, and which cell of that.
 
-    One that was worked out may be off by `spread` units of rounding besides its own.
+    One that was worked out may be off by `spread` units of rounding besides its own. One that stands for
+    so many `terms` of a long sum, which are not written out, is what they come to.
     """
 
     value: float
     source: tuple[int, Cell] | None = None
     spread: float = 0.0
+    terms: int = 0
 
 
-class Rest(NamedTuple):
-    """The terms of a long sum that are not written out: what they come to, and how many they are."""
+class Operation(NamedTuple):
+    """What is done to parts: + and * take any number of them, - and / two, a function by its name one."""
 
-    value: float
-    terms: int
-
-
-class Sum(NamedTuple):
-    """a + b + …"""
-
+    kind: str
     parts: tuple[Expr, ...]
 
 
-class Subtraction(NamedTuple):
-    """a − b."""
-
-    left: Expr
-    right: Expr
-
-
-class Product(NamedTuple):
-    """a · b · …"""
-
-    parts: tuple[Expr, ...]
-
-
-class Quotient(NamedTuple):
-    """a / b."""
-
-    above: Expr
-    below: Expr
-
-
-class Call(NamedTuple):
-    """A function of one expression: exp, log, sqrt, tanh, cos or sin."""
-
-    name: str
-    inside: Expr
-
-
-Expr = Number | Rest | Sum | Subtraction | Product | Quotient | Call
+Expr = Number | Operation
 
 
 LONGEST_SUM = 1000
@@ -82,29 +51,34 @@ def group_terms(parts: tuple[Expr, ...]) -> tuple[Expr, ...]:
     if len(parts) <= LONGEST_SUM:
         return parts
     starts = range(0, len(parts), LONGEST_SUM)
-    return group_terms(tuple(Sum(parts[start : start + LONGEST_SUM]) for start in starts))
+    return group_terms(tuple(Operation("+", parts[start : start + LONGEST_SUM]) for start in starts))
 
 
 def code(expr: Expr) -> str:
     """The expression in full digits, with only numbers, + - * / ( ) and function names."""
     match expr:
-        case Number(value) | Rest(value):
+        case Number(value):
             text = number_text(value) if value or copysign(1, value) < 0 else "0"
             return f"({text})" if text.startswith("-") and not isinf(value) else text
-        case Sum(parts):
+        case Operation("+", parts):
             return "(" + " + ".join(map(code, group_terms(parts))) + ")" if parts else "0"
-        case Subtraction(left, right):
+        case Operation("-", (left, right)):
             return f"({code(left)} - {code(right)})"
-        case Product(parts):
-            nested = (Product, Quotient)
-            return " * ".join(f"({code(p)})" if isinstance(p, nested) else code(p) for p in parts)
-        case Quotient(above, below):
+        case Operation("*", parts):
+            nested = {"*", "/"}
+            return " * ".join(f"({code(p)})" if kind_of(p) in nested else code(p) for p in parts)
+        case Operation("/", (above, below)):
             return f"({code(above)}) / ({code(below)})"
-        case Call(name, inside):
-            return f"{name}({code(inside)})"
+        case Operation(name, parts):
+            return f"{name}({code(parts[0])})"
 
 
-def display(expr: Expr, text_of: Callable[[Number | Rest], str], *, top: bool = True) -> str:
+def kind_of(expr: Expr) -> str:
+    """What an expression does to its parts; nothing where it is a number."""
+    return expr.kind if isinstance(expr, Operation) else ""
+
+
+def display(expr: Expr, text_of: Callable[[Number], str], *, top: bool = True) -> str:
     """The expression for people: · for products, √ for roots, each number as `text_of` has it."""
 
     def inner(part: Expr) -> str:
@@ -114,24 +88,23 @@ def display(expr: Expr, text_of: Callable[[Number | Rest], str], *, top: bool = 
         return text_of(part) if isinstance(part, Number) else inner(part)
 
     match expr:
-        case Number() | Rest():
+        case Number():
             text = text_of(expr)
             return text if top or not text.startswith("-") else f"({text})"
-        case Sum(parts):
+        case Operation("+", parts):
             text = " + ".join([*map(first, parts[:1]), *map(inner, parts[1:])]) or "0"
             return text if top or len(parts) == 1 else f"({text})"
-        case Subtraction(left, right):
+        case Operation("-", (left, right)):
             text = f"{first(left)} - {inner(right)}"
             return text if top else f"({text})"
-        case Product(parts):
-            factors = (f"({inner(part)})" if isinstance(part, Quotient) else inner(part) for part in parts)
-            return "·".join(factors)
-        case Quotient(above, below):
+        case Operation("*", parts):
+            return "·".join(f"({inner(part)})" if kind_of(part) == "/" else inner(part) for part in parts)
+        case Operation("/", (above, below)):
             return f"{first(above)} / {inner(below)}"
-        case Call("sqrt", inside):
+        case Operation("sqrt", (inside,)):
             return f"√{inner(inside)}"
-        case Call(name, inside):
-            return f"{name}({display(inside, text_of)})"
+        case Operation(name, parts):
+            return f"{name}({display(parts[0], text_of)})"
 
 
 def abridge(expr: Expr, most: int, longest: int | None = None) -> Expr:
@@ -145,32 +118,29 @@ def abridge(expr: Expr, most: int, longest: int | None = None) -> Expr:
         return abridge(part, most, longest)
 
     match expr:
-        case Sum(parts) if len(parts) > longest:
+        case Operation("+", parts) if len(parts) > longest:
             shown, rest = largest_terms(parts, most)
-            return Sum((*map(inner, shown), rest))
-        case Sum(parts):
-            return Sum(tuple(map(inner, parts)))
-        case Product(parts):
-            return Product(tuple(map(inner, parts)))
-        case Subtraction(left, right):
-            return Subtraction(inner(left), inner(right))
-        case Quotient(above, below):
-            return Quotient(inner(above), inner(below))
-        case Call(name, inside):
-            return Call(name, inner(inside))
-        case Number() | Rest():
+            return Operation("+", (*map(inner, shown), rest))
+        case Operation(kind, parts):
+            return Operation(kind, tuple(map(inner, parts)))
+        case Number():
             return expr
 
 
-def largest_terms(parts: tuple[Expr, ...], most: int) -> tuple[list[Expr], Rest]:
+def largest_terms(parts: tuple[Expr, ...], most: int) -> tuple[list[Expr], Number]:
     """The terms of a sum whose size is greatest (NaN above all), in their order, and the rest of them."""
     values = [evaluate(part, 0.0)[0] for part in parts]
-    written = [at for at, part in enumerate(parts) if not isinstance(part, Rest)]
+    written = [at for at, part in enumerate(parts) if not terms_in(part)]
     by_size = sorted(written, key=lambda at: -inf if isnan(values[at]) else -abs(values[at]))
     shown = set(by_size[:most])
     others = [at for at in range(len(parts)) if at not in shown]
-    count = sum(part.terms if isinstance(part := parts[at], Rest) else 1 for at in others)
-    return [parts[at] for at in sorted(shown)], Rest(add_up([values[at] for at in others]), count)
+    count = sum(terms_in(parts[at]) or 1 for at in others)
+    return [parts[at] for at in sorted(shown)], Number(add_up([values[at] for at in others]), terms=count)
+
+
+def terms_in(part: Expr) -> int:
+    """How many terms of a sum one of its parts stands for without writing them out."""
+    return part.terms if isinstance(part, Number) else 0
 
 
 FUNCTIONS = {function.__name__: function for function in (exp, log, sqrt, tanh, cos, sin)}
@@ -191,31 +161,30 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
         return value, error + ROUNDINGS * eps * abs(value) + tiny
 
     match expr:
-        case Number(value) | Rest(value):  # what was read is off by nothing before anything is done with it
-            read, spread = (expr.source, expr.spread) if isinstance(expr, Number) else (None, 0.0)
+        case Number(value, read, spread):  # what was read is off by nothing before anything is done with it
             return value, 0.0 if read else eps * (abs(value) + spread) + tiny
-        case Sum(parts):
+        case Operation("+", parts):
             found = [evaluate(part, eps, tiny) for part in parts]
             size = sum(abs(value) for value, _ in found)
             error = sum(slack for _, slack in found)
             return add_up([value for value, _ in found]), error + eps * len(parts) * size
-        case Subtraction(left, right):
+        case Operation("-", (left, right)):
             (a, a_error), (b, b_error) = evaluate(left, eps, tiny), evaluate(right, eps, tiny)
             return round_result(a - b, a_error + b_error)
-        case Product(parts):
+        case Operation("*", parts):
             product, error = evaluate(parts[0], eps, tiny)
             for part in parts[1:]:
                 value, slack = evaluate(part, eps, tiny)
                 carried = error * (abs(value) + slack) + slack * abs(product)
                 product, error = round_result(product * value, carried)
             return product, error
-        case Quotient(above, below):
+        case Operation("/", (above, below)):
             (a, a_error), (b, b_error) = evaluate(above, eps, tiny), evaluate(below, eps, tiny)
             if b == 0:
                 return nan, inf
             return round_result(a / b, (a_error + b_error * abs(a / b)) / abs(b))
-        case Call(name, inside):
-            value, error = evaluate(inside, eps, tiny)
+        case Operation(name, parts):
+            value, error = evaluate(parts[0], eps, tiny)
             return call_with_error(name, value, error, eps)
 
 
@@ -239,16 +208,11 @@ def call_with_error(name: str, value: float, error: float, eps: float) -> tuple[
     return result, moved + ROUNDINGS * eps * (abs(result) + (abs(value) if name in {"cos", "sin"} else 0))
 
 
-def numbers(expr: Expr) -> Iterator[Number | Rest]:
+def numbers(expr: Expr) -> Iterator[Number]:
     """Every number of the expression, left to right."""
     match expr:
-        case Number() | Rest():
+        case Number():
             yield expr
-        case Sum(parts) | Product(parts):
+        case Operation(_, parts):
             for part in parts:
                 yield from numbers(part)
-        case Subtraction(left, right) | Quotient(left, right):
-            yield from numbers(left)
-            yield from numbers(right)
-        case Call(_, inside):
-            yield from numbers(inside)

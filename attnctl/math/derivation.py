@@ -18,7 +18,7 @@ from typing import Any
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import names, ops
-from attnctl.math.kind import HEADS, LAYER, Chunks, HeadNorm, Kind, documents_in
+from attnctl.math.kind import HEADS, LAYER, Chunks, Kind, documents_in
 from attnctl.math.rules import Alibi, PerBatch, Softcap, VisibilityRule
 from attnctl.math.steps import Axes, Derivation, Lines, Step, backward
 
@@ -48,8 +48,7 @@ class Rotary:
 
     def rotate(self, start: PerBatch, documents: tuple[int, ...] = (), **how: Any) -> ops.Rotate:
         """The op that turns rows which come after `start` others, positions from 0 in each document."""
-        values = {**vars(self), **how}
-        return ops.Rotate(start=start, documents=documents, **values)
+        return ops.Rotate(start=start, documents=documents, **{**vars(self), **how})
 
     @property
     def formula(self) -> str:
@@ -123,17 +122,16 @@ def line(name: str, op: ops.Op, inputs: tuple[str, ...], formula: str) -> Step:
     return Step(name, op, inputs, row.axes, formula, row.symbol)
 
 
-def given(v: Variant, name: str) -> Lines:
-    """The line of an array that is handed in, if it is."""
-    if name in v.given:
+def given(v: Variant, *leaves: str) -> Lines:
+    """The lines of arrays that are handed in, of those that are."""
+    for name in [name for name in leaves if name in v.given]:
         row = names.TABLE[name]
         yield Step(name, ops.Given(), (), v.axes.get(name, row.axes), v.given[name], row.symbol)
 
 
 def sentence(v: Variant, at: Latest) -> Lines:
     """Tokens to X, and the other sentence as M."""
-    yield from given(v, "embeddings")
-    yield from given(v, "positions")
+    yield from given(v, "embeddings", "positions")
     if v.sinusoid:
         yield line("positions", v.sinusoid, (), "sin, cos(pos / 10000^(2i/d_model))")
     yield from given(v, "hidden")
@@ -155,16 +153,14 @@ def norm_line(v: Variant, at: Latest, norm: ops.Op | None, name: str, source: st
     if norm is None:
         return
     factors = tuple(name for name in (f"{by}_weight", f"{by}_bias") if name in v.given)
-    for factor in factors:
-        yield from given(v, factor)
+    yield from given(v, *factors)
     kind = "LayerNorm" if isinstance(norm, ops.LayerNorm) else "RMSNorm"
     yield line(name, norm, (at[source], *factors), f"{kind}({at[source]})")
 
 
 def linear(v: Variant, at: Latest, name: str, source: str) -> Lines:
     """A row times one matrix (and a bias) that all heads share."""
-    yield from given(v, f"W_{name}")
-    yield from given(v, f"b_{name}")
+    yield from given(v, f"W_{name}", f"b_{name}")
     yield product(v, name, ops.MatMul(), at[source], name, source)
 
 
@@ -199,8 +195,7 @@ def source_of(v: Variant, symbol: str) -> str:
 
 def projections(v: Variant, at: Latest) -> Lines:
     """X to Q, K, V: a matrix (and a bias) for each head."""
-    for name in ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"):
-        yield from given(v, name)
+    yield from given(v, "W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V")
     paged = dict(zip("KV", names.PAGES, strict=True))
     for symbol in "QKV":
         if v.pages is not None and symbol in paged:
@@ -229,37 +224,30 @@ def convolutions(v: Variant, at: Latest) -> Lines:
 
 def norms(v: Variant, at: Latest) -> Lines:
     """Q and K brought to one scale before they are rotated."""
-    if v.qk_norm is not None and not v.qk_norm.after_rotation:
-        yield from head_norms(v, at, v.qk_norm)
+    yield from head_norms(v, at, after_rotation=False)
     yield from norm_line(v, at, v.layer.v_norm, "V_normed", "V", "V_norm")
 
 
-def unrotated_cache(v: Variant, at: Latest) -> Lines:
-    """The cache, where it holds keys that are yet to be rotated."""
+def rotations(v: Variant, at: Latest) -> Lines:
+    """Rotary positions on Q and K: queries stand after `offset` keys, new keys after the past ones.
+
+    A cache of keys that are yet to be rotated comes before, norms of what is rotated behind.
+    """
     if v.cache_unrotated:
         yield from present(v, at)
+    if v.rotary is not None:
+        starts = {"Q": v.offset, "K": 0 if v.cache_unrotated else v.past}
+        for symbol in "Q" if "W_K_rope" in v.given or v.layer.shared else "QK":
+            op, formula = v.rotary.rotate(starts[symbol], v.documents), f"{at[symbol]} {v.rotary.formula}"
+            yield line(f"{symbol}_rotated", op, (at[symbol],), formula)
+    yield from head_norms(v, at, after_rotation=True)
 
 
-def rotations(v: Variant, at: Latest) -> Lines:
-    """Rotary positions on Q and K: queries stand after `offset` keys, new keys after the past ones."""
-    if v.rotary is None:
+def head_norms(v: Variant, at: Latest, *, after_rotation: bool) -> Lines:
+    """A norm of Q and one of K, where they are asked for in this place."""
+    how = v.qk_norm
+    if how is None or how.after_rotation != after_rotation:
         return
-    first = 0 if v.cache_unrotated else v.past
-    alone = "W_K_rope" in v.given or v.layer.shared
-    own = (("Q", v.offset),) if alone else (("Q", v.offset), ("K", first))
-    for symbol, start in own:
-        formula = f"{at[symbol]} {v.rotary.formula}"
-        yield line(f"{symbol}_rotated", v.rotary.rotate(start, v.documents), (at[symbol],), formula)
-
-
-def norms_of_rotated(v: Variant, at: Latest) -> Lines:
-    """The norms of Q and K, where they come after the rotation."""
-    if v.qk_norm is not None and v.qk_norm.after_rotation:
-        yield from head_norms(v, at, v.qk_norm)
-
-
-def head_norms(v: Variant, at: Latest, how: HeadNorm) -> Lines:
-    """A norm of Q and one of K."""
     make, usual = (ops.LayerNorm, 1e-5) if how.kind == LAYER else (ops.RMSNorm, 1e-6)
     op = make(usual if how.eps is None else how.eps, how.over == HEADS, how.plus_one)
     for symbol in "Q" if v.layer.shared else "QK":
@@ -305,8 +293,7 @@ def delta_rule(v: Variant, at: Latest) -> Lines:
         yield from given(v, f"W_{name}")
         yield line(f"{name}_logits", ops.Project(), (at["X"], f"W_{name}"), f"{at['X']} W_{name}")
     yield line("beta", ops.Sigmoid(), ("beta_logits",), "σ(beta_logits)")
-    yield from given(v, "decay_rate")
-    yield from given(v, "decay_step")
+    yield from given(v, "decay_rate", "decay_step")
     formula = "−exp(decay_rate) · Σ up to the token of ln(1 + exp(decay_logits + decay_step))"
     yield line(names.DECAY, ops.LogDecay(), ("decay_logits", "decay_rate", "decay_step"), formula)
     k, u = at["K"], names.WRITTEN
@@ -392,8 +379,7 @@ def merging(v: Variant, at: Latest) -> Lines:
         yield from linear(v, at, "gate", "X") if made else given(v, "gate")
         op, word = (ops.Gate(), "σ") if v.layer.head_norm is None else (ops.SwishGate(), "silu")
         yield line("gated", op, (at["Z"], at["G"]), f"{at['Z']} · {word}({at['G']})")
-    yield from given(v, "W_O")
-    yield from given(v, "b_O")
+    yield from given(v, "W_O", "b_O")
     if "W_O" in v.given:
         yield product(v, "output", ops.MatMul(), at["Z"], "O", at["Z"])
     elif "W_Q" in v.given or v.gate:
@@ -428,9 +414,7 @@ PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
     convolutions,
     norms,
     delta_rule,
-    unrotated_cache,
     rotations,
-    norms_of_rotated,
     temperature,
     cache,
     sharing,
@@ -454,21 +438,18 @@ def derive_head(
     made: dict[str, str], norm: ops.Op | None, scale: float | None, cap: float | None
 ) -> Derivation:
     """The lines after the last layer: the final norm, and the logits of the tokens that W_U is of."""
-    return Derivation(
-        tuple(collect(Variant(made, d_k=0), (partial(head, norm=norm, scale=scale, cap=cap),)))
-    )
+    lines = partial(head, norm=norm, scale=scale, cap=cap)
+    return Derivation(tuple(collect(Variant(made, d_k=0), [lines])))
 
 
 def head(v: Variant, at: Latest, *, norm: ops.Op | None, scale: float | None, cap: float | None) -> Lines:
     """F and F W_U, scaled and capped where a model does that."""
-    yield from given(v, "hidden")
-    yield from given(v, names.FINAL)
+    yield from given(v, "hidden", names.FINAL)
     if "hidden" in v.given:
         yield from norm_line(v, at, norm, names.FINAL, "H", "norm")
         if norm is None:
             yield line(names.FINAL, ops.Copy(), (at["H"],), at["H"])
-    yield from given(v, "W_U")
-    yield from given(v, "b_U")
+    yield from given(v, "W_U", "b_U")
     later = [name for name, there in (("scaled_logits", scale), (names.LOGITS, cap)) if there is not None]
     first, *others = ["raw_logits", *later[:-1], names.LOGITS] if later else [names.LOGITS]
     yield product(v, first, ops.MatMul(), at["F"], "U", at["F"])

@@ -6,12 +6,13 @@ A form is made into functions of the cell once, so that a sum over many places s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from math import inf, isnan, nan
 from operator import add, floordiv, itemgetter, mod, mul, sub
 from typing import Any
 
 from attnctl.math import Array, Cell
-from attnctl.math.arithmetic import Call, Expr, Number, Product, Quotient, Subtraction, Sum, evaluate
+from attnctl.math.arithmetic import Expr, Number, Operation, evaluate
 from attnctl.math.notation import Input, Operand, Place, Table, Term
 
 
@@ -106,17 +107,14 @@ class Filling:
         found = self.place(place)
         return lambda at: Number(float(found(at)))
 
-    def combine(self, kind: Callable[[Expr, Expr], Expr], left: Operand, right: Operand) -> Expression:
-        a, b = self.expression(left), self.expression(right)
-        return lambda at: kind(a(at), b(at))
+    def combine(self, kind: str, *parts: Operand) -> Expression:
+        made = [self.expression(part) for part in parts]
+        join = one_sum if kind == "+" else partial(Operation, kind)
+        return lambda at: join(tuple([part(at) for part in made]))
 
     def add_up(self, name: str, size: int, body: Operand, *seen: Term) -> Expression:
         part, holds = self.expression(body), [self.condition(term) for term in seen]
         return lambda at: one_sum(part(at) for _ in over(at, name, size) if all(hold(at) for hold in holds))
-
-    def apply(self, name: str, inside: Operand) -> Expression:
-        made = self.expression(inside)
-        return lambda at: Call(name, made(at))
 
     def choose(self, condition: Term, yes: Operand, no: Operand) -> Expression:
         holds, a, b = self.condition(condition), self.expression(yes), self.expression(no)
@@ -158,14 +156,11 @@ def over(at: At, name: str, size: int) -> Iterator[None]:
     at[name] = before
 
 
-def one_sum(parts: Iterable[Expr]) -> Sum:
+def one_sum(parts: Iterable[Expr]) -> Operation:
     flat: list[Expr] = []
     for part in parts:
-        if isinstance(part, Sum):
-            flat += part.parts
-        else:
-            flat.append(part)
-    return Sum(tuple(flat))
+        flat += part.parts if isinstance(part, Operation) and part.kind == "+" else (part,)
+    return Operation("+", tuple(flat))
 
 
 PLACES: dict[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul, "//": floordiv, "%": mod}
@@ -175,14 +170,11 @@ EXPRESSIONS: dict[str, Callable[..., Expression]] = {
     "read": Filling.read,
     "table": Filling.look_up,
     "number": Filling.count,
-    "+": lambda fill, a, b: fill.combine(lambda *both: one_sum(both), a, b),
-    "-": lambda fill, a, b: fill.combine(Subtraction, a, b),
-    "*": lambda fill, a, b: fill.combine(lambda *both: Product(both), a, b),
-    "/": lambda fill, a, b: fill.combine(Quotient, a, b),
+    **{sign: lambda fill, a, b, sign=sign: fill.combine(sign, a, b) for sign in "+-*/"},
     "sum": Filling.add_up,
     "max": Filling.largest,
     "known": Filling.come_to,
-    "call": Filling.apply,
+    "call": Filling.combine,
     "where": Filling.choose,
 }
 """What makes an expression of each kind of term."""

@@ -416,8 +416,3 @@ def shape_in(layout: str, sizes: Sizes) -> Shape:
 def matrix_of(symbol: str) -> str:
     """The matrix that makes Q, K or V."""
     return f"W_{symbol}"
-
-
-def bias_of(symbol: str) -> str:
-    """The bias that is added when Q, K or V is made."""
-    return f"b_{symbol}"

@@ -20,8 +20,6 @@ from attnctl.math import Array, Cell, Shape
 
 
 class Term:
-    """A part of a form: its kind, and what it is made of."""
-
     __slots__ = ("kind", "parts")
 
     def __init__(self, kind: str, *parts: Any) -> None:

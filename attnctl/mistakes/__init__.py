@@ -4,8 +4,8 @@ Where several reproduce the recorded numbers (with one head, say, or a symmetric
 that leaves the fewest later steps unexplained is named, and of those the first in this order; the
 others are listed as also fitting.
 
-An entry has its name, the steps where it shows, what it is, what to write instead, and the derivations of
-programs that make it, in the words of `mistakes/plants.py`: `Mistake("no-softmax", (WEIGHTS,), "there is no
+An entry has the steps where it shows, its name, what it is, what to write instead, and the derivations of
+programs that make it, in the words of `mistakes/plants.py`: `about(WEIGHTS)("no-softmax", "there is no
 softmax", "take softmax over keys (axis=-1)", at(WEIGHTS, Softmax).without())`; what several have in common
 is said once, `of_softmax = about(WEIGHTS, …)`. A wrong op that is needed stands in `mistakes/wrong.py`. For
 its page (`check --about`) it says `why` people make it, and has lines of NumPy that do, `example`, on one
@@ -15,17 +15,15 @@ it in, where it has more shapes than that.
 """
 
 from attnctl.mistakes.backward import BACKWARD
-from attnctl.mistakes.biases import BIASES
 from attnctl.mistakes.chunks import CHUNKS
 from attnctl.mistakes.heads import HEADS
-from attnctl.mistakes.kernels import KERNELS, NUMBERS
+from attnctl.mistakes.kernels import KERNELS, NUMBERS, SERVING
 from attnctl.mistakes.masks import MASKS, PARTIAL_MASKS
 from attnctl.mistakes.mistake import Mistake
 from attnctl.mistakes.models import MODELS
 from attnctl.mistakes.positions import FITTED_POSITIONS, POSITIONS
 from attnctl.mistakes.projections import FITTED, PROJECTIONS
-from attnctl.mistakes.scores import OTHER_SCALE, SCALING, SOFTCAP
-from attnctl.mistakes.serving import SERVING
+from attnctl.mistakes.scores import BIASES, OTHER_SCALE, SCALING, SOFTCAP
 from attnctl.mistakes.softmax import SOFTMAX, SUMS
 from attnctl.mistakes.visibility import VISIBILITY
 

@@ -20,8 +20,8 @@ from attnctl.math.ops.vectors import SumGroups
 from attnctl.mistakes import wrong
 from attnctl.mistakes.chunks import LN2
 from attnctl.mistakes.masks import other_corners
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
-from attnctl.mistakes.plants import at, either, find_mask
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
+from attnctl.mistakes.plants import at, find_mask
 
 SCORES = "d_scores"
 OF_SCORES = tuple(where(lambda row: bool(row.gradient) and row.of_scores))
@@ -74,21 +74,15 @@ Weights = Callable[[Array, Array], Array]
 """Weights made again, of the scores before the mask and after it."""
 
 
-def masked_otherwise(case: WrongStep, *makes: Weights) -> Iterator[WrongStep]:
+def masked_otherwise(case: WrongStep, make: Weights) -> Iterator[WrongStep]:
     """Weights made again under another mask, delta of the output or of the same weights."""
     masked = case.derivation[WEIGHTS].inputs[0] if isinstance(case.op(WEIGHTS), Softmax) else ""
     if not isinstance(case.op(masked), Hide) or not SOFTMAX_BACK.right(case):
         return
     bare = case.derivation[masked].inputs[0]
-    for make in makes:
-        of_output = made_again(case, make, bare, masked)
-        own_delta = SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-1, keepdims=True)))
-        yield from (of_output, next(iter(own_delta(of_output))).case)
-
-
-def unmasked(case: WrongStep) -> Iterator[Plant]:
-    makes = (lambda s, m: np.exp(s - sums(m)), lambda s, _: np.exp(s - sums(s)))
-    yield from map(Plant, masked_otherwise(case, *makes))
+    of_output = made_again(case, make, bare, masked)
+    own_delta = SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-1, keepdims=True)))
+    yield from (of_output, next(iter(own_delta(of_output))).case)
 
 
 def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
@@ -201,22 +195,21 @@ BACKWARD = (
         example="each_key = (attention_weights * d_attention_weights).sum(axis=-2, keepdims=True)\n"
         "d_scaled_scores = attention_weights * (d_attention_weights - each_key)",
     ),
-    Mistake(
+    about(DELTA, subject="delta")(
         "backward-delta-of-rounded-output",
-        (DELTA,),
         "delta is made of head_outputs rounded to {}, which A and V do not give",
         "make delta of the output before it is stored in {}, or keep it from the forward pass",
         rounded_output,
         why="A kernel reads the output back that the forward pass stored in fewer digits.",
         example="delta = (d_head_outputs * head_outputs.astype(np.float16)).sum(axis=-1)",
         meant="backward",
-        subject="delta",
     ),
     of_made_again(
         "backward-not-masked",
         "weights are made again without the mask in the backward pass",
         "hide the same scores again before exp, forward and backward",
-        unmasked,
+        lambda case: map(Plant, masked_otherwise(case, lambda s, m: np.exp(s - sums(m)))),
+        lambda case: map(Plant, masked_otherwise(case, lambda s, _: np.exp(s - sums(s)))),
         why="The backward kernel makes the scores again, and its mask is a branch of its own.",
         example="again = softmax(scaled_scores)\n" + OF_AGAIN.replace("scaled", "masked"),
         meant="backward causal",
@@ -277,9 +270,8 @@ BACKWARD = (
         why="The scale is in the gradient of the scores, and again in Q that was scaled before.",
         example="d_scores = d_scaled_scores / d_k",
     ),
-    Mistake(
+    about(*OF_KEYS, *OF_VALUES)(
         "backward-groups-not-summed",
-        (*OF_KEYS, *OF_VALUES),
         "the gradients of the query heads that share a head of K or V are not added up: {}",
         "add them up: d.reshape(…, kv_heads, group, n, d).sum(axis=-3)",
         at(*OF_KEYS, *OF_VALUES, SumGroups).instead(not_summed),
@@ -287,9 +279,8 @@ BACKWARD = (
         example="group = heads // len(K)\nd_K, d_V = d_K_shared[::group], d_V_shared[::group]",
         meant="backward grouped",
     ),
-    Mistake(
+    about(*OF_KEYS)(
         "backward-scores-not-transposed",
-        OF_KEYS,
         "d_scores is not transposed for the gradient by K",
         "d_K = d_scoresᵀ Q",
         at(*OF_KEYS, TMatMul).instead(MatMul()),
@@ -297,9 +288,8 @@ BACKWARD = (
         example="d_K = d_scores @ Q",
         meant="backward",
     ),
-    Mistake(
+    about(*OF_VALUES)(
         "backward-weights-not-transposed",
-        OF_VALUES,
         "the weights are not transposed for the gradient by V",
         "d_V = Aᵀ d_head_outputs",
         at(*OF_VALUES, TMatMul).instead(MatMul()),
@@ -307,9 +297,8 @@ BACKWARD = (
         example="d_V = attention_weights @ d_head_outputs",
         meant="backward",
     ),
-    Mistake(
+    about(*OF_QUERIES, *OF_KEYS)(
         "backward-not-turned-back",
-        (*OF_QUERIES, *OF_KEYS),
         "the gradients by rotated rows are not turned back by the same angle: they are {}",
         "turn them by minus the angle: cos as it is, sin with the other sign",
         at(*OF_QUERIES, *OF_KEYS, Rotate).instead(
@@ -319,19 +308,18 @@ BACKWARD = (
         example="d_Q, d_K = d_Q_rotated.copy(), d_K_rotated.copy()",
         meant="backward rotary",
     ),
-    Mistake(
+    about(*OF_SCORES)(
         "backward-softcap-slope",
-        OF_SCORES,
         "the slope of the soft cap, 1 − (softcapped_scores / cap)², is {}",
         "multiply by 1 − (softcapped_scores / cap)², of the score after the cap",
-        either(SQUEEZE_BACK.without("left out"), slope_before_cap),
+        SQUEEZE_BACK.without("left out"),
+        slope_before_cap,
         why="The cap hardly bends small scores, and on those a test sees nothing.",
         example="d_scaled_scores = d_softcapped_scores.copy()",
         meant="backward capped",
     ),
-    Mistake(
+    about(*OF_QUERIES, *OF_KEYS, *OF_VALUES)(
         "backward-last-block-dropped",
-        (*OF_QUERIES, *OF_KEYS, *OF_VALUES),
         "the last block of {} is left out of the sum",
         "go over all blocks: (n + block − 1) // block of them",
         last_block,
@@ -339,9 +327,8 @@ BACKWARD = (
         example="last = (n - 1) // 8 * 8\nd_K = np.swapaxes(d_scores[:, :last], -1, -2) @ Q[:, :last]",
         meant="backward long",
     ),
-    Mistake(
+    about(gradient_of(BIAS))(
         "backward-bias-not-summed",
-        (gradient_of(BIAS),),
         "the gradient by a bias that the batch shares is not added up over it: {}",
         "sum over every axis along which the bias was broadcast",
         at(gradient_of(BIAS), SumLike).where(lambda case: (case.size("batch") or 1) > 1).by(ONE_MEMBER),

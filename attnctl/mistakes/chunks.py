@@ -13,7 +13,7 @@ from attnctl.math import Array
 from attnctl.math.names import CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, SINK
 from attnctl.math.ops import ChunkLogSumExp, LogSumExp
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 
 Merge = Callable[..., tuple[Array, Array]]
 """From the log-sum-exp of chunks, chunks first, to that of the whole and the share of each chunk."""
@@ -276,9 +276,8 @@ of_sums = about(*OF_SUMS, meant="summed")
 of_sink = about(*OF_MERGE, subject="sink", meant="chunks sink")
 
 CHUNKS = (
-    Mistake(
+    about(CHUNK_LOGSUMEXP, *OF_MERGE, subject="merge")(
         OTHER_BASE,
-        (CHUNK_LOGSUMEXP, *OF_MERGE),
         "chunks are merged in another base than their log-sum-exp has: {}",
         "use one base in both: exp(L_c − L) of natural ones, exp2(L_c − L) of those in base 2",
         base_2_as_e,
@@ -286,7 +285,6 @@ CHUNKS = (
         meant="chunks",
         example="grown = np.exp2(chunk_logsumexp - chunk_logsumexp.max(axis=0))\n"
         "chunk_shares = grown / grown.sum(axis=0)",
-        subject="merge",
     ),
     of_merging(
         AVERAGED,
@@ -306,9 +304,8 @@ CHUNKS = (
         "sums = np.stack([np.exp(s - s.max(axis=-1, keepdims=True)).sum(axis=-1) for s in halves])\n"
         "chunk_shares = sums / sums.sum(axis=0)",
     ),
-    Mistake(
+    about(*OF_SUMS, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS)(
         NOTHING_AS_NAN,
-        (*OF_SUMS, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS),
         "−∞ − (−∞) is NaN where a row sees nothing of a chunk",
         "take 0 off where the maximum, or L, is −∞: such a chunk has no share",
         nothing_as_nan,
@@ -360,9 +357,8 @@ CHUNKS = (
         why="Softmax does not need the maximum back, and its code was the beginning.",
         example="logsumexp = logsumexp - scaled_scores.max(axis=-1)",
     ),
-    Mistake(
+    about(*OF_SUMS, CHUNK_OUTPUTS, subject="sink")(
         "sink-in-logsumexp",
-        (*OF_SUMS, CHUNK_OUTPUTS),
         "the sink is counted in the log-sum-exp {}",
         "leave it out of L, which is over keys, and count it once: exp(L_c) / (exp(L) + exp(sink))",
         sink_in_sums,
@@ -370,7 +366,6 @@ CHUNKS = (
         example="logsumexp = np.logaddexp(logsumexp, sink[:, None])",
         meant="summed sink",
         equivalent="a convention: the sum may count the sink",
-        subject="sink",
     ),
     of_sums(
         "logsumexp-empty-rows",

@@ -135,6 +135,30 @@ KINDS = {
     "backward bias": kind(bias=(6, 6), X=BATCH, backward=True),
 }
 
+RIGHT = {
+    "float32 within": "",
+    "every step in its type": "scores = near(Q @ K.swapaxes(-1, -2))\n"
+    "scaled_scores = near(scores / d_k**0.5)\n"
+    "attention_weights = near(softmax(scaled_scores))",
+    "queries scaled": "scores = near(Q / d_k**0.5) @ K.swapaxes(-1, -2)\nscaled_scores = scores",
+    "weights in its type": "attention_weights = near(softmax(scaled_scores))",
+    "keys in another order": "attention_weights = softmax(scaled_scores[..., ::-1])[..., ::-1]\n"
+    "head_outputs = attention_weights[..., ::-1] @ V[..., ::-1, :]",
+    "online softmax in blocks": "top, total, sums = -np.inf, 0, 0\n"
+    "for at in range(0, keys, 64):\n"
+    "    s, last = scaled_scores[..., at : at + 64], top\n"
+    "    top = np.maximum(top, s.max(axis=-1, keepdims=True))\n"
+    "    e = np.exp(s - top)\n"
+    "    total = total * np.exp(last - top) + e.sum(axis=-1, keepdims=True)\n"
+    "    sums = sums * np.exp(last - top) + near(e) @ V[..., at : at + 64, :]\n"
+    "attention_weights = softmax(scaled_scores)\n"
+    "head_outputs = sums / total",
+}
+"""Right programs that round in their own way, by what is done: of plain attention, forth and back.
+
+`near` rounds to the type that a program is in; a kernel counts in float32 at least, and rounds its output.
+"""
+
 
 @dataclass(frozen=True)
 class PlantedRun:
@@ -144,11 +168,6 @@ class PlantedRun:
     given: dict[str, Array]
     right: Trace
     wrong: Trace
-
-    @property
-    def by_arrays(self) -> bool:
-        """Arrays and settings say all that was meant; frequencies of rotary positions are in neither."""
-        return not any(getattr(step.op, "frequencies", ()) for step in self.right.steps.values())
 
 
 def carry_out_example(mistake: Mistake) -> PlantedRun:
@@ -219,7 +238,11 @@ def list_assigned(statement: ast.stmt) -> set[str]:
 
 def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
     if PAGE_TABLE in given:
-        return names_of_pages(given) | {"np": np, "softmax": softmax}
+        table, slots = given[PAGE_TABLE], given[PAGES[0]].shape[1]
+        return {
+            "np": np, "softmax": softmax, "gather": gather, "page_table": table,
+            "lengths": given["key_lengths"], "slots": slots, "keys": table.shape[1] * slots,
+        }  # fmt: skip
     heads, n = meant.settings.heads or 1, given[X].shape[-2]
     keys = given.get(MEMORY, given[X]).shape[-2]
     return {
@@ -230,14 +253,6 @@ def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
         "distance": abs(np.arange(n)[:, None] - np.arange(keys)),
         "lengths": given.get("key_lengths"),
         "starts": documents_in(meant.settings),
-    }  # fmt: skip
-
-
-def names_of_pages(given: Mapping[str, Array]) -> dict[str, Any]:
-    slots = given[PAGES[0]].shape[1]
-    return {
-        "gather": gather, "page_table": given[PAGE_TABLE], "lengths": given["key_lengths"],
-        "slots": slots, "keys": given[PAGE_TABLE].shape[1] * slots,
     }  # fmt: skip
 
 

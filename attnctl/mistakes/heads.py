@@ -11,8 +11,8 @@ from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, TABLE
 from attnctl.math.ops import Given, MatMul, MatMulT, Merge, Op, Project, Repeat
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
-from attnctl.mistakes.plants import at, either
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
+from attnctl.mistakes.plants import at
 from attnctl.mistakes.wrong import side_by_side, side_into_heads
 
 
@@ -133,28 +133,21 @@ of_sharing = about("K_shared", "V_shared", meant="grouped")
 of_concat = about("concat", meant="heads")
 
 HEADS = (
-    Mistake(
+    about("Q", "K", "V", "scores", "head_outputs")(
         "heads-split-wrong",
-        ("Q", "K", "V", "scores", "head_outputs"),
         "{}",
         "take x.reshape(n, heads, d).swapaxes(0, 1)",
-        either(
-            MADE.instead(
-                lambda op: {said: wrong.Arranged(op, after=move) for said, move in SPLITS.items()}
-            ),
-            plant_split_late,
-        ),
+        MADE.instead(lambda op: {said: wrong.Arranged(op, after=move) for said, move in SPLITS.items()}),
+        plant_split_late,
         why="reshape(heads, n, d) has the right shape at once; it is no transpose, and mixes tokens.",
         example="Q, K, V = ((X @ np.concatenate(W, axis=-1)).reshape(heads, n, d_k) for W in (W_Q, W_K, "
         "W_V))",
     ),
-    Mistake(
+    about("concat", across=True)(
         "heads-merged-wrong",
-        ("concat",),
         "{}",
         "take z.swapaxes(0, 1).reshape(n, heads * d)",
         MERGED.by(MERGES),
-        across=True,
         why="reshape(n, heads · d) without the transpose back has the right shape, too.",
         example="concat = head_outputs.reshape(n, heads * d_k)",
     ),
@@ -212,9 +205,8 @@ HEADS = (
         why="Graph attention averages heads in its last layer; here they stand side by side.",
         example="concat = np.concatenate([head_outputs.mean(axis=0)] * heads, axis=-1)",
     ),
-    Mistake(
+    about("Q", "K", "V")(
         "qkv-packing",
-        ("Q", "K", "V"),
         "the columns of a packed projection are taken apart the wrong way: by head, or by Q, K and V",
         "GPT-NeoX packs (head, 3, d), others (3, head, d): reshape to that before the parts are taken",
         plant_packing,
@@ -222,13 +214,11 @@ HEADS = (
         example="packed = np.concatenate([*W_Q, *W_K, *W_V], axis=-1)\n"
         "Q, K, V = (X @ packed).reshape(n, heads, 3, d_k).transpose(2, 1, 0, 3)",
     ),
-    Mistake(
+    about("scores", HEAD_OUTPUTS, across=True)(
         "attention-over-heads",
-        ("scores", HEAD_OUTPUTS),
         "heads and tokens are exchanged, so that attention runs over the heads of each token",
         "hand over (batch, head, n, d): x.swapaxes(1, 2) of (batch, n, head, d)",
         plant_over(("head", "kv_head"), wrong.swap_heads, wrong.transpose),
-        across=True,
         why="The function takes (batch, head, n, d), and is handed (batch, n, head, d).",
         seen="pytorch/pytorch#152257",
         meant="heads",
@@ -236,13 +226,12 @@ HEADS = (
         "head_outputs = (softmax(q @ k.swapaxes(1, 2) / np.sqrt(d_k)) @ v).swapaxes(0, 1)\n"
         "del scores, scaled_scores, attention_weights",
     ),
-    Mistake(
+    about("Q", "scores", HEAD_OUTPUTS, "concat", across=True)(
         "batch-first",
-        ("Q", "scores", HEAD_OUTPUTS, "concat"),
         "batch and tokens are exchanged, so that attention runs over the batch",
         "say batch_first=True, or swap the first two axes",
-        either(plant_over_batch, plant_over(("batch",), *OVER_BATCH)),
-        across=True,
+        plant_over_batch,
+        plant_over(("batch",), *OVER_BATCH),
         why="torch's MultiheadAttention takes (n, batch, d) unless batch_first=True.",
         meant="batch",
         example="Q, K, V = (project(X.swapaxes(0, 1), W) for W in (W_Q, W_K, W_V))\n"

@@ -1,11 +1,13 @@
-"""Mistakes of programs that go through the keys block by block, or compute in too few digits."""
+"""Mistakes of kernels: documents in one row, keys in pages, keys block by block, too few digits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import log
+from operator import methodcaller
 
 import numpy as np
 
@@ -15,11 +17,173 @@ from attnctl.evidence.precision import round_to as nearest
 from attnctl.evidence.recompute import Rounding, keep_digits, on_its_grid, recompute, same_errors
 from attnctl.math import Array
 from attnctl.math.derivation import Step
-from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
-from attnctl.math.ops import MatMul, Softmax
+from attnctl.math.names import HEAD_OUTPUTS, MASKED, WEIGHTS
+from attnctl.math.ops import MatMul, Rotate, Sinusoid, Softmax
+from attnctl.math.ops.pages import Gather
+from attnctl.math.rules import Documents, Padding
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
-from attnctl.mistakes.plants import at, blocks_of_keys, square
+from attnctl.mistakes.masks import near_misses
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
+from attnctl.mistakes.plants import (
+    at,
+    blocks_of_keys,
+    find_mask,
+    rules_of_kind,
+    shifts,
+    square,
+    swap_rule,
+)
+
+# --- documents in one row of tokens, keys and values in pages ---
+
+PLACED = ("positions", "Q_rotated", "K_rotated")
+
+
+def plant_last_dropped(case: WrongStep) -> Iterator[Plant]:
+    """By the mask; or of the weights, where what rows that see nothing hold could be anything."""
+    yield from near_misses("documents-last-dropped")(case)
+    for rule in rules_of_kind(case, Documents):
+        hide, last = find_mask(case), max(rule.borders)
+        if hide and isinstance(case.op(WEIGHTS), Softmax):
+            seen = wrong.By(lambda a, hide=hide, last=last: a * (hide.positions(a.shape)[0] < last))
+            yield Plant(case.then(WEIGHTS, seen), "the last document is left out")
+
+
+PAGED = at("K", "V", Gather)
+
+
+def tables(ways: Mapping[str, Callable[[Array], Array]]) -> Plants:
+    """Plants what is read by another table, as it is made of the right one."""
+    return PAGED.instead(
+        lambda gather: {
+            detail: replace(gather, table=tuple(map(tuple, change(np.array(gather.table)).tolist())))
+            for detail, change in ways.items()
+        }
+    )
+
+
+def plant_read_in_full(case: WrongStep) -> Iterator[Plant]:
+    """Slots behind the last key are seen, and what is in them; or not seen, and 0 times NaN is NaN."""
+    gathers, keys = PAGED.right(case), case.size("key") or 0
+    for rule in rules_of_kind(case, Padding) if gathers else ():
+        own = next(iter(gathers.values()))
+        lengths, slots = np.array(own.lengths), keys // len(own.table[0])
+        for what, full in (
+            ("the last page is read to its last slot", -(-lengths // slots) * slots),
+            ("all pages of the table are read to their last slots", lengths * 0 + keys),
+        ):
+            there = tuple(full.tolist()) if own.batched else int(full)
+            read = {name: replace(gather, lengths=there) for name, gather in gathers.items()}
+            yield Plant(swap_rule(case, rule, Padding(there)).put_all(read), what)
+            yield Plant(case.put_all(read), "weights of 0 are multiplied by what free slots hold")
+
+
+of_documents = about(MASKED, subject="documents", meant="documents")
+
+of_pages = about("K", "V", subject="pages", meant="paged")
+
+SERVING = (
+    of_documents(
+        "documents-leak",
+        "a query sees {}",
+        "hide keys of other documents: document[:, None] == document",
+        near_misses("documents-leak"),
+        why="Texts are packed into one row, and the mask is causal alone, as for one text.",
+        seen="huggingface/transformers#25452",
+        example="masked_scores = scaled_scores",
+    ),
+    of_documents(
+        "documents-counts",
+        "the numbers of tokens of documents are taken for where they begin",
+        "take sums: cu_seqlens = [0, *np.cumsum(lengths)]",
+        near_misses("documents-counts"),
+        why="cu_seqlens and seqlens are both a few whole numbers, and both are called lengths.",
+        example="document = (np.arange(n)[:, None] >= np.diff([*starts, n])).sum(axis=1)\n"
+        "masked_scores = np.where(document[:, None] == document, scaled_scores, -np.inf)",
+    ),
+    of_documents(
+        "documents-last-dropped",
+        "{}",
+        "end the last document at the last token: cu_seqlens has one number more than there are documents",
+        plant_last_dropped,
+        why="A loop over pairs of starts ends where the last document begins.",
+        example="seen = np.zeros((n, n), bool)\n"
+        "for first, end in zip(starts, starts[1:]):\n"
+        "    seen[first:end, first:end] = True\n"
+        "masked_scores = np.where(seen, scaled_scores, -np.inf)",
+    ),
+    about(*PLACED)(
+        "documents-positions",
+        "positions run on from one document to the next",
+        "count positions from 0 in each document, or say --positions-run-on if that is meant",
+        at(*PLACED, Rotate, Sinusoid).instead(lambda op: replace(op, documents=())),
+        why="position_ids are np.arange(total), as for one text.",
+        meant="documents sinusoidal",
+        example="i, column = np.indices((n, d_model))\n"
+        "angle = i / 10000 ** (column // 2 * 2 / d_model)\n"
+        "positions = np.where(column % 2, np.cos(angle), np.sin(angle))",
+    ),
+    about(MASKED, subject="padding")(
+        "page-read-in-full",
+        "{}",
+        "hide slots from each sequence's length on, and make 0 of values there: 0 times NaN is NaN",
+        plant_read_in_full,
+        meant="paged",
+        why="Whole pages are loaded, and the lengths are rounded up with them; fresh pages hold zeros.",
+        seen="vllm-project/vllm#936; pegainfer-project/pegainfer#291",
+        example="full = -(-lengths // slots) * slots\n"
+        "K = gather(key_pages, page_table, full)\nV = gather(value_pages, page_table, full)\n"
+        "seen = np.arange(keys) < full[:, None, None, None]\n"
+        "masked_scores = np.where(seen, scaled_scores, -np.inf)",
+    ),
+    of_pages(
+        "page-table-shifted",
+        "the pages that are read are {}",
+        "read key j in page table[j // slots], counted from 0, at slot j % slots",
+        tables(
+            {
+                "counted from 1": lambda table: table - 1,
+                "one too large": lambda table: table + 1,
+                "those behind them in the table": lambda table: np.roll(table, -1, axis=1),
+                "those before them in the table": lambda table: np.roll(table, 1, axis=1),
+            }
+        ),
+        why="Page 0 is often kept for padding, and whoever fills the table counts from 1.",
+        example="table = page_table - 1\n"
+        "K = gather(key_pages, table, lengths)\nV = gather(value_pages, table, lengths)",
+    ),
+    of_pages(
+        "page-of-another",
+        "the pages that are read are those of {}",
+        "take the row of the table of the query's own sequence, and no page behind its length",
+        tables(
+            {
+                "the next sequence": lambda table: np.roll(table, -1, axis=0),
+                "the sequence before it": lambda table: np.roll(table, 1, axis=0),
+                "the first sequence": lambda table: np.broadcast_to(table[:1], table.shape),
+            }
+        ),
+        why="The batch is sorted or cut, and the table is not; or the row is counted in another stride.",
+        seen="gittensor-ai-lab/sparkinfer#41, #185",
+        example="table = np.roll(page_table, -1, axis=0)\n"
+        "K = gather(key_pages, table, lengths)\nV = gather(value_pages, table, lengths)",
+    ),
+    of_pages(
+        "page-index-16-bits",
+        "numbers of pages are kept in {}, and wrap where there are more",
+        "keep numbers of pages in 32 bits, and multiply them by sizes in 64",
+        tables({kind: methodcaller("astype", kind) for kind in ("uint16", "int16")}),
+        why="A few bytes less for each page; tests have few pages. Offsets in 32 bits wrap, too, later.",
+        seen="vllm-project/vllm#50427",
+        meant="paged far",
+        example="table = page_table.astype(np.uint16)\n"
+        "K = gather(key_pages, table, lengths)\nV = gather(value_pages, table, lengths)",
+        equivalent="it takes a cache of more than 65,535 pages",
+    ),
+)
+
+
+# --- keys block by block ---
 
 FORMS: dict[str, tuple[float | None, float | None]] = {
     "the output is not rescaled": (0, 1),
@@ -46,11 +210,6 @@ def plant_without_rows(case: WrongStep) -> Iterator[Plant]:
         start = max(int(first), 0)
         kept = (np.arange(queries) < start)[:, None]
         yield Plant(case.then(HEAD_OUTPUTS, wrong.By(lambda z: z * kept)), f"{queries - start}")
-
-
-def shifts(case: WrongStep) -> list[int]:
-    most = min((case.size("key") or 0) // 2, 64)
-    return [by for by in range(-most, most + 1) if by]
 
 
 def plant_other_values(case: WrongStep) -> Iterator[Plant]:
@@ -141,7 +300,7 @@ KERNELS = (
         "take keys and values of the same block",
         MIX.best(
             lambda op, by: wrong.Arranged(op, (wrong.keep_positions, partial(np.roll, shift=by, axis=-2))),
-            shifts,
+            lambda case: shifts((case.size("key") or 0) // 2),
             lambda by: f"{abs(by)} place{'s' * (abs(by) > 1)} {'before' if by > 0 else 'after'}",
         ),
         fitted=True,
@@ -190,13 +349,11 @@ def is_shown(case: WrongStep, value: Array | None, precision: Precision) -> bool
 
 
 NUMBERS = (
-    Mistake(
+    about("Q", "K", "V", "scores", "attention_weights", "head_outputs", "output", exact=False)(
         "low-precision",
-        ("Q", "K", "V", "scores", "attention_weights", "head_outputs", "output"),
         "it is computed in {}",
         "compute it in the type of the other steps, and round at the end",
         plant_fewer_digits,
-        exact=False,
         why="An autocast region, or a kernel that multiplies in TF32 or half precision.",
         example="scores = (np.float16(Q) @ np.float16(K).swapaxes(-1, -2)).astype(float)",
     ),

@@ -11,11 +11,10 @@ from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Copy, Hide, Softmax
 from attnctl.math.rules import Causal, Documents, Padding, Seen, VisibilityRule
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import (
     Way,
     at,
-    either,
     find_mask,
     rule_instead,
     rules_of_kind,
@@ -94,18 +93,16 @@ def other_corners(case: WrongStep) -> Iterator[tuple[str, Hide]]:
 
 def near_misses(mistake: str) -> Plants:
     """Plants the rules that people write in place of those there are, as far as they make this mistake."""
-
-    def plants(case: WrongStep) -> Iterator[Plant]:
-        for rule in rules_of_kind(case, VisibilityRule):
-            for name, detail, other in rule.mistaken(case.size("key") or 0):
-                if name == mistake:
-                    yield Plant(swap_rule(case, rule, other), detail or rule.name)
-
-    return plants
+    return lambda case: (
+        Plant(swap_rule(case, rule, other), detail or rule.name)
+        for rule in rules_of_kind(case, VisibilityRule)
+        for name, detail, other in rule.mistaken(case.size("key") or 0)
+        if name == mistake
+    )
 
 
 FINITE = (
-    "mask-finite", (MASKED,), "hidden scores are {} instead of −∞, and it shows",
+    "mask-finite", "hidden scores are {} instead of −∞, and it shows",
     "use -np.inf, and give rows that see nothing zeros",
 )  # fmt: skip
 
@@ -134,9 +131,8 @@ MASKS = (
         why="The mask is built and never passed on, or a fused kernel drops it silently.",
         example="masked_scores = scaled_scores",
     ),
-    Mistake(
+    about(MASKED, WEIGHTS)(
         "mask-after-softmax",
-        (MASKED, WEIGHTS),
         "the mask is applied after softmax, so that rows no longer sum to 1",
         "hide scores before softmax: np.where(mask, scores, -np.inf)",
         plant_after_softmax,
@@ -146,14 +142,10 @@ MASKS = (
         example="masked_scores = scaled_scores\n"
         "attention_weights = np.where(hidden, 0, softmax(scaled_scores))",
     ),
-    Mistake(
+    about(MASKED)(
         *FINITE,
         HIDE.instead(
-            *(
-                filled(way, fill)
-                for fill in FILLS
-                for way in ((finite, added) if abs(fill) > 1 else (finite,))
-            )
+            *(filled(way, n) for n in FILLS for way in (finite, added) if abs(n) > 1 or way is finite)
         ),
         seen="TransformerLensOrg/TransformerLens#318; ohdearquant/lattice#361; awslabs/gluonts#1401",
         why="-1e9 stands in many tutorials; a row that sees nothing then gets equal weights.",
@@ -254,13 +246,10 @@ PARTIAL_MASKS = (
     of_mask(
         "mask-ignored", "{}", "hide what any rule hides: combine all of them with &", plant_partly_ignored
     ),
-    Mistake(
+    about(MASKED, fitted=True)(
         *FINITE,
-        either(
-            plant_shown_fill,
-            HIDE.fitted(finite, FILLS_NEAR, spoken),
-            HIDE.fitted(added, FILLS_NEAR, spoken_after("themselves and ")),
-        ),
-        fitted=True,
+        plant_shown_fill,
+        HIDE.fitted(finite, FILLS_NEAR, spoken),
+        HIDE.fitted(added, FILLS_NEAR, spoken_after("themselves and ")),
     ),
 )

@@ -240,13 +240,14 @@ class Mistake:
                         yield replace(plant, case=own)
 
 
+def either(*several: Plants) -> Plants:
+    return lambda case: (plant for plants in several for plant in plants(case))
+
+
 def about(*steps: str, **shared: Any) -> Callable[..., Mistake]:
-    """Say what entries have in common: the steps where they show, and what each may still say otherwise."""
+    """What makes entries: of the steps where they show, and of what else several have in common."""
 
     def entry(name: str, words: str, fix: str, *several: Plants, **own: Any) -> Mistake:
-        def plants(case: WrongStep) -> Iterator[Plant]:
-            return (plant for plants in several for plant in plants(case))
-
-        return Mistake(name, steps, words, fix, plants, **{**shared, **own})
+        return Mistake(name, steps, words, fix, either(*several), **{**shared, **own})
 
     return entry

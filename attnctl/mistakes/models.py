@@ -10,7 +10,7 @@ import numpy as np
 from attnctl.math import Array
 from attnctl.math.names import GATE, GATED, WEIGHTS
 from attnctl.math.ops import Copy, Gate, LayerNorm, Op, RMSNorm, Rotate, SinkSoftmax, Softmax, Temper
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
+from attnctl.mistakes.mistake import Plant, WrongStep, about
 from attnctl.mistakes.plants import all_or_one, at
 from attnctl.mistakes.wrong import By, side_by_side, side_into_heads
 
@@ -104,9 +104,8 @@ of_gate = about(GATED, meant="gated")
 of_norms = about(*NORMED, meant="normed")
 
 MODELS = (
-    Mistake(
+    about(*ROTATED, "K_rope_rotated")(
         "rotary-scaling-missing",
-        (*ROTATED, "K_rope_rotated"),
         "{}",
         "rope_parameters (rope_scaling in older files) of config.json say how frequencies are stretched",
         at(*ROTATED, "K_rope_rotated", Rotate).instead(not_stretched),
@@ -114,9 +113,8 @@ MODELS = (
         meant="stretched",
         example="Q_rotated, K_rotated = rotate(Q), rotate(K)",
     ),
-    Mistake(
+    about(*ROTATED, *HEAD_NORMED)(
         "norm-order-wrong",
-        (*ROTATED, *HEAD_NORMED),
         "Q and K are normed {} the rotation",
         "norm and rotate in the order that the model has",
         plant_other_order,
@@ -160,9 +158,8 @@ MODELS = (
         why="LayerNorm and RMSNorm stand beside each other, and differ by the mean alone.",
         example="Q_normed = rms(Q - Q.mean(axis=-1, keepdims=True)) * Q_norm_weight",
     ),
-    Mistake(
+    about(*HEAD_NORMED)(
         "norm-over-wrong",
-        HEAD_NORMED,
         "{}: each head is normed for itself where all are one row, or the other way round",
         "Qwen3 and Gemma 3 norm each head, OLMo2 norms all heads as one row",
         HEAD_NORMS.instead(lambda op: replace(op, heads=not op.heads), say=" and ".join),
@@ -170,9 +167,8 @@ MODELS = (
         meant="normed rows",
         example="Q_normed = rms(Q) * Q_norm_weight.reshape(heads, 1, d_k)",
     ),
-    Mistake(
+    about(WEIGHTS)(
         "sink-missing",
-        (WEIGHTS,),
         "the sink takes no share, so that the keys' weights sum to 1",
         "softmax over the keys and the head's sink, then drop the sink's column",
         at(WEIGHTS, SinkSoftmax).instead(Softmax(), reads=1),
@@ -201,9 +197,8 @@ MODELS = (
         why="The gate of a network is silu(x), that of attention σ(x).",
         example="gated = concat * gate",
     ),
-    Mistake(
+    about(GATED, "output")(
         "gate-late",
-        (GATED, "output"),
         "the gate is applied after W_O",
         "multiply the heads' outputs by the gate, then by W_O",
         plant_late_gate,
@@ -211,9 +206,8 @@ MODELS = (
         meant="gated",
         example="gated = concat\noutput = (concat @ W_O) / (1 + np.exp(-gate))",
     ),
-    Mistake(
+    about("Q", GATE)(
         "gate-split-wrong",
-        ("Q", GATE),
         "the matrix of Q and the gate is split in halves",
         "Qwen3-Next has the columns of Q, then those of the gate, head by head: split each head",
         plant_split_flat,

@@ -30,6 +30,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=VisibilityRule)
 
 Function = Callable[..., Array]
+Groups = Callable[..., Iterable[tuple[str, ...]]]
 Way = Op | Mapping[str, Op] | Callable[[Any], "Op | Mapping[str, Op]"]
 """Another op, several by the detail that tells them apart, or either as it is made of the right op."""
 
@@ -44,11 +45,6 @@ def all_or_one(*names: str) -> Iterator[tuple[str, ...]]:
     yield from dict.fromkeys([*wholes, *((name,) for name in names), *combinations(names, 2)])
 
 
-def all_at_once(*names: str) -> Iterator[tuple[str, ...]]:
-    if names:
-        yield names
-
-
 def square(case: WrongStep) -> bool:
     return case.size("query") == case.size("key")
 
@@ -60,13 +56,13 @@ class At:
     names: tuple[str, ...]
     kind: type[Op] | tuple[type[Op], ...]
     condition: Callable[[WrongStep], bool] = field(default=lambda _: True)
-    groups: Callable[..., Iterable[tuple[str, ...]]] = all_or_one
+    groups: Groups = all_or_one
     """Which of the steps go wrong together."""
 
     def where(self, condition: Callable[[WrongStep], bool]) -> At:
         return replace(self, condition=lambda case: self.condition(case) and condition(case))
 
-    def together(self, groups: Callable[..., Iterable[tuple[str, ...]]] = all_at_once) -> At:
+    def together(self, groups: Groups = lambda *names: [names] if names else []) -> At:
         return replace(self, groups=groups)
 
     def right(self, case: WrongStep) -> dict[str, Any]:
@@ -143,10 +139,6 @@ def at(*steps_and_kinds: str | type[Op]) -> At:
 def alternatives(way: Way, right: Op) -> Mapping[str, Op]:
     made = way if isinstance(way, (Op, Mapping)) else way(right)
     return {"": made} if isinstance(made, Op) else made
-
-
-def either(*several: Plants) -> Plants:
-    return lambda case: (plant for plants in several for plant in plants(case))
 
 
 # --- rules ---
@@ -308,6 +300,11 @@ def ends(size: int) -> list[int]:
     """Distances to try on an axis of this size: all near ones, then powers of two and those beside them."""
     far = {2**power + by for power in range(6, size.bit_length() + 1) for by in (-1, 0, 1)}
     return [at for at in range(size) if at <= 64 or at in far or size - at <= 32]
+
+
+def shifts(most: int) -> list[int]:
+    """Distances to try both ways, up to this one, and 64 at most."""
+    return [by for by in range(-min(most, 64), min(most, 64) + 1) if by]
 
 
 def blocks_of_keys(case: WrongStep) -> list[int]:

@@ -13,7 +13,7 @@ from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
+from attnctl.mistakes.mistake import Plant, WrongStep, about
 from attnctl.mistakes.plants import all_or_one, at, ends, planted_best, planted_fit, spoken_after
 
 TURNED = ("Q_rotated", "K_rotated")
@@ -121,7 +121,6 @@ def plant_before_split(case: WrongStep) -> Iterator[Plant]:
 
 
 def rotate_side_by_side(op: Rotate) -> Callable[[Array], Array]:
-    """Heads side by side, turned, and split again."""
     wide = replace(op, dims=None)
 
     def turned(x: Array) -> Array:
@@ -259,9 +258,8 @@ POSITIONS = (
         seen="mlfoundations/open_lm#4",
         example="Q_rotated, K_rotated = (rotate(x.swapaxes(0, 1)).swapaxes(0, 1) for x in (Q, K))",
     ),
-    Mistake(
+    about("V", "head_outputs")(
         "rotary-on-values",
-        ("V", "head_outputs"),
         "values are rotated too",
         "turn Q and K only",
         plant_on_values,
@@ -313,8 +311,11 @@ FITTED_POSITIONS = (
         example="Q_rotated, K_rotated = (np.concatenate([rotate(x[..., :2]), x[..., 2:]], axis=-1) for x "
         "in (Q, K))",
     ),
-    Mistake(
-        "rotary-start", TURNED, ELSEWHERE, COUNT_FROM, plant_other_starts, fitted=True, subject="rotary"
+    about(*TURNED, fitted=True, subject="rotary")(
+        "rotary-start",
+        ELSEWHERE,
+        COUNT_FROM,
+        plant_other_starts,
     ),
     of_angles(
         "rotary-stretched",
@@ -328,24 +329,19 @@ FITTED_POSITIONS = (
         why="Position interpolation for longer contexts, left on.",
         example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n) / 4) for x in (Q, K))",
     ),
-    Mistake(
+    about("scores", fitted=True, subject="rotary")(
         "rotary-unasked",
-        ("scores",),
         "queries and keys are rotated, which nothing asks for",
         "say {} if it is meant",
         plant_unasked_rotation,
-        fitted=True,
-        subject="rotary",
         why="The layer is one of those without rotation (SmolLM3, Cohere 2), or has learnt positions.",
         example="scores = rotate(Q) @ rotate(K).swapaxes(-1, -2)",
     ),
-    Mistake(
+    about("positions", fitted=True)(
         "sinusoids-wrong",
-        ("positions",),
         "{}",
         "take sin(pos / 10000^(2i/d)) in column 2i and the cosine in column 2i + 1, pos from 0",
         plant_other_sinusoids,
-        fitted=True,
         why="Sines in the first half and cosines in the second, as tensor2tensor has them.",
         meant="sinusoidal",
         example="positions = np.concatenate([positions[:, ::2], positions[:, 1::2]], axis=-1)",

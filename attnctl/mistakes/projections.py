@@ -13,8 +13,8 @@ from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Merge, Project, Scale, Slope, Softmax
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep, about
-from attnctl.mistakes.plants import all_or_one, at, either, planted_fit, spoken_after, square
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
+from attnctl.mistakes.plants import all_or_one, at, planted_fit, spoken_after, square
 
 PROJECTED, CROSSED = ("Q", "K", "V"), {"Q": "K", "K": "Q"}
 MADE, OUT = at(*PROJECTED, Project), at("output", MatMul)
@@ -31,7 +31,7 @@ def turn_square(case: WrongStep, name: str) -> wrong.Move | None:
         return None
     *heads, rows, columns = case.record.trace[weight].shape
     if heads and heads[0] * columns == rows:
-        return wrong.transpose_fused
+        return lambda w: wrong.side_into_heads(wrong.transpose(wrong.side_by_side(w)), len(w))
     return wrong.transpose if rows == columns else None
 
 
@@ -195,28 +195,24 @@ def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
 of_projection, of_output = about(*PROJECTED), about("output")
 
 PROJECTIONS = (
-    Mistake(
+    about("Q", "K", "V", "output")(
         "weight-transposed",
-        ("Q", "K", "V", "output"),
         "{} transposed",
         "multiply by the matrix as it is, x @ W; of nn.Linear, whose weight is (out, in), use x @ W.T",
         plant_transposes,
         why="nn.Linear keeps (out, in), textbooks write x W; a square matrix fits both ways.",
         example="W = np.concatenate(W_Q, axis=-1)\nQ = split(X @ W.T)",
     ),
-    Mistake(
+    about("scores", "Q", "K", subject="projection")(
         "query-key-swapped",
-        ("scores", "Q", "K"),
         "queries and keys are swapped",
         "take Q @ K.T: queries are rows, keys are columns",
         plant_swaps,
-        subject="projection",
         why="K Qᵀ has the same shape as Q Kᵀ in self-attention.",
         example="scores = K @ Q.swapaxes(-1, -2)",
     ),
-    Mistake(
+    about("Q", "K", "V", "biased_scores", "alibi_scores", "output")(
         "bias-missing",
-        ("Q", "K", "V", "biased_scores", "alibi_scores", "output"),
         "{} not added",
         "add it",
         plant_without_bias,
@@ -250,9 +246,8 @@ PROJECTIONS = (
         why="X is passed to a function that expects Q, K and V.",
         example="Q = split(X)",
     ),
-    Mistake(
+    about("concat", "output")(
         "residual-added",
-        ("concat", "output"),
         "{}",
         "compare before the residual is added",
         plant_residual,
@@ -271,34 +266,28 @@ PROJECTIONS = (
 )
 
 FITTED = (
-    Mistake(
+    about("Q", "K", "V", "output", fitted=True)(
         "bias-wrong",
-        ("Q", "K", "V", "output"),
         "{}",
         "add each bias once, to its own projection",
         plant_other_bias,
-        fitted=True,
         why="Two biases are exchanged where one packed vector is taken apart.",
         meant="offsets",
         example="Q = Q - b_Q[:, None] + b_V[:, None]",
     ),
-    Mistake(
+    about("Q", "K", "V", "concat", "output", fitted=True)(
         "normalized",
-        ("Q", "K", "V", "concat", "output"),
         "{}, which nothing asks for",
         "leave it as it is, or compare with a model that does so",
         plant_norms,
-        fitted=True,
         why="Vision models norm Q and K; cosine attention divides by their length.",
         example="Q = Q / np.maximum(np.sqrt((Q**2).sum(axis=-1, keepdims=True)), 1e-12)",
     ),
-    Mistake(
+    about("Q", "K", "V", WEIGHTS, "head_outputs", "concat", "output", fitted=True)(
         "constant-factor",
-        ("Q", "K", "V", WEIGHTS, "head_outputs", "concat", "output"),
         "{}",
         "leave the factor out",
-        either(*map(factor_at, ("output", "concat", "head_outputs", WEIGHTS, "V", "K", "Q"))),
-        fitted=True,
+        *map(factor_at, ("output", "concat", "head_outputs", WEIGHTS, "V", "K", "Q")),
         why="A scale meant for another tensor, or a dropout's 1 / (1 − p) without the dropout.",
         example="V = V * 1.25",
     ),

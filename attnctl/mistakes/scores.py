@@ -1,4 +1,4 @@
-"""Mistakes in scaling scores and squeezing them."""
+"""Mistakes in scaling scores, squeezing them, and adding to them: ALiBi's slopes, a given bias."""
 
 from __future__ import annotations
 
@@ -10,11 +10,24 @@ from math import sqrt
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.names import MASKED, WEIGHTS
-from attnctl.math.ops import Copy, Hide, MatMulT, Project, Scale, Softmax, Squeeze
+from attnctl.math.names import HEAD_OUTPUTS, MASKED, WEIGHTS
+from attnctl.math.ops import (
+    Add,
+    Copy,
+    Hide,
+    MatMul,
+    MatMulT,
+    Op,
+    Project,
+    Scale,
+    Slope,
+    Softmax,
+    Squeeze,
+)
+from attnctl.math.rules import alibi_slopes
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, about
-from attnctl.mistakes.plants import at, either, planted_fit, spoken
+from attnctl.mistakes.mistake import Plant, WrongStep, about, either
+from attnctl.mistakes.plants import at, planted_fit, shifts, spoken, spoken_after
 
 FACTORS = (1 / 16, 1 / 4, 1 / 2, 0.8, 1.25, 2.0, 4.0, 16.0, -1.0, -4.0)  # as parts of the right one
 SCALED, CAPPED = "scaled_scores", "softcapped_scores"
@@ -121,23 +134,19 @@ SCALING = (
         why="With one head d_model and d_k are the same; the code is kept when heads are added.",
         example="scaled_scores = scores / np.sqrt(d_model)",
     ),
-    Mistake(
+    about("Q", "scores", "scaled_scores", WEIGHTS, subject="scale")(
         "scaled-twice",
-        ("Q", "scores", "scaled_scores", WEIGHTS),
         "the scores are scaled twice",
         "scale Q or Q Kᵀ, not both",
         plant_twice,
-        subject="scale",
         why="Q is scaled where it is made, and a library function scales again.",
         example="scores = (Q / np.sqrt(d_k)) @ K.swapaxes(-1, -2)",
     ),
-    Mistake(
+    about("scores", subject="scale")(
         "scores-already-scaled",
-        ("scores",),
         "the array called {} holds scaled numbers",
         "write it down before it is scaled, or say --name scores=scaled_scores if it is the scores",
         plant_already_scaled,
-        subject="scale",
         why="What goes into softmax is what people call scores.",
         example="scores = Q @ K.swapaxes(-1, -2) / np.sqrt(d_k)\nscaled_scores = scores",
         equivalent="the output is right",
@@ -145,14 +154,11 @@ SCALING = (
 )
 
 OTHER_SCALE = (
-    Mistake(
+    about("scaled_scores", WEIGHTS, fitted=True, subject="scale")(
         "scale-other",
-        ("scaled_scores", WEIGHTS),
         "{}",
         "divide Q Kᵀ by np.sqrt(d_k), once, or give the factor that is meant with --scale",
         plant_other_factor,
-        fitted=True,
-        subject="scale",
         seen="esceptico/perceiver-io#9; BobMcDear/attorch#14",
         why="A temperature, or a model's own scale (Gemma's query_pre_attn_scalar).",
         example="scaled_scores = scores * 0.3",
@@ -187,21 +193,13 @@ def uncapped(case: WrongStep) -> bool:
 
 
 CAPS = (0.5, 2.0, 8.0, 20.0, 50.0)
-UNASKED_CAP = either(
-    SCALE.where(uncapped).fitted(lambda op, cap: wrong.Then(op, Squeeze(abs(cap))), CAPS, spoken),
-    SOFTMAX.where(uncapped).fitted(lambda _, cap: bend(Squeeze(abs(cap)).apply), CAPS, spoken),
-    SOFTMAX.where(uncapped).fitted(lambda op, cap: wrong.Then(Squeeze(abs(cap)), op), CAPS, spoken),
-)
-"""A cap where none was asked for: before the mask, or after it, hidden scores left alone or squeezed."""
 
 SOFTCAP = (
-    Mistake(
+    about("softcapped_scores", "masked_scores", subject="softcap")(
         "softcap-after-mask",
-        ("softcapped_scores", "masked_scores"),
         "the soft cap comes after the mask, so that hidden scores are −cap instead of −∞",
         "squeeze first, then mask",
         plant_after_mask,
-        subject="softcap",
         why="tanh(−∞) is −1: the cap is applied to what is masked already.",
         meant="capped causal",
         example="hidden = np.triu(np.ones((n, n), bool), k=1)\n"
@@ -256,17 +254,152 @@ SOFTCAP = (
         why="Gemma 2 has one cap for attention, 50, and one for its logits, 30.",
         example="softcapped_scores = 5 * np.tanh(scaled_scores / 5)",
     ),
-    Mistake(
+    about("scaled_scores", WEIGHTS, fitted=True, subject="softcap")(
         "softcap-unasked",
-        ("scaled_scores", WEIGHTS),
         "the scores are squeezed into (−cap, cap), which nothing asks for; the cap is {}",
         "say --softcap {} if it is meant",
-        UNASKED_CAP,
-        fitted=True,
-        subject="softcap",
+        # before the mask; after it, hidden scores left alone; or squeezed
+        SCALE.where(uncapped).fitted(lambda op, cap: wrong.Then(op, Squeeze(abs(cap))), CAPS, spoken),
+        SOFTMAX.where(uncapped).fitted(lambda _, cap: bend(Squeeze(abs(cap)).apply), CAPS, spoken),
+        SOFTMAX.where(uncapped).fitted(lambda op, cap: wrong.Then(Squeeze(abs(cap)), op), CAPS, spoken),
         why="The code was written for Gemma 2; the model at hand has no cap.",
         meant="loud",
         example="scaled_scores = 2 * np.tanh(scaled_scores / 2)",
         slight="scaled_scores = 50 * np.tanh(scaled_scores / 50)",
+    ),
+)
+
+
+# --- what is added to scores ---
+
+BIASED = ("alibi_scores", "biased_scores")
+SLOPE, BIAS = at(*BIASED, Slope), at("biased_scores", Add)
+
+
+def by_slopes(op: Slope, slopes: Callable[[int], Array]) -> wrong.By:
+    """The scores less other slopes, which so many heads have, times the distance."""
+    return wrong.By(lambda s: s - slopes(s.shape[-3])[:, None, None] * op.distances(s.shape))
+
+
+SLOPES: dict[str, Callable[[int], Array]] = {
+    "they have the wrong sign": lambda heads: -alibi_slopes(heads),
+    "their exponents begin at 0": lambda heads: 2.0 ** (-8.0 * np.arange(heads) / heads),
+    "they are in reverse order": lambda heads: alibi_slopes(heads)[::-1],
+    "they are 2^(−8h/heads), though the number of heads is no power of two": lambda heads: (
+        2.0 ** (-8.0 * (np.arange(heads) + 1) / heads)
+    ),
+    "they are those of eight heads": lambda heads: 2.0 ** -(np.arange(heads) + 1.0),
+    "they are those of the first heads of the next power of two": lambda heads: alibi_slopes(
+        2 ** int(np.ceil(np.log2(heads)))
+    )[:heads],
+}
+
+DISTANCES: dict[str, Callable[[Array, Array], Array]] = {
+    "query − key with its sign": lambda query, key: query - key,
+    "key − query with its sign": lambda query, key: key - query,
+    "its square": lambda query, key: (query - key) ** 2,
+    "its root": lambda query, key: np.sqrt(np.abs(query - key)),
+    "the key's position alone": lambda query, key: -key + 0 * query,
+}
+
+
+def by_distance(op: Slope, distance: Callable[[Array, Array], Array]) -> wrong.By:
+    return wrong.By(lambda s: s - op.slopes(s.shape) * distance(*op.positions(s.shape)))
+
+
+def plant_bias_before_scale(case: WrongStep) -> Iterator[Plant]:
+    scale = case.op(SCALED)
+    if isinstance(case.op("scores"), MatMulT) and isinstance(scale, Scale):
+        for name, op in at(*BIASED, Add, Slope).right(case).items():
+
+            def both(s: Array, *bias: Array, op: Op = op) -> Array:
+                return s + scale.apply(op.apply(np.zeros_like(s), *bias))
+
+            yield Plant(case.put(name, wrong.By(both)))
+
+
+def plant_bias_after_softmax(case: WrongStep) -> Iterator[Plant]:
+    if BIAS.right(case) and SOFTMAX.right(case) and at(HEAD_OUTPUTS, MatMul).right(case):
+        scores, bias = case.derivation["biased_scores"].inputs
+        late = case.derivation[WEIGHTS].inputs[0]
+        ops = {"biased_scores": wrong.By(np.copy), WEIGHTS: wrong.By(lambda s, b: wrong.softmax(s) + b)}
+        yield Plant(case.put_all(ops, {"biased_scores": (scores,), WEIGHTS: (late, bias)}))
+
+
+of_bias = about(*BIASED, subject="bias", meant="bias")
+of_alibi = about(*BIASED, subject="bias", meant="alibi", fitted=True)
+
+BIASES = (
+    of_bias(
+        "bias-scaled",
+        "the bias is added before the scale, and scaled with the scores",
+        "scale Q Kᵀ first, then add",
+        plant_bias_before_scale,
+        why="The bias is added to Q Kᵀ, and then all is divided by √d_k.",
+        example="biased_scores = (scores + bias) / np.sqrt(d_k)",
+    ),
+    of_bias(
+        "bias-after-softmax",
+        "the bias is added to the weights, after softmax",
+        "add it to the scores",
+        plant_bias_after_softmax,
+        why="The bias is added where the weights are shown.",
+        example="biased_scores = scaled_scores\nattention_weights = softmax(scaled_scores) + bias",
+    ),
+    of_alibi(
+        "alibi-slopes",
+        "ALiBi's slopes are not those of its paper: {}",
+        "take 2^(−8/n), 2^(−16/n), … for n a power of two, and subtract slope · distance",
+        SLOPE.instead(lambda op: {said: by_slopes(op, slopes) for said, slopes in SLOPES.items()}),
+        SLOPE.fitted(
+            lambda op, by: by_slopes(op, lambda heads: by * alibi_slopes(heads)),
+            (-1.0, 0.3, 0.6, 2.0, 5.0),
+            spoken_after("they are multiplied by "),
+        ),
+        SLOPE.fitted(
+            lambda op, by: by_slopes(op, lambda heads: by * np.ones(heads)),
+            (0.03, 0.3, 1.0, -0.3),
+            spoken_after("they are all "),
+        ),
+        why="The slopes are a series of their own for heads that are no power of two, and its start is "
+        "easily shifted.",
+        example="slopes = 2.0 ** (-8 * np.arange(heads) / heads)\n"
+        "biased_scores = scaled_scores - slopes[:, None, None] * distance",
+    ),
+    of_alibi(
+        "alibi-distance",
+        "ALiBi's distance is not |query − key| but {}",
+        "subtract slope · |query − key|, a cache's keys counted in",
+        SLOPE.instead(lambda op: {said: by_distance(op, distance) for said, distance in DISTANCES.items()}),
+        SLOPE.best(
+            lambda op, by: by_distance(op, lambda query, key: np.abs(query + by - key)),
+            # from one place farther every key is on the same side: to softmax, the distance with its sign
+            lambda case: shifts(max(case.size("query") or 0, case.size("key") or 0) - 2),
+            lambda by: f"that from a query {abs(by)} keys {'later' if by > 0 else 'earlier'}",
+        ),
+        why="query − key is positive where causal attention looks; without a mask its sign matters.",
+        example="slopes = 2.0 ** (-8 * (np.arange(heads) + 1) / heads)\n"
+        "biased_scores = scaled_scores - slopes[:, None, None] * (np.arange(n)[:, None] - np.arange(n))",
+    ),
+    about("biased_scores", fitted=True, subject="bias", across=True)(
+        "score-bias-wrong",
+        "{}",
+        "add the bias to the scaled scores once, a head's to its own, rows for queries",
+        BIAS.by(
+            {
+                "the bias is transposed": lambda s, b: s + b.swapaxes(-1, -2),
+                "the first head's bias is added to all": lambda s, b: s + b[..., :1, :, :],
+                "the scores are multiplied by the bias": lambda s, b: s * b,
+                "the bias is exponentiated before it is added": lambda s, b: s + np.exp(b),
+            }
+        ),
+        BIAS.fitted(
+            lambda _, by: wrong.By(lambda s, b: s + by * b),
+            (-1.0, 0.3, 2.0, 5.0),
+            spoken_after("the bias is multiplied by "),
+        ),
+        why="A bias of relative positions is laid out (key, query) in some libraries.",
+        meant="bias",
+        example="biased_scores = scaled_scores + bias.swapaxes(-1, -2)",
     ),
 )

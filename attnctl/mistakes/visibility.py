@@ -181,7 +181,7 @@ def reaching_some(axis: str, at: int, name: str) -> Plants:
 def paddings(case: WrongStep) -> Iterator[tuple[Padding, tuple[int, ...]]]:
     for rule in rules_of_kind(case, Padding):
         if rule.lengths is not None:
-            yield rule, (rule.lengths,) if isinstance(rule.lengths, int) else rule.lengths
+            yield rule, rule.each
 
 
 def plant_other_lengths(case: WrongStep) -> Iterator[Plant]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
+from attnctl.math.axes import rearrange
 from attnctl.math.notation import Input
 from attnctl.math.ops import Hide, Op, Rotate, RowWise
 
@@ -213,20 +214,13 @@ def averaged_blocks(s: Array, block: int) -> Array:
 
 def side_by_side(z: Array) -> Array:
     """(..., head, n, d) -> (..., n, head·d): h0 h0 h1 h1."""
-    *batch, heads, n, d = z.shape
-    return z.swapaxes(-3, -2).reshape(*batch, n, heads * d)
+    return rearrange(z, "... head n d -> ... n (head d)")
 
 
 def transpose(w: Array) -> Array:
     return w.swapaxes(-1, -2)
 
 
-def transpose_fused(w: Array) -> Array:
-    """A projection by head, (head, d_model, d), as its square fused matrix transposed."""
-    return side_into_heads(transpose(side_by_side(w)), len(w))
-
-
 def side_into_heads(x: Array, heads: int) -> Array:
     """(..., n, head·d) -> (..., head, n, d), as it should be done."""
-    *batch, n, columns = x.shape
-    return x.reshape(*batch, n, heads, columns // heads).swapaxes(-3, -2)
+    return rearrange(x, "... n (head d) -> ... head n d", head=heads)

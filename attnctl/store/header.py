@@ -22,7 +22,7 @@ from attnctl.base.values import short
 from attnctl.base.words import did_you_mean, number_text
 from attnctl.math import Array, Shape, ops
 from attnctl.math.derivation import Step
-from attnctl.math.engine.cost import INFLATED, available, size_text
+from attnctl.math.engine.cost import available, count_inflated, size_text
 from attnctl.math.names import PAST_KEY, PAST_VALUE, TABLE
 from attnctl.math.ops import Unstated
 from attnctl.math.rules import RULES, Rule
@@ -206,7 +206,7 @@ def room(need: int, what: str) -> Array:
     """Bytes for an array that is to be inflated. Raises AttnError if there are not so many."""
     require_bytes(need, what)
     data: Array = np.empty(need, dtype=np.uint8)
-    INFLATED.add(data)
+    count_inflated(data)
     return data
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnctl.math.arithmetic import Call, Number, Product, Quotient, Subtraction, Sum, code, numbers
+from attnctl.math.arithmetic import Number, Operation, code, numbers
 from attnctl.math.derivation import Rotary, Variant, derive
 from attnctl.math.engine import carry_out, empty_rows, overflow
 from attnctl.math.ops import (
@@ -33,6 +33,10 @@ from attnctl.math.rules import Alibi, Causal, Softcap
 TWO, MINUS = Number(2.0, (0, (1,))), Number(-0.5)
 
 
+def op(kind, *parts):
+    return Operation(kind, parts)
+
+
 @pytest.mark.parametrize(
     ("expr", "text"),
     [
@@ -41,11 +45,11 @@ TWO, MINUS = Number(2.0, (0, (1,))), Number(-0.5)
         (Number(-np.inf), "-Infinity"),
         (Number(np.nan), "NaN"),
         (Number(1e-300), "1e-300"),
-        (Sum((TWO, MINUS)), "(2.0 + (-0.5))"),
-        (Subtraction(TWO, Sum((MINUS,))), "(2.0 - ((-0.5)))"),
-        (Product((TWO, Sum((MINUS, TWO)))), "2.0 * ((-0.5) + 2.0)"),
-        (Quotient(TWO, Product((MINUS, MINUS))), "(2.0) / ((-0.5) * (-0.5))"),
-        (Call("exp", Quotient(TWO, MINUS)), "exp((2.0) / ((-0.5)))"),
+        (op("+", TWO, MINUS), "(2.0 + (-0.5))"),
+        (op("-", TWO, op("+", MINUS)), "(2.0 - ((-0.5)))"),
+        (op("*", TWO, op("+", MINUS, TWO)), "2.0 * ((-0.5) + 2.0)"),
+        (op("/", TWO, op("*", MINUS, MINUS)), "(2.0) / ((-0.5) * (-0.5))"),
+        (op("exp", op("/", TWO, MINUS)), "exp((2.0) / ((-0.5)))"),
     ],
 )
 def test_code(expr, text):
@@ -53,7 +57,7 @@ def test_code(expr, text):
 
 
 def test_numbers_left_to_right():
-    expr = Sum((Quotient(TWO, MINUS), Call("sin", Subtraction(MINUS, TWO)), Product((TWO,))))
+    expr = op("+", op("/", TWO, MINUS), op("sin", op("-", MINUS, TWO)), op("*", TWO))
     assert [n.value for n in numbers(expr)] == [2.0, -0.5, -0.5, 2.0, 2.0]
     assert next(numbers(expr)).source == (0, (1,))
 

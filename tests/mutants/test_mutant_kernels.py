@@ -9,7 +9,7 @@ import pytest
 
 import attnctl
 from attnctl.mistakes import CATALOGUE
-from attnctl.mistakes.right import RIGHT
+from attnctl.mistakes.examples import RIGHT
 from attnctl.verbs.mutants.inputs import Inputs
 from attnctl.verbs.mutants.kernel import OPTIONS, Kernel, make_mutants
 

@@ -16,7 +16,7 @@ from registry_strategies import examples
 import attnctl
 from attnctl.base.words import number_text
 from attnctl.inputs.plan.intended import trace_of_arrays
-from attnctl.math.arithmetic import Call, Number, Product, Quotient, Subtraction, Sum
+from attnctl.math.arithmetic import Number, Operation
 from attnctl.math.filling import filler, form_of
 from attnctl.math.notation import data as written_out
 from attnctl.math.ops import OPS, Op
@@ -95,13 +95,11 @@ def as_the_page_has_it(expr):
             number = {"kind": "number", "value": value if math.isfinite(value) else number_text(value)}
             number |= {"source": {"input": source[0], "cell": list(source[1])}} if source else {}
             return number | ({"spread": pytest.approx(spread)} if spread else {})
-        case Call(name, inside):
+        case Operation("+" | "-" | "*" | "/" as sign, parts):
+            kind = {"+": "sum", "-": "subtraction", "*": "product", "/": "quotient"}[sign]
+            return {"kind": kind, "parts": [as_the_page_has_it(part) for part in parts]}
+        case Operation(name, (inside,)):
             return {"kind": "call", "name": name, "inside": as_the_page_has_it(inside)}
-        case Sum(parts) | Product(parts):
-            own = parts
-        case Subtraction() | Quotient():
-            own = expr
-    return {"kind": type(expr).__name__.lower(), "parts": [as_the_page_has_it(part) for part in own]}
 
 
 def filled_in(op, inputs, result):

@@ -28,14 +28,13 @@ from attnctl.math.names import (
     K,
     Q,
     X,
-    bias_of,
     matrix_of,
     shown_axis,
     where,
 )
 
 FROM_X = (X, *map(matrix_of, PROJECTED))
-MAKERS = (*map(matrix_of, PROJECTED), *map(bias_of, PROJECTED))  # the weights that make Q, K and V
+MAKERS = (*map(matrix_of, PROJECTED), "b_Q", "b_K", "b_V")  # the weights that make Q, K and V
 
 
 def from_x(found: Container[str]) -> bool:

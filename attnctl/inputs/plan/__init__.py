@@ -53,7 +53,7 @@ class Plan:
         """The cost of each step; edits and some gradients hold whole ones. Raises AttnError for misfits."""
         whole, keep = bool(self.what_if), self.kept(keep)
         if keep and not whole:
-            from attnctl.math.engine.back import needs_whole
+            from attnctl.math.engine.tiles import needs_whole
 
             whole = needs_whole(steps_needed(self.derivation, keep), keep)
         return costs_of(self.variant, self.given, np.dtype(self.dtype).itemsize, None if whole else keep)

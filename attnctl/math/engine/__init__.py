@@ -91,7 +91,7 @@ class Execution:
         self.back: list[Step] = []
         """The gradients of the stretch, which tiles compute where they computed the stretch."""
         if self.keep is not None and self.stretch and any(TABLE[step.name].gradient for step in self.steps):
-            from attnctl.math.engine.back import back_stretch
+            from attnctl.math.engine.tiles import back_stretch
 
             self.back = back_stretch(self.steps, self.keep)
 
@@ -101,7 +101,7 @@ class Execution:
             self.begin_stretch()
         if self.tiled and step in self.back:
             if step is self.back[0]:
-                from attnctl.math.engine.back import fill_backward
+                from attnctl.math.engine.tiles import fill_backward
 
                 self.values.update(fill_backward(self.tiled, self.back, self.values))
         elif not (self.tiled and step in self.stretch):

@@ -90,39 +90,31 @@ def parse_size(text: str) -> int:
     return int(float(match[1]) * UNITS[match[2].upper()])
 
 
-class Inflated:
-    """The arrays that came out of compressed files and are alive, and how many bytes they may come to."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self.ceilings: list[int] = []
-
-    def add(self, array: Any) -> None:
-        """Count an array for as long as it lives."""
-        self.bytes += array.nbytes
-        weakref.finalize(array, self.drop, array.nbytes)
-
-    def drop(self, size: int) -> None:
-        """An array has gone."""
-        self.bytes -= size
+INFLATED: list[int] = []
+"""The bytes of each array that came out of a compressed file and is alive."""
+CEILINGS: list[int] = []
+"""How many bytes these may come to, the limit within each other limit."""
 
 
-INFLATED = Inflated()
+def count_inflated(array: Any) -> None:
+    """Count an array among the inflated ones for as long as it lives."""
+    INFLATED.append(array.nbytes)
+    weakref.finalize(array, INFLATED.remove, array.nbytes)
 
 
 @contextmanager
 def limit_memory(limit: int) -> Iterator[None]:
     """Let no more than this be `available`; what is inflated meanwhile counts against it."""
-    INFLATED.ceilings.append(INFLATED.bytes + limit)
+    CEILINGS.append(sum(INFLATED) + limit)
     try:
         yield
     finally:
-        INFLATED.ceilings.pop()
+        CEILINGS.pop()
 
 
 def available() -> int:
     """The memory that may be taken by default, in bytes: most of what is free, and within every limit."""
-    left = [ceiling - INFLATED.bytes for ceiling in INFLATED.ceilings]
+    left = [ceiling - sum(INFLATED) for ceiling in CEILINGS]
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

@@ -3,9 +3,9 @@
 An op says everything about itself: its `signature`, the axes it takes and gives in the notation of
 `attnctl.math.axes`; `words`, a sentence; `linear`, the inputs that it is linear in; `apply`, which computes
 the step (arrays to array); `form`, the arithmetic of its cells in index notation; `cost`, floating-point
-operations from shapes alone, by `flops`, those of one number of the result, and `flops_read`, of the first
-input; `adjoint`, the lines of the backward pass that one of its lines gives.
-Adding an op is adding one small class here; every verb then knows it.
+operations from shapes alone, by `flops`, those of one number of the result, `flops_read`, of the first
+input, and `flops_term`, of one term of a product; `adjoint`, the lines of the backward pass that one of its
+lines gives. Adding an op is adding one small class here; every verb then knows it.
 
 In a signature inputs in [ ] may be left out, an axis with ? may be lacking, and (past + new) has the one
 behind the other. A size that no input has is the op's own.
@@ -110,15 +110,15 @@ class Op:
 
     def shape(self, *inputs: Shape) -> Shape:
         """The shape of the result, from those of the inputs."""
-        signature = parse_signature(self.signature)
+        takes, gives = parse_signature(self.signature)
         longest: Shape = ()
         sizes: dict[str, int] = {}
-        for axes, shape in zip(signature.takes, inputs, strict=False):
+        for axes, shape in zip(takes, inputs, strict=False):
             lead, own = bound(axes, shape)
             longest = max(longest, lead, key=len)
             sizes = own | sizes
-        gives = [axis for axis in signature.gives if not axis.endswith("?") or axis[:-1] in sizes]
-        shapes = (longest if axis == LEAD else (size_of(axis.rstrip("?"), sizes, self),) for axis in gives)
+        there = [axis for axis in gives if not axis.endswith("?") or axis[:-1] in sizes]
+        shapes = (longest if axis == LEAD else (size_of(axis.rstrip("?"), sizes, self),) for axis in there)
         return tuple(size for shape in shapes for size in shape)
 
     def invariants(self, result: Array, *inputs: Array) -> Invariants:
@@ -132,10 +132,14 @@ class Op:
     """Floating-point operations for one number of the result; a copy costs none."""
     flops_read: ClassVar[int] = 0
     """Floating-point operations for one number of the first input, where a sum runs over it."""
+    flops_term: ClassVar[int] = 0
+    """Floating-point operations for one term, where sums run over the columns of the first input."""
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """Floating-point operations for a result of this shape."""
-        return self.flops * prod(shape) + self.flops_read * sum(map(prod, inputs[:1]))
+        read = sum(map(prod, inputs[:1]))
+        terms = prod(shape) * inputs[0][-1] if self.flops_term else 0
+        return self.flops * prod(shape) + self.flops_read * read + self.flops_term * terms
 
     def free(self, result: Array) -> Array | None:
         """The cells of a result that may hold anything, as nothing that follows is made of them; if any."""
@@ -298,23 +302,12 @@ class Add(RowWise):
         yield Gradient(b, SumLike(), (d, b), f"{d}, summed where {b} is repeated")
 
 
-class Signature(NamedTuple):
-    """The axes of each input and of the result; inputs from number `required` on may be left out."""
-
-    takes: tuple[tuple[str, ...], ...]
-    masks: tuple[bool, ...]
-    gives: tuple[str, ...]
-    required: int
-
-
 @cache
-def parse_signature(text: str) -> Signature:
-    """The signature that a text is."""
+def parse_signature(text: str) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """The axes of each input, and of the result."""
     takes, gives = text.split("->")
-    inputs = re.findall(r"(bool )?([^,\s[\]][^,[\]]*)", takes)
-    axes, masks = tuple(axes_of(words) for _, words in inputs), tuple(bool(mask) for mask, _ in inputs)
-    required = len(re.findall(r"[^,\s][^,]*", takes.partition("[")[0]))
-    return Signature(axes, masks, axes_of(gives), required)
+    inputs = re.findall(r"(?:bool )?([^,\s[\]][^,[\]]*)", takes)
+    return tuple(map(axes_of, inputs)), axes_of(gives)
 
 
 def axes_of(text: str) -> tuple[str, ...]:

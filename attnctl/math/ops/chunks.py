@@ -18,7 +18,7 @@ from attnctl.math import Array, Shape
 from attnctl.math.kind import Chunks, spans, where_broken
 from attnctl.math.notation import Input, Place, Term, call, entry, index, is_seen, largest, total, where
 from attnctl.math.ops.base import Block, Op, Places, RowWise
-from attnctl.math.ops.scores import LogSumExp, Softmax
+from attnctl.math.ops.scores import LogSumExp, Softmax, log_sum_exp
 
 
 @dataclass(frozen=True)
@@ -49,26 +49,13 @@ class ByChunk(RowWise):
             raise ValueError(f"chunks of {cut[-1][1]} keys, but there are {every}")
         return [slice(*(min(max(key - first, 0), keys) for key in ends)) for ends in cut]
 
-    def of_chunk(self, s: Input, chunk: Place) -> Input:
-        """The scores of a chunk, −∞ for the keys of others."""
+    def score(self, s: Input, chunk: Place, *places: Place) -> Term:
+        """A score as a chunk has it, −∞ for the keys of others."""
         keys = s.shape[-1]
-        own = np.empty(keys, int)
+        of_key = np.empty(keys, int)
         for at, part in enumerate(self.parts(keys)):
-            own[part] = at
-        return InChunk(s, own, chunk)
-
-
-class InChunk(Input):
-    """Scores as one chunk sees them."""
-
-    __slots__ = ("chunk", "of_key", "scores")
-
-    def __init__(self, scores: Input, of_key: Array, chunk: Place) -> None:
-        super().__init__(scores.position, scores.shape, scores.dtype)
-        self.scores, self.of_key, self.chunk = scores, of_key, chunk
-
-    def at(self, *places: Place) -> Term:
-        return where(abs(entry(self.of_key, places[-1]) - self.chunk) < 1, self.scores.at(*places), -inf)
+            of_key[part] = at
+        return where(abs(entry(of_key, places[-1]) - chunk) < 1, s.at(*places), -inf)
 
 
 def stack_parts(parts: list[Array], before: int, out: Array | None) -> Array:
@@ -89,7 +76,8 @@ class ChunkLogSumExp(ByChunk):
 
     def form(self, cell: Places, s: Input) -> Term:
         *lead, chunk, head, row = cell
-        return LogSumExp().form((*lead, head, row), self.of_chunk(s, chunk))
+        j = index(s.shape[-1], "j")
+        return log_sum_exp(j, self.score(s, chunk, *lead, head, row, j))
 
 
 class ChunkOutputs(ByChunk):
@@ -106,8 +94,8 @@ class ChunkOutputs(ByChunk):
     def form(self, cell: Places, s: Input, v: Input) -> Term:
         """Σ exp(s − max) v / Σ exp(s − max) over the keys of the chunk that are seen."""
         *lead, chunk, head, row, column = cell
-        j, own = index(s.shape[-1], "j"), self.of_chunk(s, chunk)
-        score = own.at(*lead, head, row, j)
+        j = index(s.shape[-1], "j")
+        score = self.score(s, chunk, *lead, head, row, j)
         top = largest(j, score)
         grown = call("exp", score - top)
         mixed = total(j, grown * v.at(*lead, head, j, column), is_seen(score))
@@ -132,9 +120,7 @@ class MergeLogSumExp(Op):
     def form(self, cell: Places, parts: Input) -> Term:
         *lead, head, row = cell
         j = index(parts.shape[-3], "c")
-        one = parts.at(*lead, j, head, row)
-        top = largest(j, one)
-        return where(is_seen(top), top + call("log", total(j, call("exp", one - top), is_seen(one))), -inf)
+        return log_sum_exp(j, parts.at(*lead, j, head, row))
 
 
 class Shares(Op):

@@ -130,6 +130,7 @@ class Write(ForwardOnly):
     linear = ((1,),)
     words = "Each token writes its {1} less what the state holds for its {0} already, times {2}."
     recurrent: ClassVar[bool] = True
+    flops_term = 5  # a decay; a product and a sum to read, and to write
 
     def apply(self, k: Array, v: Array, beta: Array, decay: Array) -> Array:
         wide = np.result_type(v, np.float32)
@@ -149,6 +150,3 @@ class Write(ForwardOnly):
         alike = total(i, k.at(*lead, token, i) * k.at(*lead, s, i))
         held = total(s, fade * alike * own.at(*lead, s, column), s < token)
         return beta.at(*lead, token, 0) * (v.at(*cell) - held)
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        return 5 * prod(shape) * inputs[0][-1]  # a decay; a product and a sum to read, and to write

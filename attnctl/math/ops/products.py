@@ -48,7 +48,8 @@ def in_tiles() -> Iterator[None]:
 
 def times(x: Array, w: Array) -> Array:
     """x w: rows (..., token, in) and a matrix (in, out) that all of them share -> (..., token, out)."""
-    period = period_of(w) if TILED.get() and w.ndim == 2 else None
+    tiled = TILED.get() and w.ndim == 2
+    period = find_period(w.shape, w.flags.c_contiguous, w.dtype.str) if tiled else None
     return x @ w if period is None else multiply_tiles(x, w, period)
 
 
@@ -80,14 +81,12 @@ def multiply_tiles(x: Array, w: Array, period: int) -> Array:
     return out.reshape(*lead, room, columns)[..., :tokens, :]
 
 
-def period_of(w: Array) -> int | None:
-    """After how many places of a tile the order of summation comes back; None where it does not soon."""
-    return find_period(w.shape, w.flags.c_contiguous, w.dtype.str)
-
-
 @lru_cache(maxsize=64)
 def find_period(shape: tuple[int, int], by_rows: bool, dtype: str) -> int | None:
-    """The period of products with such matrices; many are tried, as orders may agree by chance."""
+    """After how many places of a tile the order of summation comes back; None where it does not soon.
+
+    Many products with such matrices are tried, as orders may agree by chance.
+    """
     width, columns = shape
     drawn = np.random.RandomState(0)
     w = drawn.standard_normal(shape if by_rows else shape[::-1]).astype(dtype)
@@ -107,7 +106,7 @@ class Contraction(Backward):
 
     def axes(self, *ranks: int) -> tuple[list[list[str]], list[str]]:
         """The axes of inputs with so many, and of the result; leading ones by number from the right."""
-        named, gives = parse_signature(self.signature).takes, parse_signature(self.signature).gives
+        named, gives = parse_signature(self.signature)
         leads = [rank - len(own) + own.count(LEAD) for rank, own in zip(ranks, named, strict=True)]
 
         def spread(own: Sequence[str], lead: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from math import inf, prod, sqrt
+from math import inf, sqrt
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class MatMulT(RowWise):
     words = (
         "Each row of {0} is multiplied by each row of {1}, column by column, and the products are added up."
     )
+    flops_term = 2  # a product and a sum
 
     def apply(self, q: Array, k: Array, *, out: Array | None = None) -> Array:
         return np.matmul(q, k.swapaxes(-1, -2), out=out)
@@ -60,9 +61,6 @@ class MatMulT(RowWise):
         *lead, row, column = cell
         i = index(q.shape[-1])
         return total(i, q.at(*lead, row, i) * k.at(*lead, column, i))
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        return 2 * prod(shape) * inputs[0][-1]  # a product and a sum a term
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         q, k = line.inputs
@@ -76,6 +74,7 @@ class MatMul(RowWise):
     signature = "... m n, ... n p[, p] -> ... m p"
     linear = ((0, 2), (1, 2))
     words = "Each row of {0} is multiplied by {1}[, and {2} is added]."
+    flops_term = 2  # a product and a sum
 
     def apply(self, a: Array, b: Array, *bias: Array, out: Array | None = None) -> Array:
         product = np.matmul(a, b, out=out) if out is not None else times(a, b)
@@ -86,9 +85,6 @@ class MatMul(RowWise):
         i = index(a.shape[-1])
         product = total(i, a.at(*lead, row, i) * b.at(*lead, i, column))
         return product + bias[0].at(column) if bias else product
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        return 2 * prod(shape) * inputs[0][-1]  # a product and a sum a term
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         a, b, *bias = line.inputs
@@ -243,14 +239,19 @@ class LogSumExp(RowWise):
 
     def form(self, cell: Places, s: Input) -> Term:
         j = index(s.shape[-1], "j")
-        top = largest(j, s.at(*cell, j))
-        every = total(j, call("exp", s.at(*cell, j) - top), is_seen(s.at(*cell, j)))
-        return where(is_seen(top), top + call("log", every), -inf)
+        return log_sum_exp(j, s.at(*cell, j))
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         (scores,) = line.inputs
         formula = f"exp({scores} − {line.name}) · {d}"
         yield Gradient(scores, LogSumExpBack(), (scores, line.name, d), formula)
+
+
+def log_sum_exp(j: Term, score: Term) -> Term:
+    """max + ln Σ exp(score − max) over an index; −∞ where nothing is seen."""
+    top = largest(j, score)
+    every = total(j, call("exp", score - top), is_seen(score))
+    return where(is_seen(top), top + call("log", every), -inf)
 
 
 class LogSumExpBack(Backward):
@@ -405,15 +406,10 @@ class Hide(Placed):
         if hidden is not s:
             np.copyto(hidden, s)
         for start, stop in [(0, s.shape[-1])] if mask else self.columns_to_check(s.shape):
-            part = hidden[..., start:stop]
-            np.copyto(part, self.hidden, where=~self.from_key(start).allowed(part.shape, *mask))
+            part, at = hidden[..., start:stop], self.at or Block()
+            from_start = replace(self, at=replace(at, key=at.key + start)) if start else self
+            np.copyto(part, self.hidden, where=~from_start.allowed(part.shape, *mask))
         return hidden
-
-    def from_key(self, start: int) -> Hide:
-        """Return the same op for the columns of this block from `start` on."""
-        if self.at is None or start == 0:
-            return self
-        return replace(self, at=replace(self.at, key=self.at.key + start))
 
     def columns_to_check(self, shape: Shape) -> list[Span]:
         """The columns of this block that some rule does not promise to show to all its queries."""
@@ -431,15 +427,11 @@ class Hide(Placed):
         shown = s.at(*cell)
         for part in mask:
             shown = where(part.at(*cell), shown, self.hidden)
-        hiding = Term("table", self.hiding(s.shape), *cell)
-        return where(hiding, self.hidden, shown) if self.rules else shown
-
-    def hiding(self, shape: Shape) -> Table:
-        """For each cell the number of the first rule that hides it, from 1; 0 where none does."""
-        heads = (*shape[:-3], 1, *shape[-2:])  # rules hide the same of every head
-        return Table(
-            lambda: (self.hidden_by(heads) + 1).astype(np.uint8), lambda cell: self.reason(cell, shape) + 1
+        heads = (*s.shape[:-3], 1, *s.shape[-2:])  # rules hide the same of every head
+        numbers = Table(
+            lambda: (self.hidden_by(heads) + 1).astype(np.uint8), lambda at: self.reason(at, s.shape) + 1
         )
+        return where(Term("table", numbers, *cell), self.hidden, shown) if self.rules else shown
 
     def reason(self, cell: Cell, shape: Shape, *mask: Array) -> int:
         """The number of the first rule that hides this cell, as `hidden_by` counts them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
@@ -54,6 +53,7 @@ class Project(Op):
     signature = "... token d_model, head d_model d[, head d] -> ... head token d"
     linear = ((0, 2), (1, 2))
     words = "Each row of {0} is multiplied by {1}[, and {2} is added]: each head has columns of its own."
+    flops_term = 2  # a product and a sum
 
     def apply(self, x: Array, w: Array, *b: Array) -> Array:
         out = times_heads(x, w)
@@ -64,9 +64,6 @@ class Project(Op):
         i = index(x.shape[-1])
         product = total(i, x.at(*batch, token, i) * w.at(head, i, column))
         return product + b[0].at(head, column) if b else product
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        return 2 * prod(shape) * inputs[0][-1]  # a product and a sum a term
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         x, w, *b = line.inputs

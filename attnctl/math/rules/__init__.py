@@ -1,18 +1,20 @@
 """The rules of attention. To add one, write its file and add it to `RULES`."""
 
 from attnctl.math.rules.base import (
+    Alibi,
     Mask,
     NearMiss,
     PerBatch,
     Positions,
     Rule,
     Seen,
+    Softcap,
     Span,
     VisibilityRule,
+    alibi_slopes,
     of_member,
     per_batch,
 )
-from attnctl.math.rules.bending import Alibi, Softcap, alibi_slopes
 from attnctl.math.rules.visibility import (
     AllOf,
     AnyOf,

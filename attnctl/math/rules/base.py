@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, replace
+from math import inf
 from typing import Any, ClassVar
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.setting import Setting
+from attnctl.base.errors import AttnError
+from attnctl.base.setting import Flag, Setting
+from attnctl.base.values import POSITIVE, SWITCH
 from attnctl.math import Array
 
 Positions = Array
@@ -64,10 +67,6 @@ class Rule:
         """A sentence on what it asks for."""
         values = {name: "any" if value is None else value for name, value in vars(self).items()}
         return self.words.format(name=self.name, **values)
-
-    def of_member(self, member: int) -> Rule:
-        """The rule as it is for one member of the batch."""
-        return self
 
 
 class VisibilityRule(Rule):
@@ -143,3 +142,53 @@ def per_batch(value: PerBatch, axes: int = 3) -> Array:
 def of_member(value: PerBatch, member: int) -> int:
     """The number of one member of the batch."""
     return value if isinstance(value, int) else value[member]
+
+
+# --- rules that bend scores: by the distance of the key, and into a range ---
+
+
+@dataclass(frozen=True)
+class Alibi(Rule):
+    """Scores lose slope · distance, a slope for each head (Press et al. 2022, section 3)."""
+
+    name: ClassVar[str] = "alibi"
+    words: ClassVar[str] = "A score loses by the distance of its key, each head at a slope of its own."
+    relative: ClassVar[bool] = True
+    setting: ClassVar[Setting] = Setting(
+        name, SWITCH, "Scores lose slope · distance, a slope for each head."
+    )
+
+
+def alibi_slopes(heads: int) -> Array:
+    """The slope of each head, (head,): 2^(−8/n), 2^(−16/n), … for n a power of two.
+
+    For other n the paper's reference code takes the slopes of the next lower power of two and
+    fills up with every other slope of the next higher one (Press et al. 2022, `get_slopes`).
+    """
+    import numpy as np
+
+    def geometric(n: int) -> list[float]:
+        return [2.0 ** (-8.0 * (h + 1) / n) for h in range(n)]
+
+    lower = 2 ** (heads.bit_length() - 1)
+    return np.array(geometric(lower) + geometric(2 * lower)[0::2][: heads - lower])
+
+
+@dataclass(frozen=True)
+class Softcap(Rule):
+    """Scores are squeezed smoothly into (−cap, cap): cap · tanh(S / cap) (Gemma 2, section 2)."""
+
+    name: ClassVar[str] = "softcap"
+    words: ClassVar[str] = "No score gets beyond ±{cap:g}."
+    setting: ClassVar[Setting] = Setting(
+        name,
+        POSITIVE,
+        "The cap c: scaled scores become c · tanh(scores / c), before bias and mask.",
+        30,
+        Flag("--softcap"),
+    )
+    cap: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.cap < inf:
+            raise AttnError(f"softcap: {self.cap} is not a positive finite number; leave it out for no cap")

@@ -153,9 +153,7 @@ class Window(VisibilityRule):
 
     def visible_to_all(self, first: int, last: int, keys: int) -> Span:
         """From the left end of the last query's window to the right end of the first one's."""
-        start = 0 if self.left is None else within(last - self.left, keys)
-        stop = keys if self.right is None else within(first + self.right + 1, keys)
-        return start, stop
+        return self.visible_to_any(last, first, keys)
 
     def mistaken(self, keys: int) -> Iterator[NearMiss]:
         """One end or both are one off."""

@@ -64,7 +64,8 @@ def mistake_page(name: str) -> MistakePage:
 
 
 def judge(example: PlantedRun) -> Report:
-    if not example.by_arrays:
+    steps = example.right.steps.values()
+    if any(getattr(step.op, "frequencies", ()) for step in steps):  # which neither arrays nor settings say
         return check(example.wrong)
     beside = {name: array for name, array in example.given.items() if name in {KEY_LENGTHS, PAGE_TABLE}}
     meant = example.meant.with_(layout="bhnd") if PAGE_TABLE in beside else example.meant

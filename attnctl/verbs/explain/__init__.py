@@ -18,9 +18,9 @@ from attnctl.base.words import number_text
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.intended import derive_plan, plan_dump
 from attnctl.math import Array, Cell
-from attnctl.math.arithmetic import Expr, Number, Rest, Sum, abridge, code, evaluate, numbers
+from attnctl.math.arithmetic import Expr, Number, abridge, code, evaluate, numbers
 from attnctl.math.derivation import Step
-from attnctl.math.filling import filler, form_of
+from attnctl.math.filling import filler, form_of, one_sum
 from attnctl.math.names import POSITIONS, is_gradient, leaves
 from attnctl.math.notation import positions
 from attnctl.math.ops import Given, Hide, MatMulT, Scale, Softmax, Unstated
@@ -66,9 +66,9 @@ class Explanation:
     unlisted: int = 0
 
     @property
-    def left_out(self) -> list[Rest]:
+    def left_out(self) -> list[Number]:
         """A note for each long sum, on the terms that are not written out."""
-        return [number for number in numbers(self.expr) if isinstance(number, Rest)]
+        return [number for number in numbers(self.expr) if number.terms]
 
     @property
     def expression(self) -> str:
@@ -77,8 +77,7 @@ class Explanation:
             return number_text(self.value)
         if not self.rounding:
             return code(self.expr)
-        terms = self.expr.parts if isinstance(self.expr, Sum) else (self.expr,)
-        return code(Sum((*terms, Number(self.rounding))))
+        return code(one_sum((self.expr, Number(self.rounding))))
 
     _repr_mimebundle_ = Displayed._repr_mimebundle_
 
@@ -279,7 +278,7 @@ def explain(trace: Trace, address: str | Address, settings: Settings | None = No
 
 def read_by(expr: Expr, line: Step) -> tuple[Reference, ...]:
     """The cells that an expression's numbers were read from, each once."""
-    sources = (number.source for number in numbers(expr) if isinstance(number, Number) and number.source)
+    sources = (number.source for number in numbers(expr) if number.source)
     return tuple(dict.fromkeys((line.reads[position], cell) for position, cell in sources))
 
 

@@ -16,7 +16,7 @@ from attnctl.base.words import all_of, number_text
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.grid import matrix_format
 from attnctl.drawing.screen.text import cells, pad_right
-from attnctl.math.arithmetic import Call, Number, Quotient, Rest, Subtraction, abridge, display
+from attnctl.math.arithmetic import Number, Operation, abridge, display
 from attnctl.math.ops import Given, Softmax
 from attnctl.record.cells import Address
 from attnctl.store.files import encode_json, sink
@@ -76,8 +76,8 @@ class Page:
     def symbols(self, found: Explanation, most: int | None) -> str:
         """The arithmetic with cells for numbers: `Q[0,love,0]·K[0,AI,0] + …`."""
 
-        def symbol(read: Number | Rest) -> str:
-            if isinstance(read, Rest):
+        def symbol(read: Number) -> str:
+            if read.terms:
                 return words_for_rest(read.terms)
             if read.source is None:
                 return self.number(read.value)
@@ -92,9 +92,9 @@ class Page:
         Terms that are not written are counted; unless `bare`, what they come to is said too.
         """
 
-        def figure(read: Number | Rest) -> str:
+        def figure(read: Number) -> str:
             number = self.number(read.value)
-            if not isinstance(read, Rest):
+            if not read.terms:
                 return number
             return words_for_rest(read.terms) if bare else f"{words_for_rest(read.terms)}: {number}"
 
@@ -109,7 +109,7 @@ class Page:
         if isfinite(found.value) and exact != self.number(found.value):
             yield ROUNDED.format(self.explainer.trace[found.step.name].dtype.name, exact)
         match found.step.op, found.expr:
-            case Softmax(), Quotient(Call(_, Subtraction(_, Number(top)))):
+            case Softmax(), Operation("/", (Operation("exp", (Operation("-", (_, Number(top))),)), _)):
                 yield MAXIMUM.format(self.number(top))
         if found.left_out:
             yield "of a long sum the largest terms are shown; --full shows all of them"

@@ -14,7 +14,7 @@ from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.precision import round_in
 from attnctl.math import Array
-from attnctl.mistakes.right import RIGHT
+from attnctl.mistakes.examples import RIGHT
 from attnctl.verbs.mutants.inputs import Inputs
 from attnctl.verbs.mutants.kernel import Kernel, make_mutants
 
