@@ -135,7 +135,7 @@ def abandon(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-# --- slips: what word processors, notes and habit make of a command line, and the command that was meant ---
+# --- what word processors, notes and habit make of a command line, and the command that was meant ---
 #
 # To a shell a curly quotation mark is a letter, a long dash begins a word, and the name of an example
 # is a sentence: each would run as something else, or be refused in words that lead away.
@@ -201,15 +201,11 @@ def options_of(words: list[str]) -> set[str]:
 
 def example_name(words: list[str]) -> Slip | None:
     """The name of an installed example alone, or after examples:, where a SOURCE begins."""
-    if (
-        len(words) < 2
-        or words[0] in {"examples", "learn"}
-        or not (found := re.fullmatch(EXAMPLE, words[1]))
-    ):
+    if len(words) < 2 or words[0] in {"examples", "learn"}:
         return None
     from attnctl.inputs.config.load import example_names
 
-    name = found[1]
-    if name not in example_names():
+    found = re.fullmatch(EXAMPLE, words[1])
+    if found is None or found[1] not in example_names():
         return None
-    return f"{name} is an example", [words[0], f"example:{name}", *words[2:]]
+    return f"{found[1]} is an example", [words[0], f"example:{found[1]}", *words[2:]]
