@@ -25,7 +25,7 @@ from attnctl.inputs.arrays.reader import (
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import key_count, rotary, unmeant_cache, written_masks
 from attnctl.inputs.plan import DumpPlan, one_more, operator, variant, with_norm_rows, with_padding
-from attnctl.inputs.plan.embed import position_rows
+from attnctl.inputs.plan.sentence import position_rows
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step, Variant, with_batch, without_projection
 from attnctl.math.kind import HeadNorm

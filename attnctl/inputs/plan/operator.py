@@ -21,7 +21,8 @@ from attnctl.inputs.arrays.reader import (
 )
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import adds_positions, key_count, written_masks
-from attnctl.inputs.plan import Plan, embed, plan_of, variant, what_if_of, with_norm_rows, with_padding
+from attnctl.inputs.plan import Plan, plan_of, variant, what_if_of, with_norm_rows, with_padding
+from attnctl.inputs.plan.sentence import with_positions
 from attnctl.math import Array, Sizes
 from attnctl.math.kind import HEADS
 from attnctl.math.names import EMBEDDINGS, KEY_LENGTHS, MEMORY, PAGE_TABLE, PAGES, X, where
@@ -66,7 +67,7 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
         whole = EMBEDDINGS in arrays  # a dump's memory has its positions
         if MEMORY in named and not whole:
             named[MEMORY] = named[MEMORY][0], "given, with positions"
-        named = embed.with_positions(named, settings, past, memory=not whole)
+        named = with_positions(named, settings, past, memory=not whole)
     spoken = words_in_header(header, sizes)
     kind = variant(hide_padding(settings, lengths, spoken), sizes, named, offset, pages=paged.gather)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
