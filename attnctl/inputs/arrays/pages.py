@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import all_of, dims, plural
 from attnctl.inputs.arrays.problems import unusable
@@ -33,35 +32,26 @@ from attnctl.math.ops.pages import Gather
 TOGETHER = (*PAGES, PAGE_TABLE, KEY_LENGTHS)
 
 
-@dataclass(frozen=True)
-class Paged:
-    """The pages that K and V are read in, and how; nothing where K and V are as they are."""
+def read_paged(
+    found: Mapping[str, Array],
+    settings: Settings,
+    lay_out: Callable[[Mapping[str, Array], Settings], Laid],
+    *,
+    strictly: bool = False,
+    ours: bool = False,
+) -> tuple[Laid, Settings, Gather | None]:
+    """The arrays, laid out with K and V as their pages have them, and pages in their place again.
 
-    gather: Gather | None = None
-    pages: Mapping[str, Array] = field(default_factory=dict)
-    made: frozenset[str] = frozenset()
-    """Which of K and V the arrays had not, and stand for what is read."""
-
-    def put_back(self, laid: Laid) -> Laid:
-        """The arrays with pages in place of what is read of them."""
-        rest = {name: array for name, array in laid.arrays.items() if name not in self.made}
-        return replace(laid, arrays={**rest, **self.pages})
-
-
-def with_pages(
-    found: Mapping[str, Array], settings: Settings, *, strictly: bool = False, ours: bool = False
-) -> tuple[dict[str, Array], Settings, Paged]:
-    """The arrays with K and V as their pages have them; where all is read `strictly`, in place of others.
-
-    Beside a table Q is (batch, n, head, d), as kernels take it, where its heads can be shared so, no layout
-    is said, and it is not `ours`; the one query of a sequence may come without an axis. Raises AttnError
-    for pages that cannot be read.
+    Where all is read `strictly`, these are in place of other K and V. Beside a table Q is
+    (batch, n, head, d), as kernels take it, where its heads can be shared so, no layout is said, and it is
+    not `ours`; the one query of a sequence may come without an axis. Raises AttnError for pages that cannot
+    be read.
     """
     if {*PAGE_LIST, *PAGES} <= found.keys():
         found = with_table(found)
     rest = {name: array for name, array in found.items() if name not in {*PAGES, PAGE_TABLE, *PAGE_LIST}}
     if len(rest) == len(found) or (PAGE_TABLE not in found and {*PROJECTED} <= rest.keys()):
-        return rest, settings, Paged()
+        return lay_out(rest, settings), settings, None
     raise_all(lacking(found))
     raise_all(misfits(found))
     gather = read_table(found[PAGE_TABLE], found[KEY_LENGTHS])
@@ -82,7 +72,9 @@ def with_pages(
         if rest[name].size > read[name].size:  # repeated for the heads that share it
             rest[f"{name}_shared"] = rest.pop(name)
     made = read if strictly else {name: read[name] for name in read.keys() - rest.keys()}
-    return rest | made, settings, Paged(gather, {name: found[name] for name in PAGES}, frozenset(made))
+    laid = lay_out(rest | made, settings)
+    others = {name: array for name, array in laid.arrays.items() if name not in made}
+    return replace(laid, arrays=others | {name: found[name] for name in PAGES}), settings, gather
 
 
 def with_table(found: Mapping[str, Array]) -> dict[str, Array]:

@@ -14,8 +14,14 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import plural
-from attnctl.inputs.arrays.beside import heads_shown, ill_placed, is_one_row, place
-from attnctl.inputs.arrays.layout import LayoutReading, LayoutSearch, search
+from attnctl.inputs.arrays.layout import (
+    LayoutSearch,
+    heads_shown,
+    ill_placed,
+    is_one_row,
+    place,
+    search,
+)
 from attnctl.inputs.arrays.problems import (
     array_misfits,
     has_batch,
@@ -118,8 +124,8 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
     mixed = settings.heads is None and len(batched) > 1  # only some of them are in a batch
     try:
         for known in [] if mixed else sizes_known(inputs, settings):
-            if reading := tried.reading(known):
-                return lay_out(inputs, reading)
+            if tried.find(known):
+                return lay_out(inputs, tried)
         raise_all(array_misfits(shapes, settings))
         return AttnError(tried.misfit())
     except AttnError as error:
@@ -338,10 +344,10 @@ def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:
     }
 
 
-def lay_out(arrays: Mapping[str, Array], reading: LayoutReading) -> Laid:
-    sizes = complete(reading.sizes, arrays)
+def lay_out(arrays: Mapping[str, Array], found: LayoutSearch) -> Laid:
+    sizes = complete(found.sizes, arrays)
     lengths = key_lengths(arrays, sizes)
-    ours = {name: reading.lay_out(name, array) for name, array in arrays.items() if name in reading.layouts}
+    ours = {name: found.lay_out(name, array) for name, array in arrays.items() if name in found.layouts}
     beside = {name: array for name, array in arrays.items() if name in TABLE and TABLE[name].broadcasts}
     placed = {name: place(name, array, sizes, key_count(sizes)) for name, array in beside.items()}
     raise_all(ill_placed(name, beside[name], sizes) for name, array in placed.items() if array is None)
