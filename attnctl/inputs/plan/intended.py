@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,12 @@ import numpy as np
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.foreign import OURS, read_foreign
 from attnctl.inputs.arrays.layout import in_base_e, with_empty_rows
-from attnctl.inputs.arrays.pages import read_paged
 from attnctl.inputs.arrays.reader import (
     Laid,
     as_array,
     begin_backward,
     by_kind,
-    ends_elsewhere,
-    read_any,
-    read_strictly,
-    with_corners,
+    read_arrays,
     with_documents,
 )
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
@@ -88,9 +83,7 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
     if ours := PAGE_TABLE in said and {*PAGES} <= found.keys():  # as a dump says what was read
         table = {name: as_array(name, said[name]) for name in (PAGE_TABLE, KEY_LENGTHS) if name in said}
         found = table | found
-    laid, settings, gather = read_paged(found, settings, read_strictly, strictly=True, ours=ours)
-    raise_all(ends_elsewhere(found, laid.sizes, settings))
-    laid, settings = with_corners(laid, settings)
+    laid, settings, gather = read_arrays(found, settings, strictly=True, ours=ours)
     norms = header.get("config", {}).get("qk_norm")  # as a dump says how it normed Q and K
     recorded = isinstance(norms, dict) and norms.get("over") == HEADS
     settings = with_norm_rows(settings, one_row=laid.one_row or recorded)
@@ -252,10 +245,7 @@ def derive_plan(
     settings = with_documents(trace, settings)
     written, ours = with_written(trace, settings, lengths), PAGE_TABLE in trace.config
     batch_first = any("batch" in step.axes for step in trace.steps.values() if step.inputs)
-    reader = partial(read_any, batch_first=batch_first)
-    laid, settings, gather = read_paged(written, settings, reader, ours=ours)
-    raise_all(ends_elsewhere(trace, laid.sizes, settings))
-    laid, settings = with_corners(laid, settings)
+    laid, settings, gather = read_arrays(written, settings, batch_first=batch_first, ours=ours)
     settings, notes = with_norms(settings, laid)
     if settings.chunks is None and (chunks := laid.sizes.get("chunk")):
         settings = replace(settings, chunks=chunks)
