@@ -91,11 +91,7 @@ def layers_of(
 
 
 def run_layers(
-    sources: "Sequence[Layers]",
-    layer: str | None,
-    cost: bool,
-    view: ViewOptions,
-    output: OutputOptions,
+    sources: "Sequence[Layers]", layer: str | None, cost: bool, view: ViewOptions, output: OutputOptions
 ) -> None:
     from attnctl.cli.output import carry_out
 
@@ -106,13 +102,6 @@ def run_layers(
         return
     brief = view.brief and view.step is None and not view.story
     carry_out(sources, cost, view, output, [WEIGHTS, FADED, OUTPUT] if brief else None, of_model=True)
-
-
-def run_next(sources: "Sequence[Layers]", cost: bool, view: ViewOptions, output: OutputOptions) -> None:
-    from attnctl.cli.output import carry_out
-    from attnctl.verbs.models.next import next_lines
-
-    carry_out(sources, cost, view, output, of_model=True, lines=next_lines)
 
 
 def print_lens(sources: "Sequence[Layers]", output: OutputOptions) -> None:

@@ -14,7 +14,6 @@ from attnctl.cli.model import (
     layers_of,
     print_lens,
     run_layers,
-    run_next,
 )
 from attnctl.cli.options import argument, command, option
 from attnctl.cli.program import complain
@@ -93,7 +92,9 @@ def run(  # noqa: PLR0913  (a group of options each)
         if lens:
             print_lens(layers, output)
         elif after:
-            run_next(layers, cost, view, output)
+            from attnctl.verbs.models.next import next_lines
+
+            carry_out(layers, cost, view, output, of_model=True, lines=next_lines)
         else:
             run_layers(layers, model.layer, cost, view, output)
     else:

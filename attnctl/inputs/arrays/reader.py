@@ -16,14 +16,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import plural
-from attnctl.inputs.arrays.layout import (
-    LayoutSearch,
-    heads_shown,
-    ill_placed,
-    is_one_row,
-    place,
-    search,
-)
+from attnctl.inputs.arrays.layout import LayoutSearch, heads_shown, ill_placed, is_one_row, place, search
 from attnctl.inputs.arrays.problems import (
     array_misfits,
     has_batch,
@@ -106,7 +99,7 @@ def read_arrays(
 ) -> tuple[Laid, Settings, Gather | None]:
     """The arrays in our layout, the settings that are left to ask for, and how pages are read.
 
-    `how` is that of `read_paged`. Raises AttnError for what cannot be read, and documents that end elsewhere.
+    `how` is that of `read_paged`. Raises AttnError for what cannot be read.
     """
     laid, settings, gather = read_paged(found, settings, **how)
     raise_all(ends_elsewhere(found, laid.sizes, settings))
