@@ -58,43 +58,42 @@ FORMATS = (
 
 FOUND_JSON = Format("json", ".json", "attnctl.store.files:write_found")
 
-
-def page_by(writer: str) -> Format:
-    return Format("html", ".html", f"attnctl.{writer}", binary=True)
-
-
 FINDINGS = {
-    "check": (FOUND_JSON, page_by("pages.found:write_check")),
-    "conform": (FOUND_JSON, page_by("pages.found:write_conform")),
-    "diff": (FOUND_JSON, *pictures_by("attnctl.verbs.diff.picture"), page_by("pages.found:write_diff")),
+    "check": (FOUND_JSON, Format("html", ".html", "attnctl.pages.found:write_check", binary=True)),
+    "conform": (FOUND_JSON, Format("html", ".html", "attnctl.pages.found:write_conform", binary=True)),
+    "diff": (
+        FOUND_JSON,
+        *pictures_by("attnctl.verbs.diff.picture"),
+        Format("html", ".html", "attnctl.pages.found:write_diff", binary=True),
+    ),
     "effect": (
         FOUND_JSON,
         Format("csv", ".csv", "attnctl.verbs.effect.view:write_csv", text=True),
         *pictures_by("attnctl.verbs.effect.view"),
-        page_by("pages.found:write_effect"),
+        Format("html", ".html", "attnctl.pages.found:write_effect", binary=True),
     ),
     "exercise grade": (
         Format("json", ".json", "attnctl.verbs.exercise.gradebook:write_json"),
         Format("csv", ".csv", "attnctl.verbs.exercise.gradebook:write_csv", text=True),
-        page_by("pages.grades:write_grades"),
+        Format("html", ".html", "attnctl.pages.grades:write_grades", binary=True),
     ),
     "exercise make": (
         Format("json", ".json", "attnctl.verbs.exercise.sheet:write_json", single=True),
-        page_by("verbs.exercise.sheet:write_page"),
+        Format("html", ".html", "attnctl.verbs.exercise.sheet:write_page", binary=True),
         Format("markdown", ".md", "attnctl.verbs.exercise.sheet:write_markdown", text=True),
     ),
     "explain": (
         Format("json", ".json", "attnctl.verbs.explain.view:write_json"),
-        page_by("pages.found:write_explain"),
+        Format("html", ".html", "attnctl.pages.found:write_explain", binary=True),
     ),
     "lens": (FOUND_JSON, *pictures_by("attnctl.verbs.models.next")),
-    "model": (FOUND_JSON, page_by("pages.tables:write_model")),
+    "model": (FOUND_JSON, Format("html", ".html", "attnctl.pages.tables:write_model", binary=True)),
     "mutants": (FOUND_JSON,),
     "stats": (
         FOUND_JSON,
         Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
         *pictures_by("attnctl.verbs.stats.picture"),
-        page_by("pages.tables:write_stats"),
+        Format("html", ".html", "attnctl.pages.tables:write_stats", binary=True),
     ),
 }
 """For each verb that finds something the formats of its findings; a writer takes a list of them:
