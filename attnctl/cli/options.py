@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -148,12 +148,16 @@ Layer = Annotated[
 ]
 
 
-def layer_number(text: str | None) -> int | None:
-    """The layer of a state dict that --layer names. Raises AttnError for what is no number."""
+def read_late(flag: str, reader: Reader, text: str | None) -> Any:
+    """The value of an option that is a text until others say what it means. Raises AttnError."""
     try:
-        return None if text is None else LAYER(Plain(text))
+        return None if text is None else reader(Plain(text))
     except BadValueError as wrong:
-        raise AttnError(f"--layer: {what}" for _, what in wrong.problems) from None
+        raise AttnError(f"{flag}: {what}" for _, what in wrong.problems) from None
+
+
+layer_number = partial(read_late, "--layer", LAYER)
+"""The layer of a state dict that --layer names."""
 
 
 def findings_option(verb: str, *, checked: bool = True) -> Any:

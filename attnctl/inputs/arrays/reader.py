@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,21 +17,8 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import plural
+from attnctl.inputs.arrays import problems
 from attnctl.inputs.arrays.layout import LayoutSearch, heads_shown, ill_placed, is_one_row, place, search
-from attnctl.inputs.arrays.problems import (
-    array_misfits,
-    has_batch,
-    has_vectors,
-    heads_asked,
-    inputs_among,
-    missing,
-    page_misfits,
-    refuse_split,
-    unlike_layout,
-    unreadable_slots,
-    unusable,
-    without_table,
-)
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import key_count, stated_sizes, unrotatable
 from attnctl.math import Array, Shape, Sizes
@@ -127,10 +115,10 @@ def read_paged(
     rest = {name: array for name, array in found.items() if name not in {*PAGES, PAGE_TABLE, *PAGE_LIST}}
     if len(rest) == len(found) or (PAGE_TABLE not in found and {*PROJECTED} <= rest.keys()):
         return lay_out(rest, settings), settings, None
-    raise_all(without_table(found))
-    raise_all(page_misfits(found))
+    raise_all(problems.without_table(found))
+    raise_all(problems.page_misfits(found))
     gather = read_table(found[PAGE_TABLE], found[KEY_LENGTHS])
-    raise_all(unreadable_slots(found, gather, settings.dtype))
+    raise_all(problems.unreadable_slots(found, gather, settings.dtype))
     read = {name: gather.apply(found[pages]) for name, pages in zip("KV", PAGES, strict=True)}
     axes, heads = read["K"].ndim, read["K"].shape[-3]
     by_token = not ours and settings.layout in {None, *TOKENS_BEFORE_HEADS}
@@ -175,10 +163,11 @@ def read_table(table: Array, lengths: Array) -> Gather:
 
 def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
     """The inputs in the layouts that `attend` documents. Raises AttnError for all that do not fit."""
-    raise_all(missing(found, settings))
-    raise_all(problem for name, array in found.items() for problem in unusable(name, array, settings.dtype))
-    inputs, notes = by_kind({name: found[name] for name in inputs_among(found)})
-    raise_all(unlike_layout(shapes_of(inputs), settings))
+    raise_all(problems.missing(found, settings))
+    unusable = (problems.unusable(name, array, settings.dtype) for name, array in found.items())
+    raise_all(chain(*unusable))
+    inputs, notes = by_kind({name: found[name] for name in problems.inputs_among(found)})
+    raise_all(problems.unlike_layout(shapes_of(inputs), settings))
     ways = [(heads_first(inputs, settings), "")]  # our own, (batch, head, n, d), comes first
     four = [name for name in PROJECTED if name in inputs and inputs[name].ndim == 4]
     if settings.layout is None and four:
@@ -203,14 +192,14 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
 
 def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError:
     shapes = shapes_of(inputs)
-    tried = LayoutSearch(shapes, has_batch(shapes, settings), documented=True)
-    batched = {has_batch(shapes, settings, name) for name in PROJECTED}
+    tried = LayoutSearch(shapes, problems.has_batch(shapes, settings), documented=True)
+    batched = {problems.has_batch(shapes, settings, name) for name in PROJECTED}
     mixed = settings.heads is None and len(batched) > 1  # only some of them are in a batch
     try:
         for known in [] if mixed else sizes_known(inputs, settings):
             if tried.find(known):
                 return lay_out(inputs, tried)
-        raise_all(array_misfits(shapes, settings))
+        raise_all(problems.array_misfits(shapes, settings))
         return AttnError(tried.misfit())
     except AttnError as error:
         return error
@@ -256,13 +245,13 @@ def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Ar
     layout = settings.layout
     if layout is None:
         return found
-    raise_all(unlike_layout(shapes_of(found), settings))
+    raise_all(problems.unlike_layout(shapes_of(found), settings))
     out = heads_first(found, settings)
     for name in (*PROJECTED, PAST_KEY, PAST_VALUE) if "h" not in layout else ():
         if name in out and out[name].ndim == len(layout):
-            heads = heads_asked(name, settings)
+            heads = problems.heads_asked(name, settings)
             if out[name].shape[-1] % heads:
-                raise AttnError(refuse_split(name, out[name].shape, settings))
+                raise AttnError(problems.refuse_split(name, out[name].shape, settings))
             out[name] = rearrange(out[name], "... n (head d) -> ... head n d", head=heads)
     return out
 
@@ -357,7 +346,7 @@ def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Ar
     out = dict(arrays)
     layout = settings.layout or ""
     for name, array in arrays.items() if layout in TOKENS_BEFORE_HEADS else ():
-        if name in TABLE and (has_vectors(name) or name == OUTPUT) and array.ndim == len(layout):
+        if name in TABLE and (problems.has_vectors(name) or name == OUTPUT) and array.ndim == len(layout):
             out[name] = array.swapaxes(-3, -2)
     return out
 

@@ -172,8 +172,6 @@ def words_in_header(header: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
 NOT_MEANT = {KEY_LENGTHS, PAGE_TABLE, "causal_offset", "edits", "renormalize"}
 """What a dump's config may hold beside the settings of a config file, or in another form."""
 
-USUAL_NORM = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"
-
 
 def plan_dump(trace: Trace, settings: Settings | None = None) -> tuple[Trace, DumpPlan]:
     """A dump's arrays in our layout, and what they were meant to be by itself, config or `settings`."""
@@ -182,10 +180,8 @@ def plan_dump(trace: Trace, settings: Settings | None = None) -> tuple[Trace, Du
         for step in trace.steps.values()
     ):  # every step says how it came about, from steps that are all there
         return trace, plan_as_stated(trace)
-    lengths = trace.config.get(KEY_LENGTHS)
-    if settings is None:
-        return derive_plan(trace, settings_of(trace), lengths)
-    return derive_plan(trace, settings, lengths, keep=False)
+    asked = settings_of(trace) if settings is None else settings
+    return derive_plan(trace, asked, trace.config.get(KEY_LENGTHS), keep=settings is None)
 
 
 def plan_as_stated(trace: Trace) -> DumpPlan:
@@ -270,7 +266,8 @@ def with_norms(settings: Settings, laid: Laid) -> tuple[Settings, tuple[str, ...
     notes: tuple[str, ...] = ()
     if there and settings.qk_norm is None:
         settings = replace(settings, qk_norm=HeadNorm())
-        notes = (f"Read {' '.join(there)} as {USUAL_NORM}; --qk-norm says otherwise.",)
+        read = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"
+        notes = (f"Read {' '.join(there)} as {read}; --qk-norm says otherwise.",)
     return with_norm_rows(settings, one_row=laid.one_row), notes
 
 

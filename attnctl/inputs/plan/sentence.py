@@ -246,8 +246,34 @@ def embeddings(
     """The row of each token, and how it came about; zeros for padding. Raises AttnError for misfits."""
     wanted = list(dict.fromkeys(tokens))
     words = [token for token in wanted if token != PAD or pad_is_given(settings, vocab)]
-    rows, how = word_rows(settings, vocab, words, d_model)
-    return {token: rows[token] if token in rows else np.zeros(d_model) for token in wanted}, how
+    known = {word: word if word in vocab or word == PAD else UNK for word in words}
+    table, said, rows = table_by_id(settings, vocab), "E[ids]", dict[str, Array]()
+    match settings.embeddings:
+        case Random() as how:
+            seed = first_given(how.seed, settings.seed)
+            said = f"E[ids], {description(how, seed)}"
+            if how.legacy:
+                shape = (len(vocab), d_model)
+                table = draw_numbers(np.random.RandomState(seed), shape, how.distribution, d_model)
+            else:
+                drawn = token_rows(seed, [*known.values()], d_model, how.distribution)
+                rows = dict(zip(words, drawn, strict=True))
+        case Mapping() as by_token:
+            place = settings.where(("embeddings",))
+            raise_all(
+                f"{place}: no row for {token!r}, which the vocabulary has; add one"
+                for token in known.values()
+                if token not in by_token
+            )
+            rows = {word: np.array(by_token[token]) for word, token in known.items()}
+        case "identity":
+            said = f"E[ids], {IDENTITY}"
+    if table is not None and len(table) != len(vocab):
+        place, expected = settings.where(("embeddings",)), f"a row for each of the {len(vocab)} tokens"
+        raise AttnError(f"{place}: {dims(table.shape)}, expected {expected} of the vocabulary")
+    if table is not None:
+        rows = {word: table[vocab[token]] for word, token in known.items()}
+    return {token: rows[token] if token in rows else np.zeros(d_model) for token in wanted}, said
 
 
 def pad_is_given(settings: Settings, vocab: Mapping[str, int]) -> bool:
@@ -258,40 +284,6 @@ def pad_is_given(settings: Settings, vocab: Mapping[str, int]) -> bool:
         case Mapping() as by_token:
             return PAD in by_token
     return PAD in vocab
-
-
-def word_rows(
-    settings: Settings, vocab: Mapping[str, int], words: Sequence[str], d_model: int
-) -> tuple[dict[str, Array], str]:
-    """The row of each of these words, none twice, and how the rows came about."""
-    known = {word: word if word in vocab or word == PAD else UNK for word in words}
-    table, said = table_by_id(settings, vocab), "E[ids]"
-    match settings.embeddings:
-        case Random() as how:
-            seed = first_given(how.seed, settings.seed)
-            said = f"E[ids], {description(how, seed)}"
-            if not how.legacy:
-                rows = token_rows(seed, [*known.values()], d_model, how.distribution)
-                return dict(zip(words, rows, strict=True)), said
-            shape = (len(vocab), d_model)
-            table = draw_numbers(np.random.RandomState(seed), shape, how.distribution, d_model)
-        case Mapping() as by_token:
-            place = settings.where(("embeddings",))
-            raise_all(
-                f"{place}: no row for {token!r}, which the vocabulary has; add one"
-                for token in known.values()
-                if token not in by_token
-            )
-            return {word: np.array(by_token[token]) for word, token in known.items()}, said
-        case "identity":
-            said = f"E[ids], {IDENTITY}"
-    assert table is not None
-    if len(table) != len(vocab):
-        raise AttnError(
-            f"{settings.where(('embeddings',))}: {dims(table.shape)}, expected a row for each of the "
-            f"{len(vocab)} tokens of the vocabulary"
-        )
-    return {word: table[vocab[token]] for word, token in known.items()}, said
 
 
 def embeddings_needed(settings: Settings, vocab: Mapping[str, int], ids: Iterable[int]) -> dict[str, Any]:
