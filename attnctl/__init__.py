@@ -11,9 +11,8 @@ from __future__ import annotations
 from attnctl.base import __version__ as __version__
 from attnctl.base import register_views
 
-TYPE_CHECKING = (
-    False  # as in typing, which takes longer to import than all else here: an interrupt would hit it
-)
+# As in typing, which takes longer to import than all else here: an interrupt would hit it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:  # for type checkers and editors; "as" says that the name is ours to export
     from typing import Any
 
@@ -63,23 +62,10 @@ VERBS = {
 """Every command in the order a newcomer meets them: its section of the help, its line there, and the module
 of its function in Python, where it has one. `attnctl.cli.NAME` holds its Typer app."""
 
+BESIDE_VERBS = "run_many run_model corpus merge_corpus load story lens lessons grade cost"
 HOMES = {
     **{name: home for name, (_, _, home) in VERBS.items() if home},
-    **dict.fromkeys(
-        (
-            "run_many",
-            "run_model",
-            "corpus",
-            "merge_corpus",
-            "load",
-            "story",
-            "lens",
-            "lessons",
-            "grade",
-            "cost",
-        ),
-        "api",
-    ),
+    **dict.fromkeys(BESIDE_VERBS.split(), "api"),
     "check_module": "testing",
     "Trace": "traces",
     "AttnError": "base.errors",

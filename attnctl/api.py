@@ -211,7 +211,7 @@ def attend(
     layer: int | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Trace:
-    """The operator itself on arrays: Q K V, or X and weights, as `operator.prepare` reads them.
+    """The operator itself on arrays: Q K V, or X and weights, as `plan_arrays` reads them.
 
     Arrays under names of torch or of Hugging Face are read as ours, one `layer` of them.
     Only the steps to `keep` are held; where none of them is n × n, memory stays bounded. Raises

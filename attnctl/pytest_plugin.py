@@ -118,7 +118,6 @@ class IniItem(pytest.Item):
         self.words, self.part, self.key = words, part, (self.verb, *words)
 
     def found(self, *flags: str) -> dict[str, Any] | str:
-        """What the command finds, or its complaint."""
         reports = self.session.stash.setdefault(REPORTS, {})
         if self.key not in reports:
             reports[self.key] = run_verb([self.verb, "--json", *flags, *self.words], self.path.parent)
@@ -132,7 +131,6 @@ class ConformItem(IniItem):
     verb = "conform"
 
     def runtest(self) -> None:
-        """Judge the feature."""
         mine = [item for item in self.session.items if isinstance(item, ConformItem)]
         wanted = [item.part for item in mine if item.words == self.words]
         found = self.found(*(word for name in wanted for word in ("--feature", name)))
@@ -146,7 +144,6 @@ class MutantItem(IniItem):
     verb = "mutants"
 
     def runtest(self) -> None:
-        """Fail where the mutant survives."""
         found = self.found()
         if isinstance(found, str):
             pytest.fail(found, pytrace=False)

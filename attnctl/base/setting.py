@@ -199,31 +199,26 @@ class Form(Reader):
         }
 
 
-Pick = Callable[[Any], Reader | None]
-
-
-class Choice(Reader):
+def choice(pick: Callable[[Any], Reader | None], forms: Sequence[Reader], expected: str = "") -> Reader:
     """One of several forms, picked by what the value is: only that one's problems are reported."""
 
-    def __init__(self, pick: Pick, forms: Sequence[Reader], expected: str) -> None:
-        super().__init__(self.read_form, {"oneOf": [form.schema for form in forms]}, forms=tuple(forms))
-        self.pick, self.expected = pick, expected
-
-    def read_form(self, value: Any) -> Any:
-        form = self.pick(value)
+    def read(value: Any) -> Any:
+        form = pick(value)
         if form is None:
-            raise unfit(value, f"is not {self.expected}")
+            raise unfit(value, f"is not {expected}")
         return form(value)
 
+    return Reader(read, {"oneOf": [form.schema for form in forms]}, forms=tuple(forms))
 
-def word_or_form(known: Sequence[str], word: Reader, form: Form, expected: str) -> Choice:
+
+def word_or_form(known: Sequence[str], word: Reader, form: Form, expected: str) -> Reader:
 
     def pick(value: Any) -> Reader | None:
         if isinstance(value, dict):
             return form
         return word if isinstance(value, str) and value in known else None
 
-    return Choice(pick, [word, form], expected)
+    return choice(pick, [word, form], expected)
 
 
 def list_of(item: Reader, check: Callable[[list[Any]], None] | None = None, least: int = 0) -> Reader:

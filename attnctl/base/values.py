@@ -156,18 +156,15 @@ def read_real(value: Any) -> float:
     return number
 
 
-def read_positive(value: Any) -> float:
-    number = read_real(value)
-    if number <= 0:
-        raise unfit(value, "is not above 0; write a number like 1.5")
-    return number
+def real_number(holds: Callable[[float], bool], otherwise: str, **more: float) -> Reader:
 
+    def read(value: Any) -> float:
+        number = read_real(value)
+        if not holds(number):
+            raise unfit(value, otherwise)
+        return number
 
-def read_tolerance(value: Any) -> float:
-    number = read_real(value)
-    if number < 0:
-        raise unfit(value, "is not a tolerance; write a number from 0, like 1e-6")
-    return number
+    return Reader(read, {"type": "number", **more}, "X")
 
 
 def why_no_number(value: Any) -> str:
@@ -231,8 +228,8 @@ WORD = Reader(read_word, {"type": ["string", "number", "boolean", "null"]})
 FILE_NAME = Reader(read_file_name, {"type": "string", "minLength": 1}, "FILE")
 SWITCH = Reader(read_switch, {"type": "boolean"})
 REAL = Reader(read_real, {"type": "number"}, "X")
-POSITIVE = Reader(read_positive, {"type": "number", "exclusiveMinimum": 0}, "X")
-TOLERANCE = Reader(read_tolerance, {"type": "number", "minimum": 0}, "X")
+POSITIVE = real_number(lambda x: x > 0, "is not above 0; write a number like 1.5", exclusiveMinimum=0)
+TOLERANCE = real_number(lambda x: x >= 0, "is not a tolerance; write a number from 0, like 1e-6", minimum=0)
 SIZE = whole_number(1)
 SEED = whole_number(0, 2**32 - 1)
 HEADS = Reader(read_heads, {}, "N,…")

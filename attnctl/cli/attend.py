@@ -30,7 +30,7 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
         metavar="DIR",
         terms=[
             options.bars([*OF_OURS, "cost"], NOT_BESIDE_MODEL),
-            options.OptionTerm(
+            (
                 lambda given: () if options.is_asked(given, "layer") else ("layer",),
                 "which layer of the model? --layer 3",
             ),
@@ -42,7 +42,8 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
         metavar="N",
         section=SECTION,
     ),
-    cost: options.CostOptions,
+    max_memory: options.MemoryToRun = None,
+    cost: options.Cost = False,
     edits: options.Edits,
     view: options.ViewOptions,
     output: options.OutputOptions,
@@ -69,7 +70,7 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
 
     with progress("reading"):
         trace = open_dump(file, Arguments(rename=options.renames(name or []))).trace()
-    flags = {**arrays, **attention, **gradients, **edits, "max_memory": cost.max_memory}
+    flags = {**arrays, **attention, **gradients, **edits, "max_memory": max_memory}
     if model is None:
         asked = OfArrays(trace, settings_to_attend(trace, config, flags), options.layer_number(layer))
         carry_out([asked], cost, view, output)

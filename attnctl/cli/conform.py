@@ -69,8 +69,7 @@ def conform(  # noqa: PLR0913  (its options)
         metavar="NAME",
     ),
     shape: tuple[int, ...] | None = run_option(
-        "The batch, heads, length and head size at which invariants are tested.",
-        FOUR_SIZES,
+        "The batch, heads, length and head size at which invariants are tested.", FOUR_SIZES
     ),
     dtype: list[str] | None = run_option(
         "Only this type (float64, float32, float16, bfloat16; float32:bfloat16 for arrays of float32 "

@@ -6,7 +6,6 @@ from functools import partial
 
 from attnctl import api
 from attnctl.base.errors import AttnError
-from attnctl.base.values import BadValueError, Plain
 from attnctl.cli import options
 from attnctl.cli.model import IDS
 from attnctl.cli.options import argument, command, option
@@ -65,7 +64,7 @@ def effect(  # noqa: PLR0913  (options)
         raise AttnError("--ids: there is a prompt too; give one of them")
     files, _ = options.split_outputs(output)
     kept = [path for path in files if format_for(path, 1, FINDINGS["effect"]).name == "json"]
-    other = ids_of(patch) if ids and patch else patch
+    other = options.read_late("--patch", IDS, patch) if ids and patch else patch
     with progress("heads") as moved:
         found = api.effect(
             prompt,
@@ -79,12 +78,3 @@ def effect(  # noqa: PLR0913  (options)
             progress=moved,
         )
     give("effect", [found], output, partial(effect_lines, found), json=json)
-
-
-def ids_of(text: str) -> tuple[int, ...]:
-    """The ids of --patch. Raises AttnError for what are none."""
-    try:
-        found: tuple[int, ...] = IDS(Plain(text))
-    except BadValueError as wrong:
-        raise AttnError(f"--patch: {what}" for _, what in wrong.problems) from None
-    return found

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from attnctl import formats
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.values import whole_number, words
 from attnctl.cli import options
@@ -14,15 +15,6 @@ from attnctl.cli.options import argument, command, excludes, only, option
 from attnctl.cli.output import progress, wanted_steps
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view, say
-from attnctl.formats import (
-    FINDINGS,
-    json_text,
-    print_found,
-    print_json,
-    unwritable,
-    write_found,
-    write_text,
-)
 from attnctl.inputs.config.flags import settings_from
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
@@ -125,11 +117,11 @@ def write_sheets(made: list[making.Exercise], output: list[str], *, several: boo
         return [([exercise], file) for exercise, file in zip(made, files, strict=True)]
 
     wanted = [sheet for target in output if target != options.STDOUT for sheet in files_of(target)]
-    raise_all(unwritable([file for _, file in wanted], FINDINGS["exercise make"]))
+    raise_all(formats.unwritable([file for _, file in wanted], formats.FINDINGS["exercise make"]))
     for sheets, file in wanted:
         if several:
             Path(file).parent.mkdir(parents=True, exist_ok=True)
-        write_found("exercise make", sheets, [file])
+        formats.write_found("exercise make", sheets, [file])
     if options.STDOUT in output:
         say(*sheet_text(made[0]).removesuffix("\n").split("\n"))
 
@@ -199,7 +191,7 @@ def place_grades(wanted: str, output: list[str], hand_ins: list[str]) -> list[st
     """The files of the grades, one a hand-in for an autograder. Raises AttnError for unwritable ones."""
     files = [path for path in output if path != options.STDOUT]
     if wanted not in AUTOGRADERS:
-        raise_all(unwritable(files, FINDINGS["exercise grade"]))
+        raise_all(formats.unwritable(files, formats.FINDINGS["exercise grade"]))
         return files
     if not files and len(hand_ins) == 1:
         return []
@@ -215,12 +207,12 @@ def write_grades(sheets: list[grading.HandIn], wanted: str, files: list[str], *,
     if wanted in AUTOGRADERS:
         for sheet, path in zip(sheets, files, strict=False):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            write_text(f"{json_text(AUTOGRADERS[wanted](sheet), 1)}\n", path)
+            formats.write_text(f"{formats.json_text(AUTOGRADERS[wanted](sheet), 1)}\n", path)
         if not files:
-            print_json(AUTOGRADERS[wanted](sheets[0]), indent=1)
+            formats.print_json(AUTOGRADERS[wanted](sheets[0]), indent=1)
         return
-    write_found("exercise grade", sheets, files)
+    formats.write_found("exercise grade", sheets, files)
     if wanted == "table" and (printed or not files):
         print_view(lambda screen: grade_lines(sheets, screen))
     elif printed or not files:
-        print_found("exercise grade", sheets, wanted)
+        formats.print_found("exercise grade", sheets, wanted)

@@ -73,7 +73,10 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
     if cell is None and config is not None:  # the sentence is the config's own
         source, cell = None, source
     if cell is None:
-        raise AttnError(why_no_cell(source))
+        if source is not None and re.fullmatch(r"\w+\[.*\]", source):
+            instead = f"write a SOURCE before it, like last {shell_word(source)}"
+            raise AttnError(f"{source}: a cell of what? {instead}")
+        raise AttnError("no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'")
     files, printed = options.split_outputs(output)
     given = {**more, **layout, **attention}
     asked_of = open_source(source, Arguments(config, given, trace, options.renames(name or []), layer))
@@ -97,12 +100,6 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
 
     if printed:
         (write_json(found, sys.stdout) if json else print_view(lines))
-
-
-def why_no_cell(source: str | None) -> str:
-    if source is not None and re.fullmatch(r"\w+\[.*\]", source):
-        return f"{source}: a cell of what? write a SOURCE before it, like last {shell_word(source)}"
-    return "no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'"
 
 
 def leaves_out_head(address: Address, trace: Trace) -> bool:

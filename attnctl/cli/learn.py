@@ -20,6 +20,7 @@ from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view, say
 from attnctl.formats import print_json, write_text
 from attnctl.inputs.config import yaml
+from attnctl.inputs.config.fields import is_given
 from attnctl.inputs.config.load import list_problems as in_order
 from attnctl.record import Trace
 from attnctl.sources.program import look_again
@@ -78,14 +79,8 @@ def learn(  # noqa: PLR0913  (its options)
     Exit codes, with --answers: 0 all are right; 1 some are wrong or missing; 2 some cannot be judged.
     With --watch in a pipe the program is checked once: 0 right, 1 not right yet.
     """
-    asked = {
-        "--list": list_them,
-        "--hint": hint,
-        "--reset": reset,
-        "--answers": answers is not None,
-        "--watch": watch is not None,
-    }
-    given = [flag for flag, is_given in asked.items() if is_given]
+    asked = {"--list": list_them, "--hint": hint, "--reset": reset, "--answers": answers, "--watch": watch}
+    given = [flag for flag, value in asked.items() if is_given(value)]
     raise_all([f"{', '.join(given)}: one of them at a time"] * (len(given) > 1))
     lesson = lesson or which
     known = lessons(folder)

@@ -41,7 +41,7 @@ class ModelOptions(NamedTuple):
         metavar="DIR",
         terms=[
             options.bars([*OF_OURS, "padded", "trace", "name"], NOT_BESIDE_MODEL),
-            options.OptionTerm(  # a gradient begins with it
+            (  # a gradient begins with it
                 lambda given: ("seed",) * (is_asked(given, "seed") and not given.get("backward")),
                 NOT_BESIDE_MODEL,
             ),
@@ -51,7 +51,7 @@ class ModelOptions(NamedTuple):
         "The layers to trace: 3, 0,2, -1 or all; decoder.1 or cross.1 in a model with a decoder.",
         metavar="N,…",
         terms=[  # a command that renames arrays takes a file of them, with layers
-            only(lambda given: is_asked(given, "model") or "name" in given, ONLY_A_MODEL.words)
+            only(lambda given: is_asked(given, "model") or "name" in given, ONLY_A_MODEL[1])
         ],
     )
     ids: tuple[int, ...] | None = option("Token ids instead of a sentence.", IDS, terms=[ONLY_A_MODEL])
@@ -63,36 +63,8 @@ class ModelOptions(NamedTuple):
     )
 
 
-class NextOptions(NamedTuple):
-    next: int | None = option(
-        "The K likeliest next tokens (at [MASK] in an encoder), and the steps to their logits.",
-        whole_number(1, MOST),
-        metavar="K",
-        terms=[
-            ONLY_A_MODEL,
-            options.bars(("layer", "backward", "cost"), "means nothing with --next; leave it out"),
-        ],
-    )
-    at: int | None = option(
-        "The position after which --next is asked, from 0, or from -1 back; default: the last.",
-        whole_number(-MOST, MOST),
-        metavar="N",
-        terms=[needs("next", "only --next has that; add --next 5")],
-    )
-    lens: bool = option(
-        "The likeliest next token after each layer, at each position.",
-        terms=[
-            ONLY_A_MODEL,
-            options.bars(
-                ("layer", "next", "backward", "cost", "step", "head", "story"),
-                "means nothing with --lens; leave it out",
-            ),
-        ],
-    )
-
-
 SECTION = "A trained model"
-options.SECTIONS |= {ModelOptions: SECTION, NextOptions: SECTION}
+options.SECTIONS[ModelOptions] = SECTION
 
 
 def layers_of(
@@ -119,30 +91,17 @@ def layers_of(
 
 
 def run_layers(
-    sources: "Sequence[Layers]",
-    layer: str | None,
-    cost: options.CostOptions,
-    view: ViewOptions,
-    output: OutputOptions,
+    sources: "Sequence[Layers]", layer: str | None, cost: bool, view: ViewOptions, output: OutputOptions
 ) -> None:
     from attnctl.cli.output import carry_out
 
-    if layer is None and cost.cost:
+    if layer is None and cost:
         raise AttnError("--cost: of which layer? add --layer 0")
     if layer is None:
         print_map(sources, view, output)
         return
     brief = view.brief and view.step is None and not view.story
     carry_out(sources, cost, view, output, [WEIGHTS, FADED, OUTPUT] if brief else None, of_model=True)
-
-
-def run_next(
-    sources: "Sequence[Layers]", cost: options.CostOptions, view: ViewOptions, output: OutputOptions
-) -> None:
-    from attnctl.cli.output import carry_out
-    from attnctl.verbs.models.next import next_lines
-
-    carry_out(sources, cost, view, output, of_model=True, lines=next_lines)
 
 
 def print_lens(sources: "Sequence[Layers]", output: OutputOptions) -> None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -35,19 +35,17 @@ FORMAT_NAMES = ("table", *(fmt.name for fmt in FORMATS if not (fmt.binary or fmt
 PRECISION = whole_number(0, 17)
 
 
-class OptionTerm(NamedTuple):
-    """What an option goes with: the options that are wrong beside it, and what is said of each."""
+OptionTerm = tuple[Callable[[Given], Iterable[str]], str]
+"""What an option goes with: what names the options that are wrong beside it, and what is said of each.
 
-    wrong: Callable[[Given], Iterable[str]]
-    """Their names, "" for the option itself; of everything that the command was given, by name."""
-
-    words: str
-    """What stands behind `--flag: `, or a whole message, which begins with a flag; {name} is a value."""
+The names ("" is the option itself) are found in everything that the command was given; the words stand
+behind `--flag: `, or are a whole message, which begins with a flag; {name} in them is a value.
+"""
 
 
 def only(holds: Callable[[Given], object], words: str) -> OptionTerm:
     """The term of an option that means something only where this holds."""
-    return OptionTerm(lambda given: () if holds(given) else ("",), words)
+    return lambda given: () if holds(given) else ("",), words
 
 
 def needs(others: str, words: str) -> OptionTerm:
@@ -62,7 +60,7 @@ def excludes(others: str, words: str) -> OptionTerm:
 
 def bars(others: Iterable[str], words: str) -> OptionTerm:
     """The term of an option beside which these mean nothing; it is said of each of them."""
-    return OptionTerm(lambda given: asked_of(given, others), words)
+    return lambda given: asked_of(given, others), words
 
 
 def asked_of(given: Given, names: Iterable[str]) -> list[str]:
@@ -150,12 +148,16 @@ Layer = Annotated[
 ]
 
 
-def layer_number(text: str | None) -> int | None:
-    """The layer of a state dict that --layer names. Raises AttnError for what is no number."""
+def read_late(flag: str, reader: Reader, text: str | None) -> Any:
+    """The value of an option that is a text until others say what it means. Raises AttnError."""
     try:
-        return None if text is None else LAYER(Plain(text))
+        return None if text is None else reader(Plain(text))
     except BadValueError as wrong:
-        raise AttnError(f"--layer: {what}" for _, what in wrong.problems) from None
+        raise AttnError(f"{flag}: {what}" for _, what in wrong.problems) from None
+
+
+layer_number = partial(read_late, "--layer", LAYER)
+"""The layer of a state dict that --layer names."""
 
 
 def findings_option(verb: str, *, checked: bool = True) -> Any:
@@ -167,15 +169,18 @@ def findings_option(verb: str, *, checked: bool = True) -> Any:
     )
 
 
-Memory = Annotated[
-    int | None,
-    option(
-        "Refuse to start if more memory than this is needed, like 512M or 8G (default: most of what "
-        "is free).",
-        BYTES,
-    ),
-]
+TO_RUN = "Memory and cost"
+TOO_MUCH = (
+    "Refuse to start if more memory than this is needed, like 512M or 8G (default: most of what is free)."
+)
+Memory = Annotated[int | None, option(TOO_MUCH, BYTES)]
 """`command` holds to it what is read; a command need not look at it."""
+
+MemoryToRun = Annotated[int | None, option(TOO_MUCH, BYTES, section=TO_RUN)]
+Cost = Annotated[
+    bool,
+    option("Print the shape, memory and operations of each step instead of running it.", section=TO_RUN),
+]
 
 Full = Annotated[bool, option("Show everything, however long. (Terminals only.)")]
 Quiet = Annotated[
@@ -189,14 +194,15 @@ Quiet = Annotated[
 ]
 
 
-class CostOptions(NamedTuple):
-    max_memory: Memory = None
-    cost: bool = option("Print the shape, memory and operations of each step instead of running it.")
-
-
 TOLD = excludes("story", "only tables and pictures have that; leave it out with --story")
-TABLES = only(lambda given: shown_as(given) == "table", "only tables have that")
-PRINTED = TABLES._replace(words="it is text on stdout; leave out other formats and -o")
+
+
+def of_tables(words: str) -> OptionTerm:
+    return only(lambda given: shown_as(given) == "table", words)
+
+
+TABLES = of_tables("only tables have that")
+PRINTED = of_tables("it is text on stdout; leave out other formats and -o")
 DIGITS = only(
     lambda given: shown_as(given) != "data", "only tables and pictures have that; a dump keeps every digit"
 )
@@ -283,7 +289,7 @@ def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FO
     return usual if usual in possible else "table"
 
 
-SECTIONS = {CostOptions: "Memory and cost", ViewOptions: "What to show", OutputOptions: "Output"}
+SECTIONS = {ViewOptions: "What to show", OutputOptions: "Output"}
 """The section of the help where these groups stand; a setting, or an option by itself, says its own."""
 
 
@@ -313,9 +319,9 @@ class Option(NamedTuple):
 
     def wrong_beside(self, given: Given, flags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """The options that do not go with it, by name, and what is said of each."""
-        for term in self.info.terms if is_asked(given, self.name) else ():
-            words = term.words.format_map(given)
-            for name in term.wrong(given):
+        for find_wrong, said in self.info.terms if is_asked(given, self.name) else ():
+            words = said.format_map(given)
+            for name in find_wrong(given):
                 wrong = name or self.name
                 yield wrong, words if words.startswith("-") else f"{flags[wrong]}: {words}"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
 from attnctl.cli import options
-from attnctl.cli.options import CostOptions, OutputOptions, ViewOptions
+from attnctl.cli.options import OutputOptions, ViewOptions
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import Element, output_for, print_lines, print_view, say, screen_of
 from attnctl.drawing.show import View, count_heads, heads_of
@@ -68,7 +68,7 @@ def emit(
 
 def carry_out(
     sources: Sequence[Source],
-    cost: CostOptions,
+    cost: bool,
     view: ViewOptions,
     output: OutputOptions,
     keep: Sequence[str] | None = None,
@@ -77,7 +77,7 @@ def carry_out(
     lines: TraceLines | None = None,
 ) -> None:
     """Write the traces of these runs as asked, or print what they would cost; they are the last run."""
-    if cost.cost:
+    if cost:
         print_costs(sources, output, view)
         return
     if keep is None and not view.story:  # which rests on steps that it does not name, too

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from attnctl.base.errors import AttnError
+from attnctl.base.values import MOST, whole_number
 from attnctl.base.words import quote
 from attnctl.cli import options
 from attnctl.cli.model import (
     NOT_BESIDE_MODEL,
+    ONLY_A_MODEL,
+    SECTION,
     ModelOptions,
-    NextOptions,
     layers_of,
     print_lens,
     run_layers,
-    run_next,
 )
 from attnctl.cli.options import argument, command, option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.text import shell_line
+
+NOT_OF_NEXT = ("layer", "backward", "cost")
+NOT_OF_LENS = (*NOT_OF_NEXT, "next", "step", "head", "story")
 
 
 @command(
@@ -36,11 +40,30 @@ def run(  # noqa: PLR0913  (a group of options each)
     padded: bool = option("Show sentences as a batch has them, padded with [PAD]."),
     more: options.Sentence,
     model: ModelOptions,
-    following: NextOptions,
+    next: int | None = option(  # noqa: A002  (the name of the option)
+        "The K likeliest next tokens (at [MASK] in an encoder), and the steps to their logits.",
+        whole_number(1, MOST),
+        metavar="K",
+        terms=[ONLY_A_MODEL, options.bars(NOT_OF_NEXT, "means nothing with --next; leave it out")],
+        section=SECTION,
+    ),
+    at: int | None = option(
+        "The position after which --next is asked, from 0, or from -1 back; default: the last.",
+        whole_number(-MOST, MOST),
+        metavar="N",
+        terms=[options.needs("next", "only --next has that; add --next 5")],
+        section=SECTION,
+    ),
+    lens: bool = option(
+        "The likeliest next token after each layer, at each position.",
+        terms=[ONLY_A_MODEL, options.bars(NOT_OF_LENS, "means nothing with --lens; leave it out")],
+        section=SECTION,
+    ),
     config: options.Config = None,
     attention: options.Attention,
     gradients: options.Gradients,
-    cost: options.CostOptions,
+    max_memory: options.MemoryToRun = None,
+    cost: options.Cost = False,
     edits: options.Edits,
     view: options.ViewOptions,
     output: options.OutputOptions,
@@ -59,17 +82,19 @@ def run(  # noqa: PLR0913  (a group of options each)
     from attnctl.sources.sentence import Arguments
 
     attention |= gradients
-    settings = {**attention, **edits, "max_memory": cost.max_memory}
+    settings = {**attention, **edits, "max_memory": max_memory}
     asked = open_run(source or [], file, Arguments(config, {**more, **settings}), padded=padded)
     if model.model is not None:
         if asked.config is not None:
             raise AttnError(f"{asked.config}: {NOT_BESIDE_MODEL}")
-        after = None if following.next is None else (following.next, following.at)
+        after = None if next is None else (next, at)
         layers = layers_of(model, asked.sentences, more.get("context"), settings, after)
-        if following.lens:
+        if lens:
             print_lens(layers, output)
         elif after:
-            run_next(layers, cost, view, output)
+            from attnctl.verbs.models.next import next_lines
+
+            carry_out(layers, cost, view, output, of_model=True, lines=next_lines)
         else:
             run_layers(layers, model.layer, cost, view, output)
     else:

@@ -66,7 +66,7 @@ ModelOption = Annotated[
         "Run this trained model on texts: a folder, or the id of one on the hub.",
         metavar="DIR",
         terms=[
-            options.OptionTerm(
+            (
                 lambda given: () if options.is_asked(given, "file") else options.asked_of(given, OF_DUMPS),
                 "takes dumps; attnctl run --model DIR --layer all makes them",
             ),
@@ -87,7 +87,7 @@ FileOption = Annotated[
         ],
     ),
 ]
-OF_PARTS = options.OptionTerm(
+OF_PARTS: options.OptionTerm = (
     lambda given: (
         options.asked_of(given, (*OF_DUMPS, *OF_RUNS, *OF_CORPUS))
         if given["source"][0] == MERGE and not options.asked_of(given, ("file", "model"))

@@ -12,7 +12,8 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
-from attnctl.inputs.plan import Plan, operator
+from attnctl.inputs.plan import Plan
+from attnctl.inputs.plan.intended import plan_arrays
 from attnctl.inputs.plan.tensors import stream
 from attnctl.math import Array
 from attnctl.math.derivation import Rotary
@@ -174,7 +175,7 @@ def carry_out_example(mistake: Mistake) -> PlantedRun:
     meant = KINDS[mistake.meant]
     arrays = WEIGHTS | dict(meant.arrays)
     given = {name: example_array(name, array, meant.loud) for name, array in arrays.items()}
-    prepared = operator.prepare(given, meant.settings, {})
+    prepared = plan_arrays(given, meant.settings, {})
     if meant.stretched:
         kind = prepared.variant
         rotary = replace(kind.rotary or Rotary(), frequencies=meant.stretched)

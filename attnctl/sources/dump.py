@@ -13,8 +13,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
 from attnctl.inputs.config.flags import flags, settings_from
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan import operator
-from attnctl.inputs.plan.intended import settings_of, trace_of_arrays, under_our_names
+from attnctl.inputs.plan.intended import plan_arrays, settings_of, trace_of_arrays, under_our_names
 from attnctl.math import Array
 from attnctl.math.names import KEY_LENGTHS
 from attnctl.record import CALL, Trace
@@ -103,7 +102,7 @@ class OfArrays(Source):
     def plans(self, settings: Settings | None = None) -> Sequence[Plan]:
         asked = settings or self.settings
         trace = under_our_names(self.arrays, asked, self.layer)
-        return [operator.prepare(trace, asked, trace.header)]
+        return [plan_arrays(trace, asked, trace.header)]
 
 
 def settings_over(trace: Trace, config: str | None, flags: Given) -> Settings | None:

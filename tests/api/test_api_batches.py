@@ -7,7 +7,7 @@ import pytest
 
 import attnctl
 from attnctl.inputs.config.load import validate
-from attnctl.inputs.plan.embed import tokenize
+from attnctl.inputs.plan.sentence import tokenize
 
 SENTENCES = ["I love AI", "the cat sat on the mat"]
 

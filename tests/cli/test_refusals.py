@@ -104,7 +104,7 @@ def test_no_colour_in_a_pipe_unless_forced(workplace):
 
 def test_a_bug_of_ours_is_exit_70_with_one_line(workplace):
     (workplace.folder / "sitecustomize.py").write_text(
-        "import attnctl.inputs.plan.embed\ndef broken(*a, **k): raise RuntimeError('boom')\nattnctl.inputs.plan.embed.tokenize = broken\n"
+        "import attnctl.inputs.plan.sentence\ndef broken(*a, **k): raise RuntimeError('boom')\nattnctl.inputs.plan.sentence.tokenize = broken\n"
     )
     done = workplace.process("run", "I love AI", PYTHONPATH=str(workplace.folder))
     assert (done.returncode, done.stderr.count(b"\n")) == (70, 1)

@@ -7,7 +7,7 @@ import pytest
 
 import attnctl
 from attnctl.api import choose_settings
-from attnctl.inputs.plan import operator
+from attnctl.inputs.plan.intended import plan_arrays
 from attnctl.math.engine import carry_out
 from attnctl.math.engine.tiles import blas_alone
 
@@ -56,7 +56,7 @@ def test_blocks_give_what_the_whole_gives(kind, kv_heads, batch):
     k, v = rng.randn(*batch, kv_heads, KEYS, 6), rng.randn(*batch, kv_heads, KEYS, 5)
     for extra in EXTRAS.values():
         arrays = {"Q": q, "K": k, "V": v, **extra(rng, batch)}
-        ready = operator.prepare(arrays, choose_settings(None, dict(KINDS[kind])), {})
+        ready = plan_arrays(arrays, choose_settings(None, dict(KINDS[kind])), {})
         whole = carry_out(ready.derivation, ready.given)
         for kept in KEPT:
             keep = [name for name in kept if name in whole.values]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import attnctl
 from attnctl.api import OF_ARRAYS, choose_settings
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan import operator
+from attnctl.inputs.plan.intended import plan_arrays
 from attnctl.math.engine import carry_out
 from attnctl.math.kind import spans
 
@@ -55,7 +55,7 @@ def test_any_partition_of_any_variant_gives_the_whole(case, data):
 @given(case=cases(), data=st.data())
 def test_tiles_of_chunks_are_the_whole(case, data):
     found = choose_settings(None, {**case.options, "chunks": data.draw(st.integers(1, 4))}, OF_ARRAYS)
-    run = operator.prepare(case.arrays, found, {})
+    run = plan_arrays(case.arrays, found, {})
     whole = carry_out(run.derivation, run.given)
     keep = ["chunk_outputs", "chunk_shares", *JOINED]
     tiled = carry_out(run.derivation, run.given, keep=keep, tile=(2, 3))
@@ -114,5 +114,5 @@ def test_nothing_n_by_n_is_kept():
         np.testing.assert_allclose(lean[name], whole[name], rtol=0, atol=1e-12)
     settings_of = Settings(chunks=8)
     large = {name: np.broadcast_to(np.zeros(1, "f4"), (8, 8192, 64)) for name in "QKV"}
-    costs = operator.prepare(large, settings_of, {}).costs(["head_outputs"])
+    costs = plan_arrays(large, settings_of, {}).costs(["head_outputs"])
     assert not any(each.kept and each.growth.endswith("query · key") for each in costs)

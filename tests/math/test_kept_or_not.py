@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import attnctl
 from attnctl.api import choose_settings
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan import operator
+from attnctl.inputs.plan.intended import plan_arrays
 from attnctl.math.engine import carry_out, steps_needed
 from attnctl.math.engine.cost import peak
 from attnctl.math.engine.tiles import blas_alone
@@ -27,7 +27,7 @@ def test_sums_of_large_values_do_not_overflow(dtype, value, sign):
         "K": np.zeros((1, keys, 2)),
         "V": np.full((1, keys, 1), sign * value),
     }
-    run = operator.prepare(arrays, Settings(dtype=dtype), {})
+    run = plan_arrays(arrays, Settings(dtype=dtype), {})
     tiled = carry_out(run.derivation, run.given, dtype, keep=["head_outputs"], tile=(2, 100))
     whole = carry_out(run.derivation, run.given, dtype)
     eps = float(np.finfo(dtype).eps)
@@ -89,7 +89,7 @@ def test_several_threads_leave_blas_as_it_was(monkeypatch):
 def test_a_run_takes_no_more_memory_than_it_says(options, dtype):
     rng = np.random.RandomState(0)
     arrays = {name: rng.randn(2, 700, 8).astype(dtype) for name in "QKV"}
-    run = operator.prepare(arrays, attnctl.api.choose_settings(None, {"dtype": dtype, **options}), {})
+    run = plan_arrays(arrays, attnctl.api.choose_settings(None, {"dtype": dtype, **options}), {})
     said = peak(run.costs())
     tracemalloc.start()
     try:
@@ -135,7 +135,7 @@ def runs(draw):
         arrays |= {"Q": np.abs(arrays["Q"]), "K": np.abs(arrays["K"]) * rng.choice([-1, 1], (2, KEYS, 1))}
     extra = draw(st.sampled_from(EXTRAS))
     options = {"dtype": dtype, **draw(st.sampled_from(OPTIONS))}
-    ready = operator.prepare({**arrays, **extra}, choose_settings(None, options), {})
+    ready = plan_arrays({**arrays, **extra}, choose_settings(None, options), {})
     names = [step.name for step in ready.derivation]
     keep = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
     return ready, dtype, keep, draw(st.sampled_from([None, (1, 1), (2, 3), (5, 7)]))
@@ -166,7 +166,7 @@ def test_many_answers_do_not_depend_on_what_is_shown(run):
 def test_what_is_hidden_is_computed_where_numbers_grow_too_large(keep):
     """exp(∞ − ∞) makes NaN of a row, its hidden weights, too; 0 · ∞ of a value that nobody sees."""
     arrays = {name: np.full((1, 3, 4), 200.0) for name in "QK"} | {"V": np.ones((1, 3, 1))}
-    ready = operator.prepare(arrays, Settings(dtype="float16", rules=(Causal(),)), {})
+    ready = plan_arrays(arrays, Settings(dtype="float16", rules=(Causal(),)), {})
     part = carry_out(ready.derivation, ready.given, "float16", keep=[keep], tile=(1, 1))
     assert np.isnan(part.values[keep]).all()
     assert part.overflow == ("scores", [0, 0, 0])

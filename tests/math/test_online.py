@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnctl.api import choose_settings
-from attnctl.inputs.plan import operator
+from attnctl.inputs.plan.intended import plan_arrays
 from attnctl.math.engine import carry_out, online
 
 KEYS, TILE = 12, 5
@@ -146,7 +146,7 @@ def test_outputs_do_not_depend_on_what_all_scores_have_in_common(shift, size, dt
             "K": np.concatenate([k, ones], 2),
             "V": v * size,
         }
-        ready = operator.prepare(arrays, choose_settings(None, {"scale": 0.25, "dtype": dtype}), {})
+        ready = plan_arrays(arrays, choose_settings(None, {"scale": 0.25, "dtype": dtype}), {})
         run = carry_out(ready.derivation, ready.given, dtype, keep=["head_outputs"], tile=(4, 3))
         return run.values["head_outputs"].astype(float) / size
 

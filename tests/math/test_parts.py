@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnctl.api import OF_ARRAYS, choose_settings
-from attnctl.inputs.plan.operator import prepare
+from attnctl.inputs.plan.intended import plan_arrays
 from attnctl.math.engine import carry_out
 from attnctl.math.ops import Block, Hide, Slope
 from attnctl.math.rules import Causal, Padding, Window
@@ -20,7 +20,7 @@ SIZES = st.sampled_from([1, 2, 3, 4, 7])
 @settings(max_examples=150, deadline=None)
 @given(case=cases(), tile=st.tuples(SIZES, SIZES), data=st.data())
 def test_any_block_and_any_steps_kept_give_the_same(case, tile, data):
-    run = prepare(case.arrays, choose_settings(None, dict(case.options), OF_ARRAYS), {})
+    run = plan_arrays(case.arrays, choose_settings(None, dict(case.options), OF_ARRAYS), {})
     expected = case.expected()
     anything = st.sets(st.sampled_from([*expected]), min_size=1)
     keep = data.draw(st.just({"head_outputs"}) | st.just({"attention_weights"}) | anything)

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan import DumpPlan, operator
-from attnctl.inputs.plan.intended import plan_as_stated, trace_of_arrays
+from attnctl.inputs.plan import DumpPlan
+from attnctl.inputs.plan.intended import plan_arrays, plan_as_stated, trace_of_arrays
 from attnctl.math.derivation import Rotary
 from attnctl.math.engine import carry_out
 from attnctl.math.names import MASKED, TABLE
@@ -129,7 +129,7 @@ class Program(Planted):
 
     @cached_property
     def plan(self):
-        plan = operator.prepare(self.given, self.settings, {})
+        plan = plan_arrays(self.given, self.settings, {})
         if self.kind.stretched:
             rotary = replace(plan.variant.rotary or Rotary(), frequencies=self.kind.stretched)
             plan = replace(plan, variant=replace(plan.variant, rotary=rotary))
@@ -335,7 +335,7 @@ class Kernel(Planted):
     @staticmethod
     def steps(arrays, settings, lines, size):
         heads, n, d_k = arrays["Q"].shape[-3:]
-        plan = replace(operator.prepare(arrays, settings, {}), dtype=size)
+        plan = replace(plan_arrays(arrays, settings, {}), dtype=size)
         kind = examples.ExampleKind(Settings(heads=heads, rules=settings.rules))
         rows = {
             "X": np.zeros((n, heads * d_k)),

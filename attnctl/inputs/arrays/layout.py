@@ -2,20 +2,41 @@
 
 The table of names says how each array may be laid out. A reading of a file picks one layout for
 each array so that all sizes agree; our own is tried first, so another one is read only where ours
-does not fit.
+does not fit. What stands beside Q, K and V (masks, a sink, weights of norms) comes in any shape that
+broadcasts; log-sum-exps come in base 2, too, and with a number for rows that see nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from math import inf, log, prod
+
+import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import AttnError
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims
+from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.axes import Groups, arrange, names_in, parse_axes, solve_sizes
-from attnctl.math.names import HEAD_OUTPUTS, MEMORY, OUTPUT, PAST_KEY, TABLE, W_O, X
+from attnctl.math.derivation import Derivation
+from attnctl.math.names import (
+    BIAS,
+    CHUNK_LOGSUMEXP,
+    HEAD_OUTPUTS,
+    LOGSUMEXP,
+    MEMORY,
+    NORM_WEIGHTS,
+    OUTPUT,
+    PAST_KEY,
+    SINK,
+    TABLE,
+    W_O,
+    X,
+    gradient_of,
+)
+from attnctl.math.ops import Hide, LogSumExp
 
 GroupsOf = Callable[[str, str], Groups]
 """From the name of an array and a layout of it to the axes of a file."""
@@ -41,26 +62,12 @@ def axes_among(there: Container[str], of_all_keys: Container[str] = ()) -> Group
 
 
 @dataclass
-class LayoutReading:
-    axes: GroupsOf
-    layouts: dict[str, Groups] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
-
-    def lay_out(self, name: str, array: Array) -> Array:
-        """The array in our layout, with the batch axis where this reading has one."""
-        own, layout = self.axes(name, TABLE[name].own), self.layouts[name]
-        wanted = (("batch",), *own) if "batch" in self.sizes and not TABLE[name].once else own
-        lacking = [(axis,) for axis in names_in(wanted) if axis not in names_in(layout)]  # of one head
-        whole = array.reshape((1,) * len(lacking) + array.shape)
-        return arrange(whole, (*lacking, *layout), wanted, self.sizes)
-
-
-@dataclass
 class LayoutSearch:
-    """Looks for a reading, array by array, and goes back where one cannot be read.
+    """Looks for a layout of each array, one after the other, and goes back where one cannot be read.
 
-    `documented` keeps to the layouts that `attend` documents: no leading axis of size 1, no layout
-    that only a search finds, and W_O is (out, in) only where its rows are the columns of X.
+    What it finds are `layouts` and `sizes`. `documented` keeps to the layouts that `attend` documents: no
+    leading axis of size 1, no layout that only a search finds, and W_O is (out, in) only where its rows are
+    the columns of X.
     """
 
     shapes: Mapping[str, Shape]
@@ -69,6 +76,8 @@ class LayoutSearch:
     of_all_keys: Container[str] = ()
     tries: int = 0
     stuck: tuple[int, str, Sizes] = (-1, "", {})
+    layouts: Mapping[str, Groups] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.axes = axes_among(self.shapes, self.of_all_keys)
@@ -81,35 +90,29 @@ class LayoutSearch:
         square = row.linear is not None and len(shape) == 2 and shape[0] == shape[1]
         return bool(row.gradient), not row.of_scores, square, -len(shape)
 
-    def reading(self, sizes: Sizes) -> LayoutReading | None:
-        return self.go(0, LayoutReading(self.axes, sizes=dict(sizes)))
+    def find(self, known: Sizes) -> bool:
+        return self.go(0, {}, dict(known))
 
-    def go(self, at: int, reading: LayoutReading) -> LayoutReading | None:
+    def go(self, at: int, layouts: Mapping[str, Groups], sizes: dict[str, int]) -> bool:
         if at == len(self.names):
-            return reading if consistent(reading.sizes) else None
+            self.layouts, self.sizes = layouts, sizes
+            return consistent(sizes)
         name = self.names[at]
-        tried = (
-            (layout, known)
-            for layout in self.layouts(name, reading)
-            for known in with_shared_heads(layout, reading.sizes)
-        )
-        for layout, known in tried:
-            self.tries += 1
-            sizes = unify(layout, self.shapes[name], known)
-            if sizes is None or self.tries > 20_000:
-                continue
-            found = self.go(at + 1, LayoutReading(self.axes, {**reading.layouts, name: layout}, sizes))
-            if found is not None:
-                return found
+        for layout in self.ways(name, layouts):
+            for known in with_shared_heads(layout, sizes):
+                self.tries += 1
+                read, more = unify(layout, self.shapes[name], known), {**layouts, name: layout}
+                if read is not None and self.tries <= 20_000 and self.go(at + 1, more, read):
+                    return True
         if at > self.stuck[0]:
-            self.stuck = (at, name, dict(reading.sizes))
-        return None
+            self.stuck = (at, name, dict(sizes))
+        return False
 
-    def layouts(self, name: str, reading: LayoutReading) -> Iterator[Groups]:
+    def ways(self, name: str, layouts: Mapping[str, Groups]) -> Iterator[Groups]:
         """The layouts this array may have, ours first; nn.Linear's where other matrices show it."""
         row = TABLE[name]
-        if row.gradient in reading.layouts and self.shapes[row.gradient] == self.shapes[name]:
-            yield reading.layouts[row.gradient]
+        if row.gradient in layouts and self.shapes[row.gradient] == self.shapes[name]:
+            yield layouts[row.gradient]
             return
         ways = row.layouts if self.documented else (*row.layouts, *row.searched)
         if row.linear:
@@ -117,7 +120,7 @@ class LayoutSearch:
             free = not self.documented or name != W_O or X not in self.shapes
             others = {
                 layout == self.axes(other, linear)
-                for other, layout in reading.layouts.items()
+                for other, layout in layouts.items()
                 if (linear := TABLE[other].linear)
             }
             if not free and self.shapes[name][:1] != self.shapes[X][-1:]:
@@ -135,6 +138,14 @@ class LayoutSearch:
             yield own
             if not self.documented:
                 yield ((), *own)
+
+    def lay_out(self, name: str, array: Array) -> Array:
+        """The array in our layout, with the batch axis where one was found."""
+        own, layout = self.axes(name, TABLE[name].own), self.layouts[name]
+        wanted = (("batch",), *own) if "batch" in self.sizes and not TABLE[name].once else own
+        lacking = [(axis,) for axis in names_in(wanted) if axis not in names_in(layout)]  # of one head
+        whole = array.reshape((1,) * len(lacking) + array.shape)
+        return arrange(whole, (*lacking, *layout), wanted, self.sizes)
 
     def misfit(self) -> str:
         _, name, known = self.stuck
@@ -157,7 +168,7 @@ def search(
     batch_first: bool = False,
     batch_said: bool = False,
     of_all_keys: Container[str] = (),
-) -> LayoutReading:
+) -> LayoutSearch:
     """Find how to read arrays of these shapes, in any layout we know.
 
     Several `sizes` known beforehand are tried in turn, and a batch, or none, where nobody said. Arrays
@@ -169,8 +180,8 @@ def search(
         first = LayoutSearch(shapes, batch_first, of_all_keys=of_all_keys)
         tried = [first] if batch_said else [first, replace(first, batch=not batch_first)]
         for attempt in tried:
-            if found := attempt.reading(known):
-                return found
+            if attempt.find(known):
+                return attempt
     raise AttnError(max(tried, key=lambda attempt: attempt.stuck[0]).misfit())
 
 
@@ -204,3 +215,129 @@ def consistent(sizes: dict[str, int]) -> bool:
             return False
     head, kv_head = sizes.get("head"), sizes.get("kv_head")
     return not (head and kv_head and head % kv_head)
+
+
+# --- what stands beside Q, K and V ---
+
+
+def place(name: str, array: Array, sizes: Sizes, keys: int) -> Array | None:
+    """The array so that it broadcasts against what it goes with; None where it fits in no way.
+
+    A mask shorter than the keys hides the rest; one of a single column is that column for all. It may be
+    (batch, key) or (batch, query, key), too; without a batch axis a leading one of size 1 goes.
+    """
+    if not TABLE[name].of_scores:
+        return by_head(name, array, sizes)
+    short = keys - array.shape[-1] if array.ndim and array.shape[-1] != 1 else 0
+    if short > 0:
+        fill = False if array.dtype == bool else -np.inf
+        array = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, short)], constant_values=fill)
+    ways = [array]
+    if "batch" in sizes and array.ndim in {2, 3}:
+        ways.append(array[:, None, None] if array.ndim == 2 else array[:, None])
+    elif "batch" not in sizes and array.shape[:1] == (1,):
+        ways.append(array[0])
+    return next((way for way in ways if broadcasts(way.shape, score_sizes(sizes))), None)
+
+
+def heads_shown(arrays: Mapping[str, Array]) -> dict[str, int]:
+    """The number of heads that a sink shows, or norms' weights that each head has its own of."""
+    weights = {"head": arrays.get(NORM_WEIGHTS[0]), "kv_head": arrays.get(NORM_WEIGHTS[1])}
+    shown = {
+        axis: len(array)
+        for axis, array in weights.items()
+        if array is not None and array.ndim == 2 and len(array) > 1
+    }
+    return shown | ({"head": int(arrays[SINK].size)} if SINK in arrays else {})
+
+
+def by_head(name: str, array: Array, sizes: Sizes) -> Array | None:
+    """A sink as (head,), a norm's factor as (d_k,) or (head, d_k), axes of size 1 aside; else None."""
+    whole = tuple(sizes.get(axis, array.size) for axis in names_in(parse_axes(TABLE[name].own)))
+    plain = without_ones(array.shape)
+    if plain in {without_ones(whole), without_ones((prod(whole),))}:
+        return array.reshape(whole)
+    return array.reshape(whole[-1]) if len(whole) > 1 and plain == without_ones(whole[-1:]) else None
+
+
+def without_ones(shape: Shape) -> Shape:
+    return tuple(size for size in shape if size != 1)
+
+
+def is_one_row(name: str, array: Array, sizes: Sizes) -> bool:
+    """True if a norm's weight has the columns of all heads in one row, as OLMo2 has it."""
+    size = array.size
+    return name in NORM_WEIGHTS and len(without_ones(array.shape)) == 1 and size > sizes.get("d_k", size)
+
+
+def score_sizes(sizes: Sizes) -> list[int | str]:
+    batch = ["batch"] if "batch" in sizes else []
+    return [sizes.get(axis, axis) for axis in (*batch, *TABLE[BIAS].axes)]
+
+
+def broadcasts(shape: Shape, scores: Sequence[int | str]) -> bool:
+    """True if an array of this shape can be laid over the scores; a size that is not known fits any."""
+    pairs = zip(reversed(shape), reversed(scores), strict=False)
+    fits = all(a in {1, b} or isinstance(b, str) for a, b in pairs)
+    return fits and 1 <= len(shape) <= len(scores)
+
+
+def ill_placed(name: str, array: Array, sizes: Sizes) -> str:
+    if TABLE[name].of_scores:
+        scores = dims(score_sizes(sizes))
+        return f"{name}: {dims(array.shape)} does not fit scores of {scores} ([batch ×] head × query × key)"
+    *heads, d = (sizes.get(axis, axis) for axis in names_in(parse_axes(TABLE[name].own)))
+    ways = f"{d} (d_k) or {dims((*heads, d))} (head × d_k)" if heads else f"{d} (one for each head)"
+    return f"{name}: {dims(array.shape)}, expected {ways}"
+
+
+# --- log-sum-exps ---
+
+SUMS = (LOGSUMEXP, CHUNK_LOGSUMEXP)
+OF_BASE = {**dict.fromkeys(SUMS, log(2)), gradient_of(LOGSUMEXP): 1 / log(2)}
+"""What makes natural numbers of those in base 2: L = L₂ ln 2, and so d_L = d_L₂ / ln 2."""
+
+
+def in_base_e(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
+    """The arrays with natural log-sum-exps. Raises AttnError where there are none to say it of."""
+    raise_all(
+        f"{settings.where((option,))}: nothing read here is a log-sum-exp; leave it out"
+        for option, names in (("lse_base", OF_BASE), ("lse_empty", SUMS))
+        if getattr(settings, option) is not None and not arrays.keys() & {*names}
+    )
+    if settings.lse_base != "2":
+        return dict(arrays)
+    return {**arrays, **{name: times(arrays[name], by) for name, by in OF_BASE.items() if name in arrays}}
+
+
+def times(array: Array, factor: float) -> Array:
+    """The product in as many digits as the array has; bfloat16 comes as float32."""
+    product = (array.astype(np.float64) * factor).astype(array.dtype)
+    if array.dtype != np.float32 or (np.ascontiguousarray(array).view(np.uint32) & 0xFFFF).any():
+        return product
+    mantissa, exponent = np.frexp(product)
+    return np.ldexp(np.rint(mantissa * 2**8) / 2**8, exponent).astype(array.dtype)
+
+
+def with_empty_rows(
+    arrays: Mapping[str, Array], derivation: Derivation, empty: float | None, keys: int
+) -> dict[str, Array]:
+    """The arrays with −∞ for rows that see nothing and were written down as another number."""
+    out = dict(arrays)
+    for name in SUMS if empty is not None else ():
+        if name in arrays and name in derivation:
+            *lead, heads, queries = arrays[name].shape
+            rows = (*(lead[:-1] if name == CHUNK_LOGSUMEXP else lead), heads, queries)
+            op = derivation[name].op if name == CHUNK_LOGSUMEXP else LogSumExp()
+            nothing = np.isneginf(op.apply(hide_keys(np.zeros((*rows, keys)), arrays, derivation)))
+            out[name] = np.where(nothing & (arrays[name] == empty), -inf, arrays[name])
+    return out
+
+
+def hide_keys(s: Array, arrays: Mapping[str, Array], derivation: Derivation) -> Array:
+    for step in derivation:
+        if isinstance(step.op, Hide):
+            s = step.op.apply(s, *(arrays[name] for name in step.inputs[1:]))
+        elif BIAS in step.inputs:
+            s = np.where(np.isneginf(arrays[BIAS]), -inf, s)
+    return s

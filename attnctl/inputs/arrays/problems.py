@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from attnctl.base.words import dims
+from attnctl.base.words import all_of, dims, plural
 from attnctl.inputs.arrays.layout import axes_among
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import OPTIONS, adds_positions, stated_sizes, unmeant_cache, unrotatable
@@ -20,6 +20,8 @@ from attnctl.math.names import (
     MEMORY,
     NORM_BIASES,
     NORM_WEIGHTS,
+    PAGE_TABLE,
+    PAGES,
     PAST_KEY,
     PAST_VALUE,
     PROJECTED,
@@ -32,6 +34,7 @@ from attnctl.math.names import (
     shown_axis,
     where,
 )
+from attnctl.math.ops.pages import Gather
 
 FROM_X = (X, *map(matrix_of, PROJECTED))
 MAKERS = (*map(matrix_of, PROJECTED), "b_Q", "b_K", "b_V")  # the weights that make Q, K and V
@@ -258,3 +261,59 @@ def disagreement(
     if row.is_weight and not row.is_split:
         return f"{name}: {found}, expected {dims(expected)} ({dims(map(shown_axis, layout))})"
     return f"{other} is {dims(shapes[other])} but {name} is {found}; they must agree in all but d_k and d_v"
+
+
+# --- keys and values in pages ---
+
+TOGETHER = (*PAGES, PAGE_TABLE, KEY_LENGTHS)
+
+
+def unreadable_slots(found: Mapping[str, Array], gather: Gather, dtype: str) -> Iterator[str]:
+    """Numbers that are no keys or values; a free slot may hold anything."""
+    page, slot, there = gather.rows(found[PAGES[0]].shape[1])
+    for name in PAGES:
+        free = np.ones(found[name].shape[:2], bool)
+        free[page[there], slot[there]] = False
+        yield from unusable(name, np.where(free[..., None, None], 0, found[name]), dtype)
+
+
+def without_table(found: Mapping[str, Array]) -> Iterator[str]:
+    if without := [name for name in TOGETHER if name not in found]:
+        yield f"no {', '.join(without)} in the arrays; pages are read by {all_of(TOGETHER)}"
+
+
+def page_misfits(found: Mapping[str, Array]) -> Iterator[str]:
+    """Why a table reads no pages: their axes, its numbers, or too few of them."""
+    k, v, table, lengths = (found[name] for name in TOGETHER)
+    flat = [name for name in PAGES if found[name].ndim != 4 or not found[name].size]
+    yield from (f"{name}: {dims(found[name].shape)}, expected (page, slot, head, d)" for name in flat)
+    if not flat and k.shape[:3] != v.shape[:3]:
+        agree = "they must agree in all but d_k and d_v"
+        yield f"{PAGES[0]} is {dims(k.shape)} but {PAGES[1]} is {dims(v.shape)}; {agree}"
+    if table.ndim not in {1, 2} or not is_whole(table):
+        expected = "whole numbers, (batch, page) or (page,)"
+        yield f"{PAGE_TABLE}: {dims(table.shape)} of {table.dtype}, expected {expected}"
+    elif not is_whole(lengths):
+        yield f"{KEY_LENGTHS}: {lengths.reshape(-1).tolist()}, expected how many keys each sequence has"
+    elif lengths.size != len(np.atleast_2d(table)):
+        rows = plural(len(np.atleast_2d(table)), "row")
+        yield f"{KEY_LENGTHS}: {plural(lengths.size, 'number')}, but {PAGE_TABLE} has {rows}; give one each"
+    elif not flat:
+        yield from find_misread(table, lengths.reshape(-1), *k.shape[:2])
+
+
+def is_whole(numbers: Array) -> bool:
+    return numbers.dtype.kind in "iuf" and bool(numbers.size) and not (numbers % 1).any()
+
+
+def find_misread(table: Array, lengths: Array, pages: int, slots: int) -> Iterator[str]:
+    """Sequences that are longer than their pages, and pages that there are not."""
+    for member, (row, length) in enumerate(zip(np.atleast_2d(table), lengths, strict=True)):
+        needed = -(-int(length) // slots)
+        if needed > len(row):
+            held = f"{plural(len(row), 'page')} of {slots} slots hold {plural(len(row) * slots, 'key')}"
+            yield f"{PAGE_TABLE}: {held}, but sequence {member} has {length:g}; give it {needed} pages"
+        wrong = [at for at, page in enumerate(row[:needed]) if not 0 <= page < pages]
+        for at in wrong[:1]:
+            place = [member, at][2 - table.ndim :]
+            yield f"{PAGE_TABLE}: page {row[at]:g} at {place}, but there are pages 0 to {pages - 1}"

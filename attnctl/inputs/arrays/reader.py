@@ -1,12 +1,15 @@
 """The one reader of anyone's arrays: brought to our layout, with the sizes of their axes.
 
-`attend` reads strictly: our layout and those it documents. `check` and `explain` let it search.
+`attend` reads strictly: our layout and those it documents. `check` and `explain` let it search. Keys and
+values in pages, as serving kernels keep them, are read as K and V.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,19 +17,8 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import plural
-from attnctl.inputs.arrays.beside import heads_shown, ill_placed, is_one_row, place
-from attnctl.inputs.arrays.layout import LayoutReading, LayoutSearch, search
-from attnctl.inputs.arrays.problems import (
-    array_misfits,
-    has_batch,
-    has_vectors,
-    heads_asked,
-    inputs_among,
-    missing,
-    refuse_split,
-    unlike_layout,
-    unusable,
-)
+from attnctl.inputs.arrays import problems
+from attnctl.inputs.arrays.layout import LayoutSearch, heads_shown, ill_placed, is_one_row, place, search
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import key_count, stated_sizes, unrotatable
 from attnctl.math import Array, Shape, Sizes
@@ -39,9 +31,15 @@ from attnctl.math.names import (
     GATE,
     HEAD_OUTPUTS,
     KEY_LENGTHS,
+    LAST_PAGE,
     MASK,
     MEMORY,
     OUTPUT,
+    PAGE_ENDS,
+    PAGE_LIST,
+    PAGE_NUMBERS,
+    PAGE_TABLE,
+    PAGES,
     PAST_KEY,
     PAST_VALUE,
     PROJECTED,
@@ -52,6 +50,7 @@ from attnctl.math.names import (
     X,
     gradient_of,
 )
+from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import Causal, Documents, PerBatch, Window
 from attnctl.math.rules.visibility import document_of
 
@@ -83,12 +82,92 @@ class Laid:
     """Whether weights of norms have one row for all heads: heads are then normed as one row."""
 
 
+def read_arrays(
+    found: Mapping[str, Array], settings: Settings, **how: bool
+) -> tuple[Laid, Settings, Gather | None]:
+    """The arrays in our layout, the settings that are left to ask for, and how pages are read.
+
+    `how` is that of `read_paged`. Raises AttnError for what cannot be read.
+    """
+    laid, settings, gather = read_paged(found, settings, **how)
+    raise_all(ends_elsewhere(found, laid.sizes, settings))
+    return *with_corners(laid, settings), gather
+
+
+def read_paged(
+    found: Mapping[str, Array],
+    settings: Settings,
+    *,
+    strictly: bool = False,
+    batch_first: bool = False,
+    ours: bool = False,
+) -> tuple[Laid, Settings, Gather | None]:
+    """The arrays, laid out with K and V as their pages have them, and pages in their place again.
+
+    Where all is read `strictly`, these are in place of other K and V. Beside a table Q is
+    (batch, n, head, d), as kernels take it, where its heads can be shared so, no layout is said, and it is
+    not `ours`; the one query of a sequence may come without an axis. Raises AttnError for pages that cannot
+    be read.
+    """
+    lay_out = read_strictly if strictly else partial(read_any, batch_first=batch_first)
+    if {*PAGE_LIST, *PAGES} <= found.keys():
+        found = with_table(found)
+    rest = {name: array for name, array in found.items() if name not in {*PAGES, PAGE_TABLE, *PAGE_LIST}}
+    if len(rest) == len(found) or (PAGE_TABLE not in found and {*PROJECTED} <= rest.keys()):
+        return lay_out(rest, settings), settings, None
+    raise_all(problems.without_table(found))
+    raise_all(problems.page_misfits(found))
+    gather = read_table(found[PAGE_TABLE], found[KEY_LENGTHS])
+    raise_all(problems.unreadable_slots(found, gather, settings.dtype))
+    read = {name: gather.apply(found[pages]) for name, pages in zip("KV", PAGES, strict=True)}
+    axes, heads = read["K"].ndim, read["K"].shape[-3]
+    by_token = not ours and settings.layout in {None, *TOKENS_BEFORE_HEADS}
+    for name in (Q, OUTPUT, HEAD_OUTPUTS) if by_token else ():
+        array = rest.get(name, np.zeros(0))
+        if array.ndim == axes - 1 and settings.heads is None:
+            rest[name] = array[..., None, :]
+        elif array.ndim == axes and array.shape[-2] % heads == 0:
+            rest[name] = array.swapaxes(-3, -2)
+            settings = settings.with_(layout=None)
+    if Q in rest and rest[Q].ndim == axes - 1:  # heads side by side
+        read = {name: rearrange(array, "... head n d -> ... n (head d)") for name, array in read.items()}
+    for name in () if strictly else read.keys() & rest.keys():
+        if rest[name].size > read[name].size:  # repeated for the heads that share it
+            rest[f"{name}_shared"] = rest.pop(name)
+    made = read if strictly else {name: read[name] for name in read.keys() - rest.keys()}
+    laid = lay_out(rest | made, settings)
+    others = {name: array for name, array in laid.arrays.items() if name not in made}
+    return replace(laid, arrays=others | {name: found[name] for name in PAGES}), settings, gather
+
+
+def with_table(found: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays with the table and the lengths that a list of pages says, as FlashInfer has it."""
+    ends, numbers, last = (found[name].reshape(-1) for name in PAGE_LIST)
+    counts, slots = np.diff(ends), found[PAGES[0]].shape[1:2]
+    right = ends[:1].tolist() == [0] and (counts > 0).all() and ends[-1] == numbers.size
+    if not right or counts.size != last.size:
+        expected = f"whole numbers that go up from 0 to the {numbers.size} of {PAGE_NUMBERS}"
+        raise AttnError(f"{PAGE_ENDS}: {ends.tolist()}, expected {expected}, one for each of {LAST_PAGE}")
+    there = np.arange(counts.max()) < counts[:, None]
+    table = np.zeros(there.shape, int)
+    table[there] = numbers
+    return {**found, PAGE_TABLE: table, KEY_LENGTHS: (counts - 1) * sum(slots) + last}
+
+
+def read_table(table: Array, lengths: Array) -> Gather:
+    """How pages are read by this table: of several sequences, or of one."""
+    pages = np.clip(np.atleast_2d(table).astype(float), -1, 2**31).astype(int)
+    each = tuple(map(int, lengths.reshape(-1)))
+    return Gather(tuple(map(tuple, pages.tolist())), each if table.ndim == 2 else each[0])
+
+
 def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
     """The inputs in the layouts that `attend` documents. Raises AttnError for all that do not fit."""
-    raise_all(missing(found, settings))
-    raise_all(problem for name, array in found.items() for problem in unusable(name, array, settings.dtype))
-    inputs, notes = by_kind({name: found[name] for name in inputs_among(found)})
-    raise_all(unlike_layout(shapes_of(inputs), settings))
+    raise_all(problems.missing(found, settings))
+    unusable = (problems.unusable(name, array, settings.dtype) for name, array in found.items())
+    raise_all(chain(*unusable))
+    inputs, notes = by_kind({name: found[name] for name in problems.inputs_among(found)})
+    raise_all(problems.unlike_layout(shapes_of(inputs), settings))
     ways = [(heads_first(inputs, settings), "")]  # our own, (batch, head, n, d), comes first
     four = [name for name in PROJECTED if name in inputs and inputs[name].ndim == 4]
     if settings.layout is None and four:
@@ -113,14 +192,14 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
 
 def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError:
     shapes = shapes_of(inputs)
-    tried = LayoutSearch(shapes, has_batch(shapes, settings), documented=True)
-    batched = {has_batch(shapes, settings, name) for name in PROJECTED}
+    tried = LayoutSearch(shapes, problems.has_batch(shapes, settings), documented=True)
+    batched = {problems.has_batch(shapes, settings, name) for name in PROJECTED}
     mixed = settings.heads is None and len(batched) > 1  # only some of them are in a batch
     try:
         for known in [] if mixed else sizes_known(inputs, settings):
-            if reading := tried.reading(known):
-                return lay_out(inputs, reading)
-        raise_all(array_misfits(shapes, settings))
+            if tried.find(known):
+                return lay_out(inputs, tried)
+        raise_all(problems.array_misfits(shapes, settings))
         return AttnError(tried.misfit())
     except AttnError as error:
         return error
@@ -166,13 +245,13 @@ def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Ar
     layout = settings.layout
     if layout is None:
         return found
-    raise_all(unlike_layout(shapes_of(found), settings))
+    raise_all(problems.unlike_layout(shapes_of(found), settings))
     out = heads_first(found, settings)
     for name in (*PROJECTED, PAST_KEY, PAST_VALUE) if "h" not in layout else ():
         if name in out and out[name].ndim == len(layout):
-            heads = heads_asked(name, settings)
+            heads = problems.heads_asked(name, settings)
             if out[name].shape[-1] % heads:
-                raise AttnError(refuse_split(name, out[name].shape, settings))
+                raise AttnError(problems.refuse_split(name, out[name].shape, settings))
             out[name] = rearrange(out[name], "... n (head d) -> ... head n d", head=heads)
     return out
 
@@ -267,7 +346,7 @@ def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Ar
     out = dict(arrays)
     layout = settings.layout or ""
     for name, array in arrays.items() if layout in TOKENS_BEFORE_HEADS else ():
-        if name in TABLE and (has_vectors(name) or name == OUTPUT) and array.ndim == len(layout):
+        if name in TABLE and (problems.has_vectors(name) or name == OUTPUT) and array.ndim == len(layout):
             out[name] = array.swapaxes(-3, -2)
     return out
 
@@ -338,10 +417,10 @@ def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:
     }
 
 
-def lay_out(arrays: Mapping[str, Array], reading: LayoutReading) -> Laid:
-    sizes = complete(reading.sizes, arrays)
+def lay_out(arrays: Mapping[str, Array], found: LayoutSearch) -> Laid:
+    sizes = complete(found.sizes, arrays)
     lengths = key_lengths(arrays, sizes)
-    ours = {name: reading.lay_out(name, array) for name, array in arrays.items() if name in reading.layouts}
+    ours = {name: found.lay_out(name, array) for name, array in arrays.items() if name in found.layouts}
     beside = {name: array for name, array in arrays.items() if name in TABLE and TABLE[name].broadcasts}
     placed = {name: place(name, array, sizes, key_count(sizes)) for name, array in beside.items()}
     raise_all(ill_placed(name, beside[name], sizes) for name, array in placed.items() if array is None)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
-from attnctl.base.setting import ARRAYS, EDIT, SENTENCE, Choice, Flag, Form, Setting, list_of, word_or_form
+from attnctl.base.setting import ARRAYS, EDIT, SENTENCE, Flag, Form, Setting, list_of, word_or_form
 from attnctl.base.values import (
     MOST,
     POSITIVE,
@@ -142,7 +142,7 @@ def word_of(settings: Sequence[Setting]) -> Reader:
     return Reader(lambda name: RULES[name].of(value=True), words(*names).schema)
 
 
-def rule_reader(form: str, about: str, settings: Sequence[Setting]) -> Choice:
+def rule_reader(form: str, about: str, settings: Sequence[Setting]) -> Reader:
     """Reads one of these rules, by its name alone or in a mapping, which the schema calls `form`."""
     alone = [setting for setting in settings if setting.switch]
     others = [setting for setting in settings if not setting.switch]

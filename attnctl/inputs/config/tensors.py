@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf, isfinite
 from typing import Any
 
-from attnctl.base.setting import Choice, Form, Setting, list_of
+from attnctl.base.setting import Form, Setting, choice, list_of
 from attnctl.base.values import (
     FILE_NAME,
     SEED,
@@ -213,7 +213,7 @@ FROM_FILE = Form(
 )
 
 
-def source(rows: Reader, *known: str, expected: str, usual: Random = Random()) -> Choice:  # noqa: B008
+def source(rows: Reader, *known: str, expected: str, usual: Random = Random()) -> Reader:  # noqa: B008
     """Rows of numbers, one of the `known` words, or where to get the numbers."""
     word = words(*known)
     keys = [Setting("random", how_to_draw(usual), "Numbers drawn from a seed.")]
@@ -232,7 +232,7 @@ def source(rows: Reader, *known: str, expected: str, usual: Random = Random()) -
                 return FROM_FILE
         return None
 
-    return Choice(pick, forms, f"{expected}, {ELSEWHERE}")
+    return choice(pick, forms, f"{expected}, {ELSEWHERE}")
 
 
 MATRIX_ROWS = "a matrix; write rows like [[1, 0], [0, 1]]"
@@ -241,14 +241,10 @@ OUTPUT_TENSOR = source(MATRIX, IDENTITY, NONE, expected=f"{MATRIX_ROWS}, identit
 OFFSETS = source(VECTOR, expected="a vector; write numbers like [0.1, 0.2]")
 
 
-def or_by_head(whole: Choice, one: Reader, levels: int) -> Choice:
+def or_by_head(whole: Reader, one: Reader, levels: int) -> Reader:
     """The array, or that of each head, as a run shows it: a list around what has so many levels."""
     each_head = list_of(one, least=1)
-
-    def pick(value: Any) -> Reader | None:
-        return each_head if depth_of(value) > levels else whole.pick(value)
-
-    return Choice(pick, [*whole.forms, each_head], whole.expected)
+    return choice(lambda value: each_head if depth_of(value) > levels else whole, [*whole.forms, each_head])
 
 
 def depth_of(value: Any) -> int:
@@ -267,16 +263,16 @@ ROWS_OR_SOURCE = source(
 )
 
 
-def pick_embeddings(value: Any) -> Reader | None:
+def pick_embeddings(value: Any) -> Reader:
     """A mapping of tokens, or one of the forms of any matrix."""
-    if not isinstance(value, dict):
-        return ROWS_OR_SOURCE.pick(value)
     # With a row behind it, random or file is the name of a token.
-    elsewhere = (name in value and not isinstance(value[name], list) for name in ("random", "file"))
-    return ROWS_OR_SOURCE.pick(value) if any(elsewhere) else BY_TOKEN
+    by_token = isinstance(value, dict) and not any(
+        name in value and not isinstance(value[name], list) for name in ("random", "file")
+    )
+    return BY_TOKEN if by_token else ROWS_OR_SOURCE
 
 
-EMBEDDINGS = Choice(pick_embeddings, [BY_TOKEN, *ROWS_OR_SOURCE.forms], ROWS_OR_SOURCE.expected)
+EMBEDDINGS = choice(pick_embeddings, [BY_TOKEN, *ROWS_OR_SOURCE.forms])
 
 
 def weights(given: Json) -> Weights:

@@ -16,7 +16,6 @@ from attnctl.base.words import dims
 from attnctl.inputs.config.fields import SETTABLE
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import key_count, rotary
-from attnctl.inputs.plan.embed import PAD
 from attnctl.inputs.plan.tensors import Named, arrays_of, stream
 from attnctl.math import Array, Keep, Progress, Shape, Sizes
 from attnctl.math.derivation import Derivation, LayerParts, Rotary, Variant
@@ -32,6 +31,10 @@ from attnctl.record import Trace, names_of_steps
 if TYPE_CHECKING:
     from attnctl.math.ops import Gather
     from attnctl.record.edits import WhatIf
+
+
+PAD = "[PAD]"
+"""The token that fills a sentence up to the length of others."""
 
 
 @dataclass(frozen=True)

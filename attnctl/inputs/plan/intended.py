@@ -1,4 +1,4 @@
-"""The plan of a dump: what someone's arrays were meant to be, from options and names."""
+"""Plans of anyone's arrays: attention on them, and what those of a dump were meant to be."""
 
 from __future__ import annotations
 
@@ -9,30 +9,37 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.inputs.arrays.beside import in_base_e, with_empty_rows
 from attnctl.inputs.arrays.foreign import OURS, read_foreign
-from attnctl.inputs.arrays.pages import with_pages
+from attnctl.inputs.arrays.layout import in_base_e, with_empty_rows
 from attnctl.inputs.arrays.reader import (
     Laid,
     as_array,
     begin_backward,
     by_kind,
-    ends_elsewhere,
-    read_any,
-    with_corners,
+    read_arrays,
     with_documents,
 )
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
-from attnctl.inputs.config.sizes import key_count, rotary, unmeant_cache, written_masks
-from attnctl.inputs.plan import DumpPlan, one_more, operator, variant, with_norm_rows, with_padding
-from attnctl.inputs.plan.embed import position_rows
-from attnctl.math import Array
+from attnctl.inputs.config.sizes import adds_positions, key_count, rotary, unmeant_cache, written_masks
+from attnctl.inputs.plan import (
+    DumpPlan,
+    Plan,
+    one_more,
+    plan_of,
+    variant,
+    what_if_of,
+    with_norm_rows,
+    with_padding,
+)
+from attnctl.inputs.plan.sentence import position_rows, with_positions
+from attnctl.math import Array, Sizes
 from attnctl.math.derivation import Derivation, Step, Variant, with_batch, without_projection
-from attnctl.math.kind import HeadNorm
+from attnctl.math.kind import HEADS, HeadNorm
 from attnctl.math.names import (
     EMBEDDINGS,
     KEY_LENGTHS,
     LOGSUMEXP,
+    MEMORY,
     NORM_BIASES,
     NORM_WEIGHTS,
     OUTPUT,
@@ -41,20 +48,129 @@ from attnctl.math.names import (
     POSITIONS,
     SCALED,
     TABLE,
+    X,
     is_gradient,
     leaves,
     where,
 )
 from attnctl.math.ops import Given, Unstated
 from attnctl.math.ops.pages import Gather
-from attnctl.math.rules import Padding
+from attnctl.math.rules import Padding, PerBatch
 from attnctl.record import Trace
 from attnctl.store.header import foreign_step
 
+OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embeddings", "weights"}
+"""What a config says of a sentence and of drawing: of arrays that are given it says nothing."""
+
+
+def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str, Any]) -> Plan:
+    """Everything attention on these arrays needs.
+
+    Arrays are Q K V, or X [memory] W_Q W_K W_V [W_O b_Q b_K b_V b_O]; beside them mask, bias, sink,
+    Q_norm_weight, K_norm_weight, past_key, past_value, key_lengths, cu_seqlens; or, in place of K and V,
+    key_pages, value_pages (page, slot, head, d) and page_table. Q, K, V are (n, d),
+    (head, n, d), (batch, head, n, d), (batch, n, head, d) where nothing else fits, (n, head, d) beside
+    cu_seqlens, or (n, heads·d) and (batch, n, heads·d) when `settings.heads` is given; a cache has the
+    layout of K, or its heads split. Weights are by head, (d_model, heads·d), or as nn.Linear keeps them
+    where that shows: a square matrix is
+    (in, out) unless all others are (out, in). `header` may bring tokens.
+
+    Raises AttnError with every array that is missing, not finite or does not fit.
+    """
+    found = read_inputs(arrays, settings)
+    settings = with_documents(found, settings)
+    said = header.get("config", {})
+    if ours := PAGE_TABLE in said and {*PAGES} <= found.keys():  # as a dump says what was read
+        table = {name: as_array(name, said[name]) for name in (PAGE_TABLE, KEY_LENGTHS) if name in said}
+        found = table | found
+    laid, settings, gather = read_arrays(found, settings, strictly=True, ours=ours)
+    norms = header.get("config", {}).get("qk_norm")  # as a dump says how it normed Q and K
+    recorded = isinstance(norms, dict) and norms.get("over") == HEADS
+    settings = with_norm_rows(settings, one_row=laid.one_row or recorded)
+    sizes, lengths, past = laid.sizes, laid.lengths, laid.sizes.get("past", 0)
+    named = {name: (array, "given") for name, array in laid.arrays.items()}
+    offset = causal_offset(settings, sizes, lengths)
+    if adds_positions(settings):
+        named[EMBEDDINGS] = named.pop(X)
+        whole = EMBEDDINGS in arrays  # a dump's memory has its positions
+        if MEMORY in named and not whole:
+            named[MEMORY] = named[MEMORY][0], "given, with positions"
+        named = with_positions(named, settings, past, memory=not whole)
+    spoken = words_in_header(header, sizes)
+    kind = variant(hide_padding(settings, lengths, spoken), sizes, named, offset, pages=gather)
+    asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
+    config = asked | {"heads": sizes["head"], "kv_heads": sizes["kv_head"]}
+    config["causal_offset"] = as_json_number(offset)
+    if lengths is not None:
+        config[KEY_LENGTHS] = as_json_number(lengths)
+    if gather:
+        config[PAGE_TABLE] = [list(row) for row in gather.table]
+    out = {**spoken, "config": config, **({"notes": list(laid.notes)} if laid.notes else {})}
+    return plan_of(kind, named, out, settings, what_if_of(settings))
+
+
+def read_inputs(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
+    """Every input by name: from the arrays, and the mask and bias that the settings bring.
+
+    A dump of ours has X with its positions added; where they are to be added, its embeddings are
+    taken. Raises AttnError for rows of different lengths, and for two masks that differ.
+    """
+    wanted = where(lambda row: row.input and (settings.backward or not row.gradient))
+    found = begin_backward({name: as_array(name, arrays[name]) for name in wanted if name in arrays})
+    found = in_base_e(found, settings)
+    if adds_positions(settings) and EMBEDDINGS in arrays:
+        found[X] = as_array(EMBEDDINGS, arrays[EMBEDDINGS])
+    for name, ours in written_masks(settings).items():
+        if not np.array_equal(found.setdefault(name, ours), ours):
+            raise AttnError(f"{settings.where(('rules', name))}: the arrays hold another {name}; give one")
+    return found
+
+
+def as_json_number(value: PerBatch) -> int | list[int]:
+    return value if isinstance(value, int) else list(value)
+
+
+def hide_padding(settings: Settings, lengths: PerBatch | None, header: Mapping[str, Any]) -> Settings:
+    """The settings that hide padding, by lengths or [PAD] tokens. Raises AttnError where neither tells."""
+    asked = Padding in map(type, settings.rules)
+    keys = header.get("key_tokens", header.get("tokens"))
+    if asked and lengths is None and not keys:
+        place = settings.where(("rules",))
+        raise AttnError(f"{place}: padding, but nothing says which keys are; give key_lengths")
+    return replace(settings, rules=with_padding(settings.rules, lengths, keys if asked else ()))
+
+
+def causal_offset(settings: Settings, sizes: Sizes, lengths: PerBatch | None) -> PerBatch:
+    """The number of keys before query 0: as asked, or else the cache's; otherwise 0 (top-left).
+
+    With fewer queries than keys and lengths it is lengths − queries: the queries are the last
+    tokens. LENGTHS asks for that whatever the number of queries. Raises AttnError where it does
+    and there are no lengths.
+    """
+    asked, past, queries = settings.causal_offset, sizes.get("past", 0), sizes.get("query", 0)
+    if asked is None and (past or lengths is None or queries >= key_count(sizes)):
+        return past
+    if asked is not None and not isinstance(asked, str):
+        return asked
+    if lengths is None:
+        raise AttnError(f"{settings.where(('causal_offset',))}: lengths, but no key_lengths; give them")
+    return lengths - queries if isinstance(lengths, int) else tuple(length - queries for length in lengths)
+
+
+def words_in_header(header: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
+    """The sentence and tokens of a header, where they are of this length."""
+    tokens, keys = header.get("tokens"), header.get("key_tokens", header.get("tokens"))
+    here = sizes.get("query", 0), key_count(sizes)
+    if not tokens or "batch" in sizes or (len(tokens), len(keys)) != here:
+        return {}
+    kept = ("sentence", "context", "tokens", "ids", "key_tokens")
+    return {name: header[name] for name in kept if name in header}
+
+
+# --- dumps ---
+
 NOT_MEANT = {KEY_LENGTHS, PAGE_TABLE, "causal_offset", "edits", "renormalize"}
 """What a dump's config may hold beside the settings of a config file, or in another form."""
-
-USUAL_NORM = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"
 
 
 def plan_dump(trace: Trace, settings: Settings | None = None) -> tuple[Trace, DumpPlan]:
@@ -64,10 +180,8 @@ def plan_dump(trace: Trace, settings: Settings | None = None) -> tuple[Trace, Du
         for step in trace.steps.values()
     ):  # every step says how it came about, from steps that are all there
         return trace, plan_as_stated(trace)
-    lengths = trace.config.get(KEY_LENGTHS)
-    if settings is None:
-        return derive_plan(trace, settings_of(trace), lengths)
-    return derive_plan(trace, settings, lengths, keep=False)
+    asked = settings_of(trace) if settings is None else settings
+    return derive_plan(trace, asked, trace.config.get(KEY_LENGTHS), keep=settings is None)
 
 
 def plan_as_stated(trace: Trace) -> DumpPlan:
@@ -126,16 +240,13 @@ def derive_plan(
         settings = replace(settings, logsumexp=True)
     settings = with_documents(trace, settings)
     written, ours = with_written(trace, settings, lengths), PAGE_TABLE in trace.config
-    read, settings, paged = with_pages(written, settings, ours=ours)
     batch_first = any("batch" in step.axes for step in trace.steps.values() if step.inputs)
-    laid = paged.put_back(read_any(read, settings, batch_first=batch_first))
-    raise_all(ends_elsewhere(trace, laid.sizes, settings))
-    laid, settings = with_corners(laid, settings)
+    laid, settings, gather = read_arrays(written, settings, batch_first=batch_first, ours=ours)
     settings, notes = with_norms(settings, laid)
     if settings.chunks is None and (chunks := laid.sizes.get("chunk")):
         settings = replace(settings, chunks=chunks)
         notes = (*notes, f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
-    derivation, unasked = derive_recorded(laid, settings, trace.key_tokens or (), paged.gather)
+    derivation, unasked = derive_recorded(laid, settings, trace.key_tokens or (), gather)
     laid.arrays.update(with_empty_rows(laid.arrays, derivation, settings.lse_empty, key_count(laid.sizes)))
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
@@ -155,7 +266,8 @@ def with_norms(settings: Settings, laid: Laid) -> tuple[Settings, tuple[str, ...
     notes: tuple[str, ...] = ()
     if there and settings.qk_norm is None:
         settings = replace(settings, qk_norm=HeadNorm())
-        notes = (f"Read {' '.join(there)} as {USUAL_NORM}; --qk-norm says otherwise.",)
+        read = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"
+        notes = (f"Read {' '.join(there)} as {read}; --qk-norm says otherwise.",)
     return with_norm_rows(settings, one_row=laid.one_row), notes
 
 
@@ -205,7 +317,7 @@ def derive_recorded(
     settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else NONE)
     asked = Padding in map(type, settings.rules)
     settings = replace(settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ()))
-    offset = operator.causal_offset(settings, sizes, laid.lengths)
+    offset = causal_offset(settings, sizes, laid.lengths)
     asked_for, unasked = with_unasked(variant(settings, sizes, given, offset, pages=pages), arrays)
     unknown = unasked if sizes.get("d_k") or settings.scale is not None else {**unasked, SCALED: ""}
     steps = [

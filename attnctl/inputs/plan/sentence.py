@@ -1,8 +1,9 @@
-"""Runs of sentences: what each starts from, with what all of them share."""
+"""From a sentence to its plan: toy tokenizers, a vocabulary, ids, embeddings, positions; what all share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
 from math import prod
@@ -12,16 +13,17 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.words import dims
-from attnctl.inputs.config.settings import LENGTHS, NONE, Settings
-from attnctl.inputs.config.sizes import OPTIONS, resolve, unmeant_cache, written_masks
-from attnctl.inputs.plan import Plan, embed, plan_of, tensors, variant, what_if_of, with_padding
-from attnctl.inputs.plan.embed import PAD, Vocabulary, tokens_of
-from attnctl.inputs.plan.tensors import Named
-from attnctl.math import Array, Sizes
+from attnctl.base.words import dims, nearest, one_of
+from attnctl.inputs.config.settings import IDENTITY, LENGTHS, NONE, SINUSOIDAL, FromFile, Random, Settings
+from attnctl.inputs.config.sizes import OPTIONS, adds_positions, resolve, unmeant_cache, written_masks
+from attnctl.inputs.plan import PAD, Plan, plan_of, tensors, variant, what_if_of, with_padding
+from attnctl.inputs.plan.tensors import Named, description, draw_numbers, first_given, from_file, token_rows
+from attnctl.math import Array, Shape, Sizes
 from attnctl.math.derivation import Variant
 from attnctl.math.engine.cost import require
-from attnctl.math.names import EMBEDDINGS, MEMORY, W_O, shape_in
+from attnctl.math.kind import documents_in
+from attnctl.math.names import EMBEDDINGS, MEMORY, POSITIONS, W_O, shape_in
+from attnctl.math.ops import Sinusoid
 from attnctl.math.rules import Padding, Rule, VisibilityRule
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ class Common:
     """All that the sentences of one run share: sizes, vocabulary, rows of tokens, weights."""
 
     settings: Settings
-    vocab: Vocabulary
+    vocab: dict[str, int]
     sizes: Sizes
     rows: Mapping[str, Array]  # the embedding of each token
     embedded: str  # how the embeddings came about
@@ -64,24 +66,24 @@ def prepare_all(settings: Settings, sentences: Sequence[str] = ()) -> list[Plan]
         )
     raise_all(unmeant_cache((), settings))
     settings = tensors.with_file(settings)
-    tokens = [embed.tokens_of(settings, sentence) for sentence in sentences]
-    context = embed.tokens_of(settings, settings.context, "context") if settings.context is not None else []
+    tokens = [tokens_of(settings, sentence) for sentence in sentences]
+    context = tokens_of(settings, settings.context, "context") if settings.context is not None else []
     common = common_to(settings, tokens, context)
     pairs = zip(sentences, tokens, strict=True)
     return [prepare_sentence(common, text, own, context) for text, own in pairs]
 
 
 def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[str]) -> Common:
-    vocab = embed.vocabulary(settings, [*sentences, context])
+    vocab = vocabulary(settings, [*sentences, context])
     given_weights = tensors.given_arrays(settings)
     shapes = {path: array.shape for path, array in given_weights.items()}
-    sizes = resolve(settings, embed.d_model_of(settings, vocab), shapes)
+    sizes = resolve(settings, d_model_of(settings, vocab), shapes)
     tokens = dict.fromkeys(chain(*sentences, context))
     most = max(len(tokens), *map(len, sentences))
     numbers = sum(prod(shape_in(row.own, sizes)) for row in tensors.weights_needed(settings))
     size = 8 * (numbers + most * sizes["d_model"])  # as float64: they are drawn so
     require(size, "the embeddings and weights", settings.max_memory)
-    rows, how = embed.embeddings(settings, vocab, tokens, sizes["d_model"])
+    rows, how = embeddings(settings, vocab, tokens, sizes["d_model"])
     weights = tensors.resolve(settings, sizes, given_weights)
     config = complete(settings, sizes, projected=W_O in weights).to_dict()
     return Common(settings, vocab, sizes, rows, how, weights, config, what_if_of(settings))
@@ -89,18 +91,18 @@ def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[
 
 def prepare_sentence(common: Common, text: str, tokens: list[str], context: list[str]) -> Plan:
     settings, keys = common.settings, context or tokens
-    ids, key_ids = common.vocab.ids(tokens), common.vocab.ids(context)
+    ids, key_ids = ids_of(tokens, common.vocab), ids_of(context, common.vocab)
     named: Named = {EMBEDDINGS: (np.array([common.rows[token] for token in tokens]), common.embedded)}
     if context:
         named[MEMORY] = np.array([common.rows[token] for token in context]), "X of the context"
-    named = embed.with_positions(named, settings) | common.weights
+    named = with_positions(named, settings) | common.weights
     named |= masks(settings, common.sizes, len(tokens), len(keys))
     header: dict[str, Any] = {"sentence": text, "tokens": tokens, "ids": ids}
     if context:
         header |= {"context": settings.context, "key_tokens": context, "key_ids": key_ids}
     if any(isinstance(rule, VisibilityRule) and rule.relative for rule in settings.rules):
         header["causal_offset"] = settings.causal_offset or 0
-    needed = embed.embeddings_needed(settings, common.vocab, [*ids, *key_ids])
+    needed = embeddings_needed(settings, common.vocab, [*ids, *key_ids])
     config = common.config | {"sentence": text, **needed}
     if PAD in keys and Padding not in map(type, settings.rules):
         config["rules"] = [*config["rules"], Padding.name]
@@ -150,3 +152,176 @@ def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, l
     ]
     own = () if Padding in map(type, settings.rules) else (Padding(),)
     return settings.with_(rules=(*settings.rules, *own)), filled
+
+
+# --- tokens, their ids and their rows ---
+
+UNK = "[UNK]"
+
+WORDS = r"\[[A-Z]+\]|[^\W_]+(?:['’][^\W_]+)*|\S"
+"""A special token, a word (apostrophes inside stay), or one mark of punctuation."""
+
+
+def text_queries(tokens: Sequence[str] | None, count: int) -> Array:
+    """Which queries are text: weights of padding say nothing of a head. All of them where none is."""
+    found = np.array([token != PAD for token in tokens or ()], bool)
+    return found if len(found) == count and found.any() else np.ones(count, bool)
+
+
+def tokenize(sentence: str, split: str = "whitespace", *, lowercase: bool = False) -> list[str]:
+    """Cut a sentence at whitespace, into words and punctuation, or into characters; [PAD] stays whole."""
+    text = PAD.join(part.lower() for part in sentence.split(PAD)) if lowercase else sentence
+    match split:
+        case "whitespace":
+            return text.split()
+        case "words":
+            return re.findall(WORDS, text)
+        case "characters":
+            return re.findall(rf"(?s){re.escape(PAD)}|.", text)
+    raise ValueError(f"unknown split {split!r}")
+
+
+def tokens_of(settings: Settings, sentence: str, name: str = "sentence") -> list[str]:
+    how = settings.tokenizer
+    tokens = tokenize(sentence, how.split, lowercase=how.lowercase)
+    if not tokens:
+        place = settings.where((name,))
+        raise AttnError(f'{place}: no tokens in {sentence!r}; give words, like "I love AI"')
+    return tokens
+
+
+def vocabulary(settings: Settings, sentences: Sequence[Sequence[str]]) -> dict[str, int]:
+    """The id of each token: of the vocabulary given, alone or by embeddings, or else of the sentences.
+
+    Padding that is not among them has the next id after all. Raises AttnError for unknown tokens.
+    """
+    tokens, name = dict.fromkeys(chain(*sentences)), "vocab"
+    known: Iterable[str] = (token for token in tokens if token != PAD)
+    if settings.vocab is not None:
+        known = settings.vocab
+    elif isinstance(settings.embeddings, Mapping):
+        known, name = settings.embeddings, "embeddings"
+    vocab = {token: number for number, token in enumerate(known)}
+    unknown = [token for token in tokens if token not in vocab and token != PAD and UNK not in vocab]
+    place = settings.where((name,)) if unknown else ""
+    raise_all(f"{place}: unknown token {token!r}; {hint(vocab, token)}" for token in unknown)
+    return vocab
+
+
+def ids_of(tokens: Iterable[str], vocab: Mapping[str, int]) -> list[int]:
+    """The id of each token; one that is not there gets [UNK]'s. Raises KeyError without one."""
+    known = {PAD: len(vocab), **vocab}
+    return [known[token if token in known else UNK] for token in tokens]
+
+
+def hint(vocab: Iterable[str], token: str) -> str:
+    near = nearest(token, vocab, cutoff=0.4)
+    instead = f"did you mean {one_of(map(repr, near))}? Or " if near else ""
+    return f"{instead}add it, or an [UNK], to the vocabulary"
+
+
+def d_model_of(settings: Settings, vocab: Mapping[str, int]) -> int | None:
+    """d_model, where the embeddings themselves say it."""
+    if isinstance(settings.embeddings, Mapping):
+        return len(next(iter(settings.embeddings.values()), ()))
+    table = table_by_id(settings, vocab)
+    return None if table is None else table.shape[-1]
+
+
+def table_by_id(settings: Settings, vocab: Mapping[str, int]) -> Array | None:
+    """The embeddings that are written with a row for each id of the vocabulary; None where they are not."""
+    match settings.embeddings:
+        case "identity":
+            return np.eye(len(vocab))
+        case FromFile() as source:
+            return from_file(source, settings.where(("embeddings",)))
+        case list(rows):
+            return np.array(rows, dtype=np.float64)
+    return None
+
+
+def embeddings(
+    settings: Settings, vocab: Mapping[str, int], tokens: Iterable[str], d_model: int
+) -> tuple[dict[str, Array], str]:
+    """The row of each token, and how it came about; zeros for padding. Raises AttnError for misfits."""
+    wanted = list(dict.fromkeys(tokens))
+    words = [token for token in wanted if token != PAD or pad_is_given(settings, vocab)]
+    known = {word: word if word in vocab or word == PAD else UNK for word in words}
+    table, said, rows = table_by_id(settings, vocab), "E[ids]", dict[str, Array]()
+    match settings.embeddings:
+        case Random() as how:
+            seed = first_given(how.seed, settings.seed)
+            said = f"E[ids], {description(how, seed)}"
+            if how.legacy:
+                shape = (len(vocab), d_model)
+                table = draw_numbers(np.random.RandomState(seed), shape, how.distribution, d_model)
+            else:
+                drawn = token_rows(seed, [*known.values()], d_model, how.distribution)
+                rows = dict(zip(words, drawn, strict=True))
+        case Mapping() as by_token:
+            place = settings.where(("embeddings",))
+            raise_all(
+                f"{place}: no row for {token!r}, which the vocabulary has; add one"
+                for token in known.values()
+                if token not in by_token
+            )
+            rows = {word: np.array(by_token[token]) for word, token in known.items()}
+        case "identity":
+            said = f"E[ids], {IDENTITY}"
+    if table is not None and len(table) != len(vocab):
+        place, expected = settings.where(("embeddings",)), f"a row for each of the {len(vocab)} tokens"
+        raise AttnError(f"{place}: {dims(table.shape)}, expected {expected} of the vocabulary")
+    if table is not None:
+        rows = {word: table[vocab[token]] for word, token in known.items()}
+    return {token: rows[token] if token in rows else np.zeros(d_model) for token in wanted}, said
+
+
+def pad_is_given(settings: Settings, vocab: Mapping[str, int]) -> bool:
+    """True if the embeddings have a row for [PAD]: nothing is drawn for it."""
+    match settings.embeddings:
+        case Random() as how:
+            return how.legacy and PAD in vocab
+        case Mapping() as by_token:
+            return PAD in by_token
+    return PAD in vocab
+
+
+def embeddings_needed(settings: Settings, vocab: Mapping[str, int], ids: Iterable[int]) -> dict[str, Any]:
+    """What a config must say for these ids: of embeddings by token their rows, of those by id all."""
+    every = list(vocab)
+    tokens = [every[number] for number in sorted(set(ids)) if number < len(every)] or [PAD]
+    match settings.embeddings:
+        case Random() as how if not how.legacy:
+            return {"vocab": tokens}
+        case Mapping() as by_token:
+            rows = {token: row for token, row in by_token.items() if token in {*tokens, PAD}}
+            return {"vocab": tokens, "embeddings": rows}
+    return {"vocab": every}
+
+
+def with_positions(named: Named, settings: Settings, past: int = 0, *, memory: bool = True) -> Named:
+    """The arrays with learned positions after `past` rows, and a `memory` without any with its own."""
+    if not adds_positions(settings):
+        return named
+    out = dict(named)
+    if settings.positions != SINUSOIDAL:
+        out[POSITIONS] = position_rows(settings, named[EMBEDDINGS][0].shape, past), "learned table"
+    if memory and MEMORY in named:
+        array, how = named[MEMORY]
+        out[MEMORY] = array + position_rows(settings, array.shape, past), how
+    return out
+
+
+def position_rows(settings: Settings, shape: Shape, past: int = 0) -> Array:
+    """The positions of rows that follow `past` others, (n, d_model). Raises AttnError for too few."""
+    *_, length, d_model = shape
+    rows = Sinusoid(length, d_model, past, documents_in(settings))
+    if settings.positions == SINUSOIDAL:
+        return rows.apply()
+    table = np.array(settings.positions, dtype=np.float64)
+    if table.ndim != 2 or table.shape[1] != d_model or len(table) <= rows.places.max():
+        raise AttnError(
+            f"{settings.where(('positions', 'learned'))}: {dims(table.shape)}, expected at least "
+            f"{rows.places.max() + 1} rows of d_model {d_model}"
+        )
+    return table[rows.places]

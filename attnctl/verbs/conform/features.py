@@ -13,8 +13,8 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.base.values import to_tuples
 from attnctl.base.words import all_of
-from attnctl.inputs.plan import Plan, operator
-from attnctl.inputs.plan.intended import settings_of, under_our_names
+from attnctl.inputs.plan import Plan
+from attnctl.inputs.plan.intended import plan_arrays, settings_of, under_our_names
 from attnctl.math import Array
 from attnctl.math.engine.cost import available, size_text
 from attnctl.math.names import BIAS, HEAD_OUTPUTS, KEY_LENGTHS, MASK, SINK
@@ -271,7 +271,7 @@ def make_case(trace: Trace, name: str) -> Case:
     )  # fmt: skip
     lengths = trace.config.get(KEY_LENGTHS)
     written = {} if lengths is None else {KEY_LENGTHS: np.asarray(lengths)}
-    plan = operator.prepare({**written, **under_our_names(trace, settings)}, settings, trace.header)
+    plan = plan_arrays({**written, **under_our_names(trace, settings)}, settings, trace.header)
     arrays = find_operands(plan)
     batch, heads, queries, d_k = arrays["Q"].shape
     kv_heads, keys, d_v = arrays["V"].shape[1:]

@@ -18,7 +18,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.files import open_found, refuse_os_errors
 from attnctl.inputs.config.settings import Random, Settings
-from attnctl.inputs.plan.embed import tokens_of, vocabulary
+from attnctl.inputs.plan.sentence import tokens_of, vocabulary
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.store.files import json_text

@@ -23,7 +23,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
-from attnctl.inputs.plan.embed import text_queries
+from attnctl.inputs.plan.sentence import text_queries
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.record import Trace

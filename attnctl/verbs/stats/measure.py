@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.inputs.plan.embed import text_queries
+from attnctl.inputs.plan.sentence import text_queries
 from attnctl.math import Array
 from attnctl.math.names import MEMORY, WEIGHTS
 from attnctl.math.rules import RULES
