@@ -1,4 +1,4 @@
-"""Pages of tables, which run no script: what each head does, what a checkpoint is, the known mistakes."""
+"""Pages of tables, which run no script: statistics of heads, checkpoints, grades, the known mistakes."""
 
 from __future__ import annotations
 
@@ -37,12 +37,22 @@ from attnctl.verbs.check.about import (
     sections,
     title_of_example,
 )
+from attnctl.verbs.exercise.grade import WRONG, HandIn
+from attnctl.verbs.exercise.gradebook import (
+    class_summary,
+    find_shared,
+    marked_steps,
+    remarks,
+    signs,
+    wrong_at,
+)
 from attnctl.verbs.models.about import LAYER_HEADINGS, About, facts_of, layer_rows, size_lines, stack_name
+from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.picture import plots_of
-from attnctl.verbs.stats.report import DumpStats, StatsReport
 from attnctl.verbs.stats.view import HEADINGS, StatsTable, legend_of, notes_on
 
 HEADING = "What each head does"
+GRADES = "Grades"
 FACTS = "means over rows of weights"
 ROLLED = "Rollout: how much of each token (across) has reached each place (down)"
 BATTERY = "{tokens} random tokens twice in a row, {draws} draws; heads with {enough:.0%} or more"
@@ -160,6 +170,31 @@ def file_name(path: str) -> str:
         PurePosixPath(path).is_absolute() or PureWindowsPath(path).drive or ".." in re.split(r"[\\/]", path)
     )
     return re.split(r"[\\/]", path)[-1] if away else path
+
+
+# --- grades ---
+
+
+def write_grades(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
+    """What the class got wrong, a row for each student, and what is to be said to each."""
+    steps, body = marked_steps(sheets), []
+    shared = [
+        (mark.mistake or "no known mistake", mark.step, mark.words * bool(mark.mistake), ", ".join(names))
+        for mark, names in find_shared(sheets)
+    ]
+    if shared:
+        titles = ["mistake", "step", "what it is", "who"]
+        body.append(html_table("What the class got wrong", titles, shared, words=True))
+    rows = [(str(sheet.student), *signs_and_mistakes(sheet, steps)) for sheet in sheets]
+    notes = [f"{sheet.student}: {line}" for sheet in sheets for line in remarks(sheet, alone=False)]
+    body.append(html_table(GRADES, ["name", *steps, "right"], rows, notes, words=True))
+    stream.write(page(GRADES, GRADES, class_summary(sheets), body))
+
+
+def signs_and_mistakes(sheet: HandIn, steps: Sequence[str]) -> list[str]:
+    mistakes = {mark.step: wrong_at(mark) for mark in sheet.marks if mark.verdict == WRONG}
+    shown = zip([*steps, ""], signs(sheet, steps), strict=True)
+    return [f"{sign}: {mistakes[step]}" if mistakes.get(step) else sign for step, sign in shown]
 
 
 # --- HTML ---

@@ -16,7 +16,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.drawing.pictures.plot import BLUE, ORANGE
+from attnctl.drawing.pictures import BLUE, ORANGE
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.screen.text import safe

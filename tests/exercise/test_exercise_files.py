@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from command_line import call
 
+from attnctl.verbs.exercise import Student, seed_from
 from attnctl.verbs.exercise.grade import HandIn
 from attnctl.verbs.exercise.gradebook import harmless, write_csv
-from attnctl.verbs.exercise.make import Student, seed_from
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "exercises"
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from attnctl.base.errors import AttnError
 from attnctl.base.values import Plain
 from attnctl.verbs.learn.expression import Cells, parse_expression
-from attnctl.verbs.learn.typed import fit_shape, read_matrix, read_number
+from attnctl.verbs.learn.grade import fit_shape, read_matrix, read_number
 
 ACCEPTED = [
     ("0.6234", 0.6234), ("0.62", 0.6234), ("0.623", 0.6234), (".62", 0.6234), ("62 %", 0.6234),

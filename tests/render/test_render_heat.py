@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 import attnctl
-from attnctl.drawing.pictures.plot import Panel, Plot
+from attnctl.drawing.pictures import Panel, Plot
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.heat import HIDDEN, STRANGE, heat_lines, levels_of
 from attnctl.drawing.screen.output import PlainOutput

@@ -19,7 +19,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.drawing.pictures.plot import (
+from attnctl.drawing.pictures import (
     BLUE,
     FAINT,
     HATCH,

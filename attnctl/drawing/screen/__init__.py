@@ -1,6 +1,6 @@
 """The screen that views draw on, and the tables that stand on it as cells of text, with frames around them.
 
-A pipe gets the text of its lines, a terminal these in their styles (`terminal.py`); Rich is not imported
+A pipe gets the text of its lines, a terminal these in their styles (`palette.py`); Rich is not imported
 for a pipe. A matrix is one column and a row of numbers one cell, so that shaded cells touch and large
 prints stay cheap.
 """

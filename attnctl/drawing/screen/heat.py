@@ -16,7 +16,7 @@ from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math import Array
 
 if TYPE_CHECKING:
-    from attnctl.drawing.pictures.plot import Plot
+    from attnctl.drawing.pictures import Plot
 
 UNSHADED = 1.0  # the part of a level below which a number has no colour
 HIDDEN, STRANGE = 100, 101  # the levels of what is hidden and of what is no number

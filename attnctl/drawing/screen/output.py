@@ -97,7 +97,7 @@ def print_lines(elements: Iterable[Element], output: Console | PlainOutput) -> N
     if isinstance(output, PlainOutput):
         output.stream.writelines(f"{line}\n" for line in plain_text(elements))
         return
-    from attnctl.drawing.screen.terminal import segments, styles_of
+    from attnctl.drawing.screen.palette import segments, styles_of
 
     styles = styles_of(output)
     if not output.is_terminal:

@@ -64,7 +64,7 @@ def first_screen(
     trace: Trace, chosen: Sequence[Step], screen: Screen, view: View, heads: int
 ) -> Generator[Element, None, bool]:
     """Print the headline, steps side by side, a sentence a head; returns whether all is shown."""
-    from attnctl.drawing.show.looks import look_lines
+    from attnctl.drawing.show.headline import look_lines
 
     whole = yield from opening(trace, screen)
     first = of_gradients(trace, chosen)
@@ -375,7 +375,7 @@ class StepTable:
         self.trace, self.view = load_sheet(trace, step), view
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from attnctl.drawing.screen.terminal import segments, styles_of
+        from attnctl.drawing.screen.palette import segments, styles_of
 
         styles = styles_of(console)
         for element in self.elements(screen_in(console, options)):

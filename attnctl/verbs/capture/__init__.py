@@ -49,8 +49,7 @@ class Calls(Sequence[Any]):
 @contextmanager
 def recording(make: Callable[[Trace], Trace], path: str | None, **chosen: Any) -> Iterator[Calls]:
     """Record the calls that this process makes in the block, in this file or in one that does not stay."""
-    from attnctl.verbs.capture.recorder import CallRecorder, Chosen
-    from attnctl.verbs.capture.watch import Finder
+    from attnctl.verbs.capture.recorder import CallRecorder, Chosen, Finder
 
     with TemporaryDirectory(prefix="attnctl-") as folder:
         recorder = CallRecorder(Chosen(path or str(Path(folder, "calls.npz")), **chosen))

@@ -22,8 +22,7 @@ MARK = "__attnctl_capture__"
 def main(chosen: str, how: str, *words: str) -> None:
     """Carry out a script, or a module where that is `how`, with its words; its end is the program's own."""
     from attnctl.verbs.capture.functions import OWN
-    from attnctl.verbs.capture.recorder import CallRecorder, Chosen
-    from attnctl.verbs.capture.watch import Finder
+    from attnctl.verbs.capture.recorder import CallRecorder, Chosen, Finder
 
     recorder = CallRecorder(Chosen(**json.loads(chosen)))
     sys.meta_path.insert(0, Finder(recorder))

@@ -16,7 +16,7 @@ from attnctl.base.files import open_input, open_own, refuse_os_errors
 from attnctl.base.words import plural
 from attnctl.store.files import encode_json, json_text, open_output
 from attnctl.store.json_file import header_of
-from attnctl.verbs.stats.report import Largest, StatsReport
+from attnctl.verbs.stats import Largest, StatsReport
 from attnctl.verbs.stats.tally import (
     BINS,
     BINS_A_BIT,

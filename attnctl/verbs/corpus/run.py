@@ -16,7 +16,7 @@ from attnctl.base.values import MAX_PROBLEMS
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.engine.tiles import single_thread
 from attnctl.store.files import is_special
-from attnctl.verbs.corpus.lines import (
+from attnctl.verbs.corpus import (
     WHOLE,
     BadLineError,
     Lines,

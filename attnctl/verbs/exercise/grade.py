@@ -27,7 +27,7 @@ from attnctl.sources.sentence import Arguments
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import handed_out, read_unfinished
 from attnctl.verbs.check.report import Report
-from attnctl.verbs.exercise.make import DECIMALS, Student, following, round_given, seed_from
+from attnctl.verbs.exercise import DECIMALS, Student, following, round_given, seed_from
 
 RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
 COARSE = "too few decimals"

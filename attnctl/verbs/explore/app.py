@@ -22,13 +22,10 @@ from textual.widgets import DataTable, Footer, HelpPanel, Input, OptionList, Sta
 
 from attnctl.base.errors import AttnError
 from attnctl.drawing.screen import Line, Screen
-from attnctl.drawing.screen.palette import background
-from attnctl.drawing.screen.terminal import styles_for
+from attnctl.drawing.screen.palette import background, styles_for
 from attnctl.drawing.screen.text import cells
-from attnctl.verbs.explore import remake, view
-from attnctl.verbs.explore import walk as go
-from attnctl.verbs.explore.matrix import labels, matrix_at, table_cells, window
-from attnctl.verbs.explore.walk import ExplorerState
+from attnctl.verbs import explore as go
+from attnctl.verbs.explore import ExplorerState, remake, view
 
 FAR = 10**9  # more rows and columns than a matrix has: a move of so many ends at its edge
 
@@ -186,9 +183,9 @@ class Explorer(App[int]):
     def draw_matrix(self, screen: Screen) -> None:
         """Draw the matrix, of a large one what is around the cursor."""
         walk, table = self.walk, self.query_one(MatrixTable)
-        rows, columns = matrix_at(walk.array, walk.lead).shape
-        self.rows = window(walk.row, rows, self.rows)
-        self.columns = window(walk.column, columns, self.columns)
+        rows, columns = view.matrix_at(walk.array, walk.lead).shape
+        self.rows = view.window(walk.row, rows, self.rows)
+        self.columns = view.window(walk.column, columns, self.columns)
         drawn = (walk.layer, walk.step, walk.lead, walk.heat, self.rows, self.columns, screen)
         if drawn != self.drawn:
             self.drawn = drawn
@@ -199,13 +196,13 @@ class Explorer(App[int]):
         walk, heat = self.walk, self.walk.heat
         table.clear(columns=True)
         table.show_header, table.cell_padding = not heat, 0 if heat else 1
-        shown = table_cells(walk, self.rows, self.columns, screen, self.precision)
-        names = labels(walk, -1, self.columns, screen)
+        shown = view.table_cells(walk, self.rows, self.columns, screen, self.precision)
+        names = view.labels(walk, -1, self.columns, screen)
         texts = [*names, *(text for row in shown for text, _ in row)]
         width = 2 if heat else max(map(cells, texts), default=1)
         for name in names:
             table.add_column(Text(name, justify="right"), width=width)
-        for name, row in zip(labels(walk, -2, self.rows, screen), shown, strict=True):
+        for name, row in zip(view.labels(walk, -2, self.rows, screen), shown, strict=True):
             found = [Text(text, self.style(words), justify="right") for text, words in row]
             table.add_row(*found, label=Text(name))
 

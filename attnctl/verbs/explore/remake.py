@@ -23,7 +23,7 @@ from attnctl.sources.dump import Dump, source_of_run
 from attnctl.sources.model import Layers
 from attnctl.sources.sentence import Config, Source
 from attnctl.store.files import encode_json
-from attnctl.verbs.explore.walk import (
+from attnctl.verbs.explore import (
     ExplorerState,
     Made,
     Place,

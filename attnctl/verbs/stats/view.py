@@ -20,7 +20,7 @@ from attnctl.math.ops import Unstated
 from attnctl.record import Trace
 from attnctl.store.long_csv import csv_cell
 from attnctl.verbs.corpus.part import CorpusPart, report_of
-from attnctl.verbs.stats.report import DumpStats, HeadStats, StatsReport
+from attnctl.verbs.stats import DumpStats, HeadStats, StatsReport
 from attnctl.verbs.stats.tally import MEASURES
 
 HEADINGS = ("bits", "keys", "dist", "prev", "first", "self", "same")

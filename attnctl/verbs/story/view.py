@@ -9,22 +9,33 @@ from attnctl.drawing.screen import GAP, Frame, Line, Screen, Shelf
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.text import cells, fold_text
 from attnctl.drawing.show import formula_of, heads_of, shape_of
-from attnctl.drawing.show.headline import headline
-from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, percent, quoted_token
+from attnctl.drawing.show.headline import MOST_KEYS, UNBROKEN, Namer, headline, percent, quoted_token
 from attnctl.drawing.show.tables import one_table
 from attnctl.math.derivation import Step
 from attnctl.record import Trace
 from attnctl.record.cells import Speller
-from attnctl.verbs.story import chapters
-from attnctl.verbs.story.chapters import Story, is_slope
+from attnctl.verbs.story import (
+    BLIND,
+    EMPTY,
+    UNMIXED,
+    Claim,
+    Extremes,
+    Hidden,
+    Mix,
+    NotFinite,
+    OddRows,
+    Story,
+    TopKeys,
+    is_slope,
+)
 
 WIDEST, NARROWEST = 80, 36
 """Columns of a story, as longer lines are hard to read; of the words beside a table, at least."""
 
 OF_ROWS = {
-    chapters.BLIND: "{} may look at nothing, and all weights are 0",
-    chapters.EMPTY: "All weights of {} are 0",
-    chapters.UNMIXED: "{} {} not what the weights make of the values",
+    BLIND: "{} may look at nothing, and all weights are 0",
+    EMPTY: "All weights of {} are 0",
+    UNMIXED: "{} {} not what the weights make of the values",
 }
 
 
@@ -92,23 +103,23 @@ class Writer(Namer):
         super().__init__(story.trace, screen)
         self.spell = Speller(story.trace)
 
-    def sentence(self, claim: chapters.Claim) -> str:
+    def sentence(self, claim: Claim) -> str:
         match claim:
-            case chapters.TopKeys():
+            case TopKeys():
                 return self.look(claim)
-            case chapters.Mix():
+            case Mix():
                 return self.mix(claim)
-            case chapters.Hidden():
+            case Hidden():
                 return self.hidden(claim)
-            case chapters.OddRows(step, kind, rows):
+            case OddRows(step, kind, rows):
                 be = "is" if len(rows) == 1 else "are"
                 return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {self.rows(step, rows)}."
-            case chapters.Extremes():
+            case Extremes():
                 return self.extremes(claim)
-            case chapters.NotFinite(_, count):
+            case NotFinite(_, count):
                 return f"{count} of its numbers {'is' if count == 1 else 'are'} not finite."
 
-    def hidden(self, claim: chapters.Hidden) -> str:
+    def hidden(self, claim: Hidden) -> str:
         total = sum(count for _, count in claim.by)
         if not total:
             return f"None of the {claim.of} scores is hidden."
@@ -117,7 +128,7 @@ class Writer(Namer):
             by = f"by {claim.by[0][0]}"
         return f"{total} of {claim.of} scores {'is' if total == 1 else 'are'} hidden, {by}."
 
-    def look(self, claim: chapters.TopKeys) -> str:
+    def look(self, claim: TopKeys) -> str:
         who, share = self.row(claim.step, claim.row), percent(claim.share)
         keys = self.seen(claim.row, claim.keys)
         if claim.seen == 1:
@@ -132,7 +143,7 @@ class Writer(Namer):
             return f"{who} looks most, and alike, at {keys}: {share} each{why}."
         return f"{who} looks most at {keys}: {share}{self.because(claim)}{self.hiding(claim)}."
 
-    def because(self, claim: chapters.TopKeys) -> str:
+    def because(self, claim: TopKeys) -> str:
         if not claim.scores:
             return ""
         scores = list(dict.fromkeys(map(four_digits, claim.scores)))
@@ -141,17 +152,17 @@ class Writer(Namer):
             return f", because its score {scores[0]} is the largest {among}"
         return f", because their scores ({all_of(scores)}) are the largest {among}"
 
-    def hiding(self, claim: chapters.TopKeys) -> str:
+    def hiding(self, claim: TopKeys) -> str:
         said = [f"{rule} hides {self.keys(keys)}" for rule, keys in claim.hidden]
         return f" ({'; '.join(said)})" if said else ""
 
-    def mix(self, claim: chapters.Mix) -> str:
+    def mix(self, claim: Mix) -> str:
         parts = [f"{percent(share)} of {self.key(key)}" for key, share in claim.parts]
         if claim.rest >= 0.00005:  # what is less is not said
             parts.append(f"{percent(claim.rest)} of others")
         return f"{self.row(claim.step, claim.row)} is {all_of(parts)}."
 
-    def extremes(self, claim: chapters.Extremes) -> str:
+    def extremes(self, claim: Extremes) -> str:
         of_all = "number" if claim.whole else "finite number"
         if claim.most == claim.least:
             return f"Every {of_all} is {four_digits(claim.most)}."
@@ -161,7 +172,7 @@ class Writer(Namer):
         reach = f"The largest {of_all} is {four_digits(claim.most)} at {high}"
         return f"{reach}, the smallest {four_digits(claim.least)} at {low}."
 
-    def slopes(self, claim: chapters.Extremes) -> str:
+    def slopes(self, claim: Extremes) -> str:
         name, _, through = claim.step.removeprefix("d_").partition("_through_")
         ends = ((claim.largest, claim.most), (claim.smallest, claim.least))
         said = [f"raising {self.cell(name, at)} by a little {moves(slope)}" for at, slope in ends if slope]
