@@ -4,6 +4,7 @@ from io import StringIO
 
 import numpy as np
 import pytest
+from render_golden import show
 from rich.console import Console
 
 import attnctl
@@ -13,7 +14,7 @@ from attnctl.drawing.screen.heat import HIDDEN, STRANGE, heat_lines, levels_of
 from attnctl.drawing.screen.output import PlainOutput
 from attnctl.drawing.screen.palette import backgrounds
 from attnctl.drawing.screen.text import cells
-from attnctl.drawing.show.tables import View, show
+from attnctl.drawing.show.tables import View
 
 PLAIN = Screen(80)
 COLOURED = Screen(80, fits=True, colours=True, shades=True)

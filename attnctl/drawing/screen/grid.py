@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.drawing.screen import CAPTION_FRAME, Band, Frame, Line, Row, Screen, Span
+from attnctl.drawing.screen import CAPTION_FRAME, Frame, Line, Row, Screen, Span
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math import Array
 
@@ -26,14 +26,10 @@ Run = tuple[int, int]  # the column where cells of one kind begin, and the numbe
 CHUNK = 2**15  # cells of a matrix that are formatted at a time: what is in memory stays small
 
 
-class CellStyle(NamedTuple):
-    """The style of a cell, and a word that replaces its number."""
+CellStyle = tuple[str | None, str]
+"""A word that replaces the number of a cell, and the style of either."""
 
-    word: str | None = None
-    style: str = ""
-
-
-NUMBER = CellStyle()
+NUMBER: CellStyle = (None, "")
 
 
 def all_numbers(rows: range, columns: range) -> None:
@@ -88,7 +84,7 @@ class Grid:
 
     @cached_property
     def cell_width(self) -> int:
-        return max([self.format.width, *(cells(kind.word) for kind in self.kinds if kind.word)])
+        return max([self.format.width, *(cells(word) for word, _ in self.kinds if word)])
 
     def column_width(self, column: int) -> int:
         return max(self.cell_width, cells(self.column_labels[column])) + self.gap
@@ -129,7 +125,9 @@ class Grid:
         heads = [self.row("", [header] * across)] if any(self.column_labels) else []
         rows = (self.rows_of(band, laid, across, width) for band in bands)
         captions = ([*[""] * len(labels), *(panel.caption for panel in band)] for band in bands)
-        return Frame(self.screen.box, [*labels, *[width] * across], heads, list(map(Band, rows, captions)))
+        return Frame(
+            self.screen.box, [*labels, *[width] * across], heads, list(zip(rows, captions, strict=True))
+        )
 
     def rows_of(
         self, panels: Sequence[Panel], laid: Sequence[Columns], across: int, width: int

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from attnctl.drawing.screen import Frame, Line, Screen, Shelf, element_lines
+from attnctl.drawing.screen import Frame, Line, Screen, element_lines
 from attnctl.drawing.screen.text import safe
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Element = Line | Frame | Shelf
+Element = Line | Frame
 
 CHUNK = 256  # lines that a console is given at a time
 DEFAULT_WIDTH = 80

@@ -75,8 +75,8 @@ def cells_of(sheet: Sheet, index: Index, found: Marks, text: Callable[[float], s
     codes, columns = found.codes(index), range(len(sheet.columns))
     for row, values in enumerate(sheet.array[index]):
         block = codes(range(row, row + 1), columns)
-        kinds = [found.kinds[0]] * len(columns) if block is None else [found.kinds[k] for k in block[0]]
-        yield [kind.word or text(value) for value, kind in zip(values.tolist(), kinds, strict=True)]
+        words = [found.kinds[0 if block is None else block[0][at]][0] for at in columns]
+        yield [word or text(value) for value, word in zip(values.tolist(), words, strict=True)]
 
 
 def table_lines(

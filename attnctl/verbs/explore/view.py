@@ -140,9 +140,9 @@ def table_cells(
     codes = found.codes(walk.lead)(rows, columns)
 
     def cell(row: int, column: int) -> Span:
-        kind = found.kinds[0 if codes is None else codes[row - rows.start, column - columns.start]]
-        text = write(values[row, column].item()) if kind.word is None else kind.word
-        return text, f"{kind.style}+changed" if changed[row, column] else kind.style
+        word, style = found.kinds[0 if codes is None else codes[row - rows.start, column - columns.start]]
+        text = write(values[row, column].item()) if word is None else word
+        return text, f"{style}+changed" if changed[row, column] else style
 
     return [[cell(row, column) for column in columns] for row in rows]
 
