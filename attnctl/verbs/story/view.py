@@ -167,8 +167,8 @@ def say_extremes(claim: Extremes, name: Namer) -> str:
 def say_slopes(claim: Extremes, name: Namer) -> str:
     step, _, through = claim.step.removeprefix("d_").partition("_through_")
     said = [
-        f"raising {cell_name(name, step, at)} by a little {'raises' if slope > 0 else 'lowers'} the loss by "
-        f"{four_digits(abs(slope))} times as much"
+        f"raising {cell_name(name, step, at)} by a little {'raises' if slope > 0 else 'lowers'} "
+        f"the loss by {four_digits(abs(slope))} times as much"
         for at, slope in ((claim.largest, claim.most), (claim.smallest, claim.least))
         if slope
     ]
