@@ -127,10 +127,7 @@ def describe_step(
         "computed": not own,
         "words": words_of(explainer, step.name, spellings),
         "edits": [
-            {
-                "places": [i if isinstance(i, int) else None for i in index],
-                "note": line.EDITED.format(text),
-            }
+            {"places": [i if isinstance(i, int) else None for i in index], "note": line.EDITED.format(text)}
             for text, name, index in explainer.edits
             if name == step.name
         ],

@@ -27,13 +27,7 @@ from attnctl.verbs.corpus import (
     source_name,
     survey,
 )
-from attnctl.verbs.corpus.part import (
-    CorpusPart,
-    differing_facts,
-    read_part,
-    spell,
-    write_part,
-)
+from attnctl.verbs.corpus.part import CorpusPart, differing_facts, read_part, spell, write_part
 from attnctl.verbs.corpus.sources import DrawnAttention, TrainedModel, load_model
 from attnctl.verbs.stats.tally import tally_of
 
