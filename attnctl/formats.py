@@ -91,7 +91,7 @@ FINDINGS = {
     "mutants": (FOUND_JSON,),
     "stats": (
         FOUND_JSON,
-        Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
+        Format("csv", ".csv", "attnctl.verbs.stats.view:write_csv", text=True),
         *pictures_by("attnctl.verbs.stats.picture"),
         Format("html", ".html", "attnctl.pages.tables:write_stats", binary=True),
     ),

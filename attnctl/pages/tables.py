@@ -37,19 +37,12 @@ from attnctl.verbs.check.about import (
     sections,
     title_of_example,
 )
+from attnctl.verbs.exercise import gradebook
 from attnctl.verbs.exercise.grade import WRONG, HandIn
-from attnctl.verbs.exercise.gradebook import (
-    class_summary,
-    find_shared,
-    marked_steps,
-    remarks,
-    signs,
-    wrong_at,
-)
 from attnctl.verbs.models.about import LAYER_HEADINGS, About, facts_of, layer_rows, size_lines, stack_name
 from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.picture import plots_of
-from attnctl.verbs.stats.view import HEADINGS, StatsTable, legend_of, notes_on
+from attnctl.verbs.stats.view import HEADINGS, legend_of, notes_on, rows_of
 
 HEADING = "What each head does"
 GRADES = "Grades"
@@ -125,16 +118,15 @@ def stats_parts(found: StatsReport) -> Iterator[str]:
         said = " ".join(describe_plot(plot, plot.scale()) for plot in some)
         picture = image(draw(some).svg, said)
         yield f'<section class="scroll" tabindex="0" aria-label="{escape(titles)}">{picture}</section>'
-    groups = list(found.dumps)
-    whole = found.aggregate if len(groups) > 1 else None
-    for group in [*groups, *([replace(whole, name="all together")] if whole else [])]:
-        yield group_table(group)
+    yield from map(group_table, found.dumps)
+    if found.whole:
+        yield group_table(replace(found.whole, name="all together"))
     if found.rolled is not None and found.rolled.size <= MOST_PLAIN:
         words = number_repeats(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
         shares = [[f"{share:.2f}" for share in row] for row in found.rolled.tolist()]
         rows = [(word, *row) for word, row in zip(words, shares, strict=True)]
         yield html_table(ROLLED, ["", *words], rows)
-    if groups:
+    if found.dumps:
         meanings = legend_of(found).items()
         terms = "".join(f"<dt>{escape(word)}</dt><dd>{escape(means)}</dd>" for word, means in meanings)
         yield f'<section><dl class="terms">{terms}</dl></section>'
@@ -142,8 +134,7 @@ def stats_parts(found: StatsReport) -> Iterator[str]:
 
 def group_table(group: DumpStats) -> str:
     names = ["head", *HEADINGS, "largest", *(["nearest"] if group.pairs else [])]
-    table = StatsTable(Screen())
-    rows = [table.row(group, at, most=12)[: len(names)] for at in range(len(group.heads))]
+    rows = [row[: len(names)] for row in rows_of(group, 12, Screen())]
     said, rest = beginning(group.sentence or "")
     more = f" … {rest} more characters" if rest else ""
     return html_table(group.name, names, rows, [*([said + more] if said else []), *notes_on(group)])
@@ -177,23 +168,25 @@ def file_name(path: str) -> str:
 
 def write_grades(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
     """What the class got wrong, a row for each student, and what is to be said to each."""
-    steps, body = marked_steps(sheets), []
+    steps, body = gradebook.marked_steps(sheets), []
     shared = [
         (mark.mistake or "no known mistake", mark.step, mark.words * bool(mark.mistake), ", ".join(names))
-        for mark, names in find_shared(sheets)
+        for mark, names in gradebook.find_shared(sheets)
     ]
     if shared:
         titles = ["mistake", "step", "what it is", "who"]
         body.append(html_table("What the class got wrong", titles, shared, words=True))
     rows = [(str(sheet.student), *signs_and_mistakes(sheet, steps)) for sheet in sheets]
-    notes = [f"{sheet.student}: {line}" for sheet in sheets for line in remarks(sheet, alone=False)]
+    notes = [
+        f"{sheet.student}: {line}" for sheet in sheets for line in gradebook.remarks(sheet, alone=False)
+    ]
     body.append(html_table(GRADES, ["name", *steps, "right"], rows, notes, words=True))
-    stream.write(page(GRADES, GRADES, class_summary(sheets), body))
+    stream.write(page(GRADES, GRADES, gradebook.class_summary(sheets), body))
 
 
 def signs_and_mistakes(sheet: HandIn, steps: Sequence[str]) -> list[str]:
-    mistakes = {mark.step: wrong_at(mark) for mark in sheet.marks if mark.verdict == WRONG}
-    shown = zip([*steps, ""], signs(sheet, steps), strict=True)
+    mistakes = {mark.step: gradebook.wrong_at(mark) for mark in sheet.marks if mark.verdict == WRONG}
+    shown = zip([*steps, ""], gradebook.signs(sheet, steps), strict=True)
     return [f"{sign}: {mistakes[step]}" if mistakes.get(step) else sign for step, sign in shown]
 
 

@@ -11,7 +11,6 @@ from attnctl.base.words import all_of, number_repeats, plural
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math import Array, Cell
-from attnctl.math.derivation import Step
 from attnctl.math.kind import KIND
 from attnctl.math.names import (
     BIAS,
@@ -187,12 +186,9 @@ def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Ite
             yield [(text.replace(UNBROKEN, " "), style) for text, style in line]
     if len(leads) > MOST_HEADS:
         yield [(screen.printable(f"… and {plural(len(leads) - MOST_HEADS, 'head')} more"), "aside")]
-    if any(is_drawn(step) for step in trace.steps.values()):
+    drawn = (step for step in trace.steps.values() if step.formula.startswith("drawn "))
+    if any(step.name in TABLE and TABLE[step.name].drawn for step in drawn):
         yield from screen.sentence(RANDOM, "aside")
-
-
-def is_drawn(step: Step) -> bool:
-    return step.name in TABLE and TABLE[step.name].drawn and step.formula.startswith("drawn ")
 
 
 def find_ties(row: Array) -> tuple[int, ...]:
@@ -207,7 +203,7 @@ def quoted_token(token: str) -> str:
 
 
 def names_of(tokens: Sequence[str]) -> list[str]:
-    return number_repeats(list(map(quoted_token, tokens)))
+    return number_repeats(map(quoted_token, tokens))
 
 
 def percent(share: float) -> str:

@@ -130,6 +130,11 @@ class StatsReport:
         return DumpStats("all", heads, pairs)
 
     @property
+    def whole(self) -> DumpStats | None:
+        """The aggregate of several dumps; of one it would say the same again."""
+        return self.aggregate if len(self.dumps) > 1 else None
+
+    @property
     def compared(self) -> bool:
         """True if heads of a dump were held against each other."""
         return any(dump.pairs for dump in self.dumps)

@@ -17,6 +17,7 @@ from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of
 from attnctl.drawing.show.headline import ULPS, find_ties
+from attnctl.drawing.show.tables import repeats_input
 from attnctl.math import Array, Cell, ops
 from attnctl.math.derivation import Step
 from attnctl.math.names import (
@@ -150,20 +151,13 @@ def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
     loaded = replace(trace, arrays={name: np.asarray(trace[name]) for name in trace})
     chapters: list[Chapter] = []
     for group in (list(steps) for _, steps in groupby(wanted, way_made)):
-        if steps is None and chapters and only_repeats(loaded, group[0], chapters[-1].steps[-1]):
-            before = chapters[-1]
-            chapters[-1] = replace(before, happens=f"{before.happens} {group[0].name} is the same matrix.")
+        step, before = group[0], chapters[-1] if chapters and steps is None else None
+        is_copy = isinstance(step.op, ops.Copy | ops.Merge)
+        if is_copy and before and step.inputs[0] == before.steps[-1].name and repeats_input(loaded, step):
+            chapters[-1] = replace(before, happens=f"{before.happens} {step.name} is the same matrix.")
         else:
             chapters.append(chapter_of(loaded, group))
     return Story(loaded, tuple(chapters))
-
-
-def only_repeats(trace: Trace, step: Step, other: Step) -> bool:
-    """True of a copy of the other step, and of one head put side by side with none."""
-    if not isinstance(step.op, ops.Copy | ops.Merge) or step.inputs[0] != other.name:
-        return False
-    own, source = trace[step.name], trace[other.name]
-    return own.size == source.size and np.array_equal(own, source.reshape(own.shape), equal_nan=True)
 
 
 def way_made(step: Step) -> tuple[object, ...]:

@@ -15,28 +15,16 @@ from attnctl.math import Cell
 from attnctl.math.derivation import Step
 from attnctl.record import Trace
 from attnctl.record.cells import spell_cell
-from attnctl.verbs.story import (
-    BLIND,
-    EMPTY,
-    UNMIXED,
-    Claim,
-    Extremes,
-    Hidden,
-    Mix,
-    NotFinite,
-    OddRows,
-    Story,
-    TopKeys,
-    is_slope,
-)
+from attnctl.verbs import story as told
+from attnctl.verbs.story import Story, is_slope
 
 WIDEST, NARROWEST = 80, 36
 """Columns of a story, as longer lines are hard to read; of the words beside a table, at least."""
 
 OF_ROWS = {
-    BLIND: "{} may look at nothing, and all weights are 0",
-    EMPTY: "All weights of {} are 0",
-    UNMIXED: "{} {} not what the weights make of the values",
+    told.BLIND: "{} may look at nothing, and all weights are 0",
+    told.EMPTY: "All weights of {} are 0",
+    told.UNMIXED: "{} {} not what the weights make of the values",
 }
 
 
@@ -75,8 +63,10 @@ def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element
     beside = len(tables) == 1 and width + GAP + NARROWEST <= screen.width
     room = screen._replace(width=screen.width - width - GAP) if beside else screen
     more = [f"… and {plural(chapter.left_out, 'row')} more."] * bool(chapter.left_out)
-    told = (chapter.happens, *(sentence_of(claim, name) for claim in chapter.claims), *more)
-    words = [line for sentence in told for line in wrap_sentence(sentence, room, "" if beside else "  ")]
+    sentences = (chapter.happens, *(sentence_of(claim, name) for claim in chapter.claims), *more)
+    words = [
+        line for sentence in sentences for line in wrap_sentence(sentence, room, "" if beside else "  ")
+    ]
     if beside:
         yield from side_by_side([tables, words], [width, max(cells(text) for ((text, _),) in words)])
     else:
@@ -99,26 +89,26 @@ def wrap_sentence(text: str, screen: Screen, indent: str = "  ") -> Iterator[Lin
         yield [(f"{indent}{line.replace(UNBROKEN, ' ')}", "")]
 
 
-def sentence_of(claim: Claim, name: Namer) -> str:
+def sentence_of(claim: told.Claim, name: Namer) -> str:
     match claim:
-        case TopKeys():
+        case told.TopKeys():
             return say_look(claim, name)
-        case Mix(step, row, mixed, rest):
+        case told.Mix(step, row, mixed, rest):
             parts = [f"{percent(share)} of {name.key(key)}" for key, share in mixed]
             if rest >= 0.00005:  # what is less is not said
                 parts.append(f"{percent(rest)} of others")
             return f"{name.row(step, row)} is {all_of(parts)}."
-        case Hidden(_, by, of):
+        case told.Hidden(_, by, of):
             return say_hidden(by, of)
-        case OddRows(step, kind, rows):
+        case told.OddRows(step, kind, rows):
             be = "is" if len(rows) == 1 else "are"
             named = [name.row(step, row) for row in rows[:MOST_KEYS]]
             more = len(rows) - len(named)
             said = "; ".join([*named, f"{plural(more, 'row')} more"] if more else named)
             return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {said}."
-        case Extremes():
+        case told.Extremes():
             return say_extremes(claim, name)
-        case NotFinite(_, count):
+        case told.NotFinite(_, count):
             return f"{count} of its numbers {'is' if count == 1 else 'are'} not finite."
 
 
@@ -130,7 +120,7 @@ def say_hidden(by: Sequence[tuple[str, int]], of: int) -> str:
     return f"{total} of {of} scores {'is' if total == 1 else 'are'} hidden, {said}."
 
 
-def say_look(claim: TopKeys, name: Namer) -> str:
+def say_look(claim: told.TopKeys, name: Namer) -> str:
     who, share = name.row(claim.step, claim.row), percent(claim.share)
     keys, each = name.seen(claim.row, claim.keys), " each" * (claim.seen != 1 and len(claim.keys) > 1)
     hides = "; ".join(f"{rule} hides {name.keys(hidden)}" for rule, hidden in claim.hidden)
@@ -146,14 +136,14 @@ def say_look(claim: TopKeys, name: Namer) -> str:
     return f"{who} {said}: {share}{each}{why}{f' ({hides})' * bool(hides)}."
 
 
-def because(claim: TopKeys, scores: Sequence[str]) -> str:
+def because(claim: told.TopKeys, scores: Sequence[str]) -> str:
     among = f"of the {claim.seen} it sees" if claim.hidden else "of its row"
     if len(claim.scores) == 1:
         return f", because its score {scores[0]} is the largest {among}"
     return f", because their scores ({all_of(scores)}) are the largest {among}"
 
 
-def say_extremes(claim: Extremes, name: Namer) -> str:
+def say_extremes(claim: told.Extremes, name: Namer) -> str:
     of_all = "number" if claim.whole else "finite number"
     if claim.most == claim.least:
         return f"Every {of_all} is {four_digits(claim.most)}."
@@ -164,7 +154,7 @@ def say_extremes(claim: Extremes, name: Namer) -> str:
     return f"{reach}, the smallest {four_digits(claim.least)} at {low}."
 
 
-def say_slopes(claim: Extremes, name: Namer) -> str:
+def say_slopes(claim: told.Extremes, name: Namer) -> str:
     step, _, through = claim.step.removeprefix("d_").partition("_through_")
     said = [
         f"raising {cell_name(name, step, at)} by a little {'raises' if slope > 0 else 'lowers'} "
