@@ -133,9 +133,8 @@ class Work:
                 self.take(number, data)
             self.measure_waiting(self.span.stop)
         if self.problems:
-            found = [problem for problem in self.problems if problem != HINT]
-            more = len(found) - MAX_PROBLEMS
-            raise AttnError([*found[:MAX_PROBLEMS], *[f"{more} lines more"] * (more > 0), HINT])
+            more = len(self.problems) - MAX_PROBLEMS
+            raise AttnError([*self.problems[:MAX_PROBLEMS], *[f"{more} lines more"] * (more > 0), HINT])
         if not self.part.sentences:  # then it is no matter of lines
             raise_all(self.unmeasured[:1])
         return self.part

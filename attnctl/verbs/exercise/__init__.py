@@ -8,6 +8,7 @@ import io
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,12 @@ class Student:
         """What tells a student from every other."""
         return self.id or self.name
 
+    @property
+    def seed(self) -> int:
+        """The same on every machine; spaces around a name and its case do not matter."""
+        word = " ".join(self.key.split()).casefold()
+        return int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") % SEEDS
+
 
 @dataclass(frozen=True)
 class Exercise:
@@ -64,12 +71,6 @@ class Exercise:
         return tuple(step.name for step in self.steps if step.name not in self.trace)
 
 
-def seed_from(key: str) -> int:
-    """The seed of a student: the same on every machine; spaces around a name and its case do not matter."""
-    word = " ".join(key.split()).casefold()
-    return int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") % SEEDS
-
-
 def make(
     settings: Settings, blank: Sequence[str], student: Student | None = None, decimals: int = DECIMALS
 ) -> Exercise:
@@ -79,7 +80,7 @@ def make(
     would be those of everybody.
     """
     if student is not None:
-        settings = settings.with_(seed=seed_from(student.key))
+        settings = settings.with_(seed=student.seed)
     trace = prepare(settings).run()
     blank = names_of_steps(blank, list(trace))
     raise_all(["--blank: no step in it; name steps that are computed, like scores"] * (not blank))
@@ -87,11 +88,13 @@ def make(
     raise_all(
         f"--blank {name}: it is given, not computed; blank a step that follows from it" for name in given
     )
-    if student is not None and same_for_all(settings, trace):
-        raise AttnError(
-            "--seed-from: nothing in this config is drawn from the seed, so all students would have the "
-            "same numbers; leave out embeddings or weights, or a seed beside them"
-        )
+    if student is not None:
+        other = prepare(settings.with_(seed=(settings.seed + 1) % SEEDS)).run()
+        if all(np.array_equal(trace[name], other[name], equal_nan=True) for name in trace):
+            raise AttnError(
+                "--seed-from: nothing in this config is drawn from the seed, so all students would have "
+                "the same numbers; leave out embeddings or weights, or a seed beside them"
+            )
     names = [name for name in trace if name in set(blank)]
     after = following(trace, names)
     numbers = round_given(trace, names, decimals)
@@ -113,20 +116,12 @@ def round_given(trace: Trace, blank: Sequence[str], decimals: int) -> dict[str, 
     unseen = {*blank, *following(trace, blank)}
     edited = {edit["step"] for edit in trace.header.get("edits", ())}
 
-    def round_in(name: str) -> Edit:
-        return lambda value: round_to(trace[name] if name in edited else value, decimals)
+    def rounded(name: str, value: Array) -> Array:
+        value = trace[name] if name in edited else value
+        return np.round(value, decimals) + value.dtype.type(0) if value.dtype.kind == "f" else value
 
-    edits = {name: round_in(name) for name in trace if name not in unseen}
+    edits: dict[str, Edit] = {name: partial(rounded, name) for name in trace if name not in unseen}
     return carry_out(trace.derivation, trace, trace.config.get("dtype", "float64"), edits=edits).values
-
-
-def round_to(array: Array, decimals: int) -> Array:
-    return np.round(array, decimals) + array.dtype.type(0) if array.dtype.kind == "f" else array
-
-
-def same_for_all(settings: Settings, trace: Trace) -> bool:
-    other = prepare(settings.with_(seed=(settings.seed + 1) % SEEDS)).run()
-    return all(np.array_equal(trace[name], other[name], equal_nan=True) for name in trace)
 
 
 def following(trace: Trace, blank: Sequence[str]) -> list[str]:
@@ -196,7 +191,7 @@ def twice(students: Sequence[tuple[int, Student]], path: str) -> list[str]:
     first: dict[int, int] = {}
     problems = []
     for line, student in students:
-        if (before := first.setdefault(seed_from(student.key), line)) != line:
+        if (before := first.setdefault(student.seed, line)) != line:
             apart = f"tell them apart, like {student} 2, or by a column id"
             said = f"{student}, as in line {before}, would have the same numbers"
             problems.append(f"{path}:{line}: {said}; {'give each their own id' if student.id else apart}")

@@ -44,14 +44,6 @@ class MatrixTable(DataTable[Text], can_focus=False):
             await self.app.run_action(f"cell({place['row']},{place['column']})")
 
 
-class Choices(OptionList, can_focus=False):
-    """Texts of which one is marked; a click on one chooses it."""
-
-    def show(self, texts: Iterable[Text], at: int) -> None:
-        self.set_options(texts)
-        self.highlighted = at if self.option_count else None
-
-
 def bind(
     keys: str, action: str, what: str, more: str = "", sign: str = "", *, show: bool = False
 ) -> Binding:
@@ -120,8 +112,10 @@ class Explorer(App[int]):
         yield Static(id="title")
         with Horizontal():
             with Vertical(id="left"):
-                yield Choices(id="steps")
-                yield Choices(id="operands")
+                for name in ("steps", "operands"):
+                    choices = OptionList(id=name)
+                    choices.can_focus = False
+                    yield choices
             with Vertical():
                 yield Static(id="heading")
                 yield MatrixTable(cursor_background_priority="css")
@@ -175,10 +169,15 @@ class Explorer(App[int]):
         arithmetic = view.arithmetic_lines(walk, screen, self.precision)
         self.query_one("#arithmetic", Static).update(self.text(*arithmetic))
         self.query_one("#below").scroll_home(animate=False)
-        steps, operands = view.step_lines(walk, screen), view.operand_lines(walk, screen)
-        self.query_one("#steps", Choices).show(map(self.text, steps), walk.layer.steps.index(walk.step))
-        self.query_one("#operands", Choices).show(map(self.text, operands), walk.operand)
+        self.show_choices("#steps", view.step_lines(walk, screen), walk.layer.steps.index(walk.step))
+        self.show_choices("#operands", view.operand_lines(walk, screen), walk.operand)
         self.draw_matrix(screen)
+
+    def show_choices(self, name: str, lines: Iterable[Line], at: int) -> None:
+        """Texts of which one is marked; a click on one chooses it."""
+        choices = self.query_one(name, OptionList)
+        choices.set_options(map(self.text, lines))
+        choices.highlighted = at if choices.option_count else None
 
     def draw_matrix(self, screen: Screen) -> None:
         """Draw the matrix, of a large one what is around the cursor."""

@@ -28,7 +28,7 @@ from attnctl.record.cells import Address, Speller, parse_address
 from attnctl.verbs.check.check import check, spoken
 from attnctl.verbs.check.exercise import read_unfinished
 from attnctl.verbs.check.view import conclusion
-from attnctl.verbs.learn.expression import Cells, Value, addresses, as_numbers, evaluate
+from attnctl.verbs.learn.expression import Value, addresses, as_numbers, evaluate
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson, steps_to_write
 
 STDIN = "-"  # a file of this name is no pipe here: there may be answers in it
@@ -126,7 +126,7 @@ def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[
 
 
 def would_give(typed: Typed, value: Value) -> bool:
-    if isinstance(value, Cells | str):
+    if isinstance(value, tuple | str):
         return False
     right = as_numbers(value)
     return fit_shape(typed, right.shape).could_be(right)
@@ -177,22 +177,22 @@ def other_cells(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[st
 
 
 def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
-    if not isinstance(right, Cells):
+    if not isinstance(right, tuple):
         raise lesson.refusal("answer", AttnError("no cell; write one with largest(…) or smallest(…)"))
     text = answer_text(answer)
     address = parse_address(text).spell_out(trace)
     if address.step not in trace:
         raise AttnError(f"{quote(text)} is no cell; write one like attention_weights[0,love,AI]")
-    cell = address.cell(trace)
-    if address.step == right.step and cell in right.cells:
+    cell, (step, cells) = address.cell(trace), right
+    if address.step == step and cell in cells:
         return AnswerVerdict(True, "right")
     for wrong in lesson.wrong:
         other = evaluate(wrong.answer, trace) if wrong.answer else None
-        if isinstance(other, Cells) and other.step == address.step and cell in other.cells:
+        if isinstance(other, tuple) and other[0] == address.step and cell in other[1]:
             return AnswerVerdict(False, wrong.says, wrong.mistake or None)
     spelled = Speller(trace)(address.step, cell)
-    if address.step != right.step:
-        says = f"{spelled} is a cell of {address.step}; look at {right.step}"
+    if address.step != step:
+        says = f"{spelled} is a cell of {address.step}; look at {step}"
         return AnswerVerdict(False, says, "other-step")
     value = float(trace[address.step][cell])
     return AnswerVerdict(False, f"{spelled} holds {value:.4g}, and is not the cell that is asked for")
@@ -266,8 +266,9 @@ def same_to_float32(theirs: Trace, ours: Trace, name: str) -> bool:
 def answers_for(lesson: Lesson, trace: Trace) -> Iterator[str]:
     """Yield right answers to a lesson, as they would be typed."""
     right = lesson.right(trace)
-    if isinstance(right, Cells):
-        yield from (Speller(trace)(right.step, cell) for cell in right.cells)
+    if isinstance(right, tuple):
+        step, cells = right
+        yield from (Speller(trace)(step, cell) for cell in cells)
     elif isinstance(right, str):
         yield right
     elif lesson.kind == DUMP:
