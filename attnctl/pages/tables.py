@@ -18,25 +18,9 @@ from attnctl.drawing.screen.text import token_text, visible
 from attnctl.drawing.show.headline import beginning
 from attnctl.math import Progress
 from attnctl.pages.describe import model_name
-from attnctl.pages.write import (
-    MOST_PLAIN,
-    MOST_TRACES,
-    PLACE,
-    asset,
-    encode_page,
-    heading_places,
-    image,
-    policy,
-)
+from attnctl.pages.write import MOST_PLAIN, MOST_TRACES, image, page_of_tables
 from attnctl.store.files import open_output
-from attnctl.verbs.check.about import (
-    MistakePage,
-    mistake_names,
-    mistake_page,
-    part_shown,
-    sections,
-    title_of_example,
-)
+from attnctl.verbs.check import about
 from attnctl.verbs.exercise import gradebook
 from attnctl.verbs.exercise.grade import WRONG, HandIn
 from attnctl.verbs.models.about import LAYER_HEADINGS, About, facts_of, layer_rows, size_lines, stack_name
@@ -64,7 +48,7 @@ def write_stats(found: Sequence[StatsReport], stream: IO[bytes]) -> None:
     names = [visible(dump.name) for report in shown for dump in report.dumps]
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     title = " · ".join([HEADING, *(name + more for name in names[:1])])
-    stream.write(page(title, HEADING, FACTS, body))
+    stream.write(page_of_tables(title, HEADING, FACTS, body))
 
 
 def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
@@ -78,7 +62,7 @@ def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
             body.append(draw_layer(by_use))
         body.append(f"<section>{html_paragraphs(size_lines(each)[1:])}</section>")
     sizes = " · ".join(size_lines(part)[0] for part in found)
-    stream.write(page(f"{names} · {sizes}", names, sizes, body))
+    stream.write(page_of_tables(f"{names} · {sizes}", names, sizes, body))
 
 
 def draw_layer(sizes: Mapping[str, int]) -> str:
@@ -96,13 +80,6 @@ def draw_layer(sizes: Mapping[str, int]) -> str:
     start = f'<section class="scroll" tabindex="0" aria-label="{said}"><h2>{said}</h2>'
     drawn = f'<svg class="layer" width="600" height="{24 * len(sizes)}" role="img" aria-label="{said}">'
     return f"{start}{drawn}{''.join(rows)}</svg></section>"
-
-
-def page(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
-    """A page of these parts, which are HTML; the other texts are not."""
-    places = heading_places(title, heading, facts)
-    places |= {"policy": policy(runs=False), "body": "\n".join(body)}
-    return encode_page(PLACE.sub(lambda place: places[place[1]], asset("tables.html")))
 
 
 # --- statistics ---
@@ -181,7 +158,7 @@ def write_grades(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
         f"{sheet.student}: {line}" for sheet in sheets for line in gradebook.remarks(sheet, alone=False)
     ]
     body.append(html_table(GRADES, ["name", *steps, "right"], rows, notes, words=True))
-    stream.write(page(GRADES, GRADES, gradebook.class_summary(sheets), body))
+    stream.write(page_of_tables(GRADES, GRADES, gradebook.class_summary(sheets), body))
 
 
 def signs_and_mistakes(sheet: HandIn, steps: Sequence[str]) -> list[str]:
@@ -235,14 +212,14 @@ def write_pages(folder: Path, progress: Progress) -> Path:
     """Write a page for each mistake, then the list, which is returned. Raises AttnError where it cannot."""
     with refuse_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    terms, known = [], mistake_names()
+    terms, known = [], about.mistake_names()
     for done, name in enumerate(known, start=1):
-        mistake = mistake_page(name)
+        mistake = about.mistake_page(name)
         write(folder / f"{name}.html", page_of(mistake))
         progress(done, len(known))
         terms.append(f'<dt><a href="{name}.html">{text(name)}</a></dt><dd>{text(wrong(mistake))}</dd>')
     listed = f'<section><dl class="terms">{"".join(terms)}</dl></section>'
-    write(folder / INDEX, page(MISTAKES, MISTAKES, OF_MISTAKES, [listed]))
+    write(folder / INDEX, page_of_tables(MISTAKES, MISTAKES, OF_MISTAKES, [listed]))
     return folder / INDEX
 
 
@@ -251,18 +228,18 @@ def write(path: Path, content: bytes) -> None:
         stream.write(content)
 
 
-def wrong(mistake: MistakePage) -> str:
+def wrong(mistake: about.MistakePage) -> str:
     return mistake.report.findings[0].words
 
 
-def page_of(mistake: MistakePage) -> bytes:
+def page_of(mistake: about.MistakePage) -> bytes:
     """Wrong and right side by side, below what is to be said of it."""
-    name, seen = mistake.mistake.name, part_shown(mistake)
-    texts = [(title, html_paragraphs([words])) for title, words in sections(mistake) if words]
-    texts.append((title_of_example(mistake), f"<pre>{text(mistake.mistake.example)}</pre>"))
+    name, seen = mistake.mistake.name, about.part_shown(mistake)
+    texts = [(title, html_paragraphs([words])) for title, words in about.sections(mistake) if words]
+    texts.append((about.title_of_example(mistake), f"<pre>{text(mistake.mistake.example)}</pre>"))
     said = "".join(f"<h2>{text(title)}</h2>{content}" for title, content in texts)
     titles = [f"{kind} {column}" for kind in ("wrong", "right") for column in seen.columns]
     rows = [(place, *found, *right) for place, found, right in seen.rows]
     back = f'<p class="note"><a href="{INDEX}">All mistakes</a></p>'
     body = [f"<section>{said}{back}</section>", html_table(seen.title, ["", *titles], rows)]
-    return page(f"{name} · {MISTAKES}", name, f"What you get when {wrong(mistake)}.", body)
+    return page_of_tables(f"{name} · {MISTAKES}", name, f"What you get when {wrong(mistake)}.", body)

@@ -201,6 +201,13 @@ def asset(name: str) -> str:
     return whole if name.endswith(".html") else SPARED.sub("", whole)
 
 
+def page_of_tables(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
+    """A page of these parts, which are HTML; the other texts are not. It runs no script."""
+    places = heading_places(title, heading, facts)
+    places |= {"policy": policy(runs=False), "body": "\n".join(body)}
+    return encode_page(PLACE.sub(lambda place: places[place[1]], asset("tables.html")))
+
+
 def heading_places(title: str, heading: str, facts: str) -> dict[str, str]:
     words = {"title": title, "heading": heading, "facts": facts}
     return {name: escape(word) for name, word in words.items()} | {"style": asset("style.css")}

@@ -10,20 +10,9 @@ import numpy as np
 from attnctl.base.words import all_of, number_repeats, plural
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
-from attnctl.math import Array, Cell
+from attnctl.math import Array, Cell, names
 from attnctl.math.kind import KIND
-from attnctl.math.names import (
-    BIAS,
-    FADED,
-    MASK,
-    MEMORY,
-    OUTPUT,
-    PROJECTED,
-    TABLE,
-    WEIGHTS,
-    WRITTEN,
-    matrix_of,
-)
+from attnctl.math.names import OUTPUT, TABLE, WEIGHTS, matrix_of
 from attnctl.math.ops import Copy
 from attnctl.math.rules import RULES, Composed, Rule
 from attnctl.record import Trace
@@ -35,8 +24,8 @@ def facts(trace: Trace) -> list[str]:
     config = trace.config
     if not config:
         return []
-    crosses = MEMORY in trace or "key_ids" in trace.header
-    rule = FADED in trace or WRITTEN in trace
+    crosses = names.MEMORY in trace or "key_ids" in trace.header
+    rule = names.FADED in trace or names.WRITTEN in trace
     said = ["gated delta rule" if rule else "cross-attention" if crosses else "self-attention"]
     heads, kv_heads = config.get("heads"), config.get("kv_heads")
     if heads is not None:
@@ -63,7 +52,7 @@ def seeds(config: Mapping[str, Any]) -> list[str]:
         return [f"seed {config['seed']}"]
     own = [tensor for tensor in (config.get("embeddings"), *weights.values()) if isinstance(tensor, dict)]
     given = weights.keys() | {name for head in weights.get("heads") or () for name in head}
-    if not ({"file", "W"} & given or {*map(matrix_of, PROJECTED)} <= given):
+    if not ({"file", "W"} & given or {*map(matrix_of, names.PROJECTED)} <= given):
         own.append(weights)
     drawn = [tensor["random"] for tensor in own if isinstance(tensor.get("random"), dict)]
     found = dict.fromkeys(how.get("seed", config["seed"]) for how in drawn)
@@ -90,7 +79,7 @@ def rule_words(rule: Any) -> str:
     if not isinstance(rule, dict) or len(rule) != 1:
         return str(rule)
     ((name, value),) = rule.items()
-    if name in {MASK, BIAS}:
+    if name in {names.MASK, names.BIAS}:
         return f"given {name}"
     values = value if isinstance(value, list) else [value]
     kind = RULES.get(str(name), Rule)

@@ -29,19 +29,8 @@ from attnctl.math.names import B_O, OUTPUT, TABLE, W_O, gradient_of
 from attnctl.record import CALL, SCHEMA
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.npz import HEADER, add
-from attnctl.verbs.capture.functions import (
-    EAGER,
-    HEADS,
-    OWN,
-    REGISTERED,
-    Function,
-    Given,
-    Passed,
-    UnreadError,
-    laid_out,
-    read_call,
-)
-from attnctl.verbs.capture.functions import LIBRARIES as FUNCTIONS
+from attnctl.verbs.capture import functions
+from attnctl.verbs.capture.functions import HEADS, Function, Given, Passed, UnreadError
 
 LIBRARIES = {"attnctl", "torch", "jax", "flax", "flash_attn", "xformers"}
 """They call attention for someone: the place of a call is where that someone is."""
@@ -105,7 +94,7 @@ class CallRecorder:
                         with self.failing():
                             parameters = row.parameters.split() or signature(function).parameters
                             given = {**dict(zip(parameters, args, strict=False)), **kwargs}
-                            self.record(call, given, read_call(row, given, out))
+                            self.record(call, given, functions.read_call(row, given, out))
             finally:
                 state.inside = False
             return out
@@ -134,7 +123,7 @@ class CallRecorder:
         plain = {name: value for name, value in given.items() if isinstance(value, (bool, int, float, str))}
         call |= {"options": plain, "dtype": str(query.dtype).rpartition(".")[2]}
         call |= {"device": str(getattr(query, "device", "cpu"))}
-        arrays = {name: laid_out(name, array, turned) for name, array in tensors.items()}
+        arrays = {name: functions.laid_out(name, array, turned) for name, array in tensors.items()}
         arrays, config = self.keep_chosen(arrays, config)
         self.write(number, arrays, {"schema": SCHEMA, "attnctl": __version__, CALL: call, "config": config})
         for name in (*HEADS, OUTPUT) if self.backward else ():
@@ -169,7 +158,7 @@ class CallRecorder:
 
     def write_gradient(self, number: int, name: str, turned: Sequence[str], gradient: Any) -> None:
         with self.failing():
-            self.write(number, {gradient_of(name): laid_out(name, gradient, turned)})
+            self.write(number, {gradient_of(name): functions.laid_out(name, gradient, turned)})
 
     def write(self, number: int, arrays: dict[str, Any], header: dict[str, Any] | None = None) -> None:
         """Write what belongs to a call; its header at last: what has none was not written whole."""
@@ -254,11 +243,11 @@ class Finder:
     """Stands before the finders of modules, and replaces what is watched in a module that has been made."""
 
     def __init__(self, recorder: CallRecorder) -> None:
-        self.recorder, self.functions, self.undo = recorder, dict(FUNCTIONS), ExitStack()
+        self.recorder, self.functions, self.undo = recorder, dict(functions.LIBRARIES), ExitStack()
         self.made: dict[Any, Any] = {}
         for text in recorder.functions:
             module, _, name = text.partition(":")
-            self.functions[module] = self.functions.get(module, {}) | {name: OWN}
+            self.functions[module] = self.functions.get(module, {}) | {name: functions.OWN}
 
     def __enter__(self) -> None:
         """Begin with modules that have been imported, and with copies of functions under other names."""
@@ -292,7 +281,7 @@ class Finder:
         return spec
 
     def watched_in(self, module: str) -> dict[str, Function] | None:
-        eager = {"eager_attention_forward": EAGER} if OF_MODELS.fullmatch(module) else None
+        eager = {"eager_attention_forward": functions.EAGER} if OF_MODELS.fullmatch(module) else None
         return self.functions.get(module, eager)
 
     def replace(self, module: Any) -> None:
@@ -336,6 +325,6 @@ class Finder:
             function = give(registry, name)
             if re.search("flash|flex|paged", name):
                 return function
-            return self.watch(function, getattr(function, "__name__", name), REGISTERED)
+            return self.watch(function, getattr(function, "__name__", name), functions.REGISTERED)
 
         return give_watched

@@ -18,19 +18,9 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of
 from attnctl.drawing.show.headline import ULPS, find_ties
 from attnctl.drawing.show.tables import repeats_input
-from attnctl.math import Array, Cell, ops
+from attnctl.math import Array, Cell, names, ops
 from attnctl.math.derivation import Step
-from attnctl.math.names import (
-    CHUNK_LOGSUMEXP,
-    DELTA,
-    HEAD_OUTPUTS,
-    LOGSUMEXP,
-    MASK,
-    MASKED,
-    TABLE,
-    WEIGHTS,
-    is_gradient,
-)
+from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS, is_gradient
 from attnctl.record import Trace
 
 MOST_ROWS, MOST_PARTS = 12, 3
@@ -181,13 +171,13 @@ def what_happens(steps: Sequence[Step]) -> str:
         words = "{name} are {formula}."
     words = OPTIONAL.sub(lambda part: part[1] if int(part[2]) < len(step.inputs) else "", words)
     inputs = zip(*(step.inputs for step in steps), strict=True)
-    read = (all_of(dict.fromkeys(map(plainly, names))) for names in inputs)
+    read = (all_of(dict.fromkeys(map(plainly, alike))) for alike in inputs)
     return words.format(*read, op=step.op, name=all_of(step.name for step in steps), formula=step.formula)
 
 
 def is_slope(name: str) -> bool:
     """Whether it says how the loss moves with a step."""
-    return is_gradient(name) and name != DELTA
+    return is_gradient(name) and name != names.DELTA
 
 
 def plainly(name: str) -> str:
@@ -218,8 +208,8 @@ def claims_of(trace: Trace, step: Step) -> Iterator[Claim]:
     array = trace[step.name]
     if array.dtype == bool or not array.size:
         return
-    scores = step.symbol == TABLE[MASKED].symbol
-    nothing = scores or step.name in {CHUNK_LOGSUMEXP, LOGSUMEXP}  # −∞ is of what sees nothing
+    scores = step.symbol == names.TABLE[names.MASKED].symbol
+    nothing = scores or step.name in {names.CHUNK_LOGSUMEXP, names.LOGSUMEXP}  # −∞ is of what sees nothing
     strange = np.isnan(array) | np.isposinf(array) | (np.isneginf(array) & (not nothing))
     if strange.any():
         yield NotFinite(step.name, int(strange.sum()))
@@ -338,8 +328,8 @@ def hidden_causes(trace: Trace, step: Step) -> Iterator[tuple[str, Array]]:
     others = [np.asarray(trace[name]) for name in step.inputs[1:] if name in trace]
     if isinstance(step.op, ops.Hide):
         by = step.op.hidden_by(shape, *others)
-        names = [rule.label for rule in step.op.rules] + [MASK] * len(others)
-        yield from ((word, by == at) for at, word in enumerate(names))
+        causes = [rule.label for rule in step.op.rules] + [names.MASK] * len(others)
+        yield from ((word, by == at) for at, word in enumerate(causes))
     if isinstance(step.op, ops.Add) and others:
         yield step.inputs[1], np.broadcast_to(np.isneginf(others[0]), shape)
     yield "an edit" if step.name in trace.edited else "overflow", np.ones(shape, bool)
