@@ -85,7 +85,7 @@ register_views(
         "Story": "attnctl.verbs.story.view:story_lines",
     },
     plain_text="attnctl.drawing.screen.output:text_of_view",
-    notebook="attnctl.pages.notebook:bundle",
+    notebook="attnctl.pages.found:bundle",
 )
 
 __all__ = [*HOMES, "__version__"]  # noqa: PLE0604  (all are texts)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from attnctl.verbs.explain import Explanation
     from attnctl.verbs.learn import AnswerVerdict, Lesson
     from attnctl.verbs.models.next import Lens
-    from attnctl.verbs.stats.report import DumpStats
+    from attnctl.verbs.stats import DumpStats
     from attnctl.verbs.story import Story
 
 READERS = {name: setting.reader for name, setting in KEYWORDS.items()}
@@ -299,7 +299,7 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     process left there is gone on from. Raises AttnError with every bad line, and for a file that holds a
     part of something else.
     """
-    from attnctl.verbs.corpus.lines import SHARD, WHOLE
+    from attnctl.verbs.corpus import SHARD, WHOLE
     from attnctl.verbs.corpus.run import Job, measure_into
 
     asked_for = settings is not None or any(option is not None for option in options.values())

@@ -2,7 +2,7 @@
 
 The command line takes its choices of --format, its suffixes for -o and their help from these tables.
 Formats are read by what is in them, not by this table: `attnctl.store.source`. A picture is made of
-`Plot`s (`drawing/pictures/plot.py`), which `pictures/draw.py` makes SVG of and `screen/heat.py` characters;
+`Plot`s (`drawing/pictures/`), which `pictures/draw.py` makes SVG of and `screen/heat.py` characters;
 what is drawn of a trace stands in `drawing/show/picture.py`, of others in the `picture.py` of their room.
 """
 
@@ -75,7 +75,7 @@ FINDINGS = {
     "exercise grade": (
         Format("json", ".json", "attnctl.verbs.exercise.gradebook:write_json"),
         Format("csv", ".csv", "attnctl.verbs.exercise.gradebook:write_csv", text=True),
-        Format("html", ".html", "attnctl.pages.grades:write_grades", binary=True),
+        Format("html", ".html", "attnctl.pages.tables:write_grades", binary=True),
     ),
     "exercise make": (
         Format("json", ".json", "attnctl.verbs.exercise.sheet:write_json", single=True),
@@ -91,7 +91,7 @@ FINDINGS = {
     "mutants": (FOUND_JSON,),
     "stats": (
         FOUND_JSON,
-        Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
+        Format("csv", ".csv", "attnctl.verbs.stats.view:write_csv", text=True),
         *pictures_by("attnctl.verbs.stats.picture"),
         Format("html", ".html", "attnctl.pages.tables:write_stats", binary=True),
     ),

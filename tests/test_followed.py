@@ -19,10 +19,10 @@ from attnctl.pages.describe import value_norms
 from attnctl.sources import open_source
 from attnctl.sources.sentence import Arguments
 from attnctl.traces import Trace
+from attnctl.verbs import explore as go
 from attnctl.verbs.explain import parts_of
-from attnctl.verbs.explore import begin_walk
-from attnctl.verbs.explore import walk as go
-from attnctl.verbs.story.chapters import Hidden, Mix, NotFinite, OddRows
+from attnctl.verbs.explore.remake import begin_walk
+from attnctl.verbs.story import Hidden, Mix, NotFinite, OddRows
 
 SENTENCE, OTHER = "the cat sat on the mat", "the old cat sat here"
 RESULT = ("head_outputs", "concat", "output")

@@ -18,8 +18,8 @@ from attnctl.drawing.screen.output import print_view, say
 from attnctl.inputs.config.flags import settings_from
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
+from attnctl.verbs import exercise as making
 from attnctl.verbs.exercise import grade as grading
-from attnctl.verbs.exercise import make as making
 from attnctl.verbs.exercise.gradebook import AUTOGRADERS, grade_lines
 from attnctl.verbs.exercise.sheet import sheet_text
 

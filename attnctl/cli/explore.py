@@ -78,8 +78,8 @@ def require_terminal(source: str | None) -> None:
 
 
 def explore_on_terminal(source: Source, precision: int, *, from_stdin: bool) -> None:
-    from attnctl.verbs.explore import begin_walk
     from attnctl.verbs.explore.app import explore as walk_on
+    from attnctl.verbs.explore.remake import begin_walk
 
     walk = begin_walk(source)
     if from_stdin:  # the keys come from the terminal itself

@@ -26,11 +26,11 @@ from attnctl.models.run import ModelInput
 from attnctl.record import Trace
 from attnctl.sources import HELP_OF_SEVERAL, is_file, open_source
 from attnctl.sources.sentence import Arguments, gather_sentences
-from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
+from attnctl.verbs.corpus import SHARD, WHOLE, Shard
 from attnctl.verbs.corpus.part import CorpusPart, report_of, write_part
 from attnctl.verbs.corpus.run import Job, saving
+from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.measure import measure_heads, rollout
-from attnctl.verbs.stats.report import DumpStats, StatsReport
 from attnctl.verbs.stats.view import part_headline, result_lines, skipped_lines
 
 MERGE = "merge"  # the first argument that makes `stats` merge the others

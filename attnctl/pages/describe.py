@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from hashlib import sha256
 from math import ceil, sqrt
 from typing import Any
 
@@ -57,144 +58,137 @@ OF_A_MAP = (
 )
 
 
-@dataclass
-class Describer:
-    """Describes the traces of one page; its arrays stand there by number, and what is the same once."""
+Blocks = dict[bytes, tuple[int, Array]]
+"""The arrays of a page by a hash, each with its number there: what is the same stands there once."""
 
-    arrays: list[Array] = field(default_factory=list)
-    known: dict[bytes, int] = field(default_factory=dict)
 
-    def add(self, array: Array) -> int:
-        from hashlib import sha256
+def add_block(blocks: Blocks, array: Array) -> int:
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    key = sha256(f"{array.dtype} {array.shape} ".encode() + array.tobytes()).digest()
+    return blocks.setdefault(key, (len(blocks), array))[0]
 
-        array = np.ascontiguousarray(array).reshape(array.shape)
-        key = sha256(f"{array.dtype} {array.shape} ".encode() + array.tobytes()).digest()
-        if key not in self.known:
-            self.known[key] = len(self.arrays)
-            self.arrays.append(array)
-        return self.known[key]
 
-    def trace(self, kept: Kept) -> dict[str, Any]:
-        """A trace: the dump that is read back, and what is shown of it."""
-        trace = kept.trace
-        held = {name: self.add(trace[name]) for name in trace}
-        dump = header_data(trace)
-        if "model" in dump:  # its name, and not where on this machine it lies
-            dump |= {"model": model_name(str(dump["model"]))}
-        return {"dump": dump if held else None, "blocks": held, "view": self.view(kept)}
-
-    def view(self, kept: Kept) -> dict[str, Any]:
-        spellings: dict[str, Any] = {}
-        steps = []
-        if len(kept.trace):
-            explainer = explainer_of(kept.trace)
-            steps = [self.step(explainer, step, spellings) for step in explainer.trace.steps.values()]
-        steps += self.pictures(kept, spellings)
-        return self.heading(kept.trace, kept) | {"steps": steps, "spellings": spellings}
-
-    def heading(self, trace: Trace, kept: Kept) -> dict[str, Any]:
-        layer = layer_of(trace)
-        name = (trace.sentence or "") if layer is None else f"layer {layer}"
-        notes = [each for each in trace.header.get("notes", ()) if each not in kept.said]
-        return as_json_data(
-            {
-                "name": name or "attention",
-                "called": name_layer(trace),
-                "layer": layer,
-                "sentence": trace.sentence or "",
-                "tokens": trace.tokens,
-                "keyTokens": trace.key_tokens,
-                "special": trace.header.get("special", []),
-                "facts": facts(trace),
-                "notes": [*kept.said, *map(str, notes)],
-                "heads": what_heads_do(trace),
-                "chunks": chunk_starts(trace),
-                "norms": None if kept.norms is None else self.add(kept.norms),
-            }
-        )
-
-    def step(self, explainer: Explainer, step: Step, spellings: dict[str, Any]) -> dict[str, Any]:
-        """A step: what it is called, how its cells come about."""
-        own = step.name in explainer.own
-        described = self.numbers(step.name, explainer.trace[step.name], own=own) | {
-            "symbol": step.symbol,
-            "title": formula_of(step),
-            "formula": step.formula,
-            "axes": list(step.axes),
-            "inputs": list(step.reads),
-            "given": isinstance(step.op, Given),
-            "gradient": is_gradient(step.name),
-            "softmax": isinstance(step.op, Softmax),
-            "computed": not own,
-            "words": words_of(explainer, step.name, spellings),
-            "edits": [
-                {
-                    "places": [i if isinstance(i, int) else None for i in index],
-                    "note": explain.EDITED.format(text),
-                }
-                for text, name, index in explainer.edits
-                if name == step.name
-            ],
-        }
-        return described | self.arithmetic(explainer, step)
-
-    def arithmetic(self, explainer: Explainer, step: Step) -> dict[str, Any]:
-        """The form of a step and what hides its cells, or why there is none."""
-        if isinstance(step.op, Given):
-            return {}
-        try:
-            inputs = explainer.inputs_of(step)
-        except AttnError as error:
-            layer = layer_of(explainer.trace)
-            if layer is not None and set(explainer.trace) == {WEIGHTS}:
-                return {"why": OF_A_MAP.format(layer)}
-            return {"why": str(error)}
-        array = explainer.trace[step.name]
-        source = explainer.trace.steps[step.inputs[0]] if isinstance(step.op, Softmax) else step
-        hidden = find_hiding(explainer.trace, source)
-        hides = None  # which rule hides each score, from 1; 0 is a score that is seen
-        if hidden is not None:
-            assert isinstance(source.op, Hide)
-            hides = {"block": self.add(hidden), "names": explain.reasons(source.op)}
-        if not fits(explainer, step, inputs):
-            return {"hides": hides, "why": NO_FORM}
-        tables: list[int] = []
-
-        def number_of(table: Array) -> int:
-            tables.append(self.add(table))
-            return tables[-1]
-
-        form = as_json_data(data(form_of(step.op, array.ndim, inputs), number_of))
-        return {"form": form, "tables": tables, "hides": hides}
-
-    def pictures(self, kept: Kept, spellings: dict[str, Any]) -> list[dict[str, Any]]:
-        """The steps that are shown by blocks."""
-
-        def blocks_of(array: Array, axis: int, side: int) -> str:
-            key = f"blocks of {side}, {array.shape[axis]}"
-            spellings[key] = [f"{at * side}–{(at + 1) * side - 1}" for at in range(array.shape[axis])]
-            return key
-
-        return [
-            self.numbers(name, array)
-            | {
-                "symbol": "A",
-                "title": f"by blocks of {side} × {side}",
-                "axes": ["head", "query", "key"],
-                "words": [None] * (array.ndim - 2) + [blocks_of(array, axis, side) for axis in (-2, -1)],
-                "why": kept.said[0],
-            }
-            for name, (array, side) in kept.pictures.items()
+def describe_trace(kept: Kept, blocks: Blocks) -> dict[str, Any]:
+    """A trace: the dump that is read back, and what is shown of it."""
+    trace, spellings = kept.trace, dict[str, Any]()
+    held = {name: add_block(blocks, trace[name]) for name in trace}
+    dump = header_data(trace)
+    if "model" in dump:  # its name, and not where on this machine it lies
+        dump |= {"model": model_name(str(dump["model"]))}
+    steps = []
+    if held:
+        explainer = explainer_of(trace)
+        steps = [
+            describe_step(explainer, step, spellings, blocks) for step in explainer.trace.steps.values()
         ]
+    steps += describe_pictures(kept, spellings, blocks)
+    view = describe_heading(kept, blocks) | {"steps": steps, "spellings": spellings}
+    return {"dump": dump if held else None, "blocks": held, "view": view}
 
-    def numbers(self, name: str, array: Array, *, own: bool = True) -> dict[str, Any]:
-        """The numbers of a step, of which nothing else is said yet; a page computes those not its own."""
-        return {
-            "name": name,
-            "shape": list(array.shape),
-            "dtype": array.dtype.name,
-            "block": self.add(array) if own else None,
+
+def describe_heading(kept: Kept, blocks: Blocks) -> dict[str, Any]:
+    trace = kept.trace
+    layer = layer_of(trace)
+    name = (trace.sentence or "") if layer is None else f"layer {layer}"
+    notes = [str(note) for note in trace.header.get("notes", ()) if note not in kept.said]
+    return as_json_data(
+        {
+            "name": name or "attention",
+            "called": name_layer(trace),
+            "layer": layer,
+            "sentence": trace.sentence or "",
+            "tokens": trace.tokens,
+            "keyTokens": trace.key_tokens,
+            "special": trace.header.get("special", []),
+            "facts": facts(trace),
+            "notes": [*kept.said, *notes],
+            "heads": what_heads_do(trace),
+            "chunks": chunk_starts(trace),
+            "norms": None if kept.norms is None else add_block(blocks, kept.norms),
         }
+    )
+
+
+def describe_step(
+    explainer: Explainer, step: Step, spellings: dict[str, Any], blocks: Blocks
+) -> dict[str, Any]:
+    """A step: what it is called, how its cells come about; a page computes those that are not its own."""
+    array, own = explainer.trace[step.name], step.name in explainer.own
+    said = describe_numbers(step.name, array, add_block(blocks, array) if own else None)
+    said |= {
+        "symbol": step.symbol,
+        "title": formula_of(step),
+        "formula": step.formula,
+        "axes": list(step.axes),
+        "inputs": list(step.reads),
+        "given": isinstance(step.op, Given),
+        "gradient": is_gradient(step.name),
+        "softmax": isinstance(step.op, Softmax),
+        "computed": not own,
+        "words": words_of(explainer, step.name, spellings),
+        "edits": [
+            {
+                "places": [i if isinstance(i, int) else None for i in index],
+                "note": explain.EDITED.format(text),
+            }
+            for text, name, index in explainer.edits
+            if name == step.name
+        ],
+    }
+    return said | describe_arithmetic(explainer, step, blocks)
+
+
+def describe_arithmetic(explainer: Explainer, step: Step, blocks: Blocks) -> dict[str, Any]:
+    """The form of a step and what hides its cells, or why there is none."""
+    if isinstance(step.op, Given):
+        return {}
+    try:
+        inputs = explainer.inputs_of(step)
+    except AttnError as error:
+        layer = layer_of(explainer.trace)
+        if layer is not None and set(explainer.trace) == {WEIGHTS}:
+            return {"why": OF_A_MAP.format(layer)}
+        return {"why": str(error)}
+    array = explainer.trace[step.name]
+    source = explainer.trace.steps[step.inputs[0]] if isinstance(step.op, Softmax) else step
+    hidden = find_hiding(explainer.trace, source)
+    hides = None  # which rule hides each score, from 1; 0 is a score that is seen
+    if hidden is not None:
+        assert isinstance(source.op, Hide)
+        hides = {"block": add_block(blocks, hidden), "names": explain.reasons(source.op)}
+    if not fits(explainer, step, inputs):
+        return {"hides": hides, "why": NO_FORM}
+    tables: list[int] = []
+
+    def number_of(table: Array) -> int:
+        tables.append(add_block(blocks, table))
+        return tables[-1]
+
+    form = as_json_data(data(form_of(step.op, array.ndim, inputs), number_of))
+    return {"form": form, "tables": tables, "hides": hides}
+
+
+def describe_pictures(kept: Kept, spellings: dict[str, Any], blocks: Blocks) -> Iterator[dict[str, Any]]:
+    """The steps that are shown by blocks."""
+    for name, (array, side) in kept.pictures.items():
+        words: list[str | None] = [None] * (array.ndim - 2)
+        for size in array.shape[-2:]:
+            words.append(f"blocks of {side}, {size}")
+            spellings[f"blocks of {side}, {size}"] = [
+                f"{at * side}–{(at + 1) * side - 1}" for at in range(size)
+            ]
+        yield describe_numbers(name, array, add_block(blocks, array)) | {
+            "symbol": "A",
+            "title": f"by blocks of {side} × {side}",
+            "axes": ["head", "query", "key"],
+            "words": words,
+            "why": kept.said[0],
+        }
+
+
+def describe_numbers(name: str, array: Array, block: int | None) -> dict[str, Any]:
+    """The numbers of a step, of which nothing else is said yet."""
+    return {"name": name, "shape": list(array.shape), "dtype": array.dtype.name, "block": block}
 
 
 def name_layer(trace: Trace) -> str:
@@ -229,9 +223,9 @@ def what_heads_do(trace: Trace) -> list[dict[str, Any]] | None:
         return None
     effects = trace.header.get("effect") or [None] * len(weights)
     return [
-        {"name": each.name, "shares": {kind: round(share, 4) for kind, share in each.shares.items()}}
+        {"name": head.name, "shares": {kind: round(share, 4) for kind, share in head.shares.items()}}
         | ({} if effect is None else {"effect": effect})
-        for each, effect in zip(head_profiles(trace), effects, strict=True)
+        for head, effect in zip(head_profiles(trace), effects, strict=True)
     ]
 
 

@@ -1,10 +1,11 @@
-"""Findings of check, conform and diff as pages: their words above the matrices, their cells marked."""
+"""Traces and findings as pages: words above the matrices, cells marked; and as notebooks show them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from html import escape
 from typing import IO, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from attnctl.math.names import FADED, LOGITS, WEIGHTS
 from attnctl.models.run import ModelInput, run_model
 from attnctl.pages.describe import ROOM
 from attnctl.pages.tables import file_name, html_paragraphs, html_table, text
-from attnctl.pages.write import Marks, PageFinding, pieces
+from attnctl.pages.write import Marks, PageFinding, asset, draw_trace, pieces
 from attnctl.record import Trace, is_unfinished
 from attnctl.record.linear import ApartError
 from attnctl.store.source import read_one
@@ -34,8 +35,11 @@ from attnctl.verbs.diff import Difference, differing
 from attnctl.verbs.diff.view import STEP_TITLES, apart, settings_apart, step_row, sum_words, verdict
 from attnctl.verbs.effect import Effects
 from attnctl.verbs.effect.view import effect_lines, findings, looking_at
+from attnctl.verbs.explain import Explanation
 from attnctl.verbs.explain.view import Question
 from attnctl.verbs.models.next import NEXT_TITLES, next_lines, next_rows, place_words
+from attnctl.verbs.stats import DumpStats, StatsReport
+from attnctl.verbs.stats.picture import stats_picture
 
 EXPECTED = {"own": "found", "other": "expected"}
 A_AND_B = {"own": "A", "other": "B", "delta": "B − A"}
@@ -254,3 +258,45 @@ def page_writer(
 write_check = page_writer(check_pieces)
 write_diff = page_writer(diff_pieces)
 write_conform = page_writer(conform_pieces)
+
+
+# --- in a notebook: a page in a frame ---
+
+HEIGHT = 680
+"""Of the frame, in pixels: the first screen of a page, which scrolls inside it."""
+
+THEME = asset("theme.html").removesuffix("\n")
+"""Tells the frame whether the notebook is dark: its own theme, which need not be the system's."""
+
+
+def bundle(shown: Any) -> dict[str, str]:
+    """Return the two forms a notebook chooses from: the page in a frame, and text.
+
+    The frame lets the page run its own script and nothing else: no network, no cookies, no access
+    to the notebook. Inside its tag stands a picture for where frames are taken out. Statistics are
+    drawn.
+    """
+    if isinstance(shown, Explanation):
+        return {"text/plain": str(shown)}
+    if isinstance(shown, DumpStats):
+        return {"image/svg+xml": stats_picture([StatsReport((shown,))]).svg, "text/plain": repr(shown)}
+    page, words, traces = parts(shown)
+    source, picture = b"".join(page()).decode(), "".join(map(draw_trace, traces[:1]))
+    frame = (
+        f'<iframe title="attnctl" sandbox="allow-scripts allow-downloads" srcdoc="{escape(source)}" '
+        f'style="width: 100%; height: {HEIGHT}px; border: 0">{picture}</iframe>'
+    )
+    return {"text/html": frame + THEME, "text/plain": words}
+
+
+def parts(shown: Any) -> tuple[Callable[[], Iterator[bytes]], str, Sequence[Trace]]:
+    """The page of something, its text, and the traces that a picture of it shows."""
+    if isinstance(shown, Report):
+        return lambda: check_pieces([shown]), str(shown), [shown.trace]
+    if isinstance(shown, Conformance):
+        return lambda: conform_pieces([shown]), str(shown), []
+    if isinstance(shown, Difference):
+        assert shown.alignment is not None
+        return lambda: diff_pieces([shown]), f"{shown}\n", [shown.alignment.a]
+    traces = [shown] if isinstance(shown, Trace) else shown
+    return lambda: pieces(traces), repr(shown), traces

@@ -1,4 +1,4 @@
-"""Pages of tables, which run no script: what each head does, what a checkpoint is, the known mistakes."""
+"""Pages of tables, which run no script: statistics of heads, checkpoints, grades, the known mistakes."""
 
 from __future__ import annotations
 
@@ -18,31 +18,18 @@ from attnctl.drawing.screen.text import token_text, visible
 from attnctl.drawing.show.headline import beginning
 from attnctl.math import Progress
 from attnctl.pages.describe import model_name
-from attnctl.pages.write import (
-    MOST_PLAIN,
-    MOST_TRACES,
-    PLACE,
-    asset,
-    encode_page,
-    heading_places,
-    image,
-    policy,
-)
+from attnctl.pages.write import MOST_PLAIN, MOST_TRACES, image, page_of_tables
 from attnctl.store.files import open_output
-from attnctl.verbs.check.about import (
-    MistakePage,
-    mistake_names,
-    mistake_page,
-    part_shown,
-    sections,
-    title_of_example,
-)
+from attnctl.verbs.check import about
+from attnctl.verbs.exercise import gradebook
+from attnctl.verbs.exercise.grade import WRONG, HandIn
 from attnctl.verbs.models.about import LAYER_HEADINGS, About, facts_of, layer_rows, size_lines, stack_name
+from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.picture import plots_of
-from attnctl.verbs.stats.report import DumpStats, StatsReport
-from attnctl.verbs.stats.view import HEADINGS, StatsTable, legend_of, notes_on
+from attnctl.verbs.stats.view import HEADINGS, legend_of, notes_on, rows_of
 
 HEADING = "What each head does"
+GRADES = "Grades"
 FACTS = "means over rows of weights"
 ROLLED = "Rollout: how much of each token (across) has reached each place (down)"
 BATTERY = "{tokens} random tokens twice in a row, {draws} draws; heads with {enough:.0%} or more"
@@ -61,7 +48,7 @@ def write_stats(found: Sequence[StatsReport], stream: IO[bytes]) -> None:
     names = [visible(dump.name) for report in shown for dump in report.dumps]
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     title = " · ".join([HEADING, *(name + more for name in names[:1])])
-    stream.write(page(title, HEADING, FACTS, body))
+    stream.write(page_of_tables(title, HEADING, FACTS, body))
 
 
 def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
@@ -75,7 +62,7 @@ def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
             body.append(draw_layer(by_use))
         body.append(f"<section>{html_paragraphs(size_lines(each)[1:])}</section>")
     sizes = " · ".join(size_lines(part)[0] for part in found)
-    stream.write(page(f"{names} · {sizes}", names, sizes, body))
+    stream.write(page_of_tables(f"{names} · {sizes}", names, sizes, body))
 
 
 def draw_layer(sizes: Mapping[str, int]) -> str:
@@ -95,13 +82,6 @@ def draw_layer(sizes: Mapping[str, int]) -> str:
     return f"{start}{drawn}{''.join(rows)}</svg></section>"
 
 
-def page(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
-    """A page of these parts, which are HTML; the other texts are not."""
-    places = heading_places(title, heading, facts)
-    places |= {"policy": policy(runs=False), "body": "\n".join(body)}
-    return encode_page(PLACE.sub(lambda place: places[place[1]], asset("tables.html")))
-
-
 # --- statistics ---
 
 
@@ -115,16 +95,15 @@ def stats_parts(found: StatsReport) -> Iterator[str]:
         said = " ".join(describe_plot(plot, plot.scale()) for plot in some)
         picture = image(draw(some).svg, said)
         yield f'<section class="scroll" tabindex="0" aria-label="{escape(titles)}">{picture}</section>'
-    groups = list(found.dumps)
-    whole = found.aggregate if len(groups) > 1 else None
-    for group in [*groups, *([replace(whole, name="all together")] if whole else [])]:
-        yield group_table(group)
+    yield from map(group_table, found.dumps)
+    if found.whole:
+        yield group_table(replace(found.whole, name="all together"))
     if found.rolled is not None and found.rolled.size <= MOST_PLAIN:
         words = number_repeats(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
         shares = [[f"{share:.2f}" for share in row] for row in found.rolled.tolist()]
         rows = [(word, *row) for word, row in zip(words, shares, strict=True)]
         yield html_table(ROLLED, ["", *words], rows)
-    if groups:
+    if found.dumps:
         meanings = legend_of(found).items()
         terms = "".join(f"<dt>{escape(word)}</dt><dd>{escape(means)}</dd>" for word, means in meanings)
         yield f'<section><dl class="terms">{terms}</dl></section>'
@@ -132,8 +111,7 @@ def stats_parts(found: StatsReport) -> Iterator[str]:
 
 def group_table(group: DumpStats) -> str:
     names = ["head", *HEADINGS, "largest", *(["nearest"] if group.pairs else [])]
-    table = StatsTable(Screen())
-    rows = [table.row(group, at, most=12)[: len(names)] for at in range(len(group.heads))]
+    rows = [row[: len(names)] for row in rows_of(group, 12, Screen())]
     said, rest = beginning(group.sentence or "")
     more = f" … {rest} more characters" if rest else ""
     return html_table(group.name, names, rows, [*([said + more] if said else []), *notes_on(group)])
@@ -160,6 +138,33 @@ def file_name(path: str) -> str:
         PurePosixPath(path).is_absolute() or PureWindowsPath(path).drive or ".." in re.split(r"[\\/]", path)
     )
     return re.split(r"[\\/]", path)[-1] if away else path
+
+
+# --- grades ---
+
+
+def write_grades(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
+    """What the class got wrong, a row for each student, and what is to be said to each."""
+    steps, body = gradebook.marked_steps(sheets), []
+    shared = [
+        (mark.mistake or "no known mistake", mark.step, mark.words * bool(mark.mistake), ", ".join(names))
+        for mark, names in gradebook.find_shared(sheets)
+    ]
+    if shared:
+        titles = ["mistake", "step", "what it is", "who"]
+        body.append(html_table("What the class got wrong", titles, shared, words=True))
+    rows = [(str(sheet.student), *signs_and_mistakes(sheet, steps)) for sheet in sheets]
+    notes = [
+        f"{sheet.student}: {line}" for sheet in sheets for line in gradebook.remarks(sheet, alone=False)
+    ]
+    body.append(html_table(GRADES, ["name", *steps, "right"], rows, notes, words=True))
+    stream.write(page_of_tables(GRADES, GRADES, gradebook.class_summary(sheets), body))
+
+
+def signs_and_mistakes(sheet: HandIn, steps: Sequence[str]) -> list[str]:
+    mistakes = {mark.step: gradebook.wrong_at(mark) for mark in sheet.marks if mark.verdict == WRONG}
+    shown = zip([*steps, ""], gradebook.signs(sheet, steps), strict=True)
+    return [f"{sign}: {mistakes[step]}" if mistakes.get(step) else sign for step, sign in shown]
 
 
 # --- HTML ---
@@ -207,14 +212,14 @@ def write_pages(folder: Path, progress: Progress) -> Path:
     """Write a page for each mistake, then the list, which is returned. Raises AttnError where it cannot."""
     with refuse_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    terms, known = [], mistake_names()
+    terms, known = [], about.mistake_names()
     for done, name in enumerate(known, start=1):
-        mistake = mistake_page(name)
+        mistake = about.mistake_page(name)
         write(folder / f"{name}.html", page_of(mistake))
         progress(done, len(known))
         terms.append(f'<dt><a href="{name}.html">{text(name)}</a></dt><dd>{text(wrong(mistake))}</dd>')
     listed = f'<section><dl class="terms">{"".join(terms)}</dl></section>'
-    write(folder / INDEX, page(MISTAKES, MISTAKES, OF_MISTAKES, [listed]))
+    write(folder / INDEX, page_of_tables(MISTAKES, MISTAKES, OF_MISTAKES, [listed]))
     return folder / INDEX
 
 
@@ -223,18 +228,18 @@ def write(path: Path, content: bytes) -> None:
         stream.write(content)
 
 
-def wrong(mistake: MistakePage) -> str:
+def wrong(mistake: about.MistakePage) -> str:
     return mistake.report.findings[0].words
 
 
-def page_of(mistake: MistakePage) -> bytes:
+def page_of(mistake: about.MistakePage) -> bytes:
     """Wrong and right side by side, below what is to be said of it."""
-    name, (seen, columns, rows) = mistake.mistake.name, part_shown(mistake)
-    texts = [(title, html_paragraphs([words])) for title, words in sections(mistake) if words]
-    texts.append((title_of_example(mistake), f"<pre>{text(mistake.mistake.example)}</pre>"))
+    name, (seen, columns, rows) = mistake.mistake.name, about.part_shown(mistake)
+    texts = [(title, html_paragraphs([words])) for title, words in about.sections(mistake) if words]
+    texts.append((about.title_of_example(mistake), f"<pre>{text(mistake.mistake.example)}</pre>"))
     said = "".join(f"<h2>{text(title)}</h2>{content}" for title, content in texts)
     titles = [f"{kind} {column}" for kind in ("wrong", "right") for column in columns]
     back = f'<p class="note"><a href="{INDEX}">All mistakes</a></p>'
     cells = [(place, *found, *right) for place, found, right in rows]
     body = [f"<section>{said}{back}</section>", html_table(seen, ["", *titles], cells)]
-    return page(f"{name} · {MISTAKES}", name, f"What you get when {wrong(mistake)}.", body)
+    return page_of_tables(f"{name} · {MISTAKES}", name, f"What you get when {wrong(mistake)}.", body)

@@ -16,7 +16,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.drawing.pictures.plot import BLUE, ORANGE
+from attnctl.drawing.pictures import BLUE, ORANGE
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.screen.text import safe
@@ -26,7 +26,7 @@ from attnctl.drawing.show.picture import USUAL, picture_of
 from attnctl.drawing.show.tables import trace_lines
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
-from attnctl.pages.describe import WORDS, Describer, Kept, choose_kept, name_layer
+from attnctl.pages.describe import WORDS, Blocks, Kept, add_block, choose_kept, describe_trace, name_layer
 from attnctl.record import Trace
 from attnctl.store import page
 
@@ -93,13 +93,14 @@ def pieces(
             f"{len(traces)} traces: a page holds {MOST_TRACES}; pick one with --trace, or write .jsonl"
         )
     shown = choose_kept(traces)
-    describer = Describer()
-    described = [describer.trace(view) for view in shown]
+    blocks = Blocks()
+    described = [describe_trace(kept, blocks) for kept in shown]
     if finding:
-        add_finding(described, finding, describer)
+        add_finding(described, finding, blocks)
     wrong = [any(cells.any() for cells, _ in marks.values()) for marks in finding.marks] if finding else []
+    arrays = [array for _, array in blocks.values()]
     data = {
-        "blocks": [{"dtype": array.dtype.name, "shape": list(array.shape)} for array in describer.arrays],
+        "blocks": [{"dtype": array.dtype.name, "shape": list(array.shape)} for array in arrays],
         "traces": described,
         "words": WORDS,
         "ramps": RAMPS,
@@ -116,7 +117,7 @@ def pieces(
     for piece in PLACE.split(asset("page.html")):
         if piece == "data":
             yield from page.description(data)
-            for number, array in enumerate(describer.arrays):
+            for number, array in enumerate(arrays):
                 yield from page.block(number, array)
         else:
             yield encode_page(places.get(piece, piece))
@@ -149,10 +150,10 @@ def encode_page(text: str) -> bytes:
     return "\n".join(map(safe, text.split("\n"))).encode()
 
 
-def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, describer: Describer) -> None:
+def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, blocks: Blocks) -> None:
     for entry, marks in zip(described, finding.marks, strict=True):
         entry["marks"] = {
-            name: {"wrong": describer.add(wrong.astype("uint8")), "other": describer.add(other)}
+            name: {"wrong": add_block(blocks, wrong.astype("uint8")), "other": add_block(blocks, other)}
             for name, (wrong, other) in marks.items()
             if name in entry["blocks"]
         }
@@ -198,6 +199,13 @@ def image(svg: str, words: str = "") -> str:
 def asset(name: str) -> str:
     whole = (files("attnctl.pages") / "page" / name).read_text(encoding="utf-8")
     return whole if name.endswith(".html") else SPARED.sub("", whole)
+
+
+def page_of_tables(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
+    """A page of these parts, which are HTML; the other texts are not. It runs no script."""
+    places = heading_places(title, heading, facts)
+    places |= {"policy": policy(runs=False), "body": "\n".join(body)}
+    return encode_page(PLACE.sub(lambda place: places[place[1]], asset("tables.html")))
 
 
 def heading_places(title: str, heading: str, facts: str) -> dict[str, str]:

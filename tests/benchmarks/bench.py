@@ -276,8 +276,8 @@ def tables():
     from rich.table import Table
 
     import attnctl
-    from attnctl.drawing.screen.output import PlainOutput
-    from attnctl.drawing.show.tables import View, show
+    from attnctl.drawing.screen.output import PlainOutput, print_view
+    from attnctl.drawing.show.tables import View, lines_of_all
 
     arrays = {name: np.random.RandomState(0).randn(512, 8) for name in "QKV"}
     trace = attnctl.attend(arrays, keep=["scores"])
@@ -288,12 +288,15 @@ def tables():
             table.add_row(*(f"{value:.4f}" for value in row))
         Console(file=io.StringIO(), width=6000).print(table)
 
+    def show(output, shown):
+        print_view(lambda screen: lines_of_all([trace], screen, shown), output)
+
     def view():
-        show(trace, Console(file=io.StringIO(), force_terminal=True, width=120), View())
+        show(Console(file=io.StringIO(), force_terminal=True, width=120), View())
 
     yield "default view of 512×512 / a full rich.Table", ratio(view, full_table, 1), 0.02
     savetxt = lambda: np.savetxt(io.StringIO(), trace["scores"][0], fmt="%.4f")  # noqa: E731
-    whole = lambda: show(trace, PlainOutput(io.StringIO()), View(full=True))  # noqa: E731
+    whole = lambda: show(PlainOutput(io.StringIO()), View(full=True))  # noqa: E731
     yield "full print of 512×512 / np.savetxt", ratio(whole, savetxt), 2
 
 

@@ -90,9 +90,9 @@ def test_what_a_function_of_ones_own_is_passed_is_what_is_meant(captured, call):
 def test_a_parameter_of_ones_own_that_may_mean_anything_says_nothing():
     q, tri = np.ones((5, 4)), np.tri(5)
     said = {"q": q, "k": q, "v": q, "scale": 8, "causal": 1, "window": 2, "dropout_p": 0.5}
-    assert read_call(OWN_FUNCTION, {**said, "mask": "causal"}, q).arrays.keys() == {*"QKV", "output"}
-    passed = read_call(OWN_FUNCTION, {**said, "mask": tri, "scale": 0.5}, (q, "more"))
-    assert (passed.config, passed.arrays["mask"] is tri) == ({"scale": 0.5}, True)
+    assert read_call(OWN_FUNCTION, {**said, "mask": "causal"}, q)[0].keys() == {*"QKV", "output"}
+    arrays, _, config = read_call(OWN_FUNCTION, {**said, "mask": tri, "scale": 0.5}, (q, "more"))
+    assert (config, arrays["mask"] is tri) == ({"scale": 0.5}, True)
 
 
 def test_a_file_that_cannot_be_written_is_said(captured, call):

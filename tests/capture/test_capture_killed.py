@@ -69,10 +69,10 @@ def test_many_calls_take_little_memory(capture):
 def test_nothing_kept_costs_next_to_nothing(capture):
     """A call that is not kept costs a microsecond, of one that takes ten at the least."""
     code = (
-        "import time, numpy as np; from attnctl.verbs.capture.recorder import CallRecorder, Chosen\n"
+        "import time, numpy as np; from attnctl.verbs.capture.recorder import CallRecorder\n"
         "from attnctl.verbs.capture.functions import OWN\n"
         "def f(q, k, v): return q\n"
-        "g = CallRecorder(Chosen('c.npz', calls=())).watch(f, 'f', OWN)\n"
+        "g = CallRecorder(path='c.npz', calls=()).watch(f, 'f', OWN)\n"
         "def best(h): return min(timed(h) for _ in range(20))\n"
         "def timed(h):\n"
         "    begun = time.perf_counter()\n"

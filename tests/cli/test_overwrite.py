@@ -14,7 +14,7 @@ from typer.models import OptionInfo
 import attnctl
 from attnctl.cli.program import program
 from attnctl.store.source import arrays
-from attnctl.verbs.learn.lesson import lessons_folder
+from attnctl.verbs.learn.lesson import SHIPPED
 
 MODELS = Path(__file__).parent.parent / "models" / "checkpoints"
 
@@ -212,7 +212,7 @@ def test_what_was_learned_is_not_noted_over_a_lesson(call, tmp_path):
     lesson, progress = tmp_path / "own" / "one.yaml", tmp_path / "attnctl" / "progress.json"
     lesson.parent.mkdir()
     progress.parent.mkdir()
-    shutil.copy(min(lessons_folder().glob("*.yaml")), lesson)
+    shutil.copy(min(SHIPPED.glob("*.yaml")), lesson)
     progress.symlink_to(lesson)
     before = lesson.read_bytes()
     done = call("learn", "--from", "own", "--reset", XDG_DATA_HOME=str(tmp_path))

@@ -83,7 +83,7 @@ def folder(call, tmp_path, monkeypatch):
 
 
 def explored(source, *_, **__):
-    from attnctl.verbs.explore import begin_walk
+    from attnctl.verbs.explore.remake import begin_walk
 
     assert begin_walk(source).layers
 

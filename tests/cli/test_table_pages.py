@@ -15,8 +15,8 @@ import pytest
 
 import attnctl
 from attnctl.pages.tables import file_name, write_stats
+from attnctl.verbs.stats import StatsReport
 from attnctl.verbs.stats.measure import measure_heads
-from attnctl.verbs.stats.report import StatsReport
 from attnctl.verbs.stats.tally import MEASURES
 
 CHECKPOINTS = Path(__file__).parent.parent / "models" / "checkpoints"

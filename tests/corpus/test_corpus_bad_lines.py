@@ -9,8 +9,8 @@ import pytest
 from corpora import model_in
 
 import attnctl
+from attnctl.verbs.corpus import Shard
 from attnctl.verbs.corpus import run as room
-from attnctl.verbs.corpus.lines import Shard
 from attnctl.verbs.corpus.run import Job, measure_into
 from attnctl.verbs.corpus.sources import DrawnAttention
 from attnctl.verbs.stats.tally import SkippedLines

@@ -17,10 +17,10 @@ import attnctl
 from attnctl.base.errors import AttnError
 from attnctl.base.values import BadValueError
 from attnctl.inputs.config.settings import Random, Settings
-from attnctl.verbs.corpus.lines import Shard, read_shard
+from attnctl.verbs.corpus import Shard, read_shard
 from attnctl.verbs.corpus.part import merge_parts, part_of_bytes
 from attnctl.verbs.corpus.run import Job, measure_into
-from attnctl.verbs.stats.report import Largest
+from attnctl.verbs.stats import Largest
 from attnctl.verbs.stats.tally import EXAMPLES, GRID, GridSum, HeadTally, sum_rows
 
 

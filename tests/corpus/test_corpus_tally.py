@@ -11,8 +11,7 @@ import pytest
 from attnctl.base.errors import AttnError
 from attnctl.inputs.config.settings import FromFile, Random, Settings
 from attnctl.verbs.corpus import sources
-from attnctl.verbs.stats import tally
-from attnctl.verbs.stats.report import Largest
+from attnctl.verbs.stats import Largest, tally
 from attnctl.verbs.stats.tally import Sentences
 
 SENTENCES = Sentences([7, 4], [["a", "b"], ["c", "c"]], [["a", "b"], ["c", "c"]])

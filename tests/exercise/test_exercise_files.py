@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from command_line import call
 
+from attnctl.verbs.exercise import Student
 from attnctl.verbs.exercise.grade import HandIn
 from attnctl.verbs.exercise.gradebook import harmless, write_csv
-from attnctl.verbs.exercise.make import Student, seed_from
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "exercises"
 
@@ -37,8 +37,8 @@ def test_a_student_has_the_same_numbers_whenever_they_are_made():
     assert ann == again
     assert json.loads(ann)["steps"]["X"]["data"] != json.loads(ben)["steps"]["X"]["data"]
     # Typed in: sheets that were handed out stay what they are.
-    assert seed_from("Ann") == seed_from(" ann ") == 2102083630
-    assert seed_from("Ben") != seed_from("Ann")
+    assert Student("Ann").seed == Student(" ann ").seed == 2102083630
+    assert Student("Ben").seed != Student("Ann").seed
 
 
 REFUSED = [

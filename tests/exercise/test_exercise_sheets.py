@@ -10,7 +10,7 @@ import classroom
 import numpy as np
 import pytest
 
-from attnctl.verbs.exercise.make import file_name, place_sheets, read_roster
+from attnctl.verbs.exercise import file_name, place_sheets, read_roster
 
 BLANK = "scores,masked_scores,output"
 

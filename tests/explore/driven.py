@@ -7,7 +7,7 @@ from pathlib import Path
 from attnctl.inputs.config.fields import FIELDS
 from attnctl.sources import open_source
 from attnctl.sources.sentence import Arguments
-from attnctl.verbs.explore import begin_walk
+from attnctl.verbs.explore.remake import begin_walk
 
 VARIANTS = Path(__file__).parent.parent.parent / "samples" / "variants"
 DUMPS = sorted(VARIANTS.glob("*.json"))

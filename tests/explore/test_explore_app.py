@@ -308,7 +308,7 @@ def test_a_hidden_cell_says_which_rule():
 
 
 def test_a_bug_is_handed_on(monkeypatch):
-    from attnctl.verbs.explore import walk as go
+    from attnctl.verbs import explore as go
 
     async def act(app, pilot):
         monkeypatch.setattr(go, "move", lambda *_: 1 / 0)

@@ -7,9 +7,9 @@ import pytest
 from driven import DUMPS, VARIANTS, no_escapes, of_file, of_sentence, plain
 
 from attnctl.drawing.screen import Screen
+from attnctl.verbs import explore as go
 from attnctl.verbs.explain.view import Page
 from attnctl.verbs.explore import remake
-from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.remake import cell_here
 from attnctl.verbs.explore.view import arithmetic_lines, operand_lines, step_lines
 

@@ -69,7 +69,7 @@ def test_what_is_explored(started, tmp_path, call):
     ],
 )
 def test_what_is_refused(started, call, args, said, monkeypatch):
-    from attnctl.verbs.explore import begin_walk
+    from attnctl.verbs.explore.remake import begin_walk
 
     call("run", "I love AI", "-o", "s.json")
     monkeypatch.setattr(

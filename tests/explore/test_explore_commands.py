@@ -15,9 +15,9 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.models.run import ModelInput
 from attnctl.sources.model import Layers
 from attnctl.store.header import as_json_data
-from attnctl.verbs.explore import begin_walk, remake
-from attnctl.verbs.explore import walk as go
-from attnctl.verbs.explore.remake import commands
+from attnctl.verbs import explore as go
+from attnctl.verbs.explore import remake
+from attnctl.verbs.explore.remake import begin_walk, commands
 
 CONFIG = """
 sentence: I love AI

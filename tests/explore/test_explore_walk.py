@@ -8,8 +8,8 @@ import attnctl
 from attnctl.base.errors import AttnError
 from attnctl.inputs.config.fields import SETTABLE
 from attnctl.math.rules import Padding
+from attnctl.verbs import explore as go
 from attnctl.verbs.explore import remake
-from attnctl.verbs.explore import walk as go
 
 WALK = of_sentence(heads=2)
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from attnctl.base.errors import AttnError
 from attnctl.base.values import Plain
-from attnctl.verbs.learn.expression import Cells, parse_expression
-from attnctl.verbs.learn.typed import fit_shape, read_matrix, read_number
+from attnctl.verbs.learn.expression import parse_expression
+from attnctl.verbs.learn.grade import fit_shape, read_matrix, read_number
 
 ACCEPTED = [
     ("0.6234", 0.6234), ("0.62", 0.6234), ("0.623", 0.6234), (".62", 0.6234), ("62 %", 0.6234),
@@ -151,7 +151,7 @@ def test_expressions():
         assert parse_expression(text)(run) == pytest.approx(value), text
     found = parse_expression("largest(A[0,love,:])")(run)
     best = np.flatnonzero(a[0, 1] == a[0, 1].max())
-    assert found == Cells("attention_weights", tuple((0, 1, int(key)) for key in best))
+    assert found == ("attention_weights", tuple((0, 1, int(key)) for key in best))
 
 
 @pytest.mark.parametrize(

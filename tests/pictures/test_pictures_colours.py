@@ -6,7 +6,7 @@ from math import atan2, degrees
 import numpy as np
 import pytest
 
-from attnctl.drawing.pictures.plot import (
+from attnctl.drawing.pictures import (
     BLUE,
     LEVELS,
     ORANGE,

@@ -10,8 +10,8 @@ import pytest
 from images import decoded
 
 import attnctl
+from attnctl.drawing.pictures import Panel, Plot
 from attnctl.drawing.pictures.draw import draw
-from attnctl.drawing.pictures.plot import Panel, Plot
 from attnctl.drawing.pictures.png import palette_png
 
 PALETTE = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (1, 2, 3)]

@@ -9,8 +9,7 @@ import pytest
 from images import decoded
 
 import attnctl
-from attnctl.drawing.pictures.draw import draw
-from attnctl.drawing.pictures.plot import (
+from attnctl.drawing.pictures import (
     BLUE,
     HATCHED,
     ODD,
@@ -21,6 +20,7 @@ from attnctl.drawing.pictures.plot import (
     hexadecimal,
     ramp_colours,
 )
+from attnctl.drawing.pictures.draw import draw
 from attnctl.drawing.show import View
 from attnctl.drawing.show.picture import USUAL, picture_of
 

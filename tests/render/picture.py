@@ -4,10 +4,8 @@ import io
 import re
 from pathlib import Path
 
-from render_golden import first
+from render_golden import first, show
 from rich.console import Console
-
-from attnctl.drawing.show.tables import show
 
 PICTURE = Path(__file__).parent.parent.parent / "samples" / "pictures" / "first.svg"
 

@@ -7,11 +7,16 @@ import render_traces as traces
 from rich.console import Console
 
 from attnctl import run
-from attnctl.drawing.screen.output import PlainOutput
+from attnctl.drawing.screen.output import PlainOutput, print_view
 from attnctl.drawing.show.markdown import write_markdown
-from attnctl.drawing.show.tables import View, show
+from attnctl.drawing.show.tables import View, lines_of_all
 
 FOLDER = Path(__file__).parent / "golden"
+
+
+def show(trace, output, view=None):
+    """Print the trace as its commands do."""
+    print_view(lambda screen: lines_of_all([trace], screen, view or View()), output)
 
 
 def terminal(trace, width, colours=None, view=None, height=25):

@@ -4,16 +4,17 @@ from io import StringIO
 
 import numpy as np
 import pytest
+from render_golden import show
 from rich.console import Console
 
 import attnctl
-from attnctl.drawing.pictures.plot import Panel, Plot
+from attnctl.drawing.pictures import Panel, Plot
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.heat import HIDDEN, STRANGE, heat_lines, levels_of
 from attnctl.drawing.screen.output import PlainOutput
 from attnctl.drawing.screen.palette import backgrounds
 from attnctl.drawing.screen.text import cells
-from attnctl.drawing.show.tables import View, show
+from attnctl.drawing.show.tables import View
 
 PLAIN = Screen(80)
 COLOURED = Screen(80, fits=True, colours=True, shades=True)

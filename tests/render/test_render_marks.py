@@ -26,7 +26,7 @@ PLAIN, COLOURED = Screen(), Screen(colours=True)
 def words_of(trace, name, index, rows, columns):
     """The word, or None for a number, that each cell of a block shows."""
     found = marks(trace, name, trace[name], PLAIN)
-    return [[found.kinds[code].word for code in row] for row in found.codes(index)(rows, columns)]
+    return [[found.kinds[code][0] for code in row] for row in found.codes(index)(rows, columns)]
 
 
 def hidden_trace(op, scores, mask=None, *, kept=True):
@@ -109,7 +109,7 @@ def levels_of(weights):
     trace = traces.foreign("attention_weights", weights, "query", "key")
     found = marks(trace, "attention_weights", trace["attention_weights"], COLOURED)
     codes = found.codes(())(*map(range, weights.shape))
-    styles = [found.kinds[code].style for code in codes.ravel()]
+    styles = [found.kinds[code][1] for code in codes.ravel()]
     return [int(style.removeprefix("heat")) if style.startswith("heat") else 0 for style in styles]
 
 

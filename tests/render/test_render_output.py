@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import render_traces as traces
-from render_golden import FULL, piped
+from render_golden import FULL, piped, show
 from rich.console import Console
 
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import PlainOutput, output_for, plain_text, screen_of
-from attnctl.drawing.show.tables import View, lines_of_all, show
+from attnctl.drawing.show.tables import View, lines_of_all
 from attnctl.math.rules import Causal
 
 
@@ -130,9 +130,9 @@ def test_a_pipe_needs_nothing_of_rich():
         "assert not program(['run', 'I love AI', '--json'], stdout=dump)\n"
         "dump = io.TextIOWrapper(io.BytesIO(dump.getvalue().encode()))\n"
         "assert not program(['check', '-'], stdin=dump, stdout=io.StringIO())\n"
-        "from attnctl.drawing.screen.output import output_for\n"
-        "from attnctl.drawing.show.tables import show\n"
-        "show(render_traces.causal(), output_for(sys.stdout, {}))\n"
+        "from attnctl.drawing.screen.output import print_view\n"
+        "from attnctl.drawing.show.tables import View, lines_of_all\n"
+        "print_view(lambda screen: lines_of_all([render_traces.causal()], screen, View()))\n"
         "heavy = {'rich', 'pygments', 'pydantic', 'yaml'}\n"
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
     )

@@ -6,9 +6,9 @@ from pathlib import Path
 import attnctl
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import plain_text
+from attnctl.verbs.stats import StatsReport
 from attnctl.verbs.stats.measure import measure_heads, rollout
-from attnctl.verbs.stats.report import StatsReport
-from attnctl.verbs.stats.view import StatsTable, rollout_lines, write_csv
+from attnctl.verbs.stats.view import rollout_lines, table_lines, write_csv
 
 FOLDER = Path(__file__).parent / "golden"
 TERMINAL, PIPE, ASCII = Screen(80, fits=True), Screen(), Screen(80, encoding="ascii")
@@ -41,7 +41,7 @@ def text(lines):
 
 
 def table(screen, *traces, precision=2):
-    return text(StatsTable(screen, precision).lines(report(*traces)))
+    return text(table_lines(report(*traces), screen, precision))
 
 
 def rolled(screen, *layers):
@@ -52,7 +52,7 @@ def rolled(screen, *layers):
 
 def csv(*traces):
     stream = StringIO()
-    write_csv(report(*traces), stream)
+    write_csv([report(*traces)], stream)
     return stream.getvalue()
 
 

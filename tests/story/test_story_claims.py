@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.verbs.story import chapters as made
-from attnctl.verbs.story.chapters import MOST_PARTS, MOST_ROWS
+from attnctl.verbs import story as made
+from attnctl.verbs.story import MOST_PARTS, MOST_ROWS
 
 VARIANTS = Path(__file__).parents[2] / "samples" / "variants"
 FILES = sorted(VARIANTS.glob("*.json"))

@@ -13,7 +13,7 @@ import attnctl
 from attnctl.math.derivation import Step
 from attnctl.math.ops import OPS, Op
 from attnctl.math.rules import RULES, Rule
-from attnctl.verbs.story.chapters import OPTIONAL, what_happens
+from attnctl.verbs.story import OPTIONAL, what_happens
 from attnctl.verbs.story.view import WIDEST
 
 VARIANTS = Path(__file__).parents[2] / "samples" / "variants"

@@ -19,21 +19,8 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.drawing.pictures.plot import (
-    BLUE,
-    FAINT,
-    HATCH,
-    HATCHED,
-    INK,
-    ODD,
-    PAPER,
-    TWO_HUES,
-    ColourScale,
-    Plot,
-    hexadecimal,
-    ink_on,
-    rgb,
-)
+from attnctl.drawing import pictures
+from attnctl.drawing.pictures import FAINT, HATCH, HATCHED, ODD, PAPER, ColourScale, Plot, rgb
 from attnctl.drawing.pictures.png import palette_png, png
 from attnctl.drawing.screen.grid import Panel
 from attnctl.drawing.screen.text import safe
@@ -219,9 +206,9 @@ def draw_cells(
                 continue
             at, top, fill = x + column * across.cell, canvas.y + row * down.cell, palette[level]
             place: dict[str, Any] = {"x": at, "y": top, "width": across.cell, "height": down.cell}
-            parts.append(element("rect", **place, fill=hexadecimal(fill)))
+            parts.append(element("rect", **place, fill=pictures.hexadecimal(fill)))
             middle, base = at + across.cell / 2, top + down.cell / 2 + DIGITS * 0.36
-            parts.append(element("text", escape_xml(words), x=middle, y=base, fill=ink_on(fill)))
+            parts.append(element("text", escape_xml(words), x=middle, y=base, fill=pictures.ink_on(fill)))
     canvas.group(parts, text_anchor="middle", font_size=DIGITS)
     canvas.parts.append(element("rect", **frame, fill="none", stroke=HATCH))
 
@@ -356,7 +343,7 @@ AT_NIGHT = (
 )
 """Light letters on dark paper, where a reader wants that; shades are the same, with their own ink."""
 
-RAMPS = {"one": BLUE, "two": TWO_HUES}
+RAMPS = {"one": pictures.BLUE, "two": pictures.TWO_HUES}
 """The gradients that a drawing may fill with; there is `hatched`, too."""
 
 
@@ -399,7 +386,7 @@ def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) 
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" id="{own}" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="{own}-title {own}-desc" '
-        f'font-family="{FAMILY}" font-size="{coordinate(TEXT)}" fill="{INK}">'
+        f'font-family="{FAMILY}" font-size="{coordinate(TEXT)}" fill="{pictures.INK}">'
     )
     gradients = "".join(gradient(f"{own}-{name}", ramp) for name, ramp in RAMPS.items())
     parts = [

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.drawing.pictures.plot import RGB
+from attnctl.drawing.pictures import RGB
 from attnctl.math import Array
 
 

@@ -1,6 +1,6 @@
 """The screen that views draw on, and the tables that stand on it as cells of text, with frames around them.
 
-A pipe gets the text of its lines, a terminal these in their styles (`terminal.py`); Rich is not imported
+A pipe gets the text of its lines, a terminal these in their styles (`palette.py`); Rich is not imported
 for a pipe. A matrix is one column and a row of numbers one cell, so that shaded cells touch and large
 prints stay cheap.
 """
@@ -88,11 +88,8 @@ Row = Sequence[Line]  # the cells of a row, each as wide as its column
 CAPTION_FRAME = 4  # the cells of a border that a caption needs beside its own
 
 
-class Band(NamedTuple):
-    """Rows that belong together, and the captions in the border above them: one a column, "" for none."""
-
-    rows: Iterable[Row]
-    captions: Sequence[str] = ()
+Band = tuple[Iterable[Row], Sequence[str]]
+"""Rows that belong together, and the captions in the border above them: one a column, "" for none."""
 
 
 @dataclass(frozen=True)
@@ -110,15 +107,15 @@ class Frame:
 
     def lines(self) -> Iterator[Line]:
         top, bar, separator, bottom = self.box
-        yield border(top, self.widths, self.bands[0].captions)
+        yield border(top, self.widths, self.bands[0][1])
         for row in self.headings:
             yield row_line(row, bar)
         if self.headings:
             yield border(separator, self.widths)
-        for number, band in enumerate(self.bands):
+        for number, (rows, captions) in enumerate(self.bands):
             if number:
-                yield border(separator, self.widths, band.captions)
-            for row in band.rows:
+                yield border(separator, self.widths, captions)
+            for row in rows:
                 yield row_line(row, bar)
         yield border(bottom, self.widths)
 
@@ -140,28 +137,22 @@ def border(characters: str, widths: Sequence[int], captions: Sequence[str] = ())
     return [(first + divider.join(parts) + last, "")]
 
 
-GAP = 2  # blanks between blocks on a shelf
+GAP = 2  # blanks between blocks that stand side by side
 
 
-@dataclass(frozen=True)
-class Shelf:
-    """Blocks of lines and tables that stand side by side."""
-
-    blocks: Sequence[Sequence[Line | Frame]]
-    widths: Sequence[int]
-
-    def lines(self) -> Iterator[Line]:
-        blocks = [(line for element in block for line in element_lines(element)) for block in self.blocks]
-        for parts in zip_longest(*blocks, fillvalue=()):
-            line: Line = []
-            for part, width in zip(parts, self.widths, strict=True):
-                gap, blanks = GAP * bool(line), width - sum(cells(text) for text, _ in part)
-                line += [(" " * gap, ""), *part, (" " * blanks, "")]
-            yield line
+def side_by_side(blocks: Sequence[Sequence[Line | Frame]], widths: Sequence[int]) -> Iterator[Line]:
+    """The lines of blocks of these widths beside each other."""
+    columns = [(line for element in block for line in element_lines(element)) for block in blocks]
+    for parts in zip_longest(*columns, fillvalue=()):
+        line: Line = []
+        for part, width in zip(parts, widths, strict=True):
+            gap, blanks = GAP * bool(line), width - sum(cells(text) for text, _ in part)
+            line += [(" " * gap, ""), *part, (" " * blanks, "")]
+        yield line
 
 
-def element_lines(element: Line | Frame | Shelf) -> Iterable[Line]:
-    return element.lines() if isinstance(element, Frame | Shelf) else [element]
+def element_lines(element: Line | Frame) -> Iterable[Line]:
+    return element.lines() if isinstance(element, Frame) else [element]
 
 
 Cell = TypeVar("Cell")
@@ -178,7 +169,7 @@ def join(frames: Sequence[Frame], labels: int) -> Frame:
     heads = [frame.headings or rows for frame, rows in zip(frames, blank, strict=True)]
     bands = []
     for level in zip(*(frame.bands for frame in frames), strict=True):
-        rows = [across(row) for row in zip(*(band.rows for band in level), strict=True)]
-        bands.append(Band(rows, across([band.captions for band in level])))
+        rows = [across(row) for row in zip(*(rows for rows, _ in level), strict=True)]
+        bands.append((rows, across([captions for _, captions in level])))
     headings = [across(row) for row in zip(*heads, strict=True)]
     return Frame(frames[0].box, across([frame.widths for frame in frames]), headings, bands)

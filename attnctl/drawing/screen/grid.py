@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.drawing.screen import CAPTION_FRAME, Band, Frame, Line, Row, Screen, Span
+from attnctl.drawing.screen import CAPTION_FRAME, Frame, Line, Row, Screen, Span
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math import Array
 
@@ -26,14 +26,10 @@ Run = tuple[int, int]  # the column where cells of one kind begin, and the numbe
 CHUNK = 2**15  # cells of a matrix that are formatted at a time: what is in memory stays small
 
 
-class CellStyle(NamedTuple):
-    """The style of a cell, and a word that replaces its number."""
+CellStyle = tuple[str | None, str]
+"""A word that replaces the number of a cell, and the style of either."""
 
-    word: str | None = None
-    style: str = ""
-
-
-NUMBER = CellStyle()
+NUMBER: CellStyle = (None, "")
 
 
 def all_numbers(rows: range, columns: range) -> None:
@@ -58,13 +54,8 @@ def runs(codes: Array) -> list[list[Run]]:
     return found
 
 
-class Columns(NamedTuple):
-    """Columns drawn next to each other: how wide each is, where each begins, what writes a row of them."""
-
-    piece: Piece
-    widths: list[int]
-    edges: list[int]
-    template: str
+Columns = tuple["Piece", list[int]]
+"""Columns that are drawn next to each other, and how wide each is."""
 
 
 @dataclass(eq=False, repr=False)
@@ -88,26 +79,22 @@ class Grid:
 
     @cached_property
     def cell_width(self) -> int:
-        return max([self.format.width, *(cells(kind.word) for kind in self.kinds if kind.word)])
+        return max([self.format.width, *(cells(word) for word, _ in self.kinds if word)])
 
     def column_width(self, column: int) -> int:
         return max(self.cell_width, cells(self.column_labels[column])) + self.gap
 
     def lay_out(self, block: Pieces) -> list[Columns]:
-        out = []
-        for piece in block:
+        def widths(piece: Piece) -> list[int]:
             if isinstance(piece, int):
-                widths, template = [cells(self.left_out(piece))], ""
-            else:
-                widths = [self.column_width(column) for column in piece]
-                numbers = [width - self.gap for width in widths]
-                template = self.format.template(numbers, " " * (self.gap - 1))
-            out.append(Columns(piece, widths, list(accumulate(widths, initial=0)), template))
-        return out
+                return [cells(self.left_out(piece))]
+            return [self.column_width(column) for column in piece]
+
+        return [(piece, widths(piece)) for piece in block]
 
     def panel_width(self, captions: Iterable[str], block: Pieces) -> int:
         """The cells between the bars of a matrix: its columns, its caption, its rows left out."""
-        needed = [1, self.margin + sum(columns.edges[-1] for columns in self.lay_out(block))]
+        needed = [1, self.margin + sum(sum(widths) for _, widths in self.lay_out(block))]
         needed += [cells(caption) + CAPTION_FRAME for caption in captions if caption]
         needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, int)]
         return max(needed)
@@ -129,14 +116,16 @@ class Grid:
         heads = [self.row("", [header] * across)] if any(self.column_labels) else []
         rows = (self.rows_of(band, laid, across, width) for band in bands)
         captions = ([*[""] * len(labels), *(panel.caption for panel in band)] for band in bands)
-        return Frame(self.screen.box, [*labels, *[width] * across], heads, list(map(Band, rows, captions)))
+        return Frame(
+            self.screen.box, [*labels, *[width] * across], heads, list(zip(rows, captions, strict=True))
+        )
 
     def rows_of(
         self, panels: Sequence[Panel], laid: Sequence[Columns], across: int, width: int
     ) -> Iterator[Row]:
         """The rows of matrices side by side, blank where there are fewer than `across`."""
         blanks: list[Line] = [[(" " * width, "")]] * (across - len(panels))
-        spare = width - self.margin - sum(columns.edges[-1] for columns in laid)
+        spare = width - self.margin - sum(sum(widths) for _, widths in laid)
         step = max(1, CHUNK // max(1, len(self.column_labels)))
         for piece in self.rows:
             if isinstance(piece, int):
@@ -152,19 +141,19 @@ class Grid:
     def body(self, panel: Panel, laid: Sequence[Columns], rows: range, spare: int) -> list[Line]:
         """The numbers of these rows of one matrix, and `spare` blanks after them."""
         lines: list[Line] = [[(" " * self.margin, "")] * self.margin for _ in rows]
-        for columns in laid:
-            piece = columns.piece
+        for piece, widths in laid:
             if isinstance(piece, int):
-                gap = (self.screen.printable("…").center(columns.edges[-1]), "aside")
+                gap = (self.screen.printable("…").center(widths[0]), "aside")
                 for line in lines:
                     line.append(gap)
                 continue
             values = panel.values[rows.start : rows.stop, piece.start : piece.stop].tolist()
             codes = panel.codes(rows, piece)
             kinds = [[(0, 0)]] * len(rows) if codes is None else runs(codes)
+            template = self.format.template([width - self.gap for width in widths], " " * (self.gap - 1))
+            edges = list(accumulate(widths, initial=0))
             for line, numbers, row in zip(lines, values, kinds, strict=True):
-                text = self.format.write(columns.template, numbers)
-                line.extend(self.style_row(text, row, columns.edges))
+                line.extend(self.style_row(self.format.write(template, numbers), row, edges))
         if spare:
             for line in lines:
                 line.append((" " * spare, ""))
@@ -183,7 +172,7 @@ class Grid:
 
     def header(self, laid: Sequence[Columns]) -> Line:
         spans: Line = [(" " * self.margin, "")] * self.margin
-        for piece, widths, *_ in laid:
+        for piece, widths in laid:
             if isinstance(piece, int):
                 spans.append((self.left_out(piece), "aside"))
                 continue
@@ -277,8 +266,8 @@ class NumberFormat(NamedTuple):
     def __call__(self, value: float) -> str:
         return self.tidy(f"%{self.width}{self.conversion}" % value)
 
-    def template(self, widths: Sequence[int], before: str = " ", after: str = " ") -> str:
-        return "".join([f"{before}%{width}{self.conversion}{after}" for width in widths])
+    def template(self, widths: Sequence[int], before: str = " ") -> str:
+        return "".join([f"{before}%{width}{self.conversion} " for width in widths])
 
     def write(self, template: str, values: list[float]) -> str:
         return self.tidy(template % tuple(values))

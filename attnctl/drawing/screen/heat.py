@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen import Line, Screen, Span
 from attnctl.drawing.screen.palette import STEPS
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math import Array
 
 if TYPE_CHECKING:
-    from attnctl.drawing.pictures.plot import Plot
+    from attnctl.drawing.pictures import ColourScale, Plot
 
 UNSHADED = 1.0  # the part of a level below which a number has no colour
 HIDDEN, STRANGE = 100, 101  # the levels of what is hidden and of what is no number
@@ -48,26 +47,14 @@ def heat_lines(plot: Plot, screen: Screen) -> Iterator[Line]:
     room = max(8, screen.width - label - 1)
     side = room if len(plot.panels) == 1 else max(FEWEST, (room + GAP) // min(len(plot.panels), 3) - GAP)
     merged = plot.merge_cells(min(MOST_ROWS, max(FEWEST, side)), min(side, room))
-    scale = merged.scale()
-    size = column_width(merged, room, screen)
-    own = Map(screen, merged, label, size, scale.signed)
-    across = max(1, (room + GAP) // (own.width + GAP))
+    scale, size = merged.scale(), column_width(merged, room, screen)
+    captions = max(cells(panel.caption) for panel in merged.panels)
+    width = max(size * len(merged.columns), min(CAPTION, captions))
+    across = max(1, (room + GAP) // (width + GAP))
     for start in range(0, len(merged.panels), across):
-        shown = merged.panels[start : start + across]
-        levels = []
-        for panel in shown:
-            shares = scale.shares(panel.values)
-            known = levels_of(np.where(np.isfinite(shares), shares, 0.0))
-            if scale.log:
-                known = np.ceil(np.where(np.isfinite(shares), shares, 0.0) * (STEPS - 1)).astype(int) + 1
-            known[np.isneginf(shares)], known[np.isnan(shares)] = HIDDEN, STRANGE
-            levels.append(known)
-        yield from own.band([screen.printable(panel.caption) for panel in shown], levels)
-    low, high = (f"{value + 0.0:.3g}" for value in (scale.low, scale.high))
-    nothing = "0" if scale.log and not scale.hidden else plot.hidden
-    marked = [(HIDDEN, nothing)] * (scale.hidden or scale.zero)
-    marked += [(STRANGE, "NaN or ∞")] * scale.strange
-    yield own.legend(low, high + ", by logarithm" * scale.log, marked)
+        part = replace(merged, panels=merged.panels[start : start + across])
+        yield from band_lines(part, scale, screen, (label, size, width))
+    yield legend(scale, plot.hidden, screen)
     for note in merged.notes:
         yield from screen.flow([("  ", ""), (screen.printable(note), "aside")], "")
 
@@ -84,66 +71,68 @@ def column_width(plot: Plot, room: int, screen: Screen) -> int:
     return 1
 
 
-@dataclass(frozen=True)
-class Map:
-    screen: Screen
-    plot: Plot
-    label: int
-    size: int
-    signed: bool
+def band_lines(
+    plot: Plot, scale: ColourScale, screen: Screen, sizes: tuple[int, int, int]
+) -> Iterator[Line]:
+    """Panels side by side; `sizes` are the cells of a row's label, of a column, of a panel."""
+    label, size, width = sizes
+    gap, blank = " " * GAP, " " * (label + 1)
+    captions = [screen.printable(panel.caption) for panel in plot.panels]
+    if any(captions):
+        shown = [pad_right(fit_label(caption, width, screen), width) for caption in captions]
+        yield [(blank + gap.join(shown).rstrip(), "aside")]
+    if any(plot.columns):
+        names = pad_right(column_names(plot.columns, size, width, screen), width)
+        yield [(blank + gap.join([names] * len(captions)).rstrip(), "label")]
+    levels = [levels_on(scale, panel.values) for panel in plot.panels]
+    for row, words in enumerate(plot.rows):
+        line: Line = [(f"{pad_left(fit_label(words, label, screen), label)} ", "label")]
+        for number, level in enumerate(levels):
+            line += [(gap + " " * (width - size * len(plot.columns)), "")] * (number > 0)
+            spans = (cell(at, size, scale, screen) for at in level[row].tolist())
+            for style, own in groupby(spans, key=lambda span: span[1]):
+                line.append(("".join(text for text, _ in own), style))
+        yield line
 
-    @property
-    def width(self) -> int:
-        captions = (cells(panel.caption) for panel in self.plot.panels)
-        return max(self.size * len(self.plot.columns), min(CAPTION, max(captions, default=0)))
 
-    def band(self, captions: Sequence[str], levels: Sequence[Array]) -> Iterator[Line]:
-        gap, blank = " " * GAP, " " * (self.label + 1)
-        if any(captions):
-            shown = [pad_right(self.fit_label(caption, self.width), self.width) for caption in captions]
-            yield [(blank + gap.join(shown).rstrip(), "aside")]
-        if any(self.plot.columns):
-            names = pad_right(self.column_names(), self.width)
-            yield [(blank + gap.join([names] * len(levels)).rstrip(), "label")]
-        for row, label in enumerate(self.plot.rows):
-            words = self.fit_label(label, self.label)
-            line: Line = [(f"{pad_left(words, self.label)} ", "label")]
-            for number, level in enumerate(levels):
-                line += [(gap + " " * (self.width - self.size * len(self.plot.columns)), "")] * (number > 0)
-                line += self.row(level[row])
-            yield line
+def levels_on(scale: ColourScale, values: Array) -> Array:
+    shares = scale.shares(values)
+    known = np.where(np.isfinite(shares), shares, 0.0)
+    levels = np.ceil(known * (STEPS - 1)).astype(int) + 1 if scale.log else levels_of(known)
+    levels[np.isneginf(shares)], levels[np.isnan(shares)] = HIDDEN, STRANGE
+    return levels
 
-    def column_names(self) -> str:
-        """The names of columns, each where its column begins; those without room are left out."""
-        out = ""
-        for at, name in enumerate(self.plot.columns):
-            start = at * self.size
-            word = self.fit_label(name, max(self.size - 1, WIDEST))
-            if start >= cells(out) + bool(out) and start + cells(word) <= self.width:
-                out = pad_right(out, start) + word
-        return out
 
-    def fit_label(self, label: str, width: int) -> str:
-        return self.screen._replace(fits=True).short(label.strip(), width)
+def column_names(names: Sequence[str], size: int, width: int, screen: Screen) -> str:
+    """The names of columns, each where its column begins; those without room are left out."""
+    out = ""
+    for at, name in enumerate(names):
+        start, word = at * size, fit_label(name, max(size - 1, WIDEST), screen)
+        if start >= cells(out) + bool(out) and start + cells(word) <= width:
+            out = pad_right(out, start) + word
+    return out
 
-    def row(self, levels: Array) -> Iterator[Span]:
-        spans = map(self.cell, levels.tolist())
-        for style, own in groupby(spans, key=lambda span: span[1]):
-            yield "".join(text for text, _ in own), style
 
-    def cell(self, level: int) -> Span:
-        if level in MARKS:
-            return (ASCII_MARKS if self.screen.ascii_only else MARKS)[level] * self.size, "aside"
-        if self.screen.shades:
-            return " " * self.size, f"shade {level}" if level else ""
-        shading = ASCII_SHADING if self.screen.ascii_only else SHADING
-        share = (level + STEPS) / (2 * STEPS) if self.signed else level / STEPS
-        return shading[int(-(-share * (len(shading) - 1) // 1))] * self.size, ""
+def fit_label(label: str, width: int, screen: Screen) -> str:
+    return screen._replace(fits=True).short(label.strip(), width)
 
-    def legend(self, low: str, high: str, marked: Sequence[tuple[int, str]]) -> Line:
-        levels = range(-STEPS if self.signed else 0, STEPS + 1)
-        bar = replace(self, size=1)
-        spans: Line = [(f"  {low} ", "aside"), *map(bar.cell, levels), (f" {high}", "aside")]
-        for level, words in marked:
-            spans += [("   ", ""), bar.cell(level), (self.screen.printable(f" {words}"), "aside")]
-        return spans
+
+def cell(level: int, size: int, scale: ColourScale, screen: Screen) -> Span:
+    if level in MARKS:
+        return (ASCII_MARKS if screen.ascii_only else MARKS)[level] * size, "aside"
+    if screen.shades:
+        return " " * size, f"shade {level}" if level else ""
+    shading = ASCII_SHADING if screen.ascii_only else SHADING
+    share = (level + STEPS) / (2 * STEPS) if scale.signed else level / STEPS
+    return shading[int(-(-share * (len(shading) - 1) // 1))] * size, ""
+
+
+def legend(scale: ColourScale, hidden: str, screen: Screen) -> Line:
+    low, high = (f"{value + 0.0:.3g}" for value in (scale.low, scale.high))
+    levels = range(-STEPS if scale.signed else 0, STEPS + 1)
+    spans: Line = [(f"  {low} ", "aside"), *(cell(level, 1, scale, screen) for level in levels)]
+    spans.append((f" {high}" + ", by logarithm" * scale.log, "aside"))
+    marked = [(HIDDEN, "0" if scale.log and not scale.hidden else hidden)] * (scale.hidden or scale.zero)
+    for level, words in [*marked, *[(STRANGE, "NaN or ∞")] * scale.strange]:
+        spans += [("   ", ""), cell(level, 1, scale, screen), (screen.printable(f" {words}"), "aside")]
+    return spans

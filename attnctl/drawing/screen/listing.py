@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from attnctl.base.dataclass import dataclass
-from attnctl.drawing.screen import Band, Frame, Line, Row, Screen, Span
+from attnctl.drawing.screen import Frame, Line, Row, Screen, Span
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.text import cells, fold_text, pad_left, pad_right
 
@@ -109,7 +109,7 @@ class Listing:
 
         headings = [row for line in self.titles for row in cells_of([(title, "label") for title in line])]
         rows = [row for spans in self.rows for row in cells_of(spans)]
-        return Frame(self.screen.box, [width + 2 for width in widths], headings, [Band(rows)])
+        return Frame(self.screen.box, [width + 2 for width in widths], headings, [(rows, ())])
 
 
 def column_blocks(

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from attnctl.drawing.screen import Frame, Line, Screen, Shelf, element_lines
+from attnctl.drawing.screen import Frame, Line, Screen, element_lines
 from attnctl.drawing.screen.text import safe
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Element = Line | Frame | Shelf
+Element = Line | Frame
 
 CHUNK = 256  # lines that a console is given at a time
 DEFAULT_WIDTH = 80
@@ -97,7 +97,7 @@ def print_lines(elements: Iterable[Element], output: Console | PlainOutput) -> N
     if isinstance(output, PlainOutput):
         output.stream.writelines(f"{line}\n" for line in plain_text(elements))
         return
-    from attnctl.drawing.screen.terminal import segments, styles_of
+    from attnctl.drawing.screen.palette import segments, styles_of
 
     styles = styles_of(output)
     if not output.is_terminal:

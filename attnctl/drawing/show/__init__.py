@@ -190,13 +190,13 @@ def marks(trace: Trace, name: str, sample: Array, screen: Screen) -> Marks:
     array, op = trace[name], trace.steps[name].op
     if array.dtype == bool:
         dot = "." if screen.ascii_only else "·"
-        kinds = (NUMBER, CellStyle("see"), CellStyle(dot, "aside"))
+        kinds = (NUMBER, ("see", ""), (dot, "aside"))
         codes = codes_by(array, lambda seen: np.where(seen, 1, 2))
         return Marks(kinds, codes, (f"see = may attend, {dot} = hidden",))
     blank = trace.header.get("blank")
     if isinstance(blank, list) and name in blank and np.isnan(array).any():
         codes = codes_by(array, lambda own: np.isnan(own).astype(int))
-        return Marks((NUMBER, CellStyle(BOX, "aside")), codes)
+        return Marks((NUMBER, (BOX, "aside")), codes)
     if isinstance(op, Hide):
         return mark_hidden(trace, name, op, screen)
     if name != WEIGHTS:
@@ -221,7 +221,7 @@ def shade_weights(array: Array, sample: Array) -> Marks:
 
     positive = sample[np.isfinite(sample) & (sample > 0)]
     top = float(positive.max(initial=0.0)) or 1.0
-    heat = [CellStyle(style=f"heat{level}") for level in range(1, STEPS + 1)]
+    heat = [(None, f"heat{level}") for level in range(1, STEPS + 1)]
     codes = codes_by(array, lambda own: np.maximum(levels_of(np.nan_to_num(own.astype(float) / top)), 0))
     return Marks((NUMBER, *heat), codes)
 
@@ -248,7 +248,7 @@ def mark_hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
 
         return block
 
-    return Marks((NUMBER, *(CellStyle(screen.printable(word), "aside") for word in words)), codes)
+    return Marks((NUMBER, *((screen.printable(word), "aside") for word in words)), codes)
 
 
 def spreads(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:

@@ -1,15 +1,18 @@
-"""The headline of a trace: its sentence, the kind of attention, the tokens and their ids."""
+"""A trace in words: its sentence and the kind of attention, then the key that each head looks at most."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from attnctl.base.words import all_of
+import numpy as np
+
+from attnctl.base.words import all_of, number_repeats, plural
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
+from attnctl.math import Array, Cell, names
 from attnctl.math.kind import KIND
-from attnctl.math.names import BIAS, FADED, MASK, MEMORY, OUTPUT, PROJECTED, WRITTEN, matrix_of
+from attnctl.math.names import OUTPUT, TABLE, WEIGHTS, matrix_of
 from attnctl.math.ops import Copy
 from attnctl.math.rules import RULES, Composed, Rule
 from attnctl.record import Trace
@@ -21,8 +24,8 @@ def facts(trace: Trace) -> list[str]:
     config = trace.config
     if not config:
         return []
-    crosses = MEMORY in trace or "key_ids" in trace.header
-    rule = FADED in trace or WRITTEN in trace
+    crosses = names.MEMORY in trace or "key_ids" in trace.header
+    rule = names.FADED in trace or names.WRITTEN in trace
     said = ["gated delta rule" if rule else "cross-attention" if crosses else "self-attention"]
     heads, kv_heads = config.get("heads"), config.get("kv_heads")
     if heads is not None:
@@ -49,7 +52,7 @@ def seeds(config: Mapping[str, Any]) -> list[str]:
         return [f"seed {config['seed']}"]
     own = [tensor for tensor in (config.get("embeddings"), *weights.values()) if isinstance(tensor, dict)]
     given = weights.keys() | {name for head in weights.get("heads") or () for name in head}
-    if not ({"file", "W"} & given or {*map(matrix_of, PROJECTED)} <= given):
+    if not ({"file", "W"} & given or {*map(matrix_of, names.PROJECTED)} <= given):
         own.append(weights)
     drawn = [tensor["random"] for tensor in own if isinstance(tensor.get("random"), dict)]
     found = dict.fromkeys(how.get("seed", config["seed"]) for how in drawn)
@@ -76,7 +79,7 @@ def rule_words(rule: Any) -> str:
     if not isinstance(rule, dict) or len(rule) != 1:
         return str(rule)
     ((name, value),) = rule.items()
-    if name in {MASK, BIAS}:
+    if name in {names.MASK, names.BIAS}:
         return f"given {name}"
     values = value if isinstance(value, list) else [value]
     kind = RULES.get(str(name), Rule)
@@ -108,3 +111,93 @@ def beginning(sentence: str) -> tuple[str, int]:
         return sentence, 0
     shown = sentence[:LONGEST].rpartition(" ")[0] or sentence[:LONGEST]
     return shown, len(sentence) - len(shown)
+
+
+# --- rows, keys and shares in sentences; a sentence a head ---
+
+MOST_KEYS, MOST_HEADS = 4, 8  # keys that are named one by one, heads that have a sentence each
+RANDOM = "Random weights mean nothing: try attnctl run example:it-was-tired"
+
+ULPS = 8
+"""Numbers that differ by no more than so many units in the last place are the same for a person."""
+
+UNBROKEN = "\N{NO-BREAK SPACE}"
+
+
+class Namer:
+    def __init__(self, trace: Trace, screen: Screen) -> None:
+        self.trace, self.screen = trace, screen
+
+    def row(self, step: str, row: Cell) -> str:
+        """`"love"`; `head 1: "love"`, where there are several; query 2, where there are no tokens."""
+        axes, shape = self.trace.steps[step].axes, self.trace[step].shape
+        words = self.trace.tokens_along(step, len(row) - 1)
+        name = f"query {row[-1]}" if words is None else self.screen.printable(names_of(words)[row[-1]])
+        where = [f"{axes[at]} {row[at]}" for at in range(len(row) - 1) if shape[at] > 1]
+        return f"{', '.join(where)}: {name}" if where else name
+
+    def key(self, at: int) -> str:
+        words = self.trace.key_tokens
+        if words is None or at >= len(words):
+            return f"key {at}"
+        return self.screen.printable(names_of(words)[at])
+
+    def seen(self, row: Cell, keys: Sequence[int]) -> str:
+        """The keys that a row sees: itself, where it is the one and the keys are the queries."""
+        own = self.trace.tokens is not None and self.trace.key_tokens == self.trace.tokens
+        return "itself" if own and tuple(keys) == row[-1:] else self.keys(keys)
+
+    def keys(self, keys: Sequence[int]) -> str:
+        if len(keys) > MOST_KEYS:
+            shown = [self.key(at) for at in keys[: MOST_KEYS - 1]]
+            return all_of([*shown, f"{len(keys) - len(shown)} more"])
+        return all_of(self.key(at) for at in keys)
+
+
+def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Iterator[Line]:
+    """For each of these heads the row that looks hardest at one key."""
+    weights, name = trace[WEIGHTS], Namer(trace, screen)
+    leads = list(np.ndindex(*weights.shape[:-2]))
+    if heads is not None and trace.steps[WEIGHTS].axes[:-2] == ("head",):
+        leads = [(head,) for head in heads]
+    for lead in leads[:MOST_HEADS]:
+        sure = np.isfinite(weights[lead]).all(axis=-1)
+        known = np.where(sure, weights[lead].max(axis=-1, initial=0), 0)
+        free = np.where((weights[lead] > 0).sum(axis=-1) > 1, known, 0)
+        most = free if free.any() else known  # of rows that see several keys, if any does
+        if not most.size or not most.max() > 0:
+            continue
+        row = int(most.argmax())
+        own = weights[lead][row]
+        said = f"{name.row(WEIGHTS, (*lead, row))} looks most at {name.seen((row,), find_ties(own))}"
+        share = percent(float(own.max())).replace(" ", UNBROKEN)
+        for line in screen.flow([(f"{said}, {share}", "")], ""):
+            yield [(text.replace(UNBROKEN, " "), style) for text, style in line]
+    if len(leads) > MOST_HEADS:
+        yield [(screen.printable(f"… and {plural(len(leads) - MOST_HEADS, 'head')} more"), "aside")]
+    drawn = (step for step in trace.steps.values() if step.formula.startswith("drawn "))
+    if any(step.name in TABLE and TABLE[step.name].drawn for step in drawn):
+        yield from screen.sentence(RANDOM, "aside")
+
+
+def find_ties(row: Array) -> tuple[int, ...]:
+    """The places of the largest number of a row, and of those that equal it but for rounding."""
+    top = row.max()
+    near = ULPS * np.finfo(row.dtype).eps * abs(top)
+    return tuple(int(at) for at in np.flatnonzero(row >= top - near))
+
+
+def quoted_token(token: str) -> str:
+    return f'"{token}"'
+
+
+def names_of(tokens: Sequence[str]) -> list[str]:
+    return number_repeats(map(quoted_token, tokens))
+
+
+def percent(share: float) -> str:
+    """0.6234 -> 62 %; of small shares a digit more."""
+    size = share * 100
+    if size == 0 or size >= 9.95:
+        return f"{size:.0f} %"
+    return f"{size:.1f} %" if size >= 0.95 else f"{size:.2g} %"

@@ -7,21 +7,10 @@ from re import findall
 from typing import TextIO
 
 from attnctl.base.words import number_repeats, number_text
+from attnctl.drawing import show
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.text import safe, token_text, visible
-from attnctl.drawing.show import (
-    Index,
-    Marks,
-    Sheet,
-    View,
-    count_heads,
-    formula_of,
-    load_sheet,
-    marks,
-    shape_of,
-    sheet_of,
-    steps_of,
-)
+from attnctl.drawing.show import View, formula_of, shape_of
 from attnctl.drawing.show.frames import number_format
 from attnctl.drawing.show.headline import facts
 from attnctl.math.derivation import Step
@@ -40,8 +29,8 @@ def write_markdown(
 
 
 def trace_lines(trace: Trace, precision: int | None, view: View) -> Iterator[str]:
-    steps = steps_of(trace, view)
-    heads = count_heads(trace, view.heads)
+    steps = show.steps_of(trace, view)
+    heads = show.count_heads(trace, view.heads)
     yield f"# {inline(visible(trace.sentence or 'attention'))}"
     if said := facts(trace):
         yield from ("", ", ".join(inline(visible(fact)) for fact in said))
@@ -49,13 +38,13 @@ def trace_lines(trace: Trace, precision: int | None, view: View) -> Iterator[str
         yield ""
         yield from table_lines(number_repeats(map(token_text, trace.tokens)), ["id"], [map(str, trace.ids)])
     for step in steps:
-        yield from step_lines(load_sheet(trace, step.name), step, precision, view, heads)
+        yield from step_lines(show.load_sheet(trace, step.name), step, precision, view, heads)
     yield ""
 
 
 def step_lines(trace: Trace, step: Step, precision: int | None, view: View, heads: int) -> Iterator[str]:
-    sheet = sheet_of(trace, step.name, heads, view.heads)
-    found = marks(trace, step.name, sheet.array, SCREEN)
+    sheet = show.sheet_of(trace, step.name, heads, view.heads)
+    found = show.marks(trace, step.name, sheet.array, SCREEN)
     said = [code(visible(formula_of(step))), shape_of(trace, step), *found.notes]
     yield from ("", f"## {step.name}", "", "; ".join(said))
     number = writer(sheet, precision)
@@ -64,19 +53,21 @@ def step_lines(trace: Trace, step: Step, precision: int | None, view: View, head
         yield from table_lines(sheet.columns, sheet.rows, cells_of(sheet, index, found, number))
 
 
-def writer(sheet: Sheet, precision: int | None) -> Callable[[float], str]:
+def writer(sheet: show.Sheet, precision: int | None) -> Callable[[float], str]:
     if precision is None:
         return number_text if sheet.array.dtype.kind == "f" else str
     format_ = number_format(sheet.array, precision, SCREEN)
     return lambda value: format_(value).strip()
 
 
-def cells_of(sheet: Sheet, index: Index, found: Marks, text: Callable[[float], str]) -> Iterator[list[str]]:
+def cells_of(
+    sheet: show.Sheet, index: show.Index, found: show.Marks, text: Callable[[float], str]
+) -> Iterator[list[str]]:
     codes, columns = found.codes(index), range(len(sheet.columns))
     for row, values in enumerate(sheet.array[index]):
         block = codes(range(row, row + 1), columns)
-        kinds = [found.kinds[0]] * len(columns) if block is None else [found.kinds[k] for k in block[0]]
-        yield [kind.word or text(value) for value, kind in zip(values.tolist(), kinds, strict=True)]
+        words = [found.kinds[0 if block is None else block[0][at]][0] for at in columns]
+        yield [word or text(value) for value, word in zip(values.tolist(), words, strict=True)]
 
 
 def table_lines(

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from attnctl.base.errors import AttnError
+from attnctl.drawing.pictures import Plot
 from attnctl.drawing.pictures.draw import Picture, draw, writers
-from attnctl.drawing.pictures.plot import Plot
 from attnctl.drawing.screen.grid import Panel
 from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show import View, count_heads, formula_of, load_sheet, shape_of, sheet_of

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attnctl.drawing.screen import GAP, Frame, Line, Screen, Shelf, element_lines, join
-from attnctl.drawing.screen.output import Element, PlainOutput, plain_text, print_lines, screen_of
+from attnctl.drawing.screen import GAP, Frame, Line, Screen, element_lines, join, side_by_side
+from attnctl.drawing.screen.output import Element, plain_text, screen_of
 from attnctl.drawing.screen.text import cells
 from attnctl.drawing.show import View, count_heads, load_sheet, steps_of
 from attnctl.drawing.show.frames import frames, id_frames, step_lines
@@ -31,16 +31,6 @@ if TYPE_CHECKING:
     from rich.measure import Measurement
 
 
-def show(trace: Trace, output: Console | PlainOutput, view: View | None = None) -> None:
-    """Print the trace as tables.
-
-    On a terminal they stand side by side, fitted to its width, with the count of rows, columns and
-    heads that are left out; elsewhere, and with `full`, each stands alone and is whole. Raises
-    AttnError for a step or head that is not there.
-    """
-    print_lines(trace_lines(trace, screen_of(output), view or View()), output)
-
-
 def lines_of_all(traces: Iterable[Trace], screen: Screen, view: View) -> Iterator[Element]:
     for number, trace in enumerate(traces):
         if number:
@@ -49,6 +39,11 @@ def lines_of_all(traces: Iterable[Trace], screen: Screen, view: View) -> Iterato
 
 
 def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Element]:
+    """Tables side by side on a terminal, fitted to its width, with the count of what is left out.
+
+    Elsewhere, and with `full`, each stands alone and is whole. Raises AttnError for a step or head that is
+    not there.
+    """
     chosen = steps_of(trace, view)
     heads = count_heads(trace, view.heads)
     asked = view.steps is not None or view.full or view.heat or view.brief
@@ -64,7 +59,7 @@ def first_screen(
     trace: Trace, chosen: Sequence[Step], screen: Screen, view: View, heads: int
 ) -> Generator[Element, None, bool]:
     """Print the headline, steps side by side, a sentence a head; returns whether all is shown."""
-    from attnctl.drawing.show.looks import look_lines
+    from attnctl.drawing.show.headline import look_lines
 
     whole = yield from opening(trace, screen)
     first = of_gradients(trace, chosen)
@@ -269,12 +264,12 @@ def with_formulas(run: Sequence[Small], screen: Screen) -> list[Small] | None:
     """The steps with their formulas in the borders above them; None where one has no room there."""
     out = []
     for item in run:
-        first, *bands = item.frame.bands
-        caption = screen.printable(f"{first.captions[-1]} = {item.step.formula}")
+        (rows, captions), *bands = item.frame.bands
+        caption = screen.printable(f"{captions[-1]} = {item.step.formula}")
         if not item.step.formula or cells(caption) + CORNERS > item.frame.widths[-1]:
             return None
-        titled = first._replace(captions=[*first.captions[:-1], caption])
-        out.append(item._replace(frame=replace(item.frame, bands=[titled, *bands])))
+        titled = [(rows, [*captions[:-1], caption]), *bands]
+        out.append(item._replace(frame=replace(item.frame, bands=titled)))
     return out
 
 
@@ -355,7 +350,7 @@ def flow(spans: Line, screen: Screen) -> list[Line]:
 
 def on_shelf(row: Sequence[GlanceBlock]) -> list[Element]:
     if len(row) > 1:
-        return [Shelf([lines for lines, _ in row], [width for _, width in row])]
+        return list(side_by_side([lines for lines, _ in row], [width for _, width in row]))
     return [line for lines, _ in row for line in lines]
 
 
@@ -375,7 +370,7 @@ class StepTable:
         self.trace, self.view = load_sheet(trace, step), view
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from attnctl.drawing.screen.terminal import segments, styles_of
+        from attnctl.drawing.screen.palette import segments, styles_of
 
         styles = styles_of(console)
         for element in self.elements(screen_in(console, options)):

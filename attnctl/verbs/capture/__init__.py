@@ -42,18 +42,17 @@ class Calls(Sequence[Any]):
         if len(self.read) < self.recorder.kept:
             from attnctl.store.source import read
 
-            self.read = [self.make(trace) for trace in read(self.recorder.chosen.path)]
+            self.read = [self.make(trace) for trace in read(self.recorder.path)]
         return self.read[at]
 
 
 @contextmanager
 def recording(make: Callable[[Trace], Trace], path: str | None, **chosen: Any) -> Iterator[Calls]:
     """Record the calls that this process makes in the block, in this file or in one that does not stay."""
-    from attnctl.verbs.capture.recorder import CallRecorder, Chosen
-    from attnctl.verbs.capture.watch import Finder
+    from attnctl.verbs.capture.recorder import CallRecorder, Finder
 
     with TemporaryDirectory(prefix="attnctl-") as folder:
-        recorder = CallRecorder(Chosen(path or str(Path(folder, "calls.npz")), **chosen))
+        recorder = CallRecorder(path=path or str(Path(folder, "calls.npz")), **chosen)
         calls = Calls(recorder, make)
         with Finder(recorder):
             yield calls

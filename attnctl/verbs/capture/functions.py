@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -79,17 +79,14 @@ class UnreadError(Exception):
     """Why a call cannot be recorded."""
 
 
-class Passed(NamedTuple):
-    """The arrays of a call as they were, which of them have tokens first, and a config for the rest."""
+Passed = tuple[dict[str, Any], tuple[str, ...], dict[str, Any]]
+"""The arrays of a call as they were, which of them have tokens first, and a config for the rest."""
 
-    arrays: dict[str, Any]
-    tokens_first: tuple[str, ...]
-    config: dict[str, Any]
 
-    def laid_out(self, name: str, array: Any) -> Array:
-        """One of the arrays, or its gradient, in our layout."""
-        array, axes = as_array(name, array), TABLE[name].axes if name in self.tokens_first else ()
-        return array.swapaxes(head := axes.index("head") - len(axes), head + 1) if axes else array
+def laid_out(name: str, array: Any, tokens_first: Sequence[str]) -> Array:
+    """One of the arrays of a call, or its gradient, in our layout."""
+    array, axes = as_array(name, array), TABLE[name].axes if name in tokens_first else ()
+    return array.swapaxes(head := axes.index("head") - len(axes), head + 1) if axes else array
 
 
 def read_call(function: Function, given: Given, out: Any) -> Passed:
@@ -114,13 +111,14 @@ def read_call(function: Function, given: Given, out: Any) -> Passed:
         found[DROPPED] = found.pop(function.returns[0])
         found.pop(WEIGHTS, None)
     turned = function.tokens_first if found["Q"].ndim > 2 else ()
-    config = {} if own else {"causal_offset": 0}
+    config: dict[str, Any] = {} if own else {"causal_offset": 0}
     if function.at_end and DOCUMENTS not in found:
         keys = np.asarray(found[KEY_LENGTHS] if KEY_LENGTHS in found else found["K"].shape[-3])
         config["causal_offset"] = (keys - found["Q"].shape[-3]).tolist()
     if PAGE_TABLE in found:
         config[PAGE_TABLE] = found.pop(PAGE_TABLE).tolist()
-    return Passed(found, turned, config | take_settings(found))
+    config |= take_settings(found)
+    return found, turned, config
 
 
 def take_settings(found: dict[str, Any]) -> dict[str, Any]:

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from itertools import count
+from operator import attrgetter
 from threading import Lock, local
-from types import FrameType
-from typing import Any, NamedTuple
+from types import FrameType, ModuleType
+from typing import Any
 from weakref import WeakKeyDictionary
 from zipfile import ZipFile
 
 import numpy as np
 
 from attnctl.base import __version__
+from attnctl.base.dataclass import dataclass
 from attnctl.base.words import plural
 from attnctl.math.engine.cost import available
 from attnctl.math.names import B_O, OUTPUT, TABLE, W_O, gradient_of
 from attnctl.record import CALL, SCHEMA
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.npz import HEADER, add
-from attnctl.verbs.capture.functions import HEADS, Function, Given, Passed, UnreadError, read_call
+from attnctl.verbs.capture import functions
+from attnctl.verbs.capture.functions import HEADS, Function, Given, Passed, UnreadError
 
 LIBRARIES = {"attnctl", "torch", "jax", "flax", "flash_attn", "xformers"}
 """They call attention for someone: the place of a call is where that someone is."""
@@ -35,8 +39,12 @@ LIBRARIES = {"attnctl", "torch", "jax", "flax", "flash_attn", "xformers"}
 OF_ALL_HEADS = {W_O, B_O, OUTPUT}
 
 
-class Chosen(NamedTuple):
-    """The file, and what is kept: calls by number and module; heads and queries of each, `most` bytes."""
+@dataclass(eq=False)
+class CallRecorder:
+    """Writes each call that is chosen to the file, as a trace, when it has returned.
+
+    Calls are chosen by number and module; of each these heads and queries are kept, `most` bytes at most.
+    """
 
     path: str
     calls: Sequence[int] | None = None
@@ -47,16 +55,12 @@ class Chosen(NamedTuple):
     most: int | None = None
     backward: bool = False
 
-
-class CallRecorder:
-    """Writes each call that is chosen to a file, as a trace, when it has returned."""
-
-    def __init__(self, chosen: Chosen) -> None:
-        self.chosen, self.most = chosen, chosen.most or available()
-        self.calls = None if chosen.calls is None else frozenset(chosen.calls)
+    def __post_init__(self) -> None:
+        self.limit = self.most or available()
+        self.wanted = None if self.calls is None else frozenset(self.calls)
         self.numbers, self.kept = count(), 0
         self.unread: Counter[str] = Counter()
-        self.lacking = {*chosen.functions}  # those that were not found yet
+        self.lacking = {*self.functions}  # those that were not found yet
         self.archive: Any = None
         self.local, self.lock, self.ended = local(), Lock(), False
         self.paths: WeakKeyDictionary[Any, tuple[str, bool]] = WeakKeyDictionary()
@@ -78,23 +82,19 @@ class CallRecorder:
             number = next(self.numbers)
             state.inside = True
             try:
-                if self.chosen.backward and not row.inner_without:  # which computes what is recorded
+                if self.backward and not row.inner_without:  # which computes what is recorded
                     args, kwargs = with_aliases(args, kwargs)
                 out = function(*args, **kwargs)
-                if (self.calls is None or number in self.calls) and not self.ended:
+                if (self.wanted is None or number in self.wanted) and not self.ended:
                     frame = sys._getframe(1)  # noqa: SLF001  (it has no public name)
-                    module, wanted = self.module_of(frame)
-                    if wanted:
-                        call = {
-                            "number": number,
-                            "function": name,
-                            "at": calling_line(frame),
-                            "module": module,
-                        }
+                    module, is_kept = self.module_of(frame)
+                    if is_kept:
+                        at = calling_line(frame)
+                        call = {"number": number, "function": name, "at": at, "module": module}
                         with self.failing():
                             parameters = row.parameters.split() or signature(function).parameters
                             given = {**dict(zip(parameters, args, strict=False)), **kwargs}
-                            self.record(call, given, read_call(row, given, out))
+                            self.record(call, given, functions.read_call(row, given, out))
             finally:
                 state.inside = False
             return out
@@ -110,34 +110,55 @@ class CallRecorder:
         except UnreadError as why:
             self.unread[str(why)] += 1
         except OSError as error:
-            path = os.path.relpath(self.chosen.path)
+            path = os.path.relpath(self.path)
             self.unread[f"{path}: {error.strerror or error}; nor is any after it kept"] += 1
         except Exception as error:  # noqa: BLE001  (of any library: its tensor has no numbers in jit, vmap, …)
             self.unread[f"no numbers to read ({type(error).__name__})"] += 1
 
     def record(self, call: dict[str, Any], given: Given, passed: Passed) -> None:
-        if sum(getattr(array, "nbytes", 0) for array in passed.arrays.values()) > self.most:
+        tensors, turned, config = passed
+        if sum(getattr(array, "nbytes", 0) for array in tensors.values()) > self.limit:
             raise UnreadError("more memory than --max-memory allows")
-        query, number = passed.arrays["Q"], call["number"]
+        query, number = tensors["Q"], call["number"]
         plain = {name: value for name, value in given.items() if isinstance(value, (bool, int, float, str))}
         call |= {"options": plain, "dtype": str(query.dtype).rpartition(".")[2]}
         call |= {"device": str(getattr(query, "device", "cpu"))}
-        arrays = {name: passed.laid_out(name, array) for name, array in passed.arrays.items()}
-        arrays, config = keep_chosen(arrays, passed.config, self.chosen)
+        arrays = {name: functions.laid_out(name, array, turned) for name, array in tensors.items()}
+        arrays, config = self.keep_chosen(arrays, config)
         self.write(number, arrays, {"schema": SCHEMA, "attnctl": __version__, CALL: call, "config": config})
-        for name in (*HEADS, OUTPUT) if self.chosen.backward else ():
-            self.follow_back(number, name, passed)
+        for name in (*HEADS, OUTPUT) if self.backward else ():
+            if getattr(tensors.get(name), "requires_grad", False):
+                tensors[name].register_hook(partial(self.write_gradient, number, name, turned))
 
-    def follow_back(self, number: int, name: str, passed: Passed) -> None:
-        """Write the gradient of one of these when the program goes back through it."""
+    def keep_chosen(
+        self, arrays: dict[str, Any], config: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The heads and queries that are kept of a call, and its config; each head has its own K and V."""
+        heads, queries = (1, *arrays["Q"].shape)[-3:-1]
+        if self.heads and min(self.heads) >= heads:
+            raise UnreadError(f"it has {plural(heads, 'head')}, from 0, and none of --head")
+        some = range(queries)[slice(*self.queries or (None, None))]
+        if self.heads:
+            arrays = {name: array for name, array in arrays.items() if name not in OF_ALL_HEADS}
+        if self.queries and "causal_offset" in config:
+            offset = np.asarray(config["causal_offset"]) + some.start
+            config = {**config, "causal_offset": offset.tolist()}
 
-        def write(gradient: Any) -> None:
-            with self.failing():
-                self.write(number, {gradient_of(name): passed.laid_out(name, gradient)})
+        def cut_one(array: Any, axes: tuple[str, ...]) -> Any:
+            for at, axis in enumerate(axes, -len(axes)):
+                size = array.shape[at]
+                if axis == "head" and self.heads and size > 1:
+                    array = array.take([head * size // heads for head in self.heads if head < heads], at)
+                elif axis == "query" and self.queries and size > 1:
+                    array = array.take(some, at)
+            return array
 
-        tensor: Any = passed.arrays.get(name)
-        if getattr(tensor, "requires_grad", False):
-            tensor.register_hook(write)
+        axes = {name: TABLE[name].axes[-array.ndim :] for name, array in arrays.items() if name in TABLE}
+        return {name: cut_one(array, axes.get(name, ())) for name, array in arrays.items()}, config
+
+    def write_gradient(self, number: int, name: str, turned: Sequence[str], gradient: Any) -> None:
+        with self.failing():
+            self.write(number, {gradient_of(name): functions.laid_out(name, gradient, turned)})
 
     def write(self, number: int, arrays: dict[str, Any], header: dict[str, Any] | None = None) -> None:
         """Write what belongs to a call; its header at last: what has none was not written whole."""
@@ -146,7 +167,7 @@ class CallRecorder:
                 return
             try:
                 if self.archive is None:  # not before: a program that fails at once leaves the file before
-                    self.archive = ZipFile(self.chosen.path, "w")
+                    self.archive = ZipFile(self.path, "w")
                 for name, array in arrays.items():
                     add(self.archive, f"{number}/{name}", array)
                 if header is not None:
@@ -184,36 +205,9 @@ class CallRecorder:
             frame = frame.f_back
         for path, module in outer.named_modules() if outer is not None else ():
             name = path or type(module).__name__
-            self.paths[module] = name, is_chosen(name, self.chosen.module)
-        nowhere = "", is_chosen("", self.chosen.module)
+            self.paths[module] = name, is_chosen(name, self.module)
+        nowhere = "", is_chosen("", self.module)
         return nowhere if inner is None else self.paths.get(inner, nowhere)
-
-
-def keep_chosen(
-    arrays: dict[str, Any], config: dict[str, Any], chosen: Chosen
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The heads and queries of a call that are kept, and its config; each head has K and V of its own."""
-    heads, queries = (1, *arrays["Q"].shape)[-3:-1]
-    if chosen.heads and min(chosen.heads) >= heads:
-        raise UnreadError(f"it has {plural(heads, 'head')}, from 0, and none of --head")
-    some = range(queries)[slice(*chosen.queries or (None, None))]
-    if chosen.heads:
-        arrays = {name: array for name, array in arrays.items() if name not in OF_ALL_HEADS}
-    if chosen.queries and "causal_offset" in config:
-        offset = np.asarray(config["causal_offset"]) + some.start
-        config = {**config, "causal_offset": offset.tolist()}
-
-    def cut_one(array: Any, axes: tuple[str, ...]) -> Any:
-        for at, axis in enumerate(axes, -len(axes)):
-            size = array.shape[at]
-            if axis == "head" and chosen.heads and size > 1:
-                array = array.take([head * size // heads for head in chosen.heads if head < heads], at)
-            elif axis == "query" and chosen.queries and size > 1:
-                array = array.take(some, at)
-        return array
-
-    axes = {name: TABLE[name].axes[-array.ndim :] for name, array in arrays.items() if name in TABLE}
-    return {name: cut_one(array, axes.get(name, ())) for name, array in arrays.items()}, config
 
 
 def with_aliases(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -238,3 +232,99 @@ def calling_line(frame: FrameType) -> str:
     here = here or frame
     path = os.path.relpath(here.f_code.co_filename)
     return f"{os.path.basename(path) if path.startswith('..') else path}:{here.f_lineno}"  # noqa: PTH119
+
+
+# --- finding the functions in the modules of a program, now and as it imports them ---
+
+OF_MODELS = re.compile(r"transformers\.models\..*\.modeling_\w+")
+
+
+class Finder:
+    """Stands before the finders of modules, and replaces what is watched in a module that has been made."""
+
+    def __init__(self, recorder: CallRecorder) -> None:
+        self.recorder, self.functions, self.undo = recorder, dict(functions.LIBRARIES), ExitStack()
+        self.made: dict[Any, Any] = {}
+        for text in recorder.functions:
+            module, _, name = text.partition(":")
+            self.functions[module] = self.functions.get(module, {}) | {name: functions.OWN}
+
+    def __enter__(self) -> None:
+        """Begin with modules that have been imported, and with copies of functions under other names."""
+        for name in [name for name in sys.modules if self.watched_in(name) is not None]:
+            self.replace(sys.modules[name])
+        made = {id(function): watched for function, watched in self.made.items()}
+        for module in list(sys.modules.values()):
+            for name, value in list(getattr(module, "__dict__", {}).items()):
+                if id(value) in made:
+                    self.put(module, name, made[id(value)])
+        sys.meta_path.insert(0, self)
+
+    def __exit__(self, *error: object) -> None:
+        sys.meta_path.remove(self)
+        self.undo.close()
+        self.recorder.close()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if self.watched_in(name) is None:
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self]
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        if spec is not None and spec.loader is not None:
+            make = spec.loader.exec_module
+
+            def make_watched(module: ModuleType) -> None:
+                make(module)
+                self.replace(module)
+
+            spec.loader.exec_module = make_watched  # type: ignore[method-assign]
+        return spec
+
+    def watched_in(self, module: str) -> dict[str, Function] | None:
+        eager = {"eager_attention_forward": functions.EAGER} if OF_MODELS.fullmatch(module) else None
+        return self.functions.get(module, eager)
+
+    def replace(self, module: Any) -> None:
+        """Put what records in the place of functions; and again, where a program puts others there."""
+        known = self.watched_in(module.__name__) or {}
+        for name, row in known.items():
+            path, _, last = name.rpartition(".")
+            with suppress(AttributeError):  # another version of a library
+                owner = attrgetter(path)(module) if path else module
+                self.put(owner, last, self.watch(getattr(owner, last), last, row))
+                self.recorder.lacking.discard(f"{module.__name__}:{name}")
+        if module.__name__ == "torch.backends.mha":  # the fast path of encoder layers calls no function
+            self.put(module, "_is_fastpath_enabled", False)
+        elif module.__name__ == "torch.jit._builtins":  # by which torch.jit.script knows functions
+            find = module._find_builtin  # noqa: SLF001
+            self.put(module, "_find_builtin", lambda own: find(getattr(own, "__wrapped__", own)))
+        elif module.__name__ == "transformers.modeling_utils":
+            registry = module.AttentionInterface
+            self.put(registry, "__getitem__", self.watch_given(registry.__getitem__))
+        elif type(module) is ModuleType:
+
+            def put(module: Any, name: str, value: Any) -> None:
+                row = known.get(name) if callable(value) else None
+                ModuleType.__setattr__(module, name, self.watch(value, name, row) if row else value)
+
+            self.put(module, "__class__", type("Watching", (ModuleType,), {"__setattr__": put}))
+
+    def put(self, owner: Any, name: str, value: Any) -> None:
+        self.undo.callback(setattr, owner, name, getattr(owner, name))
+        setattr(owner, name, value)
+
+    def watch(self, function: Any, name: str, row: Function) -> Any:
+        if not hasattr(function, "watches"):
+            self.made[function] = self.recorder.watch(function, name, row)
+        return self.made.get(function, function)
+
+    def watch_given(self, give: Any) -> Any:
+        """What gives transformers' attention functions by name; some call one that is known by itself."""
+
+        def give_watched(registry: Any, name: str) -> Any:
+            function = give(registry, name)
+            if re.search("flash|flex|paged", name):
+                return function
+            return self.watch(function, getattr(function, "__name__", name), functions.REGISTERED)
+
+        return give_watched

@@ -22,10 +22,9 @@ MARK = "__attnctl_capture__"
 def main(chosen: str, how: str, *words: str) -> None:
     """Carry out a script, or a module where that is `how`, with its words; its end is the program's own."""
     from attnctl.verbs.capture.functions import OWN
-    from attnctl.verbs.capture.recorder import CallRecorder, Chosen
-    from attnctl.verbs.capture.watch import Finder
+    from attnctl.verbs.capture.recorder import CallRecorder, Finder
 
-    recorder = CallRecorder(Chosen(**json.loads(chosen)))
+    recorder = CallRecorder(**json.loads(chosen))
     sys.meta_path.insert(0, Finder(recorder))
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # what is compiled calls no function
     atexit.register(finish, recorder, os.getpid(), os.dup(2))  # the program may close or turn its own
@@ -36,7 +35,7 @@ def main(chosen: str, how: str, *words: str) -> None:
         return
     path = words[0]
     tree = ast.parse(Path(path).read_bytes(), path)
-    for text in recorder.chosen.functions:
+    for text in recorder.functions:
         module, _, name = text.partition(":")
         if module in {"__main__", Path(path).stem} and mark(tree, name.split(".")):
             recorder.lacking.discard(text)
@@ -44,7 +43,7 @@ def main(chosen: str, how: str, *words: str) -> None:
         kind, error.with_traceback(frames_of(path, trace)), None
     )
     watch = {MARK: lambda function: recorder.watch(function, function.__name__, OWN)}
-    run_as_main(path, tree, words, watch if recorder.chosen.functions else {})
+    run_as_main(path, tree, words, watch if recorder.functions else {})
 
 
 def frames_of(path: str, trace: TracebackType | None) -> TracebackType | None:
@@ -73,7 +72,7 @@ def finish(recorder: Any, process: int, stderr: int) -> None:
     recorder.close()
     said = [f"{plural(count, 'call')} left out: {why}" for why, count in recorder.unread.items()]
     said += [f"--function {name}: the program has none of this name" for name in sorted(recorder.lacking)]
-    path, made = os.path.relpath(recorder.chosen.path), next(recorder.numbers)
+    path, made = os.path.relpath(recorder.path), next(recorder.numbers)
     if recorder.kept:
         judges = f"attnctl check {path} judges {'it' if recorder.kept == 1 else 'them'}"
         said.append(f"{path}: {plural(recorder.kept, 'call')}; {judges}")

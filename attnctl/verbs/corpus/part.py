@@ -16,19 +16,8 @@ from attnctl.base.files import open_input, open_own, refuse_os_errors
 from attnctl.base.words import plural
 from attnctl.store.files import encode_json, json_text, open_output
 from attnctl.store.json_file import header_of
-from attnctl.verbs.stats.report import Largest, StatsReport
-from attnctl.verbs.stats.tally import (
-    BINS,
-    BINS_A_BIT,
-    EXAMPLES,
-    GRID,
-    MEASURES,
-    GridSum,
-    HeadTally,
-    LayerTally,
-    SkippedLines,
-    as_stats,
-)
+from attnctl.verbs.stats import Largest, StatsReport, tally
+from attnctl.verbs.stats.tally import GridSum, HeadTally, LayerTally, SkippedLines
 
 SCHEMA = "attnctl/corpus/1"
 LONGEST = 2**28  # bytes of a part; what is longer is none
@@ -96,8 +85,8 @@ class CorpusPart:
             "sentences": self.sentences,
             "tokens": self.tokens,
             **({"skipped": skipped} if skipped else {}),
-            "sums_in": f"2^-{GRID}",
-            "bits_a_bin": 1 / BINS_A_BIT,
+            "sums_in": f"2^-{tally.GRID}",
+            "bits_a_bin": 1 / tally.BINS_A_BIT,
             "layers": [layer_data(number, layer) for number, layer in enumerate(self.layers)],
         }
         return {**data, "sha256": content_hash(data)}
@@ -195,7 +184,7 @@ def part_from(data: Mapping[str, Any]) -> CorpusPart:
 
 def read_skipped(data: Mapping[str, Any]) -> SkippedLines:
     found = SkippedLines(read_count(data["count"]), list(map(read_count, data["lines"])))
-    if not found.count or len(found.first) != min(found.count, EXAMPLES):
+    if not found.count or len(found.first) != min(found.count, tally.EXAMPLES):
         raise ValueError
     return found
 
@@ -205,7 +194,7 @@ def head_from(data: Mapping[str, Any]) -> HeadTally:
     for name, sum_ in head.sums.items():
         sum_.add(read_units(data["sums"][name]), read_count(data["rows"][name]))
     head.entropies = list(map(read_count, data["entropies"]))
-    if len(head.entropies) != BINS or sum(head.entropies) != head.sums["entropy"].rows:
+    if len(head.entropies) != tally.BINS or sum(head.entropies) != head.sums["entropy"].rows:
         raise ValueError
     for entry in data["largest"]:
         query, key = map(str, entry["tokens"])
@@ -286,6 +275,6 @@ def report_of(part: CorpusPart) -> StatsReport:
     """A measure that no row has means nothing here."""
     dumps = []
     for at, layer in enumerate(part.layers):
-        empty = [name for name in MEASURES if not any(head.sums[name].rows for head in layer.heads)]
-        dumps.append(as_stats(f"layer {at}", layer, empty))
+        empty = [name for name in tally.MEASURES if not any(head.sums[name].rows for head in layer.heads)]
+        dumps.append(tally.as_stats(f"layer {at}", layer, empty))
     return StatsReport(tuple(dumps))

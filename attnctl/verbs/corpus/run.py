@@ -16,24 +16,9 @@ from attnctl.base.values import MAX_PROBLEMS
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.engine.tiles import single_thread
 from attnctl.store.files import is_special
-from attnctl.verbs.corpus.lines import (
-    WHOLE,
-    BadLineError,
-    Lines,
-    Shard,
-    bad_for,
-    decode_line,
-    lines_of,
-    source_name,
-    survey,
-)
-from attnctl.verbs.corpus.part import (
-    CorpusPart,
-    differing_facts,
-    read_part,
-    spell,
-    write_part,
-)
+from attnctl.verbs import corpus
+from attnctl.verbs.corpus import WHOLE, BadLineError, Lines, Shard
+from attnctl.verbs.corpus.part import CorpusPart, differing_facts, read_part, spell, write_part
 from attnctl.verbs.corpus.sources import DrawnAttention, TrainedModel, load_model
 from attnctl.verbs.stats.tally import tally_of
 
@@ -64,7 +49,7 @@ class Job:
 
     def open_sources(self) -> Work:
         """The corpus and the model, read as far as their hashes. Raises AttnError where one is missing."""
-        sha256, lines = survey(self.source)
+        sha256, lines = corpus.survey(self.source)
         source = DrawnAttention(self.settings) if self.model is None else load_model(self.model)
         said = {"sha256": sha256, "lines": lines}
         about = {"attnctl": __version__, **source.identity, "corpus": said, "pairs": self.pairs}
@@ -139,7 +124,7 @@ class Work:
         saved = monotonic()
         # A model's weights are read once; as one thread computes, so many processes can.
         with single_thread() if find_spec("threadpoolctl") is not None else nullcontext():
-            for number, data in lines_of(self.job.source, range(self.part.stop, self.span.stop)):
+            for number, data in corpus.lines_of(self.job.source, range(self.part.stop, self.span.stop)):
                 if moved:
                     moved(number - 1 - self.span.start, len(self.span))
                 if save and monotonic() - saved >= SAVE_EVERY and not self.problems:
@@ -148,14 +133,15 @@ class Work:
                 self.take(number, data)
             self.measure_waiting(self.span.stop)
         if self.problems:
-            raise bad_lines(self.problems)
+            more = len(self.problems) - MAX_PROBLEMS
+            raise AttnError([*self.problems[:MAX_PROBLEMS], *[f"{more} lines more"] * (more > 0), HINT])
         if not self.part.sentences:  # then it is no matter of lines
             raise_all(self.unmeasured[:1])
         return self.part
 
     def take(self, number: int, data: bytes) -> None:
         try:
-            text = decode_line(data)
+            text = corpus.decode_line(data)
             if not text.strip():
                 return
             count, taken = self.source.take(text)
@@ -171,7 +157,7 @@ class Work:
             self.measure(most, self.waiting.pop(most))
 
     def leave_out(self, number: int, bad: BadLineError) -> None:
-        problem = f"{source_name(self.job.source)}:{number}: {'; '.join(bad.problems)}"
+        problem = f"{corpus.source_name(self.job.source)}:{number}: {'; '.join(bad.problems)}"
         if not self.job.skip_bad:
             self.problems.append(problem)
             return
@@ -192,7 +178,7 @@ class Work:
         if self.problems:
             return
         try:
-            with bad_for(UNMEASURED):
+            with corpus.bad_for(UNMEASURED):
                 layers = [tally_of(*layer, pairs=self.job.pairs) for layer in self.source.layers(batch)]
                 self.part.add(CorpusPart(self.part.about, 0, 0, len(batch), count * len(batch), layers))
         except BadLineError as bad:
@@ -202,9 +188,3 @@ class Work:
                 return
             for line, taken in batch.items():
                 self.measure(count, {line: taken})
-
-
-def bad_lines(problems: Sequence[str]) -> AttnError:
-    found = [problem for problem in problems if problem != HINT]
-    more = len(found) - MAX_PROBLEMS
-    return AttnError([*found[:MAX_PROBLEMS], *([f"{more} lines more"] if more > 0 else []), HINT])

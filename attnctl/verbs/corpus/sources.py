@@ -22,7 +22,7 @@ from attnctl.inputs.plan.sentence import tokens_of, vocabulary
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.store.files import json_text
-from attnctl.verbs.corpus.lines import bad_for
+from attnctl.verbs.corpus import bad_for
 from attnctl.verbs.stats.measure import places_of, weights_of
 from attnctl.verbs.stats.tally import Sentences
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import plural
+from attnctl.drawing.pictures import Plot
 from attnctl.drawing.pictures.draw import Picture, draw, writers
-from attnctl.drawing.pictures.plot import Plot
 from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show import heads_of
 from attnctl.drawing.show.picture import USUAL, plot_of

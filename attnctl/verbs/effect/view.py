@@ -10,8 +10,8 @@ from typing import TextIO
 import numpy as np
 
 from attnctl.base.words import quote
+from attnctl.drawing.pictures import Plot
 from attnctl.drawing.pictures.draw import Picture, draw, writers
-from attnctl.drawing.pictures.plot import Plot
 from attnctl.drawing.screen import Screen, Span
 from attnctl.drawing.screen.grid import Panel
 from attnctl.drawing.screen.listing import column_blocks

@@ -27,7 +27,7 @@ from attnctl.sources.sentence import Arguments
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import handed_out, read_unfinished
 from attnctl.verbs.check.report import Report
-from attnctl.verbs.exercise.make import DECIMALS, Student, following, round_given, seed_from
+from attnctl.verbs.exercise import DECIMALS, Student, following, round_given
 
 RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
 COARSE = "too few decimals"
@@ -143,15 +143,12 @@ def grade_program(file: str, trace: Trace, asked: Assignment) -> HandIn:
     steps = {name: step for name, step in sheet.items() if name in arrays}
     graded = grade_sheet(file, Unfinished(steps, arrays, trace.header), None, asked)
     rounded = 10.0 ** -(DECIMALS if asked.decimals is None else asked.decimals)
-
-    def was_changed(name: str) -> bool:
-        return not np.allclose(
-            trace[name], given[name], rtol=0, atol=rounded * (1 + np.abs(given[name]).max())
-        )
-
-    return replace(
-        graded, notes=tuple(said_of_changes([name for name in given if name in fits and was_changed(name)]))
-    )
+    changed = [
+        name
+        for name, right in given.items()
+        if name in fits and not np.allclose(trace[name], right, 0, rounded * (1 + np.abs(right).max()))
+    ]
+    return replace(graded, notes=tuple(said_of_changes(changed)))
 
 
 def student_of(exercise: Trace) -> Student | None:
@@ -190,14 +187,14 @@ def run_of_exercise(trace: Trace, student: Student | None, asked: Settings | Non
     A hand-in's own config opens no files. Raises AttnError where the exercise should say it.
     """
     if asked is not None:
-        settings = asked if student is None else asked.with_(seed=seed_from(student.key))
+        settings = asked if student is None else asked.with_(seed=student.seed)
         return prepare(settings).run()
     if "blank" not in trace.header:
         return None
     try:
         settings = settings_of(trace).with_(max_memory=MOST_MEMORY)
         if student is not None and "seed" not in trace.config:
-            settings = settings.with_(seed=seed_from(student.key))
+            settings = settings.with_(seed=student.seed)
         raise_all(["its config names files; give the config with -c"] * names_files(settings))
         return prepare(settings, trace.sentence).run()
     except AttnError as error:

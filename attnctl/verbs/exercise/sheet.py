@@ -26,7 +26,7 @@ from attnctl.record import Trace
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import entry, heading
 from attnctl.store.json_file import json_pieces
-from attnctl.verbs.exercise.make import Exercise
+from attnctl.verbs.exercise import Exercise
 
 MOST_NUMBERS = 4000
 """Numbers, given and to be filled in, of a sheet that a person reads."""

@@ -22,13 +22,10 @@ from textual.widgets import DataTable, Footer, HelpPanel, Input, OptionList, Sta
 
 from attnctl.base.errors import AttnError
 from attnctl.drawing.screen import Line, Screen
-from attnctl.drawing.screen.palette import background
-from attnctl.drawing.screen.terminal import styles_for
+from attnctl.drawing.screen.palette import background, styles_for
 from attnctl.drawing.screen.text import cells
-from attnctl.verbs.explore import remake, view
-from attnctl.verbs.explore import walk as go
-from attnctl.verbs.explore.matrix import labels, matrix_at, table_cells, window
-from attnctl.verbs.explore.walk import ExplorerState
+from attnctl.verbs import explore as go
+from attnctl.verbs.explore import ExplorerState, remake, view
 
 FAR = 10**9  # more rows and columns than a matrix has: a move of so many ends at its edge
 
@@ -45,14 +42,6 @@ class MatrixTable(DataTable[Text], can_focus=False):
         if "row" in place and "column" in place and not place.get("out_of_bounds"):
             event.stop()
             await self.app.run_action(f"cell({place['row']},{place['column']})")
-
-
-class Choices(OptionList, can_focus=False):
-    """Texts of which one is marked; a click on one chooses it."""
-
-    def show(self, texts: Iterable[Text], at: int) -> None:
-        self.set_options(texts)
-        self.highlighted = at if self.option_count else None
 
 
 def bind(
@@ -123,8 +112,10 @@ class Explorer(App[int]):
         yield Static(id="title")
         with Horizontal():
             with Vertical(id="left"):
-                yield Choices(id="steps")
-                yield Choices(id="operands")
+                for name in ("steps", "operands"):
+                    choices = OptionList(id=name)
+                    choices.can_focus = False
+                    yield choices
             with Vertical():
                 yield Static(id="heading")
                 yield MatrixTable(cursor_background_priority="css")
@@ -178,17 +169,22 @@ class Explorer(App[int]):
         arithmetic = view.arithmetic_lines(walk, screen, self.precision)
         self.query_one("#arithmetic", Static).update(self.text(*arithmetic))
         self.query_one("#below").scroll_home(animate=False)
-        steps, operands = view.step_lines(walk, screen), view.operand_lines(walk, screen)
-        self.query_one("#steps", Choices).show(map(self.text, steps), walk.layer.steps.index(walk.step))
-        self.query_one("#operands", Choices).show(map(self.text, operands), walk.operand)
+        self.show_choices("#steps", view.step_lines(walk, screen), walk.layer.steps.index(walk.step))
+        self.show_choices("#operands", view.operand_lines(walk, screen), walk.operand)
         self.draw_matrix(screen)
+
+    def show_choices(self, name: str, lines: Iterable[Line], at: int) -> None:
+        """Texts of which one is marked; a click on one chooses it."""
+        choices = self.query_one(name, OptionList)
+        choices.set_options(map(self.text, lines))
+        choices.highlighted = at if choices.option_count else None
 
     def draw_matrix(self, screen: Screen) -> None:
         """Draw the matrix, of a large one what is around the cursor."""
         walk, table = self.walk, self.query_one(MatrixTable)
-        rows, columns = matrix_at(walk.array, walk.lead).shape
-        self.rows = window(walk.row, rows, self.rows)
-        self.columns = window(walk.column, columns, self.columns)
+        rows, columns = view.matrix_at(walk.array, walk.lead).shape
+        self.rows = view.window(walk.row, rows, self.rows)
+        self.columns = view.window(walk.column, columns, self.columns)
         drawn = (walk.layer, walk.step, walk.lead, walk.heat, self.rows, self.columns, screen)
         if drawn != self.drawn:
             self.drawn = drawn
@@ -199,13 +195,13 @@ class Explorer(App[int]):
         walk, heat = self.walk, self.walk.heat
         table.clear(columns=True)
         table.show_header, table.cell_padding = not heat, 0 if heat else 1
-        shown = table_cells(walk, self.rows, self.columns, screen, self.precision)
-        names = labels(walk, -1, self.columns, screen)
+        shown = view.table_cells(walk, self.rows, self.columns, screen, self.precision)
+        names = view.labels(walk, -1, self.columns, screen)
         texts = [*names, *(text for row in shown for text, _ in row)]
         width = 2 if heat else max(map(cells, texts), default=1)
         for name in names:
             table.add_column(Text(name, justify="right"), width=width)
-        for name, row in zip(labels(walk, -2, self.rows, screen), shown, strict=True):
+        for name, row in zip(view.labels(walk, -2, self.rows, screen), shown, strict=True):
             found = [Text(text, self.style(words), justify="right") for text, words in row]
             table.add_row(*found, label=Text(name))
 

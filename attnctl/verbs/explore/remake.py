@@ -23,14 +23,7 @@ from attnctl.sources.dump import Dump, OfArrays, source_of_run
 from attnctl.sources.model import Layers
 from attnctl.sources.sentence import Source
 from attnctl.store.files import encode_json
-from attnctl.verbs.explore.walk import (
-    ExplorerState,
-    Made,
-    Place,
-    TracedLayer,
-    begin,
-    carry_place,
-)
+from attnctl.verbs.explore import ExplorerState, Made, Place, TracedLayer, begin, carry_place
 
 
 def begin_walk(source: Source) -> ExplorerState:

@@ -13,7 +13,6 @@ from math import exp, sqrt
 
 import numpy as np
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import all_of, quote
 from attnctl.math import Array, Cell
@@ -30,13 +29,8 @@ NONSENSE = "no expression of steps, numbers and functions"
 SIGNS = {ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide}
 
 
-@dataclass(frozen=True)
-class Cells:
-    """One or more cells of a step that answer a question alike."""
-
-    step: str
-    cells: tuple[Cell, ...]
-
+Cells = tuple[str, tuple[Cell, ...]]
+"""A step, and one or more cells of it that answer a question alike."""
 
 Value = float | Array | Cells | str  # an answer: numbers, cells, or the name of a step
 Expression = Callable[[Trace], Value]
@@ -158,7 +152,7 @@ def calculate(
 
 def as_numbers(value: Value) -> Array:
     """Raises AttnError for cells and names of steps."""
-    if isinstance(value, Cells | str):
+    if isinstance(value, tuple | str):
         raise AttnError("a cell or a step where a number is wanted")
     return np.asarray(value, dtype=np.float64)
 
@@ -195,7 +189,7 @@ def place_in(function: str, address: Address, trace: Trace) -> Cells:
     inside = np.zeros(array.shape, dtype=bool)
     inside[address.resolve(trace)] = True
     found = np.argwhere(inside & (array == PLACES[function](array[inside])))
-    return Cells(address.step, tuple(tuple(map(int, cell)) for cell in found))
+    return address.step, tuple(tuple(map(int, cell)) for cell in found)
 
 
 def first_wrong(trace: Trace) -> str:

@@ -35,6 +35,8 @@ from attnctl.verbs.learn.expression import Value, evaluate, parse_expression
 NUMBER, CELL, MATRIX, STEP, DUMP = KINDS = ("number", "cell", "matrix", "step", "dump")
 """What an answer may be: a number, the address of a cell, a matrix, the name of a step, a dump."""
 
+SHIPPED = FilePath(__file__).parents[2] / "lessons"
+
 NUMBERED = re.compile(r"[0-9]+[-_ ]*")  # what a file's name begins with so that lessons stand in order
 
 
@@ -180,16 +182,12 @@ def read_lesson(path: FilePath) -> Lesson:
     return Lesson(name=name, file=str(path), lines=lines, **given)
 
 
-def lessons_folder() -> FilePath:
-    return FilePath(__file__).parents[2] / "lessons"
-
-
 def lessons(folder: str | FilePath | None = None) -> list[Lesson]:
     """Every lesson of a folder in the order of its file names; None for those that are shipped.
 
     Raises AttnError with every problem of every file, and where there is no lesson.
     """
-    place = lessons_folder() if folder is None else FilePath(folder)
+    place = SHIPPED if folder is None else FilePath(folder)
     with refuse_os_errors(place, "; give a folder of lessons"):
         files = sorted(path for path in place.iterdir() if path.suffix in {".yaml", ".yml"})
     if not files:

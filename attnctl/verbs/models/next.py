@@ -9,8 +9,8 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.words import number_repeats, quote
+from attnctl.drawing.pictures import Plot
 from attnctl.drawing.pictures.draw import Picture, draw, writers
-from attnctl.drawing.pictures.plot import Plot
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.grid import Panel
 from attnctl.drawing.screen.listing import Listing, column_blocks

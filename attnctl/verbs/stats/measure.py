@@ -13,7 +13,7 @@ from attnctl.math.names import MEMORY, WEIGHTS
 from attnctl.math.rules import RULES
 from attnctl.record import CALL, Trace
 from attnctl.sources.dump import OfArrays, settings_to_attend
-from attnctl.verbs.stats.report import DumpStats
+from attnctl.verbs.stats import DumpStats
 from attnctl.verbs.stats.tally import HeadTally, LayerTally, Sentences, as_stats, tally_of
 
 OF_PLACES, OF_WORDS = ("distance", "previous", "self"), ("same_token",)

@@ -8,14 +8,14 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import number_repeats, plural
+from attnctl.drawing.pictures import Plot
 from attnctl.drawing.pictures.draw import Picture, draw, writers
-from attnctl.drawing.pictures.plot import Plot
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.grid import Panel
 from attnctl.drawing.screen.heat import heat_lines
 from attnctl.drawing.screen.text import token_text, visible
 from attnctl.math import Array
-from attnctl.verbs.stats.report import StatsReport
+from attnctl.verbs.stats import StatsReport
 
 KINDS = (
     (

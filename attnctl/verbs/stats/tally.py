@@ -36,7 +36,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
-from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, Tally
+from attnctl.verbs.stats import DumpStats, HeadStats, Largest, Tally
 
 GRID = 60  # sums are multiples of 2 to the minus this
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TextIO
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import number_text, plural
 from attnctl.drawing.screen import Line, Screen
@@ -20,7 +19,7 @@ from attnctl.math.ops import Unstated
 from attnctl.record import Trace
 from attnctl.store.long_csv import csv_cell
 from attnctl.verbs.corpus.part import CorpusPart, report_of
-from attnctl.verbs.stats.report import DumpStats, HeadStats, StatsReport
+from attnctl.verbs.stats import DumpStats, HeadStats, StatsReport
 from attnctl.verbs.stats.tally import MEASURES
 
 HEADINGS = ("bits", "keys", "dist", "prev", "first", "self", "same")
@@ -38,78 +37,78 @@ LEGEND = {
 
 GAP = "  "
 
+PRECISION = 2
+
 Cells = list[str]
 
 
-@dataclass(frozen=True)
-class StatsTable:
-    screen: Screen
-    precision: int = 2
+def table_lines(report: StatsReport, screen: Screen, precision: int = PRECISION) -> Iterator[Line]:
+    groups, whole = list(report.dumps), report.whole
+    groups += [whole] if whole else []
+    names = ["head", *HEADINGS, "largest", *(["nearest"] if report.compared else [])]
+    bodies, widths = fitting_rows(groups, names, screen, precision)
+    yield table_line(names, widths, "label")
+    for group, body in zip(groups, bodies, strict=True):
+        yield title_line(group, "all together" if group is whole else group.name, screen)
+        yield from (table_line(row, widths, "") for row in body)
+        for words in notes_on(group):
+            yield from screen.flow([(screen.printable(f"      {words}"), "aside")], " ")
+    if len(report.dumps) > 1 and whole is None:
+        yield [(screen.printable("no aggregate: the dumps have different numbers of heads"), "aside")]
+    yield []
+    for word, meaning in legend_of(report).items():
+        yield [(pad_right(screen.printable(word), 9) + screen.printable(meaning), "aside")]
 
-    def lines(self, report: StatsReport) -> Iterator[Line]:
-        groups = list(report.dumps)
-        whole = report.aggregate if len(groups) > 1 else None
-        groups += [whole] if whole else []
-        names = ["head", *HEADINGS, "largest", *(["nearest"] if report.compared else [])]
-        bodies, widths = self.fitting(groups, names)
-        yield self.line(names, widths, "label")
-        for group, body in zip(groups, bodies, strict=True):
-            yield self.title(group, "all together" if group is whole else group.name)
-            for row in body:
-                yield self.line(row, widths, "")
-            for words in notes_on(group):
-                yield from self.screen.flow([(self.screen.printable(f"      {words}"), "aside")], " ")
-        if len(report.dumps) > 1 and whole is None:
-            words = "no aggregate: the dumps have different numbers of heads"
-            yield [(self.screen.printable(words), "aside")]
-        yield []
-        for word, meaning in legend_of(report).items():
-            words = pad_right(self.screen.printable(word), 9) + self.screen.printable(meaning)
-            yield [(words, "aside")]
 
-    def fitting(self, groups: Sequence[DumpStats], names: Cells) -> tuple[list[list[Cells]], list[int]]:
-        """The rows of each group and the width of each column, tokens as short as they must be."""
-        # Cells of a token beside the largest weight on a terminal: as many as leave room for the rest.
-        for most in range(12, 2, -1):
-            rows = ((self.row(group, at, most) for at in range(len(group.heads))) for group in groups)
-            bodies = [[row[: len(names)] for row in body] for body in rows]
-            columns = zip(names, *chain.from_iterable(bodies), strict=True)
-            widths = [max(map(cells, column)) for column in columns]
-            if not self.screen.fits or sum(widths) + len(GAP) * (len(widths) - 1) <= self.screen.width:
-                break
-        return bodies, widths
+def fitting_rows(
+    groups: Sequence[DumpStats], names: Cells, screen: Screen, precision: int
+) -> tuple[list[list[Cells]], list[int]]:
+    """The rows of each group and the width of each column, tokens as short as they must be."""
+    # Cells of a token beside the largest weight on a terminal: as many as leave room for the rest.
+    for most in range(12, 2, -1):
+        bodies = [
+            [row[: len(names)] for row in rows_of(group, most, screen, precision)] for group in groups
+        ]
+        columns = zip(names, *chain.from_iterable(bodies), strict=True)
+        widths = [max(map(cells, column)) for column in columns]
+        if not screen.fits or sum(widths) + len(GAP) * (len(widths) - 1) <= screen.width:
+            break
+    return bodies, widths
 
-    def title(self, group: DumpStats, name: str) -> Line:
-        name = self.screen.printable(name)
-        line: Line = [(name, "name")]
-        if group.sentence and group.sentence != group.name:
-            shown, rest = beginning(group.sentence)
-            more = f" {self.screen.left_out(rest)} characters" if rest else ""
-            room = max(12, self.screen.width - cells(name + GAP + more))
-            line += [(GAP + self.screen.short(self.screen.printable(shown), room) + more, "aside")]
-        return line
 
-    def row(self, group: DumpStats, number: int, most: int) -> Cells:
-        head, near = group.heads[number], group.nearest(number)
-        nearest = f"{near[0]} at {self.number(near[1])}" if near else self.number(None)
-        return [str(number), *map(self.number, head.means.values()), self.largest(head, most), nearest]
+def title_line(group: DumpStats, name: str, screen: Screen) -> Line:
+    name = screen.printable(name)
+    line: Line = [(name, "name")]
+    if group.sentence and group.sentence != group.name:
+        shown, rest = beginning(group.sentence)
+        more = f" {screen.left_out(rest)} characters" if rest else ""
+        room = max(12, screen.width - cells(name + GAP + more))
+        line += [(GAP + screen.short(screen.printable(shown), room) + more, "aside")]
+    return line
 
-    def number(self, value: float | None) -> str:
-        return self.screen.printable("–") if value is None else f"{value:.{self.precision}f}"
 
-    def largest(self, head: HeadStats, most: int) -> str:
-        if head.largest is None:
-            return self.number(None)
-        places = head.largest.tokens or tuple(map(str, head.largest.at[-2:]))
-        words = [self.screen.short(self.screen.token(place), most) for place in places]
-        return f"{self.number(head.largest.value)} {self.screen.printable('→').join(words)}"
+def rows_of(group: DumpStats, most: int, screen: Screen, precision: int = PRECISION) -> Iterator[Cells]:
+    """The cells of each head, tokens in at most so many."""
 
-    def line(self, row: Sequence[str], widths: Sequence[int], style: str) -> Line:
-        numbers = 1 + len(HEADINGS)
-        columns = list(zip(row, widths, strict=True))
-        texts = [pad_left(*column) for column in columns[:numbers]]
-        texts += [pad_right(*column) for column in columns[numbers:-1]]
-        return [(GAP.join([*texts, row[-1]]), style)]
+    def number(value: float | None) -> str:
+        return screen.printable("–") if value is None else f"{value:.{precision}f}"
+
+    for at, head in enumerate(group.heads):
+        near, largest = group.nearest(at), number(None)
+        if head.largest is not None:
+            places = head.largest.tokens or tuple(map(str, head.largest.at[-2:]))
+            words = [screen.short(screen.token(place), most) for place in places]
+            largest = f"{number(head.largest.value)} {screen.printable('→').join(words)}"
+        nearest = f"{near[0]} at {number(near[1])}" if near else number(None)
+        yield [str(at), *map(number, head.means.values()), largest, nearest]
+
+
+def table_line(row: Sequence[str], widths: Sequence[int], style: str) -> Line:
+    numbers = 1 + len(HEADINGS)
+    columns = list(zip(row, widths, strict=True))
+    texts = [pad_left(*column) for column in columns[:numbers]]
+    texts += [pad_right(*column) for column in columns[numbers:-1]]
+    return [(GAP.join([*texts, row[-1]]), style)]
 
 
 def legend_of(report: StatsReport) -> dict[str, str]:
@@ -133,7 +132,7 @@ def result_lines(
     found: StatsReport, screen: Screen, precision: int | None, *, heat: bool
 ) -> Iterator[Element]:
     """The table, the rollout, and heat maps: of several dumps on a terminal without being asked."""
-    yield from StatsTable(screen, StatsTable.precision if precision is None else precision).lines(found)
+    yield from table_lines(found, screen, PRECISION if precision is None else precision)
     if found.rolled is not None:
         yield from rollout_lines(found, screen, precision)
     if heat or (screen.fits and len(found.dumps) > 1):
@@ -155,7 +154,7 @@ def rollout_lines(found: StatsReport, screen: Screen, precision: int | None) -> 
 
 def part_lines(part: CorpusPart, screen: Screen) -> Iterator[Element]:
     yield from part_headline(part, screen)
-    yield from StatsTable(screen).lines(report_of(part))
+    yield from table_lines(report_of(part), screen)
 
 
 def part_headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
@@ -179,22 +178,18 @@ PLACES = ("largest", "largest_query", "largest_key", "query_token", "key_token")
 COLUMNS = ("dump", "head", *MEASURES, *PLACES, "empty_rows", "uneven_rows", "nearest_head", "divergence")
 
 
-def write_csv(report: StatsReport, stream: TextIO) -> None:
+def write_csv(found: Sequence[StatsReport], stream: TextIO) -> None:
     """A line for each head of each dump, and for all of them together. Raises AttnError for a rollout."""
-    if report.rolled is not None:
-        raise AttnError("--rollout: a matrix has no place in this CSV; use --json, or a table")
-    stream.write(",".join(COLUMNS) + "\n")
-    whole = report.aggregate if len(report.dumps) > 1 else None
-    for group in [*report.dumps, *([whole] if whole else [])]:
-        for number, head in enumerate(group.heads):
-            near = group.nearest(number)
-            nearest = (str(near[0]), full_digits(near[1])) if near else ("", "")
-            stream.write(",".join([csv_cell(group.name), str(number), *fields(head), *nearest]) + "\n")
-
-
-def write_found_csv(found: Sequence[StatsReport], stream: TextIO) -> None:
     for report in found:
-        write_csv(report, stream)
+        if report.rolled is not None:
+            raise AttnError("--rollout: a matrix has no place in this CSV; use --json, or a table")
+        stream.write(",".join(COLUMNS) + "\n")
+        for group in filter(None, [*report.dumps, report.whole]):
+            for number, head in enumerate(group.heads):
+                near = group.nearest(number)
+                nearest = (str(near[0]), full_digits(near[1])) if near else ("", "")
+                line = [csv_cell(group.name), str(number), *fields(head), *nearest]
+                stream.write(",".join(line) + "\n")
 
 
 def fields(head: HeadStats) -> Iterator[str]:

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attnctl.base.words import all_of, plural
-from attnctl.drawing.screen import GAP, Frame, Line, Screen, Shelf
+from attnctl.drawing.screen import GAP, Frame, Line, Screen, side_by_side
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.text import cells, fold_text
 from attnctl.drawing.show import formula_of, heads_of, shape_of
-from attnctl.drawing.show.headline import headline
-from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, percent, quoted_token
+from attnctl.drawing.show.headline import MOST_KEYS, UNBROKEN, Namer, headline, percent, quoted_token
 from attnctl.drawing.show.tables import one_table
+from attnctl.math import Cell
 from attnctl.math.derivation import Step
 from attnctl.record import Trace
-from attnctl.record.cells import Speller
-from attnctl.verbs.story import chapters
-from attnctl.verbs.story.chapters import Story, is_slope
+from attnctl.record.cells import spell_cell
+from attnctl.verbs import story as told
+from attnctl.verbs.story import Story, is_slope
 
 WIDEST, NARROWEST = 80, 36
 """Columns of a story, as longer lines are hard to read; of the words beside a table, at least."""
 
 OF_ROWS = {
-    chapters.BLIND: "{} may look at nothing, and all weights are 0",
-    chapters.EMPTY: "All weights of {} are 0",
-    chapters.UNMIXED: "{} {} not what the weights make of the values",
+    told.BLIND: "{} may look at nothing, and all weights are 0",
+    told.EMPTY: "All weights of {} are 0",
+    told.UNMIXED: "{} {} not what the weights make of the values",
 }
 
 
@@ -49,24 +49,26 @@ def opening(story: Story, screen: Screen) -> Iterator[Element]:
 
 
 def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element]:
-    chapter, writer = story.chapters[number], Writer(story, screen)
+    chapter, name = story.chapters[number], Namer(story.trace, screen)
     step = chapter.steps[0]
     about = "" if len(chapter.steps) > 1 else f"   {formula_of(step)}   {shape_of(story.trace, step)}"
     title = ", ".join(step.name for step in chapter.steps)
     count = f"{number + 1}/{len(story.chapters)} "
     first, *rest = fold_text(screen.printable(count + title + about), min(WIDEST, screen.width))
-    head, name = len(count), len(screen.printable(title))
-    yield [(first[:head], "aside"), (first[head : head + name], "name"), (first[head + name :], "")]
+    head, tail = len(count), len(count) + len(screen.printable(title))
+    yield [(first[:head], "aside"), (first[head:tail], "name"), (first[tail:], "")]
     yield from ([(line, "")] for line in rest)
     tables = tables_of(story.trace, chapter.steps, screen) if screen.fits else []
     width = max((table.width for table in tables), default=0)
     beside = len(tables) == 1 and width + GAP + NARROWEST <= screen.width
     room = screen._replace(width=screen.width - width - GAP) if beside else screen
     more = [f"… and {plural(chapter.left_out, 'row')} more."] * bool(chapter.left_out)
-    told = (chapter.happens, *map(writer.sentence, chapter.claims), *more)
-    words = [line for sentence in told for line in wrap_sentence(sentence, room, "" if beside else "  ")]
+    sentences = (chapter.happens, *(sentence_of(claim, name) for claim in chapter.claims), *more)
+    words = [
+        line for sentence in sentences for line in wrap_sentence(sentence, room, "" if beside else "  ")
+    ]
     if beside:
-        yield Shelf([tables, words], [width, max(cells(text) for ((text, _),) in words)])
+        yield from side_by_side([tables, words], [width, max(cells(text) for ((text, _),) in words)])
     else:
         yield from tables
         yield from words
@@ -87,101 +89,85 @@ def wrap_sentence(text: str, screen: Screen, indent: str = "  ") -> Iterator[Lin
         yield [(f"{indent}{line.replace(UNBROKEN, ' ')}", "")]
 
 
-class Writer(Namer):
-    def __init__(self, story: Story, screen: Screen) -> None:
-        super().__init__(story.trace, screen)
-        self.spell = Speller(story.trace)
-
-    def sentence(self, claim: chapters.Claim) -> str:
-        match claim:
-            case chapters.TopKeys():
-                return self.look(claim)
-            case chapters.Mix():
-                return self.mix(claim)
-            case chapters.Hidden():
-                return self.hidden(claim)
-            case chapters.OddRows(step, kind, rows):
-                be = "is" if len(rows) == 1 else "are"
-                return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {self.rows(step, rows)}."
-            case chapters.Extremes():
-                return self.extremes(claim)
-            case chapters.NotFinite(_, count):
-                return f"{count} of its numbers {'is' if count == 1 else 'are'} not finite."
-
-    def hidden(self, claim: chapters.Hidden) -> str:
-        total = sum(count for _, count in claim.by)
-        if not total:
-            return f"None of the {claim.of} scores is hidden."
-        by = all_of(f"{count} by {rule}" for rule, count in claim.by)
-        if len(claim.by) == 1:
-            by = f"by {claim.by[0][0]}"
-        return f"{total} of {claim.of} scores {'is' if total == 1 else 'are'} hidden, {by}."
-
-    def look(self, claim: chapters.TopKeys) -> str:
-        who, share = self.row(claim.step, claim.row), percent(claim.share)
-        keys = self.seen(claim.row, claim.keys)
-        if claim.seen == 1:
-            return f"{who} sees only {keys}: {share}{self.hiding(claim)}."
-        if len(claim.keys) == claim.seen and claim.seen > 1:
-            alike = f"{who} looks at {keys} alike: {share} each"
-            equal = len(set(map(four_digits, claim.scores))) == 1
-            same = ", because their scores are the same" if equal else ""
-            return f"{alike}{same}{self.hiding(claim)}."
-        if len(claim.keys) > 1:
-            why = self.because(claim) + self.hiding(claim)
-            return f"{who} looks most, and alike, at {keys}: {share} each{why}."
-        return f"{who} looks most at {keys}: {share}{self.because(claim)}{self.hiding(claim)}."
-
-    def because(self, claim: chapters.TopKeys) -> str:
-        if not claim.scores:
-            return ""
-        scores = list(dict.fromkeys(map(four_digits, claim.scores)))
-        among = f"of the {claim.seen} it sees" if claim.hidden else "of its row"
-        if len(claim.scores) == 1:
-            return f", because its score {scores[0]} is the largest {among}"
-        return f", because their scores ({all_of(scores)}) are the largest {among}"
-
-    def hiding(self, claim: chapters.TopKeys) -> str:
-        said = [f"{rule} hides {self.keys(keys)}" for rule, keys in claim.hidden]
-        return f" ({'; '.join(said)})" if said else ""
-
-    def mix(self, claim: chapters.Mix) -> str:
-        parts = [f"{percent(share)} of {self.key(key)}" for key, share in claim.parts]
-        if claim.rest >= 0.00005:  # what is less is not said
-            parts.append(f"{percent(claim.rest)} of others")
-        return f"{self.row(claim.step, claim.row)} is {all_of(parts)}."
-
-    def extremes(self, claim: chapters.Extremes) -> str:
-        of_all = "number" if claim.whole else "finite number"
-        if claim.most == claim.least:
-            return f"Every {of_all} is {four_digits(claim.most)}."
-        if is_slope(claim.step):
-            return self.slopes(claim)
-        high, low = self.cell(claim.step, claim.largest), self.cell(claim.step, claim.smallest)
-        reach = f"The largest {of_all} is {four_digits(claim.most)} at {high}"
-        return f"{reach}, the smallest {four_digits(claim.least)} at {low}."
-
-    def slopes(self, claim: chapters.Extremes) -> str:
-        name, _, through = claim.step.removeprefix("d_").partition("_through_")
-        ends = ((claim.largest, claim.most), (claim.smallest, claim.least))
-        said = [f"raising {self.cell(name, at)} by a little {moves(slope)}" for at, slope in ends if slope]
-        text = f"through {through}, " * bool(through) + f"{'; '.join(said)}."
-        return text[0].upper() + text[1:]
-
-    def cell(self, step: str, cell: tuple[int, ...]) -> str:
-        """scores[0,love,AI], as `explain` takes it."""
-        return self.screen.printable(self.spell(step, cell))
-
-    def rows(self, step: str, rows: Sequence[tuple[int, ...]]) -> str:
-        named = [self.row(step, row) for row in rows[:MOST_KEYS]]
-        more = len(rows) - len(named)
-        return "; ".join([*named, f"{plural(more, 'row')} more"] if more else named)
+def sentence_of(claim: told.Claim, name: Namer) -> str:
+    match claim:
+        case told.TopKeys():
+            return say_look(claim, name)
+        case told.Mix(step, row, mixed, rest):
+            parts = [f"{percent(share)} of {name.key(key)}" for key, share in mixed]
+            if rest >= 0.00005:  # what is less is not said
+                parts.append(f"{percent(rest)} of others")
+            return f"{name.row(step, row)} is {all_of(parts)}."
+        case told.Hidden(_, by, of):
+            return say_hidden(by, of)
+        case told.OddRows(step, kind, rows):
+            be = "is" if len(rows) == 1 else "are"
+            named = [name.row(step, row) for row in rows[:MOST_KEYS]]
+            more = len(rows) - len(named)
+            said = "; ".join([*named, f"{plural(more, 'row')} more"] if more else named)
+            return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {said}."
+        case told.Extremes():
+            return say_extremes(claim, name)
+        case told.NotFinite(_, count):
+            return f"{count} of its numbers {'is' if count == 1 else 'are'} not finite."
 
 
-def moves(slope: float) -> str:
-    if not slope:
-        return "leaves the loss as it is"
-    return f"{'raises' if slope > 0 else 'lowers'} the loss by {four_digits(abs(slope))} times as much"
+def say_hidden(by: Sequence[tuple[str, int]], of: int) -> str:
+    total = sum(count for _, count in by)
+    if not total:
+        return f"None of the {of} scores is hidden."
+    said = f"by {by[0][0]}" if len(by) == 1 else all_of(f"{count} by {rule}" for rule, count in by)
+    return f"{total} of {of} scores {'is' if total == 1 else 'are'} hidden, {said}."
+
+
+def say_look(claim: told.TopKeys, name: Namer) -> str:
+    who, share = name.row(claim.step, claim.row), percent(claim.share)
+    keys, each = name.seen(claim.row, claim.keys), " each" * (claim.seen != 1 and len(claim.keys) > 1)
+    hides = "; ".join(f"{rule} hides {name.keys(hidden)}" for rule, hidden in claim.hidden)
+    scores = list(dict.fromkeys(map(four_digits, claim.scores)))
+    if claim.seen == 1:
+        said, why = f"sees only {keys}", ""
+    elif len(claim.keys) == claim.seen and claim.seen > 1:
+        said = f"looks at {keys} alike"
+        why = ", because their scores are the same" if len(scores) == 1 else ""
+    else:
+        said = f"looks most{', and alike,' * bool(each)} at {keys}"
+        why = because(claim, scores) if scores else ""
+    return f"{who} {said}: {share}{each}{why}{f' ({hides})' * bool(hides)}."
+
+
+def because(claim: told.TopKeys, scores: Sequence[str]) -> str:
+    among = f"of the {claim.seen} it sees" if claim.hidden else "of its row"
+    if len(claim.scores) == 1:
+        return f", because its score {scores[0]} is the largest {among}"
+    return f", because their scores ({all_of(scores)}) are the largest {among}"
+
+
+def say_extremes(claim: told.Extremes, name: Namer) -> str:
+    of_all = "number" if claim.whole else "finite number"
+    if claim.most == claim.least:
+        return f"Every {of_all} is {four_digits(claim.most)}."
+    if is_slope(claim.step):
+        return say_slopes(claim, name)
+    high, low = (cell_name(name, claim.step, at) for at in (claim.largest, claim.smallest))
+    reach = f"The largest {of_all} is {four_digits(claim.most)} at {high}"
+    return f"{reach}, the smallest {four_digits(claim.least)} at {low}."
+
+
+def say_slopes(claim: told.Extremes, name: Namer) -> str:
+    step, _, through = claim.step.removeprefix("d_").partition("_through_")
+    said = [
+        f"raising {cell_name(name, step, at)} by a little {'raises' if slope > 0 else 'lowers'} "
+        f"the loss by {four_digits(abs(slope))} times as much"
+        for at, slope in ((claim.largest, claim.most), (claim.smallest, claim.least))
+        if slope
+    ]
+    text = f"through {through}, " * bool(through) + f"{'; '.join(said)}."
+    return text[0].upper() + text[1:]
+
+
+def cell_name(name: Namer, step: str, cell: Cell) -> str:
+    return name.screen.printable(spell_cell(name.trace, step, cell))
 
 
 def four_digits(value: float) -> str:
