@@ -262,7 +262,7 @@ UNIT = 1e-6
 """What is added to the sum of squares that a row of Q or K is divided by the root of."""
 
 
-def prepare_delta(tensors: LayerTensors, hidden: Array, header: Mapping[str, Any] | None = None) -> Plan:
+def prepare_delta(tensors: LayerTensors, hidden: Array, header: Mapping[str, Any] | None) -> Plan:
     """The lines of a layer, heads of Q and K repeated for those of V."""
     d, model = tensors.d, tensors.model
     _, _, heads, d_k, d_v = d["delta"]

@@ -20,8 +20,7 @@ from attnctl.models.activations import ACTIVATIONS
 from attnctl.models.families import FAMILIES, LACKING
 from attnctl.models.family import DEFAULTS, HEAD, Names, Stack
 from attnctl.models.keys import Config, keys_of_setting, setting_value
-from attnctl.models.rope import KINDS, ORIGINAL, PROPORTIONAL, USUAL, Rope
-from attnctl.models.rope import misread as misread_rope
+from attnctl.models.rope import KINDS, ORIGINAL, PROPORTIONAL, USUAL, Rope, misread_rope
 from attnctl.models.tensors import Block
 
 

@@ -205,7 +205,7 @@ SILENT = ("finetuned", "mrope_section", "mrope_interleaved")
 """Parameters that change nothing: in a text all three positions of a token are the same."""
 
 
-def misread(kind: str, parameters: Mapping[str, Any]) -> Iterator[str]:
+def misread_rope(kind: str, parameters: Mapping[str, Any]) -> Iterator[str]:
     """Parameters with impossible values, those that this kind does not read, and those it lacks."""
     _, needs, reads = KINDS.get(kind, (None, (), ()))
     known = {*SILENT, "rope_type", "type", "rope_theta", "partial_rotary_factor", *needs, *reads}

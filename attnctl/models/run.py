@@ -15,17 +15,7 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import Plan, what_if_of, with_gradients
 from attnctl.math import Array, Keep, Progress
 from attnctl.math.kind import GRADIENT_SETTINGS
-from attnctl.math.names import (
-    FADED,
-    HIDDEN,
-    OUTPUT,
-    RESIDUAL,
-    SINK_WEIGHTS,
-    WEIGHTS,
-    X,
-    gradient_of,
-    shares_in,
-)
+from attnctl.math.names import FADED, OUTPUT, RESIDUAL, SINK_WEIGHTS, WEIGHTS, X, gradient_of, shares_in
 from attnctl.models.attention import blank_rows, prepare_attention, rules_of
 from attnctl.models.forward import attend_plainly, embed_ids, final_norm, require_rows, states, through
 from attnctl.models.layer import LayerTensors, Model
@@ -225,7 +215,7 @@ class Runner:
         (index,) = self.layers
         return [select_steps(self.trace(self.model.layer(index), hidden, memory, self.cross), self.keep)]
 
-    def rows(self, array: Array | None, name: str = HIDDEN) -> Array | None:
+    def rows(self, array: Array | None, name: str = "hidden") -> Array | None:
         """Rows that a file holds, (token, width), in the model's type of number."""
         if array is None:
             return None

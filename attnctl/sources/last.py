@@ -114,7 +114,7 @@ def runs_as_json(traces: Sequence[Trace]) -> str:
     return text.getvalue()
 
 
-def read_last(word: str, which: str | None = None) -> list[Trace]:
+def read_last(word: str, which: str | None) -> list[Trace]:
     """The traces of the last run, or the one that `last[1]` or `which` names. Raises AttnError for none."""
     from attnctl.store.source import choose_trace, read
 

@@ -22,18 +22,7 @@ from attnctl.inputs.arrays.foreign import OF_X, OURS, read_foreign
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.intended import plan_dump, trace_of_arrays, under_our_names
 from attnctl.math import Array
-from attnctl.math.names import (
-    CONCAT,
-    HEAD_OUTPUTS,
-    MASKED,
-    OUTPUT,
-    PROJECTED,
-    SCALED,
-    TABLE,
-    W_O,
-    WEIGHTS,
-    X,
-)
+from attnctl.math.names import CONCAT, HEAD_OUTPUTS, MASKED, OUTPUT, SCALED, TABLE, W_O, WEIGHTS, X
 from attnctl.record import Trace
 from attnctl.sources.dump import Dump
 from attnctl.sources.recorder import MAGIC, RETURNED, array_of, code_of
@@ -231,7 +220,7 @@ def possible_steps(found: Sequence[Assigned]) -> Iterator[Steps]:
         for group in (both, own) if len(both) > len(own) else (own,):
             steps = settle(group)
             yield steps
-            yield {name: steps[name] for name in (*PROJECTED, *OF_SCORES) if name in steps}
+            yield {name: steps[name] for name in (*"QKV", *OF_SCORES) if name in steps}
 
 
 def settle(found: Sequence[Assigned]) -> Steps:

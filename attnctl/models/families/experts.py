@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import add, ge, mul
 from typing import Any
 
-from attnctl.models.families.llama import GRANITE, HEAD_NORMS, MISTRAL, OLMO2, PLAIN, QWEN3, rotates
+from attnctl.models.families.llama import GRANITE, HEAD_NORMS, MISTRAL, OLMO2, PLAIN, QWEN3, TURNED, rotates
 from attnctl.models.families.windows import MINISTRAL_YARN, temperature_in
 from attnctl.models.family import LAYER_NORM, ROTARY, TYPES, When, always, derive_stack, inside
 from attnctl.models.keys import (
@@ -264,9 +264,7 @@ MISTRAL4 = derive_stack(
 )
 
 ROTATED_IN_LLAMA4 = by_layer(
-    lambda layer, listed, interval: rotates(layer, listed or None, interval),
-    Key(("no_rope_layers",), INDICES),
-    count("no_rope_layer_interval", default=4),
+    lambda layer, listed, interval: rotates(layer, listed or None, interval), *TURNED
 )
 FEEDING = "feed_forward."
 

@@ -279,7 +279,7 @@ def rotates(layer: int, listed: Sequence[int] | None, interval: int) -> bool:
     return bool(listed[layer])
 
 
-ROTATED = Key(("no_rope_layers",), INDICES), count("no_rope_layer_interval", default=4)
+TURNED = Key(("no_rope_layers",), INDICES), count("no_rope_layer_interval", default=4)
 
 SMOLLM3 = derive_stack(
     LLAMA,
@@ -287,10 +287,10 @@ SMOLLM3 = derive_stack(
         **TYPES,
         "kv_heads": count("num_key_value_heads", default=4, nullable=True),
         "theta": real("rope_theta", default=2e6),
-        "rotated": by_layer(rotates, *ROTATED),
+        "rotated": by_layer(rotates, *TURNED),
         "window": count("sliding_window"),
         "sliding": by_layer(
-            lambda at, used, *said: used and not rotates(at, *said), flag("use_sliding_window"), *ROTATED
+            lambda at, used, *said: used and not rotates(at, *said), flag("use_sliding_window"), *TURNED
         ),
     },
     inert=("max_window_layers",),

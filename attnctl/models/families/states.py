@@ -61,13 +61,8 @@ QWEN3_NEXT = derive_stack(
         "shared_size": count("shared_expert_intermediate_size", default=512),
     },
     inert=(),
-    example={
-        **FEW,
-        **TINY_STATE,
-        "num_experts": 4,
-        "shared_expert_intermediate_size": 6,
-        "linear_key_head_dim": 6,
-    },
+    example={**FEW, **TINY_STATE, "num_experts": 4}
+    | {"shared_expert_intermediate_size": 6, "linear_key_head_dim": 6},
 )
 
 QWEN3_5 = derive_stack(

@@ -50,12 +50,11 @@ def next_rows(trace: Trace, screen: Screen) -> list[Line]:
     return rows
 
 
-def prompt_lines(tokens: Sequence[str], screen: Screen, place: int | None = None) -> Iterator[Line]:
+def prompt_lines(tokens: Sequence[str], screen: Screen, place: int) -> Iterator[Line]:
     """The tokens of a prompt, one of them marked."""
     spans = [(screen.token(token), "strong" if at == place else "token") for at, token in enumerate(tokens)]
     yield from screen.flow(spans, "  ")
-    if place is not None:
-        yield [(place_words(tokens, screen, place), "dim")]
+    yield [(place_words(tokens, screen, place), "dim")]
 
 
 def place_words(tokens: Sequence[str], screen: Screen, place: int) -> str:
