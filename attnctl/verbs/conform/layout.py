@@ -80,7 +80,7 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
         if not isinstance(value, np.ndarray) or value.ndim < 4:
             return value
         if name == signature.keywords.get("out"):
-            return np.ascontiguousarray(in_target_axes(value, problem.profile.axes_out))
+            return lay_row_vectors(problem, value)
         if name in (signature.keywords.get(part) for part in PARTS):
             return np.ascontiguousarray(in_target_axes(value, axes))
         if name in (signature.keywords.get(mask) for mask in ("mask", "float_mask")):
@@ -135,13 +135,13 @@ def hand_over(problem: Problem, signature: CallSignature) -> dict[str, Array]:
     if SINK in values:  # what softmax divides by has it
         values[LOGSUMEXP] = np.logaddexp(values[LOGSUMEXP], values[SINK][:, None])
     values |= {OUTPUT: problem.in_type(values[HEAD_OUTPUTS]), gradient_of(OUTPUT): values[COTANGENT]}
-    axes = problem.profile.axes
-    return {
-        keyword: np.ascontiguousarray(drop_axes(values[name], axes))
-        if name in WIDE
-        else lay_row_vectors(problem, values[name])
-        for name, keyword in signature.handed.items()
-    }
+    handed: dict[str, Array] = {}
+    for name, keyword in signature.handed.items():
+        if name in WIDE:
+            handed[keyword] = np.ascontiguousarray(drop_axes(values[name], problem.profile.axes))
+        else:
+            handed[keyword] = lay_row_vectors(problem, values[name])
+    return handed
 
 
 def read_answer(problem: Problem, answer: Answer) -> dict[str, Array]:
@@ -149,7 +149,7 @@ def read_answer(problem: Problem, answer: Answer) -> dict[str, Array]:
     if answer.error:
         return {}
     read = read_gradients(problem, answer.gradients)
-    found = answer.outputs[0] if answer.outputs else None
+    found = answer.output()
     if found is not None:
         output = read_back(found, problem.profile.axes_out, problem.case.heads)
         if output is not None and output.shape == problem.output_shape:
@@ -184,7 +184,7 @@ def shapes_beside(problem: Problem, answer: Answer, name: str) -> tuple[Array | 
         at = GRADIENTS.index(name) if len(laid) > 1 else 0
         return answer.gradients[at] if at < len(answer.gradients) else None, laid[at].shape
     asked = lay_row_vectors(problem, np.zeros(problem.output_shape))
-    return answer.outputs[0] if answer.outputs else None, asked.shape
+    return answer.output(), asked.shape
 
 
 def read_output(problem: Problem, answer: Answer) -> Array | None:

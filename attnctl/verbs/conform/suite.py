@@ -12,7 +12,6 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
-from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.verbs.conform.call import SENT, Answer, Target
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
 from attnctl.verbs.conform.judge import Expected, Extras, Judgement, expect, judge_answer, judge_extras
@@ -203,8 +202,3 @@ class Suite:
 
     def takes(self, case: Case) -> bool:
         return not self.is_refusal(self.answer(case))
-
-
-def wrong_arrays(result: CaseResult) -> tuple[Any, ...]:
-    """The arrays that are wrong, of which one may follow from an option."""
-    return result.answer.outputs[:1] if result.judgement.output == HEAD_OUTPUTS else result.answer.gradients
