@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from operator import attrgetter
@@ -28,8 +28,9 @@ from attnctl.verbs.conform.held import (
     Diagnosed,
     HeldCase,
     carry_out,
-    hold,
+    choose,
     is_large,
+    observe,
     plant_cause,
     simplicity,
 )
@@ -117,23 +118,6 @@ def search_causes(
         best = search(left[0], LONGER, NOTHING)
         return NOTHING if best.failure.spared else best
     return best
-
-
-def choose(
-    causes: Iterable[Cause], wrong: Sequence[CaseResult], right: Sequence[Case], best: Diagnosed = NOTHING
-) -> Diagnosed:
-    """The first of these causes that explains all, or the one that explains most."""
-    for cause in causes:
-        held = hold(cause, wrong, right)
-        best = held if held and held.rank > best.rank else best
-        if best.explains_all and best.failure.spared is None:
-            break
-    return best
-
-
-def observe(mistake: str, see: Callable[[CaseResult], str]) -> Cause:
-    """A cause that is seen in each case by itself: what is seen there, or nothing."""
-    return Cause(mistake, str, lambda other: see(other) or None, observed=True)
 
 
 def explain_end(result: CaseResult) -> Cause:

@@ -164,6 +164,23 @@ def spare(found: Diagnosed, right: Iterable[Case]) -> Diagnosed:
     return replace(found, failure=replace(found.failure, spared=spared))
 
 
+def choose(
+    causes: Iterable[Cause], wrong: Sequence[CaseResult], right: Sequence[Case], best: Diagnosed = NOTHING
+) -> Diagnosed:
+    """The first of these causes that explains all, or the one that explains most."""
+    for cause in causes:
+        held = hold(cause, wrong, right)
+        best = held if held and held.rank > best.rank else best
+        if best.explains_all and best.failure.spared is None:
+            break
+    return best
+
+
+def observe(mistake: str, see: Callable[[CaseResult], str]) -> Cause:
+    """A cause that is seen in each case by itself: what is seen there, or nothing."""
+    return Cause(mistake, str, lambda other: see(other) or None, observed=True)
+
+
 def simplicity(result: CaseResult) -> tuple[bool, bool, bool, int]:
     """Order cases: drawn numbers first, few of them, but enough that nothing fits by chance."""
     case, few = result.case, min(result.case.queries, result.case.keys) < ENOUGH_TOKENS

@@ -19,15 +19,7 @@ from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT, SINK, gra
 from attnctl.verbs.conform.call import Answer, TargetCall
 from attnctl.verbs.conform.case import COTANGENT, GRADIENTS, INPUTS
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import (
-    AXES,
-    MASK_SHAPE,
-    MASKS,
-    USUAL,
-    is_merged,
-    split_axes,
-    stands_in_columns,
-)
+from attnctl.verbs.conform.profile import AXES, MASK_SHAPE, MASKS, USUAL, is_merged, split_axes
 from attnctl.verbs.conform.signature import PACKED, PARTS, CallSignature
 
 
@@ -116,7 +108,7 @@ def lay_inputs(problem: Problem, arrays: Sequence[Array]) -> tuple[Array, ...]:
     laid = tuple(in_target_axes(array, axes) for array in arrays)
     if not packed:
         return laid
-    if stands_in_columns(packed, axes):
+    if problem.profile.is_packed_in_columns:
         return (np.concatenate(laid, axis=-1),)
     words = " ".join(packed)
     words = f"{words[:4]}({words[4:]})" if is_merged(axes) else words

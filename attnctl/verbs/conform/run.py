@@ -16,13 +16,7 @@ from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, RATE, SENT, chance_missed
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
-from attnctl.verbs.conform.diagnosis import (
-    LOW_PRECISION,
-    choose,
-    diagnose,
-    explain_repeats,
-    ignored_cause,
-)
+from attnctl.verbs.conform.diagnosis import LOW_PRECISION, diagnose, explain_repeats, ignored_cause
 from attnctl.verbs.conform.features import (
     ATTENTION,
     BASE,
@@ -31,7 +25,7 @@ from attnctl.verbs.conform.features import (
     find_unfit,
     fit_call,
 )
-from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, spare, unite
+from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, choose, spare, unite
 from attnctl.verbs.conform.judge import describe_extras, find_declared, judge_answer
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from itertools import product
 from math import ceil, floor, inf, isfinite, log10
 from typing import Any
 
@@ -176,6 +177,17 @@ def fewest(bounds: Mapping[str, Bounds], wanted: frozenset[str]) -> Iterator[tup
                 break
             yield best, several[best]
             wanted -= several[best]
+
+
+def tell(mutant: Kernel) -> tuple[Inputs, KernelOutcome] | None:
+    """Small inputs on which it is further off than right programs are; None where none were found."""
+    for dtype, draw in product(("float32", "float64"), ("randn", "activations")):
+        inputs = Inputs(SMALL, draw, dtype, backward=mutant.backward)
+        outcome = hold_kernel(mutant.name, mutant, inputs, Criterion())
+        least = least_tolerance(hold_right_ones(inputs, Criterion()))
+        if least and outcome.error > least:
+            return inputs, outcome
+    return None
 
 
 # --- the survey ---
