@@ -127,9 +127,8 @@ class Diagnosed:
     def with_detail(self, detail: str) -> Diagnosed:
         assert self.cause is not None  # it has details
         failure = replace(self.failure, sentence=self.cause.say(detail), details=(detail.strip(","),))
-        return replace(
-            self, failure=failure, explained=tuple((result, detail) for result, _ in self.explained)
-        )
+        explained = tuple((result, detail) for result, _ in self.explained)
+        return replace(self, failure=failure, explained=explained)
 
 
 NOTHING = Diagnosed(Failure())

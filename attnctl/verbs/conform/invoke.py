@@ -99,7 +99,6 @@ class Framework:
         return self.name != "numpy"
 
     def carry_out(self, ready: PreparedCall) -> tuple[Any, Sequence[Any]]:
-        """Return the result of a function, and the gradients by its inputs where they are asked for."""
         function, leaves = ready.function, ready.leaves
         if ready.cotangent is None:
             return function(*ready.inputs, **ready.keywords), ()

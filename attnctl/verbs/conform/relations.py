@@ -257,40 +257,24 @@ HIDDEN_MOVED = "hidden keys moved"
 RELATIONS = {
     relation.name: relation
     for relation in (
-        Relation(
-            HIDDEN_MOVED, "hidden-keys-leak", "a query is given something of keys that it cannot see",
-            move_hidden_keys, exact=True, plain=False,
-        ),
-        Relation(
-            "other members moved", "members-leak", "a member of the batch is given something of others",
-            move_others(0, "QKV"), exact=True, plain=False,
-        ),
-        Relation(
-            "other heads moved", "heads-leak", "a head is given something of others",
-            move_others(1, "QKV"), exact=True, plain=False,
-        ),
-        Relation(
-            "other queries moved", "queries-leak", "a query is given something of other queries",
-            move_others(2, "Q"), exact=True, plain=False,
-        ),
-        Relation(
-            "values scaled", "values-not-linear", "it is not linear in V: −4 V gives another multiple",
-            scale_values, plain=False,
-        ),
-        Relation(
-            "values of one", "weights-sum", "where V is 1 the output is not: it is no mean of the values",
-            take_ones,
-        ),
-        Relation(
-            "keys permuted", "order-of-keys", "the order of keys and values changes the output",
-            permute_keys,
-        ),
-        Relation(
-            "keys shifted", "shift-of-scores", "a constant more in each row of scores changes the output",
-            shift_keys,
-        ),
-        Relation(
-            "heads permuted", "order-of-heads", "heads in another order give other outputs", permute_heads,
-        ),
+        Relation(HIDDEN_MOVED, "hidden-keys-leak", "a query is given something of keys that it cannot see",
+                 move_hidden_keys, exact=True, plain=False),
+        Relation("other members moved", "members-leak",
+                 "a member of the batch is given something of others",
+                 move_others(0, "QKV"), exact=True, plain=False),
+        Relation("other heads moved", "heads-leak", "a head is given something of others",
+                 move_others(1, "QKV"), exact=True, plain=False),
+        Relation("other queries moved", "queries-leak", "a query is given something of other queries",
+                 move_others(2, "Q"), exact=True, plain=False),
+        Relation("values scaled", "values-not-linear", "it is not linear in V: −4 V gives another multiple",
+                 scale_values, plain=False),
+        Relation("values of one", "weights-sum",
+                 "where V is 1 the output is not: it is no mean of the values", take_ones),
+        Relation("keys permuted", "order-of-keys", "the order of keys and values changes the output",
+                 permute_keys),
+        Relation("keys shifted", "shift-of-scores",
+                 "a constant more in each row of scores changes the output", shift_keys),
+        Relation("heads permuted", "order-of-heads", "heads in another order give other outputs",
+                 permute_heads),
     )
 }  # fmt: skip

@@ -79,7 +79,12 @@ class Suite:
                 target.start()
             self.read_signature(forward=back is not None)
             if back is not None:
-                self.take_apart(back)
+                self.apart = back, read_signature(back.parameters, self.request)
+                if not self.apart[1].handed:
+                    raise AttnError(
+                        "--backward: it takes no d_output; a backward pass takes by name what it needs of "
+                        "d_output, q, k, v, output, logsumexp and delta, and returns dq, dk and dv"
+                    )
             elif self.request.backward and not (self.signature.handed or self.target.goes_back):
                 raise AttnError(
                     "--backward: nothing gives gradients; say --framework torch or jax, give the function "
@@ -104,15 +109,6 @@ class Suite:
         )
         if signature.is_packed and not declared.packed:
             self.profile = replace(profile, packed=packings(profile.axes)[0])
-
-    def take_apart(self, back: Target) -> None:
-        """Take gradients from another target. Raises AttnError where it gives none."""
-        self.apart = back, read_signature(back.parameters, self.request)
-        if not self.apart[1].handed:
-            raise AttnError(
-                "--backward: it takes no d_output; a backward pass takes by name what it needs of "
-                "d_output, q, k, v, output, logsumexp and delta, and returns dq, dk and dv"
-            )
 
     @property
     def is_let_be(self) -> bool:

@@ -102,8 +102,6 @@ Survivor = tuple[Kernel, Inputs, KernelOutcome]
 
 @dataclass(frozen=True)
 class Score:
-    """What a test makes of the wrong kernels: those it kills, and those that survive."""
-
     test: OwnTest
     mutants: tuple[Kernel, ...]
     survivors: tuple[Survivor, ...]
