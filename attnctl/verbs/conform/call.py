@@ -91,6 +91,10 @@ class Answer:
     def same(self) -> bool:
         return not (self.others or self.failed or self.stale)
 
+    def output(self, place: int = 0) -> Any:
+        """The array that came back in this place; None where there is none."""
+        return self.outputs[place] if place < len(self.outputs) else None
+
     @property
     def compared(self) -> tuple[Any, ...]:
         """The arrays that are to be the same when the call is made again."""

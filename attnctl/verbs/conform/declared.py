@@ -130,21 +130,16 @@ def read_returns(value: Any) -> tuple[str, ...]:
 
 RETURNED = Reader(read_returns, {}, "NAME,…")
 
+IN_CONVENTIONS = [Setting(name, known(values), name) for name, values in CONVENTIONS.items()]
+CONVENTIONS_FORM = Form("ConventionsForm", "In what programs differ.", IN_CONVENTIONS)
+
 CLAIMS = Form(
     "ClaimsForm",
     TARGET,
     [
         Setting("features", list_of(known(NAMES)), "Features that it has: an exception is a failure."),
         Setting("without", list_of(known(NAMES)), "Features that it takes, but is not said to have."),
-        Setting(
-            "conventions",
-            Form(
-                "ConventionsForm",
-                "In what programs differ.",
-                [Setting(name, known(values), name) for name, values in CONVENTIONS.items()],
-            ),
-            "How it does in what programs differ.",
-        ),
+        Setting("conventions", CONVENTIONS_FORM, "How it does in what programs differ."),
         Setting("returns", RETURNED, "What it returns, in order."),
         Setting("deterministic", SWITCH, "Gradients have the same bits in every call."),
         *ARRAYS.values(),
@@ -152,14 +147,8 @@ CLAIMS = Form(
     ],
 )
 
-WHY = Form(
-    "WhyForm",
-    "A feature that is known to fail.",
-    [
-        Setting("why", WORD, "Why it fails."),
-        Setting("types", list_of(known(tuple(TYPES))), "The types in which it does."),
-    ],
-)
+IN_TYPES = Setting("types", list_of(known(tuple(TYPES))), "The types in which it does.")
+WHY = Form("WhyForm", "A feature that is known to fail.", [Setting("why", WORD, "Why it fails."), IN_TYPES])
 
 
 def read_why(value: Any) -> Known:
@@ -224,14 +213,10 @@ def make_request(
     only = [RELATIONS if name == INVARIANTS else (name,) for name in asked.get("only", ())]
     asked["only"] = tuple(chain(*only))
     known += OF_CAPTURES if calls else ()
-    raise_all(
-        [
-            *unknown_names("like", [like] if like else (), list(LIBRARIES)),
-            *unknown_names("feature", asked.get("only", ()), known),
-            *unknown_names("dtype", [word for name in dtypes for word in name.split(":", 1)], list(TYPES)),
-            *unknown_names("framework", [asked.get("framework", "numpy")], FRAMEWORKS),
-        ]
-    )
+    unknown = unknown_names("like", [like] if like else (), list(LIBRARIES))
+    unknown += unknown_names("feature", asked["only"], known)
+    unknown += unknown_names("dtype", [word for name in dtypes for word in name.split(":", 1)], list(TYPES))
+    raise_all(unknown + unknown_names("framework", [asked.get("framework", "numpy")], FRAMEWORKS))
     profile = (LIBRARIES[like] if like else TargetProfile()).lay_over(read_file(claims, CLAIMS))
     handed = {computed: own for own, colon, computed in (name.partition(":") for name in dtypes) if colon}
     computed = [name.rpartition(":")[2] for name in dtypes]

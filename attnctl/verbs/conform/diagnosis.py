@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from operator import attrgetter
@@ -28,8 +28,9 @@ from attnctl.verbs.conform.held import (
     Diagnosed,
     HeldCase,
     carry_out,
-    hold,
+    choose,
     is_large,
+    observe,
     plant_cause,
     simplicity,
 )
@@ -47,7 +48,7 @@ from attnctl.verbs.conform.judge import (
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import TYPES
 from attnctl.verbs.conform.report import IGNORED_OPTION, Failure
-from attnctl.verbs.conform.suite import CaseResult, Suite, wrong_arrays
+from attnctl.verbs.conform.suite import CaseResult, Suite
 
 MOST_CASES = 3
 """Failing cases that are looked at before a feature's failure stays unexplained."""
@@ -81,7 +82,8 @@ def diagnose(
     if not outputs:
         return choose([explain_extra(suite, min(answered, key=simplicity))], wrong, right, best)
     if any(suite.output_of(output) is None for output in outputs):
-        return choose([explain_shape(suite)], wrong, right, best)
+        no_shape = observe("wrong-shape", lambda x: x.judgement.words * (suite.output_of(x) is None))
+        return choose([no_shape], wrong, right, best)
     return search_causes(suite, sorted(outputs, key=simplicity), wrong, right, best)
 
 
@@ -118,23 +120,6 @@ def search_causes(
     return best
 
 
-def choose(
-    causes: Iterable[Cause], wrong: Sequence[CaseResult], right: Sequence[Case], best: Diagnosed = NOTHING
-) -> Diagnosed:
-    """The first of these causes that explains all, or the one that explains most."""
-    for cause in causes:
-        held = hold(cause, wrong, right)
-        best = held if held and held.rank > best.rank else best
-        if best.explains_all and best.failure.spared is None:
-            break
-    return best
-
-
-def observe(mistake: str, see: Callable[[CaseResult], str]) -> Cause:
-    """A cause that is seen in each case by itself: what is seen there, or nothing."""
-    return Cause(mistake, str, lambda other: see(other) or None, observed=True)
-
-
 def explain_end(result: CaseResult) -> Cause:
     kind = result.answer.error
 
@@ -146,21 +131,14 @@ def explain_end(result: CaseResult) -> Cause:
     return observe(kind if kind in ENDINGS else "exception", see)
 
 
-def explain_shape(suite: Suite) -> Cause:
-    return observe(
-        "wrong-shape", lambda other: other.judgement.words if suite.output_of(other) is None else ""
-    )
-
-
 def explain_extra(suite: Suite, result: CaseResult) -> Cause:
-    """Name the mistake in an output behind the first, where the first is right."""
     place = result.judgement.extra
     assert place is not None
     name, axes = suite.extras[place]
 
     def find(other: CaseResult) -> NearMiss | None:
-        outputs, wanted = other.answer.outputs, suite.expect(other.case)
-        given = arrange_extra(wanted, outputs[place] if place < len(outputs) else None, axes)
+        wanted = suite.expect(other.case)
+        given = arrange_extra(wanted, other.answer.output(place), axes)
         return name_near_miss(wanted, name, given) if name in OTHER_BASE else None
 
     found = find(result)
@@ -184,19 +162,14 @@ def explain_repeats(answer: Answer) -> Failure:
 def explain_unsteady(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     def explains(other: CaseResult) -> str | None:
         again = suite.answer(other.case)
-        if other.answer.error:
-            return None
-        if not again.error and have_same_bits(again.outputs, other.answer.outputs):
+        same = not again.error and have_same_bits(again.outputs, other.answer.outputs)
+        if other.answer.error or same:
             return None
         right = not again.error and judge_answer(suite.expect(other.case), again).right
         return "is right" if right else "gives other numbers"
 
-    return Cause(
-        "not-repeatable",
-        lambda said: f"the same call again {said}: it is wrong now and then",
-        explains,
-        costly=True,
-    )
+    words = "the same call again {}: it is wrong now and then"
+    return Cause("not-repeatable", words.format, explains, costly=True)
 
 
 def explain_memory(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
@@ -208,11 +181,9 @@ def explain_memory(suite: Suite, result: CaseResult, output: Array) -> Cause | N
         number = int((here != beside).sum() - (np.isnan(here) & np.isnan(beside)).sum())
         return f"{number} of {here.size} numbers of {name_output(name)}" if number else None
 
-    def say(said: str) -> str:
-        follow = "follow what memory held before the call: they are never written, or"
-        return f"{said} {follow} what is there is added to or read first"
-
-    return Cause("memory-not-written", say, explains, costly=True)
+    words = "{} follow what memory held before the call: they are never written, or "
+    words += "what is there is added to or read first"
+    return Cause("memory-not-written", words.format, explains, costly=True)
 
 
 def explain_zeros(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
@@ -238,7 +209,10 @@ def ignored_cause(suite: Suite, option: str) -> Cause:
         if option not in other.case.option_values or other.answer.error:
             return False
         bare = suite.run(other.case.without(option))
-        given, without = wrong_arrays(other), wrong_arrays(bare)
+        given, without = (
+            found.answer.outputs[:1] if found.judgement.output == HEAD_OUTPUTS else found.answer.gradients
+            for found in (other, bare)
+        )
         if bare.answer.error or have_same_bits(given, without):
             return not bare.answer.error
         unit = min(TYPES[other.case.dtype].unit, FLOAT32.unit)
@@ -340,13 +314,9 @@ def explain_coarse_inside(
         return f"{other.case.dtype}:{name}" if is_coarse(other, name) else None
 
     name = next((name for name in names if is_coarse(result, name)), "")
-    return Cause(LOW_PRECISION, say_coarse, explains, contradicts, certain=False) if name else None
-
-
-def say_coarse(said: str) -> str:
-    name = said.partition(":")[2]
-    words = f"the numbers are right to the digits of {name} only: it is computed or kept in it"
-    return f"{words}; say --dtype {said} if that is meant, as by autocast"
+    words = f"the numbers are right to the digits of {name} only: it is computed or kept in it; "
+    words += "say --dtype {} if that is meant, as by autocast"
+    return Cause(LOW_PRECISION, words.format, explains, contradicts, certain=False) if name else None
 
 
 def explain_rounding(suite: Suite, result: CaseResult, output: Array) -> Cause | None:

@@ -85,23 +85,16 @@ def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> dict[str, tu
     few, others = (1, 12, 20, 64, 80, 128, 256), (2, 3, 4, 16, 24, 32, 72, 96, 192)
     sizes = tuple(head_sizes) or (few if quick else tuple(sorted(few + others)))
     lengths = ((5, 12), (12, 5), (1, 33), (33, 1), (17, 64), (64, 17), (3, 130), (67, 130))
-    unequal = [
-        replace(BASE, queries=n, keys=m, seed=n, fill=fill)
-        for n, m in lengths
-        for fill in ("random", *(("who",) if n == 5 else ()))
-    ]
+    unequal = [replace(BASE, queries=n, keys=m, seed=n) for n, m in lengths]
+    unequal.insert(1, replace(unequal[0], fill="who"))
     widths = ((8, 16), (16, 8), (64, 24), (256, 8), (8, 128))
     shared = [
         replace(BASE, heads=heads, kv_heads=kv, fill=fill, seed=seed)
         for heads, kv in ((4, 2), (4, 1), (6, 3))
         for fill, seed in (("heads", 0), ("random", heads))
     ]
-    large = [
-        *(square_case(n, 16, fill="large") for n in (12, 33)),
-        square_case(70, 16, fill="large", batch=1),
-        square_case(12, 16, fill="shifted"),
-        square_case(70, 16, fill="shifted", batch=1),
-    ]
+    far = (("large", 12, 2), ("large", 33, 2), ("large", 70, 1), ("shifted", 12, 2), ("shifted", 70, 1))
+    large = [square_case(n, 16, fill=how, batch=batch) for how, n, batch in far]
     fills = (("values", 12), ("values", 33), ("channel", 12), ("tails", 33))
     values = [square_case(n, 16, fill=how) for how, n in fills]
     memories = ("fortran", "strided", "transposed", "broadcast")
@@ -185,10 +178,9 @@ def combine_options(case: Case, names: Sequence[str], pick: int = 0) -> Case:
 
 
 def pairs_cases(claimed: Sequence[str]) -> tuple[Case, ...]:
+    base, pairs = replace(BASE, keys=14, queries=14), enumerate(combinations(claimed, 2))
     return tuple(
-        combine_options(replace(BASE, keys=14, queries=14, seed=at), names, at)
-        for at, names in enumerate(combinations(claimed, 2))
-        if may_go_together(names)
+        combine_options(replace(base, seed=at), pair, at) for at, pair in pairs if may_go_together(pair)
     )
 
 
@@ -332,12 +324,10 @@ def fit_call(case: Case, claimed: Collection[str], profile: TargetProfile) -> Ca
     ways = [way for way in ways if set(claimed).issuperset(way.option_values)]
     if not ways:
         return f"{name}: it takes no {all_of(lacking)}"
-    ways = [
-        way for way in ways if profile.keys_before(way) == offset or RELATIVE.isdisjoint(way.option_values)
-    ]
-    if not ways:
+    begin = [profile.keys_before(way) == offset or RELATIVE.isdisjoint(way.option_values) for way in ways]
+    if not any(begin):
         return f"{name}: its queries begin after other keys than the target's"
-    fitted = profile.fit(ways[0])
+    fitted = profile.fit(ways[begin.index(True)])
     if any(getattr(fitted, size) > getattr(case, size) for size in SIZES):
         return f"{name}: it takes other sizes"
     return f"{name}: it takes masks of another shape" if varies_elsewhere(fitted, profile) else fitted
@@ -345,9 +335,9 @@ def fit_call(case: Case, claimed: Collection[str], profile: TargetProfile) -> Ca
 
 def varies_elsewhere(case: Case, profile: TargetProfile) -> bool:
     """A mask varies along an axis that the target's masks lack."""
+    assert case.call is not None
     lacking = [axis for axis, letter in enumerate(MASKS[0]) if letter not in profile[MASK_SHAPE]]
-    arrays = case.call.arrays if case.call else {}
-    masks = [arrays[name] for option, name in IN_SHAPE.items() if option in case.option_values]
+    masks = [case.call.arrays[name] for option, name in IN_SHAPE.items() if option in case.option_values]
     return any((mask != mask.take([0], axis)).any() for mask in masks for axis in lacking)
 
 

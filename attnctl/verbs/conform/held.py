@@ -127,9 +127,8 @@ class Diagnosed:
     def with_detail(self, detail: str) -> Diagnosed:
         assert self.cause is not None  # it has details
         failure = replace(self.failure, sentence=self.cause.say(detail), details=(detail.strip(","),))
-        return replace(
-            self, failure=failure, explained=tuple((result, detail) for result, _ in self.explained)
-        )
+        explained = tuple((result, detail) for result, _ in self.explained)
+        return replace(self, failure=failure, explained=explained)
 
 
 NOTHING = Diagnosed(Failure())
@@ -162,6 +161,23 @@ def spare(found: Diagnosed, right: Iterable[Case]) -> Diagnosed:
     said = {detail for _, detail in found.explained}
     spared = next((case for case in right if found.cause.contradicts(case, said)), None)
     return replace(found, failure=replace(found.failure, spared=spared))
+
+
+def choose(
+    causes: Iterable[Cause], wrong: Sequence[CaseResult], right: Sequence[Case], best: Diagnosed = NOTHING
+) -> Diagnosed:
+    """The first of these causes that explains all, or the one that explains most."""
+    for cause in causes:
+        held = hold(cause, wrong, right)
+        best = held if held and held.rank > best.rank else best
+        if best.explains_all and best.failure.spared is None:
+            break
+    return best
+
+
+def observe(mistake: str, see: Callable[[CaseResult], str]) -> Cause:
+    """A cause that is seen in each case by itself: what is seen there, or nothing."""
+    return Cause(mistake, str, lambda other: see(other) or None, observed=True)
 
 
 def simplicity(result: CaseResult) -> tuple[bool, bool, bool, int]:

@@ -19,7 +19,6 @@ from attnctl.inputs.arrays.reader import as_array
 from attnctl.math import Array
 from attnctl.math.names import gradient_of
 from attnctl.verbs.conform.call import (
-    NAN,
     NUMPY,
     Answer,
     TargetCall,
@@ -100,7 +99,6 @@ class Framework:
         return self.name != "numpy"
 
     def carry_out(self, ready: PreparedCall) -> tuple[Any, Sequence[Any]]:
-        """Return the result of a function, and the gradients by its inputs where they are asked for."""
         function, leaves = ready.function, ready.leaves
         if ready.cotangent is None:
             return function(*ready.inputs, **ready.keywords), ()
@@ -240,9 +238,6 @@ M_PERTURB = -6
 ON = 0x100
 """A bit of it that is no part of that byte: with 0 alone nothing is filled."""
 
-HUGE = 0x7F
-"""The byte in place of NaN's in programs, whose environment can ask for any byte but 0xFF."""
-
 BLOCKS = 7
 """Blocks of one size that NumPy keeps."""
 
@@ -269,10 +264,6 @@ def fill_malloc(value: int) -> None:
     """Set what malloc fills memory with; no other system than glibc's has it."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(M_PERTURB, value)
-
-
-def malloc_fill(byte: int) -> dict[str, str]:
-    return {"MALLOC_PERTURB_": str((HUGE if byte == NAN else byte) ^ 0xFF)}
 
 
 # --- the same call again ---

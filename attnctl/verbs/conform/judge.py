@@ -305,9 +305,9 @@ def find_declared(wanted: Expected, answer: Answer, returns: Sequence[str]) -> E
     for place, name in enumerate(returns):
         if not place or name == NOT_JUDGED:
             continue
-        given = answer.outputs[place] if place < len(answer.outputs) else None
+        given = answer.output(place)
         tried = OF_CELLS if name in forms and forms[name][0].ndim == 4 else OF_ROWS
-        laid = dict(arrangements(wanted, given, tried))
+        laid = arrangements(wanted, given, tried)
         right = [axes for axes, array in laid.items() if measure_extra(wanted, name, array) <= 1]
         found[place] = name, [*right, *laid, tried[0]][0]
     return found
@@ -340,9 +340,8 @@ def expect_extras(wanted: Expected) -> dict[str, tuple[Array, ...]]:
 def describe_extras(wanted: Expected, answer: Answer) -> Iterator[str]:
     """What outputs that nobody declares look like in plain attention."""
     for place, array in enumerate(answer.outputs[1:], start=1):
-        laid = [each for _, each in arrangements(wanted, array, (*OF_ROWS, *OF_CELLS))]
-        tried = product(expect_extras(wanted), laid)
-        name = next((name for name, each in tried if measure_extra(wanted, name, each) <= 1), None)
+        tried = product(expect_extras(wanted), arrangements(wanted, array, (*OF_ROWS, *OF_CELLS)).values())
+        name = next((name for name, output in tried if measure_extra(wanted, name, output) <= 1), None)
         if name:
             how = f"--returns {','.join([OUTPUT, *[NOT_JUDGED] * (place - 1), name])} declares it"
             yield f"Output {place} looks like the {WORDS.get(name, name)} and is not judged; {how}."
@@ -356,7 +355,7 @@ def judge_extras(wanted: Expected, answer: Answer, extras: Extras, first: Judgem
     for place, (name, axes) in extras.items():
         if name not in forms:
             continue
-        array = answer.outputs[place] if place < len(answer.outputs) else None
+        array = answer.output(place)
         off = measure_extra(wanted, name, arrange_extra(wanted, array, axes))
         if off > 1:
             what = "is not there" if array is None else f"is no {WORDS.get(name, name)}"
@@ -398,10 +397,10 @@ def arrange_extra(wanted: Expected, array: Array | None, axes: str) -> Array | N
         return None
 
 
-def arrangements(wanted: Expected, array: Array | None, ways: Sequence[str]) -> Iterator[tuple[str, Array]]:
+def arrangements(wanted: Expected, array: Array | None, ways: Sequence[str]) -> dict[str, Array]:
     """The axes in which an output may come, each with the output in ours."""
-    laid = ((axes, arrange_extra(wanted, array, axes)) for axes in ways)
-    yield from ((axes, output) for axes, output in laid if output is not None)
+    laid = {axes: arrange_extra(wanted, array, axes) for axes in ways}
+    return {axes: output for axes, output in laid.items() if output is not None}
 
 
 # --- a log-sum-exp that is none ---

@@ -19,15 +19,7 @@ from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT, SINK, gra
 from attnctl.verbs.conform.call import Answer, TargetCall
 from attnctl.verbs.conform.case import COTANGENT, GRADIENTS, INPUTS
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import (
-    AXES,
-    MASK_SHAPE,
-    MASKS,
-    USUAL,
-    is_merged,
-    split_axes,
-    stands_in_columns,
-)
+from attnctl.verbs.conform.profile import AXES, MASK_SHAPE, MASKS, USUAL, is_merged, split_axes
 from attnctl.verbs.conform.signature import PACKED, PARTS, CallSignature
 
 
@@ -80,7 +72,7 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
         if not isinstance(value, np.ndarray) or value.ndim < 4:
             return value
         if name == signature.keywords.get("out"):
-            return np.ascontiguousarray(in_target_axes(value, problem.profile.axes_out))
+            return lay_row_vectors(problem, value)
         if name in (signature.keywords.get(part) for part in PARTS):
             return np.ascontiguousarray(in_target_axes(value, axes))
         if name in (signature.keywords.get(mask) for mask in ("mask", "float_mask")):
@@ -116,7 +108,7 @@ def lay_inputs(problem: Problem, arrays: Sequence[Array]) -> tuple[Array, ...]:
     laid = tuple(in_target_axes(array, axes) for array in arrays)
     if not packed:
         return laid
-    if stands_in_columns(packed, axes):
+    if problem.profile.is_packed_in_columns:
         return (np.concatenate(laid, axis=-1),)
     words = " ".join(packed)
     words = f"{words[:4]}({words[4:]})" if is_merged(axes) else words
@@ -135,13 +127,13 @@ def hand_over(problem: Problem, signature: CallSignature) -> dict[str, Array]:
     if SINK in values:  # what softmax divides by has it
         values[LOGSUMEXP] = np.logaddexp(values[LOGSUMEXP], values[SINK][:, None])
     values |= {OUTPUT: problem.in_type(values[HEAD_OUTPUTS]), gradient_of(OUTPUT): values[COTANGENT]}
-    axes = problem.profile.axes
-    return {
-        keyword: np.ascontiguousarray(drop_axes(values[name], axes))
-        if name in WIDE
-        else lay_row_vectors(problem, values[name])
-        for name, keyword in signature.handed.items()
-    }
+    handed: dict[str, Array] = {}
+    for name, keyword in signature.handed.items():
+        if name in WIDE:
+            handed[keyword] = np.ascontiguousarray(drop_axes(values[name], problem.profile.axes))
+        else:
+            handed[keyword] = lay_row_vectors(problem, values[name])
+    return handed
 
 
 def read_answer(problem: Problem, answer: Answer) -> dict[str, Array]:
@@ -149,7 +141,7 @@ def read_answer(problem: Problem, answer: Answer) -> dict[str, Array]:
     if answer.error:
         return {}
     read = read_gradients(problem, answer.gradients)
-    found = answer.outputs[0] if answer.outputs else None
+    found = answer.output()
     if found is not None:
         output = read_back(found, problem.profile.axes_out, problem.case.heads)
         if output is not None and output.shape == problem.output_shape:
@@ -184,7 +176,7 @@ def shapes_beside(problem: Problem, answer: Answer, name: str) -> tuple[Array | 
         at = GRADIENTS.index(name) if len(laid) > 1 else 0
         return answer.gradients[at] if at < len(answer.gradients) else None, laid[at].shape
     asked = lay_row_vectors(problem, np.zeros(problem.output_shape))
-    return answer.outputs[0] if answer.outputs else None, asked.shape
+    return answer.output(), asked.shape
 
 
 def read_output(problem: Problem, answer: Answer) -> Array | None:

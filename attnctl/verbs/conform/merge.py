@@ -199,13 +199,12 @@ class MergeSuite(Suite):
         else:
             both = product((0, 1), OWN.items())
             arrays = [in_axes(parts[name][at], own, self.axes(name, at)) for at, (name, own) in both]
-        first, *rest = arrays
-        given = dict(zip(self.names[1:], rest, strict=True))
+        given = dict(zip(self.names[1:], arrays[1:], strict=True))
         for keyword, (name, own) in zip(self.into, OWN.items(), strict=False):
             given[keyword] = np.full_like(in_axes(parts[name][0], own, self.answered(name)), np.nan)
         wide = (*self.names[1::2], *self.into[1:])
-        keywords, numbers = (self.names[0],), parts[HEAD_OUTPUTS][0].size
-        return TargetCall((first,), given, keywords, case.dtype, numbers=numbers, wide=wide, into=self.into)
+        inputs, names, numbers = (arrays[0],), self.names[:1], parts[HEAD_OUTPUTS][0].size
+        return TargetCall(inputs, given, names, case.dtype, numbers=numbers, wide=wide, into=self.into)
 
     def answered(self, name: str) -> str:
         return self.axes(name).replace("c", "")
@@ -238,7 +237,6 @@ class MergeSuite(Suite):
         return found
 
     def look(self, case: Case, answer: Answer, dtype: str = "") -> Held:
-        """What a case is made of, what came back, and what is right in its type, or in another."""
         parts = draw_parts(case, self.unit)
         wanted = expect_merge(parts, dtype or case.dtype)
         return parts, self.read(answer, wanted), wanted

@@ -104,15 +104,12 @@ def ask_float_mask(problem: Problem, value: str) -> None:
 
 
 def ask_bias(problem: Problem, value: str) -> None:
-    lead = problem.scores[:2] if value == "each" else (1, 1)
-    captured = value == CAPTURED
-    bias = (
-        problem.captured(BIAS, problem.scores)
-        if captured
-        else problem.draw("bias", *lead, *problem.scores[2:])
-    )
-    bias = np.broadcast_to(bias, problem.scores)
-    problem.passed["bias"] = np.array(bias)
+    if value == CAPTURED:
+        bias = problem.captured(BIAS, problem.scores)
+    else:
+        lead = problem.scores[:2] if value == "each" else (1, 1)
+        bias = problem.draw("bias", *lead, *problem.scores[2:])
+    problem.passed["bias"] = np.array(np.broadcast_to(bias, problem.scores))
     problem.add_bias(bias)
 
 
@@ -146,13 +143,12 @@ def ask_pages(problem: Problem, value: tuple[int, int]) -> None:
 def ask_sinks(problem: Problem, value: bool | str) -> None:
     """A logit of each head that takes a share and gives no value."""
     heads = problem.case.heads
-    captured = value == CAPTURED
-    sinks = problem.captured(SINK, (heads,)) if captured else problem.in_type(np.linspace(-1.0, 2.0, heads))
+    drawn = problem.in_type(np.linspace(-1.0, 2.0, heads))
+    sinks = problem.captured(SINK, (heads,)) if value == CAPTURED else drawn
     problem.passed["sinks"] = problem.arrays["sink"] = sinks
 
 
 def ask_out(problem: Problem, value: bool) -> None:
-    """A buffer for the output, which holds NaN."""
     problem.passed["out"] = np.full(problem.output_shape, np.nan)
 
 
@@ -202,14 +198,12 @@ LIBRARY_OPTIONS = (
 
 def list_rule_options() -> Iterable[KernelOption]:
     """Rules of the registry that have a setting and are no option yet."""
-    known = {option.name for option in LIBRARY_OPTIONS}
+    known = {*(option.name for option in LIBRARY_OPTIONS), "padding"}
     for name, rule in RULES.items():
-        setting = rule.setting
-        if setting is None or name in known or name in {"padding", "softcap", "alibi"}:
-            continue
-        values = lambda _, example=setting.example: (example,)  # noqa: E731  (one value, as the config has it)
-        theirs = tuple(dict.fromkeys((name, setting.keyword)))
-        yield KernelOption(name, theirs, ask_rule(name, rule.of), values)
+        if (setting := rule.setting) and name not in known:
+            values = lambda _, example=setting.example: (example,)  # noqa: E731  (as the config has it)
+            theirs = tuple(dict.fromkeys((name, setting.keyword)))
+            yield KernelOption(name, theirs, ask_rule(name, rule.of), values)
 
 
 OPTIONS = {option.name: option for option in (*LIBRARY_OPTIONS, *list_rule_options())}

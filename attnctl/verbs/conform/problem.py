@@ -74,8 +74,7 @@ class Problem:
         """K or V in its pages, (page, slot, head, d), others of which hold what was there before."""
         slots, before = self.profile.pages_of(self.case)
         batch, heads, keys, d = array.shape
-        shape = (before + batch * keys // slots + FREE, slots, heads, d)
-        out = np.array(self.draw("pages", *shape))
+        out = self.draw("pages", before + batch * keys // slots + FREE, slots, heads, d)
         page, slot, _ = replace(gather, lengths=(keys,) * batch).rows(slots)
         out[page, slot] = array.swapaxes(1, 2)
         return out
@@ -91,14 +90,9 @@ class Problem:
 
     @property
     def shapes(self) -> dict[str, Shape]:
-        """The shapes of Q, K and V."""
         case = self.case
         of_keys = case.batch, case.kv_heads, case.keys
-        return {
-            "Q": (case.batch, case.heads, case.queries, case.d_k),
-            "K": (*of_keys, case.d_k),
-            "V": (*of_keys, case.d_v),
-        }
+        return {"Q": (*self.scores[:3], case.d_k), "K": (*of_keys, case.d_k), "V": (*of_keys, case.d_v)}
 
     @property
     def output_shape(self) -> tuple[int, int, int, int]:
@@ -187,16 +181,13 @@ def draw_activations(problem: Problem) -> dict[str, Array]:
     return {name: problem.in_type(array) for name, array in arrays.items()}
 
 
-TINY = 1e-30
+TINY, SAMPLE = 1e-30, 256
 
 
 def spread_of_scores(q: Array, k: Array) -> float:
     """How far a row's scores are apart: the root mean square of the first queries' with the first keys."""
     shared = np.repeat(k[:, :, :SAMPLE], q.shape[1] // k.shape[1], axis=1)
     return float(np.sqrt((q[:, :, :SAMPLE] @ shared.swapaxes(-1, -2)).var(axis=-1).mean()))
-
-
-SAMPLE = 256
 
 
 LARGE, BELOW, APART = 2496.0, 3008.0, 512.0
@@ -278,7 +269,7 @@ def draw_values(problem: Problem) -> dict[str, Array]:
 
 def draw_channel(problem: Problem) -> dict[str, Array]:
     """One column of V a thousand times the others, one of K twenty times, as in trained models."""
-    arrays = {name: np.array(array) for name, array in draw_random(problem).items()}
+    arrays = draw_random(problem)
     arrays["V"][..., -1] *= 1024.0
     arrays["K"][..., 0] *= 20.0
     return {name: problem.in_type(array) for name, array in arrays.items()}
@@ -286,7 +277,7 @@ def draw_channel(problem: Problem) -> dict[str, Array]:
 
 def draw_tails(problem: Problem) -> dict[str, Array]:
     """One column of K and one of V with heavy tails, as those of activations: of Cauchy's distribution."""
-    arrays = {name: np.array(array) for name, array in draw_random(problem).items()}
+    arrays = draw_random(problem)
     for name, column in (("K", 1), ("V", -2)):
         below = np.abs(problem.draw(f"tails of {name}", *arrays[name].shape[:-1]))
         arrays[name][..., column] *= 8.0 / np.maximum(below, 2.0**-6)

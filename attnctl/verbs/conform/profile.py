@@ -96,11 +96,6 @@ def split_axes(axes: str) -> str:
     return axes.replace("d", "hd") if is_merged(axes) else axes
 
 
-def stands_in_columns(packed: str, axes: str) -> bool:
-    """The columns of Q, of K and of V stand side by side, however many they are."""
-    return is_merged(axes) and packed.endswith("3hd")
-
-
 USUAL_PAGES = (16, 1)
 """The slots of a page, and the pages that are free before the first, where nothing else is asked for."""
 
@@ -169,6 +164,11 @@ class TargetProfile:
         return self.layout.partition(":")[2] or self.axes
 
     @property
+    def is_packed_in_columns(self) -> bool:
+        """The columns of Q, of K and of V stand side by side, however many they are."""
+        return is_merged(self.axes) and self.packed.endswith("3hd")
+
+    @property
     def rotary(self) -> Rotary | None:
         """Rotary positions, which turn pairs of columns, the first `dims` of them."""
         return self.always.positions if isinstance(self.always.positions, Rotary) else None
@@ -184,7 +184,7 @@ class TargetProfile:
         elif is_merged(self.axes) and not self.tells_kv_heads:
             lacking[GROUPED] = "heads stand side by side, and nothing tells it how many kv heads there are"
         if self.packed:
-            alike = [] if stands_in_columns(self.packed, self.axes) else [GROUPED]
+            alike = [] if self.is_packed_in_columns else [GROUPED]
             lacking |= dict.fromkeys([LENGTHS, OTHER_D_V, *alike], "Q, K and V come in one array")
         return lacking
 

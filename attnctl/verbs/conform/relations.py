@@ -20,12 +20,12 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
-from attnctl.math.names import BIAS, HEAD_OUTPUTS, MASK
+from attnctl.math.names import BIAS, MASK
 from attnctl.math.rules import VisibilityRule
 from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import FORWARD
 from attnctl.verbs.conform.judge import Judgement, judge_failure
-from attnctl.verbs.conform.layout import read_answer
+from attnctl.verbs.conform.layout import read_output
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import NOTHING, TYPES
 
@@ -76,9 +76,6 @@ class Relation:
     plain: bool = True
     """Whether it is a law only where no rule and no position tells keys or heads apart."""
 
-    def is_law_of(self, problem: Problem) -> bool:
-        return not self.plain or replace(problem.meant, scale=None) == NOTHING
-
 
 def hold_relation(
     relation: Relation, problem: Problem, call: Callable[[Problem], Answer]
@@ -88,9 +85,10 @@ def hold_relation(
     near = relation.seconds(problem, NEAR, NEAR_OF_SCORES)
     pairs = zip(relation.seconds(problem, far, FAR_OF_SCORES), near, strict=True)
     answer, apart = None, []
-    for second, less in pairs if relation.is_law_of(problem) else ():
+    is_law = not relation.plain or replace(problem.meant, scale=None) == NOTHING
+    for second, less in pairs if is_law else ():
         answer = answer or call(problem)
-        first = read_answer(problem, answer).get(HEAD_OUTPUTS)
+        first = read_output(problem, answer)
         if first is None:
             return answer, judge_failure(answer)
         found = compare_answers(problem, second, first, call)
@@ -105,9 +103,8 @@ def hold_relation(
 def compare_answers(
     problem: Problem, second: Second, first: Array, call: Callable[[Problem], Answer]
 ) -> Judgement:
-    """By how much the second answer is apart from the first, and where."""
     answer = call(second.problem)
-    found = read_answer(second.problem, answer).get(HEAD_OUTPUTS)
+    found = read_output(second.problem, answer)
     if found is None:
         why = judge_failure(answer).words or "no array of its shape"
         words = f"of two calls of the same sizes it answers one: {why}"
@@ -212,8 +209,8 @@ def scale_values(problem: Problem, _far: float, _scores: float) -> Iterator[Seco
 
 
 def take_ones(problem: Problem, _far: float, _scores: float) -> Iterator[Second]:
-    second = with_arrays(problem, V=np.ones_like(problem.arrays["V"]))
-    yield Second(second, EVERY, right=1.0, scored=False)
+    ones = np.ones_like(problem.arrays["V"])
+    yield Second(with_arrays(problem, V=ones), EVERY, right=1.0, scored=False)
 
 
 def shift_keys(problem: Problem, _far: float, _scores: float) -> Iterator[Second]:
@@ -240,10 +237,9 @@ def permute_heads(problem: Problem, _far: float, _scores: float) -> Iterator[Sec
 
 def rearranged(problem: Problem, axis: int, *, of_scores: tuple[int, Array], **orders: Array) -> Problem:
     """The problem with arrays in another order along an axis, and so what is passed for each score."""
-    arrays = problem.arrays | {
-        name: problem.arrays[name].take(order, axis) for name, order in orders.items()
-    }
     along, order = of_scores
+    arrays = dict(problem.arrays)
+    arrays |= {name: arrays[name].take(order, axis) for name, order in orders.items()}
     arrays |= {name: arrays[name].take(order, along) for name in (MASK, BIAS) if name in arrays}
     of_each = {
         name: value.take(order, along) if value.shape[along] == order.size else value
@@ -261,40 +257,24 @@ HIDDEN_MOVED = "hidden keys moved"
 RELATIONS = {
     relation.name: relation
     for relation in (
-        Relation(
-            HIDDEN_MOVED, "hidden-keys-leak", "a query is given something of keys that it cannot see",
-            move_hidden_keys, exact=True, plain=False,
-        ),
-        Relation(
-            "other members moved", "members-leak", "a member of the batch is given something of others",
-            move_others(0, "QKV"), exact=True, plain=False,
-        ),
-        Relation(
-            "other heads moved", "heads-leak", "a head is given something of others",
-            move_others(1, "QKV"), exact=True, plain=False,
-        ),
-        Relation(
-            "other queries moved", "queries-leak", "a query is given something of other queries",
-            move_others(2, "Q"), exact=True, plain=False,
-        ),
-        Relation(
-            "values scaled", "values-not-linear", "it is not linear in V: −4 V gives another multiple",
-            scale_values, plain=False,
-        ),
-        Relation(
-            "values of one", "weights-sum", "where V is 1 the output is not: it is no mean of the values",
-            take_ones,
-        ),
-        Relation(
-            "keys permuted", "order-of-keys", "the order of keys and values changes the output",
-            permute_keys,
-        ),
-        Relation(
-            "keys shifted", "shift-of-scores", "a constant more in each row of scores changes the output",
-            shift_keys,
-        ),
-        Relation(
-            "heads permuted", "order-of-heads", "heads in another order give other outputs", permute_heads,
-        ),
+        Relation(HIDDEN_MOVED, "hidden-keys-leak", "a query is given something of keys that it cannot see",
+                 move_hidden_keys, exact=True, plain=False),
+        Relation("other members moved", "members-leak",
+                 "a member of the batch is given something of others",
+                 move_others(0, "QKV"), exact=True, plain=False),
+        Relation("other heads moved", "heads-leak", "a head is given something of others",
+                 move_others(1, "QKV"), exact=True, plain=False),
+        Relation("other queries moved", "queries-leak", "a query is given something of other queries",
+                 move_others(2, "Q"), exact=True, plain=False),
+        Relation("values scaled", "values-not-linear", "it is not linear in V: −4 V gives another multiple",
+                 scale_values, plain=False),
+        Relation("values of one", "weights-sum",
+                 "where V is 1 the output is not: it is no mean of the values", take_ones),
+        Relation("keys permuted", "order-of-keys", "the order of keys and values changes the output",
+                 permute_keys),
+        Relation("keys shifted", "shift-of-scores",
+                 "a constant more in each row of scores changes the output", shift_keys),
+        Relation("heads permuted", "order-of-heads", "heads in another order give other outputs",
+                 permute_heads),
     )
 }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of, plural
-from attnctl.drawing.screen import Line, Screen, Span
+from attnctl.drawing.screen import Screen, Span
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.verbs.conform.call import chance_missed
@@ -206,15 +206,13 @@ class Conformance:
 
     @property
     def covered(self) -> dict[str, list[Any]]:
-        """The types, the draws and the sizes of the cases that were run."""
         ran = [case for feature in self.features for case in feature.ran]
+        shapes = {tuple(getattr(case, size) for size in SIZES) for case in ran}
         return {
             "dtypes": list(dict.fromkeys(case.dtype for case in ran)),
             "draws": sorted({case.fill for case in ran}),
             "memory": sorted({case.memory for case in ran}),
-            "shapes": [
-                list(sizes) for sizes in sorted({tuple(vars(case)[size] for size in SIZES) for case in ran})
-            ],
+            "shapes": list(map(list, sorted(shapes))),
         }
 
     @property
@@ -263,17 +261,21 @@ def list_lines(found: Conformance, screen: Screen) -> Iterator[Element]:
     yield from screen.sentence(summarise(found))
     for reason, names in list_skipped(found).items():
         yield from screen.sentence(f"Skipped: {', '.join(names)}: {reason}.", "aside")
-    in_part: dict[str, dict[str, None]] = {}
-    for feature in found.features:
-        if feature.status != SKIPPED and feature.reason:
-            in_part.setdefault(feature.reason, {})[feature.feature] = None
-    for reason, features in in_part.items():
-        yield from screen.sentence(f"In part: {', '.join(features)}: {reason}.", "aside")
+    in_part = [feature for feature in found.features if feature.status != SKIPPED and feature.reason]
+    for reason in dict.fromkeys(feature.reason for feature in in_part):
+        names = [feature.feature for feature in in_part if feature.reason == reason]
+        yield from screen.sentence(f"In part: {', '.join(dict.fromkeys(names))}: {reason}.", "aside")
     for name, value in found.conventions.items():
         yield from screen.sentence(f"Convention: {name}: {value}.")
     for note in found.notes:
         yield from screen.sentence(note)
-    yield from describe_failures(found, screen)
+    for title, said, case, replay in causes(found):
+        yield []
+        yield from screen.sentence(title, "name")
+        yield from screen.sentence(said)
+        yield from screen.sentence(case, "aside")
+        if replay:
+            yield [(screen.printable(replay), "")]
 
 
 def make_table(found: Conformance, screen: Screen) -> Listing:
@@ -353,16 +355,6 @@ def causes(found: Conformance) -> Iterator[tuple[str, str, str, str]]:
         words = "" if failure.words == failure.explanation else f": {failure.words}"
         title = f"{name}: {names}, in {', '.join(types)}{known}"
         yield title, f"{said[0].upper()}{said[1:]}.", f"{failure.case}{words}", failure.replay
-
-
-def describe_failures(found: Conformance, screen: Screen) -> Iterator[Line]:
-    for title, said, case, replay in causes(found):
-        yield []
-        yield from screen.sentence(title, "name")
-        yield from screen.sentence(said)
-        yield from screen.sentence(case, "aside")
-        if replay:
-            yield [(screen.printable(replay), "")]
 
 
 def write_junit(found: Conformance) -> str:

@@ -70,15 +70,12 @@ def shrink(first: CaseResult, suite: Suite, explains: Callable[[CaseResult], boo
         fit = suite.fit(case)
         if fit == best.case or any(getattr(fit, size) > getattr(best.case, size) for size in SIZES):
             continue
-        if fails_alike(found := suite.run(fit), first) and explains(found):
+        found = suite.run(fit)
+        of_gradients = [result.judgement.output in GRADIENTS for result in (found, first)]
+        alike = found.answer.error == first.answer.error and len({*of_gradients}) == 1
+        if alike and not found.judgement.right and explains(found):
             best = found
     return best
-
-
-def fails_alike(found: CaseResult, first: CaseResult) -> bool:
-    if found.judgement.right or found.answer.error != first.answer.error:
-        return False
-    return (found.judgement.output in GRADIENTS) == (first.judgement.output in GRADIENTS)
 
 
 Saved = tuple[Case, str, dict[str, Any], Trace]

@@ -16,13 +16,7 @@ from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, RATE, SENT, chance_missed
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
-from attnctl.verbs.conform.diagnosis import (
-    LOW_PRECISION,
-    choose,
-    diagnose,
-    explain_repeats,
-    ignored_cause,
-)
+from attnctl.verbs.conform.diagnosis import LOW_PRECISION, diagnose, explain_repeats, ignored_cause
 from attnctl.verbs.conform.features import (
     ATTENTION,
     BASE,
@@ -31,7 +25,7 @@ from attnctl.verbs.conform.features import (
     find_unfit,
     fit_call,
 )
-from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, spare, unite
+from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, choose, spare, unite
 from attnctl.verbs.conform.judge import describe_extras, find_declared, judge_answer
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
@@ -204,16 +198,12 @@ class Run:
         few = {} if pairs else {features.PAIRS: "it has fewer than two options"}
         backward = dict.fromkeys(RELATIONS, OF_OUTPUTS) if suite.signature.handed else {}
         self.skips = {**few, **skips, **lacking, **backward, **suite.target.cannot}
-        quick = request.quick
+        how = {"lengths": lengths, "quick": request.quick}
         found = {
-            **features.list_own_features(suite.profile.head_sizes, quick=quick),
-            **{
-                name: features.option_cases(name, claimed, lengths=lengths, quick=quick) for name in OPTIONS
-            },
+            **features.list_own_features(suite.profile.head_sizes, quick=request.quick),
+            **{name: features.option_cases(name, claimed, **how) for name in OPTIONS},
             features.PAIRS: pairs,
-            features.RANDOM: features.random_cases(
-                claimed, lengths=lengths, groups=groups, widths=widths, quick=quick
-            ),
+            features.RANDOM: features.random_cases(claimed, groups=groups, widths=widths, **how),
             **dict.fromkeys(self.repeated, (features.SMALL, replace(BASE, queries=33, keys=33, seed=1))),
             **features.relation_cases(claimed, request.shape),
             features.INPUTS_KEPT: (BASE,),
@@ -222,8 +212,9 @@ class Run:
             taken = [fit_call(call, claimed, suite.profile_in(dtype)) for call in calls]
             self.not_taken = [why for why in taken if isinstance(why, str)]
             found[features.CAPTURED_CALLS] = tuple(case for case in taken if isinstance(case, Case))
-            alike = features.activation_cases(calls, causal="causal" in claimed, groups=groups)
-            found[features.DRAWN_ALIKE] = alike
+            found[features.DRAWN_ALIKE] = features.activation_cases(
+                calls, causal="causal" in claimed, groups=groups
+            )
         return {name: cases for name, cases in found.items() if not request.only or name in request.only}
 
     @property
@@ -270,7 +261,6 @@ class Run:
         return run
 
     def run_relation(self, relation: Relation, cases: Sequence[Case]) -> FeatureResult:
-        """Hold pairs of calls to a relation, in the cases where it is a law."""
         run = FeatureResult(relation.name, cases[0].dtype)
         for case in cases:
             problem = self.suite.problem(case, forward=True)
@@ -278,14 +268,13 @@ class Run:
             if held is None:
                 continue
             run.of += 1
-            answer, judgement = held
-            found = CaseResult(problem.case, answer, judgement)
-            if self.is_passed_over(run.feature, found) or self.suite.is_refusal(answer):
-                run.refuse(judgement.words)
+            found, judged = CaseResult(problem.case, *held), held[1]
+            if self.is_passed_over(run.feature, found) or self.suite.is_refusal(found.answer):
+                run.refuse(judged.words)
             else:
                 run.add(found)
-            if relation.exact and judgement.right and judgement.differs:
-                off = f"{judgement.differs:.2g} units in the last place, which rounding may do"
+            if relation.exact and judged.right and judged.differs:
+                off = f"{judged.differs:.2g} units in the last place, which rounding may do"
                 run.differs = f"With {relation.name} a row changes by up to {off}, or a leak no larger."
         run.right.clear()  # of its numbers nothing is known
         run.skipped = run.skipped or ("" if run.of else "nothing that it takes has anything to move")
@@ -411,9 +400,8 @@ class Run:
             words = f"it changes its inputs: {', '.join(wrong[0].answer.changed)} is not what it was before"
             return Diagnosed(Failure("inputs-changed", words))
         if name in RELATIONS:
-            failed = all(result.answer.error for result in wrong)
-            said = Failure() if failed else Failure(RELATIONS[name].mistake, RELATIONS[name].sentence)
-            return Diagnosed(said)
+            law, failed = RELATIONS[name], all(result.answer.error for result in wrong)
+            return NOTHING if failed else Diagnosed(Failure(law.mistake, law.sentence))
         if self.search:
             return Diagnosed(self.search(wrong))
         right = list(self.list_beside(run))
@@ -481,11 +469,8 @@ class Run:
 
 
 def describe_calls(runs: Sequence[FeatureResult]) -> Iterator[str]:
-    """Name captured calls that are wrong."""
-    wrong = [
-        found.case.call for run in runs if run.feature == features.CAPTURED_CALLS for found in run.wrong
-    ]
-    if names := list(dict.fromkeys(call.name for call in wrong if call)):
+    wrong = (found for run in runs if run.feature == features.CAPTURED_CALLS for found in run.wrong)
+    if names := list(dict.fromkeys(found.case.call.name for found in wrong if found.case.call)):
         more = f"; and {len(names) - MOST_SAID} more" if len(names) > MOST_SAID else ""
         yield f"Wrong in captured {'; '.join(names[:MOST_SAID])}{more}."
 

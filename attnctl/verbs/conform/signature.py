@@ -47,15 +47,10 @@ PARTS = (PAST_KEY, PAST_VALUE)
 """The two keywords of a cache."""
 
 
-def ends_of_keys(case: Case) -> Array:
-    """Where the documents of a case end among its keys, after a 0."""
+def ends_of(case: Case, *, queries: bool) -> Array:
+    """Where the documents of a case end among its queries, or its keys, after a 0."""
     rule = Documents.of(case.option_values.get("documents", (0,)))
-    return np.array([*rule.starts, case.keys], np.int32)
-
-
-def ends_of_queries(case: Case) -> Array:
-    rule = Documents.of(case.option_values.get("documents", (0,)))
-    return np.array([*rule.borders, case.queries], np.int32)
+    return np.array([*rule.borders, case.queries] if queries else [*rule.starts, case.keys], np.int32)
 
 
 SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], Any]]] = {
@@ -68,11 +63,12 @@ SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], Any]]] = {
     "d_model": (("embed_dim", "d_model", "n_embd", "C"), lambda case: case.heads * case.d_k),
     "batch": (("batch_size", "bsz", "B"), lambda case: case.batch),
     "queries": (("seq_len", "seqlen", "T"), lambda case: case.queries),
-    "ends_q": (("cu_seqlens_q", "cu_seqlens"), ends_of_queries),
+    "ends_q": (("cu_seqlens_q", "cu_seqlens"), lambda case: ends_of(case, queries=True)),
     "ends_k": (("cu_seqlens_k",),
-               lambda case: None if "pages" in case.option_values else ends_of_keys(case)),
-    "longest_q": (("max_seqlen_q", "max_seqlen"), lambda case: int(np.diff(ends_of_queries(case)).max())),
-    "longest_k": (("max_seqlen_k",), lambda case: int(np.diff(ends_of_keys(case)).max())),
+               lambda case: None if "pages" in case.option_values else ends_of(case, queries=False)),
+    "longest_q": (("max_seqlen_q", "max_seqlen"),
+                  lambda case: int(np.diff(ends_of(case, queries=True)).max())),
+    "longest_k": (("max_seqlen_k",), lambda case: int(np.diff(ends_of(case, queries=False)).max())),
 }  # fmt: skip
 """Sizes that a function is passed: what other programs call them, and their values in a case."""
 
@@ -260,7 +256,6 @@ def find_handed(names: Sequence[str], renames: Mapping[str, str]) -> dict[str, s
 
 
 def refuse_renames(renames: Mapping[str, str]) -> None:
-    """Raise AttnError for a name of ours that there is not."""
     known = sorted({*THEIRS, *OPTIONS})
     for theirs, ours in renames.items():
         if ours not in known:

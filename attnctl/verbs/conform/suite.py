@@ -12,7 +12,6 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
-from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.verbs.conform.call import SENT, Answer, Target
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
 from attnctl.verbs.conform.judge import Expected, Extras, Judgement, expect, judge_answer, judge_extras
@@ -80,7 +79,12 @@ class Suite:
                 target.start()
             self.read_signature(forward=back is not None)
             if back is not None:
-                self.take_apart(back)
+                self.apart = back, read_signature(back.parameters, self.request)
+                if not self.apart[1].handed:
+                    raise AttnError(
+                        "--backward: it takes no d_output; a backward pass takes by name what it needs of "
+                        "d_output, q, k, v, output, logsumexp and delta, and returns dq, dk and dv"
+                    )
             elif self.request.backward and not (self.signature.handed or self.target.goes_back):
                 raise AttnError(
                     "--backward: nothing gives gradients; say --framework torch or jax, give the function "
@@ -105,15 +109,6 @@ class Suite:
         )
         if signature.is_packed and not declared.packed:
             self.profile = replace(profile, packed=packings(profile.axes)[0])
-
-    def take_apart(self, back: Target) -> None:
-        """Take gradients from another target. Raises AttnError where it gives none."""
-        self.apart = back, read_signature(back.parameters, self.request)
-        if not self.apart[1].handed:
-            raise AttnError(
-                "--backward: it takes no d_output; a backward pass takes by name what it needs of "
-                "d_output, q, k, v, output, logsumexp and delta, and returns dq, dk and dv"
-            )
 
     @property
     def is_let_be(self) -> bool:
@@ -203,8 +198,3 @@ class Suite:
 
     def takes(self, case: Case) -> bool:
         return not self.is_refusal(self.answer(case))
-
-
-def wrong_arrays(result: CaseResult) -> tuple[Any, ...]:
-    """The arrays that are wrong, of which one may follow from an option."""
-    return result.answer.outputs[:1] if result.judgement.output == HEAD_OUTPUTS else result.answer.gradients

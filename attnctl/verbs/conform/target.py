@@ -24,17 +24,9 @@ from attnctl.base.files import note_input
 from attnctl.base.programs import Said, begin, kill
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
-from attnctl.verbs.conform.call import Answer, Target, TargetCall, repeat
+from attnctl.verbs.conform.call import NAN, Answer, Target, TargetCall, repeat
 from attnctl.verbs.conform.features import INPUTS_KEPT, LAYOUTS, MERGE
-from attnctl.verbs.conform.invoke import (
-    Framework,
-    in_type,
-    invoke,
-    malloc_fill,
-    order_gradients,
-    sum_type,
-    to_numpy,
-)
+from attnctl.verbs.conform.invoke import Framework, in_type, invoke, order_gradients, sum_type, to_numpy
 from attnctl.verbs.conform.merge import MergeSuite, hold_merge
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.process import Worker, as_function, quote_last_words, read_parameters
@@ -117,6 +109,10 @@ PLACE = re.compile(r"\{(in|out)(\.npz|\.safetensors)?\}")
 """{in} and {out}, or {in.safetensors} and {out.npz}; .npz where nothing is said."""
 
 
+HUGE = 0x7F
+"""The byte in place of NaN's in programs, whose environment can ask for any byte but 0xFF."""
+
+
 @dataclass
 class Program(Target):
     """Runs a command for each call, in a session of its own."""
@@ -177,7 +173,7 @@ class Program(Target):
         return [PLACE.sub(name_file, word) for word in self.command], files
 
     def run(self, words: Sequence[str], fill: int) -> Answer | None:
-        environ = {**malloc_fill(fill), **os.environ}
+        environ = {"MALLOC_PERTURB_": str((HUGE if fill == NAN else fill) ^ 0xFF), **os.environ}
         said = Said()
         try:
             process = begin(words, said, said, stdin=subprocess.DEVNULL, env=environ)

@@ -55,8 +55,7 @@ class Inputs:
         if self.backward:
             given = {"d_output": self.normal("d_output", sizes["q"])} | given
         rounded: dict[str, Any] = {name: round_in(self.dtype, array) for name, array in given.items()}
-        asked = [name for name in sorted(options) if OPTIONS[name].parameter]
-        return rounded | {OPTIONS[name].parameter: self.argument(name) for name in asked}
+        return rounded | {OPTIONS[name]: self.argument(name) for name in sorted(options) if OPTIONS[name]}
 
     def argument(self, option: str) -> Any:
         """What a kernel is handed for an option; a mask has a row that sees the last key alone."""

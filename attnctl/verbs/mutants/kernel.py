@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from itertools import pairwise
 from textwrap import indent
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math.derivation import Rotary
@@ -25,48 +25,38 @@ from attnctl.mistakes.mistake import Mistake
 # --- what a kernel may be asked for ---
 
 
-class KernelParameter(NamedTuple):
-    """The parameter of an option, if it has one, the keys that it lets be seen, its part for one member."""
-
-    parameter: str = ""
-    seen: str = ""
-    of_member: str = "{0}"
-
-    @property
-    def asked(self) -> str:
-        return "causal" if self.parameter == "causal" else f"{self.parameter} is not None"
-
-    @property
-    def lacking(self) -> str:
-        return "not causal" if self.parameter == "causal" else f"{self.parameter} is None"
-
-    @property
-    def otherwise(self) -> str:
-        return "False" if self.parameter == "causal" else "None"
-
+OPTIONS = {
+    "causal": "causal", "cached": "causal", "window": "window", "strided": "strided",
+    "documents": "documents", "mask": "mask", "padded": "key_lengths", "softcap": "softcap",
+    "alibi": "alibi_slopes", "bias": "bias", "sink": "sinks", "paged": "page_table", "grouped": "",
+    "rope": "", "chunks": "",
+}  # fmt: skip
+"""The options of a kernel, and the parameter of each, if it has one."""
 
 QUERY, KEY = "np.arange(n)[:, None]", "np.arange(keys)"
 DOCUMENT = 'np.searchsorted(documents, {}, side="right")'
-REAL = f"{KEY} < key_lengths.reshape(-1, *[1] * (Q.ndim - 1))"
-OF_MEMBER = "{0} if np.ndim({0}) < 4 else {0}[at % len({0})]"
 
-OPTIONS = {
-    "causal": KernelParameter("causal", f"{KEY} <= {QUERY}"),
-    "cached": KernelParameter("causal", f"{KEY} <= {QUERY} + keys - n"),
-    "window": KernelParameter("window", f"({KEY} >= {QUERY} - window[0]) & ({KEY} <= {QUERY} + window[1])"),
-    "strided": KernelParameter("strided", f"np.isin({QUERY} - {KEY}, np.arange(0, n, strided or 1))"),
-    "documents": KernelParameter("documents", f"{DOCUMENT.format(QUERY)} == {DOCUMENT.format(KEY)}"),
-    "mask": KernelParameter("mask", "mask", OF_MEMBER),
-    "padded": KernelParameter("key_lengths", REAL, "None if {0} is None else {0}[at : at + 1]"),
-    "softcap": KernelParameter("softcap"),
-    "alibi": KernelParameter("alibi_slopes"),
-    "bias": KernelParameter("bias", of_member=OF_MEMBER),
-    "sink": KernelParameter("sinks"),
-    "paged": KernelParameter("page_table"),
-    "grouped": KernelParameter(),
-    "rope": KernelParameter(),
-    "chunks": KernelParameter(),
+SEEN = {
+    "causal": f"{KEY} <= {QUERY}",
+    "cached": f"{KEY} <= {QUERY} + keys - n",
+    "window": f"({KEY} >= {QUERY} - window[0]) & ({KEY} <= {QUERY} + window[1])",
+    "strided": f"np.isin({QUERY} - {KEY}, np.arange(0, n, strided or 1))",
+    "documents": f"{DOCUMENT.format(QUERY)} == {DOCUMENT.format(KEY)}",
+    "mask": "mask",
+    "padded": f"{KEY} < key_lengths.reshape(-1, *[1] * (Q.ndim - 1))",
 }
+"""The keys that an option lets be seen."""
+
+OF_MEMBER = {
+    **dict.fromkeys(("mask", "bias"), "{0} if np.ndim({0}) < 4 else {0}[at % len({0})]"),
+    "key_lengths": "None if {0} is None else {0}[at : at + 1]",
+}
+"""The part of a parameter for one member, where it is not the same for all."""
+
+
+def default_of(parameter: str) -> str:
+    """What a function is passed that is not asked for it."""
+    return "False" if parameter == "causal" else "None"
 
 
 OF_ARRAYS = {KEY_LENGTHS: "padded", PAGE_TABLE: "paged"}
@@ -219,7 +209,7 @@ class Kernel:
 
     @property
     def masks(self) -> list[str]:
-        return [name for name, option in OPTIONS.items() if name in self.options and option.seen]
+        return [name for name in SEEN if name in self.options]
 
     @property
     def scores(self) -> list[str]:
@@ -231,7 +221,7 @@ class Kernel:
     def of_scores(self, before: str, step: str) -> Iterator[CodeLine]:
         option, form, _ = OF_SCORES[step]
         if step == "masked_scores":
-            seen = [self.asked(name, OPTIONS[name].seen, "np.True_") for name in self.masks]
+            seen = [self.asked(name, SEEN[name], "np.True_") for name in self.masks]
             yield "hidden", f"~({seen[0]})" if len(seen) == 1 else f"~(({') & ('.join(seen)}))"
         if step == "biased_scores" and "alibi" in self.options:
             option, form = "alibi", "{} - alibi_slopes[:, None, None] * distance"
@@ -242,7 +232,9 @@ class Kernel:
         """The text where this option is asked for."""
         if option not in self.options:
             return otherwise
-        return text if option in self.meant else f"{text} if {OPTIONS[option].asked} else {otherwise}"
+        parameter = OPTIONS[option]
+        given = parameter if parameter == "causal" else f"{parameter} is not None"
+        return text if option in self.meant else f"{text} if {given} else {otherwise}"
 
     def in_chunks(self, s: str, v: str) -> Iterator[CodeLine]:
         halves = f"np.array_split({s}, 2, axis=-1)"
@@ -283,8 +275,7 @@ class Kernel:
     @cached_property
     def unfit(self) -> list[str]:
         """The steps that its lines read or give, and no kernel has."""
-        beside = {option.parameter for option in self.parameters} | {"d_head_outputs"}
-        steps = {*TABLE} - {step for step, _ in self.right_lines} - beside
+        steps = {*TABLE} - {step for step, _ in self.right_lines} - {*self.parameters, "d_head_outputs"}
         return sorted(list_used(ast.parse(self.lines)) & steps)
 
     # --- with the wrong ones ---
@@ -335,9 +326,8 @@ class Kernel:
     # --- as a file ---
 
     @cached_property
-    def parameters(self) -> list[KernelParameter]:
-        found = {OPTIONS[name].parameter: OPTIONS[name] for name in OPTIONS if name in self.options}
-        return [option for name, option in found.items() if name]
+    def parameters(self) -> list[str]:
+        return [*dict.fromkeys(OPTIONS[name] for name in OPTIONS if name in self.options and OPTIONS[name])]
 
     @property
     def called(self) -> str:
@@ -350,15 +340,16 @@ class Kernel:
     def function(self, name: str, right: str = "") -> str:
         """The function of this name, which is the `right` one where it is not asked for what is meant."""
         arrays = self.arrays
-        defaults = [f"{option.parameter}={option.otherwise}" for option in self.parameters]
+        defaults = [f"{parameter}={default_of(parameter)}" for parameter in self.parameters]
         text = [f"def {name}({', '.join([*arrays, *defaults])}):"]
-        meant = [option for option in self.parameters if option.parameter in self.parameters_meant]
+        meant = [parameter for parameter in self.parameters if parameter in self.parameters_meant]
         if right and meant:
-            beside = [f"{option.parameter}={option.parameter}" for option in self.parameters]
-            text += [f"    if {' or '.join(option.lacking for option in meant)}:"]
+            beside = [f"{parameter}={parameter}" for parameter in self.parameters]
+            lacking = " or ".join(f"{parameter} is None" for parameter in meant)
+            text += [f"    if {lacking.replace('causal is None', 'not causal')}:"]
             text += [f"        return {right}({', '.join([*arrays, *beside])})"]
         if not (self.batched or "paged" in self.options):  # members share all pages
-            beside = [f"{{0}}={of_member}".format(name) for name, _, of_member in self.parameters]
+            beside = [f"{{0}}={OF_MEMBER.get(name, '{0}')}".format(name) for name in self.parameters]
             member = [*(f"{array}[at]" for array in arrays), *beside]
             text += ["    if q.ndim > 3:  # one member of the batch after the other"]
             text += [f"        members = [{name}({', '.join(member)}) for at in range(len(q))]"]
@@ -382,7 +373,7 @@ class Kernel:
 
     @property
     def parameters_meant(self) -> set[str]:
-        return {OPTIONS[name].parameter for name in self.meant}
+        return {OPTIONS[name] for name in self.meant}
 
     @property
     def returned(self) -> str:

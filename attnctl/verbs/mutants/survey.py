@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from itertools import product
 from math import ceil, floor, inf, isfinite, log10
 from typing import Any
 
@@ -67,8 +68,6 @@ ASSERT_CLOSE = {
 
 @dataclass(frozen=True)
 class KernelOutcome:
-    """What a kernel gave: whether it passes, and how wrong it is."""
-
     name: str
     passes: bool
     error: float
@@ -149,14 +148,6 @@ Bounds = dict[str, frozenset[str]]
 """Commands whose tolerance right programs meet, and the kernels that do not."""
 
 
-def list_candidates(asked: Inputs) -> Iterator[Inputs]:
-    """Inputs that may tell more, those nearest to what was asked for first."""
-    yield asked
-    for dtype in dict.fromkeys((asked.dtype, "float32")):
-        for draw in ("randn", "activations"):
-            yield replace(asked, shape=SMALL, draw=draw, dtype=dtype)
-
-
 def least_tolerance(right: tuple[KernelOutcome, ...]) -> float | None:
     """The least tolerance of one digit that is twice what right programs are off; None without end."""
     most = 2 * max(outcome.error for outcome in right)
@@ -178,13 +169,22 @@ def fewest(bounds: Mapping[str, Bounds], wanted: frozenset[str]) -> Iterator[tup
             wanted -= several[best]
 
 
+def tell(mutant: Kernel) -> tuple[Inputs, KernelOutcome] | None:
+    """Small inputs on which it is further off than right programs are; None where none were found."""
+    for dtype, draw in product(("float32", "float64"), ("randn", "activations")):
+        inputs = Inputs(SMALL, draw, dtype, backward=mutant.backward)
+        outcome = hold_kernel(mutant.name, mutant, inputs, Criterion())
+        least = least_tolerance(hold_right_ones(inputs, Criterion()))
+        if least and outcome.error > least:
+            return inputs, outcome
+    return None
+
+
 # --- the survey ---
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a criterion lets pass on some inputs."""
-
     criterion: Criterion
     inputs: Inputs
     mutants: tuple[Kernel, ...]
@@ -239,7 +239,9 @@ def survey(inputs: Inputs, criterion: Criterion, progress: Progress | None = Non
     mutants = [mutant for mutant in made if all(array.size for array in ask(inputs, mutant.options)[1])]
     small = "the inputs are too small for its kind of attention"
     left_out |= {mutant.name: small for mutant in made if mutant not in mutants}
-    tried = [*dict.fromkeys(list_candidates(inputs))]
+    ways = product((inputs.dtype, "float32"), ("randn", "activations"))
+    others = (replace(inputs, shape=SMALL, dtype=dtype, draw=draw) for dtype, draw in ways)
+    tried = [*dict.fromkeys((inputs, *others))]
     total, done = len(tried) * len(mutants), 0
 
     def hold_mutants(inputs: Inputs) -> tuple[KernelOutcome, ...]:

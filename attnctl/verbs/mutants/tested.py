@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from hashlib import sha256
-from itertools import product
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import Any
@@ -23,17 +22,8 @@ from attnctl.base.words import all_of, did_you_mean
 from attnctl.mistakes import CATALOGUE
 from attnctl.store.files import json_text, open_output, write_text
 from attnctl.verbs.mutants.inputs import Inputs
-from attnctl.verbs.mutants.kernel import OPTIONS, Kernel, kernel_options, make_mutants
-from attnctl.verbs.mutants.survey import (
-    SMALL,
-    Criterion,
-    KernelOutcome,
-    Progress,
-    ask,
-    hold_kernel,
-    hold_right_ones,
-    least_tolerance,
-)
+from attnctl.verbs.mutants.kernel import OPTIONS, Kernel, default_of, kernel_options, make_mutants
+from attnctl.verbs.mutants.survey import KernelOutcome, Progress, ask, tell
 
 FOLDER = "attnctl-mutants"
 KERNEL = "{kernel}"
@@ -92,10 +82,10 @@ class OwnTest:
             return more.text(right)
         of = "array({})" if torch else "{}"
         head, given = more.arrays, [of.format(name) for name in more.arrays]
-        for option in more.parameters:
-            theirs = (self.names or {}).get(option.parameter, option.parameter)
-            head = [*head, f"{theirs}={option.otherwise}"]
-            given += [f"{option.parameter}={of.format(theirs)}"]
+        for parameter in more.parameters:
+            theirs = (self.names or {}).get(parameter, parameter)
+            head = [*head, f"{theirs}={default_of(parameter)}"]
+            given += [f"{parameter}={of.format(theirs)}"]
         out = f"kernel({', '.join(given)})"
         if torch:
             several = f"tuple(torch.tensor(x).to(q) for x in {out})"
@@ -112,8 +102,6 @@ Survivor = tuple[Kernel, Inputs, KernelOutcome]
 
 @dataclass(frozen=True)
 class Score:
-    """What a test makes of the wrong kernels: those it kills, and those that survive."""
-
     test: OwnTest
     mutants: tuple[Kernel, ...]
     survivors: tuple[Survivor, ...]
@@ -229,20 +217,6 @@ def run_one(test: OwnTest, name: str, running: list[Popen[bytes]]) -> tuple[bool
     running.remove(process)
     lines = [line for line in said.end().decode("utf-8", "replace").split("\n") if line.strip()]
     return process.returncode == 0, lines[-1] if lines else "it said nothing"
-
-
-# --- what tells a survivor apart ---
-
-
-def tell(mutant: Kernel) -> tuple[Inputs, KernelOutcome] | None:
-    """Small inputs on which it is further off than right programs are; None where none were found."""
-    for dtype, draw in product(("float32", "float64"), ("randn", "activations")):
-        inputs = Inputs(SMALL, draw, dtype, backward=mutant.backward)
-        outcome = hold_kernel(mutant.name, mutant, inputs, Criterion())
-        least = least_tolerance(hold_right_ones(inputs, Criterion()))
-        if least and outcome.error > least:
-            return inputs, outcome
-    return None
 
 
 def save(path: Path, mutant: Kernel, inputs: Inputs) -> None:

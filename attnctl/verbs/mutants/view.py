@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 
 from attnctl.base.words import plural
@@ -22,7 +22,6 @@ TITLES = ("passes, and is wrong", "off by", "outside", "told by", "")
 
 
 def survey_lines(found: Survey, screen: Screen) -> Iterator[Element]:
-    """The conclusion, the table of survivors, and the commands that leave fewer."""
     shape = " × ".join(map(str, found.inputs.shape))
     survivors, back = found.survivors, ", gradients" * found.inputs.backward
     yield from screen.sentence(
@@ -75,7 +74,6 @@ def percent(share: float) -> str:
 
 
 def score_lines(found: Score, screen: Screen) -> Iterator[Element]:
-    """How many are killed, the survivors with what shows them, and those that nothing could kill."""
     count, survivors = len(found.mutants), found.survivors
     killed = f"{count - len(survivors)} of {count} wrong kernels killed"
     yield from screen.sentence(
@@ -94,12 +92,6 @@ def score_lines(found: Score, screen: Screen) -> Iterator[Element]:
     if rows:
         titles = ["survives", "off by", "on these inputs", ""]
         yield from Listing(screen, [titles], rows, frozenset({0, 2, 3})).fit(2).lines()
-    for why, names in by_reason(found.equivalent).items():
+    for why in dict.fromkeys(found.equivalent.values()):
+        names = [name for name, reason in found.equivalent.items() if reason == why]
         yield from screen.sentence(f"Not counted: {', '.join(names)}: {why}.", "aside")
-
-
-def by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, why in reasons.items():
-        found.setdefault(why, []).append(name)
-    return found
