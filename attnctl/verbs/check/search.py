@@ -165,10 +165,8 @@ class Search:
         for mistake, plant in self.plants_to_screen():
             value = plant.case.value(anyway=True)
             if value is not None and self.near(value, EXPLAINED):
-                planted = Walk(self.case.walk.record, plant.case.derivation)
-                found.append(
-                    Fit(((mistake, plant),), planted, certain=True, misfit=self.case.misfit(value))
-                )
+                made, misfit = Walk(self.case.walk.record, plant.case.derivation), self.case.misfit(value)
+                found.append(Fit(((mistake, plant),), made, certain=True, misfit=misfit))
         return sorted(found, key=lambda fit: fit.misfit)
 
     def plants_to_screen(self) -> Iterator[tuple[Mistake, Plant]]:
