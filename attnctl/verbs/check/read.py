@@ -28,7 +28,7 @@ from attnctl.inputs.plan.intended import plan_dump
 from attnctl.math.derivation import Derivation
 from attnctl.math.names import MASK, MASKED, WEIGHTS
 from attnctl.math.ops import Given, Unstated
-from attnctl.record import Trace, Unfinished
+from attnctl.record import Trace
 from attnctl.store.header import foreign_step
 from attnctl.verbs.check.readings import (
     Reading,
@@ -55,8 +55,7 @@ Walked = tuple[Reading, Walk]
 def walk_over(reading: Reading, strictness: Strictness, plan: DumpPlan | None = None) -> Walk:
     trace, settings = reading.trace, reading.settings
     ours, plan = (trace, plan) if plan else plan_dump(trace, settings)
-    begun = trace.begun if isinstance(trace, Unfinished) else ()
-    blanks = {name: np.isnan(ours[name]) for name in begun if name in ours}
+    blanks = {name: np.isnan(ours[name]) for name in trace.begun if name in ours}
     dtype = settings.dtype if settings else trace.config.get("dtype")
     record = with_precisions(Record(ours, plan, strictness, blanks), DTYPES.get(str(dtype), FLOAT64))
     return with_factors_shown(Walk.over(record, plan.derivation))
