@@ -72,14 +72,14 @@ def check(
     whole = seen = reading, walk_over(reading, strictness, plan)
     foreign = is_foreign(trace) and not (plan or is_unfinished(trace))
     if foreign:
-        seen = best_reading(without_unasked(whole, strictness), strictness)
+        seen = best_reading(without_unasked(whole))
     raise_all(nothing_to_compare(trace, seen[1]))
     diagnosis, findings = diagnose(seen, trace.unfilled, pairs=pairs)
     if seen[0].left_out and any(finding.mistake is None for finding in findings):
-        seen = best_reading(with_shown_mask(whole, strictness), strictness)
+        seen = best_reading(with_shown_mask(whole))
         diagnosis, findings = diagnose(seen, trace.unfilled, pairs=pairs)
     if foreign and any(finding.mistake is None for finding in findings):
-        for causal in with_causal_shown(seen, strictness):
+        for causal in with_causal_shown(seen):
             explained = diagnose(causal, trace.unfilled, pairs=pairs)
             if all(finding.mistake for finding in explained[1]):
                 seen, (diagnosis, findings) = causal, explained

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from attnctl.base.errors import AttnError
-from attnctl.base.files import open_found, open_input
+from attnctl.base.files import STANDARD_INPUT, open_found, open_input, refuse_os_errors
 from attnctl.evidence.allowed import Strictness
 from attnctl.record import Trace, is_unfinished
 from attnctl.sources.sentence import Source
@@ -79,35 +79,28 @@ def read_any(
     source: str, rename: Mapping[str, str], *, named: bool = True, keep: bool = False
 ) -> tuple[list[Trace], bool]:
     """Every trace of a file or of a pipe, or the exercise that it is; and which of the two it is."""
-    data = read_pipe(source)
+    data = None
+    if source == STANDARD_INPUT:
+        with refuse_os_errors("standard input: cannot be read"), open_input(source) as stream:
+            data = stream.read()
     try:
         return read_all(source, None if data is None else io.BytesIO(data), rename, named=named), False
     except AttnError:
-        if (exercise := read_exercise(source, data, rename, keep=keep)) is None:
+        if (exercise := read_exercise(source, data, rename, keep)) is None:
             raise
         return [exercise], True
 
 
-def read_pipe(source: str) -> bytes | None:
-    try:
-        if source != "-":
-            return None
-        with open_input(source) as stream:
-            return stream.read()
-    except OSError as error:
-        raise AttnError(f"standard input: cannot be read: {error.strerror or error}") from None
-
-
-def read_exercise(
-    source: str, data: bytes | None, rename: Mapping[str, str], *, keep: bool = False
-) -> Trace | None:
+def read_exercise(source: str, data: bytes | None, rename: Mapping[str, str], keep: bool) -> Trace | None:
     """The exercise in a file or in what was piped; None where there is none."""
     try:
         if data is None:
             with open_found(source) as stream:
                 data = stream.read(LARGEST + 1)
         value = json.loads(data[: LARGEST + 1])  # what is larger is cut off, and no JSON any more
-        return with_blanks(value, rename, "standard input" if source == "-" else source, keep=keep)
+        return with_blanks(
+            value, rename, "standard input" if source == STANDARD_INPUT else source, keep=keep
+        )
     except (OSError, ValueError, RecursionError):
         return None
 
