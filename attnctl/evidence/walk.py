@@ -160,7 +160,9 @@ def cancels(record: Record, step: Step, expected: Known, values: Values) -> bool
 def value_of(record: Record, derivation: Derivation, step: Step, values: Values) -> Known | None:
     """The value of a step that is not recorded; large scores, and what follows, only when asked for."""
     late = of_scores(step) and record.numbers(step.axes) >= MANY
-    late |= any(isinstance(values.get(name), Later) or has_many(record, name) for name in step.inputs)
+    late |= any(isinstance(values.get(name), Later) for name in step.inputs)
+    recorded = (name for name in step.inputs if name in record and record.trace[name].size >= MANY)
+    late |= any(axes_of(record, name)[-2:] == ("query", "key") for name in recorded)
     late &= not isinstance(step.op, Unstated)
 
     def compute() -> Known:
@@ -175,12 +177,6 @@ def value_of(record: Record, derivation: Derivation, step: Step, values: Values)
         return Later(compute)
     known = expect(record, step, values)
     return known and known.with_runs_kept()
-
-
-def has_many(record: Record, name: str) -> bool:
-    """True for recorded scores, or what follows in their shape, that are many."""
-    scores = name in record and axes_of(record, name)[-2:] == ("query", "key")
-    return scores and record.trace[name].size >= MANY
 
 
 def worked_on(record: Record, name: str, expected: Known, wrong: Array, before: int) -> Known:

@@ -39,11 +39,14 @@ class Trace(Mapping[str, Array]):
 
     ``trace["attention_weights"]`` is the array of that step; iterating gives the names in order.
     `header` is what a dump carries beside its steps: sentence, tokens, ids, config, …
+    Where it is to be filled in, steps that are `begun` hold NaN there, `unfilled` ones are lacking.
     """
 
     steps: dict[str, Step]
     arrays: Mapping[str, Array]
     header: dict[str, Any] = field(default_factory=dict)
+    begun: frozenset[str] = frozenset()
+    unfilled: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         short = Repr()
@@ -154,16 +157,8 @@ class Trace(Mapping[str, Array]):
         return replace(self, steps={name: step for name, step in self.steps.items() if name in wanted})
 
 
-@dataclass(frozen=True, repr=False)
-class Unfinished(Trace):
-    """A trace to be filled in: steps that are `begun` hold NaN there, `unfilled` ones are lacking."""
-
-    begun: frozenset[str] = frozenset()
-    unfilled: frozenset[str] = frozenset()
-
-
 def is_unfinished(trace: Trace) -> bool:
-    return isinstance(trace, Unfinished) and bool(trace.begun or trace.unfilled)
+    return bool(trace.begun or trace.unfilled)
 
 
 def numbers_of(traces: Sequence[Trace]) -> list[int]:

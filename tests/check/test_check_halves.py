@@ -29,7 +29,7 @@ def verdict(arrays):
     """What `check` finds, without the search for what explains it, which takes most of its time."""
     with np.errstate(all="ignore"):
         first = Reading(trace_of_arrays(arrays), MEANT)
-        reading, walk = best_reading((first, walk_over(first, Strictness())), Strictness())
+        reading, walk = best_reading((first, walk_over(first, Strictness())))
     if walk.wrong or reading.unasked:
         return False
     verdicts = {step.verdict for step in walk.steps.values()}

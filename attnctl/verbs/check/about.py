@@ -69,7 +69,7 @@ def judge(example: PlantedRun) -> Report:
         return check(example.wrong)
     beside = {name: array for name, array in example.given.items() if name in {KEY_LENGTHS, PAGE_TABLE}}
     meant = example.meant.with_(layout="bhnd") if PAGE_TABLE in beside else example.meant
-    return check(trace_of_arrays({**beside, **dict(example.wrong.items())}), meant)
+    return check(trace_of_arrays({**beside, **example.wrong}), meant)
 
 
 def list_mistakes() -> dict[str, str]:

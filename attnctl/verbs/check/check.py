@@ -19,7 +19,7 @@ from attnctl.math.engine.cost import require
 from attnctl.math.names import TABLE
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake
-from attnctl.record import Trace, Unfinished, is_unfinished
+from attnctl.record import Trace, is_unfinished
 from attnctl.verbs.check.hints import agrees_as_printed, hint
 from attnctl.verbs.check.read import (
     Walked,
@@ -70,18 +70,17 @@ def check(
         settings = settings_of(trace)  # as what a person says of arrays that may be laid out in any way
     reading = Reading(trace, settings)
     whole = seen = reading, walk_over(reading, strictness, plan)
-    unfilled = trace.unfilled if isinstance(trace, Unfinished) else frozenset()
     foreign = is_foreign(trace) and not (plan or is_unfinished(trace))
     if foreign:
-        seen = best_reading(without_unasked(whole, strictness), strictness)
-    raise_all(nothing_to_compare(trace, seen[1], unfilled))
-    diagnosis, findings = diagnose(seen, unfilled, pairs=pairs)
+        seen = best_reading(without_unasked(whole))
+    raise_all(nothing_to_compare(trace, seen[1]))
+    diagnosis, findings = diagnose(seen, trace.unfilled, pairs=pairs)
     if seen[0].left_out and any(finding.mistake is None for finding in findings):
-        seen = best_reading(with_shown_mask(whole, strictness), strictness)
-        diagnosis, findings = diagnose(seen, unfilled, pairs=pairs)
+        seen = best_reading(with_shown_mask(whole))
+        diagnosis, findings = diagnose(seen, trace.unfilled, pairs=pairs)
     if foreign and any(finding.mistake is None for finding in findings):
-        for causal in with_causal_shown(seen, strictness):
-            explained = diagnose(causal, unfilled, pairs=pairs)
+        for causal in with_causal_shown(seen):
+            explained = diagnose(causal, trace.unfilled, pairs=pairs)
             if all(finding.mistake for finding in explained[1]):
                 seen, (diagnosis, findings) = causal, explained
     reading, walk = seen
@@ -120,11 +119,11 @@ def steps_to_report(
     return out
 
 
-def nothing_to_compare(trace: Trace, walk: Walk, unfilled: Collection[str]) -> list[str]:
+def nothing_to_compare(trace: Trace, walk: Walk) -> list[str]:
     judged = {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL}
     if any(step.verdict in judged for step in walk.steps.values()):
         return []
-    if blank := [name for name in walk.steps if name in unfilled]:
+    if blank := [name for name in walk.steps if name in trace.unfilled]:
         return [f"nothing is filled in yet; write numbers for null in {', '.join(blank)}"]
     plan = walk.record.plan
     has = ", ".join(name for name in trace if name not in plan.supplied) or "nothing"

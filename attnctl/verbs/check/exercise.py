@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from attnctl.base.errors import AttnError
-from attnctl.base.files import open_found, open_input
+from attnctl.base.files import STANDARD_INPUT, open_found, open_input, refuse_os_errors
 from attnctl.evidence.allowed import Strictness
-from attnctl.record import Trace, Unfinished, is_unfinished
+from attnctl.record import Trace, is_unfinished
 from attnctl.sources.sentence import Source
 from attnctl.store.header import assemble_trace
 from attnctl.store.json_file import read_json
@@ -45,7 +45,7 @@ def strictness_of(trace: Trace, rtol: float | None, atol: float | None, decimals
 
 def read_source(source: Source) -> Sequence[Trace]:
     rename = source.beside.rename or {}
-    traces = read_unfinished_all(source.path, rename) if source.is_file else source.traces()
+    traces = read_any(source.path, rename)[0] if source.is_file else source.traces()
     if any(trace.kept_heads for trace in traces):
         raise AttnError(
             f"{source.text}: it was written with --head, and steps are made of all heads; leave that out"
@@ -53,21 +53,14 @@ def read_source(source: Source) -> Sequence[Trace]:
     return traces
 
 
-def read_unfinished(source: str, rename: Mapping[str, str], *, named: bool = True) -> Unfinished:
+def read_unfinished(source: str, rename: Mapping[str, str], *, named: bool = True) -> Trace:
     """A dump, anyone's arrays, or an exercise, from a path or ``-``. Raises AttnError for anything else.
 
     A path that no person `named`, but a file, is that of a regular file.
     """
-    found = read_unfinished_all(source, rename, named=named)
+    found, _ = read_any(source, rename, named=named)
     only_one(found, source)
     return found[0]
-
-
-def read_unfinished_all(source: str, rename: Mapping[str, str], *, named: bool = True) -> list[Unfinished]:
-    """The same, of a file that may hold several traces."""
-    traces, exercise = read_any(source, rename, named=named)
-    found = [Unfinished(trace.steps, trace.arrays, trace.header) for trace in traces]
-    return found if exercise is None else [exercise]
 
 
 def read_to_show(source: str) -> tuple[list[Trace], bool]:
@@ -75,51 +68,44 @@ def read_to_show(source: str) -> tuple[list[Trace], bool]:
 
     Steps of which nothing is written, not even a shape, are left out.
     """
-    traces, exercise = read_any(source, {}, keep=True)
-    if exercise is None:
-        return traces, False
-    blank = exercise.header.get("blank", sorted(exercise.begun))
-    return [replace(exercise, header={**exercise.header, "blank": blank})], True
+    found, blanks = read_any(source, {}, keep=True)
+    if not blanks:
+        return found, False
+    blank = found[0].header.get("blank", sorted(found[0].begun))
+    return [replace(found[0], header={**found[0].header, "blank": blank})], True
 
 
 def read_any(
     source: str, rename: Mapping[str, str], *, named: bool = True, keep: bool = False
-) -> tuple[list[Trace], Unfinished | None]:
-    """Every trace of a file or of a pipe, or the exercise that it is."""
-    data = read_pipe(source)
+) -> tuple[list[Trace], bool]:
+    """Every trace of a file or of a pipe, or the exercise that it is; and which of the two it is."""
+    data = None
+    if source == STANDARD_INPUT:
+        with refuse_os_errors("standard input: cannot be read"), open_input(source) as stream:
+            data = stream.read()
     try:
-        return read_all(source, None if data is None else io.BytesIO(data), rename, named=named), None
+        return read_all(source, None if data is None else io.BytesIO(data), rename, named=named), False
     except AttnError:
-        if (exercise := read_exercise(source, data, rename, keep=keep)) is None:
+        if (exercise := read_exercise(source, data, rename, keep)) is None:
             raise
-        return [], exercise
+        return [exercise], True
 
 
-def read_pipe(source: str) -> bytes | None:
-    try:
-        if source != "-":
-            return None
-        with open_input(source) as stream:
-            return stream.read()
-    except OSError as error:
-        raise AttnError(f"standard input: cannot be read: {error.strerror or error}") from None
-
-
-def read_exercise(
-    source: str, data: bytes | None, rename: Mapping[str, str], *, keep: bool = False
-) -> Unfinished | None:
+def read_exercise(source: str, data: bytes | None, rename: Mapping[str, str], keep: bool) -> Trace | None:
     """The exercise in a file or in what was piped; None where there is none."""
     try:
         if data is None:
             with open_found(source) as stream:
                 data = stream.read(LARGEST + 1)
         value = json.loads(data[: LARGEST + 1])  # what is larger is cut off, and no JSON any more
-        return with_blanks(value, rename, "standard input" if source == "-" else source, keep=keep)
+        return with_blanks(
+            value, rename, "standard input" if source == STANDARD_INPUT else source, keep=keep
+        )
     except (OSError, ValueError, RecursionError):
         return None
 
 
-def with_blanks(value: Any, rename: Mapping[str, str], place: str, *, keep: bool) -> Unfinished | None:
+def with_blanks(value: Any, rename: Mapping[str, str], place: str, *, keep: bool) -> Trace | None:
     """The exercise that JSON describes, None where nothing in it is null.
 
     With `keep` steps that are null as a whole are begun, too, where their shape is written.
@@ -144,7 +130,7 @@ def with_blanks(value: Any, rename: Mapping[str, str], place: str, *, keep: bool
     (contents,) = read_json(json.dumps(value).encode(), place)
     trace = assemble_trace(contents, rename)
     ours = (frozenset(rename.get(name, name) for name in names) for names in (begun, unfilled))
-    return Unfinished(trace.steps, trace.arrays, trace.header, *ours)
+    return Trace(trace.steps, trace.arrays, trace.header, *ours)
 
 
 def cell_values(numbers: Any) -> Iterator[Any]:

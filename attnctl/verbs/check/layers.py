@@ -54,7 +54,7 @@ class LayerCheck:
         return self.largest <= self.allowed and self.beyond <= 1
 
 
-def read_states(arrays: Mapping[str, Array], width: int, last: int | None = None) -> list[Array]:
+def read_states(arrays: Mapping[str, Array], width: int, last: int | None) -> list[Array]:
     """The rows that came into each layer: hidden_0, hidden_1, …, or one array (layer, token, width).
 
     What leaves the model may have another width, `last`.
@@ -71,12 +71,10 @@ def read_states(arrays: Mapping[str, Array], width: int, last: int | None = None
         )
     states = [numbered[index] for index in sorted(numbered)]
     rows = [state[0] if state.ndim == 3 and len(state) == 1 else state for state in states]
-    shapes = [{(len(rows[0]), width)} for _ in rows]
-    shapes[-1].add((len(rows[0]), last or width))
-    wrong = [index for index, row in enumerate(rows) if row.shape not in shapes[index]]
-    if wrong:
-        shape = rows[wrong[0]].shape
-        raise AttnError(f"hidden_{wrong[0]}: {shape}, expected (token, {width}) as config.json says")
+    for index, row in enumerate(rows):
+        widths = (width, last or width) if index == len(rows) - 1 else (width,)
+        if row.shape not in {(len(rows[0]), own) for own in widths}:
+            raise AttnError(f"hidden_{index}: {row.shape}, expected (token, {width}) as config.json says")
     return rows
 
 

@@ -28,7 +28,7 @@ from attnctl.inputs.plan.intended import plan_dump
 from attnctl.math.derivation import Derivation
 from attnctl.math.names import MASK, MASKED, WEIGHTS
 from attnctl.math.ops import Given, Unstated
-from attnctl.record import Trace, Unfinished
+from attnctl.record import Trace
 from attnctl.store.header import foreign_step
 from attnctl.verbs.check.readings import (
     Reading,
@@ -55,8 +55,7 @@ Walked = tuple[Reading, Walk]
 def walk_over(reading: Reading, strictness: Strictness, plan: DumpPlan | None = None) -> Walk:
     trace, settings = reading.trace, reading.settings
     ours, plan = (trace, plan) if plan else plan_dump(trace, settings)
-    begun = trace.begun if isinstance(trace, Unfinished) else ()
-    blanks = {name: np.isnan(ours[name]) for name in begun if name in ours}
+    blanks = {name: np.isnan(ours[name]) for name in trace.begun if name in ours}
     dtype = settings.dtype if settings else trace.config.get("dtype")
     record = with_precisions(Record(ours, plan, strictness, blanks), DTYPES.get(str(dtype), FLOAT64))
     return with_factors_shown(Walk.over(record, plan.derivation))
@@ -72,7 +71,7 @@ def with_factors_shown(walk: Walk, until: str | None = None) -> Walk:
     return Walk.over(record, walk.derivation, walk, until, factors) if factors else walk
 
 
-def without_unasked(whole: Walked, strictness: Strictness) -> Walked:
+def without_unasked(whole: Walked) -> Walked:
     """Leave out steps that nothing asks for; they stay as they are where others cannot do without."""
     reading, walk = whole
     unasked = walk.record.plan.unasked
@@ -81,14 +80,14 @@ def without_unasked(whole: Walked, strictness: Strictness) -> Walked:
     rest = reading.trace.select([name for name in reading.trace if name not in unasked])
     lean = replace(reading, trace=rest, left_out=unasked)
     try:
-        found = walk_over(lean, strictness)
+        found = walk_over(lean, walk.record.strictness)
     except AttnError:  # it was they that showed how the others are laid out
         return replace(reading, taken=unasked), walk
     lost = judged_steps(walk) - judged_steps(found) - set(unasked)
     return (replace(reading, taken=unasked), walk) if lost else (lean, found)
 
 
-def with_shown_mask(whole: Walked, strictness: Strictness) -> Walked:
+def with_shown_mask(whole: Walked) -> Walked:
     """Hide the keys that masked scores which nothing asks for show to be hidden."""
     reading, walk = whole
     if MASKED not in walk.record.plan.unasked:
@@ -96,15 +95,16 @@ def with_shown_mask(whole: Walked, strictness: Strictness) -> Walked:
     trace, mask = reading.trace, walk.record.trace[MASKED] > AS_GOOD_AS_HIDDEN
     steps = {**trace.steps, MASK: foreign_step(MASK, mask)}
     masked = replace(reading, trace=Trace(steps, {**trace, MASK: mask}, trace.header), shown=(MASKED,))
-    return masked, walk_over(masked, strictness)
+    return masked, walk_over(masked, walk.record.strictness)
 
 
 def judged_steps(walk: Walk) -> set[str]:
     return {name for name, step in walk.steps.items() if step.gap}
 
 
-def best_reading(first: Walked, strictness: Strictness) -> Walked:
+def best_reading(first: Walked) -> Walked:
     reading, walk = first
+    strictness = walk.record.strictness
     if not walk.wrong and all(step.verdict is not Verdict.NOT_CHECKABLE for step in walk.steps.values()):
         return first
 
@@ -150,11 +150,11 @@ def is_wrong_in(part: Part, name: str) -> bool:
         return False
 
 
-def with_causal_shown(seen: Walked, strictness: Strictness) -> Iterator[Walked]:
+def with_causal_shown(seen: Walked) -> Iterator[Walked]:
     """The same judged with the causal mask that its weights show, where nobody asked for one."""
     for reading in shown_causal(seen[0]):
         with suppress(AttnError):  # its arrays do not go together
-            yield reading, walk_over(reading, strictness)
+            yield reading, walk_over(reading, seen[1].record.strictness)
 
 
 def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:

@@ -131,8 +131,9 @@ class Search:
         assert expected is not None  # or the step could not be wrong
         found = record.value(first)
         if plainly:
-            expected = exactly(expected.value)
-            differs = off_by_much(found, expected.value)
+            expected, gap = exactly(expected.value), np.abs(found - expected.value)
+            differs = ~(np.where(found == expected.value, 0.0, gap) <= slight(expected.value))
+            differs &= ~np.isnan(expected.value)
         else:
             differs = wrong_numbers(record, first, expected)
         by_rows = walk.steps[first].broken is not None and not differs.any()
@@ -165,10 +166,8 @@ class Search:
         for mistake, plant in self.plants_to_screen():
             value = plant.case.value(anyway=True)
             if value is not None and self.near(value, EXPLAINED):
-                planted = Walk(self.case.walk.record, plant.case.derivation)
-                found.append(
-                    Fit(((mistake, plant),), planted, certain=True, misfit=self.case.misfit(value))
-                )
+                made, misfit = Walk(self.case.walk.record, plant.case.derivation), self.case.misfit(value)
+                found.append(Fit(((mistake, plant),), made, certain=True, misfit=misfit))
         return sorted(found, key=lambda fit: fit.misfit)
 
     def plants_to_screen(self) -> Iterator[tuple[Mistake, Plant]]:
@@ -267,12 +266,6 @@ class Search:
         if np.isnan(found[self.case.differs]).mean() > NEAR:
             return bool(left.mean() <= NEAR)
         return left.mean() <= NEAR and bool(np.square(gap).sum() <= part**2 * np.square(right_gap).sum())
-
-
-def off_by_much(found: Array, right: Array) -> Array:
-    """Mark numbers that are off by more than any rounding, as a part of how far the right ones vary."""
-    gap = np.where(found == right, 0.0, np.abs(found - right))
-    return np.asarray(~(gap <= slight(right)) & ~np.isnan(right))
 
 
 def slight(right: Array) -> float:

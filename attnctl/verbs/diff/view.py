@@ -54,8 +54,7 @@ def lines_of_calls(found: Sequence[Difference], alone: Sequence[str], screen: Sc
     rows = [
         [
             (str(pair.call["number"]), ""),
-            (screen.printable(pair.call["at"]), "aside"),
-            (screen.printable(pair.call["module"]), "aside"),
+            *((screen.printable(pair.call[key]), "aside") for key in ("at", "module")),
             (screen.printable(verdict(pair)), "aside" if pair.same else ""),
         ]
         for pair in found

@@ -20,7 +20,7 @@ from attnctl.inputs.plan.sentence import prepare
 from attnctl.math.engine.cost import limit_memory
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Given
-from attnctl.record import Trace, Unfinished, names_of_steps
+from attnctl.record import Trace, names_of_steps
 from attnctl.record.cells import Speller
 from attnctl.sources import open_dump
 from attnctl.sources.sentence import Arguments
@@ -128,7 +128,7 @@ def grade_program(file: str, trace: Trace, asked: Assignment) -> HandIn:
     A program need not assign what it was given; what it does is as it was handed out, unless it took
     other numbers. What lies between two blanks is not looked at, as it would not stand there.
     """
-    reference = run_of_exercise(Unfinished(trace.steps, trace.arrays, trace.header), None, asked.settings)
+    reference = run_of_exercise(trace, None, asked.settings)
     if reference is None or not asked.blank:
         raise AttnError(
             "a program does not say what was asked; give the config with -c, and --blank STEP,…"
@@ -141,7 +141,7 @@ def grade_program(file: str, trace: Trace, asked: Assignment) -> HandIn:
     fits = {name for name in given if name in trace and trace[name].shape == given[name].shape}
     arrays = given | {name: trace[name] for name in trace if name in fits or name in blank}
     steps = {name: step for name, step in sheet.items() if name in arrays}
-    graded = grade_sheet(file, Unfinished(steps, arrays, trace.header), None, asked)
+    graded = grade_sheet(file, Trace(steps, arrays, trace.header), None, asked)
     rounded = 10.0 ** -(DECIMALS if asked.decimals is None else asked.decimals)
     changed = [
         name
@@ -158,7 +158,7 @@ def student_of(exercise: Trace) -> Student | None:
     return Student(name, id_.strip() if isinstance(id_, str) else "")
 
 
-def grade_sheet(file: str, trace: Unfinished, student: Student | None, asked: Assignment) -> HandIn:
+def grade_sheet(file: str, trace: Trace, student: Student | None, asked: Assignment) -> HandIn:
     decimals = decimals_of(trace, asked)
     run = run_of_exercise(trace, student, asked.settings)
     reference = as_handed_out(run, trace.header, asked, decimals)
@@ -209,7 +209,7 @@ def names_files(settings: Settings) -> bool:
 
 
 def steps_to_mark(
-    exercise: Unfinished, reference: Trace | None, report: Report | None, asked: Sequence[str]
+    exercise: Trace, reference: Trace | None, report: Report | None, asked: Sequence[str]
 ) -> list[str]:
     """The steps to mark: asked for, named, or all that are checked. Raises AttnError for unknown ones."""
     known = () if reference is None else tuple(reference)
@@ -246,7 +246,7 @@ def decimals_of(trace: Trace, asked: Assignment) -> int | None:
     return decimals
 
 
-def steps_that_fit(trace: Unfinished, reference: Trace | None) -> tuple[Unfinished, dict[str, str]]:
+def steps_that_fit(trace: Trace, reference: Trace | None) -> tuple[Trace, dict[str, str]]:
     """The recorded steps that could be right by shape and numbers, and what is said of the others."""
     if reference is None:
         return trace, {}
@@ -266,7 +266,7 @@ def steps_that_fit(trace: Unfinished, reference: Trace | None) -> tuple[Unfinish
 
 
 def check_sheet(
-    trace: Unfinished, reference: Trace | None, strictness: Strictness, *, pairs: bool = True
+    trace: Trace, reference: Trace | None, strictness: Strictness, *, pairs: bool = True
 ) -> Report | None:
     """Check a hand-in as `check` does; None where nothing is filled in."""
     plan = None if reference is None else plan_as_stated(reference)

@@ -67,7 +67,6 @@ class Explanation:
 
     @property
     def left_out(self) -> list[Number]:
-        """A note for each long sum, on the terms that are not written out."""
         return [number for number in numbers(self.expr) if number.terms]
 
     @property
