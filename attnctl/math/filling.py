@@ -13,7 +13,7 @@ from typing import Any
 
 from attnctl.math import Array, Cell
 from attnctl.math.arithmetic import Expr, Number, Operation, evaluate
-from attnctl.math.notation import Input, Operand, Place, Table, Term
+from attnctl.math.notation import Input, Operand, Place, Term
 
 
 def form_of(op: Any, rank: int, inputs: Sequence[Array]) -> Term:
@@ -99,9 +99,9 @@ class Filling:
 
         return make
 
-    def look_up(self, numbers: Table, *places: Place) -> Expression:
+    def look_up(self, _: Callable[[], Array], one: Callable[[Cell], float], *places: Place) -> Expression:
         own = self.places(places)
-        return lambda at: Number(float(numbers.one(own(at))))
+        return lambda at: Number(float(one(own(at))))
 
     def count(self, place: Place) -> Expression:
         found = self.place(place)

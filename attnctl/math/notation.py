@@ -66,20 +66,12 @@ Operand = Term | float
 Place = Term | int
 
 
-class Table(NamedTuple):
-    """Numbers that an op knows by itself: `whole` makes all of them, `one` the number at some places."""
-
-    whole: Callable[[], Array]
-    one: Callable[[Cell], float]
-
-
-class Input:
+class Input(NamedTuple):
     """An input of an op as a form knows it: which one, its shape, its type of number."""
 
-    __slots__ = ("dtype", "position", "shape")
-
-    def __init__(self, position: int, shape: Shape, dtype: Any) -> None:
-        self.position, self.shape, self.dtype = position, shape, dtype
+    position: int
+    shape: Shape
+    dtype: Any
 
     def at(self, *places: Place) -> Term:
         """The number at some places; leading axes that it lacks, and those it has once, are left out."""
@@ -103,8 +95,12 @@ def positions(term: Any) -> set[int]:
 
 def entry(array: Array, *places: Place) -> Term:
     """The number of an array that is no input."""
-    kept = Table(lambda: array, lambda at: array[at].item())
-    return Term("table", kept, *own_places(array.shape, places))
+    return table(lambda: array, lambda at: array[at].item(), *own_places(array.shape, places))
+
+
+def table(whole: Callable[[], Array], one: Callable[[Cell], float], *places: Place) -> Term:
+    """A number that an op knows by itself: `whole` makes all of them, `one` that at some places."""
+    return Term("table", whole, one, *places)
 
 
 def index_number(place: Place) -> Term:
@@ -156,6 +152,10 @@ def is_seen(score: Term) -> Term:
 
 def data(part: Any, number_of: Callable[[Array], int]) -> Any:
     """A form as plain lists, [kind, part, …]; `number_of` says which number stands for a table."""
-    if isinstance(part, Term):
-        return [part.kind, *(data(inner, number_of) for inner in part.parts)]
-    return number_of(part.whole()) if isinstance(part, Table) else part
+    if not isinstance(part, Term):
+        return part
+    parts = part.parts
+    if part.kind == "table":
+        whole, _, *places = parts
+        parts = (number_of(whole()), *places)
+    return [part.kind, *(data(inner, number_of) for inner in parts)]

@@ -195,14 +195,13 @@ BACKWARD = (
         example="each_key = (attention_weights * d_attention_weights).sum(axis=-2, keepdims=True)\n"
         "d_scaled_scores = attention_weights * (d_attention_weights - each_key)",
     ),
-    about(DELTA, subject="delta")(
+    about(DELTA, subject="delta", meant="backward")(
         "backward-delta-of-rounded-output",
         "delta is made of head_outputs rounded to {}, which A and V do not give",
         "make delta of the output before it is stored in {}, or keep it from the forward pass",
         rounded_output,
         why="A kernel reads the output back that the forward pass stored in fewer digits.",
         example="delta = (d_head_outputs * head_outputs.astype(np.float16)).sum(axis=-1)",
-        meant="backward",
     ),
     of_made_again(
         "backward-not-masked",
@@ -270,34 +269,31 @@ BACKWARD = (
         why="The scale is in the gradient of the scores, and again in Q that was scaled before.",
         example="d_scores = d_scaled_scores / d_k",
     ),
-    about(*OF_KEYS, *OF_VALUES)(
+    about(*OF_KEYS, *OF_VALUES, meant="backward grouped")(
         "backward-groups-not-summed",
         "the gradients of the query heads that share a head of K or V are not added up: {}",
         "add them up: d.reshape(…, kv_heads, group, n, d).sum(axis=-3)",
         at(*OF_KEYS, *OF_VALUES, SumGroups).instead(not_summed),
         why="Each query head writes its own gradient, and the last one to write stays.",
         example="group = heads // len(K)\nd_K, d_V = d_K_shared[::group], d_V_shared[::group]",
-        meant="backward grouped",
     ),
-    about(*OF_KEYS)(
+    about(*OF_KEYS, meant="backward")(
         "backward-scores-not-transposed",
         "d_scores is not transposed for the gradient by K",
         "d_K = d_scoresᵀ Q",
         at(*OF_KEYS, TMatMul).instead(MatMul()),
         why="The gradients by Q and by K look alike, and of self-attention the scores are square.",
         example="d_K = d_scores @ Q",
-        meant="backward",
     ),
-    about(*OF_VALUES)(
+    about(*OF_VALUES, meant="backward")(
         "backward-weights-not-transposed",
         "the weights are not transposed for the gradient by V",
         "d_V = Aᵀ d_head_outputs",
         at(*OF_VALUES, TMatMul).instead(MatMul()),
         why="The forward pass multiplies by A, and so does this line.",
         example="d_V = attention_weights @ d_head_outputs",
-        meant="backward",
     ),
-    about(*OF_QUERIES, *OF_KEYS)(
+    about(*OF_QUERIES, *OF_KEYS, meant="backward rotary")(
         "backward-not-turned-back",
         "the gradients by rotated rows are not turned back by the same angle: they are {}",
         "turn them by minus the angle: cos as it is, sin with the other sign",
@@ -306,9 +302,8 @@ BACKWARD = (
         ),
         why="The rotation is its own file, and a kernel gives gradients by what it was handed.",
         example="d_Q, d_K = d_Q_rotated.copy(), d_K_rotated.copy()",
-        meant="backward rotary",
     ),
-    about(*OF_SCORES)(
+    about(*OF_SCORES, meant="backward capped")(
         "backward-softcap-slope",
         "the slope of the soft cap, 1 − (softcapped_scores / cap)², is {}",
         "multiply by 1 − (softcapped_scores / cap)², of the score after the cap",
@@ -316,24 +311,21 @@ BACKWARD = (
         slope_before_cap,
         why="The cap hardly bends small scores, and on those a test sees nothing.",
         example="d_scaled_scores = d_softcapped_scores.copy()",
-        meant="backward capped",
     ),
-    about(*OF_QUERIES, *OF_KEYS, *OF_VALUES)(
+    about(*OF_QUERIES, *OF_KEYS, *OF_VALUES, meant="backward long")(
         "backward-last-block-dropped",
         "the last block of {} is left out of the sum",
         "go over all blocks: (n + block − 1) // block of them",
         last_block,
         why="Where n is no multiple of the block n // block leaves out the rest.",
         example="last = (n - 1) // 8 * 8\nd_K = np.swapaxes(d_scores[:, :last], -1, -2) @ Q[:, :last]",
-        meant="backward long",
     ),
-    about(gradient_of(BIAS))(
+    about(gradient_of(BIAS), meant="backward bias")(
         "backward-bias-not-summed",
         "the gradient by a bias that the batch shares is not added up over it: {}",
         "sum over every axis along which the bias was broadcast",
         at(gradient_of(BIAS), SumLike).where(lambda case: (case.size("batch") or 1) > 1).by(ONE_MEMBER),
         why="Broadcasting goes by itself on the way forward; on the way back it is a sum.",
         example="d_bias = d_biased_scores[0].sum(axis=0)",
-        meant="backward bias",
     ),
 )

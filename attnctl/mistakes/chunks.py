@@ -276,13 +276,12 @@ of_sums = about(*OF_SUMS, meant="summed")
 of_sink = about(*OF_MERGE, subject="sink", meant="chunks sink")
 
 CHUNKS = (
-    about(CHUNK_LOGSUMEXP, *OF_MERGE, subject="merge")(
+    about(CHUNK_LOGSUMEXP, *OF_MERGE, subject="merge", meant="chunks")(
         OTHER_BASE,
         "chunks are merged in another base than their log-sum-exp has: {}",
         "use one base in both: exp(L_c − L) of natural ones, exp2(L_c − L) of those in base 2",
         base_2_as_e,
         why="Kernels count in base 2, where exp is quicker, and the merge of another library reads base e.",
-        meant="chunks",
         example="grown = np.exp2(chunk_logsumexp - chunk_logsumexp.max(axis=0))\n"
         "chunk_shares = grown / grown.sum(axis=0)",
     ),
@@ -304,13 +303,12 @@ CHUNKS = (
         "sums = np.stack([np.exp(s - s.max(axis=-1, keepdims=True)).sum(axis=-1) for s in halves])\n"
         "chunk_shares = sums / sums.sum(axis=0)",
     ),
-    about(*OF_SUMS, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS)(
+    about(*OF_SUMS, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS, meant="blind chunks")(
         NOTHING_AS_NAN,
         "−∞ − (−∞) is NaN where a row sees nothing of a chunk",
         "take 0 off where the maximum, or L, is −∞: such a chunk has no share",
         nothing_as_nan,
         why="A chunk beyond the causal edge sees nothing, and tests of one chunk have none.",
-        meant="blind chunks",
         example="chunks = zip(np.array_split(masked_scores, 2, axis=-1), np.array_split(V, 2, axis=-2))\n"
         "grown = [(np.exp(s - s.max(axis=-1, keepdims=True)), v) for s, v in chunks]\n"
         "chunk_outputs = np.stack([e / e.sum(axis=-1, keepdims=True) @ v for e, v in grown])",
@@ -357,14 +355,13 @@ CHUNKS = (
         why="Softmax does not need the maximum back, and its code was the beginning.",
         example="logsumexp = logsumexp - scaled_scores.max(axis=-1)",
     ),
-    about(*OF_SUMS, CHUNK_OUTPUTS, subject="sink")(
+    about(*OF_SUMS, CHUNK_OUTPUTS, subject="sink", meant="summed sink")(
         "sink-in-logsumexp",
         "the sink is counted in the log-sum-exp {}",
         "leave it out of L, which is over keys, and count it once: exp(L_c) / (exp(L) + exp(sink))",
         sink_in_sums,
         why="Softmax with a sink has one sum, and what is handed on is its logarithm.",
         example="logsumexp = np.logaddexp(logsumexp, sink[:, None])",
-        meant="summed sink",
         equivalent="a convention: the sum may count the sink",
     ),
     of_sums(

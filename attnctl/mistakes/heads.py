@@ -214,26 +214,24 @@ HEADS = (
         example="packed = np.concatenate([*W_Q, *W_K, *W_V], axis=-1)\n"
         "Q, K, V = (X @ packed).reshape(n, heads, 3, d_k).transpose(2, 1, 0, 3)",
     ),
-    about("scores", HEAD_OUTPUTS, across=True)(
+    about("scores", HEAD_OUTPUTS, across=True, meant="heads")(
         "attention-over-heads",
         "heads and tokens are exchanged, so that attention runs over the heads of each token",
         "hand over (batch, head, n, d): x.swapaxes(1, 2) of (batch, n, head, d)",
         plant_over(("head", "kv_head"), wrong.swap_heads, wrong.transpose),
         why="The function takes (batch, head, n, d), and is handed (batch, n, head, d).",
         seen="pytorch/pytorch#152257",
-        meant="heads",
         example="q, k, v = (x.swapaxes(0, 1) for x in (Q, K, V))\n"
         "head_outputs = (softmax(q @ k.swapaxes(1, 2) / np.sqrt(d_k)) @ v).swapaxes(0, 1)\n"
         "del scores, scaled_scores, attention_weights",
     ),
-    about("Q", "scores", HEAD_OUTPUTS, "concat", across=True)(
+    about("Q", "scores", HEAD_OUTPUTS, "concat", across=True, meant="batch")(
         "batch-first",
         "batch and tokens are exchanged, so that attention runs over the batch",
         "say batch_first=True, or swap the first two axes",
         plant_over_batch,
         plant_over(("batch",), *OVER_BATCH),
         why="torch's MultiheadAttention takes (n, batch, d) unless batch_first=True.",
-        meant="batch",
         example="Q, K, V = (project(X.swapaxes(0, 1), W) for W in (W_Q, W_K, W_V))\n"
         "concat = merge(head_outputs).swapaxes(0, 1)",
     ),

@@ -112,23 +112,21 @@ SERVING = (
         "    seen[first:end, first:end] = True\n"
         "masked_scores = np.where(seen, scaled_scores, -np.inf)",
     ),
-    about(*PLACED)(
+    about(*PLACED, meant="documents sinusoidal")(
         "documents-positions",
         "positions run on from one document to the next",
         "count positions from 0 in each document, or say --positions-run-on if that is meant",
         at(*PLACED, Rotate, Sinusoid).instead(lambda op: replace(op, documents=())),
         why="position_ids are np.arange(total), as for one text.",
-        meant="documents sinusoidal",
         example="i, column = np.indices((n, d_model))\n"
         "angle = i / 10000 ** (column // 2 * 2 / d_model)\n"
         "positions = np.where(column % 2, np.cos(angle), np.sin(angle))",
     ),
-    about(MASKED, subject="padding")(
+    about(MASKED, subject="padding", meant="paged")(
         "page-read-in-full",
         "{}",
         "hide slots from each sequence's length on, and make 0 of values there: 0 times NaN is NaN",
         plant_read_in_full,
-        meant="paged",
         why="Whole pages are loaded, and the lengths are rounded up with them; fresh pages hold zeros.",
         seen="vllm-project/vllm#936; pegainfer-project/pegainfer#291",
         example="full = -(-lengths // slots) * slots\n"

@@ -131,25 +131,23 @@ MASKS = (
         why="The mask is built and never passed on, or a fused kernel drops it silently.",
         example="masked_scores = scaled_scores",
     ),
-    about(MASKED, WEIGHTS)(
+    about(MASKED, WEIGHTS, meant="causal")(
         "mask-after-softmax",
         "the mask is applied after softmax, so that rows no longer sum to 1",
         "hide scores before softmax: np.where(mask, scores, -np.inf)",
         plant_after_softmax,
         seen="lucidrains/memory-compressed-attention#2",
         why="It looks the same in a picture: the hidden cells are 0.",
-        meant="causal",
         example="masked_scores = scaled_scores\n"
         "attention_weights = np.where(hidden, 0, softmax(scaled_scores))",
     ),
-    about(MASKED)(
+    about(MASKED, meant="blind")(
         *FINITE,
         HIDE.instead(
             *(filled(way, n) for n in FILLS for way in (finite, added) if abs(n) > 1 or way is finite)
         ),
         seen="TransformerLensOrg/TransformerLens#318; ohdearquant/lattice#361; awslabs/gluonts#1401",
         why="-1e9 stands in many tutorials; a row that sees nothing then gets equal weights.",
-        meant="blind",
         example="masked_scores = np.where(mask, scaled_scores, -1e9)",
         equivalent="a convention, as zeros are in rows that see nothing",
         slight="masked_scores = np.where(mask, scaled_scores, -20)",

@@ -104,22 +104,20 @@ of_gate = about(GATED, meant="gated")
 of_norms = about(*NORMED, meant="normed")
 
 MODELS = (
-    about(*ROTATED, "K_rope_rotated")(
+    about(*ROTATED, "K_rope_rotated", meant="stretched")(
         "rotary-scaling-missing",
         "{}",
         "rope_parameters (rope_scaling in older files) of config.json say how frequencies are stretched",
         at(*ROTATED, "K_rope_rotated", Rotate).instead(not_stretched),
         why="rope_scaling is one of the many keys of config.json, and short texts hardly show it.",
-        meant="stretched",
         example="Q_rotated, K_rotated = rotate(Q), rotate(K)",
     ),
-    about(*ROTATED, *HEAD_NORMED)(
+    about(*ROTATED, *HEAD_NORMED, meant="normed")(
         "norm-order-wrong",
         "Q and K are normed {} the rotation",
         "norm and rotate in the order that the model has",
         plant_other_order,
         why="Hunyuan norms Q and K after the rotation, Qwen3 before.",
-        meant="normed",
         example="Q_rotated, K_rotated = rms(rotate(Q)) * Q_norm_weight, rms(rotate(K)) * K_norm_weight",
     ),
     of_norms(
@@ -158,22 +156,20 @@ MODELS = (
         why="LayerNorm and RMSNorm stand beside each other, and differ by the mean alone.",
         example="Q_normed = rms(Q - Q.mean(axis=-1, keepdims=True)) * Q_norm_weight",
     ),
-    about(*HEAD_NORMED)(
+    about(*HEAD_NORMED, meant="normed rows")(
         "norm-over-wrong",
         "{}: each head is normed for itself where all are one row, or the other way round",
         "Qwen3 and Gemma 3 norm each head, OLMo2 norms all heads as one row",
         HEAD_NORMS.instead(lambda op: replace(op, heads=not op.heads), say=" and ".join),
         why="OLMo2 norms all heads as one row, Qwen3 each head for itself.",
-        meant="normed rows",
         example="Q_normed = rms(Q) * Q_norm_weight.reshape(heads, 1, d_k)",
     ),
-    about(WEIGHTS)(
+    about(WEIGHTS, meant="sink")(
         "sink-missing",
         "the sink takes no share, so that the keys' weights sum to 1",
         "softmax over the keys and the head's sink, then drop the sink's column",
         at(WEIGHTS, SinkSoftmax).instead(Softmax(), reads=1),
         why="gpt-oss has a learnt logit a head that takes weight from all keys; other models have none.",
-        meant="sink",
         example="attention_weights = softmax(scaled_scores)",
     ),
     of_gate(
@@ -197,22 +193,20 @@ MODELS = (
         why="The gate of a network is silu(x), that of attention σ(x).",
         example="gated = concat * gate",
     ),
-    about(GATED, "output")(
+    about(GATED, "output", meant="gated")(
         "gate-late",
         "the gate is applied after W_O",
         "multiply the heads' outputs by the gate, then by W_O",
         plant_late_gate,
         why="Where d_v · heads = d_model the shapes fit there, too.",
-        meant="gated",
         example="gated = concat\noutput = (concat @ W_O) / (1 + np.exp(-gate))",
     ),
-    about("Q", GATE)(
+    about("Q", GATE, meant="gated")(
         "gate-split-wrong",
         "the matrix of Q and the gate is split in halves",
         "Qwen3-Next has the columns of Q, then those of the gate, head by head: split each head",
         plant_split_flat,
         why="One matrix makes both, and torch.chunk before the heads are split gives right shapes.",
-        meant="gated",
         example="both = X @ merge(np.concatenate([W_Q, split(W_gate)], axis=-1))\n"
         "Q, gate = split(both[:, :d_model]), both[:, d_model:]",
     ),

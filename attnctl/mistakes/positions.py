@@ -258,13 +258,12 @@ POSITIONS = (
         seen="mlfoundations/open_lm#4",
         example="Q_rotated, K_rotated = (rotate(x.swapaxes(0, 1)).swapaxes(0, 1) for x in (Q, K))",
     ),
-    about("V", "head_outputs")(
+    about("V", "head_outputs", meant="rotary")(
         "rotary-on-values",
         "values are rotated too",
         "turn Q and K only",
         plant_on_values,
         why="One call turns the packed Q, K and V.",
-        meant="rotary",
         example="head_outputs = attention_weights @ rotate(V)",
     ),
     of_rotation(
@@ -337,13 +336,12 @@ FITTED_POSITIONS = (
         why="The layer is one of those without rotation (SmolLM3, Cohere 2), or has learnt positions.",
         example="scores = rotate(Q) @ rotate(K).swapaxes(-1, -2)",
     ),
-    about("positions", fitted=True)(
+    about("positions", fitted=True, meant="sinusoidal")(
         "sinusoids-wrong",
         "{}",
         "take sin(pos / 10000^(2i/d)) in column 2i and the cosine in column 2i + 1, pos from 0",
         plant_other_sinusoids,
         why="Sines in the first half and cosines in the second, as tensor2tensor has them.",
-        meant="sinusoidal",
         example="positions = np.concatenate([positions[:, ::2], positions[:, 1::2]], axis=-1)",
     ),
     of_embeddings(

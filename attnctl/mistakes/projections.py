@@ -211,13 +211,12 @@ PROJECTIONS = (
         why="K Qᵀ has the same shape as Q Kᵀ in self-attention.",
         example="scores = K @ Q.swapaxes(-1, -2)",
     ),
-    about("Q", "K", "V", "biased_scores", "alibi_scores", "output")(
+    about("Q", "K", "V", "biased_scores", "alibi_scores", "output", meant="offsets")(
         "bias-missing",
         "{} not added",
         "add it",
         plant_without_bias,
         why="Llama has no biases, Qwen and GPT-2 have: code goes from one to the other.",
-        meant="offsets",
         example="Q = split(X @ np.concatenate(W_Q, axis=-1))",
     ),
     of_output(
@@ -266,13 +265,12 @@ PROJECTIONS = (
 )
 
 FITTED = (
-    about("Q", "K", "V", "output", fitted=True)(
+    about("Q", "K", "V", "output", fitted=True, meant="offsets")(
         "bias-wrong",
         "{}",
         "add each bias once, to its own projection",
         plant_other_bias,
         why="Two biases are exchanged where one packed vector is taken apart.",
-        meant="offsets",
         example="Q = Q - b_Q[:, None] + b_V[:, None]",
     ),
     about("Q", "K", "V", "concat", "output", fitted=True)(

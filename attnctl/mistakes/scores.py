@@ -195,13 +195,12 @@ def uncapped(case: WrongStep) -> bool:
 CAPS = (0.5, 2.0, 8.0, 20.0, 50.0)
 
 SOFTCAP = (
-    about("softcapped_scores", "masked_scores", subject="softcap")(
+    about("softcapped_scores", "masked_scores", subject="softcap", meant="capped causal")(
         "softcap-after-mask",
         "the soft cap comes after the mask, so that hidden scores are −cap instead of −∞",
         "squeeze first, then mask",
         plant_after_mask,
         why="tanh(−∞) is −1: the cap is applied to what is masked already.",
-        meant="capped causal",
         example="hidden = np.triu(np.ones((n, n), bool), k=1)\n"
         "masked_scores = softcapped_scores = 3 * np.tanh(np.where(hidden, -np.inf, scaled_scores) / 3)",
     ),
@@ -254,7 +253,7 @@ SOFTCAP = (
         why="Gemma 2 has one cap for attention, 50, and one for its logits, 30.",
         example="softcapped_scores = 5 * np.tanh(scaled_scores / 5)",
     ),
-    about("scaled_scores", WEIGHTS, fitted=True, subject="softcap")(
+    about("scaled_scores", WEIGHTS, fitted=True, subject="softcap", meant="loud")(
         "softcap-unasked",
         "the scores are squeezed into (−cap, cap), which nothing asks for; the cap is {}",
         "say --softcap {} if it is meant",
@@ -263,7 +262,6 @@ SOFTCAP = (
         SOFTMAX.where(uncapped).fitted(lambda _, cap: bend(Squeeze(abs(cap)).apply), CAPS, spoken),
         SOFTMAX.where(uncapped).fitted(lambda op, cap: wrong.Then(Squeeze(abs(cap)), op), CAPS, spoken),
         why="The code was written for Gemma 2; the model at hand has no cap.",
-        meant="loud",
         example="scaled_scores = 2 * np.tanh(scaled_scores / 2)",
         slight="scaled_scores = 50 * np.tanh(scaled_scores / 50)",
     ),
@@ -381,7 +379,7 @@ BIASES = (
         example="slopes = 2.0 ** (-8 * (np.arange(heads) + 1) / heads)\n"
         "biased_scores = scaled_scores - slopes[:, None, None] * (np.arange(n)[:, None] - np.arange(n))",
     ),
-    about("biased_scores", fitted=True, subject="bias", across=True)(
+    about("biased_scores", fitted=True, subject="bias", across=True, meant="bias")(
         "score-bias-wrong",
         "{}",
         "add the bias to the scaled scores once, a head's to its own, rows for queries",
@@ -399,7 +397,6 @@ BIASES = (
             spoken_after("the bias is multiplied by "),
         ),
         why="A bias of relative positions is laid out (key, query) in some libraries.",
-        meant="bias",
         example="biased_scores = scaled_scores + bias.swapaxes(-1, -2)",
     ),
 )

@@ -82,8 +82,8 @@ class Duals:
                 return at[which]
             case "abs", (inside,):
                 return abs(self.place(inside, at))
-            case "table", (numbers, *places):
-                return int(numbers.one(tuple(self.place(each, at) for each in places)))
+            case "table", (_, one, *places):
+                return int(one(tuple(self.place(each, at) for each in places)))
             case sign, (left, right):
                 return PLACES[sign](self.place(left, at), self.place(right, at))
         raise TypeError(place.kind)
@@ -102,8 +102,8 @@ class Duals:
         match term.kind, term.parts:
             case "read", (position, *places):
                 return self.read(position, tuple(self.place(each, at) for each in places))
-            case "table", (numbers, *places):
-                return Dual(float(numbers.one(tuple(self.place(each, at) for each in places))))
+            case "table", (_, one, *places):
+                return Dual(float(one(tuple(self.place(each, at) for each in places))))
             case "number", (place,):
                 return Dual(float(self.place(place, at)))
             case "known", (body,):

@@ -14,7 +14,6 @@ from attnctl.math.names import DELTA
 from attnctl.math.notation import (
     Input,
     Place,
-    Table,
     Term,
     call,
     entry,
@@ -22,6 +21,7 @@ from attnctl.math.notation import (
     index_number,
     is_seen,
     largest,
+    table,
     total,
     where,
 )
@@ -428,10 +428,12 @@ class Hide(Placed):
         for part in mask:
             shown = where(part.at(*cell), shown, self.hidden)
         heads = (*s.shape[:-3], 1, *s.shape[-2:])  # rules hide the same of every head
-        numbers = Table(
-            lambda: (self.hidden_by(heads) + 1).astype(np.uint8), lambda at: self.reason(at, s.shape) + 1
+        number = table(
+            lambda: (self.hidden_by(heads) + 1).astype(np.uint8),
+            lambda at: self.reason(at, s.shape) + 1,
+            *cell,
         )
-        return where(Term("table", numbers, *cell), self.hidden, shown) if self.rules else shown
+        return where(number, self.hidden, shown) if self.rules else shown
 
     def reason(self, cell: Cell, shape: Shape, *mask: Array) -> int:
         """The number of the first rule that hides this cell, as `hidden_by` counts them."""
