@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from attnctl.base.errors import Exit
-from attnctl.base.values import FOUR_SIZES, POSITIVE, SEED, TOLERANCE, Reader, whole_number, words
+from attnctl.base.values import FOUR_SIZES, POSITIVE, SEED, TOLERANCE, whole_number, words
 from attnctl.cli import options
 from attnctl.cli.options import argument, command, option
 from attnctl.verbs.mutants.inputs import DRAWS, TYPES
@@ -17,9 +17,6 @@ NOT_OF_TEST = options.excludes("test", "your own test says what passes, and on w
 criterion_option = partial(option, section="When an output passes", terms=[NOT_OF_TEST])
 test_option = partial(option, section="A test of your own", terms=[OF_TEST])
 inputs_option = partial(option, section="What kernels are tried on", terms=[NOT_OF_TEST])
-
-
-SHARE = Reader(TOLERANCE.read, {}, "X")
 
 
 @command(
@@ -39,13 +36,13 @@ def mutants(  # noqa: PLR0913  (its options)
     ),
     atol: float | None = criterion_option("Default: 0 beside --rtol.", TOLERANCE),
     ratio: float | None = criterion_option(
-        "The share of numbers that has to be within; default: 1.", SHARE
+        "The share of numbers that has to be within; default: 1.", TOLERANCE
     ),
-    cosine: float | None = criterion_option("The least cosine of the output and the right one.", SHARE),
+    cosine: float | None = criterion_option("The least cosine of the output and the right one.", TOLERANCE),
     dtype: str | None = inputs_option(
         f"{', '.join(TYPES)}; default: float32.", words(*TYPES), metavar="TYPE"
     ),
-    shape: tuple[int, ...] | None = inputs_option(
+    shape: tuple[int, int, int, int] | None = inputs_option(
         "Batch, heads, tokens and columns; default: 2,4,128,64.", FOUR_SIZES
     ),
     draw: str | None = inputs_option(
@@ -124,10 +121,7 @@ def mutants(  # noqa: PLR0913  (its options)
     if not criterion.by_number and (cosine is None or ratio is not None):
         close = ASSERT_CLOSE[dtype or "float32"]
         criterion = Criterion(close.rtol, close.atol, ratio, cosine)
-    sizes = shape or (2, 4, 128, 64)
-    inputs = Inputs(
-        (sizes[0], sizes[1], sizes[2], sizes[3]), draw or "randn", dtype or "float32", seed or 0, backward
-    )
+    inputs = Inputs(shape or (2, 4, 128, 64), draw or "randn", dtype or "float32", seed or 0, backward)
     with progress("kernels") as moved:
         found = survey(inputs, criterion, moved)
     give("mutants", [found], output, partial(survey_lines, found), json=json)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from importlib import import_module
 from math import log, prod, sqrt
 from sys import version_info
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -111,9 +111,12 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
     """Every weight of a run, projections split by head. Raises AttnError for all of the wrong shape."""
     raise_all(misfits(settings, sizes, given))
     how, needed, missing = settings.weights.random, weights_needed(settings), []
+    tensors = settings.weights.tensors
     out: Named = {}
     for row in WEIGHTS:
-        path, tensor = whole_weight(settings, row.name)
+        # Under its name, or as W for all projections.
+        key = "W" if row.name in PROJECTIONS and row.name not in tensors else row.name
+        path, tensor = ("weights", key), tensors.get(key)
         if any(row.name in head for head in settings.weights.heads):
             out[row.name] = np.stack(list(head_parts(settings, sizes, given, row))), "given per head"
         elif path in given:
@@ -128,13 +131,6 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
         elif tensor is None and row in needed:
             missing.append(row)
     return out | draw_weights(missing, how, first_given(how.seed, settings.seed), sizes)
-
-
-def whole_weight(settings: Settings, name: str) -> tuple[Path, Any]:
-    """What is written of all heads of a weight, and where: under its name, or as W for all projections."""
-    tensors = settings.weights.tensors
-    key = "W" if name in PROJECTIONS and name not in tensors else name
-    return ("weights", key), tensors.get(key)
 
 
 def head_parts(settings: Settings, sizes: Sizes, given: Mapping[Path, Array], row: Name) -> Iterator[Array]:
