@@ -62,16 +62,7 @@ def explore(  # noqa: PLR0913  (a group of options each)
         raise_all(found.list_unused(of_files, by_flag({**more, **edits})))
         if found.is_run and found.config == "-":
             raise AttnError("-c -: standard input is where the keys come from; name a file")
-    from attnctl.verbs.explore import begin_walk
-    from attnctl.verbs.explore.app import explore as walk_on
-
-    walk = begin_walk(found)
-    if source == "-":  # the keys come from the terminal itself
-        os.dup2(os.open("/dev/tty", os.O_RDWR), sys.__stdin__.fileno() if sys.__stdin__ else 0)
-    for command_line in walk_on(
-        walk, 4 if precision is None else precision, sys.stdout.encoding or "utf-8"
-    ):
-        say(*command_line.split("\n"))
+    explore_on_terminal(found, 4 if precision is None else precision, from_stdin=source == "-")
 
 
 def require_terminal(source: str | None) -> None:
@@ -84,3 +75,14 @@ def require_terminal(source: str | None) -> None:
         raise AttnError(f"explore needs a terminal, and {what}; {INSTEAD}")
     if source == "-" and not os.path.exists("/dev/tty"):  # noqa: PTH110  (a device, not a path of anyone's)
         raise AttnError("-: there is no terminal to read keys from beside standard input; name a file")
+
+
+def explore_on_terminal(source: Source, precision: int, *, from_stdin: bool) -> None:
+    from attnctl.verbs.explore import begin_walk
+    from attnctl.verbs.explore.app import explore as walk_on
+
+    walk = begin_walk(source)
+    if from_stdin:  # the keys come from the terminal itself
+        os.dup2(os.open("/dev/tty", os.O_RDWR), sys.__stdin__.fileno() if sys.__stdin__ else 0)
+    for command_line in walk_on(walk, precision, sys.stdout.encoding or "utf-8"):
+        say(*command_line.split("\n"))
