@@ -21,7 +21,7 @@ from attnctl.drawing.screen.output import print_view, say
 from attnctl.formats import print_json, write_text
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.fields import is_given
-from attnctl.inputs.config.load import list_problems as in_order
+from attnctl.inputs.config.load import read_as
 from attnctl.record import Trace
 from attnctl.sources.program import look_again
 from attnctl.verbs.learn import AnswerVerdict, Lesson, grade, lessons, view
@@ -178,9 +178,7 @@ def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
     name = "<stdin>" if path == "-" else path
     with refuse_os_errors(name, "; give a YAML file of answers"), open_input(path) as stream:
         text = yaml.decode(stream.read(yaml.MAX_BYTES + 1), name)
-    data, problems = yaml.read(text, name)
-    if problems:
-        raise AttnError(in_order(problems))
+    data = read_as(text, name, lambda data: data)
     if not isinstance(data, dict):
         raise AttnError(f"{name}: no answers; write lines like {known[0].name}: …")
     lines = yaml.line_numbers(text, [(key,) for key in data])

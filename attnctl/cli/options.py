@@ -143,10 +143,6 @@ Name = Annotated[
     ),
 ]
 
-Layer = Annotated[
-    int | None, option("Which layer of a state dict to read, from 0.", LAYER, "--layer", metavar="N")
-]
-
 
 def read_late(flag: str, reader: Reader, text: str | None) -> Any:
     """The value of an option that is a text until others say what it means. Raises AttnError."""

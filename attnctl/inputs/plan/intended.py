@@ -64,18 +64,13 @@ OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embedding
 
 
 def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str, Any]) -> Plan:
-    """Everything attention on these arrays needs.
+    """Everything attention on these arrays needs; `header` may bring tokens.
 
-    Arrays are Q K V, or X [memory] W_Q W_K W_V [W_O b_Q b_K b_V b_O]; beside them mask, bias, sink,
-    Q_norm_weight, K_norm_weight, past_key, past_value, key_lengths, cu_seqlens; or, in place of K and V,
-    key_pages, value_pages (page, slot, head, d) and page_table. Q, K, V are (n, d),
-    (head, n, d), (batch, head, n, d), (batch, n, head, d) where nothing else fits, (n, head, d) beside
-    cu_seqlens, or (n, heads·d) and (batch, n, heads·d) when `settings.heads` is given; a cache has the
-    layout of K, or its heads split. Weights are by head, (d_model, heads·d), or as nn.Linear keeps them
-    where that shows: a square matrix is
-    (in, out) unless all others are (out, in). `header` may bring tokens.
-
-    Raises AttnError with every array that is missing, not finite or does not fit.
+    They are named and laid out as the help of `attnctl attend` says; beside cu_seqlens Q, K and V may be
+    (n, head, d), and in place of K and V there may be key_pages, value_pages (page, slot, head, d) and
+    page_table. A cache has the layout of K, or its heads split. A square matrix of weights is (in, out)
+    unless all others are (out, in). Raises AttnError with every array that is missing, not finite or does
+    not fit.
     """
     found = read_inputs(arrays, settings)
     settings = with_documents(found, settings)
