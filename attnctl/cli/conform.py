@@ -21,7 +21,6 @@ ITS_OWN = LEFT_OUT["--backward"]
 ALONE = (None, ITS_OWN)
 """What --backward is where no TARGET2 follows it."""
 
-
 NOT_OF_MERGE = (
     "like", "map", "backward", "claims", "xfail", "inputs", "replay", "save", *ARRAYS, *ALWAYS,
 )  # fmt: skip

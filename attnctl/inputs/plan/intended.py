@@ -92,7 +92,11 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
             named[MEMORY] = named[MEMORY][0], "given, with positions"
         named = with_positions(named, settings, past, memory=not whole)
     spoken = words_in_header(header, sizes)
-    kind = variant(hide_padding(settings, lengths, spoken), sizes, named, offset, pages=gather)
+    keys = spoken.get("key_tokens", spoken.get("tokens"))
+    if lengths is None and not keys and Padding in map(type, settings.rules):
+        place = settings.where(("rules",))
+        raise AttnError(f"{place}: padding, but nothing says which keys are; give key_lengths")
+    kind = variant(hide_padding(settings, lengths, keys or ()), sizes, named, offset, pages=gather)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
     config = asked | {"heads": sizes["head"], "kv_heads": sizes["kv_head"]}
     config["causal_offset"] = as_json_number(offset)
@@ -125,13 +129,9 @@ def as_json_number(value: PerBatch) -> int | list[int]:
     return value if isinstance(value, int) else list(value)
 
 
-def hide_padding(settings: Settings, lengths: PerBatch | None, header: Mapping[str, Any]) -> Settings:
-    """The settings that hide padding, by lengths or [PAD] tokens. Raises AttnError where neither tells."""
+def hide_padding(settings: Settings, lengths: PerBatch | None, keys: Sequence[str]) -> Settings:
+    """The settings with the padding that lengths show, or, where it is asked for, the tokens of keys."""
     asked = Padding in map(type, settings.rules)
-    keys = header.get("key_tokens", header.get("tokens"))
-    if asked and lengths is None and not keys:
-        place = settings.where(("rules",))
-        raise AttnError(f"{place}: padding, but nothing says which keys are; give key_lengths")
     return replace(settings, rules=with_padding(settings.rules, lengths, keys if asked else ()))
 
 
@@ -310,8 +310,7 @@ def derive_recorded(
     if sinusoidal:
         given.pop(POSITIONS, None)
     settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else NONE)
-    asked = Padding in map(type, settings.rules)
-    settings = replace(settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ()))
+    settings = hide_padding(settings, laid.lengths, keys)
     offset = causal_offset(settings, sizes, laid.lengths)
     asked_for, unasked = with_unasked(variant(settings, sizes, given, offset, pages=pages), arrays)
     unknown = unasked if sizes.get("d_k") or settings.scale is not None else {**unasked, SCALED: ""}

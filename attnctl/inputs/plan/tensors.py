@@ -134,7 +134,6 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
 
 
 def head_parts(settings: Settings, sizes: Sizes, given: Mapping[Path, Array], row: Name) -> Iterator[Array]:
-    """The matrix (or bias) of each head, as the per-head form gives it."""
     for number in range(head_count(row, sizes)):
         path: Path = ("weights", "heads", number, row.name)
         if path in given:
@@ -172,7 +171,6 @@ def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, nam
 
 
 def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Iterator[str]:
-    """Every given weight whose shape is not the one the sizes ask for."""
     projections = {shape_in(TABLE[name].side_by_side, sizes) for name in PROJECTIONS}
     for path, tensor in settings.weights.written():
         row, place = TABLE[PROJECTIONS[0] if path[-1] == "W" else str(path[-1])], settings.where(path)
