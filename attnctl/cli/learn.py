@@ -14,8 +14,7 @@ from typing import Any
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import open_input, refuse_os_errors
 from attnctl.base.words import all_of, did_you_mean, quote
-from attnctl.cli import options
-from attnctl.cli.options import argument, command, option
+from attnctl.cli.options import argument, command, excludes, needs, option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view, say
 from attnctl.formats import print_json, write_text
@@ -43,15 +42,15 @@ def learn(  # noqa: PLR0913  (its options)
         "The lesson, by number or name; with --answers several, separated by commas.",
         metavar="N",
         terms=[
-            options.excludes("list_them", "means nothing with --list; leave it out"),
-            options.excludes("reset", "means nothing with --reset; leave it out"),
-            options.excludes("which", "a lesson is named already; leave one out"),
+            excludes("list_them", "means nothing with --list; leave it out"),
+            excludes("reset", "means nothing with --reset; leave it out"),
+            excludes("which", "a lesson is named already; leave one out"),
         ],
     ),
     list_them: bool = option(
         "List the lessons and which are done.",
         "--list",
-        terms=[options.excludes("which", "lists every lesson; leave out LESSON")],
+        terms=[excludes("which", "lists every lesson; leave out LESSON")],
     ),
     hint: bool = option("Print the hints of the lesson."),
     reset: bool = option("Forget which lessons are done."),
@@ -68,7 +67,7 @@ def learn(  # noqa: PLR0913  (its options)
     ),
     json: bool = option(
         "Print the list, or the grades, as JSON.",
-        terms=[options.needs("list_them answers", "goes with --list or --answers")],
+        terms=[needs("list_them answers", "goes with --list or --answers")],
     ),
 ) -> Exit:
     """Learn attention: read, predict a number, and see whether it is right, or which mistake it shows.

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from attnctl.base.errors import Exit
 from attnctl.base.values import FOUR_SIZES, POSITIVE, SEED, TOLERANCE, whole_number, words
-from attnctl.cli import options
-from attnctl.cli.options import argument, command, option
+from attnctl.cli.options import argument, command, excludes, findings_option, needs, option, renames
 from attnctl.verbs.mutants.inputs import DRAWS, TYPES
 
-OF_TEST = options.needs("test", "it is of a test of your own; write -- and its command")
-NOT_OF_TEST = options.excludes("test", "your own test says what passes, and on what; leave it out")
+OF_TEST = needs("test", "it is of a test of your own; write -- and its command")
+NOT_OF_TEST = excludes("test", "your own test says what passes, and on what; leave it out")
 
 criterion_option = partial(option, section="When an output passes", terms=[NOT_OF_TEST])
 test_option = partial(option, section="A test of your own", terms=[OF_TEST])
@@ -79,7 +78,7 @@ def mutants(  # noqa: PLR0913  (its options)
         "Seconds after which a test counts as failed; default: 300.", POSITIVE, terms=[OF_TEST]
     ),
     json: bool = option("Print what was found as JSON."),
-    output: list[str] | None = options.findings_option("mutants"),
+    output: list[str] | None = findings_option("mutants"),
 ) -> Exit:
     """Say which wrong kernels a tolerance, or your own test, would let pass, and what tells them apart.
 
@@ -106,7 +105,7 @@ def mutants(  # noqa: PLR0913  (its options)
         given = OwnTest(
             tuple(test),
             frozenset(beside or ()),
-            {ours: theirs for theirs, ours in options.renames(map or [], "--map").items()},
+            {ours: theirs for theirs, ours in renames(map or [], "--map").items()},
             library or "numpy",
             backward,
             Path(save or FOLDER),
