@@ -156,7 +156,6 @@ class MutantItem(IniItem):
 
 
 def mutant_names(words: Sequence[str]) -> list[str]:
-    """The wrong kernels of a command of mutants."""
     from itertools import pairwise
 
     from attnctl.verbs.mutants.tested import OwnTest, mutants_for

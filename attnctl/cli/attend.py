@@ -30,10 +30,7 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
         metavar="DIR",
         terms=[
             options.bars([*OF_OURS, "cost"], NOT_BESIDE_MODEL),
-            (
-                lambda given: () if options.is_asked(given, "layer") else ("layer",),
-                "which layer of the model? --layer 3",
-            ),
+            options.needs("layer", "--layer: which layer of the model? --layer 3"),
         ],
         section=SECTION,
     ),

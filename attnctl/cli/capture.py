@@ -10,8 +10,7 @@ import sys
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import note_input
 from attnctl.base.values import CALLS, HEADS
-from attnctl.cli import options
-from attnctl.cli.options import argument, command, option, output_option
+from attnctl.cli.options import BYTES, argument, command, excludes, option, output_option
 from attnctl.verbs.capture import RUNNER, read_range
 
 
@@ -38,11 +37,9 @@ def capture(  # noqa: PLR0913  (what to keep of what)
     query: str | None = option("Only these queries, like 0:64, or -64: for the last.", metavar="A:B"),
     backward: bool = option(
         "Where the program goes back, keep the gradients of each call, too.",
-        terms=[options.excludes("head query", "gradients are of all heads and queries; leave it out")],
+        terms=[excludes("head query", "gradients are of all heads and queries; leave it out")],
     ),
-    max_memory: int | None = option(
-        "Leave out calls whose arrays need more than this, like 512M.", options.BYTES
-    ),
+    max_memory: int | None = option("Leave out calls whose arrays need more than this, like 512M.", BYTES),
     output: str = output_option(
         "The file, which grows with each call (.npz). Default: capture.npz.", default="capture.npz"
     ),

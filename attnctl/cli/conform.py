@@ -8,9 +8,8 @@ from typing import Annotated
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.setting import Given
 from attnctl.base.values import FOUR_SIZES, POSITIVE, words
-from attnctl.cli import options
 from attnctl.cli.app import LEFT_OUT
-from attnctl.cli.options import argument, command, option
+from attnctl.cli.options import argument, bars, command, findings_option, option, renames
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, RETURNED, TARGET
 
 target_option = partial(option, section=TARGET)
@@ -20,7 +19,6 @@ report_option = partial(option, section="Output")
 ITS_OWN = LEFT_OUT["--backward"]
 ALONE = (None, ITS_OWN)
 """What --backward is where no TARGET2 follows it."""
-
 
 NOT_OF_MERGE = (
     "like", "map", "backward", "claims", "xfail", "inputs", "replay", "save", *ARRAYS, *ALWAYS,
@@ -79,7 +77,7 @@ def conform(  # noqa: PLR0913  (its options)
     inputs: str | None = run_option(
         "A dump of calls of attention: test on these, too, and on numbers drawn in their shape.",
         metavar="FILE",
-        terms=[options.bars(["replay"], "a saved case has its numbers; leave it out")],
+        terms=[bars(["replay"], "a saved case has its numbers; leave it out")],
     ),
     claims: str | None = run_option(
         "A YAML file of what it is said to do: features, without, conventions, returns, always, "
@@ -91,7 +89,7 @@ def conform(  # noqa: PLR0913  (its options)
     ),
     merge: bool = run_option(
         "TARGET merges two parts of attention, (o1, L1, o2, L2) -> (o, L).",
-        terms=[options.bars(NOT_OF_MERGE, "a merge of two parts has none; leave it out")],
+        terms=[bars(NOT_OF_MERGE, "a merge of two parts has none; leave it out")],
     ),
     replay: str | None = run_option("Run the case saved in FILE again.", metavar="FILE"),
     save: str | None = report_option(
@@ -101,7 +99,7 @@ def conform(  # noqa: PLR0913  (its options)
     ),
     junit: str | None = report_option("Write the report as JUnit XML, too.", metavar="FILE", writes=True),
     json: bool = report_option("Print the report as JSON."),
-    output: list[str] | None = options.findings_option("conform"),
+    output: list[str] | None = findings_option("conform"),
 ) -> Exit:
     """Test an attention function on a suite of cases: what is right, what is wrong and why.
 
@@ -155,7 +153,7 @@ def conform(  # noqa: PLR0913  (its options)
         claims=claims,
         xfail=xfail,
         dtypes=dtype or (),
-        renames=options.renames(map or [], "--map"),
+        renames=renames(map or [], "--map"),
         only=tuple(feature or ()),
         shape=shape or (),
         quick=quick,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from attnctl.cli import options
 from attnctl.cli.config import ForceOption, print_config, write_config
-from attnctl.cli.options import argument, command
+from attnctl.cli.options import STDOUT, argument, command, needs, output_option
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import print_view
 from attnctl.inputs.config.load import example_names, example_summary, example_text
@@ -18,9 +17,9 @@ from attnctl.inputs.config.load import example_names, example_summary, example_t
 def examples(
     *,
     name: str | None = argument("The config to print.", "NAME"),
-    output: str | None = options.output_option(
+    output: str | None = output_option(
         "Write the config to FILE instead of stdout (-).",
-        terms=[options.needs("name", "there is no config to write; name one, like india-is-great")],
+        terms=[needs("name", "there is no config to write; name one, like india-is-great")],
     ),
     force: ForceOption = False,
 ) -> None:
@@ -29,7 +28,7 @@ def examples(
     An example runs where it is: attnctl run -c example:NAME.
     """
     if name is not None:
-        if output is None or output == options.STDOUT:
+        if output is None or output == STDOUT:
             print_config(example_text(name))
         else:
             write_config(example_text(name), output, force=force)

@@ -46,7 +46,7 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
     json: bool = option("Write JSON."),
     trace: options.Trace = None,
     name: options.Name = None,
-    layer: options.Layer = None,
+    layer: int | None = option("Which layer of a state dict to read, from 0.", options.LAYER),
     more: options.Sentence,
     layout: options.Arrays,
     config: options.Config = None,

@@ -14,14 +14,13 @@ from typing import Any
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import open_input, refuse_os_errors
 from attnctl.base.words import all_of, did_you_mean, quote
-from attnctl.cli import options
-from attnctl.cli.options import argument, command, option
+from attnctl.cli.options import argument, command, excludes, needs, option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view, say
 from attnctl.formats import print_json, write_text
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.fields import is_given
-from attnctl.inputs.config.load import list_problems as in_order
+from attnctl.inputs.config.load import read_as
 from attnctl.record import Trace
 from attnctl.sources.program import look_again
 from attnctl.verbs.learn import AnswerVerdict, Lesson, grade, lessons, view
@@ -43,15 +42,15 @@ def learn(  # noqa: PLR0913  (its options)
         "The lesson, by number or name; with --answers several, separated by commas.",
         metavar="N",
         terms=[
-            options.excludes("list_them", "means nothing with --list; leave it out"),
-            options.excludes("reset", "means nothing with --reset; leave it out"),
-            options.excludes("which", "a lesson is named already; leave one out"),
+            excludes("list_them", "means nothing with --list; leave it out"),
+            excludes("reset", "means nothing with --reset; leave it out"),
+            excludes("which", "a lesson is named already; leave one out"),
         ],
     ),
     list_them: bool = option(
         "List the lessons and which are done.",
         "--list",
-        terms=[options.excludes("which", "lists every lesson; leave out LESSON")],
+        terms=[excludes("which", "lists every lesson; leave out LESSON")],
     ),
     hint: bool = option("Print the hints of the lesson."),
     reset: bool = option("Forget which lessons are done."),
@@ -68,7 +67,7 @@ def learn(  # noqa: PLR0913  (its options)
     ),
     json: bool = option(
         "Print the list, or the grades, as JSON.",
-        terms=[options.needs("list_them answers", "goes with --list or --answers")],
+        terms=[needs("list_them answers", "goes with --list or --answers")],
     ),
 ) -> Exit:
     """Learn attention: read, predict a number, and see whether it is right, or which mistake it shows.
@@ -178,9 +177,7 @@ def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
     name = "<stdin>" if path == "-" else path
     with refuse_os_errors(name, "; give a YAML file of answers"), open_input(path) as stream:
         text = yaml.decode(stream.read(yaml.MAX_BYTES + 1), name)
-    data, problems = yaml.read(text, name)
-    if problems:
-        raise AttnError(in_order(problems))
+    data = read_as(text, name, lambda data: data)
     if not isinstance(data, dict):
         raise AttnError(f"{name}: no answers; write lines like {known[0].name}: …")
     lines = yaml.line_numbers(text, [(key,) for key in data])

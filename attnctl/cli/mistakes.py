@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from attnctl.cli import options
-from attnctl.cli.options import argument, command, option
+from attnctl.cli.options import argument, command, excludes, option
 from attnctl.cli.output import progress
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import print_view, say
@@ -25,7 +24,7 @@ def mistakes(
         "--output",
         metavar="DIR",
         writes=True,
-        terms=[options.excludes("name json", "the pages are of all mistakes; leave it out")],
+        terms=[excludes("name json", "the pages are of all mistakes; leave it out")],
     ),
 ) -> None:
     """List the known mistakes, or explain one: why people make it, the fix, an example.

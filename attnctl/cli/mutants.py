@@ -6,20 +6,16 @@ from functools import partial
 from pathlib import Path
 
 from attnctl.base.errors import Exit
-from attnctl.base.values import FOUR_SIZES, POSITIVE, SEED, TOLERANCE, Reader, whole_number, words
-from attnctl.cli import options
-from attnctl.cli.options import argument, command, option
+from attnctl.base.values import FOUR_SIZES, POSITIVE, SEED, TOLERANCE, whole_number, words
+from attnctl.cli.options import argument, command, excludes, findings_option, needs, option, renames
 from attnctl.verbs.mutants.inputs import DRAWS, TYPES
 
-OF_TEST = options.needs("test", "it is of a test of your own; write -- and its command")
-NOT_OF_TEST = options.excludes("test", "your own test says what passes, and on what; leave it out")
+OF_TEST = needs("test", "it is of a test of your own; write -- and its command")
+NOT_OF_TEST = excludes("test", "your own test says what passes, and on what; leave it out")
 
 criterion_option = partial(option, section="When an output passes", terms=[NOT_OF_TEST])
 test_option = partial(option, section="A test of your own", terms=[OF_TEST])
 inputs_option = partial(option, section="What kernels are tried on", terms=[NOT_OF_TEST])
-
-
-SHARE = Reader(TOLERANCE.read, {}, "X")
 
 
 @command(
@@ -39,13 +35,13 @@ def mutants(  # noqa: PLR0913  (its options)
     ),
     atol: float | None = criterion_option("Default: 0 beside --rtol.", TOLERANCE),
     ratio: float | None = criterion_option(
-        "The share of numbers that has to be within; default: 1.", SHARE
+        "The share of numbers that has to be within; default: 1.", TOLERANCE
     ),
-    cosine: float | None = criterion_option("The least cosine of the output and the right one.", SHARE),
+    cosine: float | None = criterion_option("The least cosine of the output and the right one.", TOLERANCE),
     dtype: str | None = inputs_option(
         f"{', '.join(TYPES)}; default: float32.", words(*TYPES), metavar="TYPE"
     ),
-    shape: tuple[int, ...] | None = inputs_option(
+    shape: tuple[int, int, int, int] | None = inputs_option(
         "Batch, heads, tokens and columns; default: 2,4,128,64.", FOUR_SIZES
     ),
     draw: str | None = inputs_option(
@@ -82,7 +78,7 @@ def mutants(  # noqa: PLR0913  (its options)
         "Seconds after which a test counts as failed; default: 300.", POSITIVE, terms=[OF_TEST]
     ),
     json: bool = option("Print what was found as JSON."),
-    output: list[str] | None = options.findings_option("mutants"),
+    output: list[str] | None = findings_option("mutants"),
 ) -> Exit:
     """Say which wrong kernels a tolerance, or your own test, would let pass, and what tells them apart.
 
@@ -108,7 +104,7 @@ def mutants(  # noqa: PLR0913  (its options)
         given = OwnTest(
             tuple(test),
             frozenset(beside or ()),
-            {ours: theirs for theirs, ours in options.renames(map or [], "--map").items()},
+            {ours: theirs for theirs, ours in renames(map or [], "--map").items()},
             library or "numpy",
             backward,
             Path(save or FOLDER),
@@ -123,10 +119,7 @@ def mutants(  # noqa: PLR0913  (its options)
     if not criterion.by_number and (cosine is None or ratio is not None):
         close = ASSERT_CLOSE[dtype or "float32"]
         criterion = Criterion(close.rtol, close.atol, ratio, cosine)
-    sizes = shape or (2, 4, 128, 64)
-    inputs = Inputs(
-        (sizes[0], sizes[1], sizes[2], sizes[3]), draw or "randn", dtype or "float32", seed or 0, backward
-    )
+    inputs = Inputs(shape or (2, 4, 128, 64), draw or "randn", dtype or "float32", seed or 0, backward)
     with progress("kernels") as moved:
         found = survey(inputs, criterion, moved)
     give("mutants", [found], output, partial(survey_lines, found), json=json)

@@ -34,7 +34,6 @@ FORMAT_NAMES = ("table", *(fmt.name for fmt in FORMATS if not (fmt.binary or fmt
 
 PRECISION = whole_number(0, 17)
 
-
 OptionTerm = tuple[Callable[[Given], Iterable[str]], str]
 """What an option goes with: what names the options that are wrong beside it, and what is said of each.
 
@@ -143,10 +142,6 @@ Name = Annotated[
     ),
 ]
 
-Layer = Annotated[
-    int | None, option("Which layer of a state dict to read, from 0.", LAYER, "--layer", metavar="N")
-]
-
 
 def read_late(flag: str, reader: Reader, text: str | None) -> Any:
     """The value of an option that is a text until others say what it means. Raises AttnError."""
@@ -192,7 +187,6 @@ Quiet = Annotated[
         terms=[excludes("json", "--quiet prints nothing; leave it out to have --json")],
     ),
 ]
-
 
 TOLD = excludes("story", "only tables and pictures have that; leave it out with --story")
 

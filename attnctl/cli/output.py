@@ -10,8 +10,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
-from attnctl.cli import options
-from attnctl.cli.options import OutputOptions, ViewOptions
+from attnctl.cli.options import STDOUT, OutputOptions, ViewOptions, chosen_format, split_outputs
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import Element, output_for, print_lines, print_view, say, screen_of
 from attnctl.drawing.show import View, count_heads, heads_of
@@ -40,8 +39,8 @@ def emit(
 
     `lines` are what a table shows where no steps are asked for.
     """
-    wanted = options.chosen_format(output.format, json=output.json)
-    files, printed = options.split_outputs(output.output)
+    wanted = chosen_format(output.format, json=output.json)
+    files, printed = split_outputs(output.output)
     kept = [select_steps(trace, view) for trace in traces]
     if view.story:
         warn(traces)
@@ -152,8 +151,8 @@ def view_of(view: ViewOptions, decimals: int) -> View:
 
 
 def print_costs(sources: Sequence[Source], output: OutputOptions, view: ViewOptions) -> None:
-    wanted = options.chosen_format(output.format, json=output.json, possible=("table", "json"))
-    if set(output.output or ()) - {options.STDOUT} or wanted not in {"table", "json"}:
+    wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
+    if set(output.output or ()) - {STDOUT} or wanted not in {"table", "json"}:
         raise AttnError("--cost: prints a table, or JSON with --json; leave out -o and other formats")
     if view.story:
         raise AttnError("--cost: nothing is computed that could be told; leave out --story")
@@ -195,7 +194,7 @@ def give(  # noqa: PLR0913  (what was found, and how the answer is given)
     full: bool = False,
 ) -> None:
     """Write what a verb found to the files of -o; on stdout, where it belongs there, as JSON or drawn."""
-    files, printed = options.split_outputs(output)
+    files, printed = split_outputs(output)
     write_found(verb, found, files)
     if printed and json:
         data = [finding.to_dict() for finding in found]

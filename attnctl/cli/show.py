@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from attnctl.base.errors import raise_all
-from attnctl.cli import options
-from attnctl.cli.options import argument, command
+from attnctl.cli.options import Memory, OutputOptions, Trace, ViewOptions, argument, command
 from attnctl.cli.program import complain
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
@@ -18,10 +17,10 @@ from attnctl.sources.sentence import Arguments
 def show(
     *,
     source: str = argument(HELP, "SOURCE"),
-    trace: options.Trace = None,
-    max_memory: options.Memory = None,
-    view: options.ViewOptions,
-    output: options.OutputOptions,
+    trace: Trace = None,
+    max_memory: Memory = None,
+    view: ViewOptions,
+    output: OutputOptions,
 ) -> None:
     """Render a dump again, whole or in part: the same tables as the run gave.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 from attnctl import api
 from attnctl.base.errors import AttnError, raise_all
@@ -35,7 +35,6 @@ from attnctl.verbs.stats.view import part_headline, result_lines, skipped_lines
 
 MERGE = "merge"  # the first argument that makes `stats` merge the others
 
-
 ONLY_A_CORPUS = options.needs("file", "only a corpus has that; add --file")
 corpus_option = partial(option, section="A corpus (--file)", terms=[ONLY_A_CORPUS])
 
@@ -49,7 +48,6 @@ def is_table(given: Given) -> bool:
 
 OF_DUMPS = ("trace", "name", "rollout")
 OF_RUNS = ("config", *settings_with_flags(SENTENCE), *settings_with_flags(ATTENTION))
-OF_CORPUS = ("shard", "pairs", "skip_bad")
 
 
 class Output(NamedTuple):
@@ -60,36 +58,9 @@ class Output(NamedTuple):
     heat: bool
 
 
-ModelOption = Annotated[
-    str | None,
-    option(
-        "Run this trained model on texts: a folder, or the id of one on the hub.",
-        metavar="DIR",
-        terms=[
-            (
-                lambda given: () if options.is_asked(given, "file") else options.asked_of(given, OF_DUMPS),
-                "takes dumps; attnctl run --model DIR --layer all makes them",
-            ),
-            options.bars(OF_RUNS, "a model has its own attention; leave it out"),
-        ],
-    ),
-]
-FileOption = Annotated[
-    str | None,
-    option(
-        "A corpus instead of dumps: the sentences of FILE, one per line.",
-        metavar="FILE",
-        terms=[
-            options.bars([*OF_DUMPS, "source"], "means nothing for a corpus; leave it out"),
-            options.only(
-                lambda given: given["file"] != "-", "--file -: a corpus is read more than once; give a file"
-            ),
-        ],
-    ),
-]
 OF_PARTS: options.OptionTerm = (
     lambda given: (
-        options.asked_of(given, (*OF_DUMPS, *OF_RUNS, *OF_CORPUS))
+        options.asked_of(given, (*OF_DUMPS, *OF_RUNS, "shard", "pairs", "skip_bad"))
         if given["source"][0] == MERGE and not options.asked_of(given, ("file", "model"))
         else ()
     ),
@@ -133,7 +104,17 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     json: bool = option("Short for --format json."),
     trace: options.Trace = None,
     name: options.Name = None,
-    model: ModelOption = None,
+    model: str | None = option(
+        "Run this trained model on texts: a folder, or the id of one on the hub.",
+        metavar="DIR",
+        terms=[
+            (
+                lambda given: () if options.is_asked(given, "file") else options.asked_of(given, OF_DUMPS),
+                "takes dumps; attnctl run --model DIR --layer all makes them",
+            ),
+            options.bars(OF_RUNS, "a model has its own attention; leave it out"),
+        ],
+    ),
     ids: tuple[int, ...] | None = option(
         "Token ids instead of a text.",
         IDS,
@@ -142,7 +123,16 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
             options.excludes("file", "--file has the texts; leave one of them out"),
         ],
     ),
-    file: FileOption = None,
+    file: str | None = option(
+        "A corpus instead of dumps: the sentences of FILE, one per line.",
+        metavar="FILE",
+        terms=[
+            options.bars([*OF_DUMPS, "source"], "means nothing for a corpus; leave it out"),
+            options.only(
+                lambda given: given["file"] != "-", "--file -: a corpus is read more than once; give a file"
+            ),
+        ],
+    ),
     more: options.Sentence,
     config: options.Config = None,
     attention: options.Attention,

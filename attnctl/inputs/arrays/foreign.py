@@ -23,8 +23,6 @@ from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.names import (
     BIAS,
-    CHUNK_LOGSUMEXP,
-    CHUNK_OUTPUTS,
     EMBEDDINGS,
     HEAD_OUTPUTS,
     HIDDEN,
@@ -43,7 +41,6 @@ from attnctl.math.names import (
     PAST_KEY,
     PAST_VALUE,
     PROJECTED,
-    RESIDUAL,
     SCALED,
     SINK,
     TABLE,
@@ -122,7 +119,7 @@ BESIDE_MODEL = {
     X: "normed input_layernorm ln_1 ln1",
     WEIGHTS: "weights attention",
     "concat": "merged",
-    RESIDUAL: "resid_mid residual_out hidden_after_attention",
+    "residual": "resid_mid residual_out hidden_after_attention",
 }
 """What the arrays of a layer are called besides, where its model says what comes into it."""
 
@@ -205,10 +202,10 @@ CONVENTIONS = (
     Convention(r"a|p|w|weights|attention|alphas?", (WEIGHTS,), IF_SCORES),
     Convention(
         r"(?:chunk|split|partial)s?_(?:lse|log_?sum_?exp)|lse_(?:accum|partial)|softmax_lse_accum",
-        (CHUNK_LOGSUMEXP,),
+        ("chunk_logsumexp",),
     ),
     Convention(
-        r"(?:chunk|split|partial)s?_(?:out|output|o)s?|(?:out|o)_(?:accum|partial)", (CHUNK_OUTPUTS,)
+        r"(?:chunk|split|partial)s?_(?:out|output|o)s?|(?:out|o)_(?:accum|partial)", ("chunk_outputs",)
     ),
     named(LOGSUMEXP),
     named(HEAD_OUTPUTS),

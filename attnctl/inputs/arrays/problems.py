@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from attnctl.base.words import all_of, dims, plural
+from attnctl.base.words import dims, plural
 from attnctl.inputs.arrays.layout import axes_among
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import OPTIONS, adds_positions, stated_sizes, unmeant_cache, unrotatable
@@ -275,11 +275,6 @@ def unreadable_slots(found: Mapping[str, Array], gather: Gather, dtype: str) -> 
         free = np.ones(found[name].shape[:2], bool)
         free[page[there], slot[there]] = False
         yield from unusable(name, np.where(free[..., None, None], 0, found[name]), dtype)
-
-
-def without_table(found: Mapping[str, Array]) -> Iterator[str]:
-    if without := [name for name in TOGETHER if name not in found]:
-        yield f"no {', '.join(without)} in the arrays; pages are read by {all_of(TOGETHER)}"
 
 
 def page_misfits(found: Mapping[str, Array]) -> Iterator[str]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.words import plural
+from attnctl.base.words import all_of, plural
 from attnctl.inputs.arrays import problems
 from attnctl.inputs.arrays.layout import LayoutSearch, heads_shown, ill_placed, is_one_row, place, search
 from attnctl.inputs.config.settings import Settings
@@ -115,7 +115,9 @@ def read_paged(
     rest = {name: array for name, array in found.items() if name not in {*PAGES, PAGE_TABLE, *PAGE_LIST}}
     if len(rest) == len(found) or (PAGE_TABLE not in found and {*PROJECTED} <= rest.keys()):
         return lay_out(rest, settings), settings, None
-    raise_all(problems.without_table(found))
+    if without := [name for name in problems.TOGETHER if name not in found]:
+        said = f"no {', '.join(without)} in the arrays; pages are read by {all_of(problems.TOGETHER)}"
+        raise AttnError(said)
     raise_all(problems.page_misfits(found))
     gather = read_table(found[PAGE_TABLE], found[KEY_LENGTHS])
     raise_all(problems.unreadable_slots(found, gather, settings.dtype))

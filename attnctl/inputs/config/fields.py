@@ -111,7 +111,6 @@ POSITIONS = word_or_form(
     f"a kind of positions; write {one_of(POSITION_WORDS)}, or {{learned: [[0.1, 0.2], …]}}",
 )
 
-
 KEYS = whole_number(-MOST)
 OFFSET = Reader(
     lambda value: LENGTHS if value == LENGTHS else KEYS(value),

@@ -79,7 +79,6 @@ def by_flag(given: Given) -> Given:
 
 # --- settings written again: as a YAML text that a person reads, edits and runs ---
 
-
 HEADER = """\
 # yaml-language-server: $schema=attnctl.schema.json
 # An editor that knows the schema completes and checks: attnctl config schema > attnctl.schema.json

@@ -136,7 +136,6 @@ def example_text(name: str) -> str:
 
 # --- from plain data to Settings, and the form of a config as a JSON Schema ---
 
-
 ELSEWHERE = {
     **{setting.name: f"rules: [{flow(setting.in_config)}]" for setting in RULE_SETTINGS},
     **{name: f"weights: {{{name}: …}}" for name in WEIGHTS.keys if name not in FIELDS},

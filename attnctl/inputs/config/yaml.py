@@ -40,7 +40,6 @@ MAX_VALUES = 4_000_000
 MAX_ALIASED = 1_000_000
 """How many values aliases may stand for in all: a few large matrices named twice, not a bomb."""
 
-
 CORE = "tag:yaml.org,2002:"
 SCALAR_TAGS = {CORE + name for name in ("int", "float", "bool", "null")}
 TAGS: dict[type[Event], set[str | None]] = {

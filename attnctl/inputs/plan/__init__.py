@@ -259,7 +259,6 @@ def plan_of(
 
 
 def with_gradients(plan: Plan, settings: Settings, d_output: Array | None = None) -> Plan:
-    """The plan with the gradients that are asked for. Raises AttnError as `with_cotangent` does."""
     asked = {name: getattr(settings, name) for name in GRADIENT_SETTINGS}
     named = {name: (array, plan.variant.given[name]) for name, array in plan.given.items()}
     if settings.backward and d_output is not None:

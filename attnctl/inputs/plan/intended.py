@@ -64,18 +64,13 @@ OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embedding
 
 
 def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str, Any]) -> Plan:
-    """Everything attention on these arrays needs.
+    """Everything attention on these arrays needs; `header` may bring tokens.
 
-    Arrays are Q K V, or X [memory] W_Q W_K W_V [W_O b_Q b_K b_V b_O]; beside them mask, bias, sink,
-    Q_norm_weight, K_norm_weight, past_key, past_value, key_lengths, cu_seqlens; or, in place of K and V,
-    key_pages, value_pages (page, slot, head, d) and page_table. Q, K, V are (n, d),
-    (head, n, d), (batch, head, n, d), (batch, n, head, d) where nothing else fits, (n, head, d) beside
-    cu_seqlens, or (n, heads·d) and (batch, n, heads·d) when `settings.heads` is given; a cache has the
-    layout of K, or its heads split. Weights are by head, (d_model, heads·d), or as nn.Linear keeps them
-    where that shows: a square matrix is
-    (in, out) unless all others are (out, in). `header` may bring tokens.
-
-    Raises AttnError with every array that is missing, not finite or does not fit.
+    They are named and laid out as the help of `attnctl attend` says; beside cu_seqlens Q, K and V may be
+    (n, head, d), and in place of K and V there may be key_pages, value_pages (page, slot, head, d) and
+    page_table. A cache has the layout of K, or its heads split. A square matrix of weights is (in, out)
+    unless all others are (out, in). Raises AttnError with every array that is missing, not finite or does
+    not fit.
     """
     found = read_inputs(arrays, settings)
     settings = with_documents(found, settings)
@@ -97,7 +92,11 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
             named[MEMORY] = named[MEMORY][0], "given, with positions"
         named = with_positions(named, settings, past, memory=not whole)
     spoken = words_in_header(header, sizes)
-    kind = variant(hide_padding(settings, lengths, spoken), sizes, named, offset, pages=gather)
+    keys = spoken.get("key_tokens", spoken.get("tokens"))
+    if lengths is None and not keys and Padding in map(type, settings.rules):
+        place = settings.where(("rules",))
+        raise AttnError(f"{place}: padding, but nothing says which keys are; give key_lengths")
+    kind = variant(hide_padding(settings, lengths, keys or ()), sizes, named, offset, pages=gather)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
     config = asked | {"heads": sizes["head"], "kv_heads": sizes["kv_head"]}
     config["causal_offset"] = as_json_number(offset)
@@ -130,13 +129,9 @@ def as_json_number(value: PerBatch) -> int | list[int]:
     return value if isinstance(value, int) else list(value)
 
 
-def hide_padding(settings: Settings, lengths: PerBatch | None, header: Mapping[str, Any]) -> Settings:
-    """The settings that hide padding, by lengths or [PAD] tokens. Raises AttnError where neither tells."""
+def hide_padding(settings: Settings, lengths: PerBatch | None, keys: Sequence[str]) -> Settings:
+    """The settings with the padding that lengths show, or, where it is asked for, the tokens of keys."""
     asked = Padding in map(type, settings.rules)
-    keys = header.get("key_tokens", header.get("tokens"))
-    if asked and lengths is None and not keys:
-        place = settings.where(("rules",))
-        raise AttnError(f"{place}: padding, but nothing says which keys are; give key_lengths")
     return replace(settings, rules=with_padding(settings.rules, lengths, keys if asked else ()))
 
 
@@ -315,8 +310,7 @@ def derive_recorded(
     if sinusoidal:
         given.pop(POSITIONS, None)
     settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else NONE)
-    asked = Padding in map(type, settings.rules)
-    settings = replace(settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ()))
+    settings = hide_padding(settings, laid.lengths, keys)
     offset = causal_offset(settings, sizes, laid.lengths)
     asked_for, unasked = with_unasked(variant(settings, sizes, given, offset, pages=pages), arrays)
     unknown = unasked if sizes.get("d_k") or settings.scale is not None else {**unasked, SCALED: ""}

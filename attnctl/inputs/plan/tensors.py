@@ -13,7 +13,7 @@ from dataclasses import replace
 from importlib import import_module
 from math import log, prod, sqrt
 from sys import version_info
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -111,9 +111,12 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
     """Every weight of a run, projections split by head. Raises AttnError for all of the wrong shape."""
     raise_all(misfits(settings, sizes, given))
     how, needed, missing = settings.weights.random, weights_needed(settings), []
+    tensors = settings.weights.tensors
     out: Named = {}
     for row in WEIGHTS:
-        path, tensor = whole_weight(settings, row.name)
+        # Under its name, or as W for all projections.
+        key = "W" if row.name in PROJECTIONS and row.name not in tensors else row.name
+        path, tensor = ("weights", key), tensors.get(key)
         if any(row.name in head for head in settings.weights.heads):
             out[row.name] = np.stack(list(head_parts(settings, sizes, given, row))), "given per head"
         elif path in given:
@@ -130,15 +133,7 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
     return out | draw_weights(missing, how, first_given(how.seed, settings.seed), sizes)
 
 
-def whole_weight(settings: Settings, name: str) -> tuple[Path, Any]:
-    """What is written of all heads of a weight, and where: under its name, or as W for all projections."""
-    tensors = settings.weights.tensors
-    key = "W" if name in PROJECTIONS and name not in tensors else name
-    return ("weights", key), tensors.get(key)
-
-
 def head_parts(settings: Settings, sizes: Sizes, given: Mapping[Path, Array], row: Name) -> Iterator[Array]:
-    """The matrix (or bias) of each head, as the per-head form gives it."""
     for number in range(head_count(row, sizes)):
         path: Path = ("weights", "heads", number, row.name)
         if path in given:
@@ -176,7 +171,6 @@ def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, nam
 
 
 def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Iterator[str]:
-    """Every given weight whose shape is not the one the sizes ask for."""
     projections = {shape_in(TABLE[name].side_by_side, sizes) for name in PROJECTIONS}
     for path, tensor in settings.weights.written():
         row, place = TABLE[PROJECTIONS[0] if path[-1] == "W" else str(path[-1])], settings.where(path)
