@@ -48,8 +48,7 @@ WORDS = {
 UNSAID = {"model", "models", "snapshots", "main", "checkpoint"}
 """Folders that do not say which model is in them."""
 
-MOST_TOKENS = 512
-"""The longest sentence of which a page computes scores that it does not hold."""
+MOST_TOKENS = 512  # the longest sentence of which a page computes scores that it does not hold
 
 NO_FORM = "the arithmetic of this step is not in the page; attnctl explain FILE CELL writes it"
 
@@ -292,13 +291,9 @@ def words_of(explainer: Explainer, name: str, spellings: dict[str, Any]) -> list
 # --- what a page keeps of a trace, so that it can be mailed and opens at once ---
 
 
-ROOM = 9 << 19
-"""Bytes of numbers in one page: 4.5 MiB become less than 6 MB of text."""
-
-
+ROOM = 9 << 19  # bytes of numbers in one page: 4.5 MiB become less than 6 MB of text
 NARROW = np.dtype("float16")
-GRAIN = 1 << 14
-"""Steps from 0 to 1 that weights are rounded to there: digits that are not there deflate."""
+GRAIN = 1 << 14  # steps from 0 to 1 that weights are rounded to there: digits that are not there deflate
 
 
 @dataclass

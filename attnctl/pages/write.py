@@ -42,8 +42,7 @@ EXPORT = re.compile(r"^export ((?:async )?(?:const|class|function\*?) (\w+))", r
 SPARED = re.compile(r"^\s*(?:/\*.*?\*/|//[^\n]*)\n|^\s+", re.MULTILINE | re.DOTALL)
 """Comments on lines of their own and what lines are indented by; no text of ours goes over lines."""
 
-RAMPS = {"up": BLUE, "down": ORANGE}
-"""From 0 to the largest number, and to the most negative one."""
+RAMPS = {"up": BLUE, "down": ORANGE}  # from 0 to the largest number, and to the most negative one
 
 NOTHING = "'none'"
 
@@ -52,11 +51,8 @@ PLACE = re.compile(r"{{(\w+)}}")
 MOST_PLAIN, MOST_DRAWN = 5_000, 200_000
 """Numbers that are also there as text and as a picture, for where no script is run."""
 
-ROOM_WITHOUT_SCRIPT = 9_900
-"""Characters of them: the whole is at most 10 KB."""
-
-MOST_TRACES = 200
-"""Sentences or layers in one page."""
+ROOM_WITHOUT_SCRIPT = 9_900  # characters of them: the whole is at most 10 KB
+MOST_TRACES = 200  # sentences or layers in one page
 
 
 Marks = Mapping[str, tuple[Array, Array]]
@@ -69,16 +65,12 @@ class PageFinding:
 
     title: str
     text: str
-    marks: Sequence[Marks] = field(default_factory=list)
-    """For each trace by step."""
-    names: Sequence[str] = ()
-    """What each trace is called, where a finding has several."""
+    marks: Sequence[Marks] = field(default_factory=list)  # for each trace by step
+    names: Sequence[str] = ()  # what each trace is called, where a finding has several
     panels: Sequence[Mapping[str, Any]] = ()
     """For each trace what its numbers, the others beside them, and their difference are called."""
-    opening: str = ""
-    """What it comes to, as HTML: read before the rest is opened."""
-    first: int = 0
-    """The trace to open at, where no cell is marked."""
+    opening: str = ""  # what it comes to, as HTML: read before the rest is opened
+    first: int = 0  # the trace to open at, where no cell is marked
 
 
 def pieces(

@@ -106,8 +106,7 @@ def column(
 CORNERS = 4  # the least that a caption leaves of its border: a dash and a blank before it, and after it
 OPENING = 4  # lines of the headline, and of the prompt that follows
 
-FEW = 8
-"""Rows or columns without names that need no numbers beside them: so many are counted at a glance."""
+FEW = 8  # rows or columns without names that need no numbers beside them: so many are counted at a glance
 
 GlanceBlock = tuple[Sequence[Line | Frame], int]
 """The formulas of some steps, a table of them, and which steps are copies; and how wide that is."""

@@ -33,8 +33,6 @@ SAVE_EVERY = 30.0  # seconds of work that a process which is killed may lose
 UNMEASURED = "cannot be measured"
 """The reason of a sentence that the attention refuses, or makes no weights of."""
 
-HINT = "--skip-bad leaves bad lines out, and counts them by reason"
-
 
 @dataclass(frozen=True)
 class Job:
@@ -134,7 +132,8 @@ class Work:
             self.measure_waiting(self.span.stop)
         if self.problems:
             more = len(self.problems) - MAX_PROBLEMS
-            raise AttnError([*self.problems[:MAX_PROBLEMS], *[f"{more} lines more"] * (more > 0), HINT])
+            hint = "--skip-bad leaves bad lines out, and counts them by reason"
+            raise AttnError([*self.problems[:MAX_PROBLEMS], *[f"{more} lines more"] * (more > 0), hint])
         if not self.part.sentences:  # then it is no matter of lines
             raise_all(self.unmeasured[:1])
         return self.part

@@ -67,8 +67,7 @@ class Lesson:
     hints: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()
     reveal: str = ""
-    lines: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
-    """The line of each key."""
+    lines: dict[str, int] = field(default_factory=dict, compare=False, repr=False)  # the line of each key
 
     def run(self) -> Trace:
         """The run that the question is about. Raises AttnError with the lesson's file and line."""
