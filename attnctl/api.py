@@ -301,7 +301,7 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     part of something else.
     """
     from attnctl.verbs.corpus import SHARD, WHOLE
-    from attnctl.verbs.corpus.run import Job, measure_into
+    from attnctl.verbs.corpus.run import measure_into, open_sources
 
     asked_for = settings is not None or any(option is not None for option in options.values())
     if model is not None and asked_for:
@@ -311,8 +311,8 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     if not isinstance(source, str):
         check_words(*source)
     asked, folder = choose_settings(settings, options), None if model is None else fspath(model)
-    job = Job(source, folder, asked, given.get("shard", WHOLE), pairs, skip_bad)
-    return measure_into(job, [] if save is None else [fspath(save)], progress)
+    work = open_sources(source, folder, asked, given.get("shard", WHOLE), pairs=pairs, skip_bad=skip_bad)
+    return measure_into(work, [] if save is None else [fspath(save)], progress)
 
 
 def merge_corpus(parts: Iterable[CorpusPart | str | PathLike[str]]) -> CorpusPart:
