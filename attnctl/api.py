@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from attnctl.verbs.diff import Difference
     from attnctl.verbs.effect.effect import Effects
     from attnctl.verbs.explain import Explanation
-    from attnctl.verbs.learn import AnswerVerdict, Lesson
+    from attnctl.verbs.learn import Lesson
+    from attnctl.verbs.learn.grade import AnswerVerdict
     from attnctl.verbs.models.next import Lens
     from attnctl.verbs.stats import DumpStats
     from attnctl.verbs.story import Story
@@ -362,7 +363,7 @@ def grade(lesson: Lesson, answer: Any) -> AnswerVerdict:
 
     Numbers are texts, as they were typed: their digits count. A matrix is a text or nested lists.
     """
-    from attnctl.verbs.learn import grade as grade_answer
+    from attnctl.verbs.learn.grade import grade as grade_answer
 
     return grade_answer(lesson, answer)
 

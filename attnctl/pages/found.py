@@ -21,9 +21,9 @@ from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
 from attnctl.math.names import FADED, LOGITS, WEIGHTS
 from attnctl.models.run import ModelInput, run_model
+from attnctl.pages import Marks, PageFinding, asset, draw_trace, pieces
 from attnctl.pages.describe import ROOM
 from attnctl.pages.tables import file_name, html_paragraphs, html_table, text
-from attnctl.pages.write import Marks, PageFinding, asset, draw_trace, pieces
 from attnctl.record import Trace, is_unfinished
 from attnctl.store.source import read_one
 from attnctl.verbs.check.check import check

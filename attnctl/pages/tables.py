@@ -17,8 +17,8 @@ from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.text import token_text, visible
 from attnctl.drawing.show.headline import beginning
 from attnctl.math import Progress
+from attnctl.pages import MOST_PLAIN, MOST_TRACES, image, page_of_tables
 from attnctl.pages.describe import model_name
-from attnctl.pages.write import MOST_PLAIN, MOST_TRACES, image, page_of_tables
 from attnctl.store.files import open_output
 from attnctl.verbs.check import about
 from attnctl.verbs.exercise import gradebook

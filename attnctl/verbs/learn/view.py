@@ -18,9 +18,9 @@ from attnctl.record import Trace
 from attnctl.record.cells import parse_address
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import Page
+from attnctl.verbs.learn import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 from attnctl.verbs.learn.expression import as_numbers, evaluate
 from attnctl.verbs.learn.grade import AnswerVerdict, answers_for
-from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 
 WIDEST = 80
 
