@@ -26,7 +26,7 @@ from attnctl.drawing.show.picture import USUAL, picture_of
 from attnctl.drawing.show.tables import trace_lines
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
-from attnctl.pages.describe import WORDS, Blocks, Kept, add_block, choose_kept, describe_trace, name_layer
+from attnctl.pages.describe import WORDS, Blocks, Kept, add_block, choose_kept, name_layer, trace_data
 from attnctl.record import Trace
 from attnctl.store import page
 
@@ -86,7 +86,7 @@ def pieces(
         )
     shown = choose_kept(traces)
     blocks = Blocks()
-    described = [describe_trace(kept, blocks) for kept in shown]
+    described = [trace_data(kept, blocks) for kept in shown]
     if finding:
         add_finding(described, finding, blocks)
     wrong = [any(cells.any() for cells, _ in marks.values()) for marks in finding.marks] if finding else []
@@ -116,7 +116,6 @@ def pieces(
 
 
 def fill_in(shown: Sequence[Kept], finding: PageFinding | None) -> dict[str, str]:
-    """What belongs into each place of the page."""
     heading = finding.title if finding else beginning(shown[0].trace.sentence or "")[0] or "attention"
     called = (name_layer(view.trace) for view in shown[:1])
     title = " · ".join(filter(None, [heading, *called]))

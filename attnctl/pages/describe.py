@@ -67,7 +67,7 @@ def add_block(blocks: Blocks, array: Array) -> int:
     return blocks.setdefault(key, (len(blocks), array))[0]
 
 
-def describe_trace(kept: Kept, blocks: Blocks) -> dict[str, Any]:
+def trace_data(kept: Kept, blocks: Blocks) -> dict[str, Any]:
     """A trace: the dump that is read back, and what is shown of it."""
     trace, spellings = kept.trace, dict[str, Any]()
     held = {name: add_block(blocks, trace[name]) for name in trace}
@@ -77,15 +77,13 @@ def describe_trace(kept: Kept, blocks: Blocks) -> dict[str, Any]:
     steps = []
     if held:
         explainer = explainer_of(trace)
-        steps = [
-            describe_step(explainer, step, spellings, blocks) for step in explainer.trace.steps.values()
-        ]
-    steps += describe_pictures(kept, spellings, blocks)
-    view = describe_heading(kept, blocks) | {"steps": steps, "spellings": spellings}
+        steps = [step_data(explainer, step, spellings, blocks) for step in explainer.trace.steps.values()]
+    steps += picture_data(kept, spellings, blocks)
+    view = heading_data(kept, blocks) | {"steps": steps, "spellings": spellings}
     return {"dump": dump if held else None, "blocks": held, "view": view}
 
 
-def describe_heading(kept: Kept, blocks: Blocks) -> dict[str, Any]:
+def heading_data(kept: Kept, blocks: Blocks) -> dict[str, Any]:
     trace = kept.trace
     layer = layer_of(trace)
     name = (trace.sentence or "") if layer is None else f"layer {layer}"
@@ -108,12 +106,12 @@ def describe_heading(kept: Kept, blocks: Blocks) -> dict[str, Any]:
     )
 
 
-def describe_step(
+def step_data(
     explainer: Explainer, step: Step, spellings: dict[str, Any], blocks: Blocks
 ) -> dict[str, Any]:
     """A step: what it is called, how its cells come about; a page computes those that are not its own."""
     array, own = explainer.trace[step.name], step.name in explainer.own
-    said = describe_numbers(step.name, array, add_block(blocks, array) if own else None)
+    said = numbers_data(step.name, array, add_block(blocks, array) if own else None)
     said |= {
         "symbol": step.symbol,
         "title": formula_of(step),
@@ -131,10 +129,10 @@ def describe_step(
             if name == step.name
         ],
     }
-    return said | describe_arithmetic(explainer, step, blocks)
+    return said | arithmetic_data(explainer, step, blocks)
 
 
-def describe_arithmetic(explainer: Explainer, step: Step, blocks: Blocks) -> dict[str, Any]:
+def arithmetic_data(explainer: Explainer, step: Step, blocks: Blocks) -> dict[str, Any]:
     """The form of a step and what hides its cells, or why there is none."""
     if isinstance(step.op, Given):
         return {}
@@ -164,7 +162,7 @@ def describe_arithmetic(explainer: Explainer, step: Step, blocks: Blocks) -> dic
     return {"form": form, "tables": tables, "hides": hides}
 
 
-def describe_pictures(kept: Kept, spellings: dict[str, Any], blocks: Blocks) -> Iterator[dict[str, Any]]:
+def picture_data(kept: Kept, spellings: dict[str, Any], blocks: Blocks) -> Iterator[dict[str, Any]]:
     """The steps that are shown by blocks."""
     for name, (array, side) in kept.pictures.items():
         words: list[str | None] = [None] * (array.ndim - 2)
@@ -173,7 +171,7 @@ def describe_pictures(kept: Kept, spellings: dict[str, Any], blocks: Blocks) -> 
             spellings[f"blocks of {side}, {size}"] = [
                 f"{at * side}–{(at + 1) * side - 1}" for at in range(size)
             ]
-        yield describe_numbers(name, array, add_block(blocks, array)) | {
+        yield numbers_data(name, array, add_block(blocks, array)) | {
             "symbol": "A",
             "title": f"by blocks of {side} × {side}",
             "axes": ["head", "query", "key"],
@@ -182,8 +180,7 @@ def describe_pictures(kept: Kept, spellings: dict[str, Any], blocks: Blocks) -> 
         }
 
 
-def describe_numbers(name: str, array: Array, block: int | None) -> dict[str, Any]:
-    """The numbers of a step, of which nothing else is said yet."""
+def numbers_data(name: str, array: Array, block: int | None) -> dict[str, Any]:
     return {"name": name, "shape": list(array.shape), "dtype": array.dtype.name, "block": block}
 
 

@@ -55,8 +55,6 @@ MEANT = {"scale": float, "causal": bool}  # the types of settings that a functio
 
 
 class Function(NamedTuple):
-    """A function that is attention."""
-
     more: Callable[[Given], Given] = lambda _: {}
     """What a call of it says in a way of its own, in place of what it was passed or gave back."""
     returns: tuple[str, ...] = (HEAD_OUTPUTS, LOGSUMEXP)

@@ -61,7 +61,6 @@ def list_lines(lessons: Sequence[Lesson], done: Mapping[str, int], screen: Scree
 
 
 def lesson_lines(lesson: Lesson, number: int, of: int, trace: Trace, screen: Screen) -> Iterator[Element]:
-    """The text of a lesson, what it shows, and its question."""
     yield [(f"Lesson {number} of {of}: ", ""), (screen.printable(lesson.title), "name")]
     yield []
     yield from paragraphs(lesson.text, screen)
