@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from attnctl.verbs.diff import Difference
     from attnctl.verbs.effect import Effects
     from attnctl.verbs.explain import Explanation
-    from attnctl.verbs.learn import AnswerVerdict, Lesson
+    from attnctl.verbs.learn import Lesson
+    from attnctl.verbs.learn.grade import AnswerVerdict
     from attnctl.verbs.models.next import Lens
     from attnctl.verbs.stats import DumpStats
     from attnctl.verbs.story import Story
@@ -300,7 +301,7 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     part of something else.
     """
     from attnctl.verbs.corpus import SHARD, WHOLE
-    from attnctl.verbs.corpus.run import Job, measure_into
+    from attnctl.verbs.corpus.run import measure_into, open_sources
 
     asked_for = settings is not None or any(option is not None for option in options.values())
     if model is not None and asked_for:
@@ -310,8 +311,8 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     if not isinstance(source, str):
         check_words(*source)
     asked, folder = choose_settings(settings, options), None if model is None else fspath(model)
-    job = Job(source, folder, asked, given.get("shard", WHOLE), pairs, skip_bad)
-    return measure_into(job, [] if save is None else [fspath(save)], progress)
+    work = open_sources(source, folder, asked, given.get("shard", WHOLE), pairs=pairs, skip_bad=skip_bad)
+    return measure_into(work, [] if save is None else [fspath(save)], progress)
 
 
 def merge_corpus(parts: Iterable[CorpusPart | str | PathLike[str]]) -> CorpusPart:
@@ -361,7 +362,7 @@ def grade(lesson: Lesson, answer: Any) -> AnswerVerdict:
 
     Numbers are texts, as they were typed: their digits count. A matrix is a text or nested lists.
     """
-    from attnctl.verbs.learn import grade as grade_answer
+    from attnctl.verbs.learn.grade import grade as grade_answer
 
     return grade_answer(lesson, answer)
 

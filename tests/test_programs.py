@@ -11,9 +11,9 @@ import pytest
 
 from attnctl.base import programs
 from attnctl.base.programs import MOST_SAID, Said, begin, kill
+from attnctl.verbs import learn as program
 from attnctl.verbs.conform.call import TargetCall
 from attnctl.verbs.conform.target import Program
-from attnctl.verbs.learn import lesson as program
 
 CHILD = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {code!r}]{more})\n"
 SLEEP = "import time; time.sleep(60)"

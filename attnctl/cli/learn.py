@@ -23,8 +23,18 @@ from attnctl.inputs.config.fields import is_given
 from attnctl.inputs.config.load import read_as
 from attnctl.record import Trace
 from attnctl.sources.program import look_again
-from attnctl.verbs.learn import AnswerVerdict, Lesson, grade, lessons, view
-from attnctl.verbs.learn.lesson import DUMP, OWN, Progress, begin_program, read_progress, run_program
+from attnctl.verbs.learn import (
+    DUMP,
+    OWN,
+    Lesson,
+    Progress,
+    begin_program,
+    lessons,
+    read_progress,
+    run_program,
+    view,
+)
+from attnctl.verbs.learn.grade import AnswerVerdict, grade
 
 
 @command(

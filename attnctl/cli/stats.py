@@ -28,7 +28,7 @@ from attnctl.sources import HELP_OF_SEVERAL, is_file, open_source
 from attnctl.sources.sentence import Arguments, gather_sentences
 from attnctl.verbs.corpus import SHARD, WHOLE, Shard
 from attnctl.verbs.corpus.part import CorpusPart, report_of, write_part
-from attnctl.verbs.corpus.run import Job, saving
+from attnctl.verbs.corpus.run import Work, open_sources, saving
 from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.measure import measure_heads, rollout
 from attnctl.verbs.stats.view import part_headline, result_lines, skipped_lines
@@ -181,8 +181,8 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     out = Output(wanted, files, printed, precision, heat)
     if file is not None:
         settings = settings_from(config, flags) if config or flags else Settings()
-        job = Job(file, model, settings, shard or WHOLE, pairs, skip_bad)
-        write_part_report(measure_shard(job, files, printed=printed), out)
+        work = open_sources(file, model, settings, shard or WHOLE, pairs=pairs, skip_bad=skip_bad)
+        write_part_report(measure_shard(work, files, printed=printed), out)
     elif model is not None:
         raise_all(
             f"{text}: a file; --file {text} measures its lines, a dump goes without --model"
@@ -280,9 +280,8 @@ def is_part(path: str) -> bool:
     return format_for(path, 1, FINDINGS["stats"]).name == "json"
 
 
-def measure_shard(job: Job, files: list[str], *, printed: bool) -> CorpusPart | None:
+def measure_shard(work: Work, files: list[str], *, printed: bool) -> CorpusPart | None:
     """Measure a shard; None where that is all for files that have it already."""
-    work = job.open_sources()
     parts = list(filter(is_part, files))
     complete = [path for path in parts if Path(path).is_file() and work.resume(path)]
     if complete == files and not printed:

@@ -48,8 +48,7 @@ WORDS = {
 UNSAID = {"model", "models", "snapshots", "main", "checkpoint"}
 """Folders that do not say which model is in them."""
 
-MOST_TOKENS = 512
-"""The longest sentence of which a page computes scores that it does not hold."""
+MOST_TOKENS = 512  # the longest sentence of which a page computes scores that it does not hold
 
 NO_FORM = "the arithmetic of this step is not in the page; attnctl explain FILE CELL writes it"
 
@@ -68,7 +67,7 @@ def add_block(blocks: Blocks, array: Array) -> int:
     return blocks.setdefault(key, (len(blocks), array))[0]
 
 
-def describe_trace(kept: Kept, blocks: Blocks) -> dict[str, Any]:
+def trace_data(kept: Kept, blocks: Blocks) -> dict[str, Any]:
     """A trace: the dump that is read back, and what is shown of it."""
     trace, spellings = kept.trace, dict[str, Any]()
     held = {name: add_block(blocks, trace[name]) for name in trace}
@@ -78,15 +77,13 @@ def describe_trace(kept: Kept, blocks: Blocks) -> dict[str, Any]:
     steps = []
     if held:
         explainer = explainer_of(trace)
-        steps = [
-            describe_step(explainer, step, spellings, blocks) for step in explainer.trace.steps.values()
-        ]
-    steps += describe_pictures(kept, spellings, blocks)
-    view = describe_heading(kept, blocks) | {"steps": steps, "spellings": spellings}
+        steps = [step_data(explainer, step, spellings, blocks) for step in explainer.trace.steps.values()]
+    steps += picture_data(kept, spellings, blocks)
+    view = heading_data(kept, blocks) | {"steps": steps, "spellings": spellings}
     return {"dump": dump if held else None, "blocks": held, "view": view}
 
 
-def describe_heading(kept: Kept, blocks: Blocks) -> dict[str, Any]:
+def heading_data(kept: Kept, blocks: Blocks) -> dict[str, Any]:
     trace = kept.trace
     layer = layer_of(trace)
     name = (trace.sentence or "") if layer is None else f"layer {layer}"
@@ -109,12 +106,12 @@ def describe_heading(kept: Kept, blocks: Blocks) -> dict[str, Any]:
     )
 
 
-def describe_step(
+def step_data(
     explainer: Explainer, step: Step, spellings: dict[str, Any], blocks: Blocks
 ) -> dict[str, Any]:
     """A step: what it is called, how its cells come about; a page computes those that are not its own."""
     array, own = explainer.trace[step.name], step.name in explainer.own
-    said = describe_numbers(step.name, array, add_block(blocks, array) if own else None)
+    said = numbers_data(step.name, array, add_block(blocks, array) if own else None)
     said |= {
         "symbol": step.symbol,
         "title": formula_of(step),
@@ -135,10 +132,10 @@ def describe_step(
             if name == step.name
         ],
     }
-    return said | describe_arithmetic(explainer, step, blocks)
+    return said | arithmetic_data(explainer, step, blocks)
 
 
-def describe_arithmetic(explainer: Explainer, step: Step, blocks: Blocks) -> dict[str, Any]:
+def arithmetic_data(explainer: Explainer, step: Step, blocks: Blocks) -> dict[str, Any]:
     """The form of a step and what hides its cells, or why there is none."""
     if isinstance(step.op, Given):
         return {}
@@ -168,7 +165,7 @@ def describe_arithmetic(explainer: Explainer, step: Step, blocks: Blocks) -> dic
     return {"form": form, "tables": tables, "hides": hides}
 
 
-def describe_pictures(kept: Kept, spellings: dict[str, Any], blocks: Blocks) -> Iterator[dict[str, Any]]:
+def picture_data(kept: Kept, spellings: dict[str, Any], blocks: Blocks) -> Iterator[dict[str, Any]]:
     """The steps that are shown by blocks."""
     for name, (array, side) in kept.pictures.items():
         words: list[str | None] = [None] * (array.ndim - 2)
@@ -177,7 +174,7 @@ def describe_pictures(kept: Kept, spellings: dict[str, Any], blocks: Blocks) -> 
             spellings[f"blocks of {side}, {size}"] = [
                 f"{at * side}–{(at + 1) * side - 1}" for at in range(size)
             ]
-        yield describe_numbers(name, array, add_block(blocks, array)) | {
+        yield numbers_data(name, array, add_block(blocks, array)) | {
             "symbol": "A",
             "title": f"by blocks of {side} × {side}",
             "axes": ["head", "query", "key"],
@@ -186,8 +183,7 @@ def describe_pictures(kept: Kept, spellings: dict[str, Any], blocks: Blocks) -> 
         }
 
 
-def describe_numbers(name: str, array: Array, block: int | None) -> dict[str, Any]:
-    """The numbers of a step, of which nothing else is said yet."""
+def numbers_data(name: str, array: Array, block: int | None) -> dict[str, Any]:
     return {"name": name, "shape": list(array.shape), "dtype": array.dtype.name, "block": block}
 
 
@@ -295,13 +291,9 @@ def words_of(explainer: Explainer, name: str, spellings: dict[str, Any]) -> list
 # --- what a page keeps of a trace, so that it can be mailed and opens at once ---
 
 
-ROOM = 9 << 19
-"""Bytes of numbers in one page: 4.5 MiB become less than 6 MB of text."""
-
-
+ROOM = 9 << 19  # bytes of numbers in one page: 4.5 MiB become less than 6 MB of text
 NARROW = np.dtype("float16")
-GRAIN = 1 << 14
-"""Steps from 0 to 1 that weights are rounded to there: digits that are not there deflate."""
+GRAIN = 1 << 14  # steps from 0 to 1 that weights are rounded to there: digits that are not there deflate
 
 
 @dataclass

@@ -21,9 +21,9 @@ from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
 from attnctl.math.names import FADED, LOGITS, WEIGHTS
 from attnctl.models.run import ModelInput, run_model
+from attnctl.pages import Marks, PageFinding, asset, draw_trace, pieces
 from attnctl.pages.describe import ROOM
 from attnctl.pages.tables import file_name, html_paragraphs, html_table, text
-from attnctl.pages.write import Marks, PageFinding, asset, draw_trace, pieces
 from attnctl.record import Trace, is_unfinished
 from attnctl.record.linear import ApartError
 from attnctl.store.source import read_one
@@ -45,8 +45,7 @@ EXPECTED = {"own": "found", "other": "expected"}
 A_AND_B = {"own": "A", "other": "B", "delta": "B − A"}
 """What the numbers of a trace are called on its page, and those beside them."""
 
-MOST_CASES = 50
-"""Failing cases of a target that its page shows."""
+MOST_CASES = 50  # failing cases of a target that its page shows
 
 NEXT = '<p class="command" id="next" hidden>Why: <code></code></p>'
 """The place of the command that explains the number at which a page opens: its script knows the file."""
@@ -262,8 +261,7 @@ write_conform = page_writer(conform_pieces)
 
 # --- in a notebook: a page in a frame ---
 
-HEIGHT = 680
-"""Of the frame, in pixels: the first screen of a page, which scrolls inside it."""
+HEIGHT = 680  # of the frame, in pixels: the first screen of a page, which scrolls inside it
 
 THEME = asset("theme.html").removesuffix("\n")
 """Tells the frame whether the notebook is dark: its own theme, which need not be the system's."""

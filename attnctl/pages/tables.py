@@ -17,8 +17,8 @@ from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.text import token_text, visible
 from attnctl.drawing.show.headline import beginning
 from attnctl.math import Progress
+from attnctl.pages import MOST_PLAIN, MOST_TRACES, image, page_of_tables
 from attnctl.pages.describe import model_name
-from attnctl.pages.write import MOST_PLAIN, MOST_TRACES, image, page_of_tables
 from attnctl.store.files import open_output
 from attnctl.verbs.check import about
 from attnctl.verbs.exercise import gradebook
@@ -26,7 +26,7 @@ from attnctl.verbs.exercise.grade import WRONG, HandIn
 from attnctl.verbs.models.about import LAYER_HEADINGS, About, facts_of, layer_rows, size_lines, stack_name
 from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.picture import plots_of
-from attnctl.verbs.stats.view import HEADINGS, legend_of, notes_on, rows_of
+from attnctl.verbs.stats.view import HEADINGS, head_rows, legend_of, notes_on
 
 HEADING = "What each head does"
 GRADES = "Grades"
@@ -111,7 +111,7 @@ def stats_parts(found: StatsReport) -> Iterator[str]:
 
 def group_table(group: DumpStats) -> str:
     names = ["head", *HEADINGS, "largest", *(["nearest"] if group.pairs else [])]
-    rows = [row[: len(names)] for row in rows_of(group, 12, Screen())]
+    rows = [row[: len(names)] for row in head_rows(group, 12, Screen())]
     said, rest = beginning(group.sentence or "")
     more = f" … {rest} more characters" if rest else ""
     return html_table(group.name, names, rows, [*([said + more] if said else []), *notes_on(group)])

@@ -14,7 +14,7 @@ from typer.models import OptionInfo
 import attnctl
 from attnctl.cli.program import program
 from attnctl.store.source import arrays
-from attnctl.verbs.learn.lesson import SHIPPED
+from attnctl.verbs.learn import SHIPPED
 
 MODELS = Path(__file__).parent.parent / "models" / "checkpoints"
 

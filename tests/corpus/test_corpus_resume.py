@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 from corpora import written
 
 from attnctl.verbs.corpus import run as room
-from attnctl.verbs.corpus.run import Job, Work, measure_into
+from attnctl.verbs.corpus.run import Work, measure_into, open_sources
 
 
 def test_a_complete_part_is_kept_and_any_other_made_again(run, tmp_path):
@@ -80,8 +81,8 @@ def test_ended_anywhere_any_number_of_times(tmp_path, monkeypatch, model, seed, 
     drawn = random.Random(seed)
     path, part = written(tmp_path / "c.txt"), tmp_path / "part.json"
     path.write_bytes(path.read_bytes() + b"\xff\n\xff\na b\n")
-    job = Job(str(path), model if trained else None, skip_bad=True)
-    whole = measure_into(job, []).to_bytes()
+    job = partial(open_sources, str(path), model if trained else None, skip_bad=True)
+    whole = measure_into(job(), []).to_bytes()
     real = Work.take
 
     def take(self, number, data):
@@ -94,7 +95,7 @@ def test_ended_anywhere_any_number_of_times(tmp_path, monkeypatch, model, seed, 
     ends = 0
     for _ in range(200):
         try:
-            found = measure_into(job, [str(part)])
+            found = measure_into(job(), [str(part)])
             break
         except Killed:
             ends += 1
@@ -105,7 +106,7 @@ def test_ended_anywhere_any_number_of_times(tmp_path, monkeypatch, model, seed, 
 @pytest.mark.slow
 def test_a_process_that_is_killed_at_random(tmp_path):
     path, part = written(tmp_path / "c.txt", 3000), tmp_path / "part.json"
-    whole = measure_into(Job(str(path)), []).to_bytes()
+    whole = measure_into(open_sources(str(path)), []).to_bytes()
     code = (
         "import sys; from attnctl.verbs.corpus import run; run.SAVE_EVERY = 0.05;"
         "from attnctl.cli.program import program; sys.exit(program(sys.argv[1:]))"

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from attnctl.store.files import data_folder
-from attnctl.verbs.learn import lessons
-from attnctl.verbs.learn.lesson import OWN, Progress, read_progress
+from attnctl.verbs.learn import OWN, Progress, lessons, read_progress
 
 RIGHT = {
     "tokens": "2", "scale": "0.356", "softmax": "[0.387, 0.235, 0.235, 0.143]", "mixing": "0.62",

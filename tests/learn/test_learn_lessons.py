@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from attnctl.inputs.config import yaml
-from attnctl.verbs.learn import grade, lessons
+from attnctl.verbs.learn import lessons
+from attnctl.verbs.learn.grade import grade
 
 LESSONS = {lesson.name: lesson for lesson in lessons()}
 RUNS = {}

@@ -10,9 +10,8 @@ import pytest
 from attnctl.cli.learn import grade_file
 from attnctl.cli.program import program
 from attnctl.sources import program as watching
-from attnctl.verbs.learn import lesson as own
-from attnctl.verbs.learn import lessons
-from attnctl.verbs.learn.lesson import read_progress
+from attnctl.verbs import learn as own
+from attnctl.verbs.learn import lessons, read_progress
 
 LESSON = {lesson.name: lesson for lesson in lessons()}["your-own"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import attnctl.pages
 from attnctl.base.errors import AttnError
 from attnctl.drawing.screen import Screen
+from attnctl.pages import pieces
 from attnctl.pages.describe import explainer_of
-from attnctl.pages.write import pieces
 from attnctl.verbs.explain.view import Page
 
 HERE = Path(__file__).parent

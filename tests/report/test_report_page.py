@@ -16,8 +16,8 @@ import attnctl
 import attnctl.pages
 from attnctl import formats
 from attnctl.base.errors import AttnError
+from attnctl.pages import pieces
 from attnctl.pages.describe import ROOM, by_blocks, choose_kept, keep_within, model_name, value_norms
-from attnctl.pages.write import pieces
 from attnctl.store.header import header_data
 from attnctl.store.source import read
 from attnctl.verbs.models.heads import head_profiles

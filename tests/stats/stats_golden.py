@@ -8,7 +8,7 @@ from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import plain_text
 from attnctl.verbs.stats import StatsReport
 from attnctl.verbs.stats.measure import measure_heads, rollout
-from attnctl.verbs.stats.view import rollout_lines, table_lines, write_csv
+from attnctl.verbs.stats.view import rollout_lines, stats_lines, write_csv
 
 FOLDER = Path(__file__).parent / "golden"
 TERMINAL, PIPE, ASCII = Screen(80, fits=True), Screen(), Screen(80, encoding="ascii")
@@ -41,7 +41,7 @@ def text(lines):
 
 
 def table(screen, *traces, precision=2):
-    return text(table_lines(report(*traces), screen, precision))
+    return text(stats_lines(report(*traces), screen, precision))
 
 
 def rolled(screen, *layers):

@@ -69,24 +69,16 @@ class ColourScale:
 
 RGB = tuple[int, int, int]
 
-BLUE = ("#eaf1fa", "#b3cfe9", "#6ea5d6", "#2f75b6", "#0c2f6b")
-"""From 0 to the largest number."""
-
-ORANGE = ("#f9f0e6", "#eec79b", "#da9045", "#a65a12", "#5b2a06")
-"""From 0 to the most negative number."""
-
-TWO_HUES = (*ORANGE[:0:-1], "#f3f3f3", *BLUE[1:])
-"""From the most negative number over 0 to the largest."""
-
-ODD = "#c2185b"
-"""What is no number of this scale: NaN, ∞."""
+BLUE = ("#eaf1fa", "#b3cfe9", "#6ea5d6", "#2f75b6", "#0c2f6b")  # from 0 to the largest number
+ORANGE = ("#f9f0e6", "#eec79b", "#da9045", "#a65a12", "#5b2a06")  # from 0 to the most negative number
+TWO_HUES = (*ORANGE[:0:-1], "#f3f3f3", *BLUE[1:])  # from the most negative number over 0 to the largest
+ODD = "#c2185b"  # what is no number of this scale: NaN, ∞
 
 PAPER, INK, FAINT, HATCH = "#ffffff", "#1a1a1a", "#595959", "#b5b5b5"
 """Background, text, lesser text, and the lines of the hatching behind what is hidden."""
 
 LEVELS = 65  # colours of a ramp: an odd number, so that 0 has the middle one of two hues
-HATCHED, STRANGE = LEVELS, LEVELS + 1
-"""The levels of what is hidden, and of what is no number of the scale."""
+HATCHED, STRANGE = LEVELS, LEVELS + 1  # the levels of what is hidden, and of what is no number of the scale
 
 
 def rgb(colour: str) -> RGB:

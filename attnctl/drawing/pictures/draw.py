@@ -247,8 +247,7 @@ def draw_bar(canvas: Canvas, scale: ColourScale, hidden: str) -> None:
 
 LABEL, DIGITS = 10.0, 10.0  # sizes of fonts
 
-LONGEST = 16
-"""Characters of a label; the middle of a longer token is left out, and its title has all of it."""
+LONGEST = 16  # characters of a label; the middle of a longer token is left out, and its title has all of it
 
 ROW_STEP, COLUMN_STEP = 11, 15  # pixels from one label to the next, at least: columns' are slanted
 
@@ -334,8 +333,7 @@ def plot_axes(plot: Plot, texts: Texts) -> tuple[Axis, Axis]:
 # --- the sheet that a picture is drawn on, and the SVG document around it ---
 
 
-MARGIN, LINE, TEXT = 16.0, 17.0, 11.0
-"""The border around everything, the height of a line and of its font."""
+MARGIN, LINE, TEXT = 16.0, 17.0, 11.0  # the border around everything, the height of a line and of its font
 
 AT_NIGHT = (
     "@media (prefers-color-scheme: dark) { #own { fill: #e8ebee } #own .paper { fill: #14181d } "

@@ -128,7 +128,6 @@ def row_line(row: Row, bar: str) -> Line:
 
 
 def border(characters: str, widths: Sequence[int], captions: Sequence[str] = ()) -> Line:
-    """A horizontal line of a frame, captions set into it."""
     first, dash, divider, last = tuple(characters)
     parts = []
     for width, caption in zip_longest(widths, captions, fillvalue=""):
@@ -140,8 +139,7 @@ def border(characters: str, widths: Sequence[int], captions: Sequence[str] = ())
 GAP = 2  # blanks between blocks that stand side by side
 
 
-def side_by_side(blocks: Sequence[Sequence[Line | Frame]], widths: Sequence[int]) -> Iterator[Line]:
-    """The lines of blocks of these widths beside each other."""
+def lines_beside(blocks: Sequence[Sequence[Line | Frame]], widths: Sequence[int]) -> Iterator[Line]:
     columns = [(line for element in block for line in element_lines(element)) for block in blocks]
     for parts in zip_longest(*columns, fillvalue=()):
         line: Line = []

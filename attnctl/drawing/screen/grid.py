@@ -26,8 +26,7 @@ Run = tuple[int, int]  # the column where cells of one kind begin, and the numbe
 CHUNK = 2**15  # cells of a matrix that are formatted at a time: what is in memory stays small
 
 
-CellStyle = tuple[str | None, str]
-"""A word that replaces the number of a cell, and the style of either."""
+CellStyle = tuple[str | None, str]  # a word that replaces the number of a cell, and the style of either
 
 NUMBER: CellStyle = (None, "")
 
@@ -54,8 +53,7 @@ def runs(codes: Array) -> list[list[Run]]:
     return found
 
 
-Columns = tuple["Piece", list[int]]
-"""Columns that are drawn next to each other, and how wide each is."""
+Columns = tuple["Piece", list[int]]  # columns that are drawn next to each other, and how wide each is
 
 
 @dataclass(eq=False, repr=False)

@@ -118,8 +118,7 @@ def beginning(sentence: str) -> tuple[str, int]:
 MOST_KEYS, MOST_HEADS = 4, 8  # keys that are named one by one, heads that have a sentence each
 RANDOM = "Random weights mean nothing: try attnctl run example:it-was-tired"
 
-ULPS = 8
-"""Numbers that differ by no more than so many units in the last place are the same for a person."""
+ULPS = 8  # numbers that differ by no more than so many units in the last place are the same for a person
 
 UNBROKEN = "\N{NO-BREAK SPACE}"
 

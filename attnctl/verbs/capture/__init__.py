@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from attnctl.record import Trace
     from attnctl.verbs.capture.recorder import CallRecorder
 
-RUNNER = str(Path(__file__).with_name("run.py"))
-"""The script that carries a program out."""
+RUNNER = str(Path(__file__).with_name("run.py"))  # the script that carries a program out
 
 
 def read_range(text: str) -> tuple[int | None, int | None]:

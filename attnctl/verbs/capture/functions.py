@@ -28,8 +28,7 @@ from attnctl.math.names import (
 )
 from attnctl.record import DROPPED
 
-Given = Mapping[str, Any]
-"""What a call was passed, by parameter, and what it gave back, by our names."""
+Given = Mapping[str, Any]  # what a call was passed, by parameter, and what it gave back, by our names
 
 DOCUMENTS = "documents"
 HEADS = ("Q", "K", "V", HEAD_OUTPUTS, LOGSUMEXP)
@@ -52,26 +51,19 @@ OF_LIBRARIES = OF_PEOPLE | by_word(
 )
 
 
-MEANT = {"scale": float, "causal": bool}
-"""The types of settings that a function of one's own is passed."""
+MEANT = {"scale": float, "causal": bool}  # the types of settings that a function of one's own is passed
 
 
 class Function(NamedTuple):
-    """A function that is attention."""
-
     more: Callable[[Given], Given] = lambda _: {}
     """What a call of it says in a way of its own, in place of what it was passed or gave back."""
     returns: tuple[str, ...] = (HEAD_OUTPUTS, LOGSUMEXP)
-    tokens_first: tuple[str, ...] = ()
-    """Arrays that have tokens before heads."""
-    unread: str = ""
-    """Parameters of calls that cannot be recorded."""
+    tokens_first: tuple[str, ...] = ()  # arrays that have tokens before heads
+    unread: str = ""  # parameters of calls that cannot be recorded
     at_end: bool = False
     """True where the last query is beside the last key, however many keys are before the first."""
-    inner_without: str = ""
-    """A parameter; a call without it is left to the function inside."""
-    parameters: str = ""
-    """The names of all, of a builtin: it does not say them."""
+    inner_without: str = ""  # a parameter; a call without it is left to the function inside
+    parameters: str = ""  # the names of all, of a builtin: it does not say them
     names: Mapping[str, str] = OF_LIBRARIES
 
 

@@ -15,8 +15,7 @@ from typing import Any
 from attnctl.base.programs import run_as_main
 from attnctl.base.words import plural
 
-MARK = "__attnctl_capture__"
-"""The name, in a program, of what records a function of its own."""
+MARK = "__attnctl_capture__"  # the name, in a program, of what records a function of its own
 
 
 def main(chosen: str, how: str, *words: str) -> None:

@@ -116,16 +116,14 @@ def head_data(head: HeadTally) -> dict[str, Any]:
         "sums": {name: str(sum_.units) for name, sum_ in head.sums.items()},
         "rows": {name: sum_.rows for name, sum_ in head.sums.items()},
         "entropies": head.entropies,
-        "largest": list(map(example_data, head.examples)),
+        "largest": [
+            {"value": found.value, "line": found.line, "query": found.at[0], "key": found.at[1]}
+            | {"tokens": list(found.tokens or ())}
+            for found in head.examples
+        ],
         "empty_rows": head.empty_rows,
         "uneven_rows": head.uneven_rows,
     }
-
-
-def example_data(found: Largest) -> dict[str, Any]:
-    query, key = found.at
-    place = {"line": found.line, "query": query, "key": key}
-    return {"value": found.value, **place, "tokens": list(found.tokens or ())}
 
 
 def read_part(path: str, *, own: bool = False) -> CorpusPart:

@@ -33,37 +33,34 @@ SAVE_EVERY = 30.0  # seconds of work that a process which is killed may lose
 UNMEASURED = "cannot be measured"
 """The reason of a sentence that the attention refuses, or makes no weights of."""
 
-HINT = "--skip-bad leaves bad lines out, and counts them by reason"
+
+def open_sources(
+    source: Lines,
+    model: str | None = None,
+    settings: Settings = DEFAULTS,
+    shard: Shard = WHOLE,
+    *,
+    pairs: bool = False,
+    skip_bad: bool = False,
+) -> Work:
+    """A part of a corpus that is to be measured: by a model, or by attention as `settings` have it.
+
+    Both are read as far as their hashes. Raises AttnError where one is missing.
+    """
+    sha256, lines = corpus.survey(source)
+    measured = DrawnAttention(settings) if model is None else load_model(model)
+    said = {"sha256": sha256, "lines": lines}
+    about = {"attnctl": __version__, **measured.identity, "corpus": said, "pairs": pairs}
+    span = shard.span(lines)
+    return Work(source, measured, span, CorpusPart(about, span.start, span.start), skip_bad)
 
 
-@dataclass(frozen=True)
-class Job:
-    """A part of a corpus to be measured: by a model, or by attention as `settings` have it."""
-
-    source: Lines
-    model: str | None = None
-    settings: Settings = DEFAULTS
-    shard: Shard = WHOLE
-    pairs: bool = False
-    skip_bad: bool = False
-
-    def open_sources(self) -> Work:
-        """The corpus and the model, read as far as their hashes. Raises AttnError where one is missing."""
-        sha256, lines = corpus.survey(self.source)
-        source = DrawnAttention(self.settings) if self.model is None else load_model(self.model)
-        said = {"sha256": sha256, "lines": lines}
-        about = {"attnctl": __version__, **source.identity, "corpus": said, "pairs": self.pairs}
-        span = self.shard.span(lines)
-        return Work(self, source, span, CorpusPart(about, span.start, span.start))
-
-
-def measure_into(job: Job, paths: Sequence[str], moved: Moved | None = None) -> CorpusPart:
+def measure_into(work: Work, paths: Sequence[str], moved: Moved | None = None) -> CorpusPart:
     """Go on from what one of the files has; all keep the part.
 
     Raises AttnError with each line that is no sentence, or the first of many, unless it skips them, and as
     `Work.resume` does.
     """
-    work = job.open_sources()
     complete = [path for path in paths if work.resume(path)]
     part = work.done(moved, saving(paths))
     for path in paths:
@@ -90,10 +87,11 @@ class Work:
     `waiting` has them by their number of tokens and the number of their line, as their source took them.
     """
 
-    job: Job
+    lines: Lines
     source: TrainedModel | DrawnAttention
     span: range
     part: CorpusPart
+    skip_bad: bool
     waiting: dict[int, dict[int, Any]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     unmeasured: list[str] = field(default_factory=list)
@@ -112,7 +110,7 @@ class Work:
         if found.first != self.span.start or found.stop > self.span.stop:
             have, asked = spell(found.first, found.stop), spell(self.span.start, self.span.stop)
             wrong.append(f"{have} where {asked} are asked for")
-        if found.skipped and not self.job.skip_bad:
+        if found.skipped and not self.skip_bad:
             wrong.append("lines left out by --skip-bad")
         instead = "remove it, or write to another file"
         raise_all(f"{path}: it holds a part with {line}; {instead}" for line in wrong)
@@ -124,7 +122,7 @@ class Work:
         saved = monotonic()
         # A model's weights are read once; as one thread computes, so many processes can.
         with single_thread() if find_spec("threadpoolctl") is not None else nullcontext():
-            for number, data in corpus.lines_of(self.job.source, range(self.part.stop, self.span.stop)):
+            for number, data in corpus.lines_of(self.lines, range(self.part.stop, self.span.stop)):
                 if moved:
                     moved(number - 1 - self.span.start, len(self.span))
                 if save and monotonic() - saved >= SAVE_EVERY and not self.problems:
@@ -134,7 +132,8 @@ class Work:
             self.measure_waiting(self.span.stop)
         if self.problems:
             more = len(self.problems) - MAX_PROBLEMS
-            raise AttnError([*self.problems[:MAX_PROBLEMS], *[f"{more} lines more"] * (more > 0), HINT])
+            hint = "--skip-bad leaves bad lines out, and counts them by reason"
+            raise AttnError([*self.problems[:MAX_PROBLEMS], *[f"{more} lines more"] * (more > 0), hint])
         if not self.part.sentences:  # then it is no matter of lines
             raise_all(self.unmeasured[:1])
         return self.part
@@ -157,8 +156,8 @@ class Work:
             self.measure(most, self.waiting.pop(most))
 
     def leave_out(self, number: int, bad: BadLineError) -> None:
-        problem = f"{corpus.source_name(self.job.source)}:{number}: {'; '.join(bad.problems)}"
-        if not self.job.skip_bad:
+        problem = f"{corpus.source_name(self.lines)}:{number}: {'; '.join(bad.problems)}"
+        if not self.skip_bad:
             self.problems.append(problem)
             return
         self.part.skip(bad.reason, 1, [number])
@@ -179,7 +178,9 @@ class Work:
             return
         try:
             with corpus.bad_for(UNMEASURED):
-                layers = [tally_of(*layer, pairs=self.job.pairs) for layer in self.source.layers(batch)]
+                layers = [
+                    tally_of(*layer, pairs=self.part.about["pairs"]) for layer in self.source.layers(batch)
+                ]
                 self.part.add(CorpusPart(self.part.about, 0, 0, len(batch), count * len(batch), layers))
         except BadLineError as bad:
             if len(batch) == 1:

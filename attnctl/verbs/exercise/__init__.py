@@ -61,8 +61,7 @@ class Exercise:
     trace: Trace
     blank: tuple[str, ...]
     decimals: int
-    steps: tuple[Step, ...]
-    """Every step of the run, in order."""
+    steps: tuple[Step, ...]  # every step of the run, in order
     student: Student | None = None
 
     @property

@@ -33,9 +33,7 @@ RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
 COARSE = "too few decimals"
 """What a step may be marked."""
 
-MOST_MEMORY = 2**28
-"""Bytes that a hand-in, and a run of its own config, may take."""
-
+MOST_MEMORY = 2**28  # bytes that a hand-in, and a run of its own config, may take
 MOST_DECIMALS = 15
 
 
@@ -62,10 +60,8 @@ class Mark:
     verdict: str
     mistake: str | None = None
     words: str = ""
-    also: tuple[str, ...] = ()
-    """Other mistakes that would give the same numbers."""
-    part: float = 0.0
-    """How much of its numbers is right, 0 to 1."""
+    also: tuple[str, ...] = ()  # other mistakes that would give the same numbers
+    part: float = 0.0  # how much of its numbers is right, 0 to 1
     slips: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Where no mistake is known the cells that are wrong, if they are few: what they hold, and should."""
 
@@ -76,8 +72,7 @@ class HandIn:
     student: Student
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
-    error: str = ""
-    """Why it could not be read."""
+    error: str = ""  # why it could not be read
 
     @property
     def right(self) -> bool:

@@ -28,11 +28,8 @@ from attnctl.store.header import entry, heading
 from attnctl.store.json_file import json_pieces
 from attnctl.verbs.exercise import Exercise
 
-MOST_NUMBERS = 4000
-"""Numbers, given and to be filled in, of a sheet that a person reads."""
-
-COLUMNS = 8
-"""Columns of a table that fits on paper; wider matrices go on below."""
+MOST_NUMBERS = 4000  # numbers, given and to be filled in, of a sheet that a person reads
+COLUMNS = 8  # columns of a table that fits on paper; wider matrices go on below
 
 
 def write_json(exercise: Exercise, stream: IO[bytes]) -> None:

@@ -83,8 +83,7 @@ class TracedLayer:
         return int(np.count_nonzero(difference)), difference.size, float(sizes.max(initial=0.0))
 
 
-SAME = {"token": "query", "new": "key"}
-"""Axes of tokens that one goes along with another from step to step."""
+SAME = {"token": "query", "new": "key"}  # axes of tokens that one goes along with another from step to step
 
 
 @dataclass(frozen=True)

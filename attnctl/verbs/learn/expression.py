@@ -29,8 +29,7 @@ NONSENSE = "no expression of steps, numbers and functions"
 SIGNS = {ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide}
 
 
-Cells = tuple[str, tuple[Cell, ...]]
-"""A step, and one or more cells of it that answer a question alike."""
+Cells = tuple[str, tuple[Cell, ...]]  # a step, and one or more cells of it that answer a question alike
 
 Value = float | Array | Cells | str  # an answer: numbers, cells, or the name of a step
 Expression = Callable[[Trace], Value]

@@ -28,8 +28,8 @@ from attnctl.record.cells import Address, Speller, parse_address
 from attnctl.verbs.check.check import check, spoken
 from attnctl.verbs.check.exercise import read_unfinished
 from attnctl.verbs.check.view import conclusion
+from attnctl.verbs.learn import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson, steps_to_write
 from attnctl.verbs.learn.expression import Value, addresses, as_numbers, evaluate
-from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson, steps_to_write
 
 STDIN = "-"  # a file of this name is no pipe here: there may be answers in it
 

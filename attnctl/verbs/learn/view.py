@@ -18,9 +18,9 @@ from attnctl.record import Trace
 from attnctl.record.cells import parse_address
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import Page
+from attnctl.verbs.learn import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 from attnctl.verbs.learn.expression import as_numbers, evaluate
 from attnctl.verbs.learn.grade import AnswerVerdict, answers_for
-from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 
 WIDEST = 80
 
@@ -61,7 +61,6 @@ def list_lines(lessons: Sequence[Lesson], done: Mapping[str, int], screen: Scree
 
 
 def lesson_lines(lesson: Lesson, number: int, of: int, trace: Trace, screen: Screen) -> Iterator[Element]:
-    """The text of a lesson, what it shows, and its question."""
     yield [(f"Lesson {number} of {of}: ", ""), (screen.printable(lesson.title), "name")]
     yield []
     yield from paragraphs(lesson.text, screen)

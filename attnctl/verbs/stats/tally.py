@@ -43,8 +43,7 @@ GRID = 60  # sums are multiples of 2 to the minus this
 BINS, BINS_A_BIT = 64, 4
 """Of the histogram of entropies: a quarter of a bit each, the last with all that is more."""
 
-EXAMPLES = 5
-"""Largest weights that are kept of a head, one a sentence at most, and lines of those left out."""
+EXAMPLES = 5  # largest weights that are kept of a head, one a sentence at most, and lines of those left out
 
 
 MEASURES = ("entropy", "effective_keys", "distance", "previous", "first", "self", "same_token")

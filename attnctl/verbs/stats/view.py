@@ -42,7 +42,7 @@ PRECISION = 2
 Cells = list[str]
 
 
-def table_lines(report: StatsReport, screen: Screen, precision: int = PRECISION) -> Iterator[Line]:
+def stats_lines(report: StatsReport, screen: Screen, precision: int = PRECISION) -> Iterator[Line]:
     groups, whole = list(report.dumps), report.whole
     groups += [whole] if whole else []
     names = ["head", *HEADINGS, "largest", *(["nearest"] if report.compared else [])]
@@ -67,7 +67,7 @@ def fitting_rows(
     # Cells of a token beside the largest weight on a terminal: as many as leave room for the rest.
     for most in range(12, 2, -1):
         bodies = [
-            [row[: len(names)] for row in rows_of(group, most, screen, precision)] for group in groups
+            [row[: len(names)] for row in head_rows(group, most, screen, precision)] for group in groups
         ]
         columns = zip(names, *chain.from_iterable(bodies), strict=True)
         widths = [max(map(cells, column)) for column in columns]
@@ -87,7 +87,7 @@ def title_line(group: DumpStats, name: str, screen: Screen) -> Line:
     return line
 
 
-def rows_of(group: DumpStats, most: int, screen: Screen, precision: int = PRECISION) -> Iterator[Cells]:
+def head_rows(group: DumpStats, most: int, screen: Screen, precision: int = PRECISION) -> Iterator[Cells]:
     """The cells of each head, tokens in at most so many."""
 
     def number(value: float | None) -> str:
@@ -132,7 +132,7 @@ def result_lines(
     found: StatsReport, screen: Screen, precision: int | None, *, heat: bool
 ) -> Iterator[Element]:
     """The table, the rollout, and heat maps: of several dumps on a terminal without being asked."""
-    yield from table_lines(found, screen, PRECISION if precision is None else precision)
+    yield from stats_lines(found, screen, PRECISION if precision is None else precision)
     if found.rolled is not None:
         yield from rollout_lines(found, screen, precision)
     if heat or (screen.fits and len(found.dumps) > 1):
@@ -154,7 +154,7 @@ def rollout_lines(found: StatsReport, screen: Screen, precision: int | None) -> 
 
 def part_lines(part: CorpusPart, screen: Screen) -> Iterator[Element]:
     yield from part_headline(part, screen)
-    yield from table_lines(report_of(part), screen)
+    yield from stats_lines(report_of(part), screen)
 
 
 def part_headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:

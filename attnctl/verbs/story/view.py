@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attnctl.base.words import all_of, plural
-from attnctl.drawing.screen import GAP, Frame, Line, Screen, side_by_side
+from attnctl.drawing.screen import GAP, Frame, Line, Screen, lines_beside
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.text import cells, fold_text
 from attnctl.drawing.show import formula_of, heads_of, shape_of
@@ -68,7 +68,7 @@ def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element
         line for sentence in sentences for line in wrap_sentence(sentence, room, "" if beside else "  ")
     ]
     if beside:
-        yield from side_by_side([tables, words], [width, max(cells(text) for ((text, _),) in words)])
+        yield from lines_beside([tables, words], [width, max(cells(text) for ((text, _),) in words)])
     else:
         yield from tables
         yield from words
