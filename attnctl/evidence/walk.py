@@ -17,7 +17,7 @@ from attnctl.evidence.record import Record, Values, expect, expect_surely, input
 from attnctl.evidence.rounding import Known, Later, either, exactly, noise
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Given, Softmax, Unstated
+from attnctl.math.ops import Given, Unstated
 from attnctl.math.ops.products import SumRows, SumTokens
 
 CANCELLED = 4.0
@@ -88,11 +88,6 @@ class Walk:
             if step.name == until and (excused is None or not excused.issuperset(walk.wrong)):
                 break
         return walk
-
-    def leniently(self) -> Walk:
-        """The walk with rows that are meant to see nothing excused."""
-        softmax = [step.name for step in self.derivation if isinstance(step.op, Softmax)]
-        return Walk.over(replace(self.record, lenient=True), self.derivation, self, anew=softmax)
 
     @property
     def wrong(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from itertools import islice
 
@@ -30,7 +30,7 @@ from attnctl.verbs.check.read import (
     with_shown_mask,
     without_unasked,
 )
-from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
+from attnctl.verbs.check.readings import Reading, is_foreign
 from attnctl.verbs.check.report import Finding, Report, find_unjudged
 from attnctl.verbs.check.search import Fit, Part, Search, samples, slight, whole_of
 
@@ -92,14 +92,13 @@ def check(
 def diagnose(seen: Walked, blank: Collection[str], *, pairs: bool) -> tuple[Diagnosis, tuple[Finding, ...]]:
     reading, walk = seen
     diagnosis = Diagnosis(walk, steps_to_report(walk.steps, walk.record.trace, blank), pairs)
-    unasked = reading.unasked
-    return diagnosis, tuple(name_unasked(walk, unasked) if unasked else diagnosis.findings())
+    return diagnosis, tuple(name_unasked(*seen) if reading.unasked else diagnosis.findings())
 
 
-def name_unasked(walk: Walk, unasked: Sequence[Unasked]) -> Iterator[Finding]:
+def name_unasked(reading: Reading, walk: Walk) -> Iterator[Finding]:
     known = {mistake.name: mistake for mistake in CATALOGUE}
     first = walk.wrong[0]
-    for option, mistake, words in unasked:
+    for option, mistake, words in reading.unasked:
         fix = f"say {option} if it is meant"
         if option.startswith("--name"):
             fix = f"{known[mistake].fix}; or {fix}"

@@ -130,8 +130,6 @@ def compare(index: int, right: Array, after: Array, scatter: Array) -> LayerChec
 
 
 class RoundedCheckpoint(Checkpoint):
-    """A checkpoint whose numbers are those that a model of this precision has."""
-
     def __init__(self, of: Checkpoint, precision: Precision) -> None:
         super().__init__(of.folder, of.block)
         self.precision = precision

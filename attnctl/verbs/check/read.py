@@ -83,8 +83,8 @@ def without_unasked(whole: Walked) -> Walked:
         found = walk_over(lean, walk.record.strictness)
     except AttnError:  # it was they that showed how the others are laid out
         return replace(reading, taken=unasked), walk
-    lost = judged_steps(walk) - judged_steps(found) - set(unasked)
-    return (replace(reading, taken=unasked), walk) if lost else (lean, found)
+    judged, still = ({name for name, step in one.steps.items() if step.gap} for one in (walk, found))
+    return (replace(reading, taken=unasked), walk) if judged - still - {*unasked} else (lean, found)
 
 
 def with_shown_mask(whole: Walked) -> Walked:
@@ -96,10 +96,6 @@ def with_shown_mask(whole: Walked) -> Walked:
     steps = {**trace.steps, MASK: foreign_step(MASK, mask)}
     masked = replace(reading, trace=Trace(steps, {**trace, MASK: mask}, trace.header), shown=(MASKED,))
     return masked, walk_over(masked, walk.record.strictness)
-
-
-def judged_steps(walk: Walk) -> set[str]:
-    return {name for name, step in walk.steps.items() if step.gap}
 
 
 def best_reading(first: Walked) -> Walked:

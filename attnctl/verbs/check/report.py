@@ -135,9 +135,8 @@ class Report(Displayed):
     def wrong_cells(self) -> dict[str, tuple[Array, Array]]:
         out = {}
         for name in self.walk.wrong:
-            record, expected = self.walk.record, self.walk.expect(name)
-            if expected is not None:
-                out[name] = wrong_numbers(record, name, expected), expected.value
+            if (expected := self.walk.expect(name)) is not None:
+                out[name] = wrong_numbers(self.walk.record, name, expected), expected.value
         return out
 
     def to_dict(self) -> dict[str, Any]:

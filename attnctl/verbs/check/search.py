@@ -37,7 +37,7 @@ from attnctl.evidence.rounding import boundless, exactly
 from attnctl.evidence.walk import Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Copy, Op
+from attnctl.math.ops import Copy, Op, Softmax
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 from attnctl.mistakes.plants import size_of
@@ -124,9 +124,11 @@ class Search:
 
         With `plainly` nothing is drawn of how programs round: what is off by little counts as right.
         """
-        record, walk = part.record, part.walk.leniently()
+        record, strict = part.record, part.walk
+        softmax = [step.name for step in strict.derivation if isinstance(step.op, Softmax)]
+        walk = Walk.over(replace(record, lenient=True), strict.derivation, strict, anew=softmax)
         if first not in walk.wrong:
-            walk = part.walk
+            walk = strict
         expected = walk.expect(first)
         assert expected is not None  # or the step could not be wrong
         found = record.value(first)

@@ -328,8 +328,7 @@ def what_the_split_did(alignment: Alignment, tolerance: Tolerance) -> list[str]:
 
 def sum_over_heads(trace: Trace, name: str) -> Array:
     at = trace.steps[name].axes.index(HEAD)
-    total: Array = without_single_axes(trace[name].sum(axis=at, dtype=np.float64), 2)
-    return total
+    return without_single_axes(trace[name].sum(axis=at, dtype=np.float64), 2)
 
 
 ABSENT: Any = object()  # what a config has at a path that it does not have

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -101,13 +102,10 @@ class Alignment:
 
     def left_out(self) -> tuple[list[str], list[str]]:
         """The tokens of A and of B that stand beside nothing, as an address names them."""
-        of_a: list[str] = []
-        of_b: list[str] = []
-        for kind, pairing in (("tokens", self.tokens), ("key_tokens", self.keys)):
-            if pairing is not None:
-                of_a += tokens_at(self.a, kind, pairing.only_a)
-                of_b += tokens_at(self.b, kind, pairing.only_b)
-        return of_a, of_b
+        kinds = [("tokens", self.tokens), ("key_tokens", self.keys)]
+        of_a = (tokens_at(self.a, kind, pairing.only_a) for kind, pairing in kinds if pairing)
+        of_b = (tokens_at(self.b, kind, pairing.only_b) for kind, pairing in kinds if pairing)
+        return [*chain(*of_a)], [*chain(*of_b)]
 
 
 def tokens_at(trace: Trace, kind: str, places: Places) -> list[str]:
