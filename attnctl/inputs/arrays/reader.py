@@ -222,17 +222,16 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
     """
     arrays, notes = by_kind(in_layout(found, settings))
     layout = settings.layout
-    if layout is not None:
-        batch_first = layout.startswith("b")
+    batches = [batch_first, not batch_first] if layout is None else [layout.startswith("b")]
     of_all_keys: tuple[str, ...] = ()  # usually these have rows of new keys alone
     if settings.cache_unrotated:
         normed = settings.qk_norm is not None and settings.qk_norm.after_rotation
         of_all_keys = ("K_rotated", "K_normed") if normed else ("K_rotated",)
-    how: Any = {"batch_first": batch_first, "batch_said": layout is not None, "of_all_keys": of_all_keys}
     refused: AttnError | None = None
     for changed, why in readings(arrays):
         try:
-            laid = lay_out(changed, search(shapes_of(changed), *sizes_known(changed, settings), **how))
+            known = sizes_known(changed, settings)
+            laid = lay_out(changed, search(shapes_of(changed), known, batches, of_all_keys))
         except AttnError as error:
             refused = refused or error
         else:
