@@ -203,12 +203,8 @@ def words(*choices: str) -> Reader:
     return Reader(read, {"enum": list(choices)}, f"<{'|'.join(choices)}>")
 
 
-MOST_HEADS = 9999
-"""The highest number of a head, and how many are named at once."""
-
-
-def read_heads(text: str, most: int = MOST_HEADS) -> tuple[int, ...]:
-    """'0,2' -> (0, 2); '0-3' -> (0, 1, 2, 3)."""
+def read_heads(text: str, most: int = 9999) -> tuple[int, ...]:
+    """'0,2' -> (0, 2); '0-3' -> (0, 1, 2, 3); `most` is the highest, and how many are named at once."""
     heads: list[int] = []
     for part in text.split(","):
         ends = [Plain(end.strip()) for end in part.strip().split("-")]

@@ -120,7 +120,7 @@ def plan_layer(
         known.setdefault(HIDDEN, first)
     recorded = {name: array for name, array in known.items() if not is_weight(name)}
     shapes = {name: array.shape for name, array in recorded.items()}
-    reading = search(shapes, {**model.layer(index).d.sizes, "d_out": model.description["width"]})
+    reading = search(shapes, [{**model.layer(index).d.sizes, "d_out": model.description["width"]}])
     if "batch" in reading.sizes:
         raise AttnError(f"a batch of {reading.sizes['batch']}: give the arrays of one sequence")
     ours = {name: reading.lay_out(name, array) for name, array in recorded.items()}

@@ -9,7 +9,7 @@ broadcasts; log-sum-exps come in base 2, too, and with a number for rows that se
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from math import inf, log, prod
 
 import numpy as np
@@ -164,21 +164,18 @@ class LayoutSearch:
 
 def search(
     shapes: Mapping[str, Shape],
-    *sizes: Sizes,
-    batch_first: bool = False,
-    batch_said: bool = False,
+    sizes: Sequence[Sizes],
+    batches: Sequence[bool] = (False, True),
     of_all_keys: Container[str] = (),
 ) -> LayoutSearch:
     """Find how to read arrays of these shapes, in any layout we know.
 
-    Several `sizes` known beforehand are tried in turn, and a batch, or none, where nobody said. Arrays
-    `of_all_keys` have a row for past keys, too. Raises AttnError naming an array that cannot be brought
-    together with the others.
+    Several `sizes` known beforehand are tried in turn, and a batch, or none. Arrays `of_all_keys` have a
+    row for past keys, too. Raises AttnError naming an array that does not go together with the others.
     """
     tried: list[LayoutSearch] = []
     for known in sizes:
-        first = LayoutSearch(shapes, batch_first, of_all_keys=of_all_keys)
-        tried = [first] if batch_said else [first, replace(first, batch=not batch_first)]
+        tried = [LayoutSearch(shapes, batch, of_all_keys=of_all_keys) for batch in batches]
         for attempt in tried:
             if attempt.find(known):
                 return attempt

@@ -109,12 +109,12 @@ def read_paged(
     not `ours`; the one query of a sequence may come without an axis. Raises AttnError for pages that cannot
     be read.
     """
-    lay_out = read_strictly if strictly else partial(read_any, batch_first=batch_first)
+    reader = read_strictly if strictly else partial(read_any, batch_first=batch_first)
     if {*PAGE_LIST, *PAGES} <= found.keys():
         found = with_table(found)
     rest = {name: array for name, array in found.items() if name not in {*PAGES, PAGE_TABLE, *PAGE_LIST}}
     if len(rest) == len(found) or (PAGE_TABLE not in found and {*PROJECTED} <= rest.keys()):
-        return lay_out(rest, settings), settings, None
+        return reader(rest, settings), settings, None
     if without := [name for name in problems.TOGETHER if name not in found]:
         said = f"no {', '.join(without)} in the arrays; pages are read by {all_of(problems.TOGETHER)}"
         raise AttnError(said)
@@ -137,7 +137,7 @@ def read_paged(
         if rest[name].size > read[name].size:  # repeated for the heads that share it
             rest[f"{name}_shared"] = rest.pop(name)
     made = read if strictly else {name: read[name] for name in read.keys() - rest.keys()}
-    laid = lay_out(rest | made, settings)
+    laid = reader(rest | made, settings)
     others = {name: array for name, array in laid.arrays.items() if name not in made}
     return replace(laid, arrays=others | {name: found[name] for name in PAGES}), settings, gather
 
@@ -222,17 +222,16 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
     """
     arrays, notes = by_kind(in_layout(found, settings))
     layout = settings.layout
-    if layout is not None:
-        batch_first = layout.startswith("b")
+    batches = [batch_first, not batch_first] if layout is None else [layout.startswith("b")]
     of_all_keys: tuple[str, ...] = ()  # usually these have rows of new keys alone
     if settings.cache_unrotated:
         normed = settings.qk_norm is not None and settings.qk_norm.after_rotation
         of_all_keys = ("K_rotated", "K_normed") if normed else ("K_rotated",)
-    how: Any = {"batch_first": batch_first, "batch_said": layout is not None, "of_all_keys": of_all_keys}
     refused: AttnError | None = None
     for changed, why in readings(arrays):
         try:
-            laid = lay_out(changed, search(shapes_of(changed), *sizes_known(changed, settings), **how))
+            known = sizes_known(changed, settings)
+            laid = lay_out(changed, search(shapes_of(changed), known, batches, of_all_keys))
         except AttnError as error:
             refused = refused or error
         else:

@@ -85,7 +85,11 @@ def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[
     require(size, "the embeddings and weights", settings.max_memory)
     rows, how = embeddings(settings, vocab, tokens, sizes["d_model"])
     weights = tensors.resolve(settings, sizes, given_weights)
-    config = complete(settings, sizes, projected=W_O in weights).to_dict()
+    written = settings.weights
+    if W_O not in weights:
+        written = replace(written, tensors={**written.tensors, W_O: NONE})
+    stated = {option: sizes[axis] for axis, option in OPTIONS.items()}
+    config = settings.with_(sentence="", vocab=(), weights=written, **stated).to_dict()
     return Common(settings, vocab, sizes, rows, how, weights, config, what_if_of(settings))
 
 
@@ -130,16 +134,6 @@ def kind_of(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[
         asked, here = settings.with_(rules=rules), {**sizes, "query": len(tokens), "key": len(keys)}
         common.kinds[len(tokens), rules] = variant(asked, here, named, int(settings.causal_offset or 0))
     return common.kinds[len(tokens), rules]
-
-
-def complete(settings: Settings, sizes: Sizes, *, projected: bool) -> Settings:
-    """The settings with what was left open written down, W_O too, but for sentence and vocabulary."""
-    weights = settings.weights
-    if not projected:
-        weights = replace(weights, tensors={**weights.tensors, W_O: NONE})
-    return settings.with_(
-        sentence="", vocab=(), weights=weights, **{option: sizes[axis] for axis, option in OPTIONS.items()}
-    )
 
 
 def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, list[str]]:
