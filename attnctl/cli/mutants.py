@@ -9,7 +9,7 @@ from attnctl.base.errors import Exit
 from attnctl.base.values import FOUR_SIZES, POSITIVE, SEED, TOLERANCE, Reader, whole_number, words
 from attnctl.cli import options
 from attnctl.cli.options import argument, command, option
-from attnctl.verbs.mutants.inputs import DRAWS, TYPES
+from attnctl.verbs.mutants.survey import DRAWS, TYPES
 
 OF_TEST = options.needs("test", "it is of a test of your own; write -- and its command")
 NOT_OF_TEST = options.excludes("test", "your own test says what passes, and on what; leave it out")
@@ -99,8 +99,7 @@ def mutants(  # noqa: PLR0913  (its options)
     Exit codes: 0 every wrong kernel fails; 1 some pass; 2 the right kernel fails your test.
     """
     from attnctl.cli.output import give, progress
-    from attnctl.verbs.mutants.inputs import Inputs
-    from attnctl.verbs.mutants.survey import ASSERT_CLOSE, Criterion, survey
+    from attnctl.verbs.mutants.survey import ASSERT_CLOSE, Criterion, Inputs, survey
     from attnctl.verbs.mutants.tested import FOLDER, OwnTest, score_test
     from attnctl.verbs.mutants.view import score_lines, survey_lines
 
