@@ -8,7 +8,7 @@ from pathlib import Path
 from attnctl.base.errors import Exit
 from attnctl.base.values import FOUR_SIZES, POSITIVE, SEED, TOLERANCE, whole_number, words
 from attnctl.cli.options import argument, command, excludes, findings_option, needs, option, renames
-from attnctl.verbs.mutants.inputs import DRAWS, TYPES
+from attnctl.verbs.mutants.survey import DRAWS, TYPES
 
 OF_TEST = needs("test", "it is of a test of your own; write -- and its command")
 NOT_OF_TEST = excludes("test", "your own test says what passes, and on what; leave it out")
@@ -95,8 +95,7 @@ def mutants(  # noqa: PLR0913  (its options)
     Exit codes: 0 every wrong kernel fails; 1 some pass; 2 the right kernel fails your test.
     """
     from attnctl.cli.output import give, progress
-    from attnctl.verbs.mutants.inputs import Inputs
-    from attnctl.verbs.mutants.survey import ASSERT_CLOSE, Criterion, survey
+    from attnctl.verbs.mutants.survey import ASSERT_CLOSE, Criterion, Inputs, survey
     from attnctl.verbs.mutants.tested import FOLDER, OwnTest, score_test
     from attnctl.verbs.mutants.view import score_lines, survey_lines
 

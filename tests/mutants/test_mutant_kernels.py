@@ -10,8 +10,8 @@ import pytest
 import attnctl
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.examples import RIGHT
-from attnctl.verbs.mutants.inputs import Inputs
 from attnctl.verbs.mutants.kernel import OPTIONS, Kernel, make_mutants
+from attnctl.verbs.mutants.survey import Inputs
 
 SMALL = (2, 4, 12, 6)
 

@@ -10,8 +10,7 @@ import pytest
 from attnctl.evidence.precision import round_in
 from attnctl.mistakes import CATALOGUE
 from attnctl.verbs.mutants import kernel
-from attnctl.verbs.mutants.inputs import DRAWS, TYPES, Inputs
-from attnctl.verbs.mutants.survey import Criterion, hold
+from attnctl.verbs.mutants.survey import DRAWS, TYPES, Criterion, Inputs, hold
 
 LOOSE = ["--rtol", "1e-2", "--atol", "1e-2"]
 

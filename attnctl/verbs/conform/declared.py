@@ -43,7 +43,6 @@ from attnctl.verbs.conform.profile import (
     MASKS,
     NOTHING,
     TYPES,
-    Known,
     Request,
     TargetProfile,
 )
@@ -151,7 +150,7 @@ IN_TYPES = Setting("types", list_of(known(tuple(TYPES))), "The types in which it
 WHY = Form("WhyForm", "A feature that is known to fail.", [Setting("why", WORD, "Why it fails."), IN_TYPES])
 
 
-def read_why(value: Any) -> Known:
+def read_why(value: Any) -> tuple[str, tuple[str, ...]]:
     """Why a feature is known to fail, and the types in which it does: all, where none are said."""
     given = {"why": value} if isinstance(value, str) else value
     if not isinstance(given, dict) or not isinstance(given.get("why"), str):

@@ -258,10 +258,6 @@ class TargetProfile:
         return case if shared or case.memory != "broadcast" else replace(case, memory="plain")
 
 
-Known = tuple[str, tuple[str, ...]]
-"""The reason why a feature is known to fail, and the types in which it does."""
-
-
 @dataclass(frozen=True)
 class Request:
     profile: TargetProfile = TargetProfile()
@@ -275,7 +271,8 @@ class Request:
     shape: tuple[int, ...] = ()
     """Batch, heads, queries and head size of the cases of relations, where they are asked for."""
     quick: bool = False
-    xfail: Mapping[str, Known] = field(default_factory=dict)
+    xfail: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The features that are known to fail: why, and the types in which they do."""
     save: str | None = None
     flags: tuple[str, ...] = ()
     """The words of the command line that say how the target is called, which a replay takes again."""

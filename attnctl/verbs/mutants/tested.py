@@ -21,9 +21,8 @@ from attnctl.base.programs import Said, begin, kill
 from attnctl.base.words import all_of, did_you_mean
 from attnctl.mistakes import CATALOGUE
 from attnctl.store.files import json_text, open_output, write_text
-from attnctl.verbs.mutants.inputs import Inputs
 from attnctl.verbs.mutants.kernel import OPTIONS, Kernel, default_of, kernel_options, make_mutants
-from attnctl.verbs.mutants.survey import KernelOutcome, Progress, ask, tell
+from attnctl.verbs.mutants.survey import Inputs, KernelOutcome, Progress, ask, tell
 
 FOLDER = "attnctl-mutants"
 KERNEL = "{kernel}"
