@@ -15,6 +15,7 @@ from attnctl.cli.options import argument, command, excludes, only, option
 from attnctl.cli.output import progress, wanted_steps
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view, say
+from attnctl.formats import write_text
 from attnctl.inputs.config.flags import settings_from
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
@@ -207,7 +208,7 @@ def write_grades(sheets: list[grading.HandIn], wanted: str, files: list[str], *,
     if wanted in AUTOGRADERS:
         for sheet, path in zip(sheets, files, strict=False):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            formats.write_text(f"{formats.json_text(AUTOGRADERS[wanted](sheet), 1)}\n", path)
+            write_text(f"{formats.json_text(AUTOGRADERS[wanted](sheet), 1)}\n", path)
         if not files:
             formats.print_json(AUTOGRADERS[wanted](sheets[0]), indent=1)
         return

@@ -152,7 +152,6 @@ def read_late(flag: str, reader: Reader, text: str | None) -> Any:
 
 
 layer_number = partial(read_late, "--layer", LAYER)
-"""The layer of a state dict that --layer names."""
 
 
 def findings_option(verb: str, *, checked: bool = True) -> Any:
