@@ -274,7 +274,7 @@ def stats(trace: AnyTrace) -> DumpStats:
 
     Raises AttnError where the trace has no attention weights, or impossible ones.
     """
-    from attnctl.verbs.stats.measure import measure_heads
+    from attnctl.verbs.stats.tally import measure_heads
 
     return measure_heads(trace)
 

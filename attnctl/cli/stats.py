@@ -30,7 +30,7 @@ from attnctl.verbs.corpus import SHARD, WHOLE, Shard
 from attnctl.verbs.corpus.part import CorpusPart, report_of, write_part
 from attnctl.verbs.corpus.run import Work, open_sources, saving
 from attnctl.verbs.stats import DumpStats, StatsReport
-from attnctl.verbs.stats.measure import measure_heads, rollout
+from attnctl.verbs.stats.tally import measure_heads, rollout
 from attnctl.verbs.stats.view import part_headline, result_lines, skipped_lines
 
 MERGE = "merge"  # the first argument that makes `stats` merge the others

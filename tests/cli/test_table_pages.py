@@ -16,8 +16,7 @@ import pytest
 import attnctl
 from attnctl.pages.tables import file_name, write_stats
 from attnctl.verbs.stats import StatsReport
-from attnctl.verbs.stats.measure import measure_heads
-from attnctl.verbs.stats.tally import MEASURES
+from attnctl.verbs.stats.tally import MEASURES, measure_heads
 
 CHECKPOINTS = Path(__file__).parent.parent / "models" / "checkpoints"
 QWEN = str(CHECKPOINTS / "qwen2")

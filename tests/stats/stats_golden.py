@@ -7,7 +7,7 @@ import attnctl
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import plain_text
 from attnctl.verbs.stats import StatsReport
-from attnctl.verbs.stats.measure import measure_heads, rollout
+from attnctl.verbs.stats.tally import measure_heads, rollout
 from attnctl.verbs.stats.view import rollout_lines, stats_lines, write_csv
 
 FOLDER = Path(__file__).parent / "golden"

@@ -16,8 +16,7 @@ from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
 from attnctl.record import Trace
 from attnctl.verbs.stats import tally
-from attnctl.verbs.stats.measure import measure_heads
-from attnctl.verbs.stats.tally import MEASURES
+from attnctl.verbs.stats.tally import MEASURES, measure_heads
 
 
 def a_trace(weights, **header):

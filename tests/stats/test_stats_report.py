@@ -14,7 +14,7 @@ from test_stats_measure import a_trace
 import attnctl
 from attnctl.base.errors import AttnError
 from attnctl.verbs.stats import StatsReport, Tally
-from attnctl.verbs.stats.measure import measure_heads, rollout
+from attnctl.verbs.stats.tally import measure_heads, rollout
 
 
 def report(traces):

@@ -23,8 +23,7 @@ from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.store.files import json_text
 from attnctl.verbs.corpus import bad_for
-from attnctl.verbs.stats.measure import places_of, weights_of
-from attnctl.verbs.stats.tally import Sentences
+from attnctl.verbs.stats.tally import Sentences, places_of, weights_of
 
 CHUNK = 2**20
 MOST_ROWS = 2**9  # tokens whose runs are prepared together

@@ -261,7 +261,7 @@ class Explorer(App[int]):
                 case "find":
                     hint = "love, or love,AI, or a whole cell"
                 case "edit":
-                    remake.origin_of(walk.layer)
+                    remake.origin_of(walk)
                     hint = "0.5, +=1, *=2"
                 case "seed":
                     value = str(remake.seed_of(walk) + 1)

@@ -49,11 +49,11 @@ def layers_beside(now: Sequence[Trace], made: Made, before: Sequence[Trace]) -> 
     return tuple(TracedLayer(trace, made, old) for trace, old in zip(now, olds, strict=True))
 
 
-def origin_of(layer: TracedLayer) -> Made:
-    """The settings that made a trace, or that run one of a file again. Raises AttnError where none do."""
-    if layer.made is not None:
-        return layer.made
-    source = source_of_run(layer.recorded, layer.words)
+def origin_of(walk: ExplorerState) -> Made:
+    """The settings that made the trace, or that run one of a file again. Raises AttnError where none do."""
+    if walk.layer.made is not None:
+        return walk.layer.made
+    source = source_of_run(walk.layer.recorded, walk.layer.words)
     return Made(source, source.settings)
 
 
@@ -63,7 +63,7 @@ def walk_again(walk: ExplorerState, **changes: Any) -> ExplorerState:
     An edit of a layer of a model flows into those after it. Raises AttnError where the settings
     have no meaning, and for edits in two layers.
     """
-    how, at = origin_of(walk.layer), walk.place.layer
+    how, at = origin_of(walk), walk.place.layer
     first = how.edited_in if how.settings.edits else at
     settings = how.settings.with_(**changes)
     if first != at and len(settings.edits) > len(how.settings.edits):
@@ -94,7 +94,7 @@ def keep_place(walk: ExplorerState, before: ExplorerState) -> ExplorerState:
 
 def add_edit(walk: ExplorerState, text: str) -> ExplorerState:
     """With one more edit: a number, `+=…` or `*=…` of it, or CELL=VALUE. Raises AttnError for others."""
-    edits, edit = origin_of(walk.layer).settings.edits, text.strip()
+    edits, edit = origin_of(walk).settings.edits, text.strip()
     if not edit:
         raise AttnError("no number; write one, like 0.5, or += or *= before it")
     if walk.empty:
@@ -121,7 +121,7 @@ def undo_edit(walk: ExplorerState) -> ExplorerState:
 
 def seed_of(walk: ExplorerState) -> int:
     """The seed. Raises AttnError where nothing was drawn."""
-    how = origin_of(walk.layer)
+    how = origin_of(walk)
     if how.source.no_seed:
         raise AttnError(how.source.no_seed)
     return how.settings.seed
@@ -139,7 +139,7 @@ def with_seed(walk: ExplorerState, text: str) -> ExplorerState:
 
 def switchable_rules(walk: ExplorerState) -> dict[Rule, bool]:
     """The rules that may be switched, and whether each is on. Raises AttnError where none can be."""
-    how = origin_of(walk.layer)
+    how = origin_of(walk)
     if how.source.no_rules:
         raise AttnError(how.source.no_rules)
     now = {type(rule): rule for rule in how.settings.rules}
@@ -162,7 +162,7 @@ def switch_rule(walk: ExplorerState, name: str) -> ExplorerState:
     choices = {rule.name: rule for rule in switchable_rules(walk)}
     if name not in choices:
         raise AttnError(f"no rule {quote(name)}; there are {', '.join(choices)}")
-    rules = origin_of(walk.layer).settings.rules
+    rules = origin_of(walk).settings.rules
     others = tuple(rule for rule in rules if rule.name != name)
     return walk_again(walk, rules=rules_in_order((*rules, choices[name])) if others == rules else others)
 
