@@ -124,6 +124,19 @@ def test_a_kernel_of_one_size_is_held_in_that_size(fixed, found):
     assert held.conventions == found
 
 
+def test_a_kernel_of_one_size_that_is_wrong_is_held_to_its_outputs():
+    """Weights are read off values with a column for each key: this one takes no 128 columns."""
+
+    def kernel(q, k, v):
+        if q.shape[3] != 64 or q.shape[2] % 128 or k.shape[2] % 128:
+            raise ValueError("not compiled for that")
+        return kernels.good(q, k, v) ** 3
+
+    found = conform(kernel, "head sizes")
+    assert found.agrees is False
+    assert found.conventions == {"lengths": "multiples of 128", "head sizes": "64"}
+
+
 def test_what_is_wrong_of_unequal_sides_alone_is_told_how_to_leave_out():
     def of_queries_alone(q, k, v):
         n = q.shape[2]

@@ -266,7 +266,7 @@ class Programs:
 
 
 def read_weights(suite: Suite, case: Case) -> Array | None:
-    """Read the weights of a target off its output for unit vectors as values, if it takes so many columns."""
+    """Read the weights of a target off its output for unit vectors as values, if it takes that many."""
     problem = suite.problem(replace(case, memory="plain", d_v=case.keys))
     size = problem.arrays["V"].shape
     problem.arrays["V"] = np.broadcast_to(np.eye(*size[2:]), size)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import lru_cache, partial
 from itertools import product
 from math import ceil, floor, inf, isfinite, log10, prod
 from typing import Any
@@ -202,14 +202,14 @@ def hold_kernel(name: str, kernel: Kernel, inputs: Inputs, criterion: Criterion)
     return hold(name, found, right, criterion)
 
 
-@cache
+@lru_cache(maxsize=8)
 def hold_right_ones(inputs: Inputs, criterion: Criterion) -> tuple[KernelOutcome, ...]:
     """What right programs give, each of which rounds in its own way."""
     kernels = {name: Kernel(lines=lines, backward=inputs.backward) for name, lines in RIGHT.items()}
     return tuple(hold_kernel(name, kernel, inputs, criterion) for name, kernel in kernels.items())
 
 
-@cache
+@lru_cache(maxsize=32)
 def ask(inputs: Inputs, options: frozenset[str]) -> tuple[dict[str, Any], Outputs]:
     """The arguments of a kernel with these options, and what is right, computed in float64."""
     arguments = inputs.arrays(options)
