@@ -153,7 +153,10 @@ OPENING |= {"load", "loadtxt", "save", "savez", "memmap", "fromfile", "tofile"}
 """Methods that open files, in Python, NumPy and tokenizers."""
 
 BUILTIN = {"open", "ZipFile"}
-OURS = {f"{of}.load" for of in ("found", "tensor", "npy", "weight", "scales", "blocks")} | {"self.save"}
+OURS = {f"{of}.load" for of in ("found", "tensor", "npy", "weight", "scales", "blocks")} | {
+    "self.save",
+    "formats.write_text",
+}
 ELSEWHERE = {
     ("base/files.py", "open"): "the place where files are read",
     ("base/files.py", "os.open"): "the same",

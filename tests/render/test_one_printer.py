@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import attnctl
-from attnctl.cli.app import complete_word
+from attnctl.cli.complete import complete_word
 from attnctl.drawing.screen.output import PlainOutput, output_for, print_lines, say
 from attnctl.record.cells import parse_address, spelling
 
