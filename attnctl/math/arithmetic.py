@@ -66,14 +66,14 @@ def code(expr: Expr) -> str:
             return f"({code(left)} - {code(right)})"
         case Operation("*", parts):
             nested = {"*", "/"}
-            return " * ".join(f"({code(p)})" if kind_of(p) in nested else code(p) for p in parts)
+            return " * ".join(f"({code(p)})" if operator_of(p) in nested else code(p) for p in parts)
         case Operation("/", (above, below)):
             return f"({code(above)}) / ({code(below)})"
         case Operation(name, parts):
             return f"{name}({code(parts[0])})"
 
 
-def kind_of(expr: Expr) -> str:
+def operator_of(expr: Expr) -> str:
     """What an expression does to its parts; nothing where it is a number."""
     return expr.kind if isinstance(expr, Operation) else ""
 
@@ -98,7 +98,9 @@ def display(expr: Expr, text_of: Callable[[Number], str], *, top: bool = True) -
             text = f"{first(left)} - {inner(right)}"
             return text if top else f"({text})"
         case Operation("*", parts):
-            return "·".join(f"({inner(part)})" if kind_of(part) == "/" else inner(part) for part in parts)
+            return "·".join(
+                f"({inner(part)})" if operator_of(part) == "/" else inner(part) for part in parts
+            )
         case Operation("/", (above, below)):
             return f"{first(above)} / {inner(below)}"
         case Operation("sqrt", (inside,)):

@@ -95,10 +95,10 @@ def positions(term: Any) -> set[int]:
 
 def entry(array: Array, *places: Place) -> Term:
     """The number of an array that is no input."""
-    return table(lambda: array, lambda at: array[at].item(), *own_places(array.shape, places))
+    return from_table(lambda: array, lambda at: array[at].item(), *own_places(array.shape, places))
 
 
-def table(whole: Callable[[], Array], one: Callable[[Cell], float], *places: Place) -> Term:
+def from_table(whole: Callable[[], Array], one: Callable[[Cell], float], *places: Place) -> Term:
     """A number that an op knows by itself: `whole` makes all of them, `one` that at some places."""
     return Term("table", whole, one, *places)
 

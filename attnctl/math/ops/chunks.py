@@ -18,7 +18,7 @@ from attnctl.math import Array, Shape
 from attnctl.math.kind import Chunks, spans, where_broken
 from attnctl.math.notation import Input, Place, Term, call, entry, index, is_seen, largest, total, where
 from attnctl.math.ops.base import Block, Op, Places, RowWise
-from attnctl.math.ops.scores import LogSumExp, Softmax, log_sum_exp
+from attnctl.math.ops.scores import LogSumExp, Softmax, log_total
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ChunkLogSumExp(ByChunk):
     def form(self, cell: Places, s: Input) -> Term:
         *lead, chunk, head, row = cell
         j = index(s.shape[-1], "j")
-        return log_sum_exp(j, self.score(s, chunk, *lead, head, row, j))
+        return log_total(j, self.score(s, chunk, *lead, head, row, j))
 
 
 class ChunkOutputs(ByChunk):
@@ -120,7 +120,7 @@ class MergeLogSumExp(Op):
     def form(self, cell: Places, parts: Input) -> Term:
         *lead, head, row = cell
         j = index(parts.shape[-3], "c")
-        return log_sum_exp(j, parts.at(*lead, j, head, row))
+        return log_total(j, parts.at(*lead, j, head, row))
 
 
 class Shares(Op):

@@ -17,11 +17,11 @@ from attnctl.math.notation import (
     Term,
     call,
     entry,
+    from_table,
     index,
     index_number,
     is_seen,
     largest,
-    table,
     total,
     where,
 )
@@ -239,7 +239,7 @@ class LogSumExp(RowWise):
 
     def form(self, cell: Places, s: Input) -> Term:
         j = index(s.shape[-1], "j")
-        return log_sum_exp(j, s.at(*cell, j))
+        return log_total(j, s.at(*cell, j))
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         (scores,) = line.inputs
@@ -247,7 +247,7 @@ class LogSumExp(RowWise):
         yield Gradient(scores, LogSumExpBack(), (scores, line.name, d), formula)
 
 
-def log_sum_exp(j: Term, score: Term) -> Term:
+def log_total(j: Term, score: Term) -> Term:
     """max + ln Σ exp(score − max) over an index; −∞ where nothing is seen."""
     top = largest(j, score)
     every = total(j, call("exp", score - top), is_seen(score))
@@ -428,7 +428,7 @@ class Hide(Placed):
         for part in mask:
             shown = where(part.at(*cell), shown, self.hidden)
         heads = (*s.shape[:-3], 1, *s.shape[-2:])  # rules hide the same of every head
-        number = table(
+        number = from_table(
             lambda: (self.hidden_by(heads) + 1).astype(np.uint8),
             lambda at: self.reason(at, s.shape) + 1,
             *cell,

@@ -45,7 +45,7 @@ def strictness_of(trace: Trace, rtol: float | None, atol: float | None, decimals
 
 def read_source(source: Source) -> Sequence[Trace]:
     rename = source.beside.rename or {}
-    traces = read_any(source.path, rename)[0] if source.is_file else source.traces()
+    traces = read_recorded(source.path, rename)[0] if source.is_file else source.traces()
     if any(trace.kept_heads for trace in traces):
         raise AttnError(
             f"{source.text}: it was written with --head, and steps are made of all heads; leave that out"
@@ -58,7 +58,7 @@ def read_unfinished(source: str, rename: Mapping[str, str], *, named: bool = Tru
 
     A path that no person `named`, but a file, is that of a regular file.
     """
-    found, _ = read_any(source, rename, named=named)
+    found, _ = read_recorded(source, rename, named=named)
     only_one(found, source)
     return found[0]
 
@@ -68,14 +68,14 @@ def read_to_show(source: str) -> tuple[list[Trace], bool]:
 
     Steps of which nothing is written, not even a shape, are left out.
     """
-    found, blanks = read_any(source, {}, keep=True)
+    found, blanks = read_recorded(source, {}, keep=True)
     if not blanks:
         return found, False
     blank = found[0].header.get("blank", sorted(found[0].begun))
     return [replace(found[0], header={**found[0].header, "blank": blank})], True
 
 
-def read_any(
+def read_recorded(
     source: str, rename: Mapping[str, str], *, named: bool = True, keep: bool = False
 ) -> tuple[list[Trace], bool]:
     """Every trace of a file or of a pipe, or the exercise that it is; and which of the two it is."""

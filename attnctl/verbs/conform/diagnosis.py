@@ -27,8 +27,8 @@ from attnctl.verbs.conform.held import (
     Cause,
     Diagnosed,
     HeldCase,
-    carry_out,
     choose,
+    compute_steps,
     is_large,
     observe,
     plant_cause,
@@ -203,7 +203,7 @@ def ignored_cause(suite: Suite, option: str) -> Cause:
         """What is right are not the numbers of the case without the option."""
         right, bare = HeldCase.begin(suite.problem(case)), suite.problem(case.without(option))
         plain = bare.plan.derivation
-        return option in case.option_values and not right.gives(plain, carry_out(plain, bare.given))
+        return option in case.option_values and not right.gives(plain, compute_steps(plain, bare.given))
 
     def is_ignored(other: CaseResult) -> bool:
         if option not in other.case.option_values or other.answer.error:

@@ -284,7 +284,7 @@ def plant_cause(suite: Suite, mistake: Mistake, step: str = HEAD_OUTPUTS) -> Cau
 Values = Mapping[str, Array]
 
 
-def carry_out(derivation: Derivation, had: Values, known: Mapping[str, Step] | None = None) -> Values:
+def compute_steps(derivation: Derivation, had: Values, known: Mapping[str, Step] | None = None) -> Values:
     """Carry it out in float64 from its inputs, or from the values that steps which are known had."""
     known = known or {}
     values: dict[str, Array] = {}
@@ -318,7 +318,7 @@ class HeldCase:
     ) -> HeldCase:
         """With nothing found, it is what is right."""
         derivation = problem.plan.derivation
-        right = carry_out(derivation, problem.given)
+        right = compute_steps(derivation, problem.given)
         beside = {output: right[output] for output in problem.outputs} if found is None else found
         if name == CONCAT and HEAD_OUTPUTS in beside:
             heads = beside[HEAD_OUTPUTS].swapaxes(1, 2)
@@ -333,7 +333,7 @@ class HeldCase:
         """The programs that make a mistake: as it may fit, or like it was planted in another case."""
         for plant in mistake.at(self.step(like)):
             try:
-                made = carry_out(plant.case.derivation, self.right, self.derivation.by_name)
+                made = compute_steps(plant.case.derivation, self.right, self.derivation.by_name)
             except (AttnError, ValueError, IndexError, TypeError, KeyError):  # what only the right op takes
                 continue
             yield plant, made
