@@ -1,6 +1,7 @@
 """Every family and layer: attention weights and hidden states are those of transformers in float32."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +18,7 @@ from attnctl.models.attention import prepare_attention
 from attnctl.models.description import describe
 from attnctl.models.families import FAMILIES
 from attnctl.models.forward import embed_ids, final_norm, states
+from attnctl.models.network import route
 from attnctl.models.source import open_model
 
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
@@ -124,3 +126,22 @@ def test_experts_stand_each_by_itself_or_all_in_one_tensor(tmp_path):
     ids = list(range(3, 9))
     ends = [list(states(model, embed_ids(model, ids))) for model in (alone, open_model(str(tmp_path)))]
     np.testing.assert_allclose(ends[0][-1][1], ends[1][-1][1], rtol=1e-6)
+
+
+def test_experts_are_those_of_the_groups_whose_two_best_sum_to_most(tmp_path):
+    """DeepSeek-V3 (arXiv 2412.19437, 2.1.2): affinities are sigmoids, moved by a bias to choose by."""
+    shutil.copytree(ROOT / "deepseek-v3", tmp_path, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"n_group": 2, "topk_group": 1}))
+    tensors = open_model(str(tmp_path), dtype="float64").layer(1)
+    width, experts = tensors.d["width"], 8
+    x = np.random.RandomState(0).randn(40, width)
+    affinities = 1 / (1 + np.exp(-x @ tensors.matrix("router", width, experts)))
+    rows = (affinities + tensors.read("router_correction", "", (experts,))).tolist()
+
+    def group(row, most):
+        return max((0, 1), key=lambda half: sum(sorted(row[4 * half : 4 * half + 4])[-most:]))
+
+    chosen = [{expert // 4 for expert in row} for row in route(tensors, x)[1].tolist()]
+    assert chosen == [{group(row, 2)} for row in rows]
+    assert all(any(group(row, 2) != group(row, other) for row in rows) for other in (1, 3))
