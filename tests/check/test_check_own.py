@@ -135,6 +135,28 @@ def test_a_changed_number_is_found_by_its_tokens():
     assert report.findings[0].hint.startswith("What follows was computed from the right numbers")
 
 
+def test_a_mistake_in_numbers_that_nothing_was_computed_from_is_all_that_is_wrong():
+    trace = attnctl.run(SENTENCE, heads=2)
+    wrong = trace["attention_weights"] ** 1.25
+    trace["attention_weights"][:] = wrong / wrong.sum(-1, keepdims=True)
+    report = attnctl.check(trace)
+    assert [(finding.step, finding.mistake) for finding in report.findings] == [
+        ("attention_weights", "scale-other")
+    ]
+    assert report.findings[0].hint.startswith("What follows was computed from the right numbers")
+    assert report.steps["head_outputs"].verdict == "agrees"
+
+
+def test_a_mistake_in_what_a_wrong_step_is_computed_from_is_named_beside_it():
+    trace = attnctl.run(SENTENCE, heads=2)
+    wrong = trace["attention_weights"] ** 1.25
+    trace["attention_weights"][:] = wrong / wrong.sum(-1, keepdims=True)
+    trace["head_outputs"][:] = 2 * trace["head_outputs"]
+    report = attnctl.check(trace)
+    assert [finding.step for finding in report.findings][:2] == ["attention_weights", "head_outputs"]
+    assert report.findings[0].hint == ""
+
+
 def test_a_run_whose_scores_grow_too_large_for_half_precision_is_not_accused():
     trace = attnctl.run("I love AI", scale=60_000, dtype="float16")
     assert trace.header["overflow"]["step"] == "scaled_scores"

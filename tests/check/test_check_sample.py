@@ -162,9 +162,10 @@ def test_a_part_that_shows_too_little_is_passed_over(monkeypatch):
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("wrong", "places"),
-    [(slice(5, None), "query 5 and 6"), (slice(2, 9, 6), "query 2"), (7, "query 7")],
+    [(slice(5, 7), "at query 5 and 6"), (slice(5, None), ""), (slice(2, 9, 6), ""), (7, "at query 7")],
 )
 def test_a_part_tells_where_it_is_wrong_and_that_it_is_a_part(monkeypatch, wrong, places):
+    """Not at which queries, where others are wrong, too."""
     for name, value in (("MANY", 10), ("FEW", 10), ("LEAST_ROWS", 3)):
         monkeypatch.setattr(f"attnctl.verbs.check.search.{name}", value)
     arrays = own.attend(own.PLAIN.but(n=N))
@@ -172,5 +173,6 @@ def test_a_part_tells_where_it_is_wrong_and_that_it_is_a_part(monkeypatch, wrong
     given = {name: x for name, x in arrays.items() if name in (*own.INPUTS, "attention_weights")}
     report = attnctl.check(foreign(given), meant(own.PLAIN.but(n=N)))
     hint = report.findings[0].hint
-    assert f"at {places}" in hint, hint
+    assert places in hint, hint
+    assert ("query" in hint.split("This is said")[0]) is bool(places), hint
     assert "This is said of queries" in hint or "This is said of the first" in hint

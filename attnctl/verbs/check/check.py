@@ -222,13 +222,23 @@ class Diagnosis:
         return replace(fit, walk=whole)
 
     def explain(self, first: str, fit: Fit, *as_good: Fit) -> Iterator[Finding]:
-        """One finding for each mistake; from here on the derivation is the one that makes them."""
+        """One finding for each mistake; from here on the derivation is the one that makes them.
+
+        Where that leaves something wrong which is right without the step, nothing was computed from it.
+        """
         others = tuple(" and ".join(mistake.name for mistake, _ in fit.mistakes) for fit in as_good)
+        gap, after = self.walk.gap(first), walk_without(self.walk, first) if fit.walk.wrong else None
+        if after and not set(after.wrong) < set(fit.walk.wrong):
+            after = None
         for number, (mistake, plant) in enumerate(fit.mistakes):
             self.done.add((first, mistake.name))
             words, also = spoken(mistake, plant.detail), () if number else others
-            yield Finding(first, self.walk.gap(first), mistake.name, *words, also, planted=(mistake, plant))
-        self.walk = fit.walk
+            hint = WRITTEN_WRONG if after and number == len(fit.mistakes) - 1 else ""
+            yield Finding(first, gap, mistake.name, *words, also, hint, planted=(mistake, plant))
+        if after:
+            self.forget(first, after)
+        else:
+            self.walk = fit.walk
 
     def leave_unexplained(self, search: Search) -> Finding:
         """A step that no known mistake explains; forgotten, where what follows is right without it."""
@@ -236,16 +246,21 @@ class Diagnosis:
         self.done.add((first, ""))
         after = walk_without(search.case.walk, first) and walk_without(self.walk, first)
         if not after:
-            return Finding(first, gap, hint=hint(search))
+            return Finding(first, gap, hint=hint(search, gap.differing))
+        self.forget(first, after)
+        return Finding(first, gap, hint=WRITTEN_WRONG)
+
+    def forget(self, first: str, after: Walk) -> None:
+        """Go on without a step that nothing was computed from: what follows is judged anew."""
         self.steps |= {name: after.steps[name] for name in set(self.walk.wrong) - {first, *after.wrong}}
         self.walk = after
-        return Finding(first, gap, hint=WRITTEN_WRONG)
 
 
 def walk_without(walk: Walk, first: str) -> Walk | None:
     rest = walk.record.trace.select([name for name in walk.record.trace if name != first])
     after = Walk.over(replace(walk.record, trace=rest), walk.derivation, walk, anew={first})
-    right = set(walk.wrong) - {first} - set(after.wrong)
+    steps = [after.steps[name] for name in walk.wrong if name != first and name in after.steps]
+    right = any(step.verdict is Verdict.AGREES for step in steps)
     return after if right and set(after.wrong) <= set(walk.wrong) else None
 
 

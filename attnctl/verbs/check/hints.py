@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,12 +34,18 @@ NOT_ALL_TRIED = (
 UNRELATED = "Nothing relates the wrong numbers to what they should be."
 
 
-def hint(search: Search) -> str:
-    """One or two sentences on how found and expected numbers are related, and where they differ."""
+def hint(search: Search, differing: int) -> str:
+    """One or two sentences on how found and expected numbers are related, and where they differ.
+
+    Of a part, not at which queries, where more numbers are wrong than there: `differing` are in all.
+    """
     only = f" This is said of {words}; the rest was not searched." if (words := search.part.words) else ""
     case = search.case
+    axes = [*case.record.trace.steps[case.first].axes]
+    if only and differing > case.differs.sum():
+        axes = ["" if axis == "query" else axis for axis in axes]
     relation = relate_by_number(case) or find_other_array(case)
-    where = locate_alone(case) or locate_band(case) or locate_some(case)
+    where = locate_alone(case, axes) or locate_band(case) or locate_some(case, axes)
     if relation:
         return f"{relation} {where}".strip() + only
     return f"{where or UNRELATED} {NOT_ALL_TRIED if case.effort.exceeded else ''}".strip() + only
@@ -129,15 +135,14 @@ def explains(case: WrongStep, numbers: Array, others: Array) -> bool:
 # --- where the wrong numbers are ---
 
 
-def locate_alone(case: WrongStep) -> str:
-    axes = case.record.trace.steps[case.first].axes
+def locate_alone(case: WrongStep, axes: Sequence[str]) -> str:
     places = np.argwhere(case.differs)
     if len(places) < 2:
         return ""
     alone = [
         f"{axis} {begin_of(case, axis) + places[0, at]}"
         for at, axis in enumerate(axes)
-        if case.differs.shape[at] > 1 and (places[:, at] == places[0, at]).all()
+        if axis and case.differs.shape[at] > 1 and (places[:, at] == places[0, at]).all()
     ]
     return f"All of them are at {', '.join(alone)}." if alone else ""
 
@@ -179,15 +184,16 @@ def spell_range(least: int, most: int, distance: Array) -> str:
     return f"{most} or less" if least == distance.min() else f"{least} to {most}"
 
 
-def locate_some(case: WrongStep) -> str:
-    axes = case.record.trace.steps[case.first].axes
+def locate_some(case: WrongStep, axes: Sequence[str]) -> str:
     said = []
     for at, axis in enumerate(axes):
         others = tuple(other for other in range(len(axes)) if other != at)
         has = np.flatnonzero(case.differs.any(axis=others))
         able = np.count_nonzero(telling_numbers(case).any(axis=others))
         whole = len(has) <= MOST_LISTED or (np.diff(has) == 1).all()
-        if 0 < len(has) < able and (whole or len(has) <= able / 2):  # a few of most of them say little
+        if (
+            axis and 0 < len(has) < able and (whole or len(has) <= able / 2)
+        ):  # a few of most of them say little
             said.append(f"{axis} {list_places(begin_of(case, axis) + has)}")
     return f"They are at {', '.join(said)} only." if said else ""
 

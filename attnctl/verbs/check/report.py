@@ -41,7 +41,7 @@ class Finding:
     also: tuple[str, ...] = ()
     """Other mistakes that would give the same numbers."""
     hint: str = ""
-    """What else can be said where no mistake is known."""
+    """What else can be said: where no mistake is known, or nothing was computed from the step."""
     planted: tuple[Mistake, Plant] | None = field(default=None, compare=False, repr=False)
     """The mistake, and the program in which it was found."""
 

@@ -101,6 +101,8 @@ def sentences(report: Report, finding: Finding, before: str | None, screen: Scre
         if not place:
             yield f"It is what you get when {finding.words}: {finding.fix}.", ""
         yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
+        if finding.hint:
+            yield finding.hint, ""
         return
     differ = how_many_differ(gap) if gap.filled > 1 else "it differs"
     if not gap.differing:
