@@ -91,6 +91,39 @@ def described(change):
     return attnctl.check(foreign(kept), meant(kind)).findings[0].hint
 
 
+WRITTEN_WRONG = " What follows was computed from the right numbers: only those written down here are wrong."
+
+
+def swap(arrays, *names):
+    return dict(arrays, **dict(zip(names, (arrays[name] for name in reversed(names)), strict=True)))
+
+
+OTHERS = {
+    "weights without the mask": (
+        lambda a: {**a, "attention_weights": own.softmax(a["scaled_scores"])},
+        {"attention_weights": "It is what scaled_scores gives in place of masked_scores." + WRITTEN_WRONG},
+    ),
+    "a name given twice": (
+        lambda a: {**a, "K": a["Q"]},
+        {"K": "The numbers are those of Q." + WRITTEN_WRONG},
+    ),
+    "names mixed up": (
+        lambda a: swap(a, "Q", "K"),
+        {"Q": "The numbers are what K should be.", "K": "The numbers are what Q should be."},
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), OTHERS.values(), ids=OTHERS)
+def test_another_array_in_a_step_or_for_it_is_named(change, said):
+    trace = attnctl.run("the cat saw the dog run off", heads=2, causal=True)
+    changed = change({name: array.copy() for name, array in trace.items()})
+    for name in trace:
+        trace[name][:] = changed[name]
+    found = {finding.step: finding.hint for finding in attnctl.check(trace).findings}
+    assert {name: found[name] for name in said} == said
+
+
 LATER_QUERIES = {
     "one": (
         lambda x: np.where(np.arange(24)[:, None] == 20, np.cos(5 * x), x),

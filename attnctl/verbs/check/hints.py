@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
+from attnctl.base.errors import AttnError
 from attnctl.base.words import all_of
 from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.precision import FLOAT32, on_grid
@@ -31,6 +33,8 @@ NOT_ALL_TRIED = (
     "Not every pair of mistakes was tried, nor every number that might explain it: there are too many."
 )
 
+WRITTEN_WRONG = "What follows was computed from the right numbers: only those written down here are wrong."
+
 UNRELATED = "Nothing relates the wrong numbers to what they should be."
 
 
@@ -39,16 +43,28 @@ def hint(search: Search, differing: int) -> str:
 
     Of a part, not at which queries, where more numbers are wrong than there: `differing` are in all.
     """
-    only = f" This is said of {words}; the rest was not searched." if (words := search.part.words) else ""
-    case = search.case
+    case, only = search.case, said_of(search)
     axes = [*case.record.trace.steps[case.first].axes]
     if only and differing > case.differs.sum():
         axes = ["" if axis == "query" else axis for axis in axes]
-    relation = relate_by_number(case) or find_other_array(case)
     where = locate_alone(case, axes) or locate_band(case) or locate_some(case, axes)
-    if relation:
+    if relation := relate(case):
         return f"{relation} {where}".strip() + only
     return f"{where or UNRELATED} {NOT_ALL_TRIED if case.effort.exceeded else ''}".strip() + only
+
+
+def hint_written(search: Search) -> str:
+    """What is said of a step that nothing was computed from, and of how its numbers came about."""
+    relation = relate(search.case)
+    return f"{relation}{said_of(search)} {WRITTEN_WRONG}" if relation else WRITTEN_WRONG
+
+
+def said_of(search: Search) -> str:
+    return f" This is said of {words}; the rest was not searched." if (words := search.part.words) else ""
+
+
+def relate(case: WrongStep) -> str:
+    return relate_by_number(case) or find_other_array(case) or find_other_input(case)
 
 
 def agrees_as_printed(walk: Walk) -> str:
@@ -94,12 +110,14 @@ def relate_by_number(case: WrongStep) -> str:
 
 def find_other_array(case: WrongStep) -> str:
     right = case.expected.value
-    related = (("The difference equals", case.found - right), ("The numbers are those of", case.found))
+    others = [*arrays(case), *expected_arrays(case), ("what it should be", right)]
+    related = (("The difference equals", case.found - right), ("The numbers are", case.found))
     for what, numbers in related:
         if not np.isfinite(numbers).all():
             continue
-        for name, array in [*arrays(case), ("what it should be", right)]:
-            for said, other in ((name, array), (f"{name} transposed", array.swapaxes(-1, -2))):
+        for name, array in others:
+            of = "those of " if numbers is case.found and not name.startswith("what") else ""
+            for said, other in ((f"{of}{name}", array), (f"{of}{name} transposed", array.swapaxes(-1, -2))):
                 alike = fits_into(other, numbers)
                 if alike is not None and np.ptp(alike):
                     for sign, minus in ((1, ""), (-1, "−")):
@@ -114,6 +132,29 @@ def arrays(case: WrongStep) -> Iterator[tuple[str, Array]]:
         array = None if step.name == case.first else case.array_of(step.name)
         if array is not None and array.ndim > 1 and array.dtype != bool:
             yield step.name, array
+
+
+def expected_arrays(case: WrongStep) -> Iterator[tuple[str, Array]]:
+    """What the other wrong steps should be: names may be mixed up."""
+    for name in case.walk.wrong:
+        if name != case.first and (known := case.walk.expect(name)):
+            yield f"what {name} should be", known.value
+
+
+def find_other_input(case: WrongStep) -> str:
+    """Say so, if the step is what its op makes of another array in place of one that it reads."""
+    step = case.derivation[case.first]
+    inputs = [array for name in step.inputs if (array := case.array_of(name)) is not None]
+    if len(inputs) < len(step.inputs):
+        return ""
+    for place, name in enumerate(step.inputs):
+        for other, array in arrays(case):
+            if other != name and array.shape == inputs[place].shape:
+                with suppress(AttnError, ValueError, IndexError):  # an op may ask more than a shape
+                    value = step.op.apply(*inputs[:place], array, *inputs[place + 1 :])
+                    if explains(case, case.found, value):
+                        return f"It is what {other} gives in place of {name}."
+    return ""
 
 
 def fits_into(array: Array, numbers: Array) -> Array | None:
