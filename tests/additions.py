@@ -146,7 +146,7 @@ def with_weight():
     rows = "".join(f"    {row},\n" for row in snippet("weight rows").splitlines())
     before(room / "math" / "names.py", "    matrix(W_O", rows)
     lines = indent(snippet("weight lines"), "    ")
-    before(room / "math" / "derivation.py", '    yield from given(v, "W_O")', lines)
+    before(room / "math" / "derivation.py", '    yield from given(v, "W_O"', lines)
     setting = snippet("weight setting")
     before(room / "math" / "kind.py", "@dataclass(frozen=True, kw_only=True)", setting + "\n\n")
     before(room / "math" / "kind.py", "    rules: tuple", f"    {field}\n")
