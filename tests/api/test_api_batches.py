@@ -214,3 +214,10 @@ def test_given_projections_without_w_o_give_the_concat():
 )
 def test_w_o_is_drawn_where_no_projection_is_given_or_it_is_asked_for(weights):
     assert "W_O" in attnctl.run("a b", weights=weights)
+
+
+def test_padding_that_a_sentence_writes_has_the_row_that_is_given_for_it():
+    """Also where the vocabulary leaves it out."""
+    rows = {"a": [1, 0], "b": [0, 1], "[PAD]": [5, 5]}
+    trace = attnctl.run("a [PAD] b", vocab=["a", "b"], d_model=2, embeddings=rows)
+    assert trace["X"].tolist() == [rows["a"], rows["[PAD]"], rows["b"]]
