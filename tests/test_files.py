@@ -153,10 +153,7 @@ OPENING |= {"load", "loadtxt", "save", "savez", "memmap", "fromfile", "tofile"}
 """Methods that open files, in Python, NumPy and tokenizers."""
 
 BUILTIN = {"open", "ZipFile"}
-OURS = {f"{of}.load" for of in ("found", "tensor", "npy", "weight", "scales", "blocks")} | {
-    "self.save",
-    "formats.write_text",
-}
+OURS = {f"{of}.load" for of in ("found", "tensor", "npy", "weight", "scales", "blocks")} | {"self.save"}
 ELSEWHERE = {
     ("base/files.py", "open"): "the place where files are read",
     ("base/files.py", "os.open"): "the same",

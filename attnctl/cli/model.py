@@ -41,7 +41,7 @@ class ModelOptions(NamedTuple):
         metavar="DIR",
         terms=[
             options.bars([*OF_OURS, "padded", "trace", "name"], NOT_BESIDE_MODEL),
-            (  # a gradient begins with it
+            options.OptionTerm(  # a gradient begins with it
                 lambda given: ("seed",) * (is_asked(given, "seed") and not given.get("backward")),
                 NOT_BESIDE_MODEL,
             ),
@@ -51,7 +51,7 @@ class ModelOptions(NamedTuple):
         "The layers to trace: 3, 0,2, -1 or all; decoder.1 or cross.1 in a model with a decoder.",
         metavar="N,…",
         terms=[  # a command that renames arrays takes a file of them, with layers
-            only(lambda given: is_asked(given, "model") or "name" in given, ONLY_A_MODEL[1])
+            only(lambda given: is_asked(given, "model") or "name" in given, ONLY_A_MODEL.words)
         ],
     )
     ids: tuple[int, ...] | None = option("Token ids instead of a sentence.", IDS, terms=[ONLY_A_MODEL])

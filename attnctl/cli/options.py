@@ -34,17 +34,20 @@ FORMAT_NAMES = ("table", *(fmt.name for fmt in FORMATS if not (fmt.binary or fmt
 
 PRECISION = whole_number(0, 17)
 
-OptionTerm = tuple[Callable[[Given], Iterable[str]], str]
-"""What an option goes with: what names the options that are wrong beside it, and what is said of each.
 
-The names ("" is the option itself) are found in everything that the command was given; the words stand
-behind `--flag: `, or are a whole message, which begins with a flag; {name} in them is a value.
-"""
+class OptionTerm(NamedTuple):
+    """What an option goes with: the options that are wrong beside it, and what is said of each."""
+
+    wrong: Callable[[Given], Iterable[str]]
+    """Their names, "" for the option itself; of everything that the command was given, by name."""
+
+    words: str
+    """What stands behind `--flag: `, or a whole message, which begins with a flag; {name} is a value."""
 
 
 def only(holds: Callable[[Given], object], words: str) -> OptionTerm:
     """The term of an option that means something only where this holds."""
-    return lambda given: () if holds(given) else ("",), words
+    return OptionTerm(lambda given: () if holds(given) else ("",), words)
 
 
 def needs(others: str, words: str) -> OptionTerm:
@@ -59,7 +62,7 @@ def excludes(others: str, words: str) -> OptionTerm:
 
 def bars(others: Iterable[str], words: str) -> OptionTerm:
     """The term of an option beside which these mean nothing; it is said of each of them."""
-    return lambda given: asked_of(given, others), words
+    return OptionTerm(lambda given: asked_of(given, others), words)
 
 
 def asked_of(given: Given, names: Iterable[str]) -> list[str]:
@@ -190,12 +193,8 @@ Quiet = Annotated[
 TOLD = excludes("story", "only tables and pictures have that; leave it out with --story")
 
 
-def of_tables(words: str) -> OptionTerm:
-    return only(lambda given: shown_as(given) == "table", words)
-
-
-TABLES = of_tables("only tables have that")
-PRINTED = of_tables("it is text on stdout; leave out other formats and -o")
+TABLES = only(lambda given: shown_as(given) == "table", "only tables have that")
+PRINTED = TABLES._replace(words="it is text on stdout; leave out other formats and -o")
 DIGITS = only(
     lambda given: shown_as(given) != "data", "only tables and pictures have that; a dump keeps every digit"
 )
@@ -312,9 +311,9 @@ class Option(NamedTuple):
 
     def wrong_beside(self, given: Given, flags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """The options that do not go with it, by name, and what is said of each."""
-        for find_wrong, said in self.info.terms if is_asked(given, self.name) else ():
-            words = said.format_map(given)
-            for name in find_wrong(given):
+        for term in self.info.terms if is_asked(given, self.name) else ():
+            words = term.words.format_map(given)
+            for name in term.wrong(given):
                 wrong = name or self.name
                 yield wrong, words if words.startswith("-") else f"{flags[wrong]}: {words}"
 
