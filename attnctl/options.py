@@ -81,13 +81,13 @@ def spelled_out(options: type) -> Callable[[Function], Function]:
     """
 
     def spell(function: Function) -> Function:
-        own = signature(function)
-        named = [each for each in own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        given = signature(function)
+        named = [own for own in given.parameters.values() if own.kind is not Parameter.VAR_KEYWORD]
         each_option = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__)
             for name, kind in options.__annotations__.items()
         ]
-        function.__signature__ = own.replace(parameters=[*named, *each_option])  # type: ignore[attr-defined]
+        function.__signature__ = given.replace(parameters=[*named, *each_option])  # type: ignore[attr-defined]
         return function
 
     return spell

@@ -55,12 +55,12 @@ def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
     """A page of checkpoints: a table for each part, and their sizes."""
     names = " · ".join(visible(model_name(part.name)) for part in found)
     body = []
-    for each in found:
-        for part, by_use in zip(each.parts, each.by_use, strict=True):
+    for model in found:
+        for part, by_use in zip(model.parts, model.by_use, strict=True):
             notes = [" · ".join(facts_of(part))]
             body.append(html_table(stack_name(part), LAYER_HEADINGS, layer_rows(part), notes, words=True))
             body.append(draw_layer(by_use))
-        body.append(f"<section>{html_paragraphs(size_lines(each)[1:])}</section>")
+        body.append(f"<section>{html_paragraphs(size_lines(model)[1:])}</section>")
     sizes = " · ".join(size_lines(part)[0] for part in found)
     stream.write(page_of_tables(f"{names} · {sizes}", names, sizes, body))
 

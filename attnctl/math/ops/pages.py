@@ -77,7 +77,7 @@ class Gather(ByTable):
 
     def form(self, cell: Places, pages: Input) -> Term:
         *member, head, key, column = cell
-        page, slot, there = (entry(each, *member, key) for each in self.rows(pages.shape[1]))
+        page, slot, there = (entry(numbers, *member, key) for numbers in self.rows(pages.shape[1]))
         return where(there, pages.at(page, slot, head, column), 0)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
@@ -111,6 +111,6 @@ class Scatter(ByTable, Backward):
         places = [index(size, name) for size, name in zip(there.shape, "bj"[-there.ndim :], strict=True)]
         *member, key = places
         numbers = np.arange(pages.shape[0])[:, None], np.arange(pages.shape[1])
-        own = [each.reshape(*each.shape, *[1] * there.ndim) for each in np.broadcast_arrays(*numbers)]
+        own = [array.reshape(*array.shape, *[1] * there.ndim) for array in np.broadcast_arrays(*numbers)]
         read = entry(there & (own[0] == page) & (own[1] == slot), own_page, own_slot, *places)
         return sum_over(reversed(places), where(read, d.at(*member, head, key, column), 0))

@@ -147,8 +147,9 @@ def find_other_input(case: WrongStep) -> str:
     inputs = [array for name in step.inputs if (array := case.array_of(name)) is not None]
     if len(inputs) < len(step.inputs):
         return ""
+    others = [*arrays(case)]
     for place, name in enumerate(step.inputs):
-        for other, array in arrays(case):
+        for other, array in others:
             if other != name and array.shape == inputs[place].shape:
                 with suppress(AttnError, ValueError, IndexError):  # an op may ask more than a shape
                     value = step.op.apply(*inputs[:place], array, *inputs[place + 1 :])

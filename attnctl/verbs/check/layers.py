@@ -251,9 +251,8 @@ def carry_out_in_blocks(
             op = change_ops(step.op, begin_at(start))
             name = f"{step.name} {start}"
             block[step.name] = scores = run_rounded(op, inputs, unit, name, number)
-            if isinstance(
-                op, Slope
-            ):  # softmax cannot tell slope · key, a product and a sum that are rounded
+            if isinstance(op, Slope):
+                # softmax cannot tell slope · key, a product and a sum that are rounded
                 added = op.slopes(scores.shape) * np.arange(scores.shape[-1])
                 scores += 2 * unit * added * noise(f"{name} shifted", number, scores.shape)
         for name, blocks in left.items():
