@@ -1,0 +1,159 @@
+"""A program of a person's own: carried out in a process of its own, and every attention in it, under our names.
+
+What it computes is read, not what its variables are called: its expressions are recorded with their operands
+(`instrument`, `record`), linked (`graph`), and wherever two products have a softmax between them there is an
+attention (`attention`, `join`), whose steps are told by structure and numbers (`steps`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.base.errors import AttnError
+from attnctl.base.words import plural
+from attnctl.inputs.plan.intended import trace_of_arrays
+from attnctl.record import ATTENTION, Trace
+from attnctl.sources.dump import Dump
+from attnctl.sources.program.attention import Attention, Finder
+from attnctl.sources.program.graph import Graph
+from attnctl.sources.program.join import join
+from attnctl.sources.program.meant import Meaning
+from attnctl.sources.program.origin import Origins
+from attnctl.sources.program.place import place_of
+from attnctl.sources.program.run import Recording, record_program
+from attnctl.sources.program.steps import Reader, Steps
+from attnctl.sources.program.text import MAGIC, NOTEBOOK, code_of, spot
+
+MOST_OF_ONE_LINE = 24
+"""Attentions of one expression that are judged: the first and the last ones."""
+
+
+class Left(NamedTuple):
+    """An attention that was found and cannot be judged."""
+
+    place: str
+    reason: str
+
+
+class Program:
+    """What was recorded of a program, and the attentions in it."""
+
+    def __init__(self, recording: Recording, asked: dict[str, object]) -> None:
+        self.recording = recording
+        self.graph = Graph(recording)
+        self.origins = Origins(self.graph)
+        self.meaning = Meaning(self.graph, self.origins)
+        self.reader = Reader(self.graph, self.origins, self.meaning, asked)
+        self.left: list[Left] = []
+
+    @cached_property
+    def found(self) -> list[Attention]:
+        """The attentions in order, those of a loop joined."""
+        finder = Finder(self.graph, self.origins)
+        with np.errstate(all="ignore"):
+            found = join(self.graph, finder.attentions())
+        for n, reason in finder.unread:
+            self.left.append(Left(str(place_of(self.graph, n)), reason))
+        return sorted(found, key=lambda attention: attention.output)
+
+    @cached_property
+    def steps(self) -> list[Steps]:
+        """The attentions that are judged, as steps under our names."""
+        out: list[Steps] = []
+        with np.errstate(all="ignore"):
+            judged = self.judged()
+            self.reader.some_causal = any(map(self.reader.shows_causal, judged))
+            for attention in judged:
+                try:
+                    out.append(self.reader.steps(attention))
+                except (ValueError, KeyError, IndexError) as error:
+                    place = str(place_of(self.graph, attention.output))
+                    self.left.append(Left(place, f"its arrays do not fit together ({error})"))
+        return out
+
+    def judged(self) -> list[Attention]:
+        """The first and the last ones of each expression."""
+        by_place: dict[tuple[int, int], list[Attention]] = defaultdict(list)
+        for attention in self.found:
+            sites = self.graph.events[attention.product].site, self.graph.events[attention.output].site
+            by_place[sites].append(attention)
+        half = MOST_OF_ONE_LINE // 2
+        out: list[Attention] = []
+        for attentions in by_place.values():
+            out += attentions
+            if len(attentions) > MOST_OF_ONE_LINE:
+                out[-len(attentions) :] = [*attentions[:half], *attentions[-half:]]
+        return sorted(out, key=lambda attention: attention.output)
+
+
+class Script(Dump):
+    """The attentions of a file of Python, or of a notebook."""
+
+    is_file = False
+
+    @cached_property
+    def program(self) -> Program:
+        return Program(record_program(str(self.text)), dict(self.beside.flags))
+
+    def traces(self) -> Sequence[Trace]:
+        """A trace of each attention. Raises AttnError where there is none."""
+        program = self.program
+        traces = [self.trace_of(number, steps) for number, steps in enumerate(program.steps)]
+        if not traces:
+            raise AttnError(f"{self.text}: {self.why_nothing()}")
+        self.notes = tuple(self.remarks())
+        return traces
+
+    def trace_of(self, number: int, steps: Steps) -> Trace:
+        place = place_of(self.program.graph, steps.attention.output)
+        trace = trace_of_arrays(steps.arrays)
+        header = {ATTENTION: {"number": number, "at": str(place)}}
+        return Trace(trace.steps, trace.arrays, {**trace.header, **header})
+
+    def why_nothing(self) -> str:
+        program = self.program
+        if program.left:
+            left = program.left[0]
+            return f"{plural(len(program.left), 'attention')} found, none judged: {left.place}: {left.reason}"
+        if program.recording.ending:
+            return f"it ended with an exception before any attention: {self.ending()}"
+        more = ""
+        if program.recording.processes:
+            more = f"; {plural(program.recording.processes, 'process')} that it began were not seen"
+        return f"no attention found: nothing in it is a product of Q and K, a softmax and a product with V{more}"
+
+    def ending(self) -> str:
+        """`line 9, ValueError: …`."""
+        line, _, words = self.program.recording.ending.partition(": ")
+        return f"{self.text}{spot(str(self.text), int(line))}: {words}"
+
+    def remarks(self) -> list[str]:
+        """What a person should know of how the program was read."""
+        program, recording = self.program, self.program.recording
+        remarks = []
+        if recording.ending:
+            remarks.append(f"The program ended with an exception, {self.ending()}; what came before it was judged.")
+        if recording.processes:
+            remarks.append(f"Not seen: {plural(recording.processes, 'process')} that the program began.")
+        if recording.questions:
+            remarks.append(
+                f"input() was answered with an empty line {plural(recording.questions, 'time')}: "
+                "check gives a program nothing to read; write the values there instead."
+            )
+        magics = [line for line in lines_of(str(self.text)) if line.lstrip().startswith(MAGIC)]
+        if magics:
+            words = ", ".join(line.partition(MAGIC)[2] for line in magics)
+            remarks.append(f"Left out, as only a kernel knows them: {words}.")
+        remarks += [f"Not judged: the attention at {left.place}, as {left.reason}." for left in program.left]
+        return remarks
+
+
+def lines_of(path: str) -> list[str]:
+    if not path.endswith(NOTEBOOK):
+        return []
+    return [line for cell in code_of(path) for line in cell]

@@ -1,0 +1,261 @@
+"""Q, K or V beside the projection that it comes from: which columns, which rows, and what was done since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnctl.sources.program.graph import Graph
+from attnctl.sources.program.relations import Array, is_near
+from attnctl.sources.program.origin import Origin, Origins, Projection
+
+CLOSE = 1e-4
+"""How far numbers may be apart that are the same column or row, as a share of the largest."""
+
+COMPARED = 16
+"""Rows by which columns are told apart."""
+
+THETAS = (1e4, 5e5, 1e6, 1e5, 1e3, 100.0)
+"""Bases of rotary angles that models have, the usual one first."""
+
+
+class Input(NamedTuple):
+    """What is projected: X or memory."""
+
+    event: int
+    array: Array
+
+
+class Changed(NamedTuple):
+    """What was done with a projection before it was read: rotated, or normalized."""
+
+    name: str
+    """The end of the step's name: rotated, normed."""
+    before: Array
+    """(batch, head, rows, d), as the projection gave it."""
+    options: dict[str, Any]
+
+
+class Projected(NamedTuple):
+    """An operand as X W + b."""
+
+    input: Input
+    weight: int
+    event: int
+    """What the projection gave."""
+    matrix: Array
+    bias: Array | None
+    is_whole: bool
+    """True if every column of the projection belongs to this operand."""
+    stored: Array | None = None
+    """Keys or values as they are kept, before these were repeated for heads: (batch, kv head, rows, d)."""
+    change: Changed | None = None
+
+
+class Projecting:
+    """Lays out the projections of operands."""
+
+    def __init__(self, graph: Graph, origins: Origins) -> None:
+        self.graph = graph
+        self.origins = origins
+
+    def lay_out(self, name: str, origins: Sequence[Origin], array: Array) -> Projected | None:
+        """How an operand, (batch, head, rows, d), comes from its projection; None where nothing tells."""
+        flat = side_by_side(array)
+        projections = [origin.projection for origin in origins]
+        if all(projection is not None for projection in projections):
+            found = [projection for projection in projections if projection is not None]
+            if len({projection.n for projection in found}) > 1:
+                return self.of_heads(found, flat)
+            projected = self.of_one(name, found[0], origins[0], array)
+            if projected is not None:
+                return projected
+        by_rows = self.by_rows(flat)
+        if by_rows is not None:
+            return by_rows
+        return self.changed(name, origins[0], array)
+
+    # --- one projection, or one for each head ---
+
+    def of_heads(self, projections: Sequence[Projection], flat: Array) -> Projected | None:
+        """Each head has its own weight: their columns side by side."""
+        first = projections[0]
+        matrix = np.concatenate([projection.matrix for projection in projections], axis=1)
+        if len({projection.x for projection in projections}) > 1 or matrix.shape[1] != flat.shape[1]:
+            return None
+        bias = None
+        if all(projection.bias is not None for projection in projections):
+            bias = np.concatenate([projection.bias for projection in projections if projection.bias is not None])
+        return Projected(self.input_of(first), first.weight, first.n, matrix, bias, is_whole=True)
+
+    def input_of(self, projection: Projection) -> Input:
+        return Input(projection.x, self.graph.value(projection.x))
+
+    def of_one(self, name: str, projection: Projection, origin: Origin, array: Array) -> Projected | None:
+        """All columns of a projection, some of it, or fewer that are repeated for heads."""
+        flat, rows = side_by_side(array), projection.rows
+        source = self.input_of(projection)
+        matrix, bias = projection.matrix, projection.bias
+        whole = Projected(source, projection.weight, projection.n, matrix, bias, is_whole=True)
+
+        if self.is_turned(projection, flat):
+            # W x, whose tokens are columns.
+            turned = Input(projection.weight, self.graph.value(projection.weight).T)
+            return Projected(turned, projection.x, projection.n, self.graph.value(projection.x).T, None, is_whole=True)
+        if rows.shape == flat.shape:
+            return whole
+
+        width, head_width = flat.shape[1], array.shape[3]
+        is_repeated = name != "Q" and any(
+            self.graph.value(now).size > self.graph.value(before).size
+            for now, before in zip(origin.path, origin.path[1:], strict=False)
+        )
+        if len(rows) == len(flat) and is_repeated and rows.shape[1] < width and rows.shape[1] % head_width == 0:
+            stored = rows.reshape(array.shape[0], array.shape[2], -1, head_width).swapaxes(1, 2)
+            return whole._replace(stored=stored)
+
+        if len(rows) == len(flat) and rows.shape[1] > width:
+            columns = match_columns(rows, flat)
+            if columns is None:
+                return None
+            some = bias[columns] if bias is not None else None
+            return whole._replace(matrix=matrix[:, columns], bias=some, is_whole=False)
+        return self.of_some_rows(whole, projection, flat)
+
+    def is_turned(self, projection: Projection, flat: Array) -> bool:
+        rows = projection.rows
+        if rows.ndim != 2 or self.graph.value(projection.x).ndim != 2 or projection.is_linear:
+            return False
+        if rows.T.shape != flat.shape:
+            return False
+        return rows.shape != flat.shape or (
+            match_columns(rows.T, flat) is not None and match_columns(rows, flat) is None
+        )
+
+    def of_some_rows(self, whole: Projected, projection: Projection, flat: Array) -> Projected | None:
+        """Some rows of a projection: those of a slice, or of one query after the other."""
+        rows = projection.rows
+        if rows.shape[1] != flat.shape[1]:
+            return None
+        chosen = match_columns(rows.T, flat.T)
+        if chosen is None:
+            return None
+        x = whole.input.array.reshape(-1, whole.input.array.shape[-1])
+        return whole._replace(input=Input(whole.input.event, x[chosen]))
+
+    # --- rows from anywhere, as of a cache that grows ---
+
+    @cached_property
+    def by_weight(self) -> dict[int, list[Projection]]:
+        """The projections of the program, those of one weight together."""
+        groups: dict[int, list[Projection]] = {}
+        for n in self.graph.events:
+            projection = self.origins.projection(n)
+            if projection is not None:
+                groups.setdefault(projection.weight, []).append(projection)
+        return groups
+
+    def by_rows(self, flat: Array) -> Projected | None:
+        """An operand each of whose rows some projection with one weight gave: a cache, a list that grew."""
+        for weight, projections in self.by_weight.items():
+            wide = [p for p in projections if p.rows.shape[1] == flat.shape[1]]
+            if len(wide) < 2 or sum(len(p.rows) for p in wide) > MOST_ROWS:
+                continue
+            with_bias = [p for p in wide if p.bias is not None]
+            wide = with_bias or wide
+            rows = np.concatenate([p.rows for p in wide])
+            chosen = match_columns(rows.T, flat.T)
+            if chosen is None:
+                continue
+            inputs = [self.graph.value(p.x) for p in wide]
+            x = np.concatenate([each.reshape(-1, each.shape[-1]) for each in inputs])
+            if len(x) != len(rows):
+                continue
+            first = wide[0]
+            source = Input(wide[-1].x, x[chosen])
+            return Projected(source, weight, wide[-1].n, first.matrix, first.bias, is_whole=True)
+        return None
+
+    # --- what was done in between ---
+
+    def changed(self, name: str, origin: Origin, array: Array) -> Projected | None:
+        """An operand that is a projection rotated by position, or normalized, with as many numbers."""
+        projection = self.origins.nearest_projection(origin.last)
+        if name == "V" or projection is None:
+            return None
+        rows, flat = projection.rows, side_by_side(array)
+        if rows.shape != flat.shape:
+            return None
+        batch, heads, count, width = array.shape
+        before = rows.reshape(batch, count, heads, width).swapaxes(1, 2)
+        change = rotation(before, array) or normalization(before, array)
+        if change is None:
+            return None
+        source = self.input_of(projection)
+        matrix, bias = projection.matrix, projection.bias
+        return Projected(source, projection.weight, projection.n, matrix, bias, is_whole=True, change=change)
+
+
+MOST_ROWS = 2**12
+"""Rows among which those of a cache are sought."""
+
+
+def side_by_side(array: Array) -> Array:
+    """(batch · rows, head · d) of (batch, head, rows, d)."""
+    return array.swapaxes(1, 2).reshape(array.shape[0] * array.shape[2], array.shape[1] * array.shape[3])
+
+
+def match_columns(have: Array, wanted: Array) -> list[int] | None:
+    """Of each column the one among those that are there with the same numbers; None where one has none."""
+    if len(have) != len(wanted) or not have.size or not wanted.size:
+        return None
+    # Enough rows to tell columns apart, and few enough to compare all with all.
+    rows = max(1, min(len(have), COMPARED, MOST_COMPARED // (have.shape[1] * wanted.shape[1])))
+    a, b = have[:rows].astype(float), wanted[:rows].astype(float)
+    off = np.zeros((b.shape[1], a.shape[1]))
+    for row_a, row_b in zip(a, b, strict=True):
+        off = np.maximum(off, np.abs(row_b[:, None] - row_a))
+    off[np.isnan(off)] = np.inf
+    nearest = off.argmin(1)
+    slack = CLOSE * float(np.abs(wanted[np.isfinite(wanted)]).max(initial=1e-12))
+    if (off[np.arange(len(nearest)), nearest] > slack).any():
+        return None
+    same = np.allclose(have[:, nearest], wanted, atol=slack, rtol=0)
+    return nearest.tolist() if same else None
+
+
+MOST_COMPARED = 2**24
+"""Numbers that are compared to match columns."""
+
+
+def rotation(before: Array, after: Array) -> Changed | None:
+    """Whether pairs of dimensions were turned by an angle that grows with the position.
+
+    The lengths of pairs stay as they are, a half apart (Llama) or side by side (GPT-J).
+    """
+    width = before.shape[-1]
+    if width % 2:
+        return None
+    half = width // 2
+    for interleaved in (False, True):
+        first, second = (slice(0, half), slice(half, width))
+        if interleaved:
+            first, second = slice(0, width, 2), slice(1, width, 2)
+        lengths = [np.hypot(each[..., first], each[..., second]) for each in (before, after)]
+        if is_near(lengths[0], lengths[1], 1e-3) and not is_near(before, after):
+            options: dict[str, Any] = {"positions": "rope"}
+            if interleaved:
+                options["interleaved"] = True
+            return Changed("rotated", before, options)
+    return None
+
+
+def normalization(before: Array, after: Array) -> Changed | None:
+    """Whether each row was divided by its root mean square."""
+    rms = np.sqrt((before.astype(float) ** 2).mean(-1, keepdims=True))
+    if is_near(before / np.maximum(rms, 1e-30), after, 1e-3):
+        return Changed("normed", before, {"qk_norm": "rms"})
+    return None
