@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.sources.program.graph import GATHERED, SOFT, SOFTMAX, Graph, Product
-from attnctl.sources.program.relations import Array, Labels, is_same, orders, rows_sum_to_one
+from attnctl.sources.program.graph import GATHERED, MADE, SOFT, Graph, Product
+from attnctl.sources.program.relations import Array, Labels, is_near, is_same, orders, rows_sum_to_one
 from attnctl.sources.program.origin import Origin, Origins
+from attnctl.sources.program.record import Event
 
 MOVES = frozenset({"T", "mT", "transpose", "swapaxes", "permute", "moveaxis", "swapdims", "movedim", "rearrange"})
 
@@ -106,11 +107,13 @@ class Finder:
         try:
             if self.graph.op(n) == FUSED:
                 return self.read_fused(n)
+            if self.graph.op(n) == MODULE and self.graph.events[n].arguments:
+                return self.read_module(n)
             second = self.graph.product(n)
             if second is None:
                 return None
             for weights, v, is_left in ((second.left, second.right, True), (second.right, second.left, False)):
-                chain = self.chain(weights, {})
+                chain = self.without_partial(self.chain(weights, {}))
                 if chain and self.is_attention(chain, v):
                     return self.read(n, chain, second, is_left=is_left)
         except Unread as reason:
@@ -146,6 +149,32 @@ class Finder:
         longest = max(ways, key=len, default=[])
         known[n] = [*longest, n] if longest else []
         return known[n]
+
+    def without_partial(self, chain: list[int]) -> list[int]:
+        """A chain without what loops only began to change: of statements that took turns the last is kept."""
+        kept: list[int] = []
+        run: list[int] = []
+        for n in [*chain, None]:
+            if n is not None and n != chain[0] and self.graph.site(n).what == "in place":
+                run.append(n)
+                continue
+            kept += self.last_of_turns(run)
+            run = []
+            if n is not None:
+                kept.append(n)
+        return kept
+
+    def last_of_turns(self, run: Sequence[int]) -> list[int]:
+        """The last of those whose sites stand between each other; of one site the last."""
+        sites = [self.graph.events[n].site for n in run]
+        kept = []
+        reach = -1
+        for place, site in enumerate(sites):
+            last = len(sites) - 1 - sites[::-1].index(site)
+            reach = max(reach, last)
+            if place == reach:
+                kept.append(run[place])
+        return kept
 
     def is_attention(self, chain: Sequence[int], v: int) -> bool:
         """True if a softmax stands on the way, or what comes of it looks like one."""
@@ -235,10 +264,33 @@ class Finder:
             other = {query: key, key: query}
             v_axes, out_axes = (tuple(other.get(axis, axis) for axis in each) for each in (v_axes, out_axes))
 
+        divided = self.divided_later(output, chain[-1], last_axes.index(key) if key in last_axes else -1)
+        if divided is not None:
+            output, normalized_weights = divided
+            chain, axes = [*chain, normalized_weights], [*axes, axes[-1]]
+
         attention = Attention(chain[0], output, factor=first.factor)
         laid = {"Q": (q, q_axes), "K": (k, k_axes), "V": (v, v_axes), "head_outputs": (output, out_axes)}
         self.lay_out(attention, laid, (query, key), chain, axes)
         return attention
+
+    def divided_later(self, output: int, weights: int, axis: int) -> tuple[int, int] | None:
+        """Where what the second product gave is divided by the sums of the weights, and the weights so divided."""
+        graph = self.graph
+        value = graph.value(weights)
+        if rows_sum_to_one(value, axis) or value.dtype.kind != "f" or not value.min(initial=0.0) >= 0:
+            return None
+        sums = value.sum(axis, keepdims=True)
+        for child in graph.made_from(output):
+            if graph.op(child) not in {"/", "divide", "div", "true_divide", "in place /"}:
+                continue
+            for divisor in graph.parents(child):
+                if divisor != output and is_near(graph.value(divisor).reshape(-1), sums.reshape(-1)):
+                    made = child - 1
+                    event = graph.events[child]
+                    graph.events[made] = Event(event.site, value / sums, (weights,), event.callers, MADE)
+                    return child, made
+        return None
 
     def key_axis_by_name(self, n: int, product: Product, left: str, right: str) -> str | None:
         """The axis of keys, if the names of the operands say clearly which of them is Q."""
@@ -358,6 +410,22 @@ class Finder:
         return attention
 
 
+    def read_module(self, n: int) -> Attention | None:
+        """A call of torch.nn.MultiheadAttention; what it gives besides its output, the weights, is left."""
+        event = self.graph.events[n]
+        first = min(m for m, other in self.graph.events.items() if self.is_same_call(other, event))
+        if first != n:
+            return None
+        for name in ("query", "key", "value"):
+            argument = event.arguments.get(name)
+            if not isinstance(argument, dict) or not self.graph.has_value(argument["event"]):
+                raise Unread("what it was given was not kept")
+        return Attention(n, n, arguments=event.arguments)
+
+    def is_same_call(self, other: Event, event: Event) -> bool:
+        return other.site == event.site and other.arguments == event.arguments and other.callers == event.callers
+
+
 def is_q(word: str) -> bool:
     return bool(IS_Q.fullmatch(word)) and not IS_SIZE.fullmatch(word)
 
@@ -370,6 +438,3 @@ def is_called(name: str, word: str) -> bool:
     """True if a word of the program means Q, K or V."""
     return bool(NAMES_OF[name].fullmatch(word)) and not IS_SIZE.fullmatch(word)
 
-
-def has_softmax(graph: Graph, attention: Attention) -> bool:
-    return any(graph.op(line.n) in SOFTMAX for line in attention.lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
@@ -30,6 +30,9 @@ EINSUM = "einsum"
 
 SOFTMAX = frozenset({"softmax", "_softmax", "log_softmax", "Softmax"})
 SOFT = SOFTMAX | {"exp", "exp2"}
+
+MADE = "made"
+"""What made an event that stands for no expression, but for a part of one."""
 
 GATHERED = frozenset({"array", "asarray", "tensor", "stack", "vstack"})
 """Calls that make an array of what a loop of Python computed."""
@@ -63,6 +66,32 @@ class Graph:
         self.events: dict[int, Event] = recording.events
         self.sites = recording.sites
         self.products: dict[int, Product | None] = {}
+        self.split_einsums()
+
+    def split_einsums(self) -> None:
+        """Write einsum of three operands as a product of a product."""
+        for n in [*self.events]:
+            operands = self.parents(n) if self.op(n) == EINSUM and self.has_value(n) else []
+            if len(operands) != 3:
+                continue
+            for word in self.site(n).words:
+                terms = axes_of_terms(word)
+                if terms is not None and len(terms) == 4:
+                    self.split(n, operands, terms)
+                    break
+
+    def split(self, n: int, operands: Sequence[int], terms: Sequence[Labels]) -> None:
+        first, second, third, out = terms
+        inner = tuple(axis for axis in dict.fromkeys((*first, *second)) if axis in third or axis in out)
+        arrays = [self.value(operand) for operand in operands]
+        if [len(term) for term in terms[:3]] != [array.ndim for array in arrays] or "..." in (*first, *second):
+            return
+        event, made = self.events[n], n - 1
+        value = multiply(arrays[0], arrays[1], (first, second, inner))
+        self.events[made] = Event(event.site, value, tuple(operands[:2]), event.callers, MADE)
+        self.products[made] = Product(operands[0], operands[1], first, second, inner)
+        event.parents = (made, operands[2])
+        self.products[n] = Product(made, operands[2], inner, third, out)
 
     # --- one event ---
 
@@ -168,7 +197,7 @@ class Graph:
         """True if only its numbers can tell what it is a product of."""
         value = self.value(n)
         made_by_loops = self.is_opaque(n) or self.op(n) in GATHERED
-        small = 2 <= value.ndim <= 4 and prod(value.shape) < MOST_SEARCHED
+        small = 1 <= value.ndim <= 4 and prod(value.shape) < MOST_SEARCHED
         return made_by_loops and small and n not in self.superseded
 
     def multiplied(self, n: int, operands: list[int]) -> Product | None:
@@ -225,7 +254,9 @@ class Graph:
         axes = self.value(n).ndim
 
         def may_be(m: int) -> bool:
-            return self.has_value(m) and self.value(m).ndim == axes and self.value(m).dtype.kind in "fi"
+            if not self.has_value(m) or self.value(m).dtype.kind not in "fi":
+                return False
+            return self.value(m).ndim == axes or (axes == 1 and self.value(m).ndim == 2)
 
         near = [parent for parent in self.parents(n) if may_be(parent)]
         others: list[int] = []
@@ -259,15 +290,20 @@ class Graph:
     def softened(self, n: int) -> int | None:
         """The scores whose softmax this is, where only its numbers say so."""
         value = self.value(n)
-        if not self.is_opaque(n) or value.ndim != 2 or not self.is_float(n) or value.size > MOST_SEARCHED:
+        if not self.is_opaque(n) or value.ndim not in (1, 2) or not self.is_float(n) or value.size > MOST_SEARCHED:
             return None
         if not value.min(initial=1.0) >= 0 or value.max(initial=0.0) > 1 + 1e-6:
             return None
 
         pool = self.pool(n)
         for scores in pool:
-            if scores < n and self.value(scores).shape == value.shape and is_softmax_of(value, self.value(scores)):
+            other = self.value(scores)
+            if scores >= n or other.shape != value.shape:
+                continue
+            if is_softmax_of(value, other) or (value.ndim == 2 and is_softmax_of(value.T, other.T)):
                 return scores
+        if value.ndim == 1:
+            return None
         for left in pool:
             for right in pool:
                 made = self.made_scores(n, left, right)
@@ -286,16 +322,34 @@ class Graph:
             return None
         made = n - 1
         event = self.events[n]
-        self.events[made] = Event(event.site, scores, (left, right), event.callers, "made")
+        self.events[made] = Event(event.site, scores, (left, right), event.callers, MADE)
         self.products[made] = Product(left, right, ("n", "d"), ("m", "d"), ("n", "m"))
         return made
 
 
 def axes_of_einsum(spec: str, arrays: Iterable[Array]) -> tuple[Labels, Labels, Labels] | None:
     """The axes of two operands of einsum and of what comes out; None for what is no such text."""
+    terms = axes_of_terms(spec)
+    if terms is None or len(terms) != 3:
+        return None
+    dots = 0
+    for term, array in zip(terms, arrays, strict=False):
+        if "..." in term:
+            dots = max(dots, array.ndim - len(term) + 1)
+    labels = []
+    for term in terms:
+        spread: list[str] = []
+        for axis in term:
+            spread += [f"{i}" for i in range(dots)] if axis == "..." else [axis]
+        labels.append(tuple(spread))
+    return labels[0], labels[1], labels[2]
+
+
+def axes_of_terms(spec: str) -> list[Labels] | None:
+    """The axes of each operand of einsum, and of what comes out; None for what is no such text."""
     inputs, arrow, out = spec.partition("->")
     terms = inputs.split(",")
-    if len(terms) != 2:
+    if len(terms) < 2:
         return None
     # einops has words with spaces between them, NumPy has letters.
     has_words = any(re.search(r"\w{2}", term) and " " in term.strip() for term in (*terms, out)) or (
@@ -307,17 +361,8 @@ def axes_of_einsum(spec: str, arrays: Iterable[Array]) -> tuple[Labels, Labels, 
 
     named = [axes(term) for term in (*terms, out)]
     if not arrow:
-        once = sorted(axis for axis in {*named[0], *named[1]} if (named[0] + named[1]).count(axis) == 1)
-        named[2] = ["..."] * ("..." in (*named[0], *named[1])) + once
+        written = [axis for term in named[:-1] for axis in term]
+        once = sorted(axis for axis in {*written} - {"..."} if written.count(axis) == 1)
+        named[-1] = [*(["..."] if "..." in written else []), *once]
 
-    dots = 0
-    for term, array in zip(named, arrays, strict=False):
-        if "..." in term:
-            dots = max(dots, array.ndim - len(term) + 1)
-    labels = []
-    for term in named:
-        spread: list[str] = []
-        for axis in term:
-            spread += [f"{i}" for i in range(dots)] if axis == "..." else [axis]
-        labels.append(tuple(spread))
-    return labels[0], labels[1], labels[2]
+    return [tuple(axes) for axes in named]

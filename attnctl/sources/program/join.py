@@ -9,7 +9,7 @@ import numpy as np
 
 from attnctl.sources.program.attention import Attention, Line
 from attnctl.sources.program.graph import SOFT, Graph
-from attnctl.sources.program.relations import Array, has_same_numbers, is_same
+from attnctl.sources.program.relations import Array, has_same_numbers, is_near, is_same
 from attnctl.sources.program.origin import Origin
 
 MERGES = frozenset(
@@ -140,4 +140,14 @@ def begins_softmax(graph: Graph, lines: Sequence[Line]) -> int:
     for number, line in enumerate(lines):
         if graph.op(line.n) in SOFT:
             return number
+        if number and is_exp(lines[number - 1].array, line.array):
+            return number
     return len(lines) - (len(lines) > 1)
+
+
+def is_exp(before: Array, now: Array) -> bool:
+    """True if one is the exp of the other, written in its place perhaps."""
+    if before.shape != now.shape or not now.size or not now.min() >= 0:
+        return False
+    with np.errstate(all="ignore"):
+        return is_near(np.exp(before.astype(float)), now)

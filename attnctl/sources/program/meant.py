@@ -112,7 +112,8 @@ class Meaning:
             shape = graph.value(n).shape
             fits = len(shape) == 2 and width in shape and n not in steps.unused
             is_out = any(IS_OUT.fullmatch(word) for word in self.names(n))
-            if fits and (is_out or graph.events[n].site in beside):
+            is_before = n < steps.attention.output and not any(map(graph.is_float, graph.parents(n)))
+            if fits and is_before and (is_out or graph.events[n].site in beside):
                 candidates.append(n)
         return candidates[0] if len(candidates) == 1 else None
 

@@ -17,7 +17,8 @@ MOST_SORTED = 2**20
 FARTHEST = 40
 """Expressions between a projection and the product that reads it."""
 
-MOST_TAGS = 2**22
+MOST_ANCESTORS = 60
+"""Arrays that are looked at on the way back to a projection."""
 
 
 class Projection(NamedTuple):
@@ -87,20 +88,28 @@ class Origins:
         return None
 
     def is_unexplained(self, origin: Origin) -> bool:
-        """True if the array at its end was computed of others, in a way that is not understood."""
-        if origin.projection is not None:
-            return False
-        parents = self.graph.parents(origin.last)
-        return any(self.graph.is_float(parent) and self.graph.value(parent).ndim > 0 for parent in parents)
+        """True if a projection was made into the array at its end, in a way that is not understood."""
+        return origin.projection is None and self.nearest_projection(origin.last) is not None
 
     def nearest_projection(self, n: int) -> Projection | None:
-        """The nearest projection with as many numbers, through whatever was done with them since."""
+        """The nearest projection with as many numbers, through whatever was done with them since.
+
+        Behind an attention lie the projections of the one before: these are none of its own.
+        """
         size = self.graph.value(n).size
-        for ancestor in (n, *self.graph.ancestors(n)):
-            if self.graph.value(ancestor).size == size:
-                projection = self.projection(ancestor)
+        edge, seen = [n], {n}
+        while edge and len(seen) < MOST_ANCESTORS:
+            nearest = edge.pop(0)
+            if self.graph.value(nearest).size == size:
+                projection = self.projection(nearest)
                 if projection is not None:
                     return projection
+            product = self.graph.product(nearest)
+            if product is not None and self.is_after_softmax(product):
+                continue
+            further = [parent for parent in self.graph.parents(nearest) if parent not in seen]
+            seen.update(further)
+            edge += further
         return None
 
     # --- projections ---
@@ -172,13 +181,17 @@ class Origins:
         kept = [axis for axis in of_w if axis not in summed]
         if not summed or not kept or any(axis in of_x for axis in kept):
             return None
-        if [*product.axes[-len(kept) :]] != kept or [a for a in of_x if a in summed] != summed:
+        if [axis for axis in of_x if axis in summed] != summed:
             return None
+        if swapped and [*product.axes[-len(kept) :]] != kept:
+            return None  # W x, whose tokens are columns: told by whoever lays it out
 
         order = [of_w.index(axis) for axis in (*summed, *kept)]
         inside = prod(w.shape[of_w.index(axis)] for axis in summed)
         matrix = w.transpose(order).reshape(inside, -1) * product.factor
-        return Projection(n, x, weight, matrix, None, value.reshape(-1, matrix.shape[1]))
+        tokens = [axis for axis in product.axes if axis not in kept]
+        rows = value.transpose([product.axes.index(axis) for axis in (*tokens, *kept)])
+        return Projection(n, x, weight, matrix, None, rows.reshape(-1, matrix.shape[1]))
 
     def is_after_softmax(self, product: Product) -> bool:
         """True if an operand is made of weights: then it is attention's own second product."""

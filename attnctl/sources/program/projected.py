@@ -37,6 +37,8 @@ class Changed(NamedTuple):
     before: Array
     """(batch, head, rows, d), as the projection gave it."""
     options: dict[str, Any]
+    gains: Array | None = None
+    """The weight of a norm."""
 
 
 class Projected(NamedTuple):
@@ -106,7 +108,8 @@ class Projecting:
             turned = Input(projection.weight, self.graph.value(projection.weight).T)
             return Projected(turned, projection.x, projection.n, self.graph.value(projection.x).T, None, is_whole=True)
         if rows.shape == flat.shape:
-            return whole
+            turned = self.tokens_before_batch(projection, array)
+            return whole if turned is None else whole._replace(input=turned)
 
         width, head_width = flat.shape[1], array.shape[3]
         is_repeated = name != "Q" and any(
@@ -124,6 +127,19 @@ class Projecting:
             some = bias[columns] if bias is not None else None
             return whole._replace(matrix=matrix[:, columns], bias=some, is_whole=False)
         return self.of_some_rows(whole, projection, flat)
+
+    def tokens_before_batch(self, projection: Projection, array: Array) -> Input | None:
+        """The input as (batch, token, d), where the program has (token, batch, d)."""
+        x = self.graph.value(projection.x)
+        batch, _, count, _ = array.shape
+        if x.ndim != 3 or x.shape[:2] != (count, batch) or batch == 1:
+            return None
+        width = projection.rows.shape[1]
+        flat = side_by_side(array)
+        turned = projection.rows.reshape(count, batch, width).swapaxes(0, 1).reshape(-1, width)
+        if x.shape[0] == x.shape[1] and (is_near(projection.rows, flat) or not is_near(turned, flat)):
+            return None
+        return Input(projection.x, x.swapaxes(0, 1))
 
     def is_turned(self, projection: Projection, flat: Array) -> bool:
         rows = projection.rows
@@ -254,8 +270,14 @@ def rotation(before: Array, after: Array) -> Changed | None:
 
 
 def normalization(before: Array, after: Array) -> Changed | None:
-    """Whether each row was divided by its root mean square."""
+    """Whether each row was divided by its root mean square, and perhaps multiplied by a number for each column."""
     rms = np.sqrt((before.astype(float) ** 2).mean(-1, keepdims=True))
-    if is_near(before / np.maximum(rms, 1e-30), after, 1e-3):
-        return Changed("normed", before, {"qk_norm": "rms"})
+    normed = before / np.maximum(rms, 1e-30)
+    options = {"qk_norm": "rms"}
+    if is_near(normed, after, 1e-3):
+        return Changed("normed", before, options)
+    with np.errstate(all="ignore"):
+        gains = np.nanmedian(np.where(np.abs(normed) > 1e-6, after / normed, np.nan), axis=(0, 1, 2))
+    if np.isfinite(gains).all() and is_near(normed * gains, after, 1e-3):
+        return Changed("normed", before, options, gains.astype(after.dtype))
     return None

@@ -49,6 +49,7 @@ PLAIN |= {np.float64, np.float32, np.int64, np.bool_, np.intp}
 """Types of which nothing is recorded."""
 
 NUMBERS = (int, float, bool, np.number)
+FLOATS = (float, np.floating)
 FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, np.ufunc, type)
 
 ARRAY_LIBRARIES = ("torch", "jax", "jaxlib", "tensorflow", "cupy", "mlx")
@@ -297,8 +298,8 @@ class Recorder:
         """The last event of an object; a new one, where it is unknown or has changed since."""
         known = self.known.get(id(value))
         if known is None or known.event not in self.events:
-            base = self.last_at.get(address(value) or 0)
-            return self.add(site, value, [base] if base in self.events else [], "")
+            base = self.whole_of(value)
+            return self.add(site, value, [] if base is None else [base], "")
 
         if not self.has_changed(known, value):
             known.touched.clear()
@@ -310,6 +311,17 @@ class Recorder:
             parents += by
         known.touched.clear()
         return self.add(changed_at, value, parents, "in place")
+
+    def whole_of(self, value: Any) -> int | None:
+        """The event of what an unknown array is a view of, as its address and its numbers show."""
+        base = self.last_at.get(address(value) or 0)
+        whole = self.events[base].value if base in self.events else None
+        part = numbers_of(value)
+        if base is None or whole is None or part is None or part.size > whole.size:
+            return None
+        # Another array may have come to lie where it was.
+        is_there = part.size > MOST_COMPARED or bool(np.isin(part, whole).all())
+        return base if is_there else None
 
     def has_changed(self, known: Known, value: Any) -> bool:
         if known.version is not None:
@@ -361,12 +373,9 @@ class Recorder:
                 self.bytes -= dropped.value.nbytes
 
     def remember(self, value: Any, number: int) -> None:
-        key, place = id(value), address(value)
+        key = id(value)
 
         def forget(_: Any) -> None:
-            # Something else may come to lie there.
-            if place is not None and self.last_at.get(place) == number:
-                del self.last_at[place]
             known = self.known.get(key)
             if known is not None and known.event == number:
                 del self.known[key]
@@ -435,9 +444,11 @@ def is_module(value: Any) -> bool:
 
 
 def is_nested(value: Any) -> bool:
-    """True for a matrix as a list of lists of numbers, or such matrices in a list."""
+    """True for a list of numbers with a point, for a matrix as a list of lists, or such matrices in a list."""
     if type(value) not in {list, tuple} or not value:
         return False
+    if isinstance(value[0], FLOATS):
+        return type(value) is list and len(value) > 1 and all(isinstance(number, NUMBERS) for number in value)
     rows = value
     while type(rows[0]) in {list, tuple} and rows[0] and type(rows[0][0]) in {list, tuple}:
         rows = rows[0]

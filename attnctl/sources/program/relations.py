@@ -48,13 +48,15 @@ def ratio(a: Array, b: Array) -> float:
     """The constant by which a becomes b; 0 where there is none."""
     if a.shape != b.shape:
         return 0.0
+    half = np.float16 in (a.dtype, b.dtype)
     known = np.isfinite(a) & np.isfinite(b) & (np.abs(a) > 1e-12) & (np.abs(b) < -HIDDEN)
     if not known.any():
         return 0.0
     a, b = a[known].astype(float), b[known].astype(float)
     factor = float(np.median(b / a))
-    slack = 1e-6 * np.abs(b).max()
-    if factor and np.allclose(a * factor, b, rtol=RELATIVE, atol=slack):
+    relative = 2e-3 if half else RELATIVE
+    slack = relative / 100 * np.abs(b).max()
+    if factor and np.allclose(a * factor, b, rtol=relative, atol=slack):
         return factor
     return 0.0
 
@@ -75,6 +77,7 @@ def softmax(scores: Array) -> Array:
 
 def is_softmax_of(weights: Array, scores: Array) -> bool:
     """True if each row of weights is the softmax of some of these scores, times one constant."""
+    weights, scores = np.atleast_2d(weights), np.atleast_2d(scores)
     with np.errstate(all="ignore"):
         logs = np.log(weights)
 
@@ -87,7 +90,7 @@ def is_softmax_of(weights: Array, scores: Array) -> bool:
             from_weights += list(log_row[seen] - log_row[seen].mean())
 
     a, b = np.array(from_scores), np.array(from_weights)
-    if len(a) <= 5 or not (a @ b) > 0:
+    if len(a) < min(5, weights.size) or not (a @ b) > 0:
         return False
     factor = (a @ b) / (a @ a)
     return bool(np.allclose(a * factor, b, rtol=1e-4, atol=1e-5 * np.abs(b).max()))

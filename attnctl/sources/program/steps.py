@@ -27,10 +27,11 @@ from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax
 from attnctl.sources.program.lines import Kind, classify
 from attnctl.sources.program.meant import Meaning
+from attnctl.sources.program.module import read_module
 from attnctl.sources.program.relations import HIDDEN, Array, has_same_numbers, is_same, ratio
-from attnctl.sources.program.origin import Origins, Projection
+from attnctl.sources.program.origin import Origin, Origins, Projection
 from attnctl.sources.program.projected import Input, Projected, Projecting
-from attnctl.sources.program.visibility import hidden_keys, shows_triangle, triangle_of, what_was_meant
+from attnctl.sources.program.visibility import TRIANGLES, hidden_keys, shows_triangle, triangle_of, what_was_meant
 
 OFF = -1e8
 """A score below this is −∞, whatever the program writes for it."""
@@ -93,6 +94,9 @@ class Reader:
 
     def steps(self, attention: Attention) -> Steps:
         steps = Steps(attention)
+        if "num_heads" in attention.arguments:
+            read_module(self, steps)
+            return steps
         batch, heads = self.roles(attention)
         steps.options["heads"] = heads
         asked_heads = self.asked.get("heads")
@@ -151,10 +155,14 @@ class Reader:
             if scale and abs(scale - 1) > 1e-9 and name != "V":
                 factor *= scale
                 steps.scale_events.append(now)
+        baked = self.scale_in_weight(origins, array.shape[-1]) if name == "Q" else 1.0
+        factor *= baked
         if factor != 1.0:
             array = (array / factor).astype(array.dtype)
 
         steps.put(name, array, path[::-1])
+        if baked != 1.0:
+            origins = [without_factor(origin, baked) for origin in origins]
         projected = self.projecting.lay_out(name, origins, array)
         if projected is None:
             if self.origins.is_unexplained(origins[0]):
@@ -162,6 +170,23 @@ class Reader:
             return factor
         self.put_projection(steps, name, projected, array)
         return factor
+
+    def scale_in_weight(self, origins: Sequence[Origin], d_k: int) -> float:
+        """1 / √d_k, if the weight of Q was multiplied by it; else 1."""
+        projection = origins[0].projection
+        if projection is None:
+            return 1.0
+        weight = projection.weight
+        for _ in range(4):
+            for parent in self.graph.parents(weight):
+                scale = ratio(self.graph.value(parent), self.graph.value(weight))
+                if abs(scale * np.sqrt(d_k) - 1) < 1e-3 and d_k > 1:
+                    return scale
+            before = self.origins.before(weight)
+            if before is None:
+                break
+            weight = before
+        return 1.0
 
     def put_projection(self, steps: Steps, name: str, projected: Projected, array: Array) -> None:
         """What an operand is projected of, and what was done with it since."""
@@ -182,11 +207,14 @@ class Reader:
         if projected.change is not None:
             steps.put(f"{name}_{projected.change.name}", array, path)
             steps.put(name, projected.change.before, [projected.event])
+            steps.put(f"{name}_norm_weight", projected.change.gains, [projected.event])
             steps.options |= projected.change.options
 
     def read_inputs(self, steps: Steps, batch: int) -> None:
         """X; what K and V are made of, where that is another; embeddings, where positions are asked for."""
-        of_q, of_k = steps.inputs.get("Q"), steps.inputs.get("K")
+        of_q, of_k = steps.inputs.get("Q"), steps.inputs.get("K") or steps.inputs.get("V")
+        if of_q is None and "Q" in steps.unexplained:
+            of_q = of_k  # of a sentence with itself, as far as one can tell
         if of_q is not None:
             steps.put(X, sequences(of_q.array, batch), [of_q.event])
         if of_k is not None and (of_q is None or not is_same(of_k.array, of_q.array)):
@@ -308,6 +336,16 @@ class Reader:
                 return made
         return None
 
+    def triangle_of_mask(self, events: Sequence[int]) -> int | None:
+        """Where the triangle was made that is handed to a library, or what was made of it."""
+        for n in events:
+            if self.graph.op(n) in TRIANGLES:
+                return n
+            made = triangle_of(self.graph, n)
+            if made is not None:
+                return made
+        return None
+
     def shows_causal(self, attention: Attention) -> bool:
         """True if an attention of a sentence with itself hides later keys, or was meant to."""
         if attention.arguments.get("is_causal"):
@@ -338,7 +376,7 @@ class Reader:
             n = mask["event"]
             array = graph.value(n)
             steps.score_events = [n]
-            steps.triangle = n if graph.op(n) in {"tril", "triu"} else triangle_of(graph, n)
+            steps.triangle = self.triangle_of_mask([n])
             if array.dtype.kind == "b":
                 hidden = np.broadcast_to(~array, shape)
             else:
@@ -363,17 +401,22 @@ class Reader:
         batch, heads, queries, width = outputs.shape
         n, moves = self.follow_moves(attention)
 
+        merged = outputs.swapaxes(1, 2).reshape(batch, queries, heads * width)
         value = graph.value(n)
         is_turned = value.shape == (heads * width, queries) != (queries, heads * width)
         value = value.T if is_turned else value
+        tokens_first = stands_tokens_first(value, merged)
         if moves and value.size == outputs.size and value.shape[-1] == heads * width:
+            value = value.swapaxes(0, 1) if tokens_first else value
             steps.put(CONCAT, value.reshape(batch, queries, heads * width), moves)
 
         projection = self.output_projection(n)
         if projection is not None and projection.matrix.shape[0] == heads * width:
             steps.put(W_O, projection.matrix, [projection.weight])
             steps.put("b_O", projection.bias, [projection.weight])
-            steps.put(OUTPUT, graph.value(projection.n).reshape(batch, queries, -1), [projection.n])
+            output = graph.value(projection.n)
+            output = output.swapaxes(0, 1) if tokens_first else output
+            steps.put(OUTPUT, output.reshape(batch, queries, -1), [projection.n])
         elif projection is None:
             unused = self.meaning.unused_output_weight(steps, heads * width)
             if unused is not None and CONCAT in steps.arrays:
@@ -444,9 +487,28 @@ class Layout:
         return array.swapaxes(0, 1)
 
 
+def without_factor(origin: Origin, factor: float) -> Origin:
+    """An origin whose projection has not the scale in its weight."""
+    projection = origin.projection
+    if projection is None:
+        return origin
+    bias = None if projection.bias is None else projection.bias / factor
+    rows = (projection.rows / factor).astype(projection.rows.dtype)
+    matrix = (projection.matrix / factor).astype(projection.matrix.dtype)
+    return origin._replace(projection=projection._replace(matrix=matrix, bias=bias, rows=rows))
+
+
 def infinite(scores: Array) -> Array:
     """−∞ for what stands for it."""
     return np.where(scores <= OFF, -np.inf, scores)
+
+
+def stands_tokens_first(value: Array, merged: Array) -> bool:
+    """True if an array has (token, batch, d) where we have (batch, token, d)."""
+    batch, queries, width = merged.shape
+    if batch == 1 or value.shape != (queries, batch, width):
+        return False
+    return batch != queries or is_same(value.swapaxes(0, 1), merged)
 
 
 def sequences(x: Array, batch: int) -> Array:

@@ -1,0 +1,100 @@
+"""A call of torch.nn.MultiheadAttention as steps under our names: from its weights, and what it was given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnctl.math.names import MASK, MEMORY, OUTPUT, W_O, X
+from attnctl.sources.program.relations import HIDDEN, Array, is_same
+
+if TYPE_CHECKING:
+    from attnctl.sources.program.steps import Reader, Steps
+
+
+def read_module(reader: Reader, steps: Steps) -> None:
+    """Put X, the weights, what is hidden, and the output. Raises KeyError where some of it was not kept."""
+    graph, attention = reader.graph, steps.attention
+    arguments = attention.arguments
+    heads = int(arguments["num_heads"])
+    steps.options["heads"] = heads
+
+    def given(name: str) -> Array | None:
+        argument = arguments.get(name)
+        return graph.value(argument["event"]) if isinstance(argument, dict) else None
+
+    query, key, value, output = given("query"), given("key"), given("value"), graph.value(attention.output)
+    assert query is not None
+    assert key is not None
+    assert value is not None
+    if not is_same(key, value):
+        raise ValueError("K and V are made of different rows")
+    if query.ndim == 3 and not arguments.get("batch_first"):
+        query, key, output = (array.swapaxes(0, 1) for array in (query, key, output))
+
+    at = {name: argument["event"] for name, argument in arguments.items() if isinstance(argument, dict)}
+    steps.put(X, query, [at["query"]])
+    if not is_same(query, key):
+        steps.put(MEMORY, key, [at["key"]])
+    put_weights(reader, steps)
+    steps.put(OUTPUT, output, [attention.output])
+
+    batch, queries = (len(query), query.shape[1]) if query.ndim == 3 else (1, len(query))
+    shape = (batch, heads, queries, key.shape[-2])
+    hidden = hidden_by(given("attn_mask"), given("key_padding_mask"), shape)
+    events = [at[name] for name in ("attn_mask", "key_padding_mask") if name in at]
+    steps.score_events = events
+    steps.triangle = reader.triangle_of_mask(events)
+    padding = given("key_padding_mask")
+    if padding is not None and is_inverted_padding(padding):
+        hidden = ~hidden
+    reader.put_meant(steps, hidden)
+    if query.ndim == 2:
+        steps.arrays = {name: array[0] if name == MASK else array for name, array in steps.arrays.items()}
+
+
+def put_weights(reader: Reader, steps: Steps) -> None:
+    graph, output = reader.graph, steps.attention.output
+    weights = graph.events[output].weights
+
+    def weight(name: str) -> Array | None:
+        n = weights.get(name)
+        return graph.value(n) if n is not None and graph.has_value(n) else None
+
+    packed, bias = weight("in_proj_weight"), weight("in_proj_bias")
+    parts = [weight(f"{name}_proj_weight") for name in "qkv"]
+    if packed is not None:
+        parts = list(np.split(packed, 3))
+    biases = [None] * 3 if bias is None else list(np.split(bias, 3))
+    for name, part, b in zip("QKV", parts, biases, strict=True):
+        steps.put(f"W_{name}", None if part is None else part.T, [output])
+        steps.put(f"b_{name}", b, [output])
+    out = weight("out_proj.weight")
+    steps.put(W_O, None if out is None else out.T, [output])
+    steps.put("b_O", weight("out_proj.bias"), [output])
+
+
+def hidden_by(mask: Array | None, padding: Array | None, shape: tuple[int, ...]) -> Array:
+    """True where torch's module hides a key: a boolean is true there, another number is added."""
+    hidden = np.zeros(shape, bool)
+    if mask is not None:
+        off = mask if mask.dtype.kind == "b" else mask <= HIDDEN
+        off = off.reshape(shape[0], shape[1], *off.shape[-2:]) if off.ndim == 3 else off
+        hidden = hidden | off
+    if padding is not None:
+        off = padding if padding.dtype.kind == "b" else padding <= HIDDEN
+        hidden = hidden | off.reshape(shape[0], 1, 1, -1)
+    return hidden
+
+
+def is_inverted_padding(padding: Array) -> bool:
+    """True if a padding hides the first keys, up to where it should begin: all of a row that has none.
+
+    Padding to the left has rows that are hidden up to some key as well, but none that is hidden whole.
+    """
+    rows = np.atleast_2d(padding).astype(bool)
+    some = rows.any(-1) & ~rows.all(-1)
+    begins = rows[:, 0] & ~rows[:, -1]
+    falls = (np.diff(rows.astype(int), axis=-1) <= 0).all(-1)
+    return bool(some.any() and (begins & falls | ~some)[some].all() and rows.all(-1).sum() >= 1)
