@@ -24,9 +24,9 @@ def test_a_program_is_right_or_wrong_at_a_line(call, path):
     wrong = [(number, mark[1]) for number, line in enumerate(lines, 1) if (mark := MARK.search(line))]
     done = call("check", path, "--json")
     report = json.loads(done.out)
-    found = report.get("place"), report["mistake"] or "-" if report["first"] else ()
     assert (done.code, report["agrees"]) == (int(bool(wrong)), not wrong), report
-    assert not wrong or found == (f"{path}:{wrong[0][0]}", wrong[0][1])
+    if wrong:
+        assert (report["file"], report["line"], report["mistake"] or "-") == (str(path), *wrong[0])
 
 
 @pytest.mark.usefixtures("in_process")

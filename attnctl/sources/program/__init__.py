@@ -25,9 +25,10 @@ from attnctl.sources.program.join import join
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.origin import Origins
 from attnctl.sources.program.place import place_of
-from attnctl.sources.program.run import Recording, record_program
+from attnctl.sources.program.run import Recording, ending_of, record_program
 from attnctl.sources.program.steps import Reader, Steps
-from attnctl.sources.program.text import MAGIC, NOTEBOOK, code_of, spot
+from attnctl.sources.program.text import MAGIC, NOTEBOOK, code_of
+from attnctl.store.source import choose_trace, split_selection
 
 MOST_OF_ONE_LINE = 24
 """Attentions of one expression that are judged: the first and the last ones."""
@@ -50,6 +51,8 @@ class Program:
         self.meaning = Meaning(self.graph, self.origins)
         self.reader = Reader(self.graph, self.origins, self.meaning, asked)
         self.left: list[Left] = []
+        """Those that cannot be judged."""
+        self.unread: list[tuple[int, str]] = []
 
     @cached_property
     def found(self) -> list[Attention]:
@@ -57,6 +60,7 @@ class Program:
         finder = Finder(self.graph, self.origins)
         with np.errstate(all="ignore"):
             found = join(self.graph, finder.attentions())
+        self.unread = finder.unread
         for n, reason in finder.unread:
             self.left.append(Left(str(place_of(self.graph, n)), reason))
         return sorted(found, key=lambda attention: attention.output)
@@ -95,17 +99,26 @@ class Script(Dump):
     """The attentions of a file of Python, or of a notebook."""
 
     is_file = False
+    is_program = True
 
     @cached_property
     def program(self) -> Program:
-        return Program(record_program(str(self.text)), dict(self.beside.flags))
+        return Program(record_program(self.path_alone), dict(self.beside.flags))
+
+    @cached_property
+    def path_alone(self) -> str:
+        """The file, without which of its attentions is meant."""
+        return split_selection(self.path)[0]
 
     def traces(self) -> Sequence[Trace]:
-        """A trace of each attention. Raises AttnError where there is none."""
+        """A trace of each attention, or of the one that is meant: homework.py[1]. Raises AttnError without one."""
         program = self.program
         traces = [self.trace_of(number, steps) for number, steps in enumerate(program.steps)]
+        which = split_selection(self.path)[1]
+        if traces and which is not None:
+            traces = [choose_trace(traces, which, self.path_alone)]
         if not traces:
-            raise AttnError(f"{self.text}: {self.why_nothing()}")
+            raise AttnError(self.why_nothing())
         self.notes = tuple(self.remarks())
         return traces
 
@@ -115,29 +128,38 @@ class Script(Dump):
         header = {ATTENTION: {"number": number, "at": str(place)}}
         return Trace(trace.steps, trace.arrays, {**trace.header, **header})
 
-    def why_nothing(self) -> str:
+    @property
+    def is_judged_whole(self) -> bool:  # type: ignore[override]  (known once it has run)
+        return not self.program.left
+
+    @property
+    def summary(self) -> str:  # type: ignore[override]  (known once it has run)
+        """How many attentions were found, and how many judged."""
         program = self.program
+        judged = len(program.steps)
+        found = max(len(program.found) + len(program.unread), judged + len(program.left))
+        return f"{plural(found, 'attention')} found, {judged} judged"
+
+    def why_nothing(self) -> str:
+        program, recording = self.program, self.program.recording
+        if recording.ending:
+            return ending_of(recording)
         if program.left:
             left = program.left[0]
-            return f"{plural(len(program.left), 'attention')} found, none judged: {left.place}: {left.reason}"
-        if program.recording.ending:
-            return f"it ended with an exception before any attention: {self.ending()}"
+            found = plural(len(program.left), "attention")
+            return f"{self.path_alone}: {found} found, none judged; {left.place}: {left.reason}"
         more = ""
-        if program.recording.processes:
-            more = f"; {plural(program.recording.processes, 'process')} that it began were not seen"
-        return f"no attention found: nothing in it is a product of Q and K, a softmax and a product with V{more}"
-
-    def ending(self) -> str:
-        """`line 9, ValueError: …`."""
-        line, _, words = self.program.recording.ending.partition(": ")
-        return f"{self.text}{spot(str(self.text), int(line))}: {words}"
+        if recording.processes:
+            more = f"; {plural(recording.processes, 'process')} that it began were not seen"
+        looked_for = "a product of Q and K, a softmax, and a product with V"
+        return f"{self.path_alone}: no attention found, which is {looked_for}{more}"
 
     def remarks(self) -> list[str]:
         """What a person should know of how the program was read."""
         program, recording = self.program, self.program.recording
         remarks = []
         if recording.ending:
-            remarks.append(f"The program ended with an exception, {self.ending()}; what came before it was judged.")
+            remarks.append(f"The program ended early ({ending_of(recording)}); what came before that was judged.")
         if recording.processes:
             remarks.append(f"Not seen: {plural(recording.processes, 'process')} that the program began.")
         if recording.questions:
@@ -145,7 +167,7 @@ class Script(Dump):
                 f"input() was answered with an empty line {plural(recording.questions, 'time')}: "
                 "check gives a program nothing to read; write the values there instead."
             )
-        magics = [line for line in lines_of(str(self.text)) if line.lstrip().startswith(MAGIC)]
+        magics = [line for line in lines_of(self.path_alone) if line.lstrip().startswith(MAGIC)]
         if magics:
             words = ", ".join(line.partition(MAGIC)[2] for line in magics)
             remarks.append(f"Left out, as only a kernel knows them: {words}.")

@@ -188,7 +188,8 @@ class Finder:
             return True
         # Weights without a softmax, perhaps: Q, K and V are all projected then.
         operands = (first.left, first.right, v)
-        return len(chain) > 2 and all(self.origins.origin(n).projection for n in operands)
+        projections = [self.origins.origin(n).projection for n in operands]
+        return len({projection.weight for projection in projections if projection is not None}) == 3
 
     def axes_of_chain(self, chain: Sequence[int], first: Labels) -> list[tuple[Labels, tuple[int, ...]]]:
         """The axes of each array of a chain, and the shape in which it has them."""

@@ -64,12 +64,18 @@ class Guest:
 
         sys.path_hooks.insert(0, beside)
 
+    def variables(self) -> dict[str, int]:
+        """The arrays that the program's own names stand for at its end, by their events."""
+        names = vars(sys.modules["__main__"])
+        return self.recorder.name_events({name: names[name] for name in [*names] if not name.startswith("_")})
+
     def run(self) -> str:
         """Carry it out; the exception that ended it, as `LINE: NAME: words`, or nothing."""
         self.files[self.path] = text_of(self.path)
         tree = instrument(self.files[self.path], self.path, self.sites)
         setattr(builtins, NAME, self.recorder)
-        builtins.input = self.answer(builtins.input)
+        ask = builtins.input
+        builtins.input = self.answer(ask)
         os.register_at_fork(after_in_parent=self.count_fork)
         try:
             run_as_main(self.path, tree, [self.path], {"display": print})  # as a notebook has it
@@ -79,6 +85,8 @@ class Guest:
         except BaseException as error:  # noqa: BLE001  (what came before can be judged still)
             traceback.print_exc()
             return f"{self.last_line(error)}: {type(error).__name__}: {error}"
+        finally:
+            builtins.input = ask
         return ""
 
     def answer(self, ask: Callable[..., str]) -> Callable[..., str]:
@@ -118,7 +126,8 @@ def main(path: str, into: str) -> None:
     guest.instrument_modules()
     ending = guest.run()
     if os.getpid() == process:  # a process that it forked comes here, too
-        guest.recorder.write(into, ending=ending, processes=guest.forks, questions=guest.questions)
+        more = {"processes": guest.forks, "questions": guest.questions, "variables": guest.variables()}
+        guest.recorder.write(into, ending=ending, **more)
 
 
 if __name__ == "__main__":

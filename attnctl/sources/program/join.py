@@ -22,7 +22,9 @@ MOST_MOVES = 4
 
 
 def join(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
-    """The attentions, those of a loop as one."""
+    """The attentions, those of a loop as one; a row of a matrix that is itself one is not counted again."""
+    whole_outputs = [parent for attention in found for parent in graph.events[attention.output].parents]
+    found = [attention for attention in found if attention.output not in whole_outputs]
     groups: dict[tuple[int, ...], list[Attention]] = defaultdict(list)
     for attention in found:
         together = None

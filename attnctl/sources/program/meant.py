@@ -6,10 +6,10 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from attnctl.sources.program.attention import is_called
+from attnctl.sources.program.attention import Attention, is_called
 from attnctl.sources.program.graph import Graph
-from attnctl.sources.program.relations import Array
-from attnctl.sources.program.origin import Origins
+from attnctl.sources.program.relations import Array, has_same_numbers, ratio
+from attnctl.sources.program.origin import Origins, Projection
 from attnctl.sources.program.record import OF_MODULE
 from attnctl.sources.program.visibility import unused_triangles
 
@@ -50,11 +50,32 @@ class Meaning:
         """True if what was made of an array is never read, or is but the array moved and never read."""
         graph = self.graph
         if self.origins.projection(child) is not None:
-            return not graph.children[child]
+            return all(self.ends(each, child, depth - 1) for each in graph.children[child])
         if not graph.has_value(child) or graph.value(child).size != graph.value(n).size or not depth:
             return False
-        further = graph.children[child]
-        return bool(further) and all(self.ends(each, child, depth - 1) for each in further)
+        if not has_same_numbers(graph.value(child), graph.value(n)) and not ratio(graph.value(n), graph.value(child)):
+            return False
+        return all(self.ends(each, child, depth - 1) for each in graph.children[child])
+
+    def unread_values(self, attention: Attention) -> Projection | None:
+        """The values that were projected and never read, where K is read in their place."""
+        graph = self.graph
+        of_k, of_v = (attention.origins[name][0].projection for name in "KV")
+        if of_k is None or of_v is None or of_k.n != of_v.n or of_v.rows.shape[1] != of_v.matrix.shape[1]:
+            return None
+        if graph.value(of_k.weight).shape[0] != graph.value(of_k.weight).shape[-1] and of_k.is_linear:
+            return None  # packed: one projection of all three
+        for n in graph.events:
+            projection = self.origins.projection(n) if n < attention.output else None
+            if projection is None or projection.x != of_k.x or projection.rows.shape != of_k.rows.shape:
+                continue
+            is_own = projection.weight not in {of_k.weight, *self.weights_of("Q", attention)}
+            if is_own and all(self.ends(child, n) for child in graph.children[n]):
+                return projection
+        return None
+
+    def weights_of(self, name: str, attention: Attention) -> list[int]:
+        return [origin.projection.weight for origin in attention.origins[name] if origin.projection is not None]
 
     def names(self, n: int) -> list[str]:
         """What the program calls an array: variables, attributes, keys of a dict."""
@@ -110,12 +131,18 @@ class Meaning:
         candidates = []
         for n in self.unused:
             shape = graph.value(n).shape
-            fits = len(shape) == 2 and width in shape and n not in steps.unused
+            is_last = not any(child in self.unused for child in graph.children[n])
+            fits = len(shape) == 2 and width in shape and n not in steps.unused and is_last
             is_out = any(IS_OUT.fullmatch(word) for word in self.names(n))
-            is_before = n < steps.attention.output and not any(map(graph.is_float, graph.parents(n)))
+            is_before = n < steps.attention.output and not self.is_computed(n)
             if fits and is_before and (is_out or graph.events[n].site in beside):
                 candidates.append(n)
         return candidates[0] if len(candidates) == 1 else None
+
+    def is_computed(self, n: int) -> bool:
+        """True for what was made of other arrays, and is no array that was drawn or read, times a number."""
+        last = self.origins.origin(n).last
+        return any(map(self.graph.is_float, self.graph.parents(last)))
 
     def matrix_of(self, n: int, shape: tuple[int, ...]) -> Array:
         """A weight as (in, out)."""

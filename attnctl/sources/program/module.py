@@ -46,9 +46,6 @@ def read_module(reader: Reader, steps: Steps) -> None:
     events = [at[name] for name in ("attn_mask", "key_padding_mask") if name in at]
     steps.score_events = events
     steps.triangle = reader.triangle_of_mask(events)
-    padding = given("key_padding_mask")
-    if padding is not None and is_inverted_padding(padding):
-        hidden = ~hidden
     reader.put_meant(steps, hidden)
     if query.ndim == 2:
         steps.arrays = {name: array[0] if name == MASK else array for name, array in steps.arrays.items()}
@@ -87,14 +84,3 @@ def hidden_by(mask: Array | None, padding: Array | None, shape: tuple[int, ...])
         hidden = hidden | off.reshape(shape[0], 1, 1, -1)
     return hidden
 
-
-def is_inverted_padding(padding: Array) -> bool:
-    """True if a padding hides the first keys, up to where it should begin: all of a row that has none.
-
-    Padding to the left has rows that are hidden up to some key as well, but none that is hidden whole.
-    """
-    rows = np.atleast_2d(padding).astype(bool)
-    some = rows.any(-1) & ~rows.all(-1)
-    begins = rows[:, 0] & ~rows[:, -1]
-    falls = (np.diff(rows.astype(int), axis=-1) <= 0).all(-1)
-    return bool(some.any() and (begins & falls | ~some)[some].all() and rows.all(-1).sum() >= 1)

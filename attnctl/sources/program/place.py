@@ -93,6 +93,28 @@ def point_at(graph: Graph, n: int, made: tuple[int, str] | None = None) -> list[
     return lines
 
 
+def call_of(graph: Graph, n: int, depth: int = 1) -> int | None:
+    """The site of the call, so many functions out, that led to an event."""
+    callers = graph.events[n].callers
+    if len(callers) <= depth:
+        return None
+    caller = callers[depth]
+    calls = [
+        number
+        for number, site in enumerate(graph.sites)
+        if site.file == caller.file
+        and site.line <= caller.line <= site.end_line
+        and site.what.startswith("call")
+    ]
+
+    def extent(number: int) -> tuple[int, int, int]:
+        site = graph.sites[number]
+        return site.end_line - site.line, -site.column, site.end_column
+
+    # Of several on a line the one that ends last encloses the others.
+    return max(calls, key=extent, default=None)
+
+
 def short_place(graph: Graph, file: str, line: int) -> str:
     path = path_of(graph, file)
     return f"{Path(path).name}{spot(path, line)}"

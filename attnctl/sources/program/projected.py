@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnctl.math.derivation import Rotary
+from attnctl.math.kind import HeadNorm
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.relations import Array, is_near
 from attnctl.sources.program.origin import Origin, Origins, Projection
@@ -17,9 +19,6 @@ CLOSE = 1e-4
 
 COMPARED = 16
 """Rows by which columns are told apart."""
-
-THETAS = (1e4, 5e5, 1e6, 1e5, 1e3, 100.0)
-"""Bases of rotary angles that models have, the usual one first."""
 
 
 class Input(NamedTuple):
@@ -75,10 +74,15 @@ class Projecting:
             projected = self.of_one(name, found[0], origins[0], array)
             if projected is not None:
                 return projected
-        by_rows = self.by_rows(flat)
+        by_rows = self.by_rows(name, flat)
         if by_rows is not None:
             return by_rows
         return self.changed(name, origins[0], array)
+
+    def split(self, projection: Projection, shape: tuple[int, ...]) -> Array:
+        """What a projection gave, as (batch, head, rows, d)."""
+        batch, heads, count, _ = shape
+        return projection.rows.reshape(batch, count, heads, -1).swapaxes(1, 2)
 
     # --- one projection, or one for each head ---
 
@@ -174,26 +178,42 @@ class Projecting:
                 groups.setdefault(projection.weight, []).append(projection)
         return groups
 
-    def by_rows(self, flat: Array) -> Projected | None:
+    def by_rows(self, name: str, flat: Array) -> Projected | None:
         """An operand each of whose rows some projection with one weight gave: a cache, a list that grew."""
-        for weight, projections in self.by_weight.items():
-            wide = [p for p in projections if p.rows.shape[1] == flat.shape[1]]
-            if len(wide) < 2 or sum(len(p.rows) for p in wide) > MOST_ROWS:
+        for projections in self.by_weight.values():
+            parts = [part for p in projections if (part := self.part_of(name, p, flat.shape[1])) is not None]
+            if len(parts) < 2 or sum(len(part.rows) for part in parts) > MOST_ROWS:
                 continue
-            with_bias = [p for p in wide if p.bias is not None]
-            wide = with_bias or wide
-            rows = np.concatenate([p.rows for p in wide])
+            parts = [part for part in parts if part.bias is not None] or parts
+            rows = np.concatenate([part.rows for part in parts])
             chosen = match_columns(rows.T, flat.T)
             if chosen is None:
                 continue
-            inputs = [self.graph.value(p.x) for p in wide]
+            inputs = [self.graph.value(part.x) for part in parts]
             x = np.concatenate([each.reshape(-1, each.shape[-1]) for each in inputs])
             if len(x) != len(rows):
                 continue
-            first = wide[0]
-            source = Input(wide[-1].x, x[chosen])
-            return Projected(source, weight, wide[-1].n, first.matrix, first.bias, is_whole=True)
+            last = parts[-1]
+            source = Input(last.x, x[chosen])
+            is_whole = last.rows.shape[1] == self.origins_width(last)
+            return Projected(source, last.weight, last.n, last.matrix, last.bias, is_whole=is_whole)
         return None
+
+    def origins_width(self, projection: Projection) -> int:
+        whole = self.origins.projection(projection.n)
+        return projection.rows.shape[1] if whole is None else whole.rows.shape[1]
+
+    def part_of(self, name: str, projection: Projection, width: int) -> Projection | None:
+        """The columns of K or V in a projection of all three, which stand in the order Q, K, V."""
+        whole = projection.rows.shape[1]
+        if whole == width:
+            return projection
+        if name == "Q" or whole < 3 * width:
+            return None
+        begin = whole - 2 * width if name == "K" else whole - width
+        columns = slice(begin, begin + width)
+        bias = None if projection.bias is None else projection.bias[columns]
+        return projection._replace(rows=projection.rows[:, columns], matrix=projection.matrix[:, columns], bias=bias)
 
     # --- what was done in between ---
 
@@ -207,12 +227,18 @@ class Projecting:
             return None
         batch, heads, count, width = array.shape
         before = rows.reshape(batch, count, heads, width).swapaxes(1, 2)
-        change = rotation(before, array) or normalization(before, array)
+        change = rotation(before, array) or normalization(before, array, self.vectors_near(origin.last))
         if change is None:
             return None
         source = self.input_of(projection)
         matrix, bias = projection.matrix, projection.bias
         return Projected(source, projection.weight, projection.n, matrix, bias, is_whole=True, change=change)
+
+
+    def vectors_near(self, n: int) -> list[Array]:
+        """Arrays with one axis of which this was made: the weight of a norm is one of these."""
+        near = self.graph.ancestors(n, most=30)
+        return [self.graph.value(m) for m in near if self.graph.value(m).ndim == 1]
 
 
 MOST_ROWS = 2**12
@@ -248,36 +274,69 @@ MOST_COMPARED = 2**24
 
 
 def rotation(before: Array, after: Array) -> Changed | None:
-    """Whether pairs of dimensions were turned by an angle that grows with the position.
+    """Whether pairs of dimensions were turned by angles that grow with the position.
 
-    The lengths of pairs stay as they are, a half apart (Llama) or side by side (GPT-J).
+    Pairs stand half a head apart (Llama) or side by side (GPT-J). How fast each turns is read off the numbers.
     """
     width = before.shape[-1]
-    if width % 2:
+    if width % 2 or is_near(before, after):
         return None
     half = width // 2
-    for interleaved in (False, True):
-        first, second = (slice(0, half), slice(half, width))
-        if interleaved:
-            first, second = slice(0, width, 2), slice(1, width, 2)
-        lengths = [np.hypot(each[..., first], each[..., second]) for each in (before, after)]
-        if is_near(lengths[0], lengths[1], 1e-3) and not is_near(before, after):
-            options: dict[str, Any] = {"positions": "rope"}
-            if interleaved:
-                options["interleaved"] = True
-            return Changed("rotated", before, options)
+    ways = (False, slice(0, half), slice(half, width)), (True, slice(0, width, 2), slice(1, width, 2))
+    for interleaved, first, second in ways:
+        start = before[..., first] + 1j * before[..., second]
+        end = after[..., first] + 1j * after[..., second]
+        if not is_near(np.abs(start), np.abs(end), 1e-3):
+            continue
+        frequencies = frequencies_of(start, end)
+        if frequencies is None:
+            return None
+        theta = theta_of(frequencies)
+        rotary = Rotary(interleaved=interleaved, frequencies=() if theta else frequencies, theta=theta or 1e4)
+        return Changed("rotated", before, {"positions": rotary})
     return None
 
 
-def normalization(before: Array, after: Array) -> Changed | None:
-    """Whether each row was divided by its root mean square, and perhaps multiplied by a number for each column."""
-    rms = np.sqrt((before.astype(float) ** 2).mean(-1, keepdims=True))
-    normed = before / np.maximum(rms, 1e-30)
-    options = {"qk_norm": "rms"}
-    if is_near(normed, after, 1e-3):
-        return Changed("normed", before, options)
-    with np.errstate(all="ignore"):
-        gains = np.nanmedian(np.where(np.abs(normed) > 1e-6, after / normed, np.nan), axis=(0, 1, 2))
-    if np.isfinite(gains).all() and is_near(normed * gains, after, 1e-3):
-        return Changed("normed", before, options, gains.astype(after.dtype))
+def frequencies_of(start: Array, end: Array) -> tuple[float, ...] | None:
+    """The angle by which each pair turns from one position to the next; None for fewer than two positions."""
+    count = start.shape[-2]
+    if count < 2:
+        return None
+    turned = end * np.conj(start)
+    steps = turned[..., 1:, :] * np.conj(turned[..., :-1, :])
+    return tuple(float(angle) for angle in np.angle(steps.sum(axis=(0, 1, 2))))
+
+
+def theta_of(frequencies: Sequence[float]) -> float | None:
+    """The base whose powers these frequencies are, to as many digits as people write; None where there is none."""
+    half = len(frequencies)
+    if half < 2 or min(frequencies) <= 0:
+        return 1e4 if half == 1 and abs(frequencies[0] - 1) < 1e-3 else None
+    last = frequencies[-1]
+    theta = float(f"{last ** (-half / (half - 1)):.3g}")
+    powers = theta ** (-np.arange(half) / half)
+    return theta if np.allclose(powers, frequencies, rtol=5e-3) else None
+
+
+def normalization(before: Array, after: Array, vectors: Sequence[Array]) -> Changed | None:
+    """Whether each row was normalized, and perhaps multiplied by one of these vectors, a number for each column."""
+    rows = before.astype(float)
+    width = rows.shape[-1]
+    for kind, centered in (("rms", rows), ("layer", rows - rows.mean(-1, keepdims=True))):
+        square = (centered**2).mean(-1, keepdims=True)
+        best = (np.inf, 0.0, None)
+        for eps in EPSILONS:
+            normed = centered / np.sqrt(np.maximum(square + eps, 1e-30))
+            for gains in (None, *(vector for vector in vectors if vector.shape == (width,))):
+                made = normed if gains is None else normed * gains
+                off = float(np.abs(made - after).max())
+                best = min(best, (off, eps, gains), key=lambda way: way[0])
+        off, eps, gains = best
+        if off <= 1e-3 * float(np.abs(after).max()):
+            options = {"qk_norm": HeadNorm(kind, eps)}
+            return Changed("normed", before, options, gains)
     return None
+
+
+EPSILONS = (1e-6, 1e-5, 1e-8, 1e-12, 0.0)
+"""What is added to a mean square, the usual one first."""

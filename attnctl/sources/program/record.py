@@ -400,6 +400,19 @@ class Recorder:
             frame = frame.f_back  # type: ignore[assignment]  (the outermost frame has none)
         return tuple(lines)
 
+    def name_events(self, variables: dict[str, Any]) -> dict[str, int]:
+        """The events of these variables, of those that are arrays."""
+        named: dict[str, int] = {}
+
+        def note(name: str, value: Any) -> None:
+            if is_array(value) or is_nested(value):
+                named[name] = self.event_of(value, 0)
+
+        for name, value in variables.items():
+            if self.sites:
+                self.guarded(note, name, value)
+        return named
+
     def write(self, into: str, **more: Any) -> None:
         """Write the events as .npz: their arrays by number, and a table of the rest, and `more`, as JSON."""
         arrays = {str(number): event.value for number, event in self.events.items() if event.value is not None}

@@ -52,6 +52,8 @@ class Recording(NamedTuple):
     """Processes that it forked, in which nothing was recorded."""
     questions: int
     """Calls of input(), which were answered with an empty line."""
+    variables: dict[str, int]
+    """The arrays that its names stand for at its end, by their events."""
     printed: str
 
 
@@ -131,6 +133,7 @@ def read_recording(path: str, into: Path, printed: str) -> Recording:
         lost=int(table["lost"]),
         processes=int(table["processes"]),
         questions=int(table["questions"]),
+        variables={str(name): SPACING * int(number) for name, number in table["variables"].items()},
         printed=printed,
     )
 
@@ -160,6 +163,13 @@ def site_of(row: list[Any]) -> Site:
     file, line, column, end_line, end_column, what, parts, words, target = row
     place = (int(line), int(column), int(end_line), int(end_column))
     return Site(str(file), *place, str(what), tuple(parts), tuple(words), str(target))
+
+
+def ending_of(recording: Recording) -> str:
+    """`homework.py:9: ValueError: …`, the line and the exception that ended a program."""
+    line, _, words = recording.ending.partition(": ")
+    place = spot(recording.path, int(line)) if line != "0" else ""
+    return f"{recording.path}{place}: {words}"
 
 
 def look_again(path: str) -> Iterator[None]:

@@ -117,8 +117,7 @@ class Reader:
 
     def roles(self, attention: Attention) -> tuple[int, int]:
         """How many sequences and heads there are."""
-        origin = attention.origins["Q"][0]
-        x = None if origin.projection is None else self.graph.value(origin.projection.x)
+        x = self.projected_rows(attention)
         sequences = len(x) if x is not None and x.ndim == 3 else None
         sizes = attention.batch
         if len(sizes) == 2:
@@ -140,6 +139,15 @@ class Reader:
             return 1, size
         return size, 1
 
+    def projected_rows(self, attention: Attention) -> Array | None:
+        """What Q is projected of; where that is not known, what V is."""
+        for name in "QV":
+            origin = attention.origins[name][0]
+            projection = origin.projection or self.origins.nearest_projection(origin.last)
+            if projection is not None:
+                return self.graph.value(projection.x)
+        return None
+
     # --- Q, K and V ---
 
     def read_operand(self, steps: Steps, name: str, layout: Layout) -> float:
@@ -155,7 +163,11 @@ class Reader:
             if scale and abs(scale - 1) > 1e-9 and name != "V":
                 factor *= scale
                 steps.scale_events.append(now)
-        baked = self.scale_in_weight(origins, array.shape[-1]) if name == "Q" else 1.0
+        baked = 1.0
+        if name == "Q" and factor == 1.0:
+            baked = self.scale_in_weight(origins, array.shape[-1])
+            if baked == self.scale_in_weight(attention.origins["K"], array.shape[-1]):
+                baked = 1.0  # weights are drawn that small
         factor *= baked
         if factor != 1.0:
             array = (array / factor).astype(array.dtype)
@@ -163,6 +175,12 @@ class Reader:
         steps.put(name, array, path[::-1])
         if baked != 1.0:
             origins = [without_factor(origin, baked) for origin in origins]
+        if name == "V" and origins[0].projection is not None:
+            unread = self.meaning.unread_values(attention)
+            if unread is not None:
+                origins = [Origin([unread.n], unread)]
+                array = self.projecting.split(unread, array.shape)
+                steps.put(name, array, [unread.n])
         projected = self.projecting.lay_out(name, origins, array)
         if projected is None:
             if self.origins.is_unexplained(origins[0]):
@@ -302,6 +320,9 @@ class Reader:
         finite = np.isfinite(before) & np.isfinite(now)
         if finite.all() and self.asked.get("positions") != "alibi" and graph.op(n) in ADDED:
             added = now.astype(float) - before
+            if shows_alibi(added):
+                steps.options["positions"] = "alibi"
+                return "alibi_scores"
             if BIAS not in steps.arrays and name in {SCORES, SCALED, SOFTCAPPED}:
                 steps.put(BIAS, added.astype(now.dtype), [n])
                 return BIASED
@@ -319,6 +340,9 @@ class Reader:
         is_made = steps.triangle is not None
         if MEMORY in steps.arrays and self.some_causal and (is_made or shows_triangle(hidden)):
             return  # keys of another sentence have no order with the queries
+        if not is_made and sees_padding_only(steps.arrays.get(MEMORY, steps.arrays.get(X)), hidden):
+            steps.put(MASK, hidden, steps.score_events[:1])  # words were to be seen, not what fills up
+            return
         causal = is_made or (bool(self.asked.get("causal")) and not self.some_causal)
         meant = what_was_meant(hidden, self.asked, causal=causal)
         steps.options |= meant.options
@@ -485,6 +509,36 @@ class Layout:
         if len(sizes) < 2 or sizes == [self.batch, self.heads]:
             return array.reshape(self.batch, self.heads, *array.shape[-2:])
         return array.swapaxes(0, 1)
+
+
+def shows_alibi(added: Array) -> bool:
+    """True if a bias grows with the distance as ALiBi's falls, or falls so: a slope for each head, of its powers of 2."""
+    heads, queries, keys = added.shape[-3:]
+    if queries < 3 or keys != queries or np.abs(added).max() == 0:
+        return False
+    slopes = np.abs(added[..., :, 2, 1])
+    usual = 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
+    if not np.allclose(slopes, usual, rtol=1e-3):
+        return False
+    distance = np.abs(np.arange(queries)[:, None] - np.arange(keys))
+    lower = np.tri(queries, keys, dtype=bool)
+    expected = usual[:, None, None] * distance
+    return bool(np.allclose(np.abs(added)[..., lower], np.broadcast_to(expected, added.shape)[..., lower], rtol=1e-3))
+
+
+def sees_padding_only(x: Array | None, hidden: Array) -> bool:
+    """True if the keys that are seen are all one row, again and again, and words are hidden."""
+    if x is None or x.ndim != 3 or len(x) < 2 or len(x) != len(hidden) or hidden.shape[-1] != x.shape[1]:
+        return False
+    hides = hidden[:, 0].all(-2)
+    if not (hidden == hides[:, None, None]).all():
+        return False
+    seen, unseen = x[~hides], x[hides]
+    return len(seen) > 1 and len(unseen) > 1 and is_one_row(seen) and not is_one_row(unseen)
+
+
+def is_one_row(rows: Array) -> bool:
+    return bool((rows == rows[:1]).all())
 
 
 def without_factor(origin: Origin, factor: float) -> Origin:

@@ -23,6 +23,7 @@ from attnctl.sources.program.relations import HIDDEN, Array, is_near, softmax
 from attnctl.sources.program.place import Place, place_of, point_at
 from attnctl.sources.program.steps import Steps
 from attnctl.verbs.check.report import Finding, Report, Unjudged
+from attnctl.verbs.check.report import Place as PlaceOfStep
 
 Check = Callable[[Mapping[str, Array], Settings], Report]
 MakeSettings = Callable[[Given], Settings]
@@ -65,6 +66,7 @@ class Judge:
         """The report of one attention. Raises AttnError where nothing of it can be compared."""
         settings = self.make_settings(steps.options)
         whole = self.check_most(steps, settings)
+        whole = replace(whole, notes=(*steps.notes, *whole.notes))
         if whole.agrees is not True and self.ends_agree(steps, settings):
             # Law one: the output decides.
             whole = self.check(self.ends_of(steps), settings)
@@ -73,7 +75,12 @@ class Judge:
         if steps.unexplained and not whole.findings:
             whole = replace(whole, cannot_tell=(*whole.cannot_tell, *self.taken_as_made(steps)))
         accusations = [self.accuse(steps, whole, finding) for finding in whole.findings]
-        places = {accusation.finding.step: str(accusation.place) for accusation in accusations}
+        places = {
+            accusation.finding.step: PlaceOfStep(
+                str(accusation.place), tuple(accusation.lines), accusation.place.to_dict()
+            )
+            for accusation in accusations
+        }
         return Judgement(replace(whole, places=places), accusations)
 
     # --- verdicts ---
@@ -144,6 +151,8 @@ class Judge:
                 and graph.value(child).shape == graph.value(n).shape
             ]
             return (dropped or steps.weight_events or events)[0]
+        if named.startswith("alibi") and "alibi_scores" in steps.events:
+            return steps.events["alibi_scores"][-1]
         if step == WEIGHTS:
             return self.suspect_of_weights(steps, events)
         return events[0] if step == CONCAT else events[-1]
@@ -277,10 +286,3 @@ def numbers(array: Array, name: str) -> Array:
     keeps = array.dtype.kind in "fb" or name == "key_lengths"
     return np.ascontiguousarray(array, dtype=None if keeps else float)
 
-
-def first_of_each(accusations: Iterable[Accusation]) -> list[Accusation]:
-    seen: dict[Any, Accusation] = {}
-    for accusation in accusations:
-        key = (accusation.event, accusation.finding.mistake, accusation.finding.step)
-        seen.setdefault(key, accusation)
-    return list(seen.values())
