@@ -17,6 +17,7 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.base.words import plural
 from attnctl.inputs.plan.intended import trace_of_arrays
+from attnctl.math import Array
 from attnctl.record import ATTENTION, Trace
 from attnctl.sources.dump import Dump
 from attnctl.sources.program.attention import Attention, Finder
@@ -79,6 +80,11 @@ class Program:
                     place = str(place_of(self.graph, attention.output))
                     self.left.append(Left(place, f"its arrays do not fit together ({error})"))
         return out
+
+    @property
+    def variables(self) -> dict[str, Array]:
+        """The arrays by the names that the program has for them, the latest of each name."""
+        return {name: event.value for event in self.graph.events.values() for name in event.names if event.value is not None}
 
     def judged(self) -> list[Attention]:
         """The first and the last ones of each expression."""

@@ -25,6 +25,7 @@ def join(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
     """The attentions, those of a loop as one; a row of a matrix that is itself one is not counted again."""
     whole_outputs = [parent for attention in found for parent in graph.events[attention.output].parents]
     found = [attention for attention in found if attention.output not in whole_outputs]
+    found = [attention for attention in found if not is_row_of_another(attention, found)]
     groups: dict[tuple[int, ...], list[Attention]] = defaultdict(list)
     for attention in found:
         together = None
@@ -47,6 +48,20 @@ def join(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
             whole.parts, whole.joined = group, key[0]
             joined.append(whole)
     return joined
+
+
+def is_row_of_another(attention: Attention, found: Sequence[Attention]) -> bool:
+    """True for a query by itself that is, among others, a row of another attention with these keys."""
+    if attention.batch or attention.arrays["Q"].shape[-2] != 1:
+        return False
+    row, keys = attention.arrays["head_outputs"], attention.arrays["K"]
+    for other in found:
+        rows = other.arrays["head_outputs"]
+        if other.batch or len(rows) < 2 or rows.shape[-1] != row.shape[-1]:
+            continue
+        if is_same(other.arrays["K"], keys) and (rows == row).all(-1).any():
+            return True
+    return False
 
 
 def where_merged(graph: Graph, n: int) -> int | None:

@@ -46,8 +46,9 @@ def path_of(graph: Graph, file: str) -> str:
     return str(Path(recording.path).with_name(Path(file).name))
 
 
-def place_of(graph: Graph, n: int) -> Place:
-    site = graph.site(n)
+def place_of(graph: Graph, n: int, call: int | None = None) -> Place:
+    """Where an event was made; or the site of the call that led to it, where that is to blame."""
+    site = graph.site(n) if call is None else graph.sites[call]
     path = path_of(graph, site.file)
     begin = characters(line_of(graph, site.file, site.line), site.column)
     end = characters(line_of(graph, site.file, site.end_line), site.end_column)
@@ -67,20 +68,27 @@ def characters(text: str, offset: int) -> int:
     return len(text.encode()[:offset].decode(errors="replace"))
 
 
-def point_at(graph: Graph, n: int, made: tuple[int, str] | None = None) -> list[str]:
+def point_at(
+    graph: Graph, n: int, made: tuple[int, str] | None = None, call: int | None = None
+) -> list[str]:
     """The line with a caret under the expression, who called it, and where something was made that it reads."""
-    site, place = graph.site(n), place_of(graph, n)
+    place = place_of(graph, n, call)
+    site = graph.site(n) if call is None else graph.sites[call]
     text = line_of(graph, site.file, site.line)[:WIDEST]
     begin = place.column - 1
     end = place.end_column - 1 if site.end_line == site.line else len(text)
     carets = "^" * max(min(end, len(text)) - begin, 1)
-    lines = [f"{site.line:5} | {text}", f"      | {' ' * begin}{carets}"]
+    number = place.spot.rpartition(" ")[2] if place.path.endswith(NOTEBOOK) else site.line
+    lines = [f"{number:>5} | {text}", f"      | {' ' * begin}{carets}"]
 
     # The innermost is the line itself, or the one that read what it had changed.
-    calls = [caller for caller in graph.events[n].callers[1:] if (caller.file, caller.line) != (site.file, site.line)]
+    calls = [caller for caller in graph.events[n].callers[1:]]
+    if call is not None:
+        at = [number for number, caller in enumerate(calls) if caller.line == site.line]
+        calls = calls[at[-1] + 1 :] if at else []
     for caller in dict.fromkeys(calls):
         if caller.file == site.file and site.line <= caller.line <= site.end_line:
-            continue  # a line of the same expression
+            continue  # a line of the expression itself
         called = line_of(graph, caller.file, caller.line).strip()[:WIDEST]
         lines.append(f"      | called from {short_place(graph, caller.file, caller.line)}: {called}")
 

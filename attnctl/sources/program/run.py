@@ -66,9 +66,7 @@ def record_program(path: str, seconds: float | None = None) -> Recording:
     with refuse_os_errors(f"{path}: cannot be read"), open_found(path):
         try:
             code_of(path)
-        except SyntaxError as error:  # an encoding that Python does not know
-            raise AttnError(f"{path}: {error.msg}") from None
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (SyntaxError, ValueError, LookupError, TypeError, AttributeError):
             what = "a notebook" if path.endswith(NOTEBOOK) else "text in UTF-8"
             raise AttnError(f"{path}: not {what}") from None
 

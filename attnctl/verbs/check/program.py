@@ -7,6 +7,7 @@ that step whose value is not right while its operands are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
@@ -20,7 +21,7 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.math.names import CONCAT, HEAD_OUTPUTS, MASKED, OUTPUT, SCALED, WEIGHTS, X
 from attnctl.sources.program import Program
 from attnctl.sources.program.relations import HIDDEN, Array, is_near, softmax
-from attnctl.sources.program.place import Place, place_of, point_at
+from attnctl.sources.program.place import Place, call_of, line_of, place_of, point_at
 from attnctl.sources.program.steps import Steps
 from attnctl.verbs.check.report import Finding, Report, Unjudged
 from attnctl.verbs.check.report import Place as PlaceOfStep
@@ -36,6 +37,11 @@ OF_OUTPUT = {OUTPUT, "W_O", "b_O"}
 OF_INPUT = {X, "memory", "embeddings", *(f"{kind}_{name}" for kind in "Wb" for name in "QKV")}
 
 MASKS = frozenset({"where", "masked_fill", "+", "*", "in place", "in place +", "masked_fill_", "multiply"})
+
+
+AXES = frozenset({"axis", "dim", "dims", "axes"})
+AXIS_PASSED = re.compile(r"\b(axis|dim)s?\s*=\s*[a-zA-Z_]")
+"""An axis that a function does not say itself."""
 
 
 class Accusation(NamedTuple):
@@ -75,6 +81,7 @@ class Judge:
         if steps.unexplained and not whole.findings:
             whole = replace(whole, cannot_tell=(*whole.cannot_tell, *self.taken_as_made(steps)))
         accusations = [self.accuse(steps, whole, finding) for finding in whole.findings]
+        whole = replace(whole, findings=tuple(accusation.finding for accusation in accusations))
         places = {
             accusation.finding.step: PlaceOfStep(
                 str(accusation.place), tuple(accusation.lines), accusation.place.to_dict()
@@ -125,8 +132,41 @@ class Judge:
         made = None
         if steps.triangle is not None and finding.step in {MASKED, WEIGHTS}:
             made = (steps.triangle, "the mask was made at")
-        lines = point_at(self.graph, event, made)
-        return Accusation(finding, event, place_of(self.graph, event), lines)
+        call = self.call_to_blame(steps, event, finding.mistake)
+        place = place_of(self.graph, event, call)
+        lines = point_at(self.graph, event, made, call)
+        return Accusation(without_name(finding), event, place, lines)
+
+    def call_to_blame(self, steps: Steps, event: int, mistake: str | None) -> int | None:
+        """The call that is wrong, where the function that it calls is right when others call it."""
+        graph = self.graph
+        handed_on = graph.events[event].returned_at
+        if mistake == "projection-mixed-up" and handed_on:
+            return handed_on[0]
+
+        if (mistake or "").startswith("softmax-over") and self.is_axis_passed(event):
+            return call_of(graph, event)
+
+        site, callers = graph.events[event].site, graph.events[event].callers
+        likes = [n for n in steps.attention.events if n != event and graph.events[n].site == site]
+        if mistake == "mask-unasked":
+            likes += [n for other in self.program.steps if other is not steps for n in other.attention.events]
+            likes = [n for n in likes if graph.events[n].site == site]
+        elif not (mistake or "").endswith("twice") or steps.attention.parts:
+            return None
+        for like in likes:
+            for depth, (mine, other) in enumerate(zip(callers, graph.events[like].callers, strict=False)):
+                # Two calls on one line are told apart by nothing but that it is called twice.
+                if depth and (mine != other or mistake != "mask-unasked"):
+                    return call_of(graph, event, depth)
+        return None
+
+    def is_axis_passed(self, event: int) -> bool:
+        """True if the axis of an expression is what its function was called with: axis=axis."""
+        graph = self.graph
+        site, call = graph.site(event), call_of(graph, event)
+        text = line_of(graph, site.file, site.line)
+        return call is not None and bool(AXIS_PASSED.search(text)) and bool(AXES & {*graph.sites[call].words})
 
     def suspect(self, steps: Steps, step: str, mistake: str | None) -> int:
         """The expression that is likely to make a step wrong, among those that make it."""
@@ -279,6 +319,11 @@ def hides_as(value: Array, scores: Array) -> bool:
     if value.size != np.prod(shape):
         return False
     return any((np.broadcast_to(each.reshape(shape), hidden.shape) == hidden).all() for each in (zeros, ~zeros))
+
+
+def without_name(finding: Finding) -> Finding:
+    """A finding without --name, which says what an array of a file is: a program has none to be called."""
+    return replace(finding, fix=finding.fix.partition("; or say --name")[0])
 
 
 def numbers(array: Array, name: str) -> Array:
