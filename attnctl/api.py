@@ -469,7 +469,7 @@ def check_variables(
 ) -> Report:
     """Check the attentions among the variables of a program that runs: the first wrong one, or else the last."""
     from attnctl.sources.program.variables import program_of_variables
-    from attnctl.verbs.check.program import Judge
+    from attnctl.verbs.check.program import ProgramJudge
 
     def make_settings(shown: Mapping[str, Any]) -> Settings:
         return choose_settings(settings or Settings(), {**shown, **options}, OF_ARRAYS)
@@ -478,10 +478,12 @@ def check_variables(
         return check(arrays, meant, **strictness)
 
     program = program_of_variables(variables, options)
-    judge = Judge(program, check_arrays, make_settings)
+    judge = ProgramJudge(program, check_arrays, make_settings)
     reports = [judge.judge(steps).report for steps in program.steps]
     wrong = [report for report in reports if report.agrees is False]
-    if not reports:  # their numbers have nothing to do with each other: what their names say is all there is
+    if (
+        not reports
+    ):  # their numbers have nothing to do with each other: what their names say is all there is
         return check(program.variables, settings, **strictness, **options)
     return (wrong or reports[-1:])[0]
 

@@ -32,7 +32,7 @@ from attnctl.sources import HELP, open_source
 from attnctl.sources.dump import flags_meant, settings_over
 from attnctl.sources.sentence import Arguments, Source
 from attnctl.verbs.check.exercise import read_source
-from attnctl.verbs.check.report import Judge, Place, Report, agree, check_each
+from attnctl.verbs.check.report import Judge, Report, StepPlace, agree, check_each
 from attnctl.verbs.check.view import lines_of_checked
 
 ALLOWS = excludes("rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol")
@@ -152,7 +152,9 @@ def check(  # noqa: PLR0913  (options, and groups of them)
 
             port = Layers(model, ModelInput(ids=ids), layer, Settings())
         if asked.is_program:
-            return judge_program(asked, config, flags, strictness={"rtol": rtol, "atol": atol, "decimals": decimals})
+            return judge_program(
+                asked, config, flags, strictness={"rtol": rtol, "atol": atol, "decimals": decimals}
+            )
 
         def judge(found: Trace, which: str) -> tuple[Report, str]:
             settings = settings_over(found, config, flags)
@@ -166,7 +168,7 @@ def check(  # noqa: PLR0913  (options, and groups of them)
                 model=port,
             )
             places = {find.step: asked.place_of(report.trace, find.step) for find in report.findings}
-            where = {step: Place(place) for step, place in places.items() if place}
+            where = {step: StepPlace(place) for step, place in places.items() if place}
             report = replace(report, places=where)
             unreadable = port or source == STANDARD_INPUT or is_unfinished(found)
             words = [f"{read[0]}{which}", *read[1:]]
@@ -180,7 +182,7 @@ def check(  # noqa: PLR0913  (options, and groups of them)
 def judge_program(source: Source, config: str | None, flags: Given, strictness: Mapping[str, Any]) -> Judge:
     """What judges an attention of a program, where it stands."""
     from attnctl.sources.program import Script
-    from attnctl.verbs.check.program import Judge as JudgeOfProgram
+    from attnctl.verbs.check.program import ProgramJudge
 
     assert isinstance(source, Script)
 
@@ -191,7 +193,7 @@ def judge_program(source: Source, config: str | None, flags: Given, strictness: 
     def check_arrays(arrays: Mapping[str, Array], settings: Settings) -> Report:
         return api.check(arrays, settings, **strictness)
 
-    of_program = JudgeOfProgram(source.program, check_arrays, make_settings)
+    of_program = ProgramJudge(source.program, check_arrays, make_settings)
 
     def judge(found: Trace, which: str) -> tuple[Report, str]:
         steps = source.program.steps[found.header[ATTENTION]["number"]]

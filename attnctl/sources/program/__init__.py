@@ -20,14 +20,15 @@ from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.math import Array
 from attnctl.record import ATTENTION, Trace
 from attnctl.sources.dump import Dump
-from attnctl.sources.program.attention import Attention, Finder
+from attnctl.sources.program.attention import Attention, AttentionFinder
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import join
 from attnctl.sources.program.meant import Meaning
+from attnctl.sources.program.module import read_module
 from attnctl.sources.program.origin import Origins
 from attnctl.sources.program.place import place_of
 from attnctl.sources.program.run import Recording, ending_of, record_program
-from attnctl.sources.program.steps import Reader, Steps
+from attnctl.sources.program.steps import StepReader, Steps
 from attnctl.sources.program.text import MAGIC, NOTEBOOK, code_of
 from attnctl.store.source import choose_trace, split_selection
 
@@ -42,7 +43,7 @@ class Left(NamedTuple):
     reason: str
 
 
-class Program:
+class RecordedProgram:
     """What was recorded of a program, and the attentions in it."""
 
     def __init__(self, recording: Recording, asked: dict[str, object]) -> None:
@@ -50,7 +51,7 @@ class Program:
         self.graph = Graph(recording)
         self.origins = Origins(self.graph)
         self.meaning = Meaning(self.graph, self.origins)
-        self.reader = Reader(self.graph, self.origins, self.meaning, asked)
+        self.reader = StepReader(self.graph, self.origins, self.meaning, asked)
         self.left: list[Left] = []
         """Those that cannot be judged."""
         self.unread: list[tuple[int, str]] = []
@@ -58,7 +59,7 @@ class Program:
     @cached_property
     def found(self) -> list[Attention]:
         """The attentions in order, those of a loop joined."""
-        finder = Finder(self.graph, self.origins)
+        finder = AttentionFinder(self.graph, self.origins)
         with np.errstate(all="ignore"):
             found = join(self.graph, finder.attentions())
         self.unread = finder.unread
@@ -75,7 +76,10 @@ class Program:
             self.reader.some_causal = any(map(self.reader.shows_causal, judged))
             for attention in judged:
                 try:
-                    out.append(self.reader.steps(attention))
+                    is_module = "num_heads" in attention.arguments
+                    out.append(
+                        read_module(self.reader, attention) if is_module else self.reader.read(attention)
+                    )
                 except (ValueError, KeyError, IndexError) as error:
                     place = str(place_of(self.graph, attention.output))
                     self.left.append(Left(place, f"its arrays do not fit together ({error})"))
@@ -84,7 +88,12 @@ class Program:
     @property
     def variables(self) -> dict[str, Array]:
         """The arrays by the names that the program has for them, the latest of each name."""
-        return {name: event.value for event in self.graph.events.values() for name in event.names if event.value is not None}
+        return {
+            name: event.value
+            for event in self.graph.events.values()
+            for name in event.names
+            if event.value is not None
+        }
 
     def judged(self) -> list[Attention]:
         """The first and the last ones of each expression."""
@@ -108,8 +117,8 @@ class Script(Dump):
     is_program = True
 
     @cached_property
-    def program(self) -> Program:
-        return Program(record_program(self.path_alone), dict(self.beside.flags))
+    def program(self) -> RecordedProgram:
+        return RecordedProgram(record_program(self.path_alone), dict(self.beside.flags))
 
     @cached_property
     def path_alone(self) -> str:
@@ -165,7 +174,9 @@ class Script(Dump):
         program, recording = self.program, self.program.recording
         remarks = []
         if recording.ending:
-            remarks.append(f"The program ended early ({ending_of(recording)}); what came before that was judged.")
+            remarks.append(
+                f"The program ended early ({ending_of(recording)}); what came before that was judged."
+            )
         if recording.processes:
             remarks.append(f"Not seen: {plural(recording.processes, 'process')} that the program began.")
         if recording.questions:
@@ -177,7 +188,9 @@ class Script(Dump):
         if magics:
             words = ", ".join(line.partition(MAGIC)[2] for line in magics)
             remarks.append(f"Left out, as only a kernel knows them: {words}.")
-        remarks += [f"Not judged: the attention at {left.place}, as {left.reason}." for left in program.left]
+        remarks += [
+            f"Not judged: the attention at {left.place}, as {left.reason}." for left in program.left
+        ]
         return remarks
 
 

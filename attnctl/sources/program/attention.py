@@ -7,18 +7,20 @@ The numbers of Q Kᵀ flow through a softmax into the second product, with V. Ea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from attnctl.sources.program.graph import GATHERED, MADE, SOFT, Graph, Product
-from attnctl.sources.program.relations import Array, Labels, is_near, is_same, orders, rows_sum_to_one
 from attnctl.sources.program.origin import Origin, Origins
 from attnctl.sources.program.record import Event
+from attnctl.sources.program.relations import Array, Labels, is_near, is_same, orders, rows_sum_to_one
 
-MOVES = frozenset({"T", "mT", "transpose", "swapaxes", "permute", "moveaxis", "swapdims", "movedim", "rearrange"})
+MOVES = frozenset(
+    {"T", "mT", "transpose", "swapaxes", "permute", "moveaxis", "swapdims", "movedim", "rearrange"}
+)
 
 FUSED = "scaled_dot_product_attention"
 MODULE = "MultiheadAttention"
@@ -27,26 +29,39 @@ DEEPEST = 80
 """Expressions between the two products."""
 
 IS_Q = re.compile(
-    r"(x|w|our|self)?_*w?_*(qs?|qh|qq|q[_.0-9].*|quer.*|anfrag\w*|requete\w*|consult\w*|.*_(q|quer.*))_?[0-9h]?", re.I
+    r"(x|w|our|self)?_*w?_*(qs?|qh|qq|q[_.0-9].*|quer.*|anfrag\w*|requete\w*|consult\w*|.*_(q|quer.*))_?[0-9h]?",
+    re.IGNORECASE,
 )
 IS_K = re.compile(
-    r"(x|w|our|self)?_*w?_*(ks?|kh|kk|k[_.0-9].*|keys?.*|schl\w*|cles?|clav\w*|llav\w*|.*_(k|keys?))_?[0-9h]?", re.I
+    r"(x|w|our|self)?_*w?_*(ks?|kh|kk|k[_.0-9].*|keys?.*|schl\w*|cles?|clav\w*|llav\w*|.*_(k|keys?))_?[0-9h]?",
+    re.IGNORECASE,
 )
 IS_V = re.compile(
-    r"(x|w|our|self)?_*w?_*(vs?|vh|vv|v[_.0-9].*|val.*|wert\w*|.*_(v|val.*))_?[0-9h]?", re.I
+    r"(x|w|our|self)?_*w?_*(vs?|vh|vv|v[_.0-9].*|val.*|wert\w*|.*_(v|val.*))_?[0-9h]?", re.IGNORECASE
 )
-IS_SIZE = re.compile(r"(d|n|dim|num|len|head|size)_?.*", re.I)
+IS_SIZE = re.compile(r"(d|n|dim|num|len|head|size)_?.*", re.IGNORECASE)
 NAMES_OF = {"Q": IS_Q, "K": IS_K, "V": IS_V}
 
 SUMMED = "feature"
 """The axis of Q and K that the first product sums over."""
 
 
-class Line(NamedTuple):
+class ScoreLine(NamedTuple):
     """An array between the two products, laid out as (batch…, query, key)."""
 
     n: int
     array: Array
+
+
+class Way(NamedTuple):
+    """From the scores to the second product."""
+
+    output: int
+    chain: list[int]
+    """The product of Q and K, and what became of it, up to the weights."""
+    second: Product
+    is_left: bool
+    """True if the weights stand at its left."""
 
 
 @dataclass
@@ -61,7 +76,7 @@ class Attention:
     """Q, K, V and head_outputs, (batch…, rows, d)."""
     batch: list[int] = field(default_factory=list)
     """The sizes of the axes before the rows: none, batch or head, or both."""
-    lines: list[Line] = field(default_factory=list)
+    lines: list[ScoreLine] = field(default_factory=list)
     origins: dict[str, list[Origin]] = field(default_factory=dict)
     """Of Q, K and V; one for each head of a loop."""
     factor: float = 1.0
@@ -84,7 +99,7 @@ class Unread(Exception):  # noqa: N818  (a reason, no accident)
     """Why an attention that was found is laid out as nothing here knows."""
 
 
-class Finder:
+class AttentionFinder:
     """Finds the attentions in a graph; `unread` are those that it cannot lay out, and why."""
 
     def __init__(self, graph: Graph, origins: Origins) -> None:
@@ -104,23 +119,43 @@ class Finder:
 
     def attention_at(self, n: int) -> Attention | None:
         """The attention whose last product, or whose only call, this event is."""
-        try:
-            if self.graph.op(n) == FUSED:
-                return self.read_fused(n)
-            if self.graph.op(n) == MODULE and self.graph.events[n].arguments:
-                return self.read_module(n)
-            second = self.graph.product(n)
-            if second is None:
-                return None
-            for weights, v, is_left in ((second.left, second.right, True), (second.right, second.left, False)):
-                chain = self.without_partial(self.chain(weights, {}))
-                if chain and self.is_attention(chain, v):
-                    return self.read(n, chain, second, is_left=is_left)
-        except Unread as reason:
-            self.unread.append((n, str(reason)))
-        except (ValueError, KeyError, IndexError) as error:
-            self.unread.append((n, f"its arrays do not fit together ({error})"))
+        graph = self.graph
+        if graph.op(n) in {FUSED, MODULE}:
+            return self.noting_why(n, lambda: self.read_call(n))
+        second = graph.product(n)
+        if second is None:
+            return None
+
+        sides = (second.left, second.right, True), (second.right, second.left, False)
+        for weights, v, is_left in sides:
+            chain = self.without_partial(self.chain(weights, {}))
+            if not chain or not self.is_attention(chain, v):
+                continue
+            # Without a softmax it may be something else that merely looks like one.
+            is_sure = any(graph.op(line) in SOFT for line in chain)
+            way = Way(n, chain, second, is_left)
+            return self.noting_why(n, lambda way=way: self.read(way), is_sure=is_sure)
         return None
+
+    def noting_why(
+        self, n: int, read: Callable[[], Attention | None], *, is_sure: bool = True
+    ) -> Attention | None:
+        """Read an attention, or note why it cannot be laid out."""
+        try:
+            return read()
+        except Unread as reason:
+            why = str(reason)
+        except (ValueError, KeyError, IndexError) as error:
+            why = f"its arrays do not fit together ({error})"
+        if is_sure:
+            self.unread.append((n, why))
+        return None
+
+    def read_call(self, n: int) -> Attention | None:
+        """A call of a library's own attention."""
+        if not self.graph.events[n].arguments:
+            return None
+        return self.read_fused(n) if self.graph.op(n) == FUSED else self.read_module(n)
 
     # --- between the products ---
 
@@ -136,7 +171,9 @@ class Finder:
             return [n]
 
         value = graph.value(n)
-        near = [p for p in graph.parents(n) if graph.value(p).size == value.size and graph.value(p).ndim > 0]
+        near = [
+            p for p in graph.parents(n) if graph.value(p).size == value.size and graph.value(p).ndim > 0
+        ]
         if value.ndim > 1:
             near = [p for p in near if graph.value(p).ndim > 1]
         if is_opaque and not any(self.chain(parent, known, depth + 1) for parent in near):
@@ -215,8 +252,9 @@ class Finder:
 
     # --- roles ---
 
-    def read(self, output: int, chain: list[int], second: Product, *, is_left: bool) -> Attention:
+    def read(self, way: Way) -> Attention:
         """Tell Q from K, and lay everything out."""
+        output, chain, second, is_left = way
         graph = self.graph
         first = graph.product(chain[0])
         assert first is not None
@@ -263,7 +301,9 @@ class Finder:
             q_axes, k_axes = (tuple(swap.get(axis, axis) for axis in each) for each in (q_axes, k_axes))
         if key != summed[0]:
             other = {query: key, key: query}
-            v_axes, out_axes = (tuple(other.get(axis, axis) for axis in each) for each in (v_axes, out_axes))
+            v_axes, out_axes = (
+                tuple(other.get(axis, axis) for axis in each) for each in (v_axes, out_axes)
+            )
 
         divided = self.divided_later(output, chain[-1], last_axes.index(key) if key in last_axes else -1)
         if divided is not None:
@@ -326,14 +366,20 @@ class Finder:
             n = parents[0]
         return words
 
-    def axis_of_softmax(self, chain: Sequence[int], axes: Sequence[tuple[Labels, tuple[int, ...]]]) -> str | None:
+    def axis_of_softmax(
+        self, chain: Sequence[int], axes: Sequence[tuple[Labels, tuple[int, ...]]]
+    ) -> str | None:
         """The axis along which what the softmax gave sums to 1, if it is one."""
         soft = [i for i, n in enumerate(chain) if self.graph.op(n) in SOFT]
         begin = soft[0] if soft else 0
         for i in reversed(range(begin, len(chain))):
             labels, shape = axes[i]
             value = self.graph.value(chain[i]).reshape(shape)
-            sums = [label for axis, label in enumerate(labels) if rows_sum_to_one(value, axis) and shape[axis] > 1]
+            sums = [
+                label
+                for axis, label in enumerate(labels)
+                if rows_sum_to_one(value, axis) and shape[axis] > 1
+            ]
             if sums:
                 return sums[0] if len(sums) == 1 else None
         return None
@@ -383,7 +429,7 @@ class Finder:
 
         for n, (labels, shape) in zip(chain, axes, strict=True):
             array = self.graph.value(n).reshape(shape)
-            attention.lines.append(Line(n, bring(array, labels, [query, key])))
+            attention.lines.append(ScoreLine(n, bring(array, labels, [query, key])))
         attention.batch = [sizes[axis] for axis in batch]
         attention.origins = {name: [self.origins.origin(laid[name][0])] for name in "QKV"}
 
@@ -410,7 +456,6 @@ class Finder:
         self.lay_out(attention, laid, ("query", "key"))
         return attention
 
-
     def read_module(self, n: int) -> Attention | None:
         """A call of torch.nn.MultiheadAttention; what it gives besides its output, the weights, is left."""
         event = self.graph.events[n]
@@ -424,7 +469,11 @@ class Finder:
         return Attention(n, n, arguments=event.arguments)
 
     def is_same_call(self, other: Event, event: Event) -> bool:
-        return other.site == event.site and other.arguments == event.arguments and other.callers == event.callers
+        return (
+            other.site == event.site
+            and other.arguments == event.arguments
+            and other.callers == event.callers
+        )
 
 
 def is_q(word: str) -> bool:
@@ -438,4 +487,3 @@ def is_k(word: str) -> bool:
 def is_called(name: str, word: str) -> bool:
     """True if a word of the program means Q, K or V."""
     return bool(NAMES_OF[name].fullmatch(word)) and not IS_SIZE.fullmatch(word)
-

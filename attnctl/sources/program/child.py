@@ -1,6 +1,6 @@
 """Carries a program out in this process and records its arrays; a script, for a process of its own.
 
-    python child.py homework.py into.npz
+python child.py homework.py into.npz
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from attnctl.base.programs import run_as_main
 from attnctl.sources.program.instrument import NAME, Site, instrument
 from attnctl.sources.program.record import Recorder
 from attnctl.sources.program.text import text_of
-
 
 MOST_QUESTIONS = 50
 """Calls of input() that are answered."""
@@ -67,7 +66,9 @@ class Guest:
     def variables(self) -> dict[str, int]:
         """The arrays that the program's own names stand for at its end, by their events."""
         names = vars(sys.modules["__main__"])
-        return self.recorder.name_events({name: names[name] for name in [*names] if not name.startswith("_")})
+        return self.recorder.name_events(
+            {name: names[name] for name in [*names] if not name.startswith("_")}
+        )
 
     def run(self) -> str:
         """Carry it out; the exception that ended it, as `LINE: NAME: words`, or nothing."""

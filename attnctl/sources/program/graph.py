@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.sources.program.instrument import Site
+from attnctl.sources.program.record import Event
 from attnctl.sources.program.relations import (
     Array,
     Labels,
@@ -22,10 +23,11 @@ from attnctl.sources.program.relations import (
     is_softmax_of,
     multiply,
 )
-from attnctl.sources.program.record import Event
 from attnctl.sources.program.run import SPACING, Recording
 
-PRODUCTS = frozenset({"@", "matmul", "dot", "bmm", "mm", "mv", "__matmul__", "baddbmm", "inner", "tensordot"})
+PRODUCTS = frozenset(
+    {"@", "matmul", "dot", "bmm", "mm", "mv", "__matmul__", "baddbmm", "inner", "tensordot"}
+)
 EINSUM = "einsum"
 
 SOFTMAX = frozenset({"softmax", "_softmax", "log_softmax", "Softmax"})
@@ -84,7 +86,10 @@ class Graph:
         first, second, third, out = terms
         inner = tuple(axis for axis in dict.fromkeys((*first, *second)) if axis in third or axis in out)
         arrays = [self.value(operand) for operand in operands]
-        if [len(term) for term in terms[:3]] != [array.ndim for array in arrays] or "..." in (*first, *second):
+        if [len(term) for term in terms[:3]] != [array.ndim for array in arrays] or "..." in (
+            *first,
+            *second,
+        ):
             return
         event, made = self.events[n], n - 1
         value = multiply(arrays[0], arrays[1], (first, second, inner))
@@ -290,7 +295,12 @@ class Graph:
     def softened(self, n: int) -> int | None:
         """The scores whose softmax this is, where only its numbers say so."""
         value = self.value(n)
-        if not self.is_opaque(n) or value.ndim not in (1, 2) or not self.is_float(n) or value.size > MOST_SEARCHED:
+        if (
+            not self.is_opaque(n)
+            or value.ndim not in (1, 2)
+            or not self.is_float(n)
+            or value.size > MOST_SEARCHED
+        ):
             return None
         if not value.min(initial=1.0) >= 0 or value.max(initial=0.0) > 1 + 1e-6:
             return None

@@ -52,7 +52,24 @@ WRAPPED = (
 )
 
 AS_THEY_ARE = frozenset(
-    "super locals globals vars dir eval exec print len range isinstance issubclass type id hash repr".split()
+    [
+        "super",
+        "locals",
+        "globals",
+        "vars",
+        "dir",
+        "eval",
+        "exec",
+        "print",
+        "len",
+        "range",
+        "isinstance",
+        "issubclass",
+        "type",
+        "id",
+        "hash",
+        "repr",
+    ]
 )
 """Calls that look at the frame they are in, or whose value is no array."""
 
@@ -119,7 +136,7 @@ class Rewriter(ast.NodeTransformer):
 
     # --- statements ---
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:  # noqa: N802  (ast's names of methods)
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.target = ", ".join(map(ast.unparse, node.targets))
         node.value = self.visit_expression(node.value)
         node.targets = [self.mark_changed(target, node) for target in node.targets]
@@ -135,7 +152,7 @@ class Rewriter(ast.NodeTransformer):
             target.elts = [self.mark_changed(element, node) for element in target.elts]
         return target
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST | list[ast.stmt]:  # noqa: N802
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST | list[ast.stmt]:
         is_whole = isinstance(node.target, ast.Name)
         what = f"in place {operator_of(node.op)}" if is_whole else "in place"
         self.target = ast.unparse(node.target)
@@ -153,20 +170,20 @@ class Rewriter(ast.NodeTransformer):
         again = ast.Name(node.target.id, ast.Load())
         return [node, ast.copy_location(ast.Expr(self.call("after", number, again)), node)]
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         if node.value is not None:
             self.target = ast.unparse(node.target)
             node.value = self.visit_expression(node.value)
             self.target = ""
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """Its body; decorators, defaults and annotations stay as they are."""
         if not is_compiled(node.decorator_list):
             node.body = self.visit_body(node.body)
         return node
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:  # noqa: N802
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         node.body = self.visit_body(node.body)
         return node
 
@@ -177,10 +194,10 @@ class Rewriter(ast.NodeTransformer):
         node.body = self.visit_body(node.body)
         return node
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:  # noqa: N802
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         return node  # before Python 3.12 its columns are those of another text
 
-    def visit_Delete(self, node: ast.Delete) -> ast.AST:  # noqa: N802
+    def visit_Delete(self, node: ast.Delete) -> ast.AST:
         return node
 
     def visit_body(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:

@@ -7,13 +7,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnctl.sources.program.attention import Attention, Line
-from attnctl.sources.program.graph import SOFT, Graph
-from attnctl.sources.program.relations import Array, has_same_numbers, is_near, is_same
+from attnctl.sources.program.attention import Attention, ScoreLine
+from attnctl.sources.program.graph import MOST_SEARCHED, SOFT, Graph
 from attnctl.sources.program.origin import Origin
+from attnctl.sources.program.relations import Array, has_same_numbers, is_near, is_same
 
 MERGES = frozenset(
-    {"concatenate", "cat", "hstack", "stack", "concat", "in place", "list", "array", "dstack", "vstack", "tensor"}
+    {
+        "concatenate",
+        "cat",
+        "hstack",
+        "stack",
+        "concat",
+        "in place",
+        "list",
+        "array",
+        "dstack",
+        "vstack",
+        "tensor",
+    }
 )
 """What brings the parts of a loop together."""
 
@@ -26,10 +38,11 @@ def join(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
     whole_outputs = [parent for attention in found for parent in graph.events[attention.output].parents]
     found = [attention for attention in found if attention.output not in whole_outputs]
     found = [attention for attention in found if not is_row_of_another(attention, found)]
+    found = without_copies(graph, found)
     groups: dict[tuple[int, ...], list[Attention]] = defaultdict(list)
     for attention in found:
         together = None
-        if len(attention.batch) < 2:
+        if len(attention.batch) < 2 and attention.arrays:
             together = where_merged(graph, attention.output)
         if together is None:
             groups[(-attention.output,)].append(attention)
@@ -50,16 +63,31 @@ def join(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
     return joined
 
 
+def without_copies(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
+    """Of what loops made, a list and then an array of it, say, is one attention."""
+    kept: dict[object, Attention] = {}
+    for attention in found:
+        key: object = attention.output
+        if attention.arrays and graph.is_searched(attention.output):
+            key = tuple(attention.arrays[name].tobytes() for name in ("Q", "K", "V", "head_outputs"))
+        kept[key] = attention
+    return list(kept.values())
+
+
 def is_row_of_another(attention: Attention, found: Sequence[Attention]) -> bool:
-    """True for a query by itself that is, among others, a row of another attention with these keys."""
-    if attention.batch or attention.arrays["Q"].shape[-2] != 1:
+    """True for a query or a head by itself that is, among others, a part of another attention with these keys."""
+    if "K" not in attention.arrays:
         return False
-    row, keys = attention.arrays["head_outputs"], attention.arrays["K"]
+    part, keys = attention.arrays["head_outputs"], attention.arrays["K"]
     for other in found:
-        rows = other.arrays["head_outputs"]
-        if other.batch or len(rows) < 2 or rows.shape[-1] != row.shape[-1]:
+        if "K" not in other.arrays or other.arrays["head_outputs"].size <= part.size:
             continue
-        if is_same(other.arrays["K"], keys) and (rows == row).all(-1).any():
+        whole = other.arrays["head_outputs"]
+        if (
+            whole.size < MOST_SEARCHED
+            and np.isin(part, whole).all()
+            and np.isin(keys, other.arrays["K"]).all()
+        ):
             return True
     return False
 
@@ -71,7 +99,12 @@ def where_merged(graph: Graph, n: int) -> int | None:
         for child in graph.made_from(n):
             op = graph.op(child).partition("[")[0]
             bigger = graph.value(child).size
-            if op in MERGES and child not in graph.superseded and bigger > value.size and bigger % value.size == 0:
+            if (
+                op in MERGES
+                and child not in graph.superseded
+                and bigger > value.size
+                and bigger % value.size == 0
+            ):
                 return child
         moved = [
             child
@@ -107,7 +140,7 @@ def join_heads(graph: Graph, group: Sequence[Attention], together: int) -> Atten
     for name in first.arrays:
         whole.arrays[name] = stack([attention.arrays[name] for attention in group])
     for number, line in enumerate(first.lines):
-        whole.lines.append(Line(line.n, stack([attention.lines[number].array for attention in group])))
+        whole.lines.append(ScoreLine(line.n, stack([attention.lines[number].array for attention in group])))
     whole.origins = {name: [attention.origins[name][0] for attention in group] for name in "QKV"}
     return whole
 
@@ -127,7 +160,9 @@ def join_queries(graph: Graph, group: Sequence[Attention]) -> Attention | None:
     for attention in group:
         for name in "KV":
             part, all_of_it = attention.arrays[name], longest.arrays[name]
-            if part.shape[:-2] != all_of_it.shape[:-2] or not is_same(part, all_of_it[..., : part.shape[-2], :]):
+            if part.shape[:-2] != all_of_it.shape[:-2] or not is_same(
+                part, all_of_it[..., : part.shape[-2], :]
+            ):
                 return None
 
     whole = Attention(longest.product, longest.output, factor=longest.factor, batch=longest.batch)
@@ -137,8 +172,10 @@ def join_queries(graph: Graph, group: Sequence[Attention]) -> Attention | None:
     softmax_begins = begins_softmax(graph, longest.lines)
     for number, line in enumerate(longest.lines):
         is_weights = number >= softmax_begins
-        rows = [with_keys(attention.lines[number].array, keys, is_weights=is_weights) for attention in group]
-        whole.lines.append(Line(line.n, np.concatenate(rows, axis=-2)))
+        rows = [
+            with_keys(attention.lines[number].array, keys, is_weights=is_weights) for attention in group
+        ]
+        whole.lines.append(ScoreLine(line.n, np.concatenate(rows, axis=-2)))
     whole.origins = dict(longest.origins)
     return whole
 
@@ -152,7 +189,7 @@ def with_keys(rows: Array, keys: int, *, is_weights: bool) -> Array:
     return np.concatenate([rows, np.full((*rows.shape[:-1], missing), fill)], axis=-1)
 
 
-def begins_softmax(graph: Graph, lines: Sequence[Line]) -> int:
+def begins_softmax(graph: Graph, lines: Sequence[ScoreLine]) -> int:
     """The first line that the softmax made; without one all but the last are scores."""
     for number, line in enumerate(lines):
         if graph.op(line.n) in SOFT:

@@ -14,7 +14,7 @@ SHIFT_SLACK = 1e-5
 """How far the numbers of a row may be from being shifted alike, as a share of the largest score."""
 
 
-class Kind(Enum):
+class ChangeKind(Enum):
     NONE = "none"
     SCALE = "scale"
     SHIFT = "shift"
@@ -23,13 +23,13 @@ class Kind(Enum):
     OTHER = "other"
 
 
-class Change(NamedTuple):
-    kind: Kind
+class LineChange(NamedTuple):
+    kind: ChangeKind
     shift: Array | float = 0.0
     """What was taken off."""
 
 
-def classify(before: Array, now: Array) -> Change:
+def classify(before: Array, now: Array) -> LineChange:
     """What an array became: hidden in places, multiplied, shifted by the row, or something else."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # means of rows of which all is hidden
@@ -39,16 +39,16 @@ def classify(before: Array, now: Array) -> Change:
         known = np.isfinite(before) & np.isfinite(now) & ~is_hidden & ~was_hidden
 
         if np.allclose(before[known], now[known], rtol=1e-6, atol=1e-9):
-            return Change(Kind.MASK if hides_more else Kind.NONE)
+            return LineChange(ChangeKind.MASK if hides_more else ChangeKind.NONE)
         if hides_more:
-            return Change(Kind.MASK)
+            return LineChange(ChangeKind.MASK)
 
         taken_off = np.where(known, before.astype(float) - now, np.nan)
         slack = SHIFT_SLACK * float(np.abs(before[known]).max(initial=0.0))
         for axis in (-1, -2):
             usual = np.nanmedian(taken_off, axis=axis, keepdims=True)
             if before.shape[axis] > 1 and np.allclose(np.where(known, taken_off - usual, 0), 0, atol=slack):
-                return Change(Kind.SHIFT, np.nan_to_num(usual))
+                return LineChange(ChangeKind.SHIFT, np.nan_to_num(usual))
             if axis == -1 and ratio(np.where(known, before, np.nan), np.where(known, now, np.nan)):
-                return Change(Kind.SCALE)
-    return Change(Kind.OTHER)
+                return LineChange(ChangeKind.SCALE)
+    return LineChange(ChangeKind.OTHER)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from attnctl.sources.program.attention import Attention, is_called
 from attnctl.sources.program.graph import Graph
-from attnctl.sources.program.relations import Array, has_same_numbers, ratio
+from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origins, Projection
+from attnctl.sources.program.projected import Projected
 from attnctl.sources.program.record import OF_MODULE
+from attnctl.sources.program.relations import Array, has_same_numbers, ratio
 from attnctl.sources.program.visibility import unused_triangles
 
-if TYPE_CHECKING:
-    from attnctl.sources.program.projected import Projected
-    from attnctl.sources.program.steps import Steps
-
 IS_OUT = re.compile(
-    r"(.*[_.])?w_?(o|out|output|0)|.*(out|output|ausgabe|sortie|salida)_?(proj\w*|w|weights?|mat\w*)?|(o|c)_proj.*|wo|proj", re.I
+    r"(.*[_.])?w_?(o|out|output|0)|.*(out|output|ausgabe|sortie|salida)_?(proj\w*|w|weights?|mat\w*)?|(o|c)_proj.*|wo|proj",
+    re.IGNORECASE,
 )
 """What weights of the output are called."""
 
@@ -53,7 +51,9 @@ class Meaning:
             return all(self.ends(each, child, depth - 1) for each in graph.children[child])
         if not graph.has_value(child) or graph.value(child).size != graph.value(n).size or not depth:
             return False
-        if not has_same_numbers(graph.value(child), graph.value(n)) and not ratio(graph.value(n), graph.value(child)):
+        if not has_same_numbers(graph.value(child), graph.value(n)) and not ratio(
+            graph.value(n), graph.value(child)
+        ):
             return False
         return all(self.ends(each, child, depth - 1) for each in graph.children[child])
 
@@ -75,7 +75,9 @@ class Meaning:
         return None
 
     def weights_of(self, name: str, attention: Attention) -> list[int]:
-        return [origin.projection.weight for origin in attention.origins[name] if origin.projection is not None]
+        return [
+            origin.projection.weight for origin in attention.origins[name] if origin.projection is not None
+        ]
 
     def names(self, n: int) -> list[str]:
         """What the program calls an array: variables, attributes, keys of a dict."""
@@ -119,7 +121,9 @@ class Meaning:
         named = [n for n in unused if any(is_called(name, word) for word in self.names(n))]
         if named:
             return named[0]
-        beside = [n for n in unused if self.graph.events[n].site == self.graph.events[projected.weight].site]
+        beside = [
+            n for n in unused if self.graph.events[n].site == self.graph.events[projected.weight].site
+        ]
         return min(beside, key=lambda n: abs(n - projected.weight), default=None)
 
     def unused_output_weight(self, steps: Steps, width: int) -> int | None:

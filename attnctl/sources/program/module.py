@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from attnctl.math.names import MASK, MEMORY, OUTPUT, W_O, X
+from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.relations import HIDDEN, Array, is_same
-
-if TYPE_CHECKING:
-    from attnctl.sources.program.steps import Reader, Steps
+from attnctl.sources.program.steps import StepReader, Steps
 
 
-def read_module(reader: Reader, steps: Steps) -> None:
-    """Put X, the weights, what is hidden, and the output. Raises KeyError where some of it was not kept."""
-    graph, attention = reader.graph, steps.attention
+def read_module(reader: StepReader, attention: Attention) -> Steps:
+    """X, the weights, what is hidden, and the output. Raises KeyError or ValueError where some of it was not kept."""
+    steps = Steps(attention)
+    graph = reader.graph
     arguments = attention.arguments
     heads = int(arguments["num_heads"])
     steps.options["heads"] = heads
@@ -47,11 +45,12 @@ def read_module(reader: Reader, steps: Steps) -> None:
     steps.score_events = events
     steps.triangle = reader.triangle_of_mask(events)
     reader.put_meant(steps, hidden)
-    if query.ndim == 2:
-        steps.arrays = {name: array[0] if name == MASK else array for name, array in steps.arrays.items()}
+    if query.ndim == 2 and MASK in steps.arrays:
+        steps.arrays[MASK] = steps.arrays[MASK][0]
+    return steps
 
 
-def put_weights(reader: Reader, steps: Steps) -> None:
+def put_weights(reader: StepReader, steps: Steps) -> None:
     graph, output = reader.graph, steps.attention.output
     weights = graph.events[output].weights
 
@@ -83,4 +82,3 @@ def hidden_by(mask: Array | None, padding: Array | None, shape: tuple[int, ...])
         off = padding if padding.dtype.kind == "b" else padding <= HIDDEN
         hidden = hidden | off.reshape(shape[0], 1, 1, -1)
     return hidden
-

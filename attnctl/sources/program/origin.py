@@ -152,7 +152,11 @@ class Origins:
             return None
         for product, bias in permutations(graph.parents(n), 2):
             b = graph.value(bias)
-            if graph.value(product).shape != value.shape or b.size != value.shape[-1] or b.ndim > value.ndim:
+            if (
+                graph.value(product).shape != value.shape
+                or b.size != value.shape[-1]
+                or b.ndim > value.ndim
+            ):
                 continue
             projection = self.projection(product)
             if projection is not None and projection.bias is None:

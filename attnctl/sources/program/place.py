@@ -12,7 +12,7 @@ WIDEST = 160
 """Characters of a line that are shown."""
 
 
-class Place(NamedTuple):
+class Expression(NamedTuple):
     """An expression of a program."""
 
     path: str
@@ -46,7 +46,7 @@ def path_of(graph: Graph, file: str) -> str:
     return str(Path(recording.path).with_name(Path(file).name))
 
 
-def place_of(graph: Graph, n: int, call: int | None = None) -> Place:
+def place_of(graph: Graph, n: int, call: int | None = None) -> Expression:
     """Where an event was made; or the site of the call that led to it, where that is to blame."""
     site = graph.site(n) if call is None else graph.sites[call]
     path = path_of(graph, site.file)
@@ -55,7 +55,7 @@ def place_of(graph: Graph, n: int, call: int | None = None) -> Place:
     where = spot(path, site.line)
     if not path.endswith(NOTEBOOK):
         where += f":{begin + 1}"
-    return Place(path, site.line, begin + 1, site.end_line, end + 1, where)
+    return Expression(path, site.line, begin + 1, site.end_line, end + 1, where)
 
 
 def line_of(graph: Graph, file: str, line: int) -> str:

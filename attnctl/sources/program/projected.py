@@ -11,8 +11,8 @@ import numpy as np
 from attnctl.math.derivation import Rotary
 from attnctl.math.kind import HeadNorm
 from attnctl.sources.program.graph import Graph
-from attnctl.sources.program.relations import Array, is_near
 from attnctl.sources.program.origin import Origin, Origins, Projection
+from attnctl.sources.program.relations import Array, is_near
 
 CLOSE = 1e-4
 """How far numbers may be apart that are the same column or row, as a share of the largest."""
@@ -21,7 +21,7 @@ COMPARED = 16
 """Rows by which columns are told apart."""
 
 
-class Input(NamedTuple):
+class ProjectedRows(NamedTuple):
     """What is projected: X or memory."""
 
     event: int
@@ -43,7 +43,7 @@ class Changed(NamedTuple):
 class Projected(NamedTuple):
     """An operand as X W + b."""
 
-    input: Input
+    input: ProjectedRows
     weight: int
     event: int
     """What the projection gave."""
@@ -94,11 +94,13 @@ class Projecting:
             return None
         bias = None
         if all(projection.bias is not None for projection in projections):
-            bias = np.concatenate([projection.bias for projection in projections if projection.bias is not None])
+            bias = np.concatenate(
+                [projection.bias for projection in projections if projection.bias is not None]
+            )
         return Projected(self.input_of(first), first.weight, first.n, matrix, bias, is_whole=True)
 
-    def input_of(self, projection: Projection) -> Input:
-        return Input(projection.x, self.graph.value(projection.x))
+    def input_of(self, projection: Projection) -> ProjectedRows:
+        return ProjectedRows(projection.x, self.graph.value(projection.x))
 
     def of_one(self, name: str, projection: Projection, origin: Origin, array: Array) -> Projected | None:
         """All columns of a projection, some of it, or fewer that are repeated for heads."""
@@ -109,8 +111,10 @@ class Projecting:
 
         if self.is_turned(projection, flat):
             # W x, whose tokens are columns.
-            turned = Input(projection.weight, self.graph.value(projection.weight).T)
-            return Projected(turned, projection.x, projection.n, self.graph.value(projection.x).T, None, is_whole=True)
+            turned = ProjectedRows(projection.weight, self.graph.value(projection.weight).T)
+            return Projected(
+                turned, projection.x, projection.n, self.graph.value(projection.x).T, None, is_whole=True
+            )
         if rows.shape == flat.shape:
             turned = self.tokens_before_batch(projection, array)
             return whole if turned is None else whole._replace(input=turned)
@@ -120,7 +124,12 @@ class Projecting:
             self.graph.value(now).size > self.graph.value(before).size
             for now, before in zip(origin.path, origin.path[1:], strict=False)
         )
-        if len(rows) == len(flat) and is_repeated and rows.shape[1] < width and rows.shape[1] % head_width == 0:
+        if (
+            len(rows) == len(flat)
+            and is_repeated
+            and rows.shape[1] < width
+            and rows.shape[1] % head_width == 0
+        ):
             stored = rows.reshape(array.shape[0], array.shape[2], -1, head_width).swapaxes(1, 2)
             return whole._replace(stored=stored)
 
@@ -132,7 +141,7 @@ class Projecting:
             return whole._replace(matrix=matrix[:, columns], bias=some, is_whole=False)
         return self.of_some_rows(whole, projection, flat)
 
-    def tokens_before_batch(self, projection: Projection, array: Array) -> Input | None:
+    def tokens_before_batch(self, projection: Projection, array: Array) -> ProjectedRows | None:
         """The input as (batch, token, d), where the program has (token, batch, d)."""
         x = self.graph.value(projection.x)
         batch, _, count, _ = array.shape
@@ -143,7 +152,7 @@ class Projecting:
         turned = projection.rows.reshape(count, batch, width).swapaxes(0, 1).reshape(-1, width)
         if x.shape[0] == x.shape[1] and (is_near(projection.rows, flat) or not is_near(turned, flat)):
             return None
-        return Input(projection.x, x.swapaxes(0, 1))
+        return ProjectedRows(projection.x, x.swapaxes(0, 1))
 
     def is_turned(self, projection: Projection, flat: Array) -> bool:
         rows = projection.rows
@@ -164,7 +173,7 @@ class Projecting:
         if chosen is None:
             return None
         x = whole.input.array.reshape(-1, whole.input.array.shape[-1])
-        return whole._replace(input=Input(whole.input.event, x[chosen]))
+        return whole._replace(input=ProjectedRows(whole.input.event, x[chosen]))
 
     # --- rows from anywhere, as of a cache that grows ---
 
@@ -181,7 +190,9 @@ class Projecting:
     def by_rows(self, name: str, flat: Array) -> Projected | None:
         """An operand each of whose rows some projection with one weight gave: a cache, a list that grew."""
         for projections in self.by_weight.values():
-            parts = [part for p in projections if (part := self.part_of(name, p, flat.shape[1])) is not None]
+            parts = [
+                part for p in projections if (part := self.part_of(name, p, flat.shape[1])) is not None
+            ]
             if len(parts) < 2 or sum(len(part.rows) for part in parts) > MOST_ROWS:
                 continue
             parts = [part for part in parts if part.bias is not None] or parts
@@ -194,7 +205,7 @@ class Projecting:
             if len(x) != len(rows):
                 continue
             last = parts[-1]
-            source = Input(last.x, x[chosen])
+            source = ProjectedRows(last.x, x[chosen])
             is_whole = last.rows.shape[1] == self.origins_width(last)
             return Projected(source, last.weight, last.n, last.matrix, last.bias, is_whole=is_whole)
         return None
@@ -213,7 +224,9 @@ class Projecting:
         begin = whole - 2 * width if name == "K" else whole - width
         columns = slice(begin, begin + width)
         bias = None if projection.bias is None else projection.bias[columns]
-        return projection._replace(rows=projection.rows[:, columns], matrix=projection.matrix[:, columns], bias=bias)
+        return projection._replace(
+            rows=projection.rows[:, columns], matrix=projection.matrix[:, columns], bias=bias
+        )
 
     # --- what was done in between ---
 
@@ -232,8 +245,9 @@ class Projecting:
             return None
         source = self.input_of(projection)
         matrix, bias = projection.matrix, projection.bias
-        return Projected(source, projection.weight, projection.n, matrix, bias, is_whole=True, change=change)
-
+        return Projected(
+            source, projection.weight, projection.n, matrix, bias, is_whole=True, change=change
+        )
 
     def vectors_near(self, n: int) -> list[Array]:
         """Arrays with one axis of which this was made: the weight of a norm is one of these."""
@@ -292,7 +306,9 @@ def rotation(before: Array, after: Array) -> Changed | None:
         if frequencies is None:
             return None
         theta = theta_of(frequencies)
-        rotary = Rotary(interleaved=interleaved, frequencies=() if theta else frequencies, theta=theta or 1e4)
+        rotary = Rotary(
+            interleaved=interleaved, frequencies=() if theta else frequencies, theta=theta or 1e4
+        )
         return Changed("rotated", before, {"positions": rotary})
     return None
 

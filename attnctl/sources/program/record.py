@@ -91,7 +91,7 @@ class Event:
 
 
 @dataclass
-class Known:
+class KnownObject:
     """What is known of an object of the program."""
 
     event: int
@@ -119,7 +119,7 @@ class Recorder:
         self.sites = sites
         self.files = files
         self.events: dict[int, Event] = {}
-        self.known: dict[int, Known] = {}
+        self.known: dict[int, KnownObject] = {}
         self.last_at: dict[int, int] = {}
         """The last event of the numbers that begin at an address."""
         self.operands: dict[int, deque[Any]] = defaultdict(lambda: deque(maxlen=16))
@@ -257,7 +257,11 @@ class Recorder:
             target = self.sites[site].target
             if target and "," not in target:
                 self.add_name(self.known[id(value)].event, target)
-            if call is not None and len(event.returned_at) < CALLERS and self.sites[site].what.startswith("call"):
+            if (
+                call is not None
+                and len(event.returned_at) < CALLERS
+                and self.sites[site].what.startswith("call")
+            ):
                 event.returned_at.append(site)
             if isinstance(value, (list, tuple)) and call is not None:
                 # Loops of Python made it: all that tells what of is what their function was given.
@@ -285,7 +289,10 @@ class Recorder:
 
     def weights_of(self, module: Any, site: int) -> dict[str, int]:
         """The weights of a module and of those in it, by their names."""
-        return {name: self.event_of(weight, site) for name, weight in [*module.named_parameters()][:MOST_WEIGHTS]}
+        return {
+            name: self.event_of(weight, site)
+            for name, weight in [*module.named_parameters()][:MOST_WEIGHTS]
+        }
 
     def see_module(self, site: int, module: Any) -> None:
         """Record the matrix of a module that was just made: it may never be called."""
@@ -323,7 +330,7 @@ class Recorder:
         is_there = part.size > MOST_COMPARED or bool(np.isin(part, whole).all())
         return base if is_there else None
 
-    def has_changed(self, known: Known, value: Any) -> bool:
+    def has_changed(self, known: KnownObject, value: Any) -> bool:
         if known.version is not None:
             return version_of(value) != known.version
         before = self.events[known.event].value
@@ -358,7 +365,9 @@ class Recorder:
 
         # A view lies where the whole does: it must not stand for it.
         place = address(value)
-        is_slice = not function and parents and self.sites[site].what.split(" ")[0] in {"item", "name", "part"}
+        is_slice = (
+            not function and parents and self.sites[site].what.split(" ")[0] in {"item", "name", "part"}
+        )
         if place and not is_slice:
             self.last_at[place] = number
         return number
@@ -383,7 +392,7 @@ class Recorder:
         holder: Any = value
         if is_array(value):
             holder = weakref.ref(value, forget)
-        self.known[key] = Known(number, holder, version_of(value))
+        self.known[key] = KnownObject(number, holder, version_of(value))
 
     def add_name(self, number: int, name: str) -> None:
         names = self.events[number].names
@@ -415,10 +424,19 @@ class Recorder:
 
     def write(self, into: str, **more: Any) -> None:
         """Write the events as .npz: their arrays by number, and a table of the rest, and `more`, as JSON."""
-        arrays = {str(number): event.value for number, event in self.events.items() if event.value is not None}
+        arrays = {
+            str(number): event.value for number, event in self.events.items() if event.value is not None
+        }
         rows = []
         for number, event in self.events.items():
-            row = (event.parents, event.callers, event.function, event.weights, event.names, event.arguments)
+            row = (
+                event.parents,
+                event.callers,
+                event.function,
+                event.weights,
+                event.names,
+                event.arguments,
+            )
             row += (event.returned_at,)
             rows.append((number, event.site, *row))
         table = {
@@ -461,7 +479,9 @@ def is_nested(value: Any) -> bool:
     if type(value) not in {list, tuple} or not value:
         return False
     if isinstance(value[0], FLOATS):
-        return type(value) is list and len(value) > 1 and all(isinstance(number, NUMBERS) for number in value)
+        return (
+            type(value) is list and len(value) > 1 and all(isinstance(number, NUMBERS) for number in value)
+        )
     rows = value
     while type(rows[0]) in {list, tuple} and rows[0] and type(rows[0][0]) in {list, tuple}:
         rows = rows[0]
@@ -475,7 +495,9 @@ def is_named_tuple(value: Any) -> bool:
 
 
 def is_kept_as_operand(value: Any) -> bool:
-    return is_array(value) or type(value) in {list, tuple, dict} or is_named_tuple(value) or is_module(value)
+    return (
+        is_array(value) or type(value) in {list, tuple, dict} or is_named_tuple(value) or is_module(value)
+    )
 
 
 def arrays_in(value: Any, depth: int = 3) -> Iterator[Any]:

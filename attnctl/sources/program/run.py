@@ -78,7 +78,9 @@ def record_program(path: str, seconds: float | None = None) -> Recording:
         except FileNotFoundError:
             raise AttnError(f"{path}: it ended itself, and its variables with it") from None
         except Exception:  # noqa: BLE001  (the program can write there whatever it likes)
-            raise AttnError(f"{path}: what was recorded of it cannot be read; it wrote there itself") from None
+            raise AttnError(
+                f"{path}: what was recorded of it cannot be read; it wrote there itself"
+            ) from None
 
 
 def run_isolated(path: str, into: Path, seconds: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,13 +25,19 @@ from attnctl.math.names import (
 from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax
-from attnctl.sources.program.lines import Kind, classify
+from attnctl.sources.program.lines import ChangeKind, classify
 from attnctl.sources.program.meant import Meaning
-from attnctl.sources.program.module import read_module
-from attnctl.sources.program.relations import HIDDEN, Array, has_same_numbers, is_same, ratio
+from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origin, Origins, Projection
-from attnctl.sources.program.projected import Input, Projected, Projecting
-from attnctl.sources.program.visibility import TRIANGLES, hidden_keys, shows_triangle, triangle_of, what_was_meant
+from attnctl.sources.program.projected import Projected, Projecting
+from attnctl.sources.program.relations import HIDDEN, Array, has_same_numbers, is_same, ratio
+from attnctl.sources.program.visibility import (
+    TRIANGLES,
+    hidden_keys,
+    shows_triangle,
+    triangle_of,
+    what_was_meant,
+)
 
 OFF = -1e8
 """A score below this is −∞, whatever the program writes for it."""
@@ -39,48 +45,7 @@ OFF = -1e8
 SCORES, SOFTCAPPED, BIASED = "scores", "softcapped_scores", "biased_scores"
 
 
-@dataclass
-class Steps:
-    """One attention, laid out as (batch, head, query, ·); without the batch where there is none."""
-
-    attention: Attention
-    arrays: dict[str, Array] = field(default_factory=dict)
-    events: dict[str, list[int]] = field(default_factory=dict)
-    """Of each step the events by which it is made, in order."""
-    options: dict[str, Any] = field(default_factory=dict)
-    """What the program shows to be meant: heads, causal, …"""
-    unexplained: dict[str, int] = field(default_factory=dict)
-    """Of Q, K and V that came about in a way that is not understood: the event where it ends."""
-    scale_events: list[int] = field(default_factory=list)
-    score_events: list[int] = field(default_factory=list)
-    """Events from Q Kᵀ to before the softmax."""
-    weight_events: list[int] = field(default_factory=list)
-    """Events from the softmax to the weights that V is multiplied by."""
-    inputs: dict[str, Input] = field(default_factory=dict)
-    """What Q, K and V are projected of."""
-    unused: list[int] = field(default_factory=list)
-    """Weights that were made for it, and that it does not read."""
-    triangle: int | None = None
-    """Where its causal mask was made."""
-    notes: list[str] = field(default_factory=list)
-
-    def put(self, name: str, array: Array | None, events: Sequence[int]) -> None:
-        if array is not None:
-            self.arrays[name] = array
-            self.events[name] = list(events)
-
-    @property
-    def given(self) -> dict[str, Array]:
-        """What it was computed from: X and weights, or Q, K and V where nothing says what of; masks and biases."""
-        names = {X, MEMORY, EMBEDDINGS, MASK, BIAS, "key_lengths", "Q_norm_weight", "K_norm_weight"}
-        names |= {f"{kind}_{of}" for kind in "Wb" for of in "QKVO"}
-        for name in "QKV":
-            if f"W_{name}" not in self.arrays or (X not in self.arrays and MEMORY not in self.arrays):
-                names.add(name)
-        return {name: array for name, array in self.arrays.items() if name in names}
-
-
-class Reader:
+class StepReader:
     """Makes the steps of an attention; `asked` are the options that a person gave."""
 
     def __init__(self, graph: Graph, origins: Origins, meaning: Meaning, asked: Mapping[str, Any]) -> None:
@@ -92,11 +57,9 @@ class Reader:
         self.some_causal = False
         """True if some attention of the program hides later keys: --causal is then of these."""
 
-    def steps(self, attention: Attention) -> Steps:
+    def read(self, attention: Attention) -> Steps:
+        """The steps of an attention. Raises ValueError, KeyError or IndexError for arrays that do not fit."""
         steps = Steps(attention)
-        if "num_heads" in attention.arguments:
-            read_module(self, steps)
-            return steps
         batch, heads = self.roles(attention)
         steps.options["heads"] = heads
         asked_heads = self.asked.get("heads")
@@ -135,9 +98,16 @@ class Reader:
                 return size, 1
             if size % sequences == 0:
                 return sequences, size // sequences
-        if self.asked.get("heads") == size or (x is not None and x.ndim == 2):
+        if self.asked.get("heads") == size or (x is not None and x.ndim == 2) or self.are_merged(attention):
             return 1, size
         return size, 1
+
+    def are_merged(self, attention: Attention) -> bool:
+        """True if the outputs come side by side in one matrix, as those of heads."""
+        queries, width = attention.arrays[HEAD_OUTPUTS].shape[-2:]
+        _, moves = self.follow_moves(attention)
+        wide = queries, width * attention.batch[0]
+        return any(self.graph.value(n).shape == wide for n in moves)
 
     def projected_rows(self, attention: Attention) -> Array | None:
         """What Q is projected of; where that is not known, what V is."""
@@ -283,23 +253,23 @@ class Reader:
                 continue
 
             change = classify(before, now)
-            if change.kind is Kind.SHIFT:
+            if change.kind is ChangeKind.SHIFT:
                 shift = shift + change.shift
-            elif change.kind is Kind.SCALE:
+            elif change.kind is ChangeKind.SCALE:
                 steps.scale_events.append(n)
                 if name in {SCORES, SCALED}:
                     name = SCALED
                 steps.put(name, infinite(now + shift), [n])
-            elif change.kind is Kind.MASK:
+            elif change.kind is ChangeKind.MASK:
                 name = MASKED
                 steps.put(name, infinite(now + shift), [n])
-            elif change.kind is Kind.OTHER:
+            elif change.kind is ChangeKind.OTHER:
                 name = self.read_other(steps, n, before, now, name)
                 steps.put(name, infinite(now + shift), [n])
             before = now
         steps.put(WEIGHTS, weights, steps.weight_events)
 
-    def softcap_at(self, lines: Sequence[tuple[int, Array]], number: int, begins: int) -> Softcap | None:
+    def softcap_at(self, lines: Sequence[tuple[int, Array]], number: int, begins: int) -> CapShown | None:
         """A cap, c · tanh(s / c), that begins at this line."""
         for tanh in range(number, min(number + 2, begins)):
             if self.graph.op(lines[tanh][0]) != "tanh":
@@ -309,7 +279,7 @@ class Reader:
             if after < begins and ratio(lines[tanh][1], lines[after][1]) and scale:
                 cap = ratio(lines[tanh][1], lines[after][1])
                 if abs(cap * scale - 1) < 1e-2:
-                    return Softcap(float(f"{cap:.6g}"), after)
+                    return CapShown(float(f"{cap:.6g}"), after)
         return None
 
     def read_other(self, steps: Steps, n: int, before: Array, now: Array, name: str) -> str:
@@ -490,7 +460,7 @@ ADDED = frozenset({"+", "add", "in place +", "in place", "-", "where", "masked_f
 
 
 @dataclass(frozen=True)
-class Softcap:
+class CapShown:
     cap: float
     last: int
     """The line in which it ends."""
@@ -523,7 +493,11 @@ def shows_alibi(added: Array) -> bool:
     distance = np.abs(np.arange(queries)[:, None] - np.arange(keys))
     lower = np.tri(queries, keys, dtype=bool)
     expected = usual[:, None, None] * distance
-    return bool(np.allclose(np.abs(added)[..., lower], np.broadcast_to(expected, added.shape)[..., lower], rtol=1e-3))
+    return bool(
+        np.allclose(
+            np.abs(added)[..., lower], np.broadcast_to(expected, added.shape)[..., lower], rtol=1e-3
+        )
+    )
 
 
 def sees_padding_only(x: Array | None, hidden: Array) -> bool:
@@ -578,4 +552,3 @@ def drop_batch(steps: Steps) -> None:
     for name, array in steps.arrays.items():
         if array.ndim == 4 or (array.ndim == 3 and name in rows_only and len(array) == 1):
             steps.arrays[name] = array[0]
-

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnctl.sources.program import Program
+from attnctl.sources.program import RecordedProgram
 from attnctl.sources.program.instrument import Site
 from attnctl.sources.program.record import Event, is_array, is_nested, numbers_of
 from attnctl.sources.program.run import SPACING, Recording
 
 
-def program_of_variables(variables: Mapping[str, Any], asked: Mapping[str, Any]) -> Program:
+def program_of_variables(variables: Mapping[str, Any], asked: Mapping[str, Any]) -> RecordedProgram:
     """The attentions among arrays, in the order in which they were assigned."""
     sites: list[Site] = []
     events: dict[int, Event] = {}
@@ -36,4 +36,4 @@ def program_of_variables(variables: Mapping[str, Any], asked: Mapping[str, Any])
         variables={},
         printed="",
     )
-    return Program(recording, dict(asked))
+    return RecordedProgram(recording, dict(asked))

@@ -137,7 +137,12 @@ def triangle_of(graph: Graph, n: int, depth: int = NEAR) -> int | None:
 def is_written_triangle(graph: Graph, n: int) -> bool:
     """True for a triangle that a comparison of positions gave, or a loop."""
     value = graph.value(n)
-    if value.ndim < 2 or value.dtype.kind not in "bif" or value.shape[-1] != value.shape[-2] or value.shape[-1] < 3:
+    if (
+        value.ndim < 2
+        or value.dtype.kind not in "bif"
+        or value.shape[-1] != value.shape[-2]
+        or value.shape[-1] < 3
+    ):
         return False
     if value.dtype.kind != "b" and graph.product(n):
         return False

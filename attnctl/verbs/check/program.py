@@ -8,10 +8,10 @@ that step whose value is not right while its operands are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,11 @@ from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.names import CONCAT, HEAD_OUTPUTS, MASKED, OUTPUT, SCALED, WEIGHTS, X
-from attnctl.sources.program import Program
+from attnctl.sources.program import RecordedProgram
+from attnctl.sources.program.named import Steps
+from attnctl.sources.program.place import Expression, call_of, line_of, place_of, point_at
 from attnctl.sources.program.relations import HIDDEN, Array, is_near, softmax
-from attnctl.sources.program.place import Place, call_of, line_of, place_of, point_at
-from attnctl.sources.program.steps import Steps
-from attnctl.verbs.check.report import Finding, Report, Unjudged
-from attnctl.verbs.check.report import Place as PlaceOfStep
+from attnctl.verbs.check.report import Finding, Report, StepPlace, Unjudged
 
 Check = Callable[[Mapping[str, Array], Settings], Report]
 MakeSettings = Callable[[Given], Settings]
@@ -49,26 +48,26 @@ class Accusation(NamedTuple):
 
     finding: Finding
     event: int
-    place: Place
+    place: Expression
     lines: list[str]
     """The line of the program with a caret, and who called it."""
 
 
-class Judgement(NamedTuple):
+class AttentionJudgement(NamedTuple):
     report: Report
     accusations: list[Accusation]
 
 
-class Judge:
+class ProgramJudge:
     """Judges the attentions of one program."""
 
-    def __init__(self, program: Program, check: Check, make_settings: MakeSettings) -> None:
+    def __init__(self, program: RecordedProgram, check: Check, make_settings: MakeSettings) -> None:
         self.program = program
         self.graph = program.graph
         self.check = check
         self.make_settings = make_settings
 
-    def judge(self, steps: Steps) -> Judgement:
+    def judge(self, steps: Steps) -> AttentionJudgement:
         """The report of one attention. Raises AttnError where nothing of it can be compared."""
         settings = self.make_settings(steps.options)
         whole = self.check_most(steps, settings)
@@ -83,12 +82,12 @@ class Judge:
         accusations = [self.accuse(steps, whole, finding) for finding in whole.findings]
         whole = replace(whole, findings=tuple(accusation.finding for accusation in accusations))
         places = {
-            accusation.finding.step: PlaceOfStep(
+            accusation.finding.step: StepPlace(
                 str(accusation.place), tuple(accusation.lines), accusation.place.to_dict()
             )
             for accusation in accusations
         }
-        return Judgement(replace(whole, places=places), accusations)
+        return AttentionJudgement(replace(whole, places=places), accusations)
 
     # --- verdicts ---
 
@@ -98,7 +97,9 @@ class Judge:
         problem: AttnError | None = None
         for left_out in (set(), OF_OUTPUT, OF_OUTPUT | OF_INPUT):
             try:
-                return self.check({name: array for name, array in arrays.items() if name not in left_out}, settings)
+                return self.check(
+                    {name: array for name, array in arrays.items() if name not in left_out}, settings
+                )
             except AttnError as error:
                 problem = problem or error
         assert problem is not None
@@ -150,7 +151,9 @@ class Judge:
         site, callers = graph.events[event].site, graph.events[event].callers
         likes = [n for n in steps.attention.events if n != event and graph.events[n].site == site]
         if mistake == "mask-unasked":
-            likes += [n for other in self.program.steps if other is not steps for n in other.attention.events]
+            likes += [
+                n for other in self.program.steps if other is not steps for n in other.attention.events
+            ]
             likes = [n for n in likes if graph.events[n].site == site]
         elif not (mistake or "").endswith("twice") or steps.attention.parts:
             return None
@@ -166,7 +169,9 @@ class Judge:
         graph = self.graph
         site, call = graph.site(event), call_of(graph, event)
         text = line_of(graph, site.file, site.line)
-        return call is not None and bool(AXIS_PASSED.search(text)) and bool(AXES & {*graph.sites[call].words})
+        return (
+            call is not None and bool(AXIS_PASSED.search(text)) and bool(AXES & {*graph.sites[call].words})
+        )
 
     def suspect(self, steps: Steps, step: str, mistake: str | None) -> int:
         """The expression that is likely to make a step wrong, among those that make it."""
@@ -180,7 +185,9 @@ class Judge:
         if step in {"scores", SCALED} and "tiled" in named:
             return steps.events.get("K_shared", events)[0]
         if named.startswith(("scale", "no-scale")) and step != "scores":
-            return (steps.scale_events or steps.events.get(SCALED) or steps.events.get("scores") or events)[-1]
+            return (steps.scale_events or steps.events.get(SCALED) or steps.events.get("scores") or events)[
+                -1
+            ]
         if named == "mask-ignored" and step in {WEIGHTS, MASKED}:
             dropped = [
                 child
@@ -224,7 +231,7 @@ class Judge:
 class Truth:
     """What each step should be, from what the attention was given."""
 
-    def __init__(self, judge: Judge, steps: Steps, report: Report) -> None:
+    def __init__(self, judge: ProgramJudge, steps: Steps, report: Report) -> None:
         self.graph = judge.graph
         self.steps = steps
         walk = report.walk
@@ -318,7 +325,9 @@ def hides_as(value: Array, scores: Array) -> bool:
         return False
     if value.size != np.prod(shape):
         return False
-    return any((np.broadcast_to(each.reshape(shape), hidden.shape) == hidden).all() for each in (zeros, ~zeros))
+    return any(
+        (np.broadcast_to(each.reshape(shape), hidden.shape) == hidden).all() for each in (zeros, ~zeros)
+    )
 
 
 def without_name(finding: Finding) -> Finding:
@@ -330,4 +339,3 @@ def numbers(array: Array, name: str) -> Array:
     """An array as a check takes it: whole numbers are read as others."""
     keeps = array.dtype.kind in "fb" or name == "key_lengths"
     return np.ascontiguousarray(array, dtype=None if keeps else float)
-

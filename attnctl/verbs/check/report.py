@@ -53,7 +53,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Place:
+class StepPlace:
     """Where a step is made, homework.py:9:12, and how the program reads there."""
 
     text: str
@@ -95,7 +95,7 @@ class Report(Displayed):
     """The options that were not given, and with which it was judged: the numbers show them."""
     broken: tuple[str, ...] = ()
     """Laws that two calls of a module break, where each number by itself is right."""
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, StepPlace] = field(default_factory=dict)
     """Where a wrong step is made: the call of a captured one, the expression of a program."""
 
     @property

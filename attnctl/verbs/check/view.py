@@ -228,9 +228,7 @@ def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
 # --- the traces of one file: which are wrong, and the first of those in full ---
 
 
-def lines_of_checked(
-    found: Sequence[CheckedTrace], screen: Screen, summary: str = ""
-) -> Iterator[Element]:
+def lines_of_checked(found: Sequence[CheckedTrace], screen: Screen, summary: str = "") -> Iterator[Element]:
     """The table of several, and the report of the only one or the first that is wrong.
 
     Of a program each expression that is wrong is shown, and the `summary` says how much of it was judged.
