@@ -176,6 +176,8 @@ def multiply(a: Array, b: Array, labels: tuple[Labels, Labels, Labels]) -> Array
 
 def factor_of_product(value: Array, product: Array) -> float:
     """The factor by which an array is this product, wherever it is not hidden; 0 where it is not."""
+    if value.shape != product.shape:
+        return 0.0
     known = np.isfinite(value) & (value > HIDDEN) & (value != 0)
     if known.sum() < min(3, value.size) or known.mean() < 0.4 or not np.isfinite(product).all():
         return 0.0
