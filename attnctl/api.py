@@ -467,7 +467,7 @@ def check(
 def check_variables(
     variables: Mapping[str, Any], settings: Settings | None, options: Mapping[str, Any], **strictness: Any
 ) -> Report:
-    """Check the attentions among the variables of a program that runs: the first wrong one, or else the last."""
+    """Check the attentions among the variables of a program: the first wrong one, or else the last."""
     from attnctl.sources.program.variables import program_of_variables
     from attnctl.verbs.check.program import ProgramJudge
 

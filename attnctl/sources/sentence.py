@@ -135,9 +135,16 @@ class Source:
 
     notes: tuple[str, ...] = ()
     """How a program was read."""
-    summary: str = ""
-    """How much of a program was judged."""
-    is_judged_whole: bool = True
+
+    @property
+    def summary(self) -> str:
+        """How much of a program was judged."""
+        return ""
+
+    @property
+    def is_judged_whole(self) -> bool:
+        """False for a program of which some attention could not be judged."""
+        return True
 
     def place_of(self, trace: Trace, step: str) -> str:
         """The line of a program that made this step of its trace; "" where it is of no program."""

@@ -1,8 +1,8 @@
-"""A program of a person's own: carried out in a process of its own, and every attention in it, under our names.
+"""A program of a person's own, carried out in a process of its own, and every attention in it.
 
-What it computes is read, not what its variables are called: its expressions are recorded with their operands
-(`instrument`, `record`), linked (`graph`), and wherever two products have a softmax between them there is an
-attention (`attention`, `join`), whose steps are told by structure and numbers (`steps`).
+What it computes is read, not what its variables are called: its expressions are recorded with their
+operands (`instrument`, `record`) and linked (`graph`). Wherever two products have a softmax between them
+there is an attention (`attention`, `join`), whose steps are told by structure and numbers (`steps`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import join
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.module import read_module
+from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origins
 from attnctl.sources.program.place import place_of
 from attnctl.sources.program.run import Recording, ending_of, record_program
-from attnctl.sources.program.steps import StepReader, Steps
+from attnctl.sources.program.steps import StepReader
 from attnctl.sources.program.text import MAGIC, NOTEBOOK, code_of
 from attnctl.store.source import choose_trace, split_selection
 
@@ -126,7 +127,10 @@ class Script(Dump):
         return split_selection(self.path)[0]
 
     def traces(self) -> Sequence[Trace]:
-        """A trace of each attention, or of the one that is meant: homework.py[1]. Raises AttnError without one."""
+        """A trace of each attention, or of the one that is meant, homework.py[1].
+
+        Raises AttnError where there is none.
+        """
         program = self.program
         traces = [self.trace_of(number, steps) for number, steps in enumerate(program.steps)]
         which = split_selection(self.path)[1]
@@ -144,11 +148,11 @@ class Script(Dump):
         return Trace(trace.steps, trace.arrays, {**trace.header, **header})
 
     @property
-    def is_judged_whole(self) -> bool:  # type: ignore[override]  (known once it has run)
+    def is_judged_whole(self) -> bool:
         return not self.program.left
 
     @property
-    def summary(self) -> str:  # type: ignore[override]  (known once it has run)
+    def summary(self) -> str:
         """How many attentions were found, and how many judged."""
         program = self.program
         judged = len(program.steps)

@@ -1,18 +1,21 @@
 """Finds every attention of a program: two products, with a softmax between them.
 
-The numbers of Q Kᵀ flow through a softmax into the second product, with V. Each array on the way is laid out as
-(batch…, query, ·) by following its axes. Names settle only what numbers leave open: which of the two is Q.
+The numbers of Q Kᵀ flow through a softmax into the second product, with V. Each array on the way is laid
+out as (batch…, query, ·) by following its axes. Names settle only what numbers leave open: which is Q.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.sources.program.graph import GATHERED, MADE, SOFT, Graph, Product
 from attnctl.sources.program.origin import Origin, Origins
 from attnctl.sources.program.record import Event
@@ -66,7 +69,7 @@ class Way(NamedTuple):
 
 @dataclass
 class Attention:
-    """One attention as the program computed it, or several of a loop joined; its arrays are laid out alike."""
+    """One attention as the program computed it, or several of a loop joined."""
 
     product: int
     """The event of Q Kᵀ."""
@@ -121,7 +124,7 @@ class AttentionFinder:
         """The attention whose last product, or whose only call, this event is."""
         graph = self.graph
         if graph.op(n) in {FUSED, MODULE}:
-            return self.noting_why(n, lambda: self.read_call(n))
+            return self.noting_why(n, partial(self.read_call, n))
         second = graph.product(n)
         if second is None:
             return None
@@ -133,8 +136,7 @@ class AttentionFinder:
                 continue
             # Without a softmax it may be something else that merely looks like one.
             is_sure = any(graph.op(line) in SOFT for line in chain)
-            way = Way(n, chain, second, is_left)
-            return self.noting_why(n, lambda way=way: self.read(way), is_sure=is_sure)
+            return self.noting_why(n, partial(self.read, Way(n, chain, second, is_left)), is_sure=is_sure)
         return None
 
     def noting_why(
@@ -188,7 +190,7 @@ class AttentionFinder:
         return known[n]
 
     def without_partial(self, chain: list[int]) -> list[int]:
-        """A chain without what loops only began to change: of statements that took turns the last is kept."""
+        """A chain without what loops only began to change: of statements in turn the last."""
         kept: list[int] = []
         run: list[int] = []
         for n in [*chain, None]:
@@ -231,7 +233,7 @@ class AttentionFinder:
     def axes_of_chain(self, chain: Sequence[int], first: Labels) -> list[tuple[Labels, tuple[int, ...]]]:
         """The axes of each array of a chain, and the shape in which it has them."""
         found = [(first, self.graph.value(chain[0]).shape)]
-        for before, n in zip(chain, chain[1:], strict=False):
+        for before, n in itertools.pairwise(chain):
             labels, shape = found[-1]
             a, b = self.graph.value(before).reshape(shape), self.graph.value(n)
             moved = self.graph.op(n) in MOVES or a.shape != b.shape
@@ -310,13 +312,13 @@ class AttentionFinder:
             output, normalized_weights = divided
             chain, axes = [*chain, normalized_weights], [*axes, axes[-1]]
 
-        attention = Attention(chain[0], output, factor=first.factor)
+        attention = Attention(product=chain[0], output=output, factor=first.factor)
         laid = {"Q": (q, q_axes), "K": (k, k_axes), "V": (v, v_axes), "head_outputs": (output, out_axes)}
         self.lay_out(attention, laid, (query, key), chain, axes)
         return attention
 
     def divided_later(self, output: int, weights: int, axis: int) -> tuple[int, int] | None:
-        """Where what the second product gave is divided by the sums of the weights, and the weights so divided."""
+        """Where the output is divided by the sums of the weights, and the weights so divided."""
         graph = self.graph
         value = graph.value(weights)
         if rows_sum_to_one(value, axis) or value.dtype.kind != "f" or not value.min(initial=0.0) >= 0:
@@ -401,13 +403,7 @@ class AttentionFinder:
         if len(batch) > 2:
             raise Unread("it has more axes than batch, head, query and key")
 
-        sizes: dict[str, int] = {query: 1, key: 1}
-        for n, labels in laid.values():
-            for axis, size in zip(labels, self.graph.value(n).shape, strict=True):
-                sizes[axis] = max(size, sizes.get(axis, 1))
-        for labels, shape in axes:
-            for axis, size in zip(labels, shape, strict=True):
-                sizes[axis] = max(size, sizes.get(axis, 1))
+        sizes = {query: 1, key: 1, **self.sizes_of(laid, axes)}
 
         def bring(array: Array, has: Labels, last: Sequence[str]) -> Array:
             wanted = [*batch, *last]
@@ -433,6 +429,17 @@ class AttentionFinder:
         attention.batch = [sizes[axis] for axis in batch]
         attention.origins = {name: [self.origins.origin(laid[name][0])] for name in "QKV"}
 
+    def sizes_of(
+        self, laid: Mapping[str, tuple[int, Labels]], axes: Sequence[tuple[Labels, tuple[int, ...]]]
+    ) -> dict[str, int]:
+        """The size of each axis, the largest where some arrays are repeated along it."""
+        shapes = [(labels, self.graph.value(n).shape) for n, labels in laid.values()]
+        sizes: dict[str, int] = {}
+        for labels, shape in (*shapes, *axes):
+            for axis, size in zip(labels, shape, strict=True):
+                sizes[axis] = max(size, sizes.get(axis, 1))
+        return sizes
+
     # --- attention of a library ---
 
     def read_fused(self, n: int) -> Attention:
@@ -452,7 +459,7 @@ class AttentionFinder:
             axes = self.graph.value(operand).ndim
             last = "e" if name in {"V", "head_outputs"} else "d"
             laid[name] = operand, (*lead[max(0, 4 - axes) :], rows[name], last)
-        attention = Attention(n, n, arguments=arguments)
+        attention = Attention(product=n, output=n, arguments=arguments)
         self.lay_out(attention, laid, ("query", "key"))
         return attention
 
@@ -466,7 +473,7 @@ class AttentionFinder:
             argument = event.arguments.get(name)
             if not isinstance(argument, dict) or not self.graph.has_value(argument["event"]):
                 raise Unread("what it was given was not kept")
-        return Attention(n, n, arguments=event.arguments)
+        return Attention(product=n, output=n, arguments=event.arguments)
 
     def is_same_call(self, other: Event, event: Event) -> bool:
         return (

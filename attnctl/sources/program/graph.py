@@ -229,7 +229,7 @@ class Graph:
             if "," in word:
                 labels = axes_of_einsum(word, arrays)
                 if labels is not None and [len(axes) for axes in labels[:2]] == [a.ndim for a in arrays]:
-                    return Product(*operands, *labels)
+                    return Product(operands[0], operands[1], *labels)
         return self.multiplied(n, operands)
 
     def summed(self, n: int) -> Product | None:

@@ -1,19 +1,20 @@
 """Rewrites a program so that every expression that may give an array also hands its value to a recorder.
 
-    softmax(x @ w.T)   becomes   _flow(5, _flow.called(5, softmax)(_flow(4, _flow(0, x) @ _flow(2, _flow(1, w).T))))
+    softmax(x @ w.T)   becomes   _flow(5, _flow.called(5, softmax)(
+                                     _flow(4, _flow(0, x) @ _flow(2, _flow(1, w).T))))
     s[m] = -inf        becomes   _flow.touch(6, s)[m] = -inf
     s /= t             becomes   s /= _flow(7, t); _flow.after(8, s)
 
 A value goes through `_flow` and comes out as it went in, and nothing is called in another way than before:
-super(), locals(), decorators, generators and tracebacks stay as they are. The number is that of the expression's
-`Site`, which says where it stands.
+super(), locals(), decorators, generators and tracebacks stay as they are. The number is that of the
+expression's `Site`, which says where it stands.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NAME = "_flow"
 """What the recorder is called in the program; it stands among the builtins."""
@@ -33,7 +34,7 @@ class Site(NamedTuple):
     parts: tuple[int, ...]
     """The sites of its operands, in order."""
     words: tuple[str, ...]
-    """The names and texts in it: of np.einsum("bid,bjd->bij", q, k) these are np, einsum, "bid,bjd->bij", q, k."""
+    """The names and texts in it: of np.einsum("bid,bjd->bij", q, k) np, einsum, "bid,bjd->bij", q, k."""
     target: str
     """The variables that it is assigned to, as they are written; "" where there are none."""
 
@@ -165,7 +166,7 @@ class Rewriter(ast.NodeTransformer):
             node.target.value = self.call("touch", number, node.target.value)
             return node
         if isinstance(node.target, ast.Attribute):
-            # Looked up again it could be a property, which would be asked twice; its numbers will show the change.
+            # Looked up again it could be a property, asked twice; its numbers will show the change.
             return node
         again = ast.Name(node.target.id, ast.Load())
         return [node, ast.copy_location(ast.Expr(self.call("after", number, again)), node)]
@@ -203,7 +204,7 @@ class Rewriter(ast.NodeTransformer):
     def visit_body(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         out: list[ast.stmt] = []
         for statement in body:
-            made = self.visit(statement)
+            made: Any = self.visit(statement)
             out += made if isinstance(made, list) else [made]
         return out
 
@@ -302,7 +303,7 @@ def words_in(node: ast.AST) -> Iterator[str]:
 def outermost(node: ast.AST) -> list[int]:
     """The sites of an expression that stand in no other of its sites."""
     match node:
-        case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=number), *_]) if name == NAME:
+        case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=int(number)), *_]) if name == NAME:
             return [number]
         case ast.Lambda():
             return []

@@ -1,4 +1,4 @@
-"""Attentions of a loop that belong together: the heads of one, or its queries, computed one after the other."""
+"""Attentions of a loop that belong together: the heads of one, or its queries one after the other."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def join(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
             groups[(-attention.output,)].append(attention)
         else:
             sites = (graph.events[attention.product].site, graph.events[attention.output].site)
-            groups[(together, *sites)].append(attention)
+            groups[together, sites[0], sites[1]].append(attention)
 
     joined: list[Attention] = []
     for key, group in groups.items():
@@ -75,7 +75,7 @@ def without_copies(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
 
 
 def is_row_of_another(attention: Attention, found: Sequence[Attention]) -> bool:
-    """True for a query or a head by itself that is, among others, a part of another attention with these keys."""
+    """True for a query or a head by itself that is a part of another attention with these keys."""
     if "K" not in attention.arrays:
         return False
     part, keys = attention.arrays["head_outputs"], attention.arrays["K"]
@@ -135,7 +135,7 @@ def join_heads(graph: Graph, group: Sequence[Attention], together: int) -> Atten
     def stack(arrays: Sequence[Array]) -> Array:
         return np.stack(arrays, axis=-3)
 
-    whole = Attention(first.product, group[-1].output, factor=first.factor)
+    whole = Attention(product=first.product, output=group[-1].output, factor=first.factor)
     whole.batch = [*first.batch, len(group)]
     for name in first.arrays:
         whole.arrays[name] = stack([attention.arrays[name] for attention in group])
@@ -165,7 +165,9 @@ def join_queries(graph: Graph, group: Sequence[Attention]) -> Attention | None:
             ):
                 return None
 
-    whole = Attention(longest.product, longest.output, factor=longest.factor, batch=longest.batch)
+    whole = Attention(
+        product=longest.product, output=longest.output, factor=longest.factor, batch=longest.batch
+    )
     for name in ("Q", "head_outputs"):
         whole.arrays[name] = np.concatenate([attention.arrays[name] for attention in group], axis=-2)
     whole.arrays |= {name: longest.arrays[name] for name in "KV"}

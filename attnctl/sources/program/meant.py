@@ -144,7 +144,7 @@ class Meaning:
         return candidates[0] if len(candidates) == 1 else None
 
     def is_computed(self, n: int) -> bool:
-        """True for what was made of other arrays, and is no array that was drawn or read, times a number."""
+        """True for what was made of other arrays, and was not drawn or read, perhaps times a number."""
         last = self.origins.origin(n).last
         return any(map(self.graph.is_float, self.graph.parents(last)))
 

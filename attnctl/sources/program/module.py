@@ -1,4 +1,4 @@
-"""A call of torch.nn.MultiheadAttention as steps under our names: from its weights, and what it was given."""
+"""A call of torch.nn.MultiheadAttention as steps under our names."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import numpy as np
 
 from attnctl.math.names import MASK, MEMORY, OUTPUT, W_O, X
 from attnctl.sources.program.attention import Attention
+from attnctl.sources.program.named import Steps
 from attnctl.sources.program.relations import HIDDEN, Array, is_same
-from attnctl.sources.program.steps import StepReader, Steps
+from attnctl.sources.program.steps import StepReader
 
 
 def read_module(reader: StepReader, attention: Attention) -> Steps:
-    """X, the weights, what is hidden, and the output. Raises KeyError or ValueError where some of it was not kept."""
+    """X, the weights, what is hidden, and the output.
+
+    Raises KeyError or ValueError where some of it was not kept.
+    """
     steps = Steps(attention)
     graph = reader.graph
     arguments = attention.arguments
-    heads = int(arguments["num_heads"])
+    heads = int(str(arguments["num_heads"]))
     steps.options["heads"] = heads
 
     def given(name: str) -> Array | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math.names import BIAS, EMBEDDINGS, KEY_LENGTHS, MASK, MEMORY, X
 from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.projected import ProjectedRows
@@ -44,7 +45,7 @@ class Steps:
 
     @property
     def given(self) -> dict[str, Array]:
-        """What it was computed from: X and weights, or Q, K and V where nothing says what of; masks and biases."""
+        """What it was computed from: X and weights, or Q, K and V by themselves; masks and biases."""
         names = {X, MEMORY, EMBEDDINGS, MASK, BIAS, KEY_LENGTHS, "Q_norm_weight", "K_norm_weight"}
         names |= {f"{kind}_{of}" for kind in "Wb" for of in "QKVO"}
         for name in "QKV":

@@ -1,4 +1,4 @@
-"""Where in a program something was computed, as people are shown it: the line, a caret, and who called it."""
+"""Where in a program something was computed, as people are shown it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def characters(text: str, offset: int) -> int:
 def point_at(
     graph: Graph, n: int, made: tuple[int, str] | None = None, call: int | None = None
 ) -> list[str]:
-    """The line with a caret under the expression, who called it, and where something was made that it reads."""
+    """The line with a caret, who called it, and where something was made that it reads."""
     place = place_of(graph, n, call)
     site = graph.site(n) if call is None else graph.sites[call]
     text = line_of(graph, site.file, site.line)[:WIDEST]
@@ -82,7 +82,7 @@ def point_at(
     lines = [f"{number:>5} | {text}", f"      | {' ' * begin}{carets}"]
 
     # The innermost is the line itself, or the one that read what it had changed.
-    calls = [caller for caller in graph.events[n].callers[1:]]
+    calls = list(graph.events[n].callers[1:])
     if call is not None:
         at = [number for number, caller in enumerate(calls) if caller.line == site.line]
         calls = calls[at[-1] + 1 :] if at else []

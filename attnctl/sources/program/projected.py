@@ -1,4 +1,4 @@
-"""Q, K or V beside the projection that it comes from: which columns, which rows, and what was done since."""
+"""Q, K or V beside its projection: which columns, which rows, and what was done since."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ class Projecting:
                 turned, projection.x, projection.n, self.graph.value(projection.x).T, None, is_whole=True
             )
         if rows.shape == flat.shape:
-            turned = self.tokens_before_batch(projection, array)
-            return whole if turned is None else whole._replace(input=turned)
+            reordered = self.tokens_before_batch(projection, array)
+            return whole if reordered is None else whole._replace(input=reordered)
 
         width, head_width = flat.shape[1], array.shape[3]
         is_repeated = name != "Q" and any(
@@ -290,7 +290,7 @@ MOST_COMPARED = 2**24
 def rotation(before: Array, after: Array) -> Changed | None:
     """Whether pairs of dimensions were turned by angles that grow with the position.
 
-    Pairs stand half a head apart (Llama) or side by side (GPT-J). How fast each turns is read off the numbers.
+    Pairs stand half a head apart (Llama) or side by side (GPT-J). How fast each turns its numbers tell.
     """
     width = before.shape[-1]
     if width % 2 or is_near(before, after):
@@ -314,7 +314,7 @@ def rotation(before: Array, after: Array) -> Changed | None:
 
 
 def frequencies_of(start: Array, end: Array) -> tuple[float, ...] | None:
-    """The angle by which each pair turns from one position to the next; None for fewer than two positions."""
+    """The angle by which each pair turns from one position to the next; None for a single one."""
     count = start.shape[-2]
     if count < 2:
         return None
@@ -324,7 +324,7 @@ def frequencies_of(start: Array, end: Array) -> tuple[float, ...] | None:
 
 
 def theta_of(frequencies: Sequence[float]) -> float | None:
-    """The base whose powers these frequencies are, to as many digits as people write; None where there is none."""
+    """The base whose powers these frequencies are, in three digits; None where there is none."""
     half = len(frequencies)
     if half < 2 or min(frequencies) <= 0:
         return 1e4 if half == 1 and abs(frequencies[0] - 1) < 1e-3 else None
@@ -335,12 +335,12 @@ def theta_of(frequencies: Sequence[float]) -> float | None:
 
 
 def normalization(before: Array, after: Array, vectors: Sequence[Array]) -> Changed | None:
-    """Whether each row was normalized, and perhaps multiplied by one of these vectors, a number for each column."""
+    """Whether each row was normalized, and perhaps multiplied by one of these vectors."""
     rows = before.astype(float)
     width = rows.shape[-1]
     for kind, centered in (("rms", rows), ("layer", rows - rows.mean(-1, keepdims=True))):
         square = (centered**2).mean(-1, keepdims=True)
-        best = (np.inf, 0.0, None)
+        best: tuple[float, float, Array | None] = (np.inf, 0.0, None)
         for eps in EPSILONS:
             normed = centered / np.sqrt(np.maximum(square + eps, 1e-30))
             for gains in (None, *(vector for vector in vectors if vector.shape == (width,))):

@@ -1,8 +1,8 @@
 """Records what an instrumented program computes: every array, and the arrays that it was made of.
 
-It stands in the program's own process, so it must not be noticed there: nothing of the program is kept alive or
-called, and what fails here fails silently, counted as lost. Arrays are told by identity: what a function returns
-is what its caller holds. What is changed in place is a new event of the same object.
+It stands in the program's own process, so it must not be noticed there: nothing of the program is kept
+alive or called, and what fails here fails silently, counted as lost. Arrays are told by identity: what a
+function returns is what its caller holds. What is changed in place is a new event of the same object.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import threading
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.sources.program.instrument import Site
 
 FIRST, LAST = 64, 64
@@ -30,7 +31,7 @@ MOST_NUMBERS, MOST_BYTES = 2**24, 2**28
 """Numbers of an array that is kept, and bytes of all."""
 
 MOST_COMPARED = 2**14
-"""Numbers of an array that is compared each time it is read; larger ones only where a statement changes them."""
+"""Numbers of an array that is compared whenever it is read; larger ones only after a statement."""
 
 CALLERS = 6
 """Lines that are kept of the calls that lead to an event."""
@@ -56,7 +57,9 @@ ARRAY_LIBRARIES = ("torch", "jax", "jaxlib", "tensorflow", "cupy", "mlx")
 
 ARGUMENTS = {
     "scaled_dot_product_attention": "query key value attn_mask dropout_p is_causal scale enable_gqa",
-    "MultiheadAttention": "query key value key_padding_mask need_weights attn_mask average_attn_weights is_causal",
+    "MultiheadAttention": (
+        "query key value key_padding_mask need_weights attn_mask average_attn_weights is_causal"
+    ),
 }
 """Functions of libraries that are attention by themselves, and the names of what they take, in order."""
 
@@ -160,9 +163,8 @@ class Recorder:
             result = function(*args, **kwargs)
             module = function if is_module(function) else None
             named = [*zip(ARGUMENTS[name].split(), args, strict=False), *kwargs.items()]
-            for setting in ("num_heads", "batch_first"):
-                if module is not None and setting in vars(module):
-                    named.append((setting, vars(module)[setting]))
+            own = {} if module is None else vars(module)
+            named += [(name, own[name]) for name in ("num_heads", "batch_first") if name in own]
             self.calls[site] = Call(name, module, tuple(named))
             return result
 
@@ -209,7 +211,7 @@ class Recorder:
             self.operands[site].append(value)
 
         if what.startswith(("name", "part")):
-            # Names of lists are looked up wherever a loop goes on with one: only where it is not just looked into.
+            # Loops look into lists all the time: what is only looked into is not compared.
             if is_array(value) or (what.startswith("name") and is_nested(value)):
                 self.add_name(self.event_of(value, site), what.split(" ")[1])
             return
@@ -221,7 +223,12 @@ class Recorder:
 
         if is_array(value) or is_nested(value):
             self.see_result(site, value, parts, call)
-        elif is_module(value):
+        else:
+            self.see_other(site, value, parts, call)
+
+    def see_other(self, site: int, value: Any, parts: list[Any], call: Call | None) -> None:
+        """What is no array, and may hold some."""
+        if is_module(value):
             self.see_module(site, value)
         elif isinstance(value, (zip, map, enumerate, reversed)):
             # It stands for what it goes through.
@@ -401,12 +408,12 @@ class Recorder:
 
     def callers(self) -> tuple[Caller, ...]:
         lines: list[Caller] = []
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  (the lines that led here)
         while frame is not None and len(lines) < CALLERS:
             file = frame.f_code.co_filename
             if file in self.files:
                 lines.append(Caller(file, frame.f_lineno))
-            frame = frame.f_back  # type: ignore[assignment]  (the outermost frame has none)
+            frame = frame.f_back
         return tuple(lines)
 
     def name_events(self, variables: dict[str, Any]) -> dict[str, int]:
@@ -423,22 +430,14 @@ class Recorder:
         return named
 
     def write(self, into: str, **more: Any) -> None:
-        """Write the events as .npz: their arrays by number, and a table of the rest, and `more`, as JSON."""
+        """Write the events as .npz: their arrays by number, and a table of the rest and of `more`."""
         arrays = {
             str(number): event.value for number, event in self.events.items() if event.value is not None
         }
         rows = []
         for number, event in self.events.items():
-            row = (
-                event.parents,
-                event.callers,
-                event.function,
-                event.weights,
-                event.names,
-                event.arguments,
-            )
-            row += (event.returned_at,)
-            rows.append((number, event.site, *row))
+            told = (event.weights, event.names, event.arguments, event.returned_at)
+            rows.append((number, event.site, event.parents, event.callers, event.function, *told))
         table = {
             "events": rows,
             "sites": list(self.sites),
@@ -446,7 +445,7 @@ class Recorder:
             "lost": self.lost,
             **more,
         }
-        np.savez(into, table=np.array(json.dumps(table)), **arrays)
+        np.savez(into, allow_pickle=False, table=np.array(json.dumps(table)), **arrays)
 
 
 # --- values of the program, which must not be asked anything that it could notice ---
@@ -475,7 +474,7 @@ def is_module(value: Any) -> bool:
 
 
 def is_nested(value: Any) -> bool:
-    """True for a list of numbers with a point, for a matrix as a list of lists, or such matrices in a list."""
+    """True for a list of floats, for a matrix as a list of lists, or for such matrices in a list."""
     if type(value) not in {list, tuple} or not value:
         return False
     if isinstance(value[0], FLOATS):

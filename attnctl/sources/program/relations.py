@@ -102,9 +102,9 @@ def is_softmax_of(weights: Array, scores: Array) -> bool:
 def contractions(
     a: Sequence[int], b: Sequence[int], out: Sequence[int]
 ) -> Iterator[tuple[Labels, Labels, Labels]]:
-    """The ways in which two arrays of these shapes may be multiplied to one of a third, the usual ones first.
+    """The ways in which two arrays of these shapes may be multiplied, the usual ones first.
 
-    The last two axes hold rows and what is summed over, in either order; those before them are the same in all.
+    The last two axes hold rows and what is summed over, in either order; those before are the same.
     """
     if len(a) == 1 or len(b) == 1:
         yield from contractions_of_vectors(a, b, out)

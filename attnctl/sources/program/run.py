@@ -60,8 +60,8 @@ class Recording(NamedTuple):
 def record_program(path: str, seconds: float | None = None) -> Recording:
     """Carry a program out and record every array that it computes.
 
-    Raises AttnError with its line where it is no Python, where it ended its process itself, or where it goes on
-    for too long.
+    Raises AttnError with its line where it is no Python, where it ended its process itself, or where it
+    goes on for too long.
     """
     with refuse_os_errors(f"{path}: cannot be read"), open_found(path):
         try:
@@ -114,7 +114,7 @@ def signal_name(number: int) -> str:
 def read_recording(path: str, into: Path, printed: str) -> Recording:
     """Read what the recorder wrote. Raises anything, as the program can write there, too."""
     handle = os.open(into, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(handle, "rb") as stream:
+    with os.fdopen(handle, "rb") as stream:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
             raise ValueError(into)

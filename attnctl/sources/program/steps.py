@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math.names import (
     BIAS,
     CONCAT,
@@ -58,7 +59,7 @@ class StepReader:
         """True if some attention of the program hides later keys: --causal is then of these."""
 
     def read(self, attention: Attention) -> Steps:
-        """The steps of an attention. Raises ValueError, KeyError or IndexError for arrays that do not fit."""
+        """The steps of an attention. Raises ValueError, KeyError or IndexError for what does not fit."""
         steps = Steps(attention)
         batch, heads = self.roles(attention)
         steps.options["heads"] = heads
@@ -122,22 +123,13 @@ class StepReader:
 
     def read_operand(self, steps: Steps, name: str, layout: Layout) -> float:
         """Put Q, K or V, and what it is made of; the factor by which it was multiplied on the way."""
-        attention, graph = steps.attention, self.graph
+        attention = steps.attention
         origins = attention.origins[name]
         path = origins[0].path
         array = layout.four(attention.arrays[name])
 
-        factor = 1.0
-        for now, before in zip(path, path[1:], strict=False):
-            scale = ratio(graph.value(before), graph.value(now))
-            if scale and abs(scale - 1) > 1e-9 and name != "V":
-                factor *= scale
-                steps.scale_events.append(now)
-        baked = 1.0
-        if name == "Q" and factor == 1.0:
-            baked = self.scale_in_weight(origins, array.shape[-1])
-            if baked == self.scale_in_weight(attention.origins["K"], array.shape[-1]):
-                baked = 1.0  # weights are drawn that small
+        factor = self.factor_on(steps, name, path)
+        baked = self.baked_scale(attention, factor, array.shape[-1]) if name == "Q" else 1.0
         factor *= baked
         if factor != 1.0:
             array = (array / factor).astype(array.dtype)
@@ -158,6 +150,23 @@ class StepReader:
             return factor
         self.put_projection(steps, name, projected, array)
         return factor
+
+    def factor_on(self, steps: Steps, name: str, path: Sequence[int]) -> float:
+        """What Q or K is multiplied by between its projection and the product."""
+        factor = 1.0
+        for now, before in itertools.pairwise(path):
+            scale = ratio(self.graph.value(before), self.graph.value(now))
+            if scale and abs(scale - 1) > 1e-9 and name != "V":
+                factor *= scale
+                steps.scale_events.append(now)
+        return factor
+
+    def baked_scale(self, attention: Attention, factor: float, d_k: int) -> float:
+        """1 / √d_k, where the weight of Q has it and that of K has not: weights may be drawn that small."""
+        if factor != 1.0:
+            return 1.0
+        of_q, of_k = (self.scale_in_weight(attention.origins[name], d_k) for name in "QK")
+        return 1.0 if of_q == of_k else of_q
 
     def scale_in_weight(self, origins: Sequence[Origin], d_k: int) -> float:
         """1 / √d_k, if the weight of Q was multiplied by it; else 1."""
@@ -237,37 +246,43 @@ class StepReader:
         else:
             steps.put(name, before, [first_n])
 
+        self.read_lines(steps, lines, begins, name)
+        steps.put(WEIGHTS, weights, steps.weight_events)
+
+    def read_lines(self, steps: Steps, lines: Sequence[tuple[int, Array]], begins: int, name: str) -> None:
+        """What each line before the softmax makes of the one before it."""
+        before = lines[0][1]
         shift: Array | float = 0.0
-        skip = 0
-        for number in range(1, begins):
-            n, now = lines[number]
-            if number < skip:
-                continue
+        number = 1
+        while number < begins:
             cap = self.softcap_at(lines, number, begins)
             if cap is not None:
                 steps.options["softcap"] = cap.cap
-                n, now = lines[cap.last]
-                skip = cap.last + 1
-                steps.put(SOFTCAPPED, now, [n])
-                before, name = now, SOFTCAPPED
+                n, before = lines[cap.last]
+                name, number = SOFTCAPPED, cap.last + 1
+                steps.put(SOFTCAPPED, before, [n])
                 continue
 
+            n, now = lines[number]
             change = classify(before, now)
             if change.kind is ChangeKind.SHIFT:
                 shift = shift + change.shift
-            elif change.kind is ChangeKind.SCALE:
-                steps.scale_events.append(n)
-                if name in {SCORES, SCALED}:
-                    name = SCALED
-                steps.put(name, infinite(now + shift), [n])
-            elif change.kind is ChangeKind.MASK:
-                name = MASKED
-                steps.put(name, infinite(now + shift), [n])
-            elif change.kind is ChangeKind.OTHER:
-                name = self.read_other(steps, n, before, now, name)
+            elif change.kind is not ChangeKind.NONE:
+                name = self.name_of(steps, n, change.kind, (before, now), name)
                 steps.put(name, infinite(now + shift), [n])
             before = now
-        steps.put(WEIGHTS, weights, steps.weight_events)
+            number += 1
+
+    def name_of(
+        self, steps: Steps, n: int, kind: ChangeKind, arrays: tuple[Array, Array], name: str
+    ) -> str:
+        """The step that a line makes, after the step of that name."""
+        if kind is ChangeKind.SCALE:
+            steps.scale_events.append(n)
+            return SCALED if name in {SCORES, SCALED} else name
+        if kind is ChangeKind.MASK:
+            return MASKED
+        return self.read_other(steps, n, *arrays, name)
 
     def softcap_at(self, lines: Sequence[tuple[int, Array]], number: int, begins: int) -> CapShown | None:
         """A cap, c · tanh(s / c), that begins at this line."""
@@ -482,7 +497,7 @@ class Layout:
 
 
 def shows_alibi(added: Array) -> bool:
-    """True if a bias grows with the distance as ALiBi's falls, or falls so: a slope for each head, of its powers of 2."""
+    """True if a bias is linear in the distance, with ALiBi's slopes, whatever its sign."""
     heads, queries, keys = added.shape[-3:]
     if queries < 3 or keys != queries or np.abs(added).max() == 0:
         return False
@@ -492,12 +507,9 @@ def shows_alibi(added: Array) -> bool:
         return False
     distance = np.abs(np.arange(queries)[:, None] - np.arange(keys))
     lower = np.tri(queries, keys, dtype=bool)
-    expected = usual[:, None, None] * distance
-    return bool(
-        np.allclose(
-            np.abs(added)[..., lower], np.broadcast_to(expected, added.shape)[..., lower], rtol=1e-3
-        )
-    )
+    sizes: Array = np.abs(added)
+    expected: Array = np.broadcast_to(usual[:, None, None] * distance, added.shape)
+    return bool(np.allclose(sizes[..., lower], expected[..., lower], rtol=1e-3))
 
 
 def sees_padding_only(x: Array | None, hidden: Array) -> bool:

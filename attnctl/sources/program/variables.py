@@ -1,4 +1,4 @@
-"""The variables of a program that runs, as a cell of a notebook has them: only their numbers tell what they are."""
+"""The variables of a program that runs, as a notebook has them: their numbers tell what they are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def program_of_variables(variables: Mapping[str, Any], asked: Mapping[str, Any])
         sites.append(Site("", 0, 0, 0, 0, f"name {name}", (), (name,), name))
         numbers = numbers_of(value)
         if numbers is not None:
-            events[SPACING * (site + 1)] = Event(site, numbers, (), (), names=[name])
+            events[SPACING * (site + 1)] = Event(
+                site=site, value=numbers, parents=(), callers=(), names=[name]
+            )
 
     recording = Recording(
         path="",

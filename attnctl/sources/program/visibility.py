@@ -1,7 +1,7 @@
 """Which keys an attention hides, as its numbers show, and which it was meant to hide.
 
-A mask means what it does, whatever it is called and in whichever sense it is written. What was meant is what was
-asked for; where nothing was, it is what the program made: a triangle, keys that end.
+A mask means what it does, whatever it is called and in whichever sense it is written. What was meant is
+what was asked for; where nothing was, it is what the program made: a triangle, keys that end.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def offset_shown(hidden: Array) -> int:
 
 
 def window_shown(hidden: Array, offset: int) -> int | None:
-    """The width to the left of a window, if the keys that are hidden besides later ones are just those before it."""
+    """The width to the left of a window, if besides later keys just those before it are hidden."""
     queries, keys = hidden.shape[-2:]
     last = hidden.reshape(-1, queries, keys)[0, -1]
     width = int((~last).sum()) - 1
@@ -151,7 +151,7 @@ def is_written_triangle(graph: Graph, n: int) -> bool:
         return False
     matrix = square[0]
     corner, other = matrix[0, -1], matrix[-1, 0]
-    if corner == other or not len(np.unique(matrix)) == 2:
+    if corner == other or len(np.unique(matrix)) != 2:
         return False
     size = len(matrix)
     above = matrix == corner

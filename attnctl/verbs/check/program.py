@@ -1,8 +1,8 @@
 """Judges an attention of a program: the output decides, and what is wrong is shown at its expression.
 
-If the weights and the output that the program made are those that were asked for, nothing on the way is wrong,
-whatever it is called. Otherwise the first wrong step is that of a check, and its culprit the first expression of
-that step whose value is not right while its operands are.
+If the weights and the output that the program made are those that were asked for, nothing on the way is
+wrong, whatever it is called. Otherwise the first wrong step is that of a check, and its culprit the first
+expression of that step whose value is not right while its operands are.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ def merges(sizes: Sequence[int], into: Sequence[int]) -> bool:
 
 
 def is_alike(value: Array, step: Array) -> bool:
-    """True if it is a step; or scores less a number of each row, or exp of these: softmax takes no notice."""
+    """True if it is a step; or scores less a number of each row, or exp of these."""
     if value.dtype.kind not in "fiub" or step.dtype.kind not in "fiub":
         return False
     if np.allclose(value, step, rtol=1e-3, atol=1e-5):

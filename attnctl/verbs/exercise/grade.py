@@ -154,7 +154,7 @@ def grade_program(file: str, trace: Trace, asked: Assignment) -> HandIn:
 
 
 def is_mixed_up(name: str, array: Array, given: Mapping[str, Array]) -> bool:
-    """True if a program reads another array in place of this one, or its transpose: a mistake, not a change."""
+    """True if a program reads another array in its place, or its transpose: a mistake, not a change."""
 
     def is_like(other: Array) -> bool:
         # A sheet has rounded numbers.
