@@ -167,7 +167,7 @@ ELSEWHERE = {
     ("math/engine/cost.py", "Path('/proc/meminfo').read_text"): "the system's",
     ("pages/__init__.py", "(files('attnctl.pages') / 'page' / name).read_text"): "installed with attnctl",
     ("sources/program/run.py", "os.open"): "in a temporary folder",
-    ("sources/program/run.py", "open"): "the same",
+    ("sources/program/run.py", "os.fdopen"): "the same",
     ("sources/program/run.py", "np.load"): "the same, in memory",
     ("sources/program/record.py", "np.savez"): "in a temporary folder",
     ("sources/program/text.py", "Path(path).read_text"): "the program, in a process of its own",

@@ -501,12 +501,12 @@ def shows_alibi(added: Array) -> bool:
     heads, queries, keys = added.shape[-3:]
     if queries < 3 or keys != queries or np.abs(added).max() == 0:
         return False
-    slopes = np.abs(added[..., :, 2, 1])
+    slopes: Array = np.abs(added)[..., 2, 1]
     usual = 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
     if not np.allclose(slopes, usual, rtol=1e-3):
         return False
     distance = np.abs(np.arange(queries)[:, None] - np.arange(keys))
-    lower = np.tri(queries, keys, dtype=bool)
+    lower: Array = np.tri(queries, keys, dtype=bool)
     sizes: Array = np.abs(added)
     expected: Array = np.broadcast_to(usual[:, None, None] * distance, added.shape)
     return bool(np.allclose(sizes[..., lower], expected[..., lower], rtol=1e-3))
