@@ -516,7 +516,7 @@ def sees_padding_only(x: Array | None, hidden: Array) -> bool:
     """True if the keys that are seen are all one row, again and again, and words are hidden."""
     if x is None or x.ndim != 3 or len(x) < 2 or len(x) != len(hidden) or hidden.shape[-1] != x.shape[1]:
         return False
-    hides: Array = hidden[:, 0].all(-2)
+    hides = np.asarray(hidden[:, 0].all(-2))
     if not np.array_equal(hidden, np.broadcast_to(hides[:, None, None], hidden.shape)):
         return False
     seen, unseen = x[~hides], x[hides]
