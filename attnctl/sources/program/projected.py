@@ -1,0 +1,358 @@
+"""Q, K or V beside its projection: which columns, which rows, and what was done since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnctl.math.derivation import Rotary
+from attnctl.math.kind import HeadNorm
+from attnctl.sources.program.graph import Graph
+from attnctl.sources.program.origin import Origin, Origins, Projection
+from attnctl.sources.program.relations import Array, is_near
+
+CLOSE = 1e-4
+"""How far numbers may be apart that are the same column or row, as a share of the largest."""
+
+COMPARED = 16
+"""Rows by which columns are told apart."""
+
+
+class ProjectedRows(NamedTuple):
+    """What is projected: X or memory."""
+
+    event: int
+    array: Array
+
+
+class Changed(NamedTuple):
+    """What was done with a projection before it was read: rotated, or normalized."""
+
+    name: str
+    """The end of the step's name: rotated, normed."""
+    before: Array
+    """(batch, head, rows, d), as the projection gave it."""
+    options: dict[str, Any]
+    gains: Array | None = None
+    """The weight of a norm."""
+
+
+class Projected(NamedTuple):
+    """An operand as X W + b."""
+
+    input: ProjectedRows
+    weight: int
+    event: int
+    """What the projection gave."""
+    matrix: Array
+    bias: Array | None
+    is_whole: bool
+    """True if every column of the projection belongs to this operand."""
+    stored: Array | None = None
+    """Keys or values as they are kept, before these were repeated for heads: (batch, kv head, rows, d)."""
+    change: Changed | None = None
+
+
+class Projecting:
+    """Lays out the projections of operands."""
+
+    def __init__(self, graph: Graph, origins: Origins) -> None:
+        self.graph = graph
+        self.origins = origins
+
+    def lay_out(self, name: str, origins: Sequence[Origin], array: Array) -> Projected | None:
+        """How an operand, (batch, head, rows, d), comes from its projection; None where nothing tells."""
+        flat = side_by_side(array)
+        projections = [origin.projection for origin in origins]
+        if all(projection is not None for projection in projections):
+            found = [projection for projection in projections if projection is not None]
+            if len({projection.n for projection in found}) > 1:
+                return self.of_heads(found, flat)
+            projected = self.of_one(name, found[0], origins[0], array)
+            if projected is not None:
+                return projected
+        by_rows = self.by_rows(name, flat)
+        if by_rows is not None:
+            return by_rows
+        return self.changed(name, origins[0], array)
+
+    def split(self, projection: Projection, shape: tuple[int, ...]) -> Array:
+        """What a projection gave, as (batch, head, rows, d)."""
+        batch, heads, count, _ = shape
+        return projection.rows.reshape(batch, count, heads, -1).swapaxes(1, 2)
+
+    # --- one projection, or one for each head ---
+
+    def of_heads(self, projections: Sequence[Projection], flat: Array) -> Projected | None:
+        """Each head has its own weight: their columns side by side."""
+        first = projections[0]
+        matrix = np.concatenate([projection.matrix for projection in projections], axis=1)
+        if len({projection.x for projection in projections}) > 1 or matrix.shape[1] != flat.shape[1]:
+            return None
+        bias = None
+        if all(projection.bias is not None for projection in projections):
+            bias = np.concatenate(
+                [projection.bias for projection in projections if projection.bias is not None]
+            )
+        return Projected(self.input_of(first), first.weight, first.n, matrix, bias, is_whole=True)
+
+    def input_of(self, projection: Projection) -> ProjectedRows:
+        return ProjectedRows(projection.x, self.graph.value(projection.x))
+
+    def of_one(self, name: str, projection: Projection, origin: Origin, array: Array) -> Projected | None:
+        """All columns of a projection, some of it, or fewer that are repeated for heads."""
+        flat, rows = side_by_side(array), projection.rows
+        source = self.input_of(projection)
+        matrix, bias = projection.matrix, projection.bias
+        whole = Projected(source, projection.weight, projection.n, matrix, bias, is_whole=True)
+
+        if self.is_turned(projection, flat):
+            # W x, whose tokens are columns.
+            turned = ProjectedRows(projection.weight, self.graph.value(projection.weight).T)
+            return Projected(
+                turned, projection.x, projection.n, self.graph.value(projection.x).T, None, is_whole=True
+            )
+        if rows.shape == flat.shape:
+            reordered = self.tokens_before_batch(projection, array)
+            return whole if reordered is None else whole._replace(input=reordered)
+
+        width, head_width = flat.shape[1], array.shape[3]
+        is_repeated = name != "Q" and any(
+            self.graph.value(now).size > self.graph.value(before).size
+            for now, before in zip(origin.path, origin.path[1:], strict=False)
+        )
+        if (
+            len(rows) == len(flat)
+            and is_repeated
+            and rows.shape[1] < width
+            and rows.shape[1] % head_width == 0
+        ):
+            stored = rows.reshape(array.shape[0], array.shape[2], -1, head_width).swapaxes(1, 2)
+            return whole._replace(stored=stored)
+
+        if len(rows) == len(flat) and rows.shape[1] > width:
+            columns = match_columns(rows, flat)
+            if columns is None:
+                return None
+            some = bias[columns] if bias is not None else None
+            return whole._replace(matrix=matrix[:, columns], bias=some, is_whole=False)
+        return self.of_some_rows(whole, projection, flat)
+
+    def tokens_before_batch(self, projection: Projection, array: Array) -> ProjectedRows | None:
+        """The input as (batch, token, d), where the program has (token, batch, d)."""
+        x = self.graph.value(projection.x)
+        batch, _, count, _ = array.shape
+        if x.ndim != 3 or x.shape[:2] != (count, batch) or batch == 1:
+            return None
+        width = projection.rows.shape[1]
+        flat = side_by_side(array)
+        turned = projection.rows.reshape(count, batch, width).swapaxes(0, 1).reshape(-1, width)
+        if x.shape[0] == x.shape[1] and (is_near(projection.rows, flat) or not is_near(turned, flat)):
+            return None
+        return ProjectedRows(projection.x, x.swapaxes(0, 1))
+
+    def is_turned(self, projection: Projection, flat: Array) -> bool:
+        rows = projection.rows
+        if rows.ndim != 2 or self.graph.value(projection.x).ndim != 2 or projection.is_linear:
+            return False
+        if rows.T.shape != flat.shape:
+            return False
+        return rows.shape != flat.shape or (
+            match_columns(rows.T, flat) is not None and match_columns(rows, flat) is None
+        )
+
+    def of_some_rows(self, whole: Projected, projection: Projection, flat: Array) -> Projected | None:
+        """Some rows of a projection: those of a slice, or of one query after the other."""
+        rows = projection.rows
+        if rows.shape[1] != flat.shape[1]:
+            return None
+        chosen = match_columns(rows.T, flat.T)
+        if chosen is None:
+            return None
+        x = whole.input.array.reshape(-1, whole.input.array.shape[-1])
+        return whole._replace(input=ProjectedRows(whole.input.event, x[chosen]))
+
+    # --- rows from anywhere, as of a cache that grows ---
+
+    @cached_property
+    def by_weight(self) -> dict[int, list[Projection]]:
+        """The projections of the program, those of one weight together."""
+        groups: dict[int, list[Projection]] = {}
+        for n in self.graph.events:
+            projection = self.origins.projection(n)
+            if projection is not None:
+                groups.setdefault(projection.weight, []).append(projection)
+        return groups
+
+    def by_rows(self, name: str, flat: Array) -> Projected | None:
+        """An operand each of whose rows some projection with one weight gave: a cache, a list that grew."""
+        for projections in self.by_weight.values():
+            parts = [
+                part for p in projections if (part := self.part_of(name, p, flat.shape[1])) is not None
+            ]
+            if len(parts) < 2 or sum(len(part.rows) for part in parts) > MOST_ROWS:
+                continue
+            parts = [part for part in parts if part.bias is not None] or parts
+            rows = np.concatenate([part.rows for part in parts])
+            chosen = match_columns(rows.T, flat.T)
+            if chosen is None:
+                continue
+            inputs = [self.graph.value(part.x) for part in parts]
+            x = np.concatenate([each.reshape(-1, each.shape[-1]) for each in inputs])
+            if len(x) != len(rows):
+                continue
+            last = parts[-1]
+            source = ProjectedRows(last.x, x[chosen])
+            is_whole = last.rows.shape[1] == self.origins_width(last)
+            return Projected(source, last.weight, last.n, last.matrix, last.bias, is_whole=is_whole)
+        return None
+
+    def origins_width(self, projection: Projection) -> int:
+        whole = self.origins.projection(projection.n)
+        return projection.rows.shape[1] if whole is None else whole.rows.shape[1]
+
+    def part_of(self, name: str, projection: Projection, width: int) -> Projection | None:
+        """The columns of K or V in a projection of all three, which stand in the order Q, K, V."""
+        whole = projection.rows.shape[1]
+        if whole == width:
+            return projection
+        if name == "Q" or whole < 3 * width:
+            return None
+        begin = whole - 2 * width if name == "K" else whole - width
+        columns = slice(begin, begin + width)
+        bias = None if projection.bias is None else projection.bias[columns]
+        return projection._replace(
+            rows=projection.rows[:, columns], matrix=projection.matrix[:, columns], bias=bias
+        )
+
+    # --- what was done in between ---
+
+    def changed(self, name: str, origin: Origin, array: Array) -> Projected | None:
+        """An operand that is a projection rotated by position, or normalized, with as many numbers."""
+        projection = self.origins.nearest_projection(origin.last)
+        if name == "V" or projection is None:
+            return None
+        rows, flat = projection.rows, side_by_side(array)
+        if rows.shape != flat.shape:
+            return None
+        batch, heads, count, width = array.shape
+        before = rows.reshape(batch, count, heads, width).swapaxes(1, 2)
+        change = rotation(before, array) or normalization(before, array, self.vectors_near(origin.last))
+        if change is None:
+            return None
+        source = self.input_of(projection)
+        matrix, bias = projection.matrix, projection.bias
+        return Projected(
+            source, projection.weight, projection.n, matrix, bias, is_whole=True, change=change
+        )
+
+    def vectors_near(self, n: int) -> list[Array]:
+        """Arrays with one axis of which this was made: the weight of a norm is one of these."""
+        near = self.graph.ancestors(n, most=30)
+        return [self.graph.value(m) for m in near if self.graph.value(m).ndim == 1]
+
+
+MOST_ROWS = 2**12
+"""Rows among which those of a cache are sought."""
+
+
+def side_by_side(array: Array) -> Array:
+    """(batch · rows, head · d) of (batch, head, rows, d)."""
+    return array.swapaxes(1, 2).reshape(array.shape[0] * array.shape[2], array.shape[1] * array.shape[3])
+
+
+def match_columns(have: Array, wanted: Array) -> list[int] | None:
+    """Of each column the one among those that are there with the same numbers; None where one has none."""
+    if len(have) != len(wanted) or not have.size or not wanted.size:
+        return None
+    # Enough rows to tell columns apart, and few enough to compare all with all.
+    rows = max(1, min(len(have), COMPARED, MOST_COMPARED // (have.shape[1] * wanted.shape[1])))
+    a, b = have[:rows].astype(float), wanted[:rows].astype(float)
+    off = np.zeros((b.shape[1], a.shape[1]))
+    for row_a, row_b in zip(a, b, strict=True):
+        off = np.maximum(off, np.abs(row_b[:, None] - row_a))
+    off[np.isnan(off)] = np.inf
+    nearest = off.argmin(1)
+    slack = CLOSE * float(np.abs(wanted[np.isfinite(wanted)]).max(initial=1e-12))
+    if (off[np.arange(len(nearest)), nearest] > slack).any():
+        return None
+    same = np.allclose(have[:, nearest], wanted, atol=slack, rtol=0)
+    return nearest.tolist() if same else None
+
+
+MOST_COMPARED = 2**24
+"""Numbers that are compared to match columns."""
+
+
+def rotation(before: Array, after: Array) -> Changed | None:
+    """Whether pairs of dimensions were turned by angles that grow with the position.
+
+    Pairs stand half a head apart (Llama) or side by side (GPT-J). How fast each turns its numbers tell.
+    """
+    width = before.shape[-1]
+    if width % 2 or is_near(before, after):
+        return None
+    half = width // 2
+    ways = (False, slice(0, half), slice(half, width)), (True, slice(0, width, 2), slice(1, width, 2))
+    for interleaved, first, second in ways:
+        start = before[..., first] + 1j * before[..., second]
+        end = after[..., first] + 1j * after[..., second]
+        if not is_near(np.abs(start), np.abs(end), 1e-3):
+            continue
+        frequencies = frequencies_of(start, end)
+        if frequencies is None:
+            return None
+        theta = theta_of(frequencies)
+        rotary = Rotary(
+            interleaved=interleaved, frequencies=() if theta else frequencies, theta=theta or 1e4
+        )
+        return Changed("rotated", before, {"positions": rotary})
+    return None
+
+
+def frequencies_of(start: Array, end: Array) -> tuple[float, ...] | None:
+    """The angle by which each pair turns from one position to the next; None for a single one."""
+    count = start.shape[-2]
+    if count < 2:
+        return None
+    turned = end * np.conj(start)
+    steps = turned[..., 1:, :] * np.conj(turned[..., :-1, :])
+    return tuple(float(angle) for angle in np.angle(steps.sum(axis=(0, 1, 2))))
+
+
+def theta_of(frequencies: Sequence[float]) -> float | None:
+    """The base whose powers these frequencies are, in three digits; None where there is none."""
+    half = len(frequencies)
+    if half < 2 or min(frequencies) <= 0:
+        return 1e4 if half == 1 and abs(frequencies[0] - 1) < 1e-3 else None
+    last = frequencies[-1]
+    theta = float(f"{last ** (-half / (half - 1)):.3g}")
+    powers = theta ** (-np.arange(half) / half)
+    return theta if np.allclose(powers, frequencies, rtol=5e-3) else None
+
+
+def normalization(before: Array, after: Array, vectors: Sequence[Array]) -> Changed | None:
+    """Whether each row was normalized, and perhaps multiplied by one of these vectors."""
+    rows = before.astype(float)
+    width = rows.shape[-1]
+    for kind, centered in (("rms", rows), ("layer", rows - rows.mean(-1, keepdims=True))):
+        square = (centered**2).mean(-1, keepdims=True)
+        best: tuple[float, float, Array | None] = (np.inf, 0.0, None)
+        for eps in EPSILONS:
+            normed = centered / np.sqrt(np.maximum(square + eps, 1e-30))
+            for gains in (None, *(vector for vector in vectors if vector.shape == (width,))):
+                made = normed if gains is None else normed * gains
+                off = float(np.abs(made - after).max())
+                best = min(best, (off, eps, gains), key=lambda way: way[0])
+        off, eps, gains = best
+        if off <= 1e-3 * float(np.abs(after).max()):
+            options = {"qk_norm": HeadNorm(kind, eps)}
+            return Changed("normed", before, options, gains)
+    return None
+
+
+EPSILONS = (1e-6, 1e-5, 1e-8, 1e-12, 0.0)
+"""What is added to a mean square, the usual one first."""
