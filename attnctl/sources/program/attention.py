@@ -296,11 +296,8 @@ class AttentionFinder:
 
         q, k = first.left, first.right
         q_axes, k_axes = first.left_axes, first.right_axes
-        if (named or key) != right:
+        if key != right:
             q, k, q_axes, k_axes = k, q, k_axes, q_axes
-        if named is not None and named != key:  # they are used as they are not called
-            swap = {left: right, right: left}
-            q_axes, k_axes = (tuple(swap.get(axis, axis) for axis in each) for each in (q_axes, k_axes))
         if key != summed[0]:
             other = {query: key, key: query}
             v_axes, out_axes = (
@@ -328,7 +325,9 @@ class AttentionFinder:
             if graph.op(child) not in {"/", "divide", "div", "true_divide", "in place /"}:
                 continue
             for divisor in graph.parents(child):
-                if divisor != output and is_near(graph.value(divisor).reshape(-1), sums.reshape(-1)):
+                # In any order of its axes.
+                by = np.sort(graph.value(divisor), None)
+                if divisor != output and is_near(by, np.sort(sums, None)):
                     made = child - 1
                     event = graph.events[child]
                     graph.events[made] = Event(event.site, value / sums, (weights,), event.callers, MADE)

@@ -39,6 +39,7 @@ def join(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
     found = [attention for attention in found if attention.output not in whole_outputs]
     found = [attention for attention in found if not is_row_of_another(attention, found)]
     found = without_copies(graph, found)
+    found = [attention for attention in found if not is_gradient(attention, found)]
     groups: dict[tuple[int, ...], list[Attention]] = defaultdict(list)
     for attention in found:
         together = None
@@ -72,6 +73,19 @@ def without_copies(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
             key = tuple(attention.arrays[name].tobytes() for name in ("Q", "K", "V", "head_outputs"))
         kept[key] = attention
     return list(kept.values())
+
+
+def is_gradient(attention: Attention, found: Sequence[Attention]) -> bool:
+    """True for a product of the backward pass: it goes on from the weights of another, below 0 too."""
+    if not attention.lines or not attention.lines[-1].array.min(initial=0.0) < 0:
+        return False
+    passed = [line.n for line in attention.lines]
+    for other in found:
+        shared = [line.n for line in other.lines]
+        goes_on = 0 < len(shared) < len(passed) and passed[: len(shared)] == shared
+        if goes_on and other is not attention:
+            return True
+    return False
 
 
 def is_row_of_another(attention: Attention, found: Sequence[Attention]) -> bool:
@@ -196,14 +210,14 @@ def begins_softmax(graph: Graph, lines: Sequence[ScoreLine]) -> int:
     for number, line in enumerate(lines):
         if graph.op(line.n) in SOFT:
             return number
-        if number and is_exp(lines[number - 1].array, line.array):
+        if number and is_power(lines[number - 1].array, line.array):
             return number
     return len(lines) - (len(lines) > 1)
 
 
-def is_exp(before: Array, now: Array) -> bool:
-    """True if one is the exp of the other, written in its place perhaps."""
+def is_power(before: Array, now: Array) -> bool:
+    """True if one is exp or exp2 of the other, written in its place perhaps."""
     if before.shape != now.shape or not now.size or not now.min() >= 0:
         return False
     with np.errstate(all="ignore"):
-        return is_near(np.exp(before.astype(float)), now)
+        return any(is_near(power(before.astype(float)), now) for power in (np.exp, np.exp2))

@@ -36,6 +36,8 @@ class Steps:
     """Weights that were made for it, and that it does not read."""
     triangle: int | None = None
     """Where its causal mask was made."""
+    dropped: int | None = None
+    """Where dropout made some weights 0: what follows is judged by nothing."""
     notes: list[str] = field(default_factory=list)
 
     def put(self, name: str, array: Array | None, events: Sequence[int]) -> None:

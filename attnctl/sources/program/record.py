@@ -431,7 +431,7 @@ class Recorder:
 
     def write(self, into: str, **more: Any) -> None:
         """Write the events as .npz: their arrays by number, and a table of the rest and of `more`."""
-        arrays = {
+        arrays: dict[str, Any] = {
             str(number): event.value for number, event in self.events.items() if event.value is not None
         }
         rows = []
@@ -445,7 +445,7 @@ class Recorder:
             "lost": self.lost,
             **more,
         }
-        np.savez(into, allow_pickle=False, table=np.array(json.dumps(table)), **arrays)
+        np.savez(into, table=np.array(json.dumps(table)), **arrays)
 
 
 # --- values of the program, which must not be asked anything that it could notice ---

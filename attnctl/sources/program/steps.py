@@ -23,7 +23,7 @@ from attnctl.math.names import (
     WEIGHTS,
     X,
 )
-from attnctl.sources.program.attention import Attention
+from attnctl.sources.program.attention import Attention, ScoreLine
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax
 from attnctl.sources.program.lines import ChangeKind, classify
@@ -31,7 +31,15 @@ from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origin, Origins, Projection
 from attnctl.sources.program.projected import Projected, Projecting
-from attnctl.sources.program.relations import HIDDEN, Array, has_same_numbers, is_same, ratio
+from attnctl.sources.program.relations import (
+    HIDDEN,
+    Array,
+    has_same_numbers,
+    is_near,
+    is_same,
+    ratio,
+    rows_sum_to_one,
+)
 from attnctl.sources.program.visibility import (
     TRIANGLES,
     hidden_keys,
@@ -71,10 +79,12 @@ class StepReader:
         prescale = 1.0
         for name in "QKV":
             prescale *= self.read_operand(steps, name, layout)
+        settle_rotation(steps)
         self.read_inputs(steps, batch)
         self.read_scores(steps, layout, prescale)
-        steps.put(HEAD_OUTPUTS, layout.four(attention.arrays[HEAD_OUTPUTS]), [attention.output])
-        self.read_output(steps, layout)
+        if steps.dropped is None:
+            steps.put(HEAD_OUTPUTS, layout.four(attention.arrays[HEAD_OUTPUTS]), [attention.output])
+            self.read_output(steps, layout)
         if batch == 1:
             drop_batch(steps)
         return steps
@@ -163,10 +173,20 @@ class StepReader:
 
     def baked_scale(self, attention: Attention, factor: float, d_k: int) -> float:
         """1 / √d_k, where the weight of Q has it and that of K has not: weights may be drawn that small."""
-        if factor != 1.0:
+        if factor != 1.0 or self.has_scaled_line(attention):
             return 1.0
         of_q, of_k = (self.scale_in_weight(attention.origins[name], d_k) for name in "QK")
         return 1.0 if of_q == of_k else of_q
+
+    def has_scaled_line(self, attention: Attention) -> bool:
+        """True if the scores are multiplied by a constant before the softmax."""
+        begins = begins_softmax(self.graph, attention.lines)
+        for before, now in itertools.pairwise(attention.lines[:begins]):
+            scale = ratio(before.array, now.array)
+            is_of_base = abs(scale - np.log2(np.e)) < 1e-3  # what exp2 needs, no scale
+            if scale not in {0.0, 1.0} and not is_of_base:
+                return True
+        return False
 
     def scale_in_weight(self, origins: Sequence[Origin], d_k: int) -> float:
         """1 / √d_k, if the weight of Q was multiplied by it; else 1."""
@@ -198,7 +218,12 @@ class StepReader:
 
         path = steps.events[name]
         if projected.stored is not None:  # keys and values before they were repeated for heads
-            steps.put(f"{name}_shared", array, path[-1:])
+            grown = [
+                now
+                for before, now in itertools.pairwise(path)
+                if self.graph.value(now).size > self.graph.value(before).size
+            ]
+            steps.put(f"{name}_shared", array, grown[:1] or path[-1:])
             steps.put(name, projected.stored, path)
             steps.options.setdefault("kv_heads", projected.stored.shape[1])
         if projected.change is not None:
@@ -233,8 +258,18 @@ class StepReader:
 
         lines = [(line.n, layout.four(np.asarray(line.array))) for line in attention.lines]
         begins = begins_softmax(graph, attention.lines)
+        if is_base_two(graph, attention.lines, begins):
+            # exp2 takes scores that are multiplied by log2(e).
+            in_base_e = [(n, (array * np.log(2)).astype(array.dtype)) for n, array in lines[:begins]]
+            lines[:begins] = in_base_e
+            prescale *= 1 / np.log2(np.e)
         steps.score_events = [n for n, _ in lines[:begins]] or [lines[0][0]]
         steps.weight_events = [n for n, _ in lines[begins:]] or [lines[-1][0]]
+        kept = before_dropout(lines, begins)
+        if kept is not None:
+            steps.dropped = lines[kept + 1][0]
+            steps.weight_events = [n for n, _ in lines[begins : kept + 1]]
+            lines = lines[: kept + 1]
         weights = lines[-1][1]
         scored = lines[begins - 1][1] if begins else None
 
@@ -494,6 +529,52 @@ class Layout:
         if len(sizes) < 2 or sizes == [self.batch, self.heads]:
             return array.reshape(self.batch, self.heads, *array.shape[-2:])
         return array.swapaxes(0, 1)
+
+
+def settle_rotation(steps: Steps) -> None:
+    """Take Q and K as they are read, where only one of them is rotated as a whole: of a cache, say."""
+    rotated = [name for name in "QK" if f"{name}_rotated" in steps.arrays]
+    if not rotated:
+        return
+    lengths = {steps.arrays[name].shape[-2] for name in "QK"}
+    if len(rotated) == 2 and len(lengths) == 1:
+        return
+    steps.options.pop("positions", None)
+    for name in rotated:
+        events = steps.events[f"{name}_rotated"]
+        steps.put(name, steps.arrays.pop(f"{name}_rotated"), events)
+        steps.unexplained[name] = events[-1]
+        steps.inputs.pop(name, None)
+        for given in (f"W_{name}", f"b_{name}"):
+            steps.arrays.pop(given, None)
+
+
+def before_dropout(lines: Sequence[tuple[int, Array]], begins: int) -> int | None:
+    """The line of weights of which the next has some made 0, and the others multiplied by one number."""
+    for number in range(begins, len(lines) - 1):
+        before, now = lines[number][1], lines[number + 1][1]
+        if before.shape != now.shape or not rows_sum_to_one(before):
+            continue
+        kept = now != 0
+        if kept.all() or not ((before != 0) & ~kept).any() or not kept.any():
+            continue
+        factor = ratio(before[kept], now[kept])
+        if factor >= 1 and not rows_sum_to_one(now):
+            # A triangle of zeros is a mask that comes late.
+            share = (~kept & (before != 0)).mean()
+            if share < 0.9 and not shows_triangle(~kept) and factor > 1:
+                return number
+    return None
+
+
+def is_base_two(graph: Graph, lines: Sequence[ScoreLine], begins: int) -> bool:
+    """True if the softmax takes powers of 2, of scores that were multiplied by log2(e)."""
+    if not 0 < begins < len(lines):
+        return False
+    if graph.op(lines[begins].n) == "exp2":
+        return True
+    with np.errstate(all="ignore"):
+        return is_near(np.exp2(lines[begins - 1].array.astype(float)), lines[begins].array)
 
 
 def shows_alibi(added: Array) -> bool:

@@ -127,11 +127,20 @@ def triangle_of(graph: Graph, n: int, depth: int = NEAR) -> int | None:
         if graph.op(parent) in TRIANGLES or is_written_triangle(graph, parent):
             return parent
     for parent in near:
+        # What a triangle becomes on its way to hide scores is still a mask; a bias of many values is none.
+        is_scores = depth == NEAR and graph.value(parent).size == graph.value(n).size
+        if not is_scores and not is_mask(graph.value(parent)):
+            continue
         if depth and parent != n and not graph.product(parent) and graph.op(parent) not in SOFT:
             made = triangle_of(graph, parent, depth - 1)
             if made is not None:
                 return made
     return None
+
+
+def is_mask(value: Array) -> bool:
+    """True for an array of two values, of which one may stand for −∞."""
+    return value.dtype.kind == "b" or len(np.unique(value[:64])) <= 2
 
 
 def is_written_triangle(graph: Graph, n: int) -> bool:

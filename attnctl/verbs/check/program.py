@@ -79,6 +79,11 @@ class ProgramJudge:
             whole = replace(whole, notes=(*whole.notes, note))
         if steps.unexplained and not whole.findings:
             whole = replace(whole, cannot_tell=(*whole.cannot_tell, *self.taken_as_made(steps)))
+        if steps.dropped is not None and not whole.findings and not self.has_twin_without_dropout(steps):
+            place = place_of(self.graph, steps.dropped)
+            why = f"dropout at {place} made some weights 0, other ones each time"
+            unjudged = Unjudged(HEAD_OUTPUTS, why, (), "Run it with dropout off, as model.eval() does")
+            whole = replace(whole, cannot_tell=(*whole.cannot_tell, unjudged))
         accusations = [self.accuse(steps, whole, finding) for finding in whole.findings]
         whole = replace(whole, findings=tuple(accusation.finding for accusation in accusations))
         places = {
@@ -88,6 +93,14 @@ class ProgramJudge:
             for accusation in accusations
         }
         return AttentionJudgement(replace(whole, places=places), accusations)
+
+    def has_twin_without_dropout(self, steps: Steps) -> bool:
+        """True if the same expression was carried out without dropout, too, and is judged there."""
+        site = self.graph.events[steps.attention.product].site
+        return any(
+            other.dropped is None and self.graph.events[other.attention.product].site == site
+            for other in self.program.steps
+        )
 
     # --- verdicts ---
 
