@@ -99,8 +99,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     of torch and Hugging Face models, and by common variable names; the options for attention, or a config,
     say what was intended. Options also override what a dump of attnctl records.
 
-    A program (FILE.py, or a notebook) is run, in a process of its own, and its variables are read,
-    whatever they are called; what is wrong is named with the line that makes it.
+    A program (FILE.py, or a notebook) is run, in a process of its own, and every attention in it is read by
+    what it computes, whatever its variables are called; what is wrong is shown at its expression.
 
     Steps that are not recorded are recomputed from those that are. In an exercise, null cells and steps
     are blanks still to be filled in.
@@ -127,6 +127,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     def once() -> Exit:
         asked = open_source(source, named, lone_word=False)
         raise_all(asked.list_unused({"--trace": trace, "--name": name or None}, {}))
+        if asked.is_program and name:
+            raise AttnError("--name: a program is read by what it computes, not by names; leave it out")
         several = read_source(asked)
         if model is not None and layer is None:
             files, _ = options.split_outputs(output)

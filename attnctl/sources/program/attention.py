@@ -194,7 +194,7 @@ class AttentionFinder:
         kept: list[int] = []
         run: list[int] = []
         for n in [*chain, None]:
-            if n is not None and n != chain[0] and self.graph.site(n).what == "in place":
+            if n is not None and n != chain[0] and self.is_changed_in_part(n):
                 run.append(n)
                 continue
             kept += self.last_of_turns(run)
@@ -202,6 +202,9 @@ class AttentionFinder:
             if n is not None:
                 kept.append(n)
         return kept
+
+    def is_changed_in_part(self, n: int) -> bool:
+        return self.graph.events[n].function == "in place" and self.graph.is_opaque(n)
 
     def last_of_turns(self, run: Sequence[int]) -> list[int]:
         """The last of those whose sites stand between each other; of one site the last."""

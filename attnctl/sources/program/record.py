@@ -316,7 +316,7 @@ class Recorder:
             return self.add(site, value, [] if base is None else [base], "")
 
         if not self.has_changed(known, value):
-            known.touched.clear()
+            # A statement like s[i] /= s[i].sum() reads it again before it changes it.
             return known.event
 
         changed_at = known.touched[-1][0] if known.touched else site
@@ -352,6 +352,9 @@ class Recorder:
         known = self.known.get(id(value))
         if known is not None:
             by = self.events_of(self.take_operands(site), site, but=value)
+            if known.touched and known.touched[-1][0] != site:
+                self.event_of(value, site)  # what the statement before it changed is that one's
+                known = self.known[id(value)]
             known.touched = [*known.touched[-63:], (site, by)]
 
     def add(self, site: int, value: Any, parents: Sequence[int], function: str) -> int:
