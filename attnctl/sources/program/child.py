@@ -5,6 +5,7 @@ python child.py homework.py into.npz
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib.machinery
 import os
@@ -21,7 +22,10 @@ from typing import Any
 from attnctl.base.programs import run_as_main
 from attnctl.sources.program.instrument import NAME, Site, instrument
 from attnctl.sources.program.record import Recorder
-from attnctl.sources.program.text import text_of
+from attnctl.sources.program.text import NOTEBOOK, text_of
+
+DEEPEST = 10_000
+"""Calls that rewriting a program may take inside each other."""
 
 MOST_QUESTIONS = 50
 """Calls of input() that are answered."""
@@ -38,6 +42,7 @@ class Guest:
         self.recorder = Recorder(self.sites, self.files)
         self.forks = 0
         self.questions = 0
+        self.process = os.getpid()
 
     def instrument_modules(self) -> None:
         """Instrument the modules that lie beside the program, too, as they are imported."""
@@ -52,7 +57,7 @@ class Guest:
                 except (OSError, SyntaxError, ValueError, RecursionError):
                     return super().get_code(fullname)  # which says what is wrong with it
                 guest.files[path] = text
-                return compile(tree, path, "exec")
+                return compile(tree, path, "exec", dont_inherit=True)
 
         hook = importlib.machinery.FileFinder.path_hook((Loader, [".py"]))
 
@@ -73,18 +78,23 @@ class Guest:
     def run(self) -> str:
         """Carry it out; the exception that ended it, as `LINE: NAME: words`, or nothing."""
         self.files[self.path] = text_of(self.path)
-        tree = instrument(self.files[self.path], self.path, self.sites)
+        tree = self.instrumented()
         setattr(builtins, NAME, self.recorder)
         ask = builtins.input
         builtins.input = self.answer(ask)
         os.register_at_fork(after_in_parent=self.count_fork)
         try:
-            run_as_main(self.path, tree, [self.path], {"display": print})  # as a notebook has it
+            of_notebook = {"display": print} if self.path.endswith(NOTEBOOK) else {}
+            run_as_main(self.path, tree, [self.path], of_notebook)
         except SystemExit as end:
+            if os.getpid() != self.process:
+                raise  # of a process that it forked, which ends as it would
             if end.code:
                 return f"{self.last_line(end)}: SystemExit: {end.code}"
-        except BaseException as error:  # noqa: BLE001  (what came before can be judged still)
-            traceback.print_exc()
+        except BaseException as error:
+            if os.getpid() != self.process:
+                raise
+            sys.excepthook(type(error), error, error.__traceback__)
             return f"{self.last_line(error)}: {type(error).__name__}: {error}"
         finally:
             builtins.input = ask
@@ -104,6 +114,21 @@ class Guest:
                 return ""
 
         return answered
+
+    def instrumented(self) -> ast.Module:
+        """Its tree, however deep: what is written here takes a few calls for each level."""
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(DEEPEST)
+        try:
+            tree = instrument(self.files[self.path], self.path, self.sites)
+        finally:
+            sys.setrecursionlimit(limit)
+        try:
+            compile(tree, self.path, "exec", dont_inherit=True)
+        except RecursionError:  # it runs as it is, and nothing of it is seen
+            self.sites.clear()
+            return ast.parse(self.files[self.path], self.path)
+        return tree
 
     def count_fork(self) -> None:
         self.forks += 1

@@ -140,7 +140,12 @@ class Recorder:
     def __call__(self, site: int, value: Any, rest: Callable[[], list[Any]] | None = None) -> Any:
         """Record the value of an expression, and give it back."""
         if type(value) in PLAIN:
+            # Nothing of the program is kept alive for what was no array in the end.
             self.calls.pop(site, None)
+            for part in self.sites[site].parts:
+                waiting = self.operands.get(part)
+                if waiting:
+                    waiting.pop()
             return value
         self.guarded(self.see, site, value, rest)
         return value
@@ -230,7 +235,7 @@ class Recorder:
         """What is no array, and may hold some."""
         if is_module(value):
             self.see_module(site, value)
-        elif isinstance(value, (zip, map, enumerate, reversed)):
+        elif type(value) in {zip, map, enumerate, reversed}:
             # It stands for what it goes through.
             if self.waits(site):
                 self.operands[site].append(list(arrays_in(parts)))
@@ -456,24 +461,32 @@ class Recorder:
 
 def is_array(value: Any) -> bool:
     """True for an array, with at least one axis, of NumPy or of a library that is known."""
-    if isinstance(value, np.ndarray):
-        return value.ndim > 0
+    if issubclass(type(value), np.ndarray):  # isinstance would ask the object for its class
+        return bool(value.ndim > 0)
     return is_tensor(value) and bool(getattr(value, "ndim", 0))
 
 
 def is_tensor(value: Any) -> bool:
     kind = type(value)
     if kind.__module__.partition(".")[0] not in ARRAY_LIBRARIES:
-        torch = sys.modules.get("torch")
-        return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
+        tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+        # One that sees each function that is called with it would see ours.
+        return tensor is not None and issubclass(kind, tensor) and not is_overridden(kind, tensor)
     return hasattr(kind, "__array__")
+
+
+def is_overridden(kind: Any, tensor: Any) -> bool:
+    hook = "__torch_function__"
+    return getattr(getattr(kind, hook), "__func__", None) is not getattr(
+        getattr(tensor, hook), "__func__", None
+    )
 
 
 def is_module(value: Any) -> bool:
     """True for a torch.nn.Module."""
     modules = sys.modules.get("torch.nn")
     kind = getattr(modules, "Module", None)
-    return kind is not None and isinstance(value, kind)
+    return kind is not None and issubclass(type(value), kind)
 
 
 def is_nested(value: Any) -> bool:
@@ -493,7 +506,7 @@ def is_nested(value: Any) -> bool:
 
 
 def is_named_tuple(value: Any) -> bool:
-    return isinstance(value, tuple) and hasattr(type(value), "_fields")
+    return issubclass(type(value), tuple) and hasattr(type(value), "_fields")
 
 
 def is_kept_as_operand(value: Any) -> bool:
