@@ -67,6 +67,21 @@ class Way(NamedTuple):
     """True if the weights stand at its left."""
 
 
+class SecondAxes(NamedTuple):
+    """V, and the axes of the second product under the names that the scores have."""
+
+    v: int
+    v_axes: Labels
+    out_axes: Labels
+
+
+class ScoreSides(NamedTuple):
+    """The axis of rows that each operand of the first product has to itself: of queries, or of keys."""
+
+    left: str
+    right: str
+
+
 @dataclass
 class Attention:
     """One attention as the program computed it, or several of a loop joined."""
@@ -132,7 +147,9 @@ class AttentionFinder:
         sides = (second.left, second.right, True), (second.right, second.left, False)
         for weights, v, is_left in sides:
             chain = self.without_partial(self.chain(weights, {}))
-            if not chain or not self.is_attention(chain, v):
+            if not chain:
+                continue
+            if not self.is_attention(chain, v):
                 continue
             # Without a softmax it may be something else that merely looks like one.
             is_sure = any(graph.op(line) in SOFT for line in chain)
@@ -157,7 +174,9 @@ class AttentionFinder:
         """A call of a library's own attention."""
         if not self.graph.events[n].arguments:
             return None
-        return self.read_fused(n) if self.graph.op(n) == FUSED else self.read_module(n)
+        if self.graph.op(n) == FUSED:
+            return self.read_fused(n)
+        return self.read_module(n)
 
     # --- between the products ---
 
@@ -183,7 +202,9 @@ class AttentionFinder:
                 known[n] = [n]
                 return [n]
             scores = graph.softened(n)
-            near = [] if scores is None else [scores]
+            near = []
+            if scores is not None:
+                near = [scores]
         ways = [self.chain(parent, known, depth + 1) for parent in near]
         longest = max(ways, key=len, default=[])
         known[n] = [*longest, n] if longest else []
@@ -204,7 +225,9 @@ class AttentionFinder:
         return kept
 
     def is_changed_in_part(self, n: int) -> bool:
-        return self.graph.events[n].function == "in place" and self.graph.is_opaque(n)
+        if self.graph.events[n].function != "in place":
+            return False
+        return self.graph.is_opaque(n)
 
     def last_of_turns(self, run: Sequence[int]) -> list[int]:
         """The last of those whose sites stand between each other; of one site the last."""
@@ -224,7 +247,9 @@ class AttentionFinder:
         if any(graph.op(n) in SOFT for n in chain):
             return True
         first = graph.product(chain[0])
-        if len(chain) < 2 or first is None:
+        if len(chain) < 2:
+            return False
+        if first is None:
             return False
         if rows_sum_to_one(graph.value(chain[-1])):
             return True
@@ -238,7 +263,8 @@ class AttentionFinder:
         found = [(first, self.graph.value(chain[0]).shape)]
         for before, n in itertools.pairwise(chain):
             labels, shape = found[-1]
-            a, b = self.graph.value(before).reshape(shape), self.graph.value(n)
+            a = self.graph.value(before).reshape(shape)
+            b = self.graph.value(n)
             moved = self.graph.op(n) in MOVES or a.shape != b.shape
             if not moved:
                 found.append((labels, b.shape))
@@ -259,33 +285,14 @@ class AttentionFinder:
 
     def read(self, way: Way) -> Attention:
         """Tell Q from K, and lay everything out."""
-        output, chain, second, is_left = way
-        graph = self.graph
-        first = graph.product(chain[0])
+        output = way.output
+        chain = way.chain
+        first = self.graph.product(chain[0])
         assert first is not None
         axes = self.axes_of_chain(chain, first.axes)
         last_axes = axes[-1][0]
-        weights_axes, v_axes = second.left_axes, second.right_axes
-        v = second.right
-        if not is_left:
-            weights_axes, v_axes, v = v_axes, weights_axes, second.left
-        if len(last_axes) != len(weights_axes):
-            raise Unread("its weights have other axes than its scores")
-
-        # The axes of the second product, called as those of the first.
-        renamed = dict(zip(weights_axes, last_axes, strict=True))
-        for axis in (*v_axes, *second.axes):
-            renamed.setdefault(axis, f"v {axis}")
-        v_axes = tuple(renamed[axis] for axis in v_axes)
-        out_axes = tuple(renamed[axis] for axis in second.axes)
-
-        shared = {*first.left_axes} & {*first.right_axes}
-        own_left = [axis for axis in first.left_axes if axis in first.axes and axis not in shared]
-        own_right = [axis for axis in first.right_axes if axis in first.axes and axis not in shared]
-        if len(own_left) > 1 or len(own_right) > 1 or not (own_left or own_right):
-            raise Unread("its scores have more than an axis of queries and one of keys")
-        left = own_left[0] if own_left else "one query"
-        right = own_right[0] if own_right else "one query"
+        v, v_axes, out_axes = axes_of_second(way, last_axes)
+        left, right = sides_of(first)
         summed = [axis for axis in v_axes if axis in {left, right} and axis not in out_axes]
         if len(summed) != 1:
             raise Unread("its second product does not sum over keys or queries")
@@ -295,10 +302,14 @@ class AttentionFinder:
         normalized = self.axis_of_softmax(chain, axes)
         votes = [axis for axis in (named, summed[0], normalized) if axis in {left, right}]
         key = max((left, right), key=lambda axis: (votes.count(axis), axis == summed[0]))
-        query = left if key == right else right
+        query = right
+        if key == right:
+            query = left
 
-        q, k = first.left, first.right
-        q_axes, k_axes = first.left_axes, first.right_axes
+        q = first.left
+        k = first.right
+        q_axes = first.left_axes
+        k_axes = first.right_axes
         if key != right:
             q, k, q_axes, k_axes = k, q, k_axes, q_axes
         if key != summed[0]:
@@ -310,7 +321,8 @@ class AttentionFinder:
         divided = self.divided_later(output, chain[-1], last_axes.index(key) if key in last_axes else -1)
         if divided is not None:
             output, normalized_weights = divided
-            chain, axes = [*chain, normalized_weights], [*axes, axes[-1]]
+            chain = [*chain, normalized_weights]
+            axes = [*axes, axes[-1]]
 
         attention = Attention(product=chain[0], output=output, factor=first.factor)
         laid = {"Q": (q, q_axes), "K": (k, k_axes), "V": (v, v_axes), "head_outputs": (output, out_axes)}
@@ -321,7 +333,11 @@ class AttentionFinder:
         """Where the output is divided by the sums of the weights, and the weights so divided."""
         graph = self.graph
         value = graph.value(weights)
-        if rows_sum_to_one(value, axis) or value.dtype.kind != "f" or not value.min(initial=0.0) >= 0:
+        if rows_sum_to_one(value, axis):
+            return None
+        if value.dtype.kind != "f":
+            return None
+        if not value.min(initial=0.0) >= 0:
             return None
         sums = value.sum(axis, keepdims=True)
         for child in graph.made_from(output):
@@ -342,7 +358,9 @@ class AttentionFinder:
         parts = self.graph.site(n).parts
         words: list[list[str]] = []
         for side, operand in enumerate((product.left, product.right)):
-            written = parts[-2:][side] if len(parts) >= 2 else None
+            written = None
+            if len(parts) >= 2:
+                written = parts[-2:][side]
             words.append(self.words_of(operand, written))
         left_q, right_q = (any(map(is_q, each)) for each in words)
         left_k, right_k = (any(map(is_k, each)) for each in words)
@@ -359,13 +377,17 @@ class AttentionFinder:
         def telling(words: Sequence[str]) -> list[str]:
             return [word for word in words if is_q(word) or is_k(word)]
 
-        words = telling(graph.sites[site].words) if site is not None else []
+        words = []
+        if site is not None:
+            words = telling(graph.sites[site].words)
         while not words and n in graph.events:
             target = graph.site(n).target
             if "," not in target:
                 words = telling(re.findall(r"\w+", target))
             parents = graph.parents(n)
-            if graph.product(n) or not parents:
+            if graph.product(n):
+                break
+            if not parents:
                 break
             n = parents[0]
         return words
@@ -375,7 +397,9 @@ class AttentionFinder:
     ) -> str | None:
         """The axis along which what the softmax gave sums to 1, if it is one."""
         soft = [i for i, n in enumerate(chain) if self.graph.op(n) in SOFT]
-        begin = soft[0] if soft else 0
+        begin = 0
+        if soft:
+            begin = soft[0]
         for i in reversed(range(begin, len(chain))):
             labels, shape = axes[i]
             value = self.graph.value(chain[i]).reshape(shape)
@@ -385,7 +409,9 @@ class AttentionFinder:
                 if rows_sum_to_one(value, axis) and shape[axis] > 1
             ]
             if sums:
-                return sums[0] if len(sums) == 1 else None
+                if len(sums) == 1:
+                    return sums[0]
+                return None
         return None
 
     # --- layout ---
@@ -459,7 +485,9 @@ class AttentionFinder:
         rows = {"Q": "query", "K": "key", "V": "key", "head_outputs": "query"}
         for name, operand in zip(rows, (*operands, n), strict=True):
             axes = self.graph.value(operand).ndim
-            last = "e" if name in {"V", "head_outputs"} else "d"
+            last = "d"
+            if name in {"V", "head_outputs"}:
+                last = "e"
             laid[name] = operand, (*lead[max(0, 4 - axes) :], rows[name], last)
         attention = Attention(product=n, output=n, arguments=arguments)
         self.lay_out(attention, laid, ("query", "key"))
@@ -478,21 +506,65 @@ class AttentionFinder:
         return Attention(product=n, output=n, arguments=event.arguments)
 
     def is_same_call(self, other: Event, event: Event) -> bool:
-        return (
-            other.site == event.site
-            and other.arguments == event.arguments
-            and other.callers == event.callers
-        )
+        if other.site != event.site:
+            return False
+        if other.arguments != event.arguments:
+            return False
+        return other.callers == event.callers
+
+
+def axes_of_second(way: Way, last_axes: Labels) -> SecondAxes:
+    """The axes of V and of the output, called as those of the scores. Raises Unread where these differ."""
+    second = way.second
+    v = second.right
+    weights_axes = second.left_axes
+    v_axes = second.right_axes
+    if not way.is_left:
+        v = second.left
+        weights_axes = second.right_axes
+        v_axes = second.left_axes
+    if len(last_axes) != len(weights_axes):
+        raise Unread("its weights have other axes than its scores")
+
+    name_of = dict(zip(weights_axes, last_axes, strict=True))
+    for axis in (*v_axes, *second.axes):
+        name_of.setdefault(axis, f"v {axis}")
+    of_v = tuple(name_of[axis] for axis in v_axes)
+    of_output = tuple(name_of[axis] for axis in second.axes)
+    return SecondAxes(v, of_v, of_output)
+
+
+def sides_of(first: Product) -> ScoreSides:
+    """The axis of rows on each side of the scores. Raises Unread where one has several."""
+    shared = {*first.left_axes} & {*first.right_axes}
+    own_left = [axis for axis in first.left_axes if axis in first.axes and axis not in shared]
+    own_right = [axis for axis in first.right_axes if axis in first.axes and axis not in shared]
+    if len(own_left) > 1 or len(own_right) > 1 or not (own_left or own_right):
+        raise Unread("its scores have more than an axis of queries and one of keys")
+
+    left = "one query"
+    if own_left:
+        left = own_left[0]
+    right = "one query"
+    if own_right:
+        right = own_right[0]
+    return ScoreSides(left, right)
 
 
 def is_q(word: str) -> bool:
-    return bool(IS_Q.fullmatch(word)) and not IS_SIZE.fullmatch(word)
+    if not IS_Q.fullmatch(word):
+        return False
+    return not IS_SIZE.fullmatch(word)
 
 
 def is_k(word: str) -> bool:
-    return bool(IS_K.fullmatch(word)) and not IS_SIZE.fullmatch(word)
+    if not IS_K.fullmatch(word):
+        return False
+    return not IS_SIZE.fullmatch(word)
 
 
 def is_called(name: str, word: str) -> bool:
     """True if a word of the program means Q, K or V."""
-    return bool(NAMES_OF[name].fullmatch(word)) and not IS_SIZE.fullmatch(word)
+    if not NAMES_OF[name].fullmatch(word):
+        return False
+    return not IS_SIZE.fullmatch(word)

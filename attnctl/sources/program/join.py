@@ -77,7 +77,9 @@ def without_copies(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
 
 def is_gradient(attention: Attention, found: Sequence[Attention]) -> bool:
     """True for a product of the backward pass: it goes on from the weights of another, below 0 too."""
-    if not attention.lines or not attention.lines[-1].array.min(initial=0.0) < 0:
+    if not attention.lines:
+        return False
+    if not attention.lines[-1].array.min(initial=0.0) < 0:
         return False
     passed = [line.n for line in attention.lines]
     for other in found:
@@ -92,9 +94,12 @@ def is_row_of_another(attention: Attention, found: Sequence[Attention]) -> bool:
     """True for a query or a head by itself that is a part of another attention with these keys."""
     if "K" not in attention.arrays:
         return False
-    part, keys = attention.arrays["head_outputs"], attention.arrays["K"]
+    part = attention.arrays["head_outputs"]
+    keys = attention.arrays["K"]
     for other in found:
-        if "K" not in other.arrays or other.arrays["head_outputs"].size <= part.size:
+        if "K" not in other.arrays:
+            continue
+        if other.arrays["head_outputs"].size <= part.size:
             continue
         whole = other.arrays["head_outputs"]
         if (
@@ -120,6 +125,7 @@ def where_merged(graph: Graph, n: int) -> int | None:
                 and bigger % value.size == 0
             ):
                 return child
+
         moved = [
             child
             for child in graph.made_from(n)
@@ -160,7 +166,9 @@ def join_heads(graph: Graph, group: Sequence[Attention], together: int) -> Atten
 
 
 def x_of(origin: Origin) -> int | None:
-    return None if origin.projection is None else origin.projection.x
+    if origin.projection is None:
+        return None
+    return origin.projection.x
 
 
 def join_queries(graph: Graph, group: Sequence[Attention]) -> Attention | None:
@@ -173,10 +181,11 @@ def join_queries(graph: Graph, group: Sequence[Attention]) -> Attention | None:
     keys = longest.arrays["K"].shape[-2]
     for attention in group:
         for name in "KV":
-            part, all_of_it = attention.arrays[name], longest.arrays[name]
-            if part.shape[:-2] != all_of_it.shape[:-2] or not is_same(
-                part, all_of_it[..., : part.shape[-2], :]
-            ):
+            part = attention.arrays[name]
+            all_of_it = longest.arrays[name]
+            if part.shape[:-2] != all_of_it.shape[:-2]:
+                return None
+            if not is_same(part, all_of_it[..., : part.shape[-2], :]):
                 return None
 
     whole = Attention(
@@ -201,7 +210,9 @@ def with_keys(rows: Array, keys: int, *, is_weights: bool) -> Array:
     missing = keys - rows.shape[-1]
     if not missing:
         return rows
-    fill = 0.0 if is_weights else -np.inf
+    fill = 0.0
+    if not is_weights:
+        fill = -np.inf
     return np.concatenate([rows, np.full((*rows.shape[:-1], missing), fill)], axis=-1)
 
 
@@ -217,7 +228,11 @@ def begins_softmax(graph: Graph, lines: Sequence[ScoreLine]) -> int:
 
 def is_power(before: Array, now: Array) -> bool:
     """True if one is exp or exp2 of the other, written in its place perhaps."""
-    if before.shape != now.shape or not now.size or not now.min() >= 0:
+    if before.shape != now.shape:
+        return False
+    if not now.size:
+        return False
+    if not now.min() >= 0:
         return False
     with np.errstate(all="ignore"):
         return any(is_near(power(before.astype(float)), now) for power in (np.exp, np.exp2))
