@@ -73,7 +73,9 @@ class Graph:
     def split_einsums(self) -> None:
         """Write einsum of three operands as a product of a product."""
         for n in [*self.events]:
-            operands = self.parents(n) if self.op(n) == EINSUM and self.has_value(n) else []
+            operands = []
+            if self.op(n) == EINSUM and self.has_value(n):
+                operands = self.parents(n)
             if len(operands) != 3:
                 continue
             for word in self.site(n).words:
@@ -86,12 +88,12 @@ class Graph:
         first, second, third, out = terms
         inner = tuple(axis for axis in dict.fromkeys((*first, *second)) if axis in third or axis in out)
         arrays = [self.value(operand) for operand in operands]
-        if [len(term) for term in terms[:3]] != [array.ndim for array in arrays] or "..." in (
-            *first,
-            *second,
-        ):
+        if [len(term) for term in terms[:3]] != [array.ndim for array in arrays]:
             return
-        event, made = self.events[n], n - 1
+        if "..." in (*first, *second):
+            return
+        event = self.events[n]
+        made = n - 1
         value = multiply(arrays[0], arrays[1], (first, second, inner))
         self.events[made] = Event(event.site, value, tuple(operands[:2]), event.callers, MADE)
         self.products[made] = Product(operands[0], operands[1], first, second, inner)
@@ -102,7 +104,9 @@ class Graph:
 
     def has_value(self, n: int) -> bool:
         event = self.events.get(n)
-        return event is not None and event.value is not None
+        if event is None:
+            return False
+        return event.value is not None
 
     def value(self, n: int) -> Array:
         value = self.events[n].value
@@ -114,7 +118,8 @@ class Graph:
 
     def op(self, n: int) -> str:
         """What made it: `@`, `softmax`, `transpose`, `T`, `item`, `in place`."""
-        what, function = self.site(n).what, self.events[n].function
+        what = self.site(n).what
+        function = self.events[n].function
         if what.startswith("call") and function and function != "method":
             return function
         if what.startswith(("call", "attr")):
@@ -157,7 +162,9 @@ class Graph:
     def is_opaque(self, n: int) -> bool:
         """True for what loops of Python made, or changed: its operands tell nothing."""
         what = self.site(n).what
-        return what == "in place" or what.partition(" ")[0] in {"list", "name", "part"}
+        if what == "in place":
+            return True
+        return what.partition(" ")[0] in {"list", "name", "part"}
 
     def ancestors(self, n: int, most: int = 200) -> Iterator[int]:
         """What it was made of, the nearest first."""
@@ -179,10 +186,15 @@ class Graph:
         return self.products[n]
 
     def find_product(self, n: int) -> Product | None:
-        if not self.has_value(n) or self.lost_parents(n):
+        if not self.has_value(n):
             return None
-        value, op = self.value(n), self.op(n)
-        if not value.ndim or value.dtype.kind not in "fiu":
+        if self.lost_parents(n):
+            return None
+        value = self.value(n)
+        op = self.op(n)
+        if not value.ndim:
+            return None
+        if value.dtype.kind not in "fiu":
             return None
 
         operands = [parent for parent in self.parents(n) if self.value(parent).ndim]
@@ -203,14 +215,20 @@ class Graph:
         value = self.value(n)
         made_by_loops = self.is_opaque(n) or self.op(n) in GATHERED
         small = 1 <= value.ndim <= 4 and prod(value.shape) < MOST_SEARCHED
-        return made_by_loops and small and n not in self.superseded
+        if not made_by_loops:
+            return False
+        if not small:
+            return False
+        return n not in self.superseded
 
     def multiplied(self, n: int, operands: list[int]) -> Product | None:
         """The product of the first two operands, along the axes that give its numbers."""
         if len(operands) < 2:
             return None
         left, right = operands[:2]
-        a, b, value = self.value(left), self.value(right), self.value(n)
+        a = self.value(left)
+        b = self.value(right)
+        value = self.value(n)
         ways = list(contractions(a.shape, b.shape, value.shape))
         if len(ways) == 1 or (ways and self.op(n) in {"@", "matmul", "bmm", "mm", "__matmul__"}):
             return Product(left, right, *ways[0])
@@ -249,7 +267,8 @@ class Graph:
     def unexpanded(self, n: int) -> int:
         """The array that was given more axes, of size 1, to be multiplied."""
         for parent in self.parents(n):
-            before, now = self.value(parent), self.value(n)
+            before = self.value(parent)
+            now = self.value(n)
             if before.size == now.size and before.ndim < now.ndim and is_same(before.ravel(), now.ravel()):
                 return parent
         return n
@@ -259,9 +278,15 @@ class Graph:
         axes = self.value(n).ndim
 
         def may_be(m: int) -> bool:
-            if not self.has_value(m) or self.value(m).dtype.kind not in "fi":
+            if not self.has_value(m):
                 return False
-            return self.value(m).ndim == axes or (axes == 1 and self.value(m).ndim == 2)
+            if self.value(m).dtype.kind not in "fi":
+                return False
+            if self.value(m).ndim == axes:
+                return True
+            if axes != 1:
+                return False
+            return self.value(m).ndim == 2
 
         near = [parent for parent in self.parents(n) if may_be(parent)]
         others: list[int] = []
@@ -277,12 +302,14 @@ class Graph:
 
     def by_numbers(self, n: int) -> Product | None:
         """Two arrays whose product this is, up to a factor and but for what is hidden."""
-        value, pool = self.value(n), self.pool(n)
+        value = self.value(n)
+        pool = self.pool(n)
         for left in pool:
             if is_same(value, self.value(left)):
                 continue
             for right in pool:
-                a, b = self.value(left), self.value(right)
+                a = self.value(left)
+                b = self.value(right)
                 for labels in contractions(a.shape, b.shape, value.shape):
                     if a.shape[labels[0].index("d")] < 2:
                         continue  # every array is that times a number, or nearly
@@ -294,26 +321,16 @@ class Graph:
 
     def softened(self, n: int) -> int | None:
         """The scores whose softmax this is, where only its numbers say so."""
+        if not self.may_be_softened(n):
+            return None
         value = self.value(n)
-        if (
-            not self.is_opaque(n)
-            or value.ndim not in (1, 2)
-            or not self.is_float(n)
-            or value.size > MOST_SEARCHED
-        ):
-            return None
-        if not value.min(initial=1.0) >= 0 or value.max(initial=0.0) > 1 + 1e-6:
-            return None
-
         pool = self.pool(n)
-        for scores in pool:
-            other = self.value(scores)
-            if scores >= n or other.shape != value.shape:
-                continue
-            if is_softmax_of(value, other) or (value.ndim == 2 and is_softmax_of(value.T, other.T)):
-                return scores
+        kept = self.kept_scores(n, pool)
+        if kept is not None:
+            return kept
         if value.ndim == 1:
             return None
+
         for left in pool:
             for right in pool:
                 made = self.made_scores(n, left, right)
@@ -322,10 +339,47 @@ class Graph:
         alike = [m for m in pool if m < n and self.value(m).shape == value.shape and self.product(m)]
         return max(alike, default=None)
 
+    def may_be_softened(self, n: int) -> bool:
+        """True for numbers from 0 to 1 that a loop made, few enough to be sought."""
+        value = self.value(n)
+        if not self.is_opaque(n):
+            return False
+        if value.ndim not in (1, 2):
+            return False
+        if not self.is_float(n):
+            return False
+        if value.size > MOST_SEARCHED:
+            return False
+        # Written so that NaN is no weight.
+        if not value.min(initial=1.0) >= 0:
+            return False
+        return bool(value.max(initial=0.0) <= 1 + 1e-6)
+
+    def kept_scores(self, n: int, pool: Sequence[int]) -> int | None:
+        """An earlier array whose softmax this is, along either axis."""
+        value = self.value(n)
+        for scores in pool:
+            other = self.value(scores)
+            if scores >= n:
+                continue
+            if other.shape != value.shape:
+                continue
+            if is_softmax_of(value, other):
+                return scores
+            if value.ndim == 2 and is_softmax_of(value.T, other.T):
+                return scores
+        return None
+
     def made_scores(self, n: int, left: int, right: int) -> int | None:
         """An event for the scores of a loop that kept none of them, if these are its Q and K."""
-        a, b, value = self.value(left), self.value(right), self.value(n)
-        if left == right or not a.shape[1] == b.shape[1] > 1 or (len(a), len(b)) != value.shape:
+        a = self.value(left)
+        b = self.value(right)
+        value = self.value(n)
+        if left == right:
+            return None
+        if not a.shape[1] == b.shape[1] > 1:
+            return None
+        if (len(a), len(b)) != value.shape:
             return None
         scores = a.astype(float) @ b.astype(float).T
         if not is_softmax_of(value, scores):
@@ -340,7 +394,9 @@ class Graph:
 def axes_of_einsum(spec: str, arrays: Iterable[Array]) -> tuple[Labels, Labels, Labels] | None:
     """The axes of two operands of einsum and of what comes out; None for what is no such text."""
     terms = axes_of_terms(spec)
-    if terms is None or len(terms) != 3:
+    if terms is None:
+        return None
+    if len(terms) != 3:
         return None
     dots = 0
     for term, array in zip(terms, arrays, strict=False):
@@ -367,7 +423,9 @@ def axes_of_terms(spec: str) -> list[Labels] | None:
     )
 
     def axes(term: str) -> list[str]:
-        return term.split() if has_words else re.findall(r"\.\.\.|\w", term)
+        if has_words:
+            return term.split()
+        return re.findall(r"\.\.\.|\w", term)
 
     named = [axes(term) for term in (*terms, out)]
     if not arrow:

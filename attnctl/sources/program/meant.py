@@ -49,7 +49,11 @@ class Meaning:
         graph = self.graph
         if self.origins.projection(child) is not None:
             return all(self.ends(each, child, depth - 1) for each in graph.children[child])
-        if not graph.has_value(child) or graph.value(child).size != graph.value(n).size or not depth:
+        if not graph.has_value(child):
+            return False
+        if graph.value(child).size != graph.value(n).size:
+            return False
+        if not depth:
             return False
         if not has_same_numbers(graph.value(child), graph.value(n)) and not ratio(
             graph.value(n), graph.value(child)
@@ -61,18 +65,44 @@ class Meaning:
         """The values that were projected and never read, where K is read in their place."""
         graph = self.graph
         of_k, of_v = (attention.origins[name][0].projection for name in "KV")
-        if of_k is None or of_v is None or of_k.n != of_v.n or of_v.rows.shape[1] != of_v.matrix.shape[1]:
+        if of_k is None:
             return None
-        if graph.value(of_k.weight).shape[0] != graph.value(of_k.weight).shape[-1] and of_k.is_linear:
-            return None  # packed: one projection of all three
+        if of_v is None:
+            return None
+        if not self.is_read_twice(of_k, of_v):
+            return None
+
         for n in graph.events:
-            projection = self.origins.projection(n) if n < attention.output else None
-            if projection is None or projection.x != of_k.x or projection.rows.shape != of_k.rows.shape:
+            if n >= attention.output:
                 continue
-            is_own = projection.weight not in {of_k.weight, *self.weights_of("Q", attention)}
-            if is_own and all(self.ends(child, n) for child in graph.children[n]):
+            projection = self.origins.projection(n)
+            if projection is None:
+                continue
+            if not self.stands_beside(projection, of_k, attention):
+                continue
+            if all(self.ends(child, n) for child in graph.children[n]):
                 return projection
         return None
+
+    def is_read_twice(self, of_k: Projection, of_v: Projection) -> bool:
+        """True if one projection, all of it, is read as K and as V."""
+        if of_k.n != of_v.n:
+            return False
+        if of_v.rows.shape[1] != of_v.matrix.shape[1]:
+            return False
+        if not of_k.is_linear:
+            return True
+        # A weight that is not square is packed: one projection of all three.
+        shape = self.graph.value(of_k.weight).shape
+        return shape[0] == shape[-1]
+
+    def stands_beside(self, projection: Projection, of_k: Projection, attention: Attention) -> bool:
+        """True for a projection like that of K, with a weight of its own."""
+        if projection.x != of_k.x:
+            return False
+        if projection.rows.shape != of_k.rows.shape:
+            return False
+        return projection.weight not in {of_k.weight, *self.weights_of("Q", attention)}
 
     def weights_of(self, name: str, attention: Attention) -> list[int]:
         return [
@@ -82,7 +112,8 @@ class Meaning:
     def names(self, n: int) -> list[str]:
         """What the program calls an array: variables, attributes, keys of a dict."""
         graph = self.graph
-        event, site = graph.events[n], graph.site(n)
+        event = graph.events[n]
+        site = graph.site(n)
         targets = [site.target.strip("() ")]
         if "," in site.target:
             targets = [word.strip() for word in site.target.strip("()").split(",")]
@@ -103,11 +134,15 @@ class Meaning:
             return []
         before = lines[site.line - 1].encode()[: site.column].decode(errors="replace")
         key = re.search(r"""(\w+)["']?\s*[:=]\s*$""", before)
-        return [key[1]] if key else []
+        if key:
+            return [key[1]]
+        return []
 
     def meant_instead(self, steps: Steps, name: str, projected: Projected) -> int | None:
         """The weight that was made for an operand, where it is projected with another one's."""
-        if not projected.is_whole or projected.stored is not None:
+        if not projected.is_whole:
+            return None
+        if projected.stored is not None:
             return None
         sharing = [
             other
@@ -116,6 +151,7 @@ class Meaning:
         ]
         if not sharing:
             return None
+
         shapes = {projected.matrix.shape, projected.matrix.shape[::-1]}
         unused = [n for n in self.unused if self.graph.value(n).shape in shapes and n not in steps.unused]
         named = [n for n in unused if any(is_called(name, word) for word in self.names(n))]
@@ -141,7 +177,9 @@ class Meaning:
             is_before = n < steps.attention.output and not self.is_computed(n)
             if fits and is_before and (is_out or graph.events[n].site in beside):
                 candidates.append(n)
-        return candidates[0] if len(candidates) == 1 else None
+        if len(candidates) == 1:
+            return candidates[0]
+        return None
 
     def is_computed(self, n: int) -> bool:
         """True for what was made of other arrays, and was not drawn or read, perhaps times a number."""

@@ -73,23 +73,21 @@ class Origins:
         parents = self.graph.parents(n)
         if value.size > MOST_SORTED:
             same_size = [parent for parent in parents if self.graph.value(parent).size == value.size]
-            return same_size[0] if same_size else None
+            if same_size:
+                return same_size[0]
+            return None
 
         for parent in parents:
             other = self.graph.value(parent)
-            if other.dtype.kind != "f" or not value.size or not other.size or other.ndim < 1:
-                continue
-            if has_same_numbers(other, value) or ratio(other, value):
-                return parent
-            if other.size != value.size and np.isin(value, other).all() and np.unique(other).size > 2:
-                return parent
-            if other.size == value.size and is_cast(other, value):
+            if is_made_of(value, other):
                 return parent
         return None
 
     def is_unexplained(self, origin: Origin) -> bool:
         """True if a projection was made into the array at its end, in a way that is not understood."""
-        return origin.projection is None and self.nearest_projection(origin.last) is not None
+        if origin.projection is not None:
+            return False
+        return self.nearest_projection(origin.last) is not None
 
     def nearest_projection(self, n: int) -> Projection | None:
         """The nearest projection with as many numbers, through whatever was done with them since.
@@ -97,7 +95,8 @@ class Origins:
         Behind an attention lie the projections of the one before: these are none of its own.
         """
         size = self.graph.value(n).size
-        edge, seen = [n], {n}
+        edge = [n]
+        seen = {n}
         while edge and len(seen) < MOST_ANCESTORS:
             nearest = edge.pop(0)
             if self.graph.value(nearest).size == size:
@@ -120,43 +119,60 @@ class Origins:
         return self.projections[n]
 
     def find_projection(self, n: int) -> Projection | None:
-        if not self.graph.has_value(n) or self.graph.value(n).ndim < 1 or not self.graph.is_float(n):
+        if not self.graph.has_value(n):
+            return None
+        if self.graph.value(n).ndim < 1:
+            return None
+        if not self.graph.is_float(n):
             return None
         return self.of_module(n) or self.with_bias(n) or self.of_product(n)
 
     def of_module(self, n: int) -> Projection | None:
         """What a torch.nn.Linear gave, or F.linear."""
-        graph, value = self.graph, self.graph.value(n)
+        graph = self.graph
+        value = self.graph.value(n)
         event = graph.events[n]
         weight = event.weights.get("weight")
         parents = graph.parents(n)
         if weight is None and graph.op(n) == "linear" and len(parents) > 1:
             weight = parents[1]
-        if weight is None or not parents or not graph.has_value(weight):
+        if weight is None:
+            return None
+        if not parents:
+            return None
+        if not graph.has_value(weight):
             return None
 
-        x, w = parents[0], graph.value(weight)
-        if w.ndim != 2 or not graph.value(x).ndim or graph.value(x).shape[-1] != w.shape[1]:
+        x = parents[0]
+        w = graph.value(weight)
+        if w.ndim != 2:
+            return None
+        if not graph.value(x).ndim:
+            return None
+        if graph.value(x).shape[-1] != w.shape[1]:
             return None
         biases = [graph.value(p) for p in parents[1:] if graph.value(p).shape == (w.shape[0],)]
-        bias = biases[0] if biases else None
+        bias = None
+        if biases:
+            bias = biases[0]
         made = graph.value(x) @ w.T + (0 if bias is None else bias)
         if not is_near(made, value, 1e-3):
             return None
         rows = value.reshape(-1, w.shape[0])
-        return Projection(n, x, weight, w.T, bias, rows, is_linear=True)
+        return Projection(n, x, weight, matrix=w.T, bias=bias, rows=rows, is_linear=True)
 
     def with_bias(self, n: int) -> Projection | None:
-        graph, value = self.graph, self.graph.value(n)
+        graph = self.graph
+        value = self.graph.value(n)
         if graph.op(n) not in {"+", "add", "in place +"}:
             return None
         for product, bias in permutations(graph.parents(n), 2):
             b = graph.value(bias)
-            if (
-                graph.value(product).shape != value.shape
-                or b.size != value.shape[-1]
-                or b.ndim > value.ndim
-            ):
+            if graph.value(product).shape != value.shape:
+                continue
+            if b.size != value.shape[-1]:
+                continue
+            if b.ndim > value.ndim:
                 continue
             projection = self.projection(product)
             if projection is not None and projection.bias is None:
@@ -167,7 +183,9 @@ class Origins:
     def of_product(self, n: int) -> Projection | None:
         """A product with a matrix, which has no rows of its own in what comes out."""
         product = self.graph.product(n)
-        if product is None or self.is_after_softmax(product):
+        if product is None:
+            return None
+        if self.is_after_softmax(product):
             return None
         for swapped in (False, True):
             projection = self.of_operands(n, product, swapped=swapped)
@@ -177,13 +195,19 @@ class Origins:
 
     def of_operands(self, n: int, product: Product, *, swapped: bool) -> Projection | None:
         x, weight = (product.right, product.left) if swapped else (product.left, product.right)
-        of_x, of_w = product.left_axes, product.right_axes
+        of_x = product.left_axes
+        of_w = product.right_axes
         if swapped:
             of_x, of_w = of_w, of_x
-        w, value = self.graph.value(weight), self.graph.value(n)
+        w = self.graph.value(weight)
+        value = self.graph.value(n)
         summed = [axis for axis in of_w if axis in of_x and axis not in product.axes]
         kept = [axis for axis in of_w if axis not in summed]
-        if not summed or not kept or any(axis in of_x for axis in kept):
+        if not summed:
+            return None
+        if not kept:
+            return None
+        if any(axis in of_x for axis in kept):
             return None
         if [axis for axis in of_x if axis in summed] != summed:
             return None
@@ -195,7 +219,8 @@ class Origins:
         matrix = w.transpose(order).reshape(inside, -1) * product.factor
         tokens = [axis for axis in product.axes if axis not in kept]
         rows = value.transpose([product.axes.index(axis) for axis in (*tokens, *kept)])
-        return Projection(n, x, weight, matrix, None, rows.reshape(-1, matrix.shape[1]))
+        rows = rows.reshape(-1, matrix.shape[1])
+        return Projection(n, x, weight, matrix=matrix, bias=None, rows=rows)
 
     def is_after_softmax(self, product: Product) -> bool:
         """True if an operand is made of weights: then it is attention's own second product."""
@@ -209,8 +234,30 @@ class Origins:
         return False
 
 
+def is_made_of(value: Array, other: Array) -> bool:
+    """True if an array has the numbers of another: moved, split, repeated, cast, or times a constant."""
+    if other.dtype.kind != "f":
+        return False
+    if not value.size:
+        return False
+    if not other.size:
+        return False
+    if other.ndim < 1:
+        return False
+
+    if has_same_numbers(other, value):
+        return True
+    if ratio(other, value):
+        return True
+    if other.size == value.size:
+        return is_cast(other, value)
+    return bool(np.isin(value, other).all()) and np.unique(other).size > 2
+
+
 def is_cast(before: Array, now: Array) -> bool:
     """True if one is the other in a coarser type."""
-    if before.dtype == now.dtype or before.shape != now.shape:
+    if before.dtype == now.dtype:
+        return False
+    if before.shape != now.shape:
         return False
     return is_near(before, now, 2e-3)
