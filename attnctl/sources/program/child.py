@@ -84,7 +84,9 @@ class Guest:
         builtins.input = self.answer(ask)
         os.register_at_fork(after_in_parent=self.count_fork)
         try:
-            of_notebook = {"display": print} if self.path.endswith(NOTEBOOK) else {}
+            of_notebook = {}
+            if self.path.endswith(NOTEBOOK):
+                of_notebook = {"display": print}
             run_as_main(self.path, tree, [self.path], of_notebook)
         except SystemExit as end:
             if os.getpid() != self.process:
@@ -136,7 +138,9 @@ class Guest:
     def last_line(self, error: BaseException) -> int:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno or 0 for frame in frames if frame.filename == self.path]
-        return lines[-1] if lines else 0
+        if lines:
+            return lines[-1]
+        return 0
 
 
 def end_with_parent(parent: int) -> None:

@@ -103,7 +103,9 @@ class Rewriter(ast.NodeTransformer):
         """The expression with its parts wrapped, and itself."""
         outside, self.is_part = self.is_part, isinstance(node, (ast.Subscript, ast.Attribute))
         number = self.add_site(node, describe(node, is_part=outside))
-        extra = [names_read(node)] if isinstance(node, ast.ListComp) else []
+        extra = []
+        if isinstance(node, ast.ListComp):
+            extra = [names_read(node)]
 
         if isinstance(node, ast.Call):
             is_plain = is_left_alone(node.func)
@@ -155,7 +157,9 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST | list[ast.stmt]:
         is_whole = isinstance(node.target, ast.Name)
-        what = f"in place {operator_of(node.op)}" if is_whole else "in place"
+        what = "in place"
+        if is_whole:
+            what = f"in place {operator_of(node.op)}"
         self.target = ast.unparse(node.target)
         number = self.add_site(node, what)
         node.value = self.visit_expression(node.value)
@@ -211,11 +215,18 @@ class Rewriter(ast.NodeTransformer):
     # --- sites ---
 
     def add_site(self, node: ast.expr | ast.stmt, what: str, parts: Iterable[int] = ()) -> int:
-        end_line = node.end_lineno or node.lineno
-        end_column = node.end_col_offset or 0
-        place = (node.lineno, node.col_offset, end_line, end_column)
-        words = tuple(dict.fromkeys(words_in(node)))
-        self.sites.append(Site(self.file, *place, what, tuple(parts), words, self.target))
+        site = Site(
+            file=self.file,
+            line=node.lineno,
+            column=node.col_offset,
+            end_line=node.end_lineno or node.lineno,
+            end_column=node.end_col_offset or 0,
+            what=what,
+            parts=tuple(parts),
+            words=tuple(dict.fromkeys(words_in(node))),
+            target=self.target,
+        )
+        self.sites.append(site)
         return len(self.sites) - 1
 
     def call(self, method: str, number: int, *arguments: ast.expr) -> ast.Call:
@@ -269,7 +280,9 @@ def is_left_alone(function: ast.expr) -> bool:
     """True for a callee that would notice the recorder, or whose value is no array."""
     match function:
         case ast.Name(id=name):
-            return name in AS_THEY_ARE or name == COUNTS_REFERENCES
+            if name in AS_THEY_ARE:
+                return True
+            return name == COUNTS_REFERENCES
         case ast.Attribute(attr=name):
             return name == COUNTS_REFERENCES
     return False
@@ -319,5 +332,7 @@ def names_read(node: ast.ListComp) -> ast.expr:
     names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
     bound = {name.id for name in names if not isinstance(name.ctx, ast.Load)}
     free = dict.fromkeys(name.id for name in names if name.id not in bound and name.id != NAME)
-    no_arguments = ast.arguments([], [], None, [], [], None, [])
+    no_arguments = ast.arguments(
+        posonlyargs=[], args=[], vararg=None, kwonlyargs=[], kw_defaults=[], kwarg=None, defaults=[]
+    )
     return ast.Lambda(no_arguments, ast.List([ast.Name(name, ast.Load()) for name in free], ast.Load()))

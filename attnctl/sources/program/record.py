@@ -161,14 +161,20 @@ class Recorder:
         else:
             return function
 
-        if name not in ARGUMENTS or type(function) is type:
+        if name not in ARGUMENTS:
+            return function
+        if type(function) is type:
             return function
 
         def with_arguments(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
-            module = function if is_module(function) else None
+            module = None
+            if is_module(function):
+                module = function
             named = [*zip(ARGUMENTS[name].split(), args, strict=False), *kwargs.items()]
-            own = {} if module is None else vars(module)
+            own = {}
+            if module is not None:
+                own = vars(module)
             named += [(name, own[name]) for name in ("num_heads", "batch_first") if name in own]
             self.calls[site] = Call(name, module, tuple(named))
             return result
@@ -206,7 +212,9 @@ class Recorder:
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
-        return trace is not None and trace.tb_frame.f_code.co_filename in self.files
+        if trace is None:
+            return False
+        return trace.tb_frame.f_code.co_filename in self.files
 
     # --- events ---
 
@@ -283,7 +291,9 @@ class Recorder:
 
         parents = self.events_of(parts, site)
         weights: dict[str, int] = {}
-        function = call.function if call is not None else ""
+        function = ""
+        if call is not None:
+            function = call.function
         if call is not None and call.module is not None:
             weights = self.weights_of(call.module, site)
             parents += weights.values()
@@ -297,7 +307,9 @@ class Recorder:
     def argument(self, value: Any, site: int) -> Any:
         if is_array(value):
             return {"event": self.event_of(value, site)}
-        return value if type(value) in {int, float, bool} else None
+        if type(value) in {int, float, bool}:
+            return value
+        return None
 
     def weights_of(self, module: Any, site: int) -> dict[str, int]:
         """The weights of a module and of those in it, by their names."""
@@ -324,7 +336,9 @@ class Recorder:
             # A statement like s[i] /= s[i].sum() reads it again before it changes it.
             return known.event
 
-        changed_at = known.touched[-1][0] if known.touched else site
+        changed_at = site
+        if known.touched:
+            changed_at = known.touched[-1][0]
         parents = [known.event, *self.events_of(operands, changed_at, but=value)]
         for _, by in known.touched:
             parents += by
@@ -334,13 +348,23 @@ class Recorder:
     def whole_of(self, value: Any) -> int | None:
         """The event of what an unknown array is a view of, as its address and its numbers show."""
         base = self.last_at.get(address(value) or 0)
-        whole = self.events[base].value if base in self.events else None
+        whole = None
+        if base in self.events:
+            whole = self.events[base].value
         part = numbers_of(value)
-        if base is None or whole is None or part is None or part.size > whole.size:
+        if base is None:
+            return None
+        if whole is None:
+            return None
+        if part is None:
+            return None
+        if part.size > whole.size:
             return None
         # Another array may have come to lie where it was.
         is_there = part.size > MOST_COMPARED or bool(np.isin(part, whole).all())
-        return base if is_there else None
+        if is_there:
+            return base
+        return None
 
     def has_changed(self, known: KnownObject, value: Any) -> bool:
         if known.version is not None:
@@ -351,7 +375,9 @@ class Recorder:
         if is_array(value) and prod(value.shape) > MOST_COMPARED and not known.touched:
             return False
         now = numbers_of(value)
-        return now is not None and not is_same(now, before)
+        if now is None:
+            return False
+        return not is_same(now, before)
 
     def note_change(self, site: int, value: Any) -> None:
         known = self.known.get(id(value))
@@ -463,7 +489,9 @@ def is_array(value: Any) -> bool:
     """True for an array, with at least one axis, of NumPy or of a library that is known."""
     if issubclass(type(value), np.ndarray):  # isinstance would ask the object for its class
         return bool(value.ndim > 0)
-    return is_tensor(value) and bool(getattr(value, "ndim", 0))
+    if not is_tensor(value):
+        return False
+    return bool(getattr(value, "ndim", 0))
 
 
 def is_tensor(value: Any) -> bool:
@@ -471,7 +499,11 @@ def is_tensor(value: Any) -> bool:
     if kind.__module__.partition(".")[0] not in ARRAY_LIBRARIES:
         tensor = getattr(sys.modules.get("torch"), "Tensor", None)
         # One that sees each function that is called with it would see ours.
-        return tensor is not None and issubclass(kind, tensor) and not is_overridden(kind, tensor)
+        if tensor is None:
+            return False
+        if not issubclass(kind, tensor):
+            return False
+        return not is_overridden(kind, tensor)
     return hasattr(kind, "__array__")
 
 
@@ -486,33 +518,45 @@ def is_module(value: Any) -> bool:
     """True for a torch.nn.Module."""
     modules = sys.modules.get("torch.nn")
     kind = getattr(modules, "Module", None)
-    return kind is not None and issubclass(type(value), kind)
+    if kind is None:
+        return False
+    return issubclass(type(value), kind)
 
 
 def is_nested(value: Any) -> bool:
     """True for a list of floats, for a matrix as a list of lists, or for such matrices in a list."""
-    if type(value) not in {list, tuple} or not value:
+    if type(value) not in {list, tuple}:
+        return False
+    if not value:
         return False
     if isinstance(value[0], FLOATS):
-        return (
-            type(value) is list and len(value) > 1 and all(isinstance(number, NUMBERS) for number in value)
-        )
+        if type(value) is not list:
+            return False
+        return len(value) > 1 and all(isinstance(number, NUMBERS) for number in value)
     rows = value
     while type(rows[0]) in {list, tuple} and rows[0] and type(rows[0][0]) in {list, tuple}:
         rows = rows[0]
     if not all(type(row) in {list, tuple} and len(row) == len(rows[0]) for row in rows):
         return False
-    return bool(rows[0]) and isinstance(rows[0][0], NUMBERS)
+    if not rows[0]:
+        return False
+    return isinstance(rows[0][0], NUMBERS)
 
 
 def is_named_tuple(value: Any) -> bool:
-    return issubclass(type(value), tuple) and hasattr(type(value), "_fields")
+    if not issubclass(type(value), tuple):
+        return False
+    return hasattr(type(value), "_fields")
 
 
 def is_kept_as_operand(value: Any) -> bool:
-    return (
-        is_array(value) or type(value) in {list, tuple, dict} or is_named_tuple(value) or is_module(value)
-    )
+    if is_array(value):
+        return True
+    if type(value) in {list, tuple, dict}:
+        return True
+    if is_named_tuple(value):
+        return True
+    return is_module(value)
 
 
 def arrays_in(value: Any, depth: int = 3) -> Iterator[Any]:
@@ -535,7 +579,9 @@ def numbers_of(value: Any) -> np.ndarray[Any, Any] | None:
         array = np.array(value.numpy())
     else:
         array = np.array(value, subok=False)
-    return array if array.dtype.kind in "fiub" and array.size <= MOST_NUMBERS else None
+    if array.dtype.kind in "fiub" and array.size <= MOST_NUMBERS:
+        return array
+    return None
 
 
 def version_of(value: Any) -> int | None:

@@ -67,7 +67,9 @@ def record_program(path: str, seconds: float | None = None) -> Recording:
         try:
             code_of(path)
         except (SyntaxError, ValueError, LookupError, TypeError, AttributeError):
-            what = "a notebook" if path.endswith(NOTEBOOK) else "text in UTF-8"
+            what = "text in UTF-8"
+            if path.endswith(NOTEBOOK):
+                what = "a notebook"
             raise AttnError(f"{path}: not {what}") from None
 
     with tempfile.TemporaryDirectory(prefix="attnctl-") as folder:
@@ -86,7 +88,8 @@ def record_program(path: str, seconds: float | None = None) -> Recording:
 def run_isolated(path: str, into: Path, seconds: float) -> str:
     """Run the recorder on a program; what it printed. Raises AttnError where it fails or goes on."""
     whole = Path(path).resolve()
-    out, err = Said(), Said()
+    out = Said()
+    err = Said()
     command = [sys.executable, str(CHILD), str(whole), str(into)]
     # A window that waits to be closed would wait for good.
     environment = {"MPLBACKEND": "Agg", **os.environ}
@@ -156,19 +159,32 @@ def event_of(row: list[Any], arrays: dict[int, np.ndarray[Any, Any]]) -> tuple[i
 
 def spaced(argument: Any) -> Any:
     """An argument of a call; that of an array is the number of its event."""
-    return {"event": SPACING * argument["event"]} if isinstance(argument, dict) else argument
+    if isinstance(argument, dict):
+        return {"event": SPACING * argument["event"]}
+    return argument
 
 
 def site_of(row: list[Any]) -> Site:
     file, line, column, end_line, end_column, what, parts, words, target = row
-    place = (int(line), int(column), int(end_line), int(end_column))
-    return Site(str(file), *place, str(what), tuple(parts), tuple(words), str(target))
+    return Site(
+        file=str(file),
+        line=int(line),
+        column=int(column),
+        end_line=int(end_line),
+        end_column=int(end_column),
+        what=str(what),
+        parts=tuple(parts),
+        words=tuple(words),
+        target=str(target),
+    )
 
 
 def ending_of(recording: Recording) -> str:
     """`homework.py:9: ValueError: …`, the line and the exception that ended a program."""
     line, _, words = recording.ending.partition(": ")
-    place = spot(recording.path, int(line)) if line != "0" else ""
+    place = ""
+    if line != "0":
+        place = spot(recording.path, int(line))
     return f"{recording.path}{place}: {words}"
 
 
@@ -192,5 +208,9 @@ def last_words(said: str, path: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     place = f'File "{path}", line '
     numbers = [line.partition(place)[2].partition(",")[0] for line in lines if place in line]
-    why = lines[-1] if lines else "it failed and said nothing"
-    return f"{spot(path, int(numbers[-1]))}: {why}" if numbers else f": {why}"
+    why = "it failed and said nothing"
+    if lines:
+        why = lines[-1]
+    if numbers:
+        return f"{spot(path, int(numbers[-1]))}: {why}"
+    return f": {why}"

@@ -16,10 +16,24 @@ def program_of_variables(variables: Mapping[str, Any], asked: Mapping[str, Any])
     sites: list[Site] = []
     events: dict[int, Event] = {}
     for name, value in variables.items():
-        if name.startswith("_") or not (is_array(value) or is_nested(value)):
+        if name.startswith("_"):
+            continue
+        if not (is_array(value) or is_nested(value)):
             continue
         site = len(sites)
-        sites.append(Site("", 0, 0, 0, 0, f"name {name}", (), (name,), name))
+        sites.append(
+            Site(
+                file="",
+                line=0,
+                column=0,
+                end_line=0,
+                end_column=0,
+                what=f"name {name}",
+                parts=(),
+                words=(name,),
+                target=name,
+            )
+        )
         numbers = numbers_of(value)
         if numbers is not None:
             events[SPACING * (site + 1)] = Event(
