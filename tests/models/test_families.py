@@ -22,7 +22,7 @@ from attnctl.models.network import route
 from attnctl.models.source import open_model
 
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
-IN_FLOAT64 = {"qwen3_5_moe", "qwen3_5_moe_text"}
+IN_FLOAT64 = {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
 """Families whose sums over experts are too rough in float32 for it."""
 
 
