@@ -144,7 +144,9 @@ def are_tiles(group: Sequence[Attention]) -> bool:
 
 def has_normalized_weights(attention: Attention) -> bool:
     lines = [line.array for line in attention.lines]
-    return not lines or any(rows_sum_to_one(line) or rows_sum_to_one(line, -2) for line in lines)
+    if not lines:
+        return True
+    return any(rows_sum_to_one(line) or rows_sum_to_one(line, -2) for line in lines)
 
 
 class Script(Dump):
@@ -196,7 +198,8 @@ class Script(Dump):
         return f"{plural(found, 'attention')} found, {judged} judged"
 
     def why_nothing(self) -> str:
-        program, recording = self.program, self.program.recording
+        program = self.program
+        recording = self.program.recording
         if recording.ending:
             return ending_of(recording)
         if program.left:
@@ -211,7 +214,9 @@ class Script(Dump):
 
     def remarks(self) -> list[str]:
         """What a person should know of how the program was read."""
-        program, recording = self.program, self.program.recording
+        program = self.program
+        recording = self.program.recording
+
         remarks = []
         if recording.ending:
             remarks.append(
@@ -224,6 +229,7 @@ class Script(Dump):
                 f"input() was answered with an empty line {plural(recording.questions, 'time')}: "
                 "check gives a program nothing to read; write the values there instead."
             )
+
         magics = [line for line in lines_of(self.path_alone) if line.lstrip().startswith(MAGIC)]
         if magics:
             words = ", ".join(line.partition(MAGIC)[2] for line in magics)

@@ -24,9 +24,14 @@ def read_module(reader: StepReader, attention: Attention) -> Steps:
 
     def given(name: str) -> Array | None:
         argument = arguments.get(name)
-        return graph.value(argument["event"]) if isinstance(argument, dict) else None
+        if isinstance(argument, dict):
+            return graph.value(argument["event"])
+        return None
 
-    query, key, value, output = given("query"), given("key"), given("value"), graph.value(attention.output)
+    query = given("query")
+    key = given("key")
+    value = given("value")
+    output = graph.value(attention.output)
     assert query is not None
     assert key is not None
     assert value is not None
@@ -55,14 +60,18 @@ def read_module(reader: StepReader, attention: Attention) -> Steps:
 
 
 def put_weights(reader: StepReader, steps: Steps) -> None:
-    graph, output = reader.graph, steps.attention.output
+    graph = reader.graph
+    output = steps.attention.output
     weights = graph.events[output].weights
 
     def weight(name: str) -> Array | None:
         n = weights.get(name)
-        return graph.value(n) if n is not None and graph.has_value(n) else None
+        if n is not None and graph.has_value(n):
+            return graph.value(n)
+        return None
 
-    packed, bias = weight("in_proj_weight"), weight("in_proj_bias")
+    packed = weight("in_proj_weight")
+    bias = weight("in_proj_bias")
     parts = [weight(f"{name}_proj_weight") for name in "qkv"]
     if packed is not None:
         parts = list(np.split(packed, 3))
@@ -79,10 +88,15 @@ def hidden_by(mask: Array | None, padding: Array | None, shape: tuple[int, ...])
     """True where torch's module hides a key: a boolean is true there, another number is added."""
     hidden = np.zeros(shape, bool)
     if mask is not None:
-        off = mask if mask.dtype.kind == "b" else mask <= HIDDEN
-        off = off.reshape(shape[0], shape[1], *off.shape[-2:]) if off.ndim == 3 else off
+        off = mask
+        if mask.dtype.kind != "b":
+            off = mask <= HIDDEN
+        if off.ndim == 3:
+            off = off.reshape(shape[0], shape[1], *off.shape[-2:])
         hidden = hidden | off
     if padding is not None:
-        off = padding if padding.dtype.kind == "b" else padding <= HIDDEN
+        off = padding
+        if padding.dtype.kind != "b":
+            off = padding <= HIDDEN
         hidden = hidden | off.reshape(shape[0], 1, 1, -1)
     return hidden

@@ -55,12 +55,21 @@ def place_of(graph: Graph, n: int, call: int | None = None) -> Expression:
     where = spot(path, site.line)
     if not path.endswith(NOTEBOOK):
         where += f":{begin + 1}"
-    return Expression(path, site.line, begin + 1, site.end_line, end + 1, where)
+    return Expression(
+        path=path,
+        line=site.line,
+        column=begin + 1,
+        end_line=site.end_line,
+        end_column=end + 1,
+        spot=where,
+    )
 
 
 def line_of(graph: Graph, file: str, line: int) -> str:
     lines = graph.recording.files.get(file, "").split("\n")
-    return lines[line - 1] if 0 < line <= len(lines) else ""
+    if 0 < line <= len(lines):
+        return lines[line - 1]
+    return ""
 
 
 def characters(text: str, offset: int) -> int:
@@ -78,7 +87,9 @@ def point_at(
     begin = place.column - 1
     end = place.end_column - 1 if site.end_line == site.line else len(text)
     carets = "^" * max(min(end, len(text)) - begin, 1)
-    number = place.spot.rpartition(" ")[2] if place.path.endswith(NOTEBOOK) else site.line
+    number = str(site.line)
+    if place.path.endswith(NOTEBOOK):
+        number = place.spot.rpartition(" ")[2]
     lines = [f"{number:>5} | {text}", f"      | {' ' * begin}{carets}"]
 
     # The innermost is the line itself, or the one that read what it had changed.
@@ -115,7 +126,7 @@ def call_of(graph: Graph, n: int, depth: int = 1) -> int | None:
         and site.what.startswith("call")
     ]
 
-    def extent(number: int) -> tuple[int, int, int]:
+    def extent(number: int) -> tuple[int, ...]:
         site = graph.sites[number]
         return site.end_line - site.line, -site.column, site.end_column
 

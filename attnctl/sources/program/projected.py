@@ -90,7 +90,9 @@ class Projecting:
         """Each head has its own weight: their columns side by side."""
         first = projections[0]
         matrix = np.concatenate([projection.matrix for projection in projections], axis=1)
-        if len({projection.x for projection in projections}) > 1 or matrix.shape[1] != flat.shape[1]:
+        if len({projection.x for projection in projections}) > 1:
+            return None
+        if matrix.shape[1] != flat.shape[1]:
             return None
         bias = None
         if all(projection.bias is not None for projection in projections):
@@ -104,9 +106,11 @@ class Projecting:
 
     def of_one(self, name: str, projection: Projection, origin: Origin, array: Array) -> Projected | None:
         """All columns of a projection, some of it, or fewer that are repeated for heads."""
-        flat, rows = side_by_side(array), projection.rows
+        flat = side_by_side(array)
+        rows = projection.rows
         source = self.input_of(projection)
-        matrix, bias = projection.matrix, projection.bias
+        matrix = projection.matrix
+        bias = projection.bias
         whole = Projected(source, projection.weight, projection.n, matrix, bias, is_whole=True)
 
         if self.is_turned(projection, flat):
@@ -117,9 +121,12 @@ class Projecting:
             )
         if rows.shape == flat.shape:
             reordered = self.tokens_before_batch(projection, array)
-            return whole if reordered is None else whole._replace(input=reordered)
+            if reordered is None:
+                return whole
+            return whole._replace(input=reordered)
 
-        width, head_width = flat.shape[1], array.shape[3]
+        width = flat.shape[1]
+        head_width = array.shape[3]
         is_repeated = name != "Q" and any(
             self.graph.value(now).size > self.graph.value(before).size
             for now, before in zip(origin.path, origin.path[1:], strict=False)
@@ -137,7 +144,9 @@ class Projecting:
             columns = match_columns(rows, flat)
             if columns is None:
                 return None
-            some = bias[columns] if bias is not None else None
+            some = None
+            if bias is not None:
+                some = bias[columns]
             return whole._replace(matrix=matrix[:, columns], bias=some, is_whole=False)
         return self.of_some_rows(whole, projection, flat)
 
@@ -145,7 +154,11 @@ class Projecting:
         """The input as (batch, token, d), where the program has (token, batch, d)."""
         x = self.graph.value(projection.x)
         batch, _, count, _ = array.shape
-        if x.ndim != 3 or x.shape[:2] != (count, batch) or batch == 1:
+        if x.ndim != 3:
+            return None
+        if x.shape[:2] != (count, batch):
+            return None
+        if batch == 1:
             return None
         width = projection.rows.shape[1]
         flat = side_by_side(array)
@@ -156,13 +169,19 @@ class Projecting:
 
     def is_turned(self, projection: Projection, flat: Array) -> bool:
         rows = projection.rows
-        if rows.ndim != 2 or self.graph.value(projection.x).ndim != 2 or projection.is_linear:
+        if rows.ndim != 2:
+            return False
+        if self.graph.value(projection.x).ndim != 2:
+            return False
+        if projection.is_linear:
             return False
         if rows.T.shape != flat.shape:
             return False
-        return rows.shape != flat.shape or (
-            match_columns(rows.T, flat) is not None and match_columns(rows, flat) is None
-        )
+        if rows.shape != flat.shape:
+            return True
+        if match_columns(rows.T, flat) is None:
+            return False
+        return match_columns(rows, flat) is None
 
     def of_some_rows(self, whole: Projected, projection: Projection, flat: Array) -> Projected | None:
         """Some rows of a projection: those of a slice, or of one query after the other."""
@@ -193,8 +212,11 @@ class Projecting:
             parts = [
                 part for p in projections if (part := self.part_of(name, p, flat.shape[1])) is not None
             ]
-            if len(parts) < 2 or sum(len(part.rows) for part in parts) > MOST_ROWS:
+            if len(parts) < 2:
                 continue
+            if sum(len(part.rows) for part in parts) > MOST_ROWS:
+                continue
+
             parts = [part for part in parts if part.bias is not None] or parts
             rows = np.concatenate([part.rows for part in parts])
             chosen = match_columns(rows.T, flat.T)
@@ -204,6 +226,7 @@ class Projecting:
             x = np.concatenate([each.reshape(-1, each.shape[-1]) for each in inputs])
             if len(x) != len(rows):
                 continue
+
             last = parts[-1]
             source = ProjectedRows(last.x, x[chosen])
             is_whole = last.rows.shape[1] == self.origins_width(last)
@@ -212,18 +235,24 @@ class Projecting:
 
     def origins_width(self, projection: Projection) -> int:
         whole = self.origins.projection(projection.n)
-        return projection.rows.shape[1] if whole is None else whole.rows.shape[1]
+        if whole is None:
+            return projection.rows.shape[1]
+        return whole.rows.shape[1]
 
     def part_of(self, name: str, projection: Projection, width: int) -> Projection | None:
         """The columns of K or V in a projection of all three, which stand in the order Q, K, V."""
         whole = projection.rows.shape[1]
         if whole == width:
             return projection
-        if name == "Q" or whole < 3 * width:
+        if name == "Q":
+            return None
+        if whole < 3 * width:
             return None
         begin = whole - 2 * width if name == "K" else whole - width
         columns = slice(begin, begin + width)
-        bias = None if projection.bias is None else projection.bias[columns]
+        bias = None
+        if projection.bias is not None:
+            bias = projection.bias[columns]
         return projection._replace(
             rows=projection.rows[:, columns], matrix=projection.matrix[:, columns], bias=bias
         )
@@ -233,18 +262,24 @@ class Projecting:
     def changed(self, name: str, origin: Origin, array: Array) -> Projected | None:
         """An operand that is a projection rotated by position, or normalized, with as many numbers."""
         projection = self.origins.nearest_projection(origin.last)
-        if name == "V" or projection is None:
+        if name == "V":
             return None
-        rows, flat = projection.rows, side_by_side(array)
+        if projection is None:
+            return None
+        rows = projection.rows
+        flat = side_by_side(array)
         if rows.shape != flat.shape:
             return None
+
         batch, heads, count, width = array.shape
         before = rows.reshape(batch, count, heads, width).swapaxes(1, 2)
         change = rotation(before, array) or normalization(before, array, self.vectors_near(origin.last))
         if change is None:
             return None
+
         source = self.input_of(projection)
-        matrix, bias = projection.matrix, projection.bias
+        matrix = projection.matrix
+        bias = projection.bias
         return Projected(
             source, projection.weight, projection.n, matrix, bias, is_whole=True, change=change
         )
@@ -266,11 +301,16 @@ def side_by_side(array: Array) -> Array:
 
 def match_columns(have: Array, wanted: Array) -> list[int] | None:
     """Of each column the one among those that are there with the same numbers; None where one has none."""
-    if len(have) != len(wanted) or not have.size or not wanted.size:
+    if len(have) != len(wanted):
+        return None
+    if not have.size:
+        return None
+    if not wanted.size:
         return None
     # Enough rows to tell columns apart, and few enough to compare all with all.
     rows = max(1, min(len(have), COMPARED, MOST_COMPARED // (have.shape[1] * wanted.shape[1])))
-    a, b = have[:rows].astype(float), wanted[:rows].astype(float)
+    a = have[:rows].astype(float)
+    b = wanted[:rows].astype(float)
     off = np.zeros((b.shape[1], a.shape[1]))
     for row_a, row_b in zip(a, b, strict=True):
         off = np.maximum(off, np.abs(row_b[:, None] - row_a))
@@ -280,7 +320,9 @@ def match_columns(have: Array, wanted: Array) -> list[int] | None:
     if (off[np.arange(len(nearest)), nearest] > slack).any():
         return None
     same = np.allclose(have[:, nearest], wanted, atol=slack, rtol=0)
-    return nearest.tolist() if same else None
+    if same:
+        return nearest.tolist()
+    return None
 
 
 MOST_COMPARED = 2**24
@@ -293,8 +335,11 @@ def rotation(before: Array, after: Array) -> Changed | None:
     Pairs stand half a head apart (Llama) or side by side (GPT-J). How fast each turns its numbers tell.
     """
     width = before.shape[-1]
-    if width % 2 or is_near(before, after):
+    if width % 2:
         return None
+    if is_near(before, after):
+        return None
+
     half = width // 2
     ways = (False, slice(0, half), slice(half, width)), (True, slice(0, width, 2), slice(1, width, 2))
     for interleaved, first, second in ways:
@@ -327,11 +372,15 @@ def theta_of(frequencies: Sequence[float]) -> float | None:
     """The base whose powers these frequencies are, in three digits; None where there is none."""
     half = len(frequencies)
     if half < 2 or min(frequencies) <= 0:
-        return 1e4 if half == 1 and abs(frequencies[0] - 1) < 1e-3 else None
+        if half == 1 and abs(frequencies[0] - 1) < 1e-3:
+            return 1e4
+        return None
     last = frequencies[-1]
     theta = float(f"{last ** (-half / (half - 1)):.3g}")
     powers = theta ** (-np.arange(half) / half)
-    return theta if np.allclose(powers, frequencies, rtol=5e-3) else None
+    if np.allclose(powers, frequencies, rtol=5e-3):
+        return theta
+    return None
 
 
 def normalization(before: Array, after: Array, vectors: Sequence[Array]) -> Changed | None:
@@ -344,7 +393,9 @@ def normalization(before: Array, after: Array, vectors: Sequence[Array]) -> Chan
         for eps in EPSILONS:
             normed = centered / np.sqrt(np.maximum(square + eps, 1e-30))
             for gains in (None, *(vector for vector in vectors if vector.shape == (width,))):
-                made = normed if gains is None else normed * gains
+                made = normed
+                if gains is not None:
+                    made = normed * gains
                 off = float(np.abs(made - after).max())
                 best = min(best, (off, eps, gains), key=lambda way: way[0])
         off, eps, gains = best

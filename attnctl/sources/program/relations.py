@@ -31,7 +31,8 @@ def is_near(a: Array, b: Array, tolerance: float = RELATIVE) -> bool:
     """True if two arrays are the same but for rounding, measured by their largest number."""
     if a.shape != b.shape:
         return False
-    a, b = a.astype(float), b.astype(float)
+    a = a.astype(float)
+    b = b.astype(float)
     known = np.isfinite(a)
     if not (known == np.isfinite(b)).all():
         return False
@@ -41,7 +42,9 @@ def is_near(a: Array, b: Array, tolerance: float = RELATIVE) -> bool:
 
 def has_same_numbers(a: Array, b: Array) -> bool:
     """True if two arrays hold the same numbers in any order."""
-    return a.size == b.size and is_same(np.sort(a, None), np.sort(b, None))
+    if a.size != b.size:
+        return False
+    return is_same(np.sort(a, None), np.sort(b, None))
 
 
 def ratio(a: Array, b: Array) -> float:
@@ -52,9 +55,12 @@ def ratio(a: Array, b: Array) -> float:
     known = np.isfinite(a) & np.isfinite(b) & (np.abs(a) > 1e-12) & (np.abs(b) < -HIDDEN)
     if not known.any():
         return 0.0
-    a, b = a[known].astype(float), b[known].astype(float)
+    a = a[known].astype(float)
+    b = b[known].astype(float)
     factor = float(np.median(b / a))
-    relative = 2e-3 if half else RELATIVE
+    relative = RELATIVE
+    if half:
+        relative = 2e-3
     slack = relative / 100 * np.abs(b).max()
     if factor and np.allclose(a * factor, b, rtol=relative, atol=slack):
         return factor
@@ -62,7 +68,11 @@ def ratio(a: Array, b: Array) -> float:
 
 
 def rows_sum_to_one(value: Array, axis: int = -1) -> bool:
-    if value.dtype.kind != "f" or not value.size or not value.min() >= 0:
+    if value.dtype.kind != "f":
+        return False
+    if not value.size:
+        return False
+    if not value.min() >= 0:
         return False
     return bool(np.allclose(value.sum(axis), 1, atol=1e-3 if value.dtype == np.float16 else RELATIVE))
 
@@ -77,7 +87,8 @@ def softmax(scores: Array) -> Array:
 
 def is_softmax_of(weights: Array, scores: Array) -> bool:
     """True if each row of weights is the softmax of some of these scores, times one constant."""
-    weights, scores = np.atleast_2d(weights), np.atleast_2d(scores)
+    weights = np.atleast_2d(weights)
+    scores = np.atleast_2d(scores)
     with np.errstate(all="ignore"):
         logs = np.log(weights)
 
@@ -89,8 +100,11 @@ def is_softmax_of(weights: Array, scores: Array) -> bool:
             from_scores += list(score_row[seen] - score_row[seen].mean())
             from_weights += list(log_row[seen] - log_row[seen].mean())
 
-    a, b = np.array(from_scores), np.array(from_weights)
-    if len(a) < min(5, weights.size) or not (a @ b) > 0:
+    a = np.array(from_scores)
+    b = np.array(from_weights)
+    if len(a) < min(5, weights.size):
+        return False
+    if not (a @ b) > 0:
         return False
     factor = (a @ b) / (a @ a)
     return bool(np.allclose(a * factor, b, rtol=1e-4, atol=1e-5 * np.abs(b).max()))
@@ -115,7 +129,8 @@ def contractions(
     lead = tuple(f"{i}" for i in range(axes - 2))
     # (batch, head, token, d), and (batch, token, head, d), where the head stands behind the tokens.
     for count in dict.fromkeys((len(lead), max(len(lead) - 1, 0))):
-        before, behind = lead[:count], lead[count:]
+        before = lead[:count]
+        behind = lead[count:]
         for rows in (("n", "d"), ("d", "n")):
             for columns in (("d", "m"), ("m", "d")):
                 left = (*before[axes - len(a) :], *with_behind(rows, behind))
@@ -179,12 +194,19 @@ def factor_of_product(value: Array, product: Array) -> float:
     if value.shape != product.shape:
         return 0.0
     known = np.isfinite(value) & (value > HIDDEN) & (value != 0)
-    if known.sum() < min(3, value.size) or known.mean() < 0.4 or not np.isfinite(product).all():
+    if known.sum() < min(3, value.size):
         return 0.0
-    made, there = product[known], value[known].astype(float)
+    if known.mean() < 0.4:
+        return 0.0
+    if not np.isfinite(product).all():
+        return 0.0
+    made = product[known]
+    there = value[known].astype(float)
     factor = float(made @ there) / max(float(made @ made), 1e-300)
     close = np.allclose(factor * made, there, rtol=1e-5, atol=1e-6 * float(np.abs(there).max()))
-    return factor if factor > 0 and close else 0.0
+    if factor > 0 and close:
+        return factor
+    return 0.0
 
 
 def orders(shape: Sequence[int], into: Sequence[int]) -> Iterator[tuple[int, ...]]:

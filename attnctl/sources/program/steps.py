@@ -92,7 +92,9 @@ class StepReader:
     def roles(self, attention: Attention) -> tuple[int, int]:
         """How many sequences and heads there are."""
         x = self.projected_rows(attention)
-        sequences = len(x) if x is not None and x.ndim == 3 else None
+        sequences = None
+        if x is not None and x.ndim == 3:
+            sequences = len(x)
         sizes = attention.batch
         if len(sizes) == 2:
             if sequences == sizes[1] != sizes[0]:
@@ -139,7 +141,9 @@ class StepReader:
         array = layout.four(attention.arrays[name])
 
         factor = self.factor_on(steps, name, path)
-        baked = self.baked_scale(attention, factor, array.shape[-1]) if name == "Q" else 1.0
+        baked = 1.0
+        if name == "Q":
+            baked = self.baked_scale(attention, factor, array.shape[-1])
         factor *= baked
         if factor != 1.0:
             array = (array / factor).astype(array.dtype)
@@ -173,10 +177,14 @@ class StepReader:
 
     def baked_scale(self, attention: Attention, factor: float, d_k: int) -> float:
         """1 / √d_k, where the weight of Q has it and that of K has not: weights may be drawn that small."""
-        if factor != 1.0 or self.has_scaled_line(attention):
+        if factor != 1.0:
+            return 1.0
+        if self.has_scaled_line(attention):
             return 1.0
         of_q, of_k = (self.scale_in_weight(attention.origins[name], d_k) for name in "QK")
-        return 1.0 if of_q == of_k else of_q
+        if of_q == of_k:
+            return 1.0
+        return of_q
 
     def has_scaled_line(self, attention: Attention) -> bool:
         """True if the scores are multiplied by a constant before the softmax."""
@@ -208,10 +216,12 @@ class StepReader:
     def put_projection(self, steps: Steps, name: str, projected: Projected, array: Array) -> None:
         """What an operand is projected of, and what was done with it since."""
         steps.inputs[name] = projected.input
-        matrix, bias = projected.matrix, projected.bias
+        matrix = projected.matrix
+        bias = projected.bias
         meant = self.meaning.meant_instead(steps, name, projected)
         if meant is not None:
-            matrix, bias = self.meaning.matrix_of(meant, matrix.shape), None
+            matrix = self.meaning.matrix_of(meant, matrix.shape)
+            bias = None
             steps.unused.append(meant)
         steps.put(f"W_{name}", matrix, [projected.weight])
         steps.put(f"b_{name}", bias, [projected.weight])
@@ -234,7 +244,8 @@ class StepReader:
 
     def read_inputs(self, steps: Steps, batch: int) -> None:
         """X; what K and V are made of, where that is another; embeddings, where positions are asked for."""
-        of_q, of_k = steps.inputs.get("Q"), steps.inputs.get("K") or steps.inputs.get("V")
+        of_q = steps.inputs.get("Q")
+        of_k = steps.inputs.get("K") or steps.inputs.get("V")
         if of_q is None and "Q" in steps.unexplained:
             of_q = of_k  # of a sentence with itself, as far as one can tell
         if of_q is not None:
@@ -251,7 +262,8 @@ class StepReader:
 
     def read_scores(self, steps: Steps, layout: Layout, prescale: float) -> None:
         """What stands between Q Kᵀ and the second product, each array told by its numbers."""
-        attention, graph = steps.attention, self.graph
+        attention = steps.attention
+        graph = self.graph
         if not attention.lines:
             self.read_fused_mask(steps, layout)
             return
@@ -271,10 +283,14 @@ class StepReader:
             steps.weight_events = [n for n, _ in lines[begins : kept + 1]]
             lines = lines[: kept + 1]
         weights = lines[-1][1]
-        scored = lines[begins - 1][1] if begins else None
+        scored = None
+        if begins:
+            scored = lines[begins - 1][1]
 
         self.read_mask(steps, hidden_keys(scored, weights))
-        name = SCORES if prescale == 1.0 and attention.factor == 1.0 else SCALED
+        name = SCALED
+        if prescale == 1.0 and attention.factor == 1.0:
+            name = SCORES
         first_n, before = lines[0]
         if (before <= HIDDEN).any():  # a loop made and masked them
             steps.put(MASKED, infinite(before), [first_n])
@@ -294,7 +310,8 @@ class StepReader:
             if cap is not None:
                 steps.options["softcap"] = cap.cap
                 n, before = lines[cap.last]
-                name, number = SOFTCAPPED, cap.last + 1
+                name = SOFTCAPPED
+                number = cap.last + 1
                 steps.put(SOFTCAPPED, before, [n])
                 continue
 
@@ -314,7 +331,9 @@ class StepReader:
         """The step that a line makes, after the step of that name."""
         if kind is ChangeKind.SCALE:
             steps.scale_events.append(n)
-            return SCALED if name in {SCORES, SCALED} else name
+            if name in {SCORES, SCALED}:
+                return SCALED
+            return name
         if kind is ChangeKind.MASK:
             return MASKED
         return self.read_other(steps, n, *arrays, name)
@@ -346,7 +365,9 @@ class StepReader:
             if BIAS not in steps.arrays and name in {SCORES, SCALED, SOFTCAPPED}:
                 steps.put(BIAS, added.astype(now.dtype), [n])
                 return BIASED
-        return BIASED if name != MASKED else MASKED
+        if name != MASKED:
+            return BIASED
+        return MASKED
 
     # --- masks ---
 
@@ -395,25 +416,35 @@ class StepReader:
         if attention.arguments.get("is_causal"):
             return True
         begins = begins_softmax(self.graph, attention.lines)
-        if not attention.lines or not begins or not self.is_of_itself(attention):
+        if not attention.lines:
+            return False
+        if not begins:
+            return False
+        if not self.is_of_itself(attention):
             return False
         hidden = hidden_keys(attention.lines[begins - 1].array, attention.lines[-1].array)
-        return shows_triangle(hidden) or self.triangle_at([line.n for line in attention.lines]) is not None
+        if shows_triangle(hidden):
+            return True
+        return self.triangle_at([line.n for line in attention.lines]) is not None
 
     def is_of_itself(self, attention: Attention) -> bool:
         """True if Q and K are projected of the same rows."""
         of_q, of_k = (attention.origins[name][0].projection for name in "QK")
-        if of_q is None or of_k is None:
+        if of_q is None:
+            return True
+        if of_k is None:
             return True
         return is_same(self.graph.value(of_q.x), self.graph.value(of_k.x))
 
     def read_fused_mask(self, steps: Steps, layout: Layout) -> None:
         """The mask of F.scaled_dot_product_attention: true may attend, other numbers are added."""
-        attention, graph = steps.attention, self.graph
+        attention = steps.attention
+        graph = self.graph
         queries = attention.arrays["Q"].shape[-2]
         keys = attention.arrays["K"].shape[-2]
         shape = (layout.batch, layout.heads, queries, keys)
         hidden = np.zeros(shape, bool)
+
         arguments = attention.arguments
         mask = arguments.get("attn_mask")
         if isinstance(mask, dict) and graph.has_value(mask["event"]):
@@ -428,6 +459,7 @@ class StepReader:
                 hidden = added <= HIDDEN
                 if np.abs(array[array > HIDDEN]).max(initial=0.0) > 0:
                     steps.put(BIAS, np.where(hidden, 0, added), [n])
+
         if arguments.get("is_causal"):
             steps.options["causal"] = True
             return
@@ -440,7 +472,8 @@ class StepReader:
 
     def read_output(self, steps: Steps, layout: Layout) -> None:
         """Heads side by side, and projected."""
-        attention, graph = steps.attention, self.graph
+        attention = steps.attention
+        graph = self.graph
         outputs = layout.four(attention.arrays[HEAD_OUTPUTS])
         batch, heads, queries, width = outputs.shape
         n, moves = self.follow_moves(attention)
@@ -448,10 +481,12 @@ class StepReader:
         merged = outputs.swapaxes(1, 2).reshape(batch, queries, heads * width)
         value = graph.value(n)
         is_turned = value.shape == (heads * width, queries) != (queries, heads * width)
-        value = value.T if is_turned else value
+        if is_turned:
+            value = value.T
         tokens_first = stands_tokens_first(value, merged)
         if moves and value.size == outputs.size and value.shape[-1] == heads * width:
-            value = value.swapaxes(0, 1) if tokens_first else value
+            if tokens_first:
+                value = value.swapaxes(0, 1)
             steps.put(CONCAT, value.reshape(batch, queries, heads * width), moves)
 
         projection = self.output_projection(n)
@@ -459,7 +494,8 @@ class StepReader:
             steps.put(W_O, projection.matrix, [projection.weight])
             steps.put("b_O", projection.bias, [projection.weight])
             output = graph.value(projection.n)
-            output = output.swapaxes(0, 1) if tokens_first else output
+            if tokens_first:
+                output = output.swapaxes(0, 1)
             steps.put(OUTPUT, output.reshape(batch, queries, -1), [projection.n])
         elif projection is None:
             unused = self.meaning.unused_output_weight(steps, heads * width)
@@ -471,8 +507,12 @@ class StepReader:
     def follow_moves(self, attention: Attention) -> tuple[int, list[int]]:
         """The last array that only moves what the second product gave, and those on the way to it."""
         graph = self.graph
-        n = attention.output if attention.joined is None else attention.joined
-        moves = [] if attention.joined is None else [n]
+        n = attention.output
+        moves: list[int] = []
+        if attention.joined is not None:
+            n = attention.joined
+            moves.append(n)
+
         for _ in range(8):
             if self.output_projection(n) is not None:
                 break
@@ -496,7 +536,9 @@ class StepReader:
         found: Projection | None = None
         for child in self.graph.made_from(n):
             projection = self.origins.projection(child)
-            if projection is None or projection.x != n:
+            if projection is None:
+                continue
+            if projection.x != n:
                 continue
             found = projection
             for further in self.graph.made_from(child):
@@ -552,11 +594,18 @@ def settle_rotation(steps: Steps) -> None:
 def before_dropout(lines: Sequence[tuple[int, Array]], begins: int) -> int | None:
     """The line of weights of which the next has some made 0, and the others multiplied by one number."""
     for number in range(begins, len(lines) - 1):
-        before, now = lines[number][1], lines[number + 1][1]
-        if before.shape != now.shape or not rows_sum_to_one(before):
+        before = lines[number][1]
+        now = lines[number + 1][1]
+        if before.shape != now.shape:
+            continue
+        if not rows_sum_to_one(before):
             continue
         kept = now != 0
-        if kept.all() or not ((before != 0) & ~kept).any() or not kept.any():
+        if kept.all():
+            continue
+        if not ((before != 0) & ~kept).any():
+            continue
+        if not kept.any():
             continue
         factor = ratio(before[kept], now[kept])
         if factor >= 1 and not rows_sum_to_one(now):
@@ -580,7 +629,11 @@ def is_base_two(graph: Graph, lines: Sequence[ScoreLine], begins: int) -> bool:
 def shows_alibi(added: Array) -> bool:
     """True if a bias is linear in the distance, with ALiBi's slopes, whatever its sign."""
     heads, queries, keys = added.shape[-3:]
-    if queries < 3 or keys != queries or np.abs(added).max() == 0:
+    if queries < 3:
+        return False
+    if keys != queries:
+        return False
+    if np.abs(added).max() == 0:
         return False
     slopes: Array = np.abs(added)[..., 2, 1]
     usual = 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
@@ -595,12 +648,21 @@ def shows_alibi(added: Array) -> bool:
 
 def sees_padding_only(x: Array | None, hidden: Array) -> bool:
     """True if the keys that are seen are all one row, again and again, and words are hidden."""
-    if x is None or x.ndim != 3 or len(x) < 2 or len(x) != len(hidden) or hidden.shape[-1] != x.shape[1]:
+    if x is None:
+        return False
+    if x.ndim != 3:
+        return False
+    if len(x) < 2:
+        return False
+    if len(x) != len(hidden):
+        return False
+    if hidden.shape[-1] != x.shape[1]:
         return False
     hides = np.asarray(hidden[:, 0].all(-2))
     if not np.array_equal(hidden, np.broadcast_to(hides[:, None, None], hidden.shape)):
         return False
-    seen, unseen = x[~hides], x[hides]
+    seen = x[~hides]
+    unseen = x[hides]
     return len(seen) > 1 and len(unseen) > 1 and is_one_row(seen) and not is_one_row(unseen)
 
 
@@ -613,7 +675,9 @@ def without_factor(origin: Origin, factor: float) -> Origin:
     projection = origin.projection
     if projection is None:
         return origin
-    bias = None if projection.bias is None else projection.bias / factor
+    bias = None
+    if projection.bias is not None:
+        bias = projection.bias / factor
     rows = (projection.rows / factor).astype(projection.rows.dtype)
     matrix = (projection.matrix / factor).astype(projection.matrix.dtype)
     return origin._replace(projection=projection._replace(matrix=matrix, bias=bias, rows=rows))
@@ -627,9 +691,13 @@ def infinite(scores: Array) -> Array:
 def stands_tokens_first(value: Array, merged: Array) -> bool:
     """True if an array has (token, batch, d) where we have (batch, token, d)."""
     batch, queries, width = merged.shape
-    if batch == 1 or value.shape != (queries, batch, width):
+    if batch == 1:
         return False
-    return batch != queries or is_same(value.swapaxes(0, 1), merged)
+    if value.shape != (queries, batch, width):
+        return False
+    if batch != queries:
+        return True
+    return is_same(value.swapaxes(0, 1), merged)
 
 
 def sequences(x: Array, batch: int) -> Array:

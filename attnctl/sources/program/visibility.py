@@ -88,7 +88,9 @@ def padding_meant(hidden: Array, asked: dict[str, Any]) -> Meant:
 def shows_triangle(hidden: Array) -> bool:
     """True if just the later keys are hidden, or those and more."""
     queries, keys = hidden.shape[-2:]
-    if queries < 2 or keys < queries:
+    if queries < 2:
+        return False
+    if keys < queries:
         return False
     later = causal_hides(queries, keys, keys - queries)
     alone = hidden & ~later
@@ -113,7 +115,9 @@ def window_shown(hidden: Array, offset: int) -> int | None:
     width = int((~last).sum()) - 1
     distance = np.arange(queries)[:, None] + offset - np.arange(keys)
     banded = (distance < 0) | (distance > width)
-    return width if width >= 0 and (hidden == banded).all() else None
+    if width >= 0 and (hidden == banded).all():
+        return width
+    return None
 
 
 def triangle_of(graph: Graph, n: int, depth: int = NEAR) -> int | None:
@@ -140,27 +144,35 @@ def triangle_of(graph: Graph, n: int, depth: int = NEAR) -> int | None:
 
 def is_mask(value: Array) -> bool:
     """True for an array of two values, of which one may stand for −∞."""
-    return value.dtype.kind == "b" or len(np.unique(value[:64])) <= 2
+    if value.dtype.kind == "b":
+        return True
+    return len(np.unique(value[:64])) <= 2
 
 
 def is_written_triangle(graph: Graph, n: int) -> bool:
     """True for a triangle that a comparison of positions gave, or a loop."""
     value = graph.value(n)
-    if (
-        value.ndim < 2
-        or value.dtype.kind not in "bif"
-        or value.shape[-1] != value.shape[-2]
-        or value.shape[-1] < 3
-    ):
+    if value.ndim < 2:
+        return False
+    if value.dtype.kind not in "bif":
+        return False
+    if value.shape[-1] != value.shape[-2]:
+        return False
+    if value.shape[-1] < 3:
         return False
     if value.dtype.kind != "b" and graph.product(n):
         return False
+
     square = value.reshape(-1, *value.shape[-2:])
     if len(square) > 1 and not (square == square[:1]).all():
         return False
+
     matrix = square[0]
-    corner, other = matrix[0, -1], matrix[-1, 0]
-    if corner == other or len(np.unique(matrix)) != 2:
+    corner = matrix[0, -1]
+    other = matrix[-1, 0]
+    if corner == other:
+        return False
+    if len(np.unique(matrix)) != 2:
         return False
     size = len(matrix)
     above = matrix == corner
