@@ -184,13 +184,12 @@ def check(  # noqa: PLR0913  (options, and groups of them)
 def judge_program(source: Source, config: str | None, flags: Given, strictness: Mapping[str, Any]) -> Judge:
     """What judges an attention of a program, where it stands."""
     from attnctl.sources.program import Script
-    from attnctl.verbs.check.program import ProgramJudge
+    from attnctl.verbs.check.program import ProgramJudge, over_shown
 
     assert isinstance(source, Script)
 
     def make_settings(shown: Given) -> Settings:
-        own_heads = {"heads": shown["heads"]} if shown.get("heads", 1) > 1 else {}
-        return settings_from(config, {**shown, **flags, **own_heads})
+        return settings_from(config, over_shown(shown, flags))
 
     def check_arrays(arrays: Mapping[str, Array], settings: Settings) -> Report:
         return api.check(arrays, settings, **strictness)

@@ -80,6 +80,8 @@ class ScoreSides(NamedTuple):
 
     left: str
     right: str
+    group: str | None
+    """The axis of the heads that share keys, where queries have one for these."""
 
 
 @dataclass
@@ -292,7 +294,7 @@ class AttentionFinder:
         axes = self.axes_of_chain(chain, first.axes)
         last_axes = axes[-1][0]
         v, v_axes, out_axes = axes_of_second(way, last_axes)
-        left, right = sides_of(first)
+        left, right, group = sides_of(first)
         summed = [axis for axis in v_axes if axis in {left, right} and axis not in out_axes]
         if len(summed) != 1:
             raise Unread("its second product does not sum over keys or queries")
@@ -326,7 +328,7 @@ class AttentionFinder:
 
         attention = Attention(product=chain[0], output=output, factor=first.factor)
         laid = {"Q": (q, q_axes), "K": (k, k_axes), "V": (v, v_axes), "head_outputs": (output, out_axes)}
-        self.lay_out(attention, laid, (query, key), chain, axes)
+        self.lay_out(attention, laid, (query, key), chain, axes, group)
         return attention
 
     def divided_later(self, output: int, weights: int, axis: int) -> tuple[int, int] | None:
@@ -423,12 +425,13 @@ class AttentionFinder:
         rows: tuple[str, str],
         chain: Sequence[int] = (),
         axes: Sequence[tuple[Labels, tuple[int, ...]]] = (),
+        group: str | None = None,
     ) -> None:
         """Bring Q, K, V, the output and all lines to (batch…, query or key, ·)."""
         query, key = rows
         of_scores = axes[-1][0] if axes else laid["Q"][1][:-1]
         batch = [axis for axis in of_scores if axis not in {query, key}]
-        if len(batch) > 2:
+        if len(batch) > (2 if group is None else 3):
             raise Unread("it has more axes than batch, head, query and key")
 
         sizes = {query: 1, key: 1, **self.sizes_of(laid, axes)}
@@ -442,7 +445,14 @@ class AttentionFinder:
             for place, axis in enumerate(batch):
                 if attention.arguments.get("enable_gqa") and 1 < array.shape[place] < sizes[axis]:
                     array = np.repeat(array, sizes[axis] // array.shape[place], axis=place)
-            return np.broadcast_to(array, [sizes[axis] for axis in wanted])
+            whole = np.broadcast_to(array, [sizes[axis] for axis in wanted])
+            return whole.reshape(*batch_sizes, *whole.shape[len(batch) :])
+
+        batch_sizes = [sizes[axis] for axis in batch]
+        if group in batch[1:]:
+            # The heads of all groups, one behind the other.
+            place = batch.index(group)
+            batch_sizes[place - 1 : place + 1] = [batch_sizes[place - 1] * batch_sizes[place]]
 
         places = {"Q": query, "K": key, "V": key, "head_outputs": query}
         for name, (n, labels) in laid.items():
@@ -454,7 +464,7 @@ class AttentionFinder:
         for n, (labels, shape) in zip(chain, axes, strict=True):
             array = self.graph.value(n).reshape(shape)
             attention.lines.append(ScoreLine(n, bring(array, labels, [query, key])))
-        attention.batch = [sizes[axis] for axis in batch]
+        attention.batch = batch_sizes
         attention.origins = {name: [self.origins.origin(laid[name][0])] for name in "QKV"}
 
     def sizes_of(
@@ -539,16 +549,14 @@ def sides_of(first: Product) -> ScoreSides:
     shared = {*first.left_axes} & {*first.right_axes}
     own_left = [axis for axis in first.left_axes if axis in first.axes and axis not in shared]
     own_right = [axis for axis in first.right_axes if axis in first.axes and axis not in shared]
-    if len(own_left) > 1 or len(own_right) > 1 or not (own_left or own_right):
+    if len(own_left) + len(own_right) > 3 or not (own_left or own_right):
         raise Unread("its scores have more than an axis of queries and one of keys")
 
-    left = "one query"
-    if own_left:
-        left = own_left[0]
-    right = "one query"
-    if own_right:
-        right = own_right[0]
-    return ScoreSides(left, right)
+    # Queries of a group of heads that share their keys have an axis of the group before that of rows.
+    rows = [axis for axis in first.axes if axis in own_left][-1:] or ["one query"]
+    columns = [axis for axis in first.axes if axis in own_right][-1:] or ["one query"]
+    groups = [axis for axis in (*own_left, *own_right) if axis not in {*rows, *columns}]
+    return ScoreSides(rows[0], columns[0], groups[0] if groups else None)
 
 
 def is_q(word: str) -> bool:

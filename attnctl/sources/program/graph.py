@@ -168,14 +168,26 @@ class Graph:
 
     def ancestors(self, n: int, most: int = 200) -> Iterator[int]:
         """What it was made of, the nearest first."""
-        edge = self.parents(n)
+        edge = self.nearest_kept(n)
         seen: set[int] = set()
         while edge and len(seen) < most:
             nearest = edge.pop(0)
             if nearest not in seen:
                 seen.add(nearest)
                 yield nearest
-                edge += self.parents(nearest)
+                edge += self.nearest_kept(nearest)
+
+    def nearest_kept(self, n: int) -> list[int]:
+        """What it was made of; what was not kept, as complex numbers are not, is looked through."""
+        kept: list[int] = []
+        for parent in self.events[n].parents:
+            if parent >= n or parent not in self.events:
+                continue
+            if self.has_value(parent):
+                kept.append(parent)
+            else:
+                kept += self.nearest_kept(parent)
+        return kept
 
     # --- products ---
 

@@ -9,6 +9,7 @@ from typing import Any
 from attnctl.base.dataclass import dataclass
 from attnctl.math.names import BIAS, EMBEDDINGS, KEY_LENGTHS, MASK, MEMORY, X
 from attnctl.sources.program.attention import Attention
+from attnctl.sources.program.changed import Turn
 from attnctl.sources.program.projected import ProjectedRows
 from attnctl.sources.program.relations import Array
 
@@ -32,6 +33,8 @@ class Steps:
     """Events from the softmax to the weights that V is multiplied by."""
     inputs: dict[str, ProjectedRows] = field(default_factory=dict)
     """What Q, K and V are projected of."""
+    turns: dict[str, Turn] = field(default_factory=dict)
+    """How Q and K are turned by their positions, where they are."""
     unused: list[int] = field(default_factory=list)
     """Weights that were made for it, and that it does not read."""
     triangle: int | None = None

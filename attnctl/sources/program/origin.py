@@ -79,9 +79,18 @@ class Origins:
 
         for parent in parents:
             other = self.graph.value(parent)
-            if is_made_of(value, other):
+            if is_made_of(value, other) and not self.is_gained(n, parent):
                 return parent
         return None
+
+    def is_gained(self, n: int, before: int) -> bool:
+        """True if each dimension has a factor of its own, as the weight of a norm is, be these all equal."""
+        value = self.graph.value(n)
+        if value.shape[-1:] == (1,) or not value.ndim:
+            return False
+        factors = [self.graph.value(m) for m in self.graph.parents(n) if m != before]
+        is_vector = any(factor.shape == value.shape[-1:] for factor in factors)
+        return is_vector and ratio(self.graph.value(before), value) not in {0.0, 1.0}
 
     def is_unexplained(self, origin: Origin) -> bool:
         """True if a projection was made into the array at its end, in a way that is not understood."""
@@ -106,7 +115,7 @@ class Origins:
             product = self.graph.product(nearest)
             if product is not None and self.is_after_softmax(product):
                 continue
-            further = [parent for parent in self.graph.parents(nearest) if parent not in seen]
+            further = [parent for parent in self.graph.nearest_kept(nearest) if parent not in seen]
             seen.update(further)
             edge += further
         return None

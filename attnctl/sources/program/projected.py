@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.math.derivation import Rotary
-from attnctl.math.kind import HeadNorm
+from attnctl.sources.program.changed import Between, Changed, changes, lengths_of_pairs
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.origin import Origin, Origins, Projection
 from attnctl.sources.program.relations import Array, is_near
@@ -28,18 +28,6 @@ class ProjectedRows(NamedTuple):
     array: Array
 
 
-class Changed(NamedTuple):
-    """What was done with a projection before it was read: rotated, or normalized."""
-
-    name: str
-    """The end of the step's name: rotated, normed."""
-    before: Array
-    """(batch, head, rows, d), as the projection gave it."""
-    options: dict[str, Any]
-    gains: Array | None = None
-    """The weight of a norm."""
-
-
 class Projected(NamedTuple):
     """An operand as X W + b."""
 
@@ -54,6 +42,14 @@ class Projected(NamedTuple):
     stored: Array | None = None
     """Keys or values as they are kept, before these were repeated for heads: (batch, kv head, rows, d)."""
     change: Changed | None = None
+
+
+Mark = Callable[[Array], Array]
+"""What of (rows, d) tells a row from another."""
+
+
+def unmarked(rows: Array) -> Array:
+    return rows
 
 
 class Projecting:
@@ -127,10 +123,8 @@ class Projecting:
 
         width = flat.shape[1]
         head_width = array.shape[3]
-        is_repeated = name != "Q" and any(
-            self.graph.value(now).size > self.graph.value(before).size
-            for now, before in zip(origin.path, origin.path[1:], strict=False)
-        )
+        sizes = [array.size, *(self.graph.value(n).size for n in origin.path)]
+        is_repeated = name != "Q" and any(now > before for now, before in pairwise(sizes))
         if (
             len(rows) == len(flat)
             and is_repeated
@@ -206,8 +200,11 @@ class Projecting:
                 groups.setdefault(projection.weight, []).append(projection)
         return groups
 
-    def by_rows(self, name: str, flat: Array) -> Projected | None:
-        """An operand each of whose rows some projection with one weight gave: a cache, a list that grew."""
+    def by_rows(self, name: str, flat: Array, mark: Mark = unmarked) -> Projected | None:
+        """An operand each of whose rows some projection with one weight gave: a cache, a list that grew.
+
+        Rows are known again by a mark of theirs: by all their numbers, or what turning leaves of these.
+        """
         for projections in self.by_weight.values():
             parts = [
                 part for p in projections if (part := self.part_of(name, p, flat.shape[1])) is not None
@@ -219,7 +216,7 @@ class Projecting:
 
             parts = [part for part in parts if part.bias is not None] or parts
             rows = np.concatenate([part.rows for part in parts])
-            chosen = match_columns(rows.T, flat.T)
+            chosen = match_columns(mark(rows).T, mark(flat).T)
             if chosen is None:
                 continue
             inputs = [self.graph.value(part.x) for part in parts]
@@ -260,35 +257,92 @@ class Projecting:
     # --- what was done in between ---
 
     def changed(self, name: str, origin: Origin, array: Array) -> Projected | None:
-        """An operand that is a projection rotated by position, or normalized, with as many numbers."""
-        projection = self.origins.nearest_projection(origin.last)
+        """An operand that is a projection turned by its position, or normalized, or both."""
         if name == "V":
             return None
-        if projection is None:
+        kept = distinct_heads(array) if name == "K" else array
+        projected = self.changed_at_once(name, origin, kept) or self.turned_at_times(name, kept)
+        if projected is None or kept is array:
+            return projected
+        return projected._replace(stored=kept)
+
+    def changed_at_once(self, name: str, origin: Origin, kept: Array) -> Projected | None:
+        """All rows come from one projection, with arrays of as many numbers on the way."""
+        if self.graph.value(origin.last).size != kept.size:
             return None
-        rows = projection.rows
-        flat = side_by_side(array)
-        if rows.shape != flat.shape:
+        move = move_between(self.graph.value(origin.last), kept)
+        if move is None:
             return None
 
-        batch, heads, count, width = array.shape
-        before = rows.reshape(batch, count, heads, width).swapaxes(1, 2)
-        change = rotation(before, array) or normalization(before, array, self.vectors_near(origin.last))
-        if change is None:
-            return None
+        after = Between(origin.last, kept)
+        between: list[Between] = []
+        for n in self.graph.ancestors(origin.last, most=MOST_ON_THE_WAY):
+            value = self.graph.value(n)
+            if value.shape != self.graph.value(origin.last).shape:
+                continue
+            laid = Between(n, move(value))
+            way = self.origins.origin(n)
+            if way.projection is None:
+                between.append(laid)
+                continue
+            projected = self.of_one(name, way.projection, way, laid.array)
+            if projected is None:
+                continue
+            stages = changes(laid.array, after, between, self.vectors_near(origin.last))
+            if stages is None:
+                return None
+            return projected._replace(stored=None, change=Changed(laid.array, stages), event=n)
+        return self.changed_by_size(origin, after)
 
-        source = self.input_of(projection)
-        matrix = projection.matrix
-        bias = projection.bias
+    def changed_by_size(self, origin: Origin, after: Between) -> Projected | None:
+        """The nearest projection with as many numbers, where shapes on the way tell nothing."""
+        projection = self.origins.nearest_projection(origin.last)
+        if projection is None or projection.rows.shape != side_by_side(after.array).shape:
+            return None
+        before = self.split(projection, after.array.shape)
+        stages = changes(before, after, (), self.vectors_near(origin.last))
+        if stages is None:
+            return None
         return Projected(
-            source, projection.weight, projection.n, matrix, bias, is_whole=True, change=change
+            self.input_of(projection),
+            projection.weight,
+            projection.n,
+            projection.matrix,
+            projection.bias,
+            is_whole=True,
+            change=Changed(before, stages),
         )
+
+    def turned_at_times(self, name: str, kept: Array) -> Projected | None:
+        """Keys of a cache: each row comes from some projection of one weight, and was turned by itself."""
+        if name != "K" or kept.shape[-1] % 2:
+            return None
+        flat = side_by_side(kept)
+        heads = kept.shape[1]
+        for interleaved in (False, True):
+
+            def lengths(rows: Array, interleaved: bool = interleaved) -> Array:
+                return lengths_of_pairs(rows, heads, interleaved=interleaved)
+
+            projected = self.by_rows(name, flat, lengths)
+            if projected is None:
+                continue
+            bias = 0.0 if projected.bias is None else projected.bias
+            rows = projected.input.array @ projected.matrix + bias
+            before = rows.reshape(kept.shape[0], kept.shape[2], heads, -1).swapaxes(1, 2)
+            stages = changes(before, Between(projected.event, kept), (), ())
+            if stages is not None:
+                return projected._replace(change=Changed(before, stages))
+        return None
 
     def vectors_near(self, n: int) -> list[Array]:
         """Arrays with one axis of which this was made: the weight of a norm is one of these."""
         near = self.graph.ancestors(n, most=30)
         return [self.graph.value(m) for m in near if self.graph.value(m).ndim == 1]
 
+
+MOST_ON_THE_WAY = 60
+"""Arrays between a projection and what is read that are looked at."""
 
 MOST_ROWS = 2**12
 """Rows among which those of a cache are sought."""
@@ -297,6 +351,33 @@ MOST_ROWS = 2**12
 def side_by_side(array: Array) -> Array:
     """(batch · rows, head · d) of (batch, head, rows, d)."""
     return array.swapaxes(1, 2).reshape(array.shape[0] * array.shape[2], array.shape[1] * array.shape[3])
+
+
+def distinct_heads(array: Array) -> Array:
+    """Of (batch, head, rows, d) the heads that differ, in order: those that are repeated once."""
+    first_of: list[int] = []
+    for head in range(array.shape[1]):
+        if not any(np.array_equal(array[:, head], array[:, other]) for other in first_of):
+            first_of.append(head)
+    if len(first_of) == array.shape[1] or array.shape[1] % len(first_of):
+        return array
+    return array[:, first_of]
+
+
+def move_between(value: Array, laid: Array) -> Callable[[Array], Array] | None:
+    """How arrays of that shape are laid out as (batch, head, rows, d), told by one that is known."""
+    batch, heads, count, width = laid.shape
+    ways = (
+        ((batch, heads, count, width), (0, 1, 2, 3)),
+        ((batch, count, heads, width), (0, 2, 1, 3)),
+        ((count, batch, heads, width), (1, 2, 0, 3)),
+        ((heads, batch, count, width), (1, 0, 2, 3)),
+        ((batch, heads, width, count), (0, 1, 3, 2)),
+    )
+    for shape, order in ways:
+        if is_near(value.reshape(shape).transpose(order), laid):
+            return lambda array, shape=shape, order=order: array.reshape(shape).transpose(order)  # type: ignore[misc]
+    return None
 
 
 def match_columns(have: Array, wanted: Array) -> list[int] | None:
@@ -327,83 +408,3 @@ def match_columns(have: Array, wanted: Array) -> list[int] | None:
 
 MOST_COMPARED = 2**24
 """Numbers that are compared to match columns."""
-
-
-def rotation(before: Array, after: Array) -> Changed | None:
-    """Whether pairs of dimensions were turned by angles that grow with the position.
-
-    Pairs stand half a head apart (Llama) or side by side (GPT-J). How fast each turns its numbers tell.
-    """
-    width = before.shape[-1]
-    if width % 2:
-        return None
-    if is_near(before, after):
-        return None
-
-    half = width // 2
-    ways = (False, slice(0, half), slice(half, width)), (True, slice(0, width, 2), slice(1, width, 2))
-    for interleaved, first, second in ways:
-        start = before[..., first] + 1j * before[..., second]
-        end = after[..., first] + 1j * after[..., second]
-        if not is_near(np.abs(start), np.abs(end), 1e-3):
-            continue
-        frequencies = frequencies_of(start, end)
-        if frequencies is None:
-            return None
-        theta = theta_of(frequencies)
-        rotary = Rotary(
-            interleaved=interleaved, frequencies=() if theta else frequencies, theta=theta or 1e4
-        )
-        return Changed("rotated", before, {"positions": rotary})
-    return None
-
-
-def frequencies_of(start: Array, end: Array) -> tuple[float, ...] | None:
-    """The angle by which each pair turns from one position to the next; None for a single one."""
-    count = start.shape[-2]
-    if count < 2:
-        return None
-    turned = end * np.conj(start)
-    steps = turned[..., 1:, :] * np.conj(turned[..., :-1, :])
-    return tuple(float(angle) for angle in np.angle(steps.sum(axis=(0, 1, 2))))
-
-
-def theta_of(frequencies: Sequence[float]) -> float | None:
-    """The base whose powers these frequencies are, in three digits; None where there is none."""
-    half = len(frequencies)
-    if half < 2 or min(frequencies) <= 0:
-        if half == 1 and abs(frequencies[0] - 1) < 1e-3:
-            return 1e4
-        return None
-    last = frequencies[-1]
-    theta = float(f"{last ** (-half / (half - 1)):.3g}")
-    powers = theta ** (-np.arange(half) / half)
-    if np.allclose(powers, frequencies, rtol=5e-3):
-        return theta
-    return None
-
-
-def normalization(before: Array, after: Array, vectors: Sequence[Array]) -> Changed | None:
-    """Whether each row was normalized, and perhaps multiplied by one of these vectors."""
-    rows = before.astype(float)
-    width = rows.shape[-1]
-    for kind, centered in (("rms", rows), ("layer", rows - rows.mean(-1, keepdims=True))):
-        square = (centered**2).mean(-1, keepdims=True)
-        best: tuple[float, float, Array | None] = (np.inf, 0.0, None)
-        for eps in EPSILONS:
-            normed = centered / np.sqrt(np.maximum(square + eps, 1e-30))
-            for gains in (None, *(vector for vector in vectors if vector.shape == (width,))):
-                made = normed
-                if gains is not None:
-                    made = normed * gains
-                off = float(np.abs(made - after).max())
-                best = min(best, (off, eps, gains), key=lambda way: way[0])
-        off, eps, gains = best
-        if off <= 1e-3 * float(np.abs(after).max()):
-            options = {"qk_norm": HeadNorm(kind, eps)}
-            return Changed("normed", before, options, gains)
-    return None
-
-
-EPSILONS = (1e-6, 1e-5, 1e-8, 1e-12, 0.0)
-"""What is added to a mean square, the usual one first."""

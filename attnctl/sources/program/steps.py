@@ -24,13 +24,14 @@ from attnctl.math.names import (
     X,
 )
 from attnctl.sources.program.attention import Attention, ScoreLine
+from attnctl.sources.program.changed import Changed
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax
 from attnctl.sources.program.lines import ChangeKind, classify
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origin, Origins, Projection
-from attnctl.sources.program.projected import Projected, Projecting
+from attnctl.sources.program.projected import Projected, Projecting, distinct_heads
 from attnctl.sources.program.relations import (
     HIDDEN,
     Array,
@@ -79,6 +80,7 @@ class StepReader:
         prescale = 1.0
         for name in "QKV":
             prescale *= self.read_operand(steps, name, layout)
+        settle_shared_heads(steps)
         settle_rotation(steps)
         self.read_inputs(steps, batch)
         self.read_scores(steps, layout, prescale)
@@ -237,10 +239,19 @@ class StepReader:
             steps.put(name, projected.stored, path)
             steps.options.setdefault("kv_heads", projected.stored.shape[1])
         if projected.change is not None:
-            steps.put(f"{name}_{projected.change.name}", array, path)
-            steps.put(name, projected.change.before, [projected.event])
-            steps.put(f"{name}_norm_weight", projected.change.gains, [projected.event])
-            steps.options |= projected.change.options
+            self.put_changes(steps, name, projected.change, projected.event)
+
+    def put_changes(self, steps: Steps, name: str, changed: Changed, projected: int) -> None:
+        """Q or K as projected, and after each norm and rotation."""
+        path = steps.events[name]
+        steps.put(name, changed.before, [projected])
+        for stage in changed.stages:
+            is_last = stage is changed.stages[-1]
+            steps.put(f"{name}_{stage.name}", stage.array, path if is_last else [stage.event])
+            steps.put(f"{name}_norm_weight", stage.gains, [stage.event])
+            steps.options |= stage.options
+            if stage.turn is not None:
+                steps.turns[name] = stage.turn
 
     def read_inputs(self, steps: Steps, batch: int) -> None:
         """X; what K and V are made of, where that is another; embeddings, where positions are asked for."""
@@ -573,22 +584,61 @@ class Layout:
         return array.swapaxes(0, 1)
 
 
+def settle_shared_heads(steps: Steps) -> None:
+    """Keys of which nothing tells how they came about are those of shared heads, too, if values are."""
+    shared = steps.options.get("kv_heads")
+    if shared is None:
+        return
+    for name in "KV":
+        array = steps.arrays[name]
+        kept = distinct_heads(array)
+        if f"{name}_shared" not in steps.arrays and kept.shape[1] == shared < array.shape[1]:
+            steps.put(f"{name}_shared", array, steps.events[name])
+            steps.put(name, kept, steps.events[name])
+
+
 def settle_rotation(steps: Steps) -> None:
-    """Take Q and K as they are read, where only one of them is rotated as a whole: of a cache, say."""
-    rotated = [name for name in "QK" if f"{name}_rotated" in steps.arrays]
-    if not rotated:
+    """What is asked for where Q or K is turned: by which angles, and how many keys precede query 0."""
+    if not steps.turns:
         return
-    lengths = {steps.arrays[name].shape[-2] for name in "QK"}
-    if len(rotated) == 2 and len(lengths) == 1:
+    telling = [steps.turns[name] for name in "KQ" if name in steps.turns and steps.turns[name].frequencies]
+    known = all(name in steps.turns or f"W_{name}" in steps.arrays for name in "QK")
+    if not telling or not known:
+        for name in steps.turns:
+            take_as_made(steps, name)
         return
-    steps.options.pop("positions", None)
-    for name in rotated:
-        events = steps.events[f"{name}_rotated"]
-        steps.put(name, steps.arrays.pop(f"{name}_rotated"), events)
-        steps.unexplained[name] = events[-1]
-        steps.inputs.pop(name, None)
-        for given in (f"W_{name}", f"b_{name}"):
-            steps.arrays.pop(given, None)
+
+    steps.options["positions"] = telling[0].rotary()
+    for name in {*"QK"} - {*steps.turns}:
+        # Not turned at all, or by the angle 0 of the first position.
+        last = f"{name}_normed" if f"{name}_normed" in steps.arrays else name
+        steps.put(f"{name}_rotated", steps.arrays[last], steps.events[last])
+    batch, _, queries, _ = steps.arrays["Q"].shape
+    keys = steps.arrays["K"].shape[-2]
+    of_k = steps.inputs["K"].array
+    of_q = steps.inputs["Q"].array
+    if queries < keys and ends_with(of_k, of_q, batch):
+        steps.options["causal_offset"] = keys - queries
+
+
+def ends_with(rows: Array, last: Array, batch: int) -> bool:
+    """True if the last rows of each sequence are these: the queries are the newest tokens of a cache."""
+    width = rows.shape[-1]
+    if last.shape[-1] != width:
+        return False
+    rows = rows.reshape(batch, -1, width)
+    last = last.reshape(batch, -1, width)
+    return is_near(rows[:, rows.shape[1] - last.shape[1] :], last)
+
+
+def take_as_made(steps: Steps, name: str) -> None:
+    """Q or K as it is read, where nothing tells how it was turned."""
+    events = steps.events[f"{name}_rotated"]
+    steps.put(name, steps.arrays.pop(f"{name}_rotated"), events)
+    steps.unexplained[name] = events[-1]
+    steps.inputs.pop(name, None)
+    for given in (f"W_{name}", f"b_{name}", f"{name}_normed", f"{name}_norm_weight"):
+        steps.arrays.pop(given, None)
 
 
 def before_dropout(lines: Sequence[tuple[int, Array]], begins: int) -> int | None:

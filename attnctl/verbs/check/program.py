@@ -18,6 +18,7 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
 from attnctl.inputs.config.settings import Settings
+from attnctl.math.derivation import Rotary
 from attnctl.math.names import CONCAT, HEAD_OUTPUTS, MASKED, OUTPUT, SCALED, WEIGHTS, X
 from attnctl.sources.program import RecordedProgram
 from attnctl.sources.program.named import Steps
@@ -41,6 +42,22 @@ MASKS = frozenset({"where", "masked_fill", "+", "*", "in place", "in place +", "
 AXES = frozenset({"axis", "dim", "dims", "axes"})
 AXIS_PASSED = re.compile(r"\b(axis|dim)s?\s*=\s*[a-zA-Z_]")
 """An axis that a function does not say itself."""
+
+
+def over_shown(shown: Given, asked: Given) -> Given:
+    """What a person asked for, over what a program shows; what neither says is as usual.
+
+    Heads are as many as the program has. Asked for rotary positions, a person does not say by which
+    angles: these are the program's own, until --theta says otherwise.
+    """
+    together = {**shown, **asked}
+    if shown.get("heads", 1) > 1:
+        together["heads"] = shown["heads"]
+    if "kv_heads" not in shown:
+        together.pop("kv_heads", None)
+    if asked.get("positions") == Rotary() and isinstance(shown.get("positions"), Rotary):
+        together["positions"] = shown["positions"]
+    return together
 
 
 class Accusation(NamedTuple):
