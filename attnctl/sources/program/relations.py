@@ -148,7 +148,7 @@ def with_behind(axes: Sequence[str], behind: Labels) -> Labels:
 def contractions_of_vectors(
     a: Sequence[int], b: Sequence[int], out: Sequence[int]
 ) -> Iterator[tuple[Labels, Labels, Labels]]:
-    """A vector with a matrix: the sum is over the last axis of the left, the first of the right, as usual."""
+    """A vector with a matrix, summed over the last axis of the left and the first of the right as usual."""
     vector = ("d",)
     rows_first = ("m", "d")
     columns_last = ("d", "m")
