@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origin, Origins, Projection
 from attnctl.sources.program.projected import Projected, Projecting, distinct_heads
+from attnctl.sources.program.record import OF_MODULE
 from attnctl.sources.program.relations import (
     HIDDEN,
     Array,
@@ -51,6 +53,8 @@ from attnctl.sources.program.visibility import (
     triangle_of,
     what_was_meant,
 )
+
+SAYS_MODE = re.compile(r"^\s*\w[\w.\[\]]*\.(eval|train)\(\s*\)|=.*\.(eval)\(\s*\)\s*$")
 
 ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
 
@@ -115,9 +119,24 @@ class StepReader:
                 return size, 1
             if size % sequences == 0:
                 return sequences, size // sequences
-        if self.asked.get("heads") == size or (x is not None and x.ndim == 2) or self.are_merged(attention):
+        if (x is not None and x.ndim == 2) or self.shows_heads(attention):
             return 1, size
         return size, 1
+
+    def shows_heads(self, attention: Attention) -> bool:
+        """True if the only axis before the rows is that of heads: asked for, merged, or with slopes."""
+        if self.asked.get("heads") == attention.batch[0]:
+            return True
+        return self.are_merged(attention) or self.has_slopes(attention)
+
+    def has_slopes(self, attention: Attention) -> bool:
+        """True if what is added to its scores are ALiBi's slopes, one for each head."""
+        for before, now in itertools.pairwise(attention.lines):
+            if self.graph.op(now.n) not in ADDED or before.array.shape != now.array.shape:
+                continue
+            if shows_alibi(now.array.astype(float) - before.array):
+                return True
+        return False
 
     def are_merged(self, attention: Attention) -> bool:
         """True if the outputs come side by side in one matrix, as those of heads."""
@@ -155,8 +174,10 @@ class StepReader:
         steps.put(name, array, path[::-1])
         if baked != 1.0:
             origins = [without_factor(origin, baked) for origin in origins]
-        if name == "V" and origins[0].projection is not None:
-            unread = self.meaning.unread_values(attention)
+        if name != "Q" and origins[0].projection is not None:
+            unread = self.meaning.unread_beside(name, attention)
+            if unread is None and name == "V":
+                unread = self.meaning.unread_values(attention)
             if unread is not None:
                 origins = [Origin([unread.n], unread)]
                 array = self.projecting.split(unread, array.shape)
@@ -332,7 +353,7 @@ class StepReader:
         steps.score_events = [n for n, _ in lines[:begins]] or [lines[0][0]]
         steps.weight_events = [n for n, _ in lines[begins:]] or [lines[-1][0]]
         kept = before_dropout(lines, begins)
-        if kept is not None:
+        if kept is not None and not self.drops_after_eval(lines[kept + 1][0]):
             steps.dropped = lines[kept + 1][0]
             steps.weight_events = [n for n, _ in lines[begins : kept + 1]]
             lines = lines[: kept + 1]
@@ -341,7 +362,7 @@ class StepReader:
         if begins:
             scored = lines[begins - 1][1]
 
-        self.read_mask(steps, hidden_keys(scored, weights))
+        self.read_mask(steps, hidden_on_the_way(lines[:begins], scored, weights))
         name = SCALED
         if prescale == 1.0 and attention.factor == 1.0:
             name = SCORES
@@ -358,8 +379,30 @@ class StepReader:
         else:
             steps.put(name, before, [first_n])
             self.read_lines(steps, lines, begins, name)
+            self.let_unscaled(steps)
         if not attention.is_tiled:
             steps.put(WEIGHTS, weights, steps.weight_events)
+
+    def let_unscaled(self, steps: Steps) -> None:
+        """Scores with a relative bias need no scale: T5 has none, and no program shows what was meant."""
+        if SCALED in steps.arrays or BIAS not in steps.arrays:
+            return
+        if is_relative(steps.arrays[BIAS]):
+            steps.options["scale"] = 1.0
+            steps.notes.append(
+                "Its scores are not scaled, as T5's are not, which has a relative bias, too."
+            )
+
+    def drops_after_eval(self, n: int) -> bool:
+        """True for F.dropout where the program said eval() last: without training= it goes on."""
+        graph = self.graph
+        event = graph.events[n]
+        if event.function == OF_MODULE or not event.callers:
+            return False
+        outermost = event.callers[-1]
+        before = graph.recording.files.get(outermost.file, "").split("\n")[: outermost.line]
+        modes = [mode[1] or mode[2] for line in before if (mode := SAYS_MODE.search(line))]
+        return modes[-1:] == ["eval"]
 
     def scaled_in(self, lines: Sequence[tuple[int, Array]]) -> list[int]:
         """The lines that are the one before, times a constant."""
@@ -428,6 +471,10 @@ class StepReader:
         finite = np.isfinite(before) & np.isfinite(now)
         if finite.all() and self.asked.get("positions") != "alibi" and graph.op(n) in ADDED:
             added = now.astype(float) - before
+            if name == BIASED and BIAS in steps.arrays:
+                # Two things that are added are one bias.
+                steps.put(BIAS, steps.arrays[BIAS] + added.astype(now.dtype), [*steps.events[BIAS], n])
+                return BIASED
             if shows_alibi(added):
                 steps.options["positions"] = "alibi"
                 return "alibi_scores"
@@ -450,7 +497,7 @@ class StepReader:
         empty = self.empty_slots(steps)
         if empty is not None:
             steps.put(MASK, np.broadcast_to(~empty[:, None, None], hidden.shape), steps.score_events[:1])
-            steps.has_empty_slots = True
+            steps.empty_slots = self.where_slots_are_left(steps, empty)
             slots = plural(int(empty.any(0).sum()), "slot")
             steps.notes.append(f"{slots} of its cache had not been written to: these are no keys yet.")
             return
@@ -465,6 +512,8 @@ class StepReader:
         causal = is_made or (bool(self.asked.get("causal")) and not self.some_causal)
         meant = what_was_meant(hidden, self.asked, causal=causal, is_newest=is_newest)
         steps.options |= meant.options
+        if meant.note:
+            steps.notes.append(meant.note)
         for name, array in meant.arrays.items():
             steps.put(name, array, steps.score_events[:1])
 
@@ -477,6 +526,15 @@ class StepReader:
         if not empty.any() or empty.all():
             return None
         return empty
+
+    def where_slots_are_left(self, steps: Steps, empty: Array) -> int:
+        """The product that reads slots behind the last token; where one before it is empty, what wrote."""
+        first = int(empty.any(0).argmax())
+        if not empty[:, first:].all():
+            for n in steps.attention.origins["K"][0].path:
+                if self.graph.events[n].function == "in place":
+                    return n
+        return steps.attention.product
 
     def is_filled_in(self, attention: Attention, name: str) -> bool:
         """True if statements wrote into an array that was zeros, and this is what it held then."""
@@ -598,7 +656,13 @@ class StepReader:
 
         projection = self.output_projection(n)
         if projection is not None and projection.matrix.shape[0] == heads * width:
-            steps.put(W_O, projection.matrix, [projection.weight])
+            matrix = projection.matrix
+            if self.meaning.is_left_as_torch_has_it(steps, projection.weight):
+                matrix = matrix.T
+                steps.notes.append(
+                    "A module of torch keeps its weight as (out, in): x @ W.T is what it takes."
+                )
+            steps.put(W_O, matrix, [projection.weight])
             steps.put("b_O", projection.bias, [projection.weight])
             output = graph.value(projection.n)
             if tokens_first:
@@ -713,6 +777,21 @@ def take_as_made(steps: Steps, name: str) -> None:
         steps.arrays.pop(given, None)
 
 
+def hidden_on_the_way(lines: Sequence[tuple[int, Array]], scored: Array | None, weights: Array) -> Array:
+    """The keys that are hidden before the softmax; of rows that are hidden whole, where that was written.
+
+    Nothing is left of such a row once its maximum is taken off.
+    """
+    hidden = hidden_keys(scored, weights)
+    if hidden.any():
+        return hidden
+    for _, line in lines:
+        off = line <= HIDDEN
+        if off.any():
+            return off
+    return hidden
+
+
 def before_dropout(lines: Sequence[tuple[int, Array]], begins: int) -> int | None:
     """The line of weights of which the next has some made 0, and the others multiplied by one number."""
     for number in range(begins, len(lines) - 1):
@@ -736,6 +815,13 @@ def before_dropout(lines: Sequence[tuple[int, Array]], begins: int) -> int | Non
             if share < 0.9 and not shows_triangle(~kept) and factor > 1:
                 return number
     return None
+
+
+def is_relative(bias: Array) -> bool:
+    """True if a bias depends on how far query and key are apart, and on nothing else."""
+    if bias.shape[-1] != bias.shape[-2] or bias.shape[-1] < 3:
+        return False
+    return is_near(bias[..., 1:, 1:], bias[..., :-1, :-1])
 
 
 def shows_alibi(added: Array) -> bool:
@@ -813,7 +899,9 @@ def stands_tokens_first(value: Array, merged: Array) -> bool:
 
 
 def sequences(x: Array, batch: int) -> Array:
-    """(batch, token, d) of rows that stand one behind the other."""
+    """(batch, token, d) of rows that stand one behind the other; of a single row (token, d)."""
+    if x.ndim == 1:
+        return x[None]
     if x.ndim == 2 and batch > 1 and len(x) % batch == 0:
         return x.reshape(batch, -1, x.shape[-1])
     return x
