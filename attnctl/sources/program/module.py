@@ -63,8 +63,8 @@ def read_module(reader: StepReader, attention: Attention) -> Steps:
     hidden = hidden_by(given("attn_mask"), given("key_padding_mask"), shape)
     events = [at[name] for name in ("attn_mask", "key_padding_mask") if name in at]
     steps.score_events = events
-    steps.triangle = reader.triangle_of_mask(events)
-    reader.put_meant(steps, hidden)
+    steps.triangle = reader.masks.triangle_of_mask(events)
+    reader.masks.put_meant(steps, hidden)
     if query.ndim == 2 and MASK in steps.arrays:
         steps.arrays[MASK] = steps.arrays[MASK][0]
     return steps
