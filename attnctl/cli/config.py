@@ -9,7 +9,6 @@ from typing import Annotated
 
 from attnctl.base.errors import AttnError, collect_problems, raise_all
 from attnctl.cli import options
-from attnctl.cli.app import Group, make_app
 from attnctl.cli.options import STDOUT, argument, command, only, option, output_option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import say
@@ -29,11 +28,10 @@ ForceOption = Annotated[
     ),
 ]
 
-app = make_app(
-    cls=Group,
-    help="Write, check and describe YAML configs.",
-    epilog="attnctl config init > mine.yaml\nattnctl config check mine.yaml",
-)
+GROUP = {
+    "help": "Write, check and describe YAML configs.",
+    "epilog": "attnctl config init > mine.yaml\nattnctl config check mine.yaml",
+}
 
 
 @command(

@@ -13,6 +13,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import ATTENTION, SENTENCE, Given
 from attnctl.base.values import words
 from attnctl.cli import options
+from attnctl.cli.command import OptionTerm
 from attnctl.cli.model import IDS
 from attnctl.cli.options import argument, command, option
 from attnctl.cli.output import progress
@@ -58,7 +59,7 @@ class Output(NamedTuple):
     heat: bool
 
 
-OF_PARTS = options.OptionTerm(
+OF_PARTS = OptionTerm(
     lambda given: (
         options.asked_of(given, (*OF_DUMPS, *OF_RUNS, "shard", "pairs", "skip_bad"))
         if given["source"][0] == MERGE and not options.asked_of(given, ("file", "model"))
@@ -108,7 +109,7 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
         "Run this trained model on texts: a folder, or the id of one on the hub.",
         metavar="DIR",
         terms=[
-            options.OptionTerm(
+            OptionTerm(
                 lambda given: () if options.is_asked(given, "file") else options.asked_of(given, OF_DUMPS),
                 "takes dumps; attnctl run --model DIR --layer all makes them",
             ),
