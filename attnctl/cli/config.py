@@ -14,7 +14,8 @@ from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import say
 from attnctl.formats import is_special, json_text, print_json, write_text
 from attnctl.inputs.config.flags import settings_from, write_commented
-from attnctl.inputs.config.load import json_schema, load, with_files
+from attnctl.inputs.config.form import json_schema, with_files
+from attnctl.inputs.config.load import load
 from attnctl.inputs.config.settings import Settings
 from attnctl.sources.sentence import Source
 

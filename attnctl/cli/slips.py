@@ -67,7 +67,7 @@ def example_name(words: list[str]) -> Slip | None:
     """The name of an installed example alone, or after examples:, where a SOURCE begins."""
     if len(words) < 2 or words[0] in {"examples", "learn"}:
         return None
-    from attnctl.inputs.config.load import example_names
+    from attnctl.inputs.config.examples import example_names
 
     found = re.fullmatch(EXAMPLE, words[1])
     if found is None or found[1] not in example_names():

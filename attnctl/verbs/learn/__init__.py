@@ -19,7 +19,8 @@ from attnctl.base.words import did_you_mean
 from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show import formula_of
 from attnctl.inputs.config import yaml
-from attnctl.inputs.config.load import load, read_as, settings_of
+from attnctl.inputs.config.form import settings_of
+from attnctl.inputs.config.load import load, read_as
 from attnctl.inputs.config.settings import EXAMPLE, Settings
 from attnctl.inputs.plan.sentence import prepare
 from attnctl.math.derivation import Step
