@@ -40,8 +40,8 @@ def large(monkeypatch):
         ("evidence.walk.MANY", N * N),
         ("evidence.blocks.BLOCK", 64 * N),
         ("evidence.blocks.SPARSE", 4),
-        ("verbs.check.search.MANY", N * N),
-        ("verbs.check.search.FEW", 32 * N),
+        ("verbs.check.parts.MANY", N * N),
+        ("verbs.check.parts.FEW", 32 * N),
     ):
         monkeypatch.setattr(f"attnctl.{name}", value)
 
@@ -154,8 +154,8 @@ def test_garbage_after_nan_or_overflow_does_not_agree(request, tiles, times, ver
     ],
 )
 def test_mistakes_are_named_in_a_large_record_of_any_kind(large, monkeypatch, kind, mistake, what):
-    monkeypatch.setattr("attnctl.verbs.check.search.MANY", 1000)
-    monkeypatch.setattr("attnctl.verbs.check.search.FEW", 100)
+    monkeypatch.setattr("attnctl.verbs.check.parts.MANY", 1000)
+    monkeypatch.setattr("attnctl.verbs.check.parts.FEW", 100)
     kind = kind.but(n=48, dtype=own.F32)
     report = attnctl.check(foreign(own.recorded(own.attend(kind, mistake), what)), meant(kind))
     assert [finding.mistake for finding in report.findings] == [mistake.split("/")[0]]

@@ -138,8 +138,8 @@ LATER_QUERIES = {
 
 @pytest.mark.parametrize(("change", "said"), LATER_QUERIES.values(), ids=LATER_QUERIES)
 def test_places_in_a_part_are_those_of_the_whole(change, said, monkeypatch):
-    monkeypatch.setattr("attnctl.verbs.check.search.MANY", 1)
-    monkeypatch.setattr("attnctl.verbs.check.search.FEW", 1)
+    monkeypatch.setattr("attnctl.verbs.check.parts.MANY", 1)
+    monkeypatch.setattr("attnctl.verbs.check.parts.FEW", 1)
     told = described(change)
     assert told.startswith(said)
     assert told.endswith("This is said of queries 8 to 23; the rest was not searched.")

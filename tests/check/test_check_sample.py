@@ -14,7 +14,7 @@ from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.plan.intended import plan_dump
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import WrongStep
-from attnctl.verbs.check.search import SomeRows, samples, some_rows
+from attnctl.verbs.check.parts import SomeRows, samples, some_rows
 
 N, ROWS = 12, 5
 STARTS = (0, 4)

@@ -30,6 +30,7 @@ from attnctl.math.names import MASK, MASKED, WEIGHTS
 from attnctl.math.ops import Given, Unstated
 from attnctl.record import Trace
 from attnctl.store.header import foreign_step
+from attnctl.verbs.check.parts import Part, samples, some_rows
 from attnctl.verbs.check.readings import (
     Reading,
     agreeing,
@@ -39,7 +40,6 @@ from attnctl.verbs.check.readings import (
     rename_array,
     shown_causal,
 )
-from attnctl.verbs.check.search import Part, samples, some_rows
 
 AS_GOOD_AS_HIDDEN = -5e3
 """Scores below this stand for −∞."""
