@@ -314,12 +314,14 @@ KERNELS = (
 def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
     steps = stretch(case.derivation, case.record, case.first)
     every = [{step.name for step in steps}, *({step.name} for step in steps if len(steps) > 1)]
+    plain: dict[str, Array] = {}  # steps before the first that is rounded
     for precision in (FLOAT32, FLOAT16, BFLOAT16):
         if precision.bits >= case.record.precision(case.first).bits:
             continue
         for names in every:
             values = [
-                simulate_precision(case, steps, names, precision, inputs_too=too) for too in (True, False)
+                simulate_precision(case, steps, names, precision, plain, inputs_too=too)
+                for too in (True, False)
             ]
             if any(is_shown(case, value, precision) for value in values):
                 coarse = partial(wrong.Coarse, unit=precision.unit, largest=precision.largest)
@@ -328,7 +330,13 @@ def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
 
 
 def simulate_precision(
-    case: WrongStep, steps: list[Step], names: set[str], precision: Precision, *, inputs_too: bool
+    case: WrongStep,
+    steps: list[Step],
+    names: set[str],
+    precision: Precision,
+    plain: dict[str, Array],
+    *,
+    inputs_too: bool,
 ) -> Array | None:
     """The step that disagrees, results of these steps rounded, and what they read."""
 
@@ -336,7 +344,7 @@ def simulate_precision(
         rounds = step.name in names and (inputs_too or not read)
         return (lambda x: nearest(x, precision)) if rounds else keep_digits
 
-    return recompute(case.record, steps, rounding_of, rounding_of)
+    return recompute(case.record, steps, rounding_of, rounding_of, plain)
 
 
 def is_shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:
