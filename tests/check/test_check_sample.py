@@ -155,7 +155,7 @@ def test_a_part_that_shows_too_little_is_passed_over(monkeypatch):
     assert next(samples(walk, "attention_weights")).words == "queries 8 to 10"
     alone = replace(walk.gap("attention_weights"), differing=10)
     few = replace(walk.steps["attention_weights"], gap=alone)
-    fewer = replace(walk, steps={**walk.steps, "attention_weights": few})
+    fewer = replace(walk, steps={**walk.steps, "attention_weights": few}, parts={})
     assert next(samples(fewer, "attention_weights")).words == "the first 3 queries"
 
 

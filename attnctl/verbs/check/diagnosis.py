@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field, replace
-from itertools import islice
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
@@ -12,7 +11,7 @@ from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake
 from attnctl.verbs.check.hints import WRITTEN_WRONG, agrees_as_printed, hint, hint_written
-from attnctl.verbs.check.parts import Part, samples, whole_of
+from attnctl.verbs.check.parts import Part, one_head_of, samples
 from attnctl.verbs.check.readings import Reading
 from attnctl.verbs.check.report import Finding
 from attnctl.verbs.check.search import Fit, Search, slight
@@ -65,7 +64,7 @@ class Diagnosis:
             found = search.fits()
             much = not self.walk.gap(first).largest <= slight(search.case.expected.value)
             seek = part.words and not begun and not found and much
-            if seek and (fits := self.screen(search)):
+            if seek and (fits := self.screen_rows(search) or self.screen(search)):
                 return search, fits
             begun.append(search)
             if not any(map(search.exactly, found)):
@@ -85,10 +84,21 @@ class Diagnosis:
         first = before.case.first
         if not any(before.plants_to_screen()):
             return []
-        part = whole_of(self.walk)
-        search = self.begin(part, first, plainly=True)
-        fits = filter(None, (self.verify(first, fit, part) for fit in search.screen()))
-        return list(islice(fits, 1))
+        part = one_head_of(self.walk, first)
+        search = replace(self.begin(part, first, plainly=True), screened=before.screened)
+        return self.first_verified(first, search.screen(), part)
+
+    def screen_rows(self, search: Search) -> list[Fit]:
+        """The same in some rows, for what needs no more of the other queries than their sums."""
+        first, part = search.case.first, search.part
+        fits = search.screen(lambda case: part.value_by_sums(case.derivation, self.walk, first))
+        return self.first_verified(first, fits, part)
+
+    def first_verified(self, first: str, fits: list[Fit], part: Part) -> list[Fit]:
+        for fit in fits:
+            if wide := self.verify(first, fit, part):
+                return [wide]
+        return []
 
     def verify_best(self, first: str, fits: list[Fit], part: Part) -> list[Fit]:
         best = [fit for fit in fits if fit.rank == fits[0].rank]

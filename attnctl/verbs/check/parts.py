@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import count, islice
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.blocks import (
+    OverQueries,
+    StepInBlocks,
     after_scores,
     axes_of,
     begin_at,
@@ -21,12 +24,14 @@ from attnctl.evidence.blocks import (
     cut,
     follow,
     has_rows,
+    in_blocks,
     largest_step,
     per_query,
     with_arrays,
 )
+from attnctl.evidence.judge import Gap
 from attnctl.evidence.record import Record
-from attnctl.evidence.walk import Walk
+from attnctl.evidence.walk import Verdict, Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Copy, Op
@@ -34,13 +39,19 @@ from attnctl.math.ops import Copy, Op
 MANY = 2**17
 """Numbers of a step, or of what it is computed from, above which a mistake is looked for in a part."""
 
-FEW = 2**16
+FEW = 2**13
 """Numbers of scores in a sample, where so many show what is wrong."""
 
-LEAST_ROWS = 16
+MORE = 2**16
+"""Numbers of a larger first sample, where few of them are wrong."""
+
+LEAST_ROWS = 4
 
 TELLING = 200
 """Wrong numbers that a sample must show; a tenth of them, where there are fewer."""
+
+SIDE_BY_SIDE = "heads·d_v"
+"""The axis of a step that has all heads in a row."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,24 @@ class Part:
     def record(self) -> Record:
         return self.walk.record
 
+    def value_by_sums(self, derivation: Derivation, walk: Walk, first: str) -> Array | None:
+        """A step's value in this part by a program that sums over all queries of the whole, `walk`.
+
+        None by a program that needs more of the other queries, or changes what the whole starts from.
+        """
+        wide = self.widen(derivation, walk.record)
+        steps = in_blocks(walk.record, wide, wide[first], walk.values)
+        if not any(isinstance(step.op, OverQueries) for step in steps):
+            return None
+        known = {step.name: step for step in walk.derivation}
+        changed = {step.name for step in wide if step is not known.get(step.name)}
+        if not changed <= {step.name for step in steps}:
+            return None
+
+        blocks = StepInBlocks.begin(walk.record, wide, steps, walk.values)
+        rows = slice(self.begin, self.begin + self.record.trace[first].shape[-2])
+        return blocks.values_in(rows, blocks.steps)[first]
+
     def widen(self, derivation: Derivation, record: Record) -> Derivation:
         """The derivation of a program that makes a mistake in this part, as it reads in all the record."""
         source = {step.name: step.inputs[0] for step in derivation if isinstance(step.op, SomeRows)}
@@ -99,17 +128,46 @@ def whole_of(walk: Walk) -> Part:
     return Part(walk, walk.derivation, walk.derivation)
 
 
+def one_head_of(walk: Walk, first: str) -> Part:
+    """The first head, without what has all heads side by side; all there is where that tells nothing."""
+    record = walk.record
+    if largest_step(record, walk.derivation, first) < MANY:
+        return whole_of(walk)
+    arrays = {
+        name: cut(array, axes_of(record, name), {"head": slice(1), "batch": slice(1)})
+        for name, array in record.trace.items()
+        if SIDE_BY_SIDE not in axes_of(record, name)
+    }
+    alone = Walk(with_arrays(record, arrays, record.intended), Derivation(()))
+    part = Part(alone, walk.derivation, walk.derivation)
+    return walk_part(part, walk, first, "the first head") or whole_of(walk)
+
+
 def samples(walk: Walk, first: str) -> Iterator[Part]:
-    """Parts in which to look for what explains a step: few rows of a large one, then more, at last all."""
+    """Parts in which to look for what explains a step: few rows of a large one, then more, at last all.
+
+    Each is made once: how digits were lost is looked for there, and then which mistake explains it.
+    """
+    made, coming = walk.parts.setdefault(first, ([], make_samples(walk, first)))
+    for number in count(0):
+        if number == len(made):
+            made.extend(islice(coming, 1))
+        if number == len(made):
+            return
+        yield made[number]
+
+
+def make_samples(walk: Walk, first: str) -> Iterator[Part]:
     record, searched = walk.record, False
     axes, shape = record.intended[first].axes, record.trace[first].shape
     largest = 0 if record.blanks else largest_step(record, walk.derivation, first)
     if largest >= MANY and axes[-2:-1] == ("query",) and len(axes) == len(shape):
-        count, worst = shape[-2], walk.gap(first).at[-2]
-        rows = max(LEAST_ROWS, FEW // (largest // count))
-        while rows < count:
-            about = min(max(worst - rows // 2, 0), count - rows)
-            for start in dict.fromkeys((0, about)):
+        queries, worst = shape[-2], walk.gap(first).at[-2]
+        numbers = largest // queries
+        rows = max(LEAST_ROWS, FEW // numbers, rows_that_tell(walk.gap(first), queries, numbers))
+        while rows < queries:
+            about, begun = (min(max(row, 0), queries - rows) for row in (worst - rows // 2, worst))
+            for start in dict.fromkeys((0, about, begun)):  # the first of many that are wrong is the worst
                 part = some_rows(walk, slice(start, start + rows))
                 words = f"queries {start} to {start + rows - 1}" if start else f"the first {rows} queries"
                 if walked := walk_part(part, walk, first, words):
@@ -121,16 +179,24 @@ def samples(walk: Walk, first: str) -> Iterator[Part]:
         yield whole_of(walk)
 
 
+def rows_that_tell(gap: Gap, queries: int, numbers: int) -> int:
+    """Rows of so many `numbers` each that show enough of what is wrong, where all are alike."""
+    wrong = max(gap.differing, 1)
+    rows = int(min(TELLING, wrong / 10) * queries / wrong)
+    return min(rows, MORE // numbers, queries // 4)
+
+
 def walk_part(part: Part, walk: Walk, first: str, words: str) -> Part | None:
     """A part, walked; None where it does not show the same mistake in enough numbers."""
     if first not in part.derivation:
         return None
     told = walk.gap(first).differing
     try:
-        alone = Walk.over(part.record, part.derivation, part.walk, until=first)
+        settled = [name for name in part.walk.steps if is_settled(walk, name)]
+        alone = Walk.over(part.record, part.derivation, part.walk, until=first, settled=settled)
         if first not in alone.wrong or alone.gap(first).differing < min(TELLING, told / 10):
             return None
-        found = Walk.over(part.record, part.derivation, alone)
+        found = Walk.over(part.record, part.derivation, alone, settled=settled)
     except AttnError:  # steps of which this part does not tell
         return None
     if not set(found.wrong) <= set(walk.wrong):
@@ -150,9 +216,15 @@ def some_rows(walk: Walk, rows: slice) -> Part:
         if name not in summed
     }
     own, intended = (cut_rows(lines, later, summed, rows) for lines in (derivation, record.intended))
-    same = Derivation(tuple(step for step in derivation if step.name not in later))
-    before = replace(walk, record=with_arrays(record, arrays, intended), derivation=same)
+    same = Derivation(tuple(step for step in own if step.name not in later or is_settled(walk, step.name)))
+    before = replace(walk, record=with_arrays(record, arrays, intended), derivation=same, parts={})
     return Part(before, own, derivation, rows.start)
+
+
+def is_settled(walk: Walk, name: str) -> bool:
+    """True for a recorded step that agrees in all its rows, and so in some."""
+    checked = walk.steps.get(name)
+    return checked is not None and checked.verdict is Verdict.AGREES and walk.values[name] is None
 
 
 def cut_rows(derivation: Derivation, later: set[str], summed: set[str], rows: slice) -> Derivation:

@@ -7,7 +7,7 @@ of a large record; what is found there is verified in all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from math import inf
 
@@ -36,6 +36,9 @@ MOST_FITTED = 300_000_000
 MOST_TRIED = 80_000_000
 """Numbers that trying pairs of mistakes may compute."""
 
+IN_A_PART = 0.25
+"""The part of them in some rows of a large step: all of its keys and values lead to the fewest rows."""
+
 NEAR = 0.5
 """A mistake comes near when it leaves less than this of most differences."""
 
@@ -45,6 +48,9 @@ EXPLAINED = 0.25
 Of two mistakes at once, which can be chosen in many ways, a quarter of it is asked.
 """
 
+FAR = 1e4
+"""The multiple of what rounding may do that a number is moved by when no program's rounding explains it."""
+
 SLIGHT = 1e-3
 """The part of their spread up to which numbers may be off by rounding."""
 
@@ -53,6 +59,14 @@ AS_GOOD = 1.5
 
 ROUNDING = 16.0
 """What leaves at most so many times what rounding one number does needs no better explanation."""
+
+
+ValueOf = Callable[[WrongStep], Array | None]
+"""What computes the step that a program makes; None where it cannot be told."""
+
+
+def plain_value(case: WrongStep) -> Array | None:
+    return case.value(anyway=True)
 
 
 @dataclass(frozen=True)
@@ -92,6 +106,8 @@ class Search:
     """What was tried and may be one of two mistakes, with its misfit."""
     by_rows: bool = False
     """Whether rows together are wrong, and no number by itself."""
+    screened: set[str] = field(default_factory=set)
+    """Mistakes that mix up queries and were screened, here or in another part."""
 
     @classmethod
     def begin(cls, part: Part, first: str, named: list[str], patience: float, *, plainly: bool) -> Search:
@@ -136,12 +152,18 @@ class Search:
                 self.halves.append((self.case.misfit(value), mistake, plant))
         return rank_fits(list(found.values()), self.floor)
 
-    def screen(self) -> list[Fit]:
-        """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked."""
+    def screen(self, value_of: ValueOf = plain_value) -> list[Fit]:
+        """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked.
+
+        What was `screened` in another part comes no nearer here.
+        """
         self.case.effort.allow(MOST_FITTED * self.patience)
         found = []
+        before = frozenset(self.screened)
         for mistake, plant in self.plants_to_screen():
-            value = plant.case.value(anyway=True)
+            value = None if mistake.name in before else value_of(plant.case)
+            if value is not None:
+                self.screened.add(mistake.name)
             if value is not None and self.near(value, EXPLAINED):
                 made, misfit = Walk(self.case.walk.record, plant.case.derivation), self.case.misfit(value)
                 found.append(Fit(((mistake, plant),), made, certain=True, misfit=misfit))
@@ -174,7 +196,8 @@ class Search:
 
     def pairs(self) -> list[Fit]:
         """Two mistakes between the same two recorded steps: first those of which nothing is fitted."""
-        self.case.effort.allow(MOST_TRIED * self.patience)
+        share = IN_A_PART if self.part.words else 1.0
+        self.case.effort.allow(MOST_TRIED * share * self.patience)
         halves = [(mistake, plant) for _, mistake, plant in sorted(self.halves, key=lambda half: half[0])]
         known = [half for half in halves if not half[0].fitted]
         found = list(self.beside(known, fitted=False)) or list(self.beside(halves, fitted=True))
@@ -209,6 +232,8 @@ class Search:
         exact = all(mistake.exact for mistake, _ in mistakes)
         if value is None or (exact and not self.near(value, EXPLAINED / len(mistakes) ** 2)):
             return None
+        if exact and self.upsets(value):
+            return None
         first, differs = self.case.first, self.case.differs
         try:
             before, excused = self.case.walk, frozenset(self.case.walk.wrong) - {first}
@@ -229,6 +254,21 @@ class Search:
             return None
         rounding = float(np.sqrt(squares[certain].mean())) if certain.any() else 0.0
         return Fit(mistakes, walk, reproduced and exact, misfit, rounding)
+
+    def upsets(self, value: Array) -> bool:
+        """True for a value by which scores or weights that are right would be far off, however rounded.
+
+        A row in which nothing is seen says nothing: programs differ there.
+        """
+        if self.case.derivation[self.case.first].axes[-1] != "key" or self.by_rows:
+            return False
+        right = self.case.expected.value
+        finite = np.isfinite(right)
+        seen = (np.isfinite(value) & (value != 0)).any(axis=-1, keepdims=True)
+        told = finite | (np.isneginf(right) & (np.abs(value) <= self.precision.largest / 2))
+        told = told & seen & ~self.case.differs & ~boundless(self.case.expected.error)
+        moved = ~(np.abs(value - right) <= FAR * self.case.expected.error) & (value != right)
+        return bool((told & moved & ~np.isnan(value)).any())
 
     def near(self, value: Array, part: float) -> bool:
         """True for a value that explains all but a part of the differences that can be told in numbers."""
