@@ -289,6 +289,7 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     pairs: bool = False,
     skip_bad: bool = False,
     save: str | PathLike[str] | None = None,
+    on: str | None = None,
     progress: Progress | None = None,
     **options: Unpack[Options],
 ) -> CorpusPart:
@@ -297,22 +298,26 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     They go through a trained `model`, or attention as settings and options have it. `shard` "3/8" is
     the third part of eight, which `merge_corpus` puts together. Bad lines are left out and counted
     where `skip_bad` says so. With `save` the part is kept in a file while it grows; one that a killed
-    process left there is gone on from. Raises AttnError with every bad line, and for a file that holds a
-    part of something else.
+    process left there is gone on from. Workers measure it `on` "processes=4", "dask" or "ray=ADDRESS".
+    Raises AttnError with every bad line, and for a file that holds a part of something else.
     """
+    from attnctl.base.workers import ENGINE
     from attnctl.verbs.corpus import SHARD, WHOLE
     from attnctl.verbs.corpus.run import measure_into, open_sources
 
     asked_for = settings is not None or any(option is not None for option in options.values())
     if model is not None and asked_for:
         raise AttnError("model: it has its own attention; leave out settings and options")
-    given = read_options({"shard": shard}, {"shard": SHARD})
+    given = read_options({"shard": shard, "on": on}, {"shard": SHARD, "on": ENGINE})
+    if on is not None and shard is not None:
+        raise AttnError("shard: an engine cuts the corpus itself; leave it out beside on")
     source = fspath(sentences) if isinstance(sentences, (str, PathLike)) else tuple(sentences)
     if not isinstance(source, str):
         check_words(*source)
     asked, folder = choose_settings(settings, options), None if model is None else fspath(model)
-    work = open_sources(source, folder, asked, given.get("shard", WHOLE), pairs=pairs, skip_bad=skip_bad)
-    return measure_into(work, [] if save is None else [fspath(save)], progress)
+    how = {"pairs": pairs, "skip_bad": skip_bad, "in_blocks": on is not None}
+    work = open_sources(source, folder, asked, given.get("shard", WHOLE), **how)
+    return measure_into(work, [] if save is None else [fspath(save)], progress, given.get("on"))
 
 
 def merge_corpus(parts: Iterable[CorpusPart | str | PathLike[str]]) -> CorpusPart:

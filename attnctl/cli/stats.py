@@ -12,6 +12,7 @@ from attnctl import api
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import ATTENTION, SENTENCE, Given
 from attnctl.base.values import words
+from attnctl.base.workers import ENGINE, Engine
 from attnctl.cli import options
 from attnctl.cli.command import OptionTerm
 from attnctl.cli.model import IDS
@@ -76,6 +77,7 @@ OF_PARTS = OptionTerm(
     "attnctl stats dump.json -o heads.html",
     "attnctl stats --model DIR --file corpus.txt --shard 3/8 -o part-3.json",
     "attnctl stats merge part-*.json -o whole.json",
+    "attnctl stats --model DIR --file corpus.txt --on processes=4 -o whole.json",
 )
 def stats(  # noqa: PLR0913  (options, and groups of them)
     *,
@@ -141,6 +143,11 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     shard: Shard | None = corpus_option(
         "Only this part of the lines of --file: 3/8 is the third of eight.", SHARD
     ),
+    on: Engine | None = corpus_option(
+        "Measure it by workers: processes=N, dask[=ADDRESS] or ray[=ADDRESS]; without an address by a "
+        "cluster on this machine that ends with the command.",
+        ENGINE,
+    ),
     pairs: bool = corpus_option("Also measure how far apart each pair of heads of a layer is."),
     skip_bad: bool = corpus_option("Skip lines that the model cannot read as a sentence, and count them."),
     output: list[str] | None = options.findings_option("stats"),
@@ -182,8 +189,11 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     out = Output(wanted, files, printed, precision, heat)
     if file is not None:
         settings = settings_from(config, flags) if config or flags else Settings()
-        work = open_sources(file, model, settings, shard or WHOLE, pairs=pairs, skip_bad=skip_bad)
-        write_part_report(measure_shard(work, files, printed=printed), out)
+        if on is not None and shard is not None:
+            raise AttnError("--shard: --on cuts the corpus itself; leave one of them out")
+        asked = {"pairs": pairs, "skip_bad": skip_bad, "in_blocks": on is not None}
+        work = open_sources(file, model, settings, shard or WHOLE, **asked)
+        write_part_report(measure_shard(work, files, on, printed=printed), out)
     elif model is not None:
         raise_all(
             f"{text}: a file; --file {text} measures its lines, a dump goes without --model"
@@ -281,7 +291,9 @@ def is_part(path: str) -> bool:
     return format_for(path, 1, FINDINGS["stats"]).name == "json"
 
 
-def measure_shard(work: Work, files: list[str], *, printed: bool) -> CorpusPart | None:
+def measure_shard(
+    work: Work, files: list[str], engine: Engine | None, *, printed: bool
+) -> CorpusPart | None:
     """Measure a shard; None where that is all for files that have it already."""
     parts = list(filter(is_part, files))
     complete = [path for path in parts if Path(path).is_file() and work.resume(path)]
@@ -291,4 +303,6 @@ def measure_shard(work: Work, files: list[str], *, printed: bool) -> CorpusPart 
     if work.span.start < work.part.stop < work.span.stop:
         complain(f"the part goes on after line {work.part.stop:,}")
     with progress("lines") as moved:
+        if engine is not None:
+            return work.done_by(engine, moved, saving(parts))
         return work.done(moved, saving(parts))
