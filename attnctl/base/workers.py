@@ -103,7 +103,7 @@ def open_dask(address: str) -> Iterator[Executor]:
 
     with ExitStack() as begun:
         try:
-            # No dashboard: what is begun for one command listens to its own workers alone, on this machine.
+            # No dashboard: what is begun for one command listens on this machine alone.
             cluster = address or begun.enter_context(
                 LocalCluster(
                     n_workers=os.cpu_count(), threads_per_worker=1, host="127.0.0.1", dashboard_address=None
