@@ -51,7 +51,7 @@ def walked(mistake, names=()):
         return Walk.over(record, record.intended)
 
 
-@pytest.mark.parametrize("op", OVER_QUERIES, ids=repr)
+@pytest.mark.parametrize("op", OVER_QUERIES, ids=lambda op: type(op).__name__)
 def test_sums_over_queries_are_the_same_in_blocks(op):
     scores = 5 * np.random.RandomState(0).randn(2, N, N)
     scores = np.where(np.tri(N, dtype=bool), scores, -np.inf)
