@@ -165,7 +165,10 @@ ELSEWHERE = {
     ("store/npz.py", "archive.open"): "a member of an archive",
     ("models/source.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",
     ("math/engine/cost.py", "Path('/proc/meminfo').read_text"): "the system's",
-    ("pages/__init__.py", "(files('attnctl.pages') / 'page' / name).read_text"): "installed with attnctl",
+    (
+        "pages/__init__.py",
+        "Path(__file__).with_name('page').joinpath(name).read_text",
+    ): "installed with attnctl",
     ("sources/program.py", "np.load"): "in a temporary folder",
     ("sources/recorder.py", "np.savez"): "in a temporary folder",
     ("sources/recorder.py", "Path(path).read_text"): "the program, in a process of its own",
@@ -184,6 +187,7 @@ ELSEWHERE = {
     ("sources/last.py", "open"): "the last run, in the user's state folder",
     ("sources/last.py", "os.open"): "the same",
     ("drawing/screen/palette.py", "os.open"): "the terminal",
+    ("verbs/corpus/__init__.py", "fsspec.open"): "a corpus elsewhere, or compressed: noted before",
     ("verbs/exercise/sheet.py", "(ASSETS / name).read_text"): "installed with attnctl",
 }
 """What opens files beside the place where they are noted, each with why it may."""

@@ -74,7 +74,7 @@ def bad_for(reason: str) -> Iterator[None]:
         raise BadLineError(reason, error.problems) from None
 
 
-class Block(NamedTuple):
+class CorpusBlock(NamedTuple):
     """Whole lines of a corpus: where their bytes stand, and the hash of these."""
 
     path: str
@@ -90,24 +90,24 @@ class Block(NamedTuple):
         return self.first + self.lines
 
 
-class Survey(NamedTuple):
+class CorpusSurvey(NamedTuple):
     sha256: str
     lines: int
-    blocks: Sequence[Block] = ()
+    blocks: Sequence[CorpusBlock] = ()
     """The corpus in blocks, for workers that each read their own bytes."""
 
 
-Lines = str | tuple[str, ...] | Block
+Lines = str | tuple[str, ...] | CorpusBlock
 """The file of a corpus, its sentences, or a block of a file."""
 
 
 def source_name(source: Lines) -> str:
-    if isinstance(source, Block):
+    if isinstance(source, CorpusBlock):
         return source.path
     return source if isinstance(source, str) else "sentences"
 
 
-def survey(source: Lines) -> Survey:
+def survey(source: Lines) -> CorpusSurvey:
     """The hash of a corpus and how many lines it has. Raises AttnError where it has no sentence."""
     digest, newlines, last, empty = sha256(), 0, b"\n", True
     with refuse_unreadable(source):
@@ -118,13 +118,13 @@ def survey(source: Lines) -> Survey:
             empty = empty and not chunk.removeprefix(BOM).strip()
     refuse_empty(source, empty=empty)
     lines = newlines + (last != b"\n") if isinstance(source, str) else len(source)
-    return Survey(digest.hexdigest(), lines)
+    return CorpusSurvey(digest.hexdigest(), lines)
 
 
-def survey_blocks(path: str, size: int | None = None) -> Survey:
+def survey_blocks(path: str, size: int | None = None) -> CorpusSurvey:
     """The same of a file, and its blocks: of about so many bytes each, cut at ends of lines."""
     whole = sha256()
-    blocks: list[Block] = []
+    blocks: list[CorpusBlock] = []
     offset = first = 0
     empty = True
     with refuse_unreadable(path), open_corpus(path) as stream:
@@ -140,11 +140,11 @@ def survey_blocks(path: str, size: int | None = None) -> Survey:
                 ended = piece.endswith(b"\n")
                 empty = empty and not piece.removeprefix(BOM).strip()
             lines = newlines if ended else newlines + 1
-            blocks.append(Block(path, offset, length, first, lines, own.hexdigest()))
+            blocks.append(CorpusBlock(path, offset, length, first, lines, own.hexdigest()))
             offset += length
             first += lines
     refuse_empty(path, empty=empty)
-    return Survey(whole.hexdigest(), first, blocks)
+    return CorpusSurvey(whole.hexdigest(), first, blocks)
 
 
 def block_size(path: str) -> int:
@@ -196,7 +196,7 @@ def open_corpus(path: str) -> Iterator[BinaryIO]:
 
 def chunks_of(source: Lines) -> Iterator[bytes]:
     """The bytes of a corpus; sentences have those of a file that holds them one a line."""
-    if isinstance(source, tuple) and not isinstance(source, Block):
+    if isinstance(source, tuple) and not isinstance(source, CorpusBlock):
         yield from map(line_bytes, source)
         return
     with open_corpus(source_name(source)) as stream:
@@ -210,7 +210,7 @@ def line_bytes(sentence: str) -> bytes:
 
 def lines_of(source: Lines, span: range) -> Iterator[tuple[int, bytes]]:
     """The lines of a span in order, each with its number, from 1; of one that is too long, its start."""
-    if isinstance(source, Block):
+    if isinstance(source, CorpusBlock):
         yield from lines_of_block(source, span)
         return
     if not isinstance(source, str):
@@ -224,7 +224,7 @@ def lines_of(source: Lines, span: range) -> Iterator[tuple[int, bytes]]:
                 yield index + 1, data if index else data.removeprefix(BOM)
 
 
-def lines_of_block(block: Block, span: range) -> Iterator[tuple[int, bytes]]:
+def lines_of_block(block: CorpusBlock, span: range) -> Iterator[tuple[int, bytes]]:
     """The lines of a block. Raises AttnError at its end where its bytes are others than were surveyed."""
     digest = sha256()
     with refuse_unreadable(block), open_corpus(block.path) as stream:

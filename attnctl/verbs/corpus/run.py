@@ -18,7 +18,7 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.math.engine.tiles import single_thread
 from attnctl.store.files import is_special
 from attnctl.verbs import corpus
-from attnctl.verbs.corpus import WHOLE, BadLineError, Block, Lines, Shard
+from attnctl.verbs.corpus import WHOLE, BadLineError, CorpusBlock, Lines, Shard
 from attnctl.verbs.corpus.part import (
     CorpusPart,
     differing_facts,
@@ -121,7 +121,7 @@ class Work:
     span: range
     part: CorpusPart
     skip_bad: bool
-    blocks: Sequence[Block] = ()
+    blocks: Sequence[CorpusBlock] = ()
     """Those of the file, where workers measure them."""
     maker: Maker = Maker(None, DEFAULTS)
     waiting: dict[int, dict[int, Any]] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class Work:
                 saved = monotonic()
         return self.concluded()
 
-    def take_in(self, block: Block, measured: Measured) -> None:
+    def take_in(self, block: CorpusBlock, measured: Measured) -> None:
         """Add the block that follows the part."""
         self.part.add(part_of_bytes(measured.part, f"{block.path}: a block"))
         self.part.stop = block.stop
@@ -261,7 +261,7 @@ class Work:
 class Task(NamedTuple):
     """What a worker is told."""
 
-    block: Block
+    block: CorpusBlock
     about: dict[str, Any]
     maker: Maker
     start: int
