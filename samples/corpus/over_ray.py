@@ -3,7 +3,7 @@
 python samples/corpus/over_ray.py CORPUS SHARDS FOLDER [OPTIONS of attnctl stats, like --model DIR]
 
 A worker that is lost has its shard done by another; shards that are complete in FOLDER are kept. Each shard
-is a process of its own here; `attnctl stats --file CORPUS --on ray=auto` has one of each worker, and no files.
+is a process of its own; with `attnctl stats --file CORPUS --on ray=auto` each worker is, without files.
 """
 
 import subprocess
