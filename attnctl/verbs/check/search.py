@@ -16,7 +16,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import spread
-from attnctl.evidence.judge import like, wrong_numbers
+from attnctl.evidence.judge import like, vanishes, wrong_numbers
 from attnctl.evidence.precision import FLOAT32, FLOAT64, Precision
 from attnctl.evidence.recompute import Probe
 from attnctl.evidence.rounding import boundless, exactly
@@ -265,7 +265,8 @@ class Search:
         right = self.case.expected.value
         finite = np.isfinite(right)
         seen = (np.isfinite(value) & (value != 0)).any(axis=-1, keepdims=True)
-        told = finite | (np.isneginf(right) & (np.abs(value) <= self.precision.largest / 2))
+        hidden = np.isneginf(right)
+        told = finite | (hidden & ~vanishes(value, hidden, self.precision.vanishing))
         told = told & seen & ~self.case.differs & ~boundless(self.case.expected.error)
         moved = ~(np.abs(value - right) <= FAR * self.case.expected.error) & (value != right)
         return bool((told & moved & ~np.isnan(value)).any())
