@@ -278,7 +278,7 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
 
 def watch_program(known: list[Lesson], named: str | None, path: str, progress: Progress, name: str) -> Exit:
     """A learner's program, graded whenever it is saved, until it is right; once where nobody watches."""
-    from attnctl.sources.program import look_again
+    from attnctl.sources.program.run import look_again
 
     programs = [entry for entry in known if entry.kind == DUMP]
     chosen = [known[at] for at in lesson_places(named, known)] if named else programs[:1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 
 from attnctl.base.dataclass import dataclass
@@ -149,14 +149,26 @@ class Diagnosis:
         self.done.add((first, ""))
         after = walk_without(search.case.walk, first) and walk_without(self.walk, first)
         if not after:
-            return Finding(first, gap, hint=hint(search, gap.differing))
+            return Finding(first, gap, hint=guarded(lambda: hint(search, gap.differing)))
         self.forget(first, after)
-        return Finding(first, gap, hint=hint_written(search))
+        return Finding(first, gap, hint=guarded(lambda: hint_written(search)))
 
     def forget(self, first: str, after: Walk) -> None:
         """Go on without a step that nothing was computed from: what follows is judged anew."""
         self.steps |= {name: after.steps[name] for name in set(self.walk.wrong) - {first, *after.wrong}}
         self.walk = after
+
+
+def guarded(make_hint: Callable[[], str]) -> str:
+    """A hint; nothing where making it fails.
+
+    Hints try ops on whatever arrays there are, and some op may fail on them in a way that nobody foresaw.
+    The verdict stands without a hint.
+    """
+    try:
+        return make_hint()
+    except Exception:  # noqa: BLE001  (any failure at all: see above)
+        return ""
 
 
 def walk_without(walk: Walk, first: str) -> Walk | None:

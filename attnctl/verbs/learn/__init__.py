@@ -318,9 +318,15 @@ def steps_to_write(lesson: Lesson, trace: Trace) -> list[Step]:
 
 def run_program(path: str, into: FilePath) -> str:
     """Carry a program out, its arrays into an .npz; what it printed. Raises AttnError where it fails."""
-    from attnctl.sources.program import record_program
+    from attnctl.sources.program.run import ending_of, record_program
 
-    found, printed = record_program(path, SECONDS)
-    arrays: dict[str, Any] = {given.name: given.array for given in found if not given.function}
+    recording = record_program(path, SECONDS)
+    if recording.ending:
+        raise AttnError(ending_of(recording))
+    arrays: dict[str, Any] = {
+        name: recording.events[number].value
+        for name, number in recording.variables.items()
+        if recording.events[number].value is not None
+    }
     np.savez(into, **arrays)
-    return "\n".join(printed.splitlines()[-20:])
+    return "\n".join(recording.printed.splitlines()[-20:])
