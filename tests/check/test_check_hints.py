@@ -255,7 +255,7 @@ def test_a_hint_that_fails_is_no_hint(monkeypatch):
     def fail(*_):
         raise RuntimeError("this hint is broken")
 
-    monkeypatch.setattr("attnctl.verbs.check.check.hint", fail)
+    monkeypatch.setattr("attnctl.verbs.check.diagnosis.hint", fail)
     name, change, _ = CHANGES["one key"]
     report = attnctl.check(foreign(changed(name, change)), meant(own.CAUSAL))
     assert (report.agrees, report.mistake, report.findings[0].hint) == (False, None, "")
