@@ -50,11 +50,11 @@ class OverQueries(RowWise):
 
     sums: tuple[Array, ...] = field(default=(), kw_only=True, compare=False, repr=False)
 
-    def told(self, blocks: Iterable[Array]) -> OverQueries:
-        """The same op with the sums of all rows, which come block by block."""
-        return replace(self, sums=self.sum_over(blocks))
+    def told(self, blocks: Iterable[Array], *others: Array) -> OverQueries:
+        """The same op with the sums of all rows, which come block by block; `others` it reads whole."""
+        return replace(self, sums=self.sum_over(blocks, *others))
 
-    def sum_over(self, blocks: Iterable[Array]) -> tuple[Array, ...]:
+    def sum_over(self, blocks: Iterable[Array], *others: Array) -> tuple[Array, ...]:
         raise NotImplementedError
 
     def share_out(self, s: Array, *sums: Array) -> Array:
@@ -171,9 +171,10 @@ class StepInBlocks:
         steps = list(self.steps)
         for number, step in enumerate(self.steps):
             if isinstance(step.op, OverQueries) and not step.op.sums:
-                (read,) = step.inputs
+                read, *others = step.inputs
                 scores = (self.values_in(rows, steps[:number])[read] for rows in self.blocks())
-                steps[number] = replace(step, op=step.op.told(scores))
+                whole = (self.outside[name][1].value for name in others)
+                steps[number] = replace(step, op=step.op.told(scores, *whole))
         return steps
 
     @property

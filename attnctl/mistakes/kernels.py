@@ -236,7 +236,7 @@ KERNELS = (
         "weights-transposed",
         "the weights are transposed before they are applied to V",
         "take weights @ V: each row is one query's",
-        MIX.where(square).instead(lambda op: wrong.Arranged(op, (wrong.transpose,))),
+        MIX.where(square).instead(wrong.MixTransposed),
         across=True,
         why="einsum with its indices exchanged fits wherever there are as many queries as keys.",
         example="head_outputs = attention_weights.swapaxes(-1, -2) @ V",

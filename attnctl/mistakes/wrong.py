@@ -130,7 +130,7 @@ class SoftmaxOver(OverQueries):
 
     axes: tuple[int, ...] = (-2,)
 
-    def sum_over(self, blocks: Iterable[Array]) -> tuple[Array, ...]:
+    def sum_over(self, blocks: Iterable[Array], *_: Array) -> tuple[Array, ...]:
         """The maximum, and Σ exp(s − maximum), online: what was summed shrinks as the maximum grows."""
         top = np.array(-np.inf)
         sums = np.array(0.0)
@@ -150,7 +150,7 @@ class SoftmaxOver(OverQueries):
 class GrownOver(OverQueries):
     """exp(s − the row's maximum), divided by its sums over queries."""
 
-    def sum_over(self, blocks: Iterable[Array]) -> tuple[Array, ...]:
+    def sum_over(self, blocks: Iterable[Array], *_: Array) -> tuple[Array, ...]:
         parts = [grown(s).sum(axis=-2, keepdims=True) for s in blocks]
         return (np.sum(parts, axis=0),)
 
@@ -164,12 +164,41 @@ class ByOtherSums(OverQueries):
 
     grow: Callable[[Array], Array]
 
-    def sum_over(self, blocks: Iterable[Array]) -> tuple[Array, ...]:
+    def sum_over(self, blocks: Iterable[Array], *_: Array) -> tuple[Array, ...]:
         rows = np.concatenate([total(self.grow(s)) for s in blocks], axis=-2)
         return (np.swapaxes(rows, -1, -2),)
 
     def share_out(self, s: Array, *sums: Array) -> Array:
         return shared_out(self.grow(s), *sums)
+
+
+@dataclass(frozen=True)
+class MixTransposed(OverQueries):
+    """What mixes values by weights, which were transposed before: row q has Σ weights[k, q] · v[k]."""
+
+    op: Op
+    begin: int = 0
+    """The query of the first row that is asked for."""
+
+    def from_query(self, query: int) -> MixTransposed:
+        return replace(self, begin=self.begin + query) if self.sums else self
+
+    def sum_over(self, blocks: Iterable[Array], *others: Array) -> tuple[Array, ...]:
+        """All rows: each block of queries adds its part to every one."""
+        (v,) = others
+        rows, start = np.array(0.0), 0
+        for weights in blocks:
+            stop = start + weights.shape[-2]
+            rows = rows + self.op.apply(transpose(weights), v[..., start:stop, :])
+            start = stop
+        return (rows,)
+
+    def apply(self, *inputs: Array) -> Array:
+        """(..., query, key), (..., key, d) -> (..., query, d), of as many queries as keys."""
+        weights, v = inputs
+        if not self.sums:
+            return self.op.apply(transpose(weights), v)
+        return self.sums[0][..., self.begin : self.begin + weights.shape[-2], :]
 
 
 @dataclass(frozen=True)

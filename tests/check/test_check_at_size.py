@@ -62,7 +62,8 @@ def test_sums_over_queries_are_the_same_in_blocks(op):
 
 
 @pytest.mark.parametrize(
-    "name", ["softmax-over-queries", "softmax-over-everything", "softmax-sums-transposed"]
+    "name",
+    ["softmax-over-queries", "softmax-over-everything", "softmax-sums-transposed", "weights-transposed"],
 )
 def test_what_sums_over_queries_is_judged_in_some_rows(large, name):
     """The value in some rows, of the sums of all, is that of all in these rows."""
@@ -78,14 +79,32 @@ def test_what_sums_over_queries_is_judged_in_some_rows(large, name):
     assert len(case_of[0]) == len(case_of[16]) >= 1
     for in_all, in_part in zip(case_of[0], case_of[16], strict=True):
         assert any(isinstance(step.op, OverQueries) for step in in_all.derivation)
-        value = part.value_by_sums(in_part.derivation, walk, "output")
+        value = part.value_in_blocks(part.in_blocks_by_sums(in_part.derivation, walk, "output"))
         assert value == pytest.approx(in_all.value(anyway=True)[16:20], rel=1e-9)
+
+
+def made_over_queries(name):
+    """The ends of a program that mixes up queries."""
+    arrays = own.attend(KIND, name if name in own.PLANTED else None)
+    if name == "weights-transposed":
+        mixed = arrays["attention_weights"].swapaxes(-1, -2) @ arrays["V"]
+        arrays["output"] = own.merge(mixed, None) @ arrays["W_O"]
+    return {key: array for key, array in arrays.items() if key in {*own.INPUTS, "output"}}
+
+
+@pytest.mark.parametrize("name", ["softmax-over-queries", "weights-transposed"])
+@pytest.mark.parametrize("changed", [0, 16])
+def test_what_sums_over_queries_has_to_fit_the_last_of_them(large, name, changed):
+    arrays = made_over_queries(name)
+    drawn = np.random.RandomState(0).randn(changed, KIND.d_model)
+    arrays["output"] = np.concatenate([arrays["output"][: N - changed], drawn]).astype(own.F32)
+    assert attnctl.check(foreign(arrays), meant(KIND)).mistake == (None if changed else name)
 
 
 def test_no_other_mistake_is_judged_by_sums(large):
     walk = walked(None, (*own.INPUTS, "output"))
     part = some_rows(walk, slice(0, 4))
-    assert part.value_by_sums(part.derivation, walk, "output") is None
+    assert part.in_blocks_by_sums(part.derivation, walk, "output") is None
 
 
 @pytest.mark.parametrize("mistake", ["softmax-over-queries", "causal-strict", "no-scale", "mask-ignored"])

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 
+import numpy as np
+
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.evidence.record import may_have_unseen
 from attnctl.evidence.walk import Checked, Verdict, Walk
+from attnctl.math import Array
 from attnctl.mistakes import CATALOGUE
-from attnctl.mistakes.mistake import Mistake
+from attnctl.mistakes.mistake import Mistake, WrongStep
 from attnctl.verbs.check.hints import WRITTEN_WRONG, agrees_as_printed, hint, hint_written
-from attnctl.verbs.check.parts import Part, one_head_of, samples
+from attnctl.verbs.check.parts import Part, ends_elsewhere, one_head_of, samples
 from attnctl.verbs.check.readings import Reading
 from attnctl.verbs.check.report import Finding
 from attnctl.verbs.check.search import Fit, Search, slight
@@ -91,8 +95,19 @@ class Diagnosis:
     def screen_rows(self, search: Search) -> list[Fit]:
         """The same in some rows, for what needs no more of the other queries than their sums."""
         first, part = search.case.first, search.part
-        fits = search.screen(lambda case: part.value_by_sums(case.derivation, self.walk, first))
-        return self.first_verified(first, fits, part)
+
+        def value_of(case: WrongStep) -> Array | None:
+            """NaN where the last queries, which these sums tell as well, show that it is another."""
+            blocks = part.in_blocks_by_sums(case.derivation, self.walk, first)
+            if blocks is None:
+                return None
+            return (
+                np.full(case.found.shape, np.nan)
+                if ends_elsewhere(blocks)
+                else part.value_in_blocks(blocks)
+            )
+
+        return self.first_verified(first, search.screen(value_of), part)
 
     def first_verified(self, first: str, fits: list[Fit], part: Part) -> list[Fit]:
         for fit in fits:
@@ -117,6 +132,8 @@ class Diagnosis:
         try:
             whole = Walk.over(record, derivation, self.walk)
             if (part.words or not fit.walk.steps) and not set(whole.wrong) <= explained:
+                if not may_have_unseen(record):
+                    return None
                 loosely = Walk.over(replace(record, lenient=True), derivation, self.walk)
                 if not set(loosely.wrong) <= explained:
                     return None

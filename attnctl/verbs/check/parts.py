@@ -12,8 +12,11 @@ from dataclasses import replace
 from itertools import count, islice
 from typing import Any
 
+import numpy as np
+
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.evidence.allowed import root_mean_square, spread
 from attnctl.evidence.blocks import (
     OverQueries,
     StepInBlocks,
@@ -22,6 +25,7 @@ from attnctl.evidence.blocks import (
     begin_at,
     change_ops,
     cut,
+    cuts_to,
     follow,
     has_rows,
     in_blocks,
@@ -46,6 +50,11 @@ MORE = 2**16
 """Numbers of a larger first sample, where few of them are wrong."""
 
 LEAST_ROWS = 4
+
+LAST_ROWS = 16
+
+ELSEWHERE = 0.5
+"""The part of its spread by which a step is off, root mean square, that no rounding explains."""
 
 TELLING = 200
 """Wrong numbers that a sample must show; a tenth of them, where there are fewer."""
@@ -84,8 +93,8 @@ class Part:
     def record(self) -> Record:
         return self.walk.record
 
-    def value_by_sums(self, derivation: Derivation, walk: Walk, first: str) -> Array | None:
-        """A step's value in this part by a program that sums over all queries of the whole, `walk`.
+    def in_blocks_by_sums(self, derivation: Derivation, walk: Walk, first: str) -> StepInBlocks | None:
+        """A step of the whole, `walk`, by a program of this part that sums over all queries.
 
         None by a program that needs more of the other queries, or changes what the whole starts from.
         """
@@ -97,10 +106,12 @@ class Part:
         changed = {step.name for step in wide if step is not known.get(step.name)}
         if not changed <= {step.name for step in steps}:
             return None
+        return StepInBlocks.begin(walk.record, wide, steps, walk.values)
 
-        blocks = StepInBlocks.begin(walk.record, wide, steps, walk.values)
-        rows = slice(self.begin, self.begin + self.record.trace[first].shape[-2])
-        return blocks.values_in(rows, blocks.steps)[first]
+    def value_in_blocks(self, blocks: StepInBlocks) -> Array:
+        """The value that such a program gives in this part."""
+        begin, count = self.begin, self.record.trace[blocks.name].shape[-2]
+        return blocks.values_in(slice(begin, begin + count), blocks.steps)[blocks.name]
 
     def widen(self, derivation: Derivation, record: Record) -> Derivation:
         """The derivation of a program that makes a mistake in this part, as it reads in all the record."""
@@ -122,6 +133,17 @@ class Part:
         if found is not None and hasattr(op, "reread"):
             return op.reread(found)
         return begin_at(-self.begin)(op)
+
+
+def ends_elsewhere(blocks: StepInBlocks) -> bool:
+    """True where the last queries are no others rounded, not even to a few digits."""
+    last = slice(max(blocks.queries - LAST_ROWS, 0), blocks.queries)
+    found, value = (
+        blocks.recorded(blocks.name, cuts_to(last)),
+        blocks.values_in(last, blocks.steps)[blocks.name],
+    )
+    told = np.isfinite(found) & np.isfinite(value)
+    return bool(root_mean_square((found - value)[told]) > ELSEWHERE * spread(value[told]))
 
 
 def whole_of(walk: Walk) -> Part:
