@@ -58,6 +58,9 @@ SLIGHT = 1e-3
 AS_GOOD = 1.5
 """Of two mistakes one explains as much as the other if it leaves at most so many times what that leaves."""
 
+BY_CHANCE = 1 / 64
+"""The part of what rounding one number does by which programs differ that are equal on paper."""
+
 ROUNDING = 16.0
 """What leaves at most so many times what rounding one number does needs no better explanation."""
 
@@ -145,11 +148,17 @@ class Search:
         for mistake, plant in self.plants(self.case, [one for one in CATALOGUE if one.fitted is fitted]):
             value = plant.case.value(anyway=True)
             fit, other = self.held(plant, ((mistake, plant),), value), found.get(mistake.name)
-            if fit and (other is None or (fit.rank, fit.misfit) < (other.rank, other.misfit)):
+            if fit and (other is None or self.is_better(fit, other)):
                 found[mistake.name] = fit
             if value is not None and self.may_be_half(value):
                 self.halves.append((self.case.misfit(value), mistake, plant))
         return rank_fits(list(found.values()), self.floor)
+
+    def is_better(self, fit: Fit, earlier: Fit) -> bool:
+        """True for a way to make a mistake that leaves less than an earlier one, by more than chance."""
+        if fit.rank != earlier.rank:
+            return fit.rank < earlier.rank
+        return earlier.misfit - fit.misfit > BY_CHANCE * self.floor
 
     def screen(self, value_of: ValueOf = plain_value) -> list[Fit]:
         """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked.
