@@ -30,6 +30,11 @@ FORMAT_NAMES = ("table", *(fmt.name for fmt in FORMATS if not (fmt.binary or fmt
 
 PRECISION = whole_number(0, 17)
 
+BY_WORKERS = (
+    "{} by workers: processes=N, dask[=ADDRESS] or ray[=ADDRESS]; without an address by a cluster on this "
+    "machine that ends with the command."
+)
+
 
 def only(holds: Callable[[Given], object], words: str) -> OptionTerm:
     """The term of an option that means something only where this holds."""

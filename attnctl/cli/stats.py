@@ -144,8 +144,7 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
         "Only this part of the lines of --file: 3/8 is the third of eight.", SHARD
     ),
     on: Engine | None = corpus_option(
-        "Measure it by workers: processes=N, dask[=ADDRESS] or ray[=ADDRESS]; without an address by a "
-        "cluster on this machine that ends with the command.",
+        options.BY_WORKERS.format("Measure it"),
         ENGINE,
     ),
     pairs: bool = corpus_option("Also measure how far apart each pair of heads of a layer is."),

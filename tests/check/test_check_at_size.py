@@ -165,7 +165,7 @@ def test_ways_to_round_share_what_stands_before_them():
 
 @pytest.mark.parametrize("n", [24, 96, 320])
 def test_of_ways_that_are_equal_on_paper_the_first_is_said(n):
-    """Which of them leaves less by the last digits of a sum, that has as many terms as rows are looked at."""
+    """Which of them leaves less is said by the last digits of sums, of as many terms as rows are read."""
     kind = own.PLANTED["bias-missing"][0].but(n=n, dtype=own.F32)
     arrays = own.attend(kind, "bias-missing")
     arrays = {name: arrays[name] for name in (*own.INPUTS, "attention_weights") if name in arrays}
