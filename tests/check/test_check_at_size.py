@@ -163,11 +163,18 @@ def test_ways_to_round_share_what_stands_before_them():
     assert "head_outputs" not in kept
 
 
-@pytest.mark.parametrize("n", [24, 96, 320])
-def test_of_ways_that_are_equal_on_paper_the_first_is_said(n):
+@pytest.mark.parametrize("n", [24, 64, 320])
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        ("bias-missing", "b_Q, b_K, b_V and b_O are not added"),
+        ("rotary-start/K", "positions are counted from elsewhere: K 1 too late"),
+    ],
+)
+def test_of_ways_that_are_equal_on_paper_the_first_is_said(mistake, words, n):
     """Which of them leaves less is said by the last digits of sums, of as many terms as rows are read."""
-    kind = own.PLANTED["bias-missing"][0].but(n=n, dtype=own.F32)
-    arrays = own.attend(kind, "bias-missing")
-    arrays = {name: arrays[name] for name in (*own.INPUTS, "attention_weights") if name in arrays}
-    (finding,) = attnctl.check(foreign(arrays), meant(kind)).findings
-    assert finding.words == "b_Q, b_K, b_V and b_O are not added"
+    for kind in own.PLANTED[mistake]:
+        arrays = own.attend(kind.but(n=n, dtype=own.F32), mistake)
+        recorded = {name: arrays[name] for name in (*own.INPUTS, "attention_weights") if name in arrays}
+        (finding,) = attnctl.check(foreign(recorded), meant(kind)).findings
+        assert finding.words == words

@@ -17,7 +17,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import spread
 from attnctl.evidence.judge import like, vanishes, wrong_numbers
-from attnctl.evidence.precision import FLOAT32, FLOAT64, Precision
+from attnctl.evidence.precision import FLOAT32, Precision
 from attnctl.evidence.recompute import Probe
 from attnctl.evidence.record import may_have_unseen
 from attnctl.evidence.rounding import boundless, exactly
@@ -26,7 +26,7 @@ from attnctl.math import Array
 from attnctl.math.ops import Softmax
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
-from attnctl.mistakes.plants import size_of
+from attnctl.mistakes.plants import BY_CHANCE, rounding_floor
 from attnctl.verbs.check.parts import Part
 
 Planted = tuple[Mistake, Plant]
@@ -57,9 +57,6 @@ SLIGHT = 1e-3
 
 AS_GOOD = 1.5
 """Of two mistakes one explains as much as the other if it leaves at most so many times what that leaves."""
-
-BY_CHANCE = 1 / 64
-"""The part of what rounding one number does by which programs differ that are equal on paper."""
 
 ROUNDING = 16.0
 """What leaves at most so many times what rounding one number does needs no better explanation."""
@@ -194,7 +191,7 @@ class Search:
 
     @property
     def floor(self) -> float:
-        return max(self.precision.unit, 64 * FLOAT64.unit) * size_of(self.case.found)
+        return rounding_floor(self.case)
 
     def plants(self, case: WrongStep, mistakes: Iterable[Mistake]) -> Iterator[tuple[Mistake, Plant]]:
         earlier = [name for name in self.named if name.subject]
