@@ -411,7 +411,56 @@ def lines():
         yield "stats, 2,000 lines, --on processes=2 / alone", ratio(by_two, many, 3), 1.1
 
 
-GROUPS = (start_up, wrong_dumps, lines, attend, backward, memory, weights, dumps, yaml, tables, check)
+def effects():
+    """`effect` over all heads of a random Llama of 600 M parameters, beside a forward pass for each by hooks."""
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM
+    except ImportError:
+        print("effects: torch and transformers are not installed", file=sys.stderr)
+        return
+    import attnctl
+    from layer import HEADS, LAYERS, WIDTH, write_checkpoint
+
+    tokens, size = list(range(1, 17)), WIDTH // HEADS
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        write_checkpoint(Path(folder))
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        mixed = model.model.layers[LAYERS // 2].self_attn.o_proj
+
+        def by_hooks():
+            """The heads of one layer: each costs what those of any other cost."""
+            for head in range(HEADS):
+
+                def zeroed(_, given, head=head):
+                    own = given[0].clone()
+                    own[..., head * size : (head + 1) * size] = 0
+                    return (own,)
+
+                hook = mixed.register_forward_pre_hook(zeroed)
+                with torch.inference_mode():
+                    model(torch.tensor([tokens])).logits[0, -1].numpy()
+                hook.remove()
+
+        ours = partial(attnctl.effect, model=folder, ids=tokens, between=(5, 4))
+        yield "effect, 480 heads, 16 tokens / hooks", ratio(ours, by_hooks, 3) / LAYERS, 0.5
+
+
+GROUPS = (
+    start_up,
+    wrong_dumps,
+    lines,
+    effects,
+    attend,
+    backward,
+    memory,
+    weights,
+    dumps,
+    yaml,
+    tables,
+    check,
+)
 
 
 def main():

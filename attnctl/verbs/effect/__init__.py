@@ -23,6 +23,7 @@ from attnctl.math.engine import carry_out
 from attnctl.math.names import B_O, HEAD_OUTPUTS, OUTPUT, RESIDUAL, W_O, X
 from attnctl.math.ops import LayerNorm, RMSNorm
 from attnctl.math.ops.models import AddScaled
+from attnctl.math.ops.products import in_tiles
 from attnctl.models.attention import prepare_attention
 from attnctl.models.forward import MOST_ROWS, Run, attend_plainly, finish, through
 from attnctl.models.layer import LayerTensors, norm_op
@@ -148,9 +149,10 @@ def effects_of_layer(
 
     for start in range(0, count, at_once):
         heads = range(start, min(start + at_once, count))
-        rows = through(tensors, hidden, None, edit_heads(replacing(heads, begun.how, given)))
-        for later in range(index + 1, layers):
-            rows = through(model.layer(later), rows, None, attend_plainly)
+        with in_tiles():  # rows of all members are one product
+            rows = through(tensors, hidden, None, edit_heads(replacing(heads, begun.how, given)))
+            for later in range(index + 1, layers):
+                rows = through(model.layer(later), rows, None, attend_plainly)
         yield heads, difference_at(prompt, rows, place, ids) - begun.difference
 
 
