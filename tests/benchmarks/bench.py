@@ -412,15 +412,16 @@ def lines():
 
 
 def effects():
-    """`effect` over all heads of a random Llama of 600 M parameters, beside a forward pass for each by hooks."""
+    """`effect` over all heads of a random Llama of 600 M parameters, beside a pass for each by hooks."""
     try:
         import torch
         from transformers import AutoModelForCausalLM
     except ImportError:
         print("effects: torch and transformers are not installed", file=sys.stderr)
         return
-    import attnctl
     from layer import HEADS, LAYERS, WIDTH, write_checkpoint
+
+    import attnctl
 
     tokens, size = list(range(1, 17)), WIDTH // HEADS
     torch.set_num_threads(1)
