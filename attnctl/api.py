@@ -332,10 +332,11 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
 
 
 def merge_corpus(parts: Iterable[CorpusPart | str | PathLike[str]]) -> CorpusPart:
-    """The statistics of a whole corpus from its parts, or their files, in any order.
+    """The statistics of a whole corpus from its parts, their files or addresses, in any order.
 
     Raises AttnError where lines are in two of them or in none, and where they are of different things.
     """
+    from attnctl.store.elsewhere import expand_address
     from attnctl.verbs.corpus.part import CorpusPart as Part
     from attnctl.verbs.corpus.part import merge_parts, read_part
 
@@ -345,7 +346,7 @@ def merge_corpus(parts: Iterable[CorpusPart | str | PathLike[str]]) -> CorpusPar
             named.append((f"part {number}", part))
             continue
         with collect_problems(problems):
-            named.append((fspath(part), read_part(fspath(part))))
+            named += [(path, read_part(path)) for path in expand_address(fspath(part))]
     raise_all(problems)
     if not named:
         raise AttnError("parts: none; give what attnctl.corpus made of each shard")

@@ -191,6 +191,7 @@ ELSEWHERE = {
     ("sources/last.py", "os.open"): "the same",
     ("drawing/screen/palette.py", "os.open"): "the terminal",
     ("verbs/corpus/__init__.py", "fsspec.open"): "a corpus elsewhere, or compressed: noted before",
+    ("store/elsewhere.py", "fsspec.open"): "what is elsewhere, by its address",
     ("verbs/exercise/sheet.py", "(ASSETS / name).read_text"): "installed with attnctl",
 }
 """What opens files beside the place where they are noted, each with why it may."""

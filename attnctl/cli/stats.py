@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from attnctl import api
@@ -29,7 +28,7 @@ from attnctl.record import Trace
 from attnctl.sources import HELP_OF_SEVERAL, is_file, open_source
 from attnctl.sources.sentence import Arguments, gather_sentences
 from attnctl.verbs.corpus import SHARD, WHOLE, Shard
-from attnctl.verbs.corpus.part import CorpusPart, report_of, write_part
+from attnctl.verbs.corpus.part import CorpusPart, may_be_there, report_of, write_part
 from attnctl.verbs.corpus.run import Work, open_sources, saving
 from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.tally import measure_heads, rollout
@@ -295,7 +294,7 @@ def measure_shard(
 ) -> CorpusPart | None:
     """Measure a shard; None where that is all for files that have it already."""
     parts = list(filter(is_part, files))
-    complete = [path for path in parts if Path(path).is_file() and work.resume(path)]
+    complete = [path for path in parts if may_be_there(path) and work.resume(path)]
     if complete == files and not printed:
         complain(*(f"{path}: is complete, and kept" for path in files))
         return None

@@ -249,7 +249,7 @@ def test_sentences_in_python_are_read_from_no_file():
 
 
 def test_a_compressed_corpus_needs_fsspec(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "find_spec", lambda name: None)
+    monkeypatch.setattr("attnctl.store.elsewhere.find_spec", lambda name: None)
     code, _, err = run("--file", "c.txt.gz")
     assert (code, err) == (
         2,
@@ -270,6 +270,37 @@ def test_a_compressed_corpus_and_one_elsewhere_are_the_same(threads, tmp_path):
         work = open_sources(elsewhere, in_blocks=True)
         assert work.done_by(Engine("processes", "1")).to_bytes() == whole_of(path)
         assert len({block.offset for block in corpus.survey_blocks(elsewhere, 99).blocks}) > 5
+
+
+@pytest.mark.skipif(find_spec("fsspec") is None, reason="fsspec is an extra")
+def test_parts_and_results_elsewhere(run, tmp_path):
+    path, folder = written(tmp_path / "c.txt", lines=30), f"memory://{tmp_path.name}"
+    for number in (1, 2):
+        part = f"{folder}/part-{number}.json"
+        assert run("--file", str(path), "--shard", f"{number}/2", "-o", part) == (0, "", "")
+        _, _, again = run("--file", str(path), "--shard", f"{number}/2", "-o", part)
+        assert again == f"attnctl: {part}: is complete, and kept\n"
+    whole = f"{folder}/whole.json"
+    assert run("merge", f"{folder}/part-*.json", "-o", whole) == (0, "", "")
+    assert part_bytes(whole) == whole_of(path)
+    code, _, err = run("merge", f"{folder}/none-*.json")
+    assert (code, err) == (2, f"attnctl: {folder}/none-*.json: no such file there\n")
+
+
+@pytest.mark.skipif(find_spec("fsspec") is None, reason="fsspec is an extra")
+@pytest.mark.parametrize("address", ["nowhere://a/b.json", "memory://none/p.json"])
+def test_what_cannot_be_opened_elsewhere_is_said(run, address):
+    code, _, err = run("merge", address)
+    assert code == 2
+    assert err.startswith(f"attnctl: {address}: ")
+    assert "Traceback" not in err
+
+
+def part_bytes(address):
+    import fsspec
+
+    with fsspec.open(address, "rb") as stream:
+        return stream.read()
 
 
 ENGINES = [

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from importlib.util import find_spec
 from typing import BinaryIO, NamedTuple
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input, open_found
 from attnctl.base.values import BadValueError, Reader
+from attnctl.store.elsewhere import is_address, require_fsspec
 
 LONGEST = 2**20  # bytes of a line; a longer one is no sentence
 CHUNK = 2**20
@@ -175,7 +175,7 @@ def refuse_empty(source: Lines, *, empty: bool) -> None:
 
 def is_plain(path: str) -> bool:
     """True for a file of this machine as it is; others are opened by fsspec."""
-    return "://" not in path and not path.endswith(COMPRESSED)
+    return not is_address(path) and not path.endswith(COMPRESSED)
 
 
 @contextmanager
@@ -185,8 +185,7 @@ def open_corpus(path: str) -> Iterator[BinaryIO]:
         with open_found(path) as plain:
             yield plain
         return
-    if find_spec("fsspec") is None:
-        raise AttnError(f"{path}: fsspec opens it, and is not installed; pip install 'attnctl[remote]'")
+    require_fsspec(path)
     import fsspec
 
     note_input(path)
