@@ -5,7 +5,7 @@ That a step was carried out in fewer digits is evident where carrying it out so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from itertools import product
@@ -54,6 +54,9 @@ KERNELS = tuple(product((0.0, 0.25, 0.5), (False, True)))
 """The power of d_k by which Q and K (Q alone, where it is a half) are divided before they are rounded; and
 whether weights are rounded as parts of the largest of their row, as block by block in softmax."""
 
+LARGE, MOST_SHARED = 2**15, 8
+"""The numbers of a value from which on it is shared between programs, and how many are."""
+
 BIASED = 1 / 8
 """The part of a factor's rounding that all of a step may be off by, where a simulation explains nothing."""
 
@@ -78,8 +81,23 @@ class Probe:
         told = [input_ for input_ in inputs if input_ is not None]
         if len(told) < len(inputs):
             return None
-        value = step.op.apply(*told)
+        value = self.apply(step, told)
         self.numbers += value.size
+        return value
+
+    def apply(self, step: Step, inputs: Sequence[Array]) -> Array:
+        """The op of a step on its inputs; large results of recorded ones are kept for the next programs."""
+        if not all(map(self.before.record.tells, step.inputs)):
+            return step.op.apply(*inputs)
+        shared, key = self.before.shared, (id(step.op), step.inputs)
+        if key in shared:
+            return shared[key][1]
+
+        value = step.op.apply(*inputs)
+        if value.size >= LARGE:
+            shared[key] = step.op, value  # the op as well: the id of what is gone may be another's
+            if len(shared) > MOST_SHARED:
+                del shared[next(iter(shared))]
         return value
 
     def input(self, name: str) -> Array | None:

@@ -25,6 +25,10 @@ CANCELLED = 4.0
 """Units of the sum of sizes that a sum of numbers which cancel may be off."""
 
 
+SharedValues = dict[tuple[int, tuple[str, ...]], tuple[Any, Array]]
+"""Values by their op (that one, not any that is equal) and the recorded steps that it reads."""
+
+
 class Verdict(str, Enum):
     AGREES = "agrees"
     WRONG = "wrong"
@@ -60,6 +64,8 @@ class Walk:
     values: Values = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The parts of it in which a step was looked at, by the step: more than one search begins there."""
+    shared: SharedValues = field(default_factory=dict, compare=False, repr=False)
+    """Large values of other programs, which those that come next have in common with them."""
 
     @classmethod
     def over(
