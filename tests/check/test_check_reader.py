@@ -50,7 +50,7 @@ RIGHT = {
     "a cache that grows": (
         "K, V, outs = np.zeros((0, 8)), np.zeros((0, 8)), []\nfor t in range(6):\n"
         "    K, V = np.vstack([K, x[t : t + 1] @ wk]), np.vstack([V, x[t : t + 1] @ wv])\n"
-        "    outs.append(soft(x[t : t + 1] @ wq @ K.T / 8**0.5) @ V)\nout = np.concatenate(outs)\n"
+        "    outs.append(soft(x[t : t + 1] @ wq @ K.T / 8**0.5) @ V)\nout = np.concatenate(outs) @ wo\n"
     ),
     "a question": "name = input()\nout = soft(q @ k.T / 8**0.5) @ v\n",
     "einsum of three": "a = soft(q @ k.T / 8**0.5)\nout = np.einsum('nm,md,de->ne', a, v, wo)\n",
@@ -117,12 +117,11 @@ def test_what_is_wrong_is_shown_where_it_is_made(call, what):
 
 @pytest.mark.usefixtures("in_process")
 def test_what_cannot_be_judged_is_said(call):
-    tiles = (
-        "acc, total = np.zeros((6, 8)), np.zeros((6, 1))\nfor c in (0, 3):\n"
-        "    p = np.exp(q @ k[c : c + 3].T / 8**0.5)\n    total += p.sum(1, keepdims=True)\n"
-        "    acc += p @ v[c : c + 3]\nout = acc / total\n"
+    windows = (
+        "q, k, v = (r.normal(size=(2, 3, 4, 5, 6)) for _ in range(3))\n"
+        "out = soft(q @ k.swapaxes(-1, -2) / 6**0.5) @ v\n"
     )
-    done, _ = judge(call, tiles)
+    done, _ = judge(call, windows)
     assert (done.code, "none judged" in done.err) == (2, True)
 
 

@@ -7,7 +7,6 @@ there is an attention (`attention`, `join`), whose steps are told by structure a
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
@@ -29,10 +28,10 @@ from attnctl.sources.program.module import read_module
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origins
 from attnctl.sources.program.place import place_of
-from attnctl.sources.program.relations import is_same, rows_sum_to_one
 from attnctl.sources.program.run import Recording, ending_of, record_program
 from attnctl.sources.program.steps import StepReader
 from attnctl.sources.program.text import MAGIC, NOTEBOOK, code_of
+from attnctl.sources.program.tiles import join_tiles
 from attnctl.store.source import choose_trace, split_selection
 
 MOST_OF_ONE_LINE = 24
@@ -68,7 +67,7 @@ class RecordedProgram:
         """The attentions in order, those of a loop joined."""
         finder = AttentionFinder(self.graph, self.origins)
         with np.errstate(all="ignore"):
-            found = join(self.graph, finder.attentions())
+            found = join(self.graph, join_tiles(self.graph, finder.attentions()))
         self.unread = finder.unread
         for n, reason in finder.unread:
             self.left.append(Left(str(place_of(self.graph, n)), reason))
@@ -79,7 +78,7 @@ class RecordedProgram:
         """The attentions that are judged, as steps under our names."""
         out: list[Steps] = []
         with np.errstate(all="ignore"):
-            judged = self.without_tiles(self.judged())
+            judged = self.judged()
             self.reader.some_causal = any(map(self.reader.shows_causal, judged))
             for attention in judged:
                 try:
@@ -91,22 +90,6 @@ class RecordedProgram:
                     place = str(place_of(self.graph, attention.output))
                     self.left.append(Left(place, f"its arrays do not fit together ({error})"))
         return out
-
-    def without_tiles(self, attentions: Sequence[Attention]) -> list[Attention]:
-        """Those that read all of their keys: of others the sums of weights come together later."""
-        by_place: dict[int, list[Attention]] = defaultdict(list)
-        for attention in attentions:
-            by_place[self.graph.events[attention.output].site].append(attention)
-
-        whole: list[Attention] = []
-        for group in by_place.values():
-            if are_tiles(group):
-                place = str(place_of(self.graph, group[0].output))
-                why = "it reads some keys at a time, and merges them later"
-                self.left += [Left(place, why)] * len(group)
-            else:
-                whole += group
-        return sorted(whole, key=lambda attention: attention.output)
 
     @property
     def variables(self) -> dict[str, Array]:
@@ -131,22 +114,6 @@ class RecordedProgram:
             if len(attentions) > MOST_OF_ONE_LINE:
                 out[-len(attentions) :] = [*attentions[:half], *attentions[-half:]]
         return sorted(out, key=lambda attention: attention.output)
-
-
-def are_tiles(group: Sequence[Attention]) -> bool:
-    """True if the same queries read other keys each time, with weights that do not sum to 1."""
-    for first, second in itertools.combinations(group[:MOST_COMPARED], 2):
-        same_queries = "Q" in first.arrays and is_same(first.arrays["Q"], second.arrays["Q"])
-        if same_queries and not is_same(first.arrays["K"], second.arrays["K"]):
-            return not any(map(has_normalized_weights, group))
-    return False
-
-
-def has_normalized_weights(attention: Attention) -> bool:
-    lines = [line.array for line in attention.lines]
-    if not lines:
-        return True
-    return any(rows_sum_to_one(line) or rows_sum_to_one(line, -2) for line in lines)
 
 
 class Script(Dump):

@@ -45,6 +45,8 @@ IS_V = re.compile(
 IS_SIZE = re.compile(r"(d|n|dim|num|len|head|size)_?.*", re.IGNORECASE)
 NAMES_OF = {"Q": IS_Q, "K": IS_K, "V": IS_V}
 
+REDUCED = frozenset({"max", "amax", "min", "amin", "sum", "mean"})
+
 SUMMED = "feature"
 """The axis of Q and K that the first product sums over."""
 
@@ -105,6 +107,10 @@ class Attention:
     """The heads or rows of a loop that were joined."""
     joined: int | None = None
     """The event in which these come together."""
+    is_tiled: bool = False
+    """True if it read some keys at a time: its weights were never there as a whole."""
+    suspect: int | None = None
+    """Of tiles the first running sum that is not what it should be."""
     arguments: Mapping[str, object] = field(default_factory=dict)
     """What a library's attention was given beside arrays."""
 
@@ -195,7 +201,11 @@ class AttentionFinder:
 
         value = graph.value(n)
         near = [
-            p for p in graph.parents(n) if graph.value(p).size == value.size and graph.value(p).ndim > 0
+            parent
+            for parent in graph.parents(n)
+            if graph.value(parent).size == value.size
+            and graph.value(parent).ndim > 0
+            and graph.op(parent) not in REDUCED  # of a single key its maximum is as large as the scores
         ]
         if value.ndim > 1:
             near = [p for p in near if graph.value(p).ndim > 1]

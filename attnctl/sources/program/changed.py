@@ -28,6 +28,8 @@ class Turn(NamedTuple):
     """The columns of a head that are turned; None for all."""
     frequencies: tuple[float, ...] | None
     """The angle of each pair from one position to the next; None where one row cannot tell."""
+    is_broken: bool = False
+    """True where angles were used that turn nothing: lengths are not kept."""
 
     def rotary(self) -> Rotary:
         assert self.frequencies is not None
@@ -85,7 +87,8 @@ def changes(
             continue
         if first.name == "rotated":
             norm = second.options["qk_norm"]
-            second = second._replace(options={"qk_norm": HeadNorm(norm.kind, norm.eps, after_rotation=True)})
+            behind = HeadNorm(kind=norm.kind, eps=norm.eps, after_rotation=True)
+            second = second._replace(options={"qk_norm": behind})
         return [first, second]
     return None
 
@@ -97,6 +100,18 @@ def change(before: Array, after: Between, vectors: Sequence[Array]) -> Stage | N
     if turn is not None:
         return Stage("rotated", after.array, after.event, {}, turn=turn)
     return normalization(before, after, vectors)
+
+
+def broken_turn(before: Array, after: Between) -> Stage | None:
+    """What was meant to turn an operand and does not: position 0 stays, others change in length."""
+    if not is_near(before[..., 0, :], after.array[..., 0, :], CLOSE):
+        return None
+    lengths_before = np.linalg.norm(before, axis=-1)
+    lengths_after = np.linalg.norm(after.array, axis=-1)
+    if is_near(lengths_before, lengths_after, CLOSE):
+        return None
+    turn = Turn(interleaved=False, dims=None, frequencies=None, is_broken=True)
+    return Stage("rotated", after.array, after.event, {}, turn=turn)
 
 
 # --- rotary positions ---

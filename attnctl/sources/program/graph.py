@@ -215,7 +215,7 @@ class Graph:
         if op in PRODUCTS:
             if len(operands) == 1:
                 operands *= 2  # x @ x
-            return self.multiplied(n, operands)
+            return self.of_tensordot(n, operands) or self.multiplied(n, operands)
         if op == "sum":
             return self.summed(n)
         if self.is_searched(n):
@@ -261,6 +261,24 @@ class Graph:
                 if labels is not None and [len(axes) for axes in labels[:2]] == [a.ndim for a in arrays]:
                     return Product(operands[0], operands[1], *labels)
         return self.multiplied(n, operands)
+
+    def of_tensordot(self, n: int, operands: list[int]) -> Product | None:
+        """A product over the last axes of one and the first axes of the other, as many as fit."""
+        if self.op(n) != "tensordot" or len(operands) != 2:
+            return None
+        left, right = (self.value(operand) for operand in operands)
+        for count in range(1, min(left.ndim, right.ndim) + 1):
+            if left.shape[-count:] != right.shape[:count]:
+                continue
+            if not is_near(self.value(n), np.tensordot(left, right, count)):
+                continue
+            summed = tuple(f"summed {axis}" for axis in range(count))
+            of_left = tuple(f"left {axis}" for axis in range(left.ndim - count))
+            of_right = tuple(f"right {axis}" for axis in range(right.ndim - count))
+            return Product(
+                operands[0], operands[1], (*of_left, *summed), (*summed, *of_right), (*of_left, *of_right)
+            )
+        return None
 
     def summed(self, n: int) -> Product | None:
         """(q[:, None] * k[None]).sum(-1): a product, written out."""

@@ -173,7 +173,7 @@ def x_of(origin: Origin) -> int | None:
 
 def join_queries(graph: Graph, group: Sequence[Attention]) -> Attention | None:
     """Queries that were computed one by one, each with all keys or with those so far."""
-    if any(attention.arrays["Q"].shape[-2] != 1 for attention in group):
+    if any(attention.arrays["Q"].shape[-2] != 1 and not attention.is_tiled for attention in group):
         return None
     if len({len(attention.lines) for attention in group}) > 1:
         return None
@@ -189,7 +189,12 @@ def join_queries(graph: Graph, group: Sequence[Attention]) -> Attention | None:
                 return None
 
     whole = Attention(
-        product=longest.product, output=longest.output, factor=longest.factor, batch=longest.batch
+        product=longest.product,
+        output=longest.output,
+        factor=longest.factor,
+        batch=longest.batch,
+        is_tiled=longest.is_tiled,
+        suspect=next((attention.suspect for attention in group if attention.suspect is not None), None),
     )
     for name in ("Q", "head_outputs"):
         whole.arrays[name] = np.concatenate([attention.arrays[name] for attention in group], axis=-2)
@@ -236,3 +241,16 @@ def is_power(before: Array, now: Array) -> bool:
         return False
     with np.errstate(all="ignore"):
         return any(is_near(power(before.astype(float)), now) for power in (np.exp, np.exp2))
+
+
+def is_base_two(graph: Graph, lines: Sequence[ScoreLine], begins: int) -> bool:
+    """True if the softmax takes powers of 2, of scores that were multiplied by log2(e)."""
+    if not 0 < begins < len(lines):
+        return False
+    if graph.op(lines[begins].n) == "exp2":
+        return True
+    scores = lines[begins - 1].array.astype(float)
+    with np.errstate(all="ignore"):
+        if is_near(np.exp(scores), lines[begins].array):  # of 0 both are 1
+            return False
+        return is_near(np.exp2(scores), lines[begins].array)

@@ -39,6 +39,8 @@ class Steps:
     """Weights that were made for it, and that it does not read."""
     triangle: int | None = None
     """Where its causal mask was made."""
+    has_empty_slots: bool = False
+    """True if its keys are those of a cache that has room for more."""
     dropped: int | None = None
     """Where dropout made some weights 0: what follows is judged by nothing."""
     notes: list[str] = field(default_factory=list)

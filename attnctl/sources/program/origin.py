@@ -84,7 +84,7 @@ class Origins:
         return None
 
     def is_gained(self, n: int, before: int) -> bool:
-        """True if each dimension has a factor of its own, as the weight of a norm is, be these all equal."""
+        """True if each dimension has a factor of its own, these perhaps all equal: the weight of a norm."""
         value = self.graph.value(n)
         if value.shape[-1:] == (1,) or not value.ndim:
             return False

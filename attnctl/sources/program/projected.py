@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.sources.program.changed import Between, Changed, changes, lengths_of_pairs
+from attnctl.sources.program.changed import Between, Changed, broken_turn, changes, lengths_of_pairs
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.origin import Origin, Origins, Projection
 from attnctl.sources.program.relations import Array, is_near
@@ -191,13 +191,13 @@ class Projecting:
     # --- rows from anywhere, as of a cache that grows ---
 
     @cached_property
-    def by_weight(self) -> dict[int, list[Projection]]:
-        """The projections of the program, those of one weight together."""
-        groups: dict[int, list[Projection]] = {}
+    def by_weight(self) -> dict[bytes, list[Projection]]:
+        """The projections of the program, those of one weight together, however it was come by."""
+        groups: dict[bytes, list[Projection]] = {}
         for n in self.graph.events:
             projection = self.origins.projection(n)
             if projection is not None:
-                groups.setdefault(projection.weight, []).append(projection)
+                groups.setdefault(np.ascontiguousarray(projection.matrix).tobytes(), []).append(projection)
         return groups
 
     def by_rows(self, name: str, flat: Array, mark: Mark = unmarked) -> Projected | None:
@@ -289,10 +289,18 @@ class Projecting:
             if projected is None:
                 continue
             stages = changes(laid.array, after, between, self.vectors_near(origin.last))
+            if stages is None and self.reads_angles(origin.last):
+                broken = broken_turn(laid.array, after)
+                stages = None if broken is None else [broken]
             if stages is None:
                 return None
             return projected._replace(stored=None, change=Changed(laid.array, stages), event=n)
         return self.changed_by_size(origin, after)
+
+    def reads_angles(self, n: int) -> bool:
+        """True if sines or cosines went into it."""
+        near = self.graph.ancestors(n, most=MOST_ON_THE_WAY)
+        return any(self.graph.op(m) in {"cos", "sin", "polar"} for m in near)
 
     def changed_by_size(self, origin: Origin, after: Between) -> Projected | None:
         """The nearest projection with as many numbers, where shapes on the way tell nothing."""
@@ -314,8 +322,8 @@ class Projecting:
         )
 
     def turned_at_times(self, name: str, kept: Array) -> Projected | None:
-        """Keys of a cache: each row comes from some projection of one weight, and was turned by itself."""
-        if name != "K" or kept.shape[-1] % 2:
+        """Rows of a cache, or of calls in turn: each comes from some projection, and was turned alone."""
+        if kept.shape[-1] % 2:
             return None
         flat = side_by_side(kept)
         heads = kept.shape[1]

@@ -12,8 +12,8 @@ Array = np.ndarray[Any, Any]
 Labels = tuple[str, ...]
 """The axes of an array, a letter or a word for each."""
 
-HIDDEN = -1e4
-"""A score below this stands for a key that is hidden."""
+HIDDEN = -5e3
+"""A score below this stands for a key that is hidden: BERT adds −10,000 to scores of any sign."""
 
 RELATIVE = 1e-4
 """How far numbers of one array may be off those of another that they are said to be, in float32."""
@@ -148,12 +148,19 @@ def with_behind(axes: Sequence[str], behind: Labels) -> Labels:
 def contractions_of_vectors(
     a: Sequence[int], b: Sequence[int], out: Sequence[int]
 ) -> Iterator[tuple[Labels, Labels, Labels]]:
-    """(d) with (d, m) or (m, d), and the other way round."""
-    ways = ((("d",), ("d", "m"), ("m",)), (("d",), ("m", "d"), ("m",)))
-    for left, right, result in ways:
-        for labels in ((left, right, result), (right, left, result)):
-            if fits(labels, (a, b, out)):
-                yield labels
+    """A vector with a matrix, summed over the last axis of the left and the first of the right as usual."""
+    vector = ("d",)
+    rows_first = ("m", "d")
+    columns_last = ("d", "m")
+    ways = (
+        (vector, columns_last, ("m",)),
+        (rows_first, vector, ("m",)),
+        (vector, rows_first, ("m",)),
+        (columns_last, vector, ("m",)),
+    )
+    for labels in ways:
+        if fits(labels, (a, b, out)):
+            yield labels
 
 
 def fits(labels: Sequence[Labels], shapes: Sequence[Sequence[int]]) -> bool:

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.words import plural
+from attnctl.inputs.config.settings import NONE
+from attnctl.math.derivation import Rotary
 from attnctl.math.names import (
     BIAS,
     CONCAT,
@@ -23,10 +26,10 @@ from attnctl.math.names import (
     WEIGHTS,
     X,
 )
-from attnctl.sources.program.attention import Attention, ScoreLine
+from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.changed import Changed
 from attnctl.sources.program.graph import Graph
-from attnctl.sources.program.join import begins_softmax
+from attnctl.sources.program.join import begins_softmax, is_base_two
 from attnctl.sources.program.lines import ChangeKind, classify
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.named import Steps
@@ -49,8 +52,7 @@ from attnctl.sources.program.visibility import (
     what_was_meant,
 )
 
-OFF = -1e8
-"""A score below this is −∞, whatever the program writes for it."""
+ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
 
 SCORES, SOFTCAPPED, BIASED = "scores", "softcapped_scores", "biased_scores"
 
@@ -81,7 +83,7 @@ class StepReader:
         for name in "QKV":
             prescale *= self.read_operand(steps, name, layout)
         settle_shared_heads(steps)
-        settle_rotation(steps)
+        self.settle_rotation(steps)
         self.read_inputs(steps, batch)
         self.read_scores(steps, layout, prescale)
         if steps.dropped is None:
@@ -171,6 +173,8 @@ class StepReader:
         """What Q or K is multiplied by between its projection and the product."""
         factor = 1.0
         for now, before in itertools.pairwise(path):
+            if not self.graph.parents(before) and not self.graph.events[before].names:
+                continue  # how large it was drawn
             scale = ratio(self.graph.value(before), self.graph.value(now))
             if scale and abs(scale - 1) > 1e-9 and name != "V":
                 factor *= scale
@@ -241,6 +245,45 @@ class StepReader:
         if projected.change is not None:
             self.put_changes(steps, name, projected.change, projected.event)
 
+    def settle_rotation(self, steps: Steps) -> None:
+        """What is asked for where Q or K is turned: by which angles, and how many keys precede query 0."""
+        turns = steps.turns
+        if not turns:
+            if isinstance(self.asked.get("positions"), Rotary) and not self.shows_unturned(steps):
+                steps.options["positions"] = NONE
+            return
+        is_broken = any(turn.is_broken for turn in turns.values())
+        telling = [turns[name] for name in "KQ" if name in turns and turns[name].frequencies]
+        known = all(name in turns or f"W_{name}" in steps.arrays for name in "QK")
+        if not known or not (telling or is_broken):
+            for name in turns:
+                take_as_made(steps, name)
+            steps.options["positions"] = NONE
+            return
+
+        steps.options["positions"] = telling[0].rotary() if telling else Rotary()
+        for name in {*"QK"} - {*turns}:
+            # Not turned at all, or by the angle 0 of the first position.
+            last = f"{name}_normed" if f"{name}_normed" in steps.arrays else name
+            steps.put(f"{name}_rotated", steps.arrays[last], steps.events[last])
+
+        batch, _, queries, _ = steps.arrays["Q"].shape
+        keys = steps.arrays["K"].shape[-2]
+        of_k = steps.inputs["K"].array
+        of_q = steps.inputs["Q"].array
+        if queries < keys and ends_with(of_k, of_q, batch):
+            steps.options["causal_offset"] = keys - queries
+
+    def shows_unturned(self, steps: Steps) -> bool:
+        """True if Q and K are seen to be read as they were projected, or as they were given."""
+        for name in "QK":
+            if f"W_{name}" in steps.arrays:
+                continue
+            last = steps.attention.origins[name][0].last
+            if name in steps.unexplained or self.graph.nearest_kept(last):
+                return False
+        return True
+
     def put_changes(self, steps: Steps, name: str, changed: Changed, projected: int) -> None:
         """Q or K as projected, and after each norm and rotation."""
         path = steps.events[name]
@@ -303,13 +346,28 @@ class StepReader:
         if prescale == 1.0 and attention.factor == 1.0:
             name = SCORES
         first_n, before = lines[0]
-        if (before <= HIDDEN).any():  # a loop made and masked them
-            steps.put(MASKED, infinite(before), [first_n])
+        if (before <= HIDDEN).any():
+            # Keys are missing from the first line on, as in rows of a growing cache: only the scores
+            # that the softmax reads have a name then.
+            number = max(begins - 1, 0)
+            while number and classify(lines[number - 1][1], lines[number][1]).kind is ChangeKind.SHIFT:
+                number -= 1
+            last_n, last = lines[number]
+            steps.put(MASKED, infinite(last), [last_n])
+            steps.scale_events += self.scaled_in(lines[:begins])
         else:
             steps.put(name, before, [first_n])
+            self.read_lines(steps, lines, begins, name)
+        if not attention.is_tiled:
+            steps.put(WEIGHTS, weights, steps.weight_events)
 
-        self.read_lines(steps, lines, begins, name)
-        steps.put(WEIGHTS, weights, steps.weight_events)
+    def scaled_in(self, lines: Sequence[tuple[int, Array]]) -> list[int]:
+        """The lines that are the one before, times a constant."""
+        scaled = []
+        for (_, before), (n, now) in itertools.pairwise(lines):
+            if classify(before, now).kind is ChangeKind.SCALE:
+                scaled.append(n)
+        return scaled
 
     def read_lines(self, steps: Steps, lines: Sequence[tuple[int, Array]], begins: int, name: str) -> None:
         """What each line before the softmax makes of the one before it."""
@@ -389,17 +447,53 @@ class StepReader:
 
     def put_meant(self, steps: Steps, hidden: Array) -> None:
         """What was meant to be hidden: asked for, or made."""
+        empty = self.empty_slots(steps)
+        if empty is not None:
+            steps.put(MASK, np.broadcast_to(~empty[:, None, None], hidden.shape), steps.score_events[:1])
+            steps.has_empty_slots = True
+            slots = plural(int(empty.any(0).sum()), "slot")
+            steps.notes.append(f"{slots} of its cache had not been written to: these are no keys yet.")
+            return
         is_made = steps.triangle is not None
-        if MEMORY in steps.arrays and self.some_causal and (is_made or shows_triangle(hidden)):
+        is_newest = self.reads_newest(steps, hidden)
+        of_another = MEMORY in steps.arrays and not is_newest
+        if of_another and self.some_causal and (is_made or shows_triangle(hidden)):
             return  # keys of another sentence have no order with the queries
         if not is_made and sees_padding_only(steps.arrays.get(MEMORY, steps.arrays.get(X)), hidden):
             steps.put(MASK, hidden, steps.score_events[:1])  # words were to be seen, not what fills up
             return
         causal = is_made or (bool(self.asked.get("causal")) and not self.some_causal)
-        meant = what_was_meant(hidden, self.asked, causal=causal)
+        meant = what_was_meant(hidden, self.asked, causal=causal, is_newest=is_newest)
         steps.options |= meant.options
         for name, array in meant.arrays.items():
             steps.put(name, array, steps.score_events[:1])
+
+    def empty_slots(self, steps: Steps) -> Array | None:
+        """(batch, key): the slots of a cache that was made of zeros which nothing has been written to."""
+        if not all(self.is_filled_in(steps.attention, name) for name in "KV"):
+            return None
+        rows = [steps.arrays.get(f"{name}_rotated", steps.arrays[name]) for name in "KV"]
+        empty = np.logical_and(*[(array == 0).all(axis=(1, 3)) for array in rows])
+        if not empty.any() or empty.all():
+            return None
+        return empty
+
+    def is_filled_in(self, attention: Attention, name: str) -> bool:
+        """True if statements wrote into an array that was zeros, and this is what it held then."""
+        graph = self.graph
+        for n in [n for origin in attention.origins.get(name, ())[:1] for n in origin.path]:
+            if graph.events[n].function == "in place":
+                before = graph.events[n].parents[:1]
+                return any(graph.op(m) in ZEROS or graph.events[m].function == "in place" for m in before)
+        return False
+
+    def reads_newest(self, steps: Steps, hidden: Array) -> bool:
+        """True if the queries are the last tokens of a cache."""
+        if not {*"QK"} <= steps.inputs.keys():
+            return False
+        of_k = steps.inputs["K"].array
+        of_q = steps.inputs["Q"].array
+        return of_k.size > of_q.size and ends_with(of_k, of_q, len(hidden))
 
     def triangle_at(self, events: Sequence[int]) -> int | None:
         for n in events:
@@ -473,6 +567,8 @@ class StepReader:
 
         if arguments.get("is_causal"):
             steps.options["causal"] = True
+            if self.reads_newest(steps, hidden):
+                steps.options["causal_offset"] = keys - queries
             return
         scale = arguments.get("scale")
         if isinstance(scale, float):
@@ -597,30 +693,6 @@ def settle_shared_heads(steps: Steps) -> None:
             steps.put(name, kept, steps.events[name])
 
 
-def settle_rotation(steps: Steps) -> None:
-    """What is asked for where Q or K is turned: by which angles, and how many keys precede query 0."""
-    if not steps.turns:
-        return
-    telling = [steps.turns[name] for name in "KQ" if name in steps.turns and steps.turns[name].frequencies]
-    known = all(name in steps.turns or f"W_{name}" in steps.arrays for name in "QK")
-    if not telling or not known:
-        for name in steps.turns:
-            take_as_made(steps, name)
-        return
-
-    steps.options["positions"] = telling[0].rotary()
-    for name in {*"QK"} - {*steps.turns}:
-        # Not turned at all, or by the angle 0 of the first position.
-        last = f"{name}_normed" if f"{name}_normed" in steps.arrays else name
-        steps.put(f"{name}_rotated", steps.arrays[last], steps.events[last])
-    batch, _, queries, _ = steps.arrays["Q"].shape
-    keys = steps.arrays["K"].shape[-2]
-    of_k = steps.inputs["K"].array
-    of_q = steps.inputs["Q"].array
-    if queries < keys and ends_with(of_k, of_q, batch):
-        steps.options["causal_offset"] = keys - queries
-
-
 def ends_with(rows: Array, last: Array, batch: int) -> bool:
     """True if the last rows of each sequence are these: the queries are the newest tokens of a cache."""
     width = rows.shape[-1]
@@ -664,16 +736,6 @@ def before_dropout(lines: Sequence[tuple[int, Array]], begins: int) -> int | Non
             if share < 0.9 and not shows_triangle(~kept) and factor > 1:
                 return number
     return None
-
-
-def is_base_two(graph: Graph, lines: Sequence[ScoreLine], begins: int) -> bool:
-    """True if the softmax takes powers of 2, of scores that were multiplied by log2(e)."""
-    if not 0 < begins < len(lines):
-        return False
-    if graph.op(lines[begins].n) == "exp2":
-        return True
-    with np.errstate(all="ignore"):
-        return is_near(np.exp2(lines[begins - 1].array.astype(float)), lines[begins].array)
 
 
 def shows_alibi(added: Array) -> bool:
@@ -735,7 +797,7 @@ def without_factor(origin: Origin, factor: float) -> Origin:
 
 def infinite(scores: Array) -> Array:
     """−∞ for what stands for it."""
-    return np.where(scores <= OFF, -np.inf, scores)
+    return np.where(scores <= HIDDEN, -np.inf, scores)
 
 
 def stands_tokens_first(value: Array, merged: Array) -> bool:

@@ -41,18 +41,21 @@ def causal_hides(queries: int, keys: int, offset: int = 0) -> Array:
     return ~np.tri(queries, keys, offset, dtype=bool)
 
 
-def what_was_meant(hidden: Array, asked: dict[str, Any], *, causal: bool) -> Meant:
+def what_was_meant(hidden: Array, asked: dict[str, Any], *, causal: bool, is_newest: bool = False) -> Meant:
     """Read what was meant off the keys that are hidden, (batch, head, query, key).
 
-    `causal` says that a causal mask was asked for, or that the program made one.
+    `causal` says that a causal mask was asked for, or that the program made one; `is_newest` that the
+    queries are the last tokens of a cache.
     """
     queries, keys = hidden.shape[-2:]
     if not causal and shows_triangle(hidden):
         causal = True
+    if is_newest and keys > queries and (hidden == causal_hides(queries, keys)).all():
+        causal = True  # as if the newest tokens were the first ones
     if not causal:
         return padding_meant(hidden, asked)
 
-    offset = offset_shown(hidden)
+    offset = keys - queries if is_newest else offset_shown(hidden)
     options: dict[str, Any] = {"causal": True}
     if offset:
         options["causal_offset"] = offset
@@ -60,6 +63,9 @@ def what_was_meant(hidden: Array, asked: dict[str, Any], *, causal: bool) -> Mea
     more = hidden & ~later
     if not more.any() or (hidden & later).any() < later.any():
         return Meant(options, {})
+    rows = np.arange(queries)
+    if is_newest and hidden[..., rows, rows + offset].any():
+        return Meant(options, {})  # a token that does not see itself is no padding
 
     # Keys that no query sees are padding; a band is a window, which is taken as it is.
     padded = (hidden | later).all(-2, keepdims=True) & more.any(-2, keepdims=True)

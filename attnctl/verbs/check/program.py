@@ -48,14 +48,15 @@ def over_shown(shown: Given, asked: Given) -> Given:
     """What a person asked for, over what a program shows; what neither says is as usual.
 
     Heads are as many as the program has. Asked for rotary positions, a person does not say by which
-    angles: these are the program's own, until --theta says otherwise.
+    angles: these are the program's own, until --theta says otherwise. Where nothing tells whether Q and
+    K are turned, these are taken as they are.
     """
     together = {**shown, **asked}
     if shown.get("heads", 1) > 1:
         together["heads"] = shown["heads"]
     if "kv_heads" not in shown:
         together.pop("kv_heads", None)
-    if asked.get("positions") == Rotary() and isinstance(shown.get("positions"), Rotary):
+    if asked.get("positions") == Rotary() and "positions" in shown:
         together["positions"] = shown["positions"]
     return together
 
@@ -178,6 +179,9 @@ class ProgramJudge:
         if (mistake or "").startswith("softmax-over") and self.is_axis_passed(event):
             return call_of(graph, event)
 
+        if mistake in {"rotary-start", "rotary-one-sided"} and self.is_helper_of_both(steps, event):
+            return call_of(graph, event)
+
         site, callers = graph.events[event].site, graph.events[event].callers
         likes = [n for n in steps.attention.events if n != event and graph.events[n].site == site]
         if mistake == "mask-unasked":
@@ -194,6 +198,17 @@ class ProgramJudge:
                     return call_of(graph, event, depth)
         return None
 
+    def is_helper_of_both(self, steps: Steps, event: int) -> bool:
+        """True if one expression turns queries and keys: what it was called with is wrong then."""
+        graph = self.graph
+        site = graph.events[event].site
+        for name in "QK":
+            made = steps.events.get(f"{name}_rotated", ())
+            made_of = [m for n in made for m in (n, *graph.ancestors(n))]
+            if all(graph.events[n].site != site for n in made_of):
+                return False
+        return True
+
     def is_axis_passed(self, event: int) -> bool:
         """True if the axis of an expression is what its function was called with: axis=axis."""
         graph = self.graph
@@ -206,10 +221,14 @@ class ProgramJudge:
     def suspect(self, steps: Steps, step: str, mistake: str | None) -> int:
         """The expression that is likely to make a step wrong, among those that make it."""
         graph = self.graph
+        if steps.attention.suspect is not None and step in ENDS:
+            return steps.attention.suspect
         events = steps.events.get(step) or steps.events.get(WEIGHTS) or [steps.attention.output]
         named = mistake or ""
         if named == "query-key-swapped":
             return steps.attention.product
+        if steps.has_empty_slots and step in {MASKED, WEIGHTS}:
+            return steps.attention.product  # it reads all slots
         if step in {"Q", "K", "V"}:
             return self.suspect_of_operand(steps, step, events, named)
         if step in {"scores", SCALED} and "tiled" in named:
