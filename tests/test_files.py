@@ -165,7 +165,10 @@ ELSEWHERE = {
     ("store/npz.py", "archive.open"): "a member of an archive",
     ("models/source.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",
     ("math/engine/cost.py", "Path('/proc/meminfo').read_text"): "the system's",
-    ("pages/__init__.py", "(files('attnctl.pages') / 'page' / name).read_text"): "installed with attnctl",
+    (
+        "pages/__init__.py",
+        "Path(__file__).with_name('page').joinpath(name).read_text",
+    ): "installed with attnctl",
     ("sources/program/run.py", "os.open"): "in a temporary folder",
     ("sources/program/run.py", "os.fdopen"): "the same",
     ("sources/program/run.py", "np.load"): "the same, in memory",
@@ -187,6 +190,8 @@ ELSEWHERE = {
     ("sources/last.py", "open"): "the last run, in the user's state folder",
     ("sources/last.py", "os.open"): "the same",
     ("drawing/screen/palette.py", "os.open"): "the terminal",
+    ("verbs/corpus/__init__.py", "fsspec.open"): "a corpus elsewhere, or compressed: noted before",
+    ("store/elsewhere.py", "fsspec.open"): "what is elsewhere, by its address",
     ("verbs/exercise/sheet.py", "(ASSETS / name).read_text"): "installed with attnctl",
 }
 """What opens files beside the place where they are noted, each with why it may."""
