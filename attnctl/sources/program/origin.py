@@ -38,6 +38,8 @@ class Projection(NamedTuple):
     """What came out, (batch · token, out)."""
     is_linear: bool = False
     """True for a weight that is (out, in), as torch.nn.Linear has it."""
+    row_bias: Array | None = None
+    """A bias for each row of what came out: where tokens are columns, W x + b."""
 
 
 class Origin(NamedTuple):
@@ -196,6 +198,10 @@ class Origins:
             b = graph.value(bias)
             if graph.value(product).shape != value.shape:
                 continue
+            if b.shape == value.shape and b.ndim == 2:
+                spread = self.with_spread_bias(n, product, b)
+                if spread is not None:
+                    return spread
             if b.size != value.shape[-1]:
                 continue
             if b.ndim > value.ndim:
@@ -205,6 +211,18 @@ class Origins:
                 rows = value.reshape(-1, value.shape[-1])
                 return projection._replace(n=n, bias=b.reshape(-1), rows=rows)
         return None
+
+    def with_spread_bias(self, n: int, product: int, b: Array) -> Projection | None:
+        """A bias that was written out for every token: its rows are alike, or its columns."""
+        projection = self.projection(product)
+        if projection is None or projection.bias is not None:
+            return None
+        rows = self.graph.value(n).reshape(-1, b.shape[-1])
+        bias = b[0] if (b == b[:1]).all() else None
+        row_bias = b[:, 0] if (b == b[:, :1]).all() else None
+        if bias is None and row_bias is None:
+            return None
+        return projection._replace(n=n, bias=bias, row_bias=row_bias, rows=rows)
 
     def of_product(self, n: int) -> Projection | None:
         """A product with a matrix, which has no rows of its own in what comes out."""
