@@ -38,6 +38,7 @@ from attnctl.verbs.check.readings import (
     nearest_reading,
     rename_array,
     shown_causal,
+    with_layout_said,
 )
 from attnctl.verbs.check.search import Part, samples, some_rows
 
@@ -144,6 +145,13 @@ def is_wrong_in(part: Part, name: str) -> bool:
         return name in with_factors_shown(Walk.over(part.record, Derivation(tuple(steps)))).wrong
     except (AttnError, ValueError, IndexError, TypeError):  # of this part they do not tell
         return False
+
+
+def in_other_layouts(seen: Walked) -> Iterator[Walked]:
+    """The same in another layout that its shapes allow, where it is as wrong, and the cause may show."""
+    for reading in with_layout_said(seen[0]):
+        with suppress(AttnError):  # its arrays do not go together
+            yield reading, walk_over(reading, seen[1].record.strictness)
 
 
 def with_causal_shown(seen: Walked) -> Iterator[Walked]:

@@ -39,6 +39,7 @@ from attnctl.math.names import (
     TABLE,
     W_O,
     WEIGHTS,
+    X,
     gradient_of,
     matrix_of,
     where,
@@ -109,6 +110,7 @@ def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | N
     """The first reading in which nothing is wrong, and all that was wrong or could not be judged agrees."""
     settings, sizes = first.settings or Settings(), walk.record.plan.sizes
     others = chain(
+        with_layout_said(first),
         layouts(first, sizes),
         reading_as_sink(first, sizes),
         with_norms_read(first, settings),
@@ -200,6 +202,15 @@ def rename_array(trace: Trace, named: Mapping[str, str]) -> Trace:
 
 
 # --- layouts ---
+
+
+def with_layout_said(first: Reading) -> Iterator[Reading]:
+    """Q, K and V of three axes as (head, n, d), where nobody says that these are the axes of a batch."""
+    settings = first.settings or Settings()
+    axes = {first.trace[name].ndim for name in PROJECTED if name in first.trace}
+    if axes == {3} and X not in first.trace and settings.layout is None and settings.heads is None:
+        yield replace(first, settings=settings.with_(layout="hnd"), words="Q, K and V as (head, n, d)")
+
 
 
 def layouts(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
