@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from attnctl.math import Keep, Progress
 
 
-X_AS_GIVEN = "X is taken as given: the norm before it was not judged. Record `hidden`, what came into it, too."
+X_AS_GIVEN = (
+    "X is taken as given: the norm before it was not judged. Record `hidden`, what came into it, too."
+)
 
 
 class Layers(Source):
@@ -166,7 +168,7 @@ def starts_at_norm(recorded: Container[str]) -> bool:
 def starting(variant: Variant, recorded: Mapping[str, Array]) -> Derivation:
     """The derivation from `hidden` on, or from X where only that is recorded.
 
-    A hook on the attention module sees X and not `hidden`: what is made of it can be judged, the norm cannot.
+    A hook on the attention module sees X and not `hidden`: what is made of it is judged, the norm is not.
     """
     whole = derive(variant)
     if not starts_at_norm(recorded):

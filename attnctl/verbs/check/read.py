@@ -35,10 +35,12 @@ from attnctl.verbs.check.readings import (
     agreeing,
     ambiguous,
     is_foreign,
+    mends,
     nearest_reading,
     rename_array,
     shown_causal,
     with_layout_said,
+    without_options,
 )
 from attnctl.verbs.check.search import Part, samples, some_rows
 
@@ -85,7 +87,23 @@ def without_unasked(whole: Walked) -> Walked:
     except AttnError:  # it was they that showed how the others are laid out
         return replace(reading, taken=unasked), walk
     judged, still = ({name for name, step in one.steps.items() if step.gap} for one in (walk, found))
-    return (replace(reading, taken=unasked), walk) if judged - still - {*unasked} else (lean, found)
+    if judged - still - {*unasked}:
+        return replace(reading, taken=unasked), walk
+    doubtful = frozenset(name for name in unasked if not is_borne_out(walk, name))
+    return replace(lean, doubtful=doubtful), found
+
+
+def is_borne_out(walk: Walk, name: str) -> bool:
+    """True where the recorded steps that are next computed from one agree."""
+    reached, verdicts = {name}, set()
+    for step in walk.derivation:
+        if reached.isdisjoint(step.inputs):
+            continue
+        if step.name in walk.record:
+            verdicts.add(walk.steps[step.name].verdict)
+        else:
+            reached.add(step.name)
+    return verdicts == {Verdict.AGREES}
 
 
 def with_shown_mask(whole: Walked) -> Walked:
@@ -152,6 +170,18 @@ def in_other_layouts(seen: Walked) -> Iterator[Walked]:
     for reading in with_layout_said(seen[0]):
         with suppress(AttnError):  # its arrays do not go together
             yield reading, walk_over(reading, seen[1].record.strictness)
+
+
+def without_one_option(seen: Walked) -> Iterator[Walked]:
+    """Readings without an option that was given in which everything agrees, and what was wrong with it."""
+    reading, before = seen
+    for other in without_options(reading):
+        try:
+            walk = walk_over(other, before.record.strictness)
+        except AttnError:  # its arrays do not go together
+            continue
+        if not walk.wrong and mends(before, walk, other):
+            yield other, before
 
 
 def with_causal_shown(seen: Walked) -> Iterator[Walked]:

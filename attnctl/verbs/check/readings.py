@@ -16,7 +16,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.arrays.foreign import MATRIX
-from attnctl.inputs.config.flags import flags_of
+from attnctl.inputs.config.flags import changes_of, flags_of, rule_value
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
@@ -50,6 +50,9 @@ from attnctl.record import CALL, Trace
 from attnctl.store.header import foreign_step
 
 MOST_HEADS = 128
+
+HOW_READ = {"layout", "lse_base", "lse_empty", "dtype", "heads", "kv_heads"}
+"""Options that say how arrays are to be read: without them others are read."""
 
 SCORES = tuple(where(lambda row: row.symbol == "S"))
 """What people call scores, from Q Kᵀ to what softmax is taken of."""
@@ -94,6 +97,10 @@ class Reading:
     """Masked scores that nothing asks for, judged where they are not hidden."""
     presumed: tuple[str, ...] = ()
     """Options that were not given, and that the arrays show."""
+    doubtful: frozenset[str] = frozenset()
+    """Those of `left_out` from which nothing that was judged follows."""
+    unmeant: str = ""
+    """An option that was given, without which everything agrees."""
 
 
 Look = Callable[[Reading, str | None], Walk | None]
@@ -210,7 +217,6 @@ def with_layout_said(first: Reading) -> Iterator[Reading]:
     axes = {first.trace[name].ndim for name in PROJECTED if name in first.trace}
     if axes == {3} and X not in first.trace and settings.layout is None and settings.heads is None:
         yield replace(first, settings=settings.with_(layout="hnd"), words="Q, K and V as (head, n, d)")
-
 
 
 def layouts(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
@@ -339,6 +345,21 @@ def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
 
 
 # --- options ---
+
+
+def without_options(first: Reading) -> Iterator[Reading]:
+    """The same without one of the options that were given."""
+    given = first.settings or Settings()
+    usual = Settings()
+    for keyword, value, words in changes_of(given, usual):
+        if not words or keyword in HOW_READ:
+            continue
+        rules = tuple(rule for rule in given.rules if rule_value(rule) != value or rule.name != keyword)
+        if len(rules) < len(given.rules):
+            changed = given.with_(rules=rules)
+        else:
+            changed = given.with_(**{keyword: getattr(usual, keyword)})
+        yield replace(first, settings=changed, unmeant=" ".join(words))
 
 
 def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:

@@ -13,6 +13,7 @@ from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.walk import Checked, Verdict
+from attnctl.mistakes import CATALOGUE
 from attnctl.verbs.check.report import CheckedTrace, Finding, Report
 
 MARKS = {
@@ -68,7 +69,8 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
 
 
 def name_pages(report: Report, screen: Screen) -> Iterator[Line]:
-    if named := dict.fromkeys(finding.mistake for finding in report.findings if finding.mistake):
+    known = {mistake.name for mistake in CATALOGUE}
+    if named := dict.fromkeys(find.mistake for find in report.findings if find.mistake in known):
         yield from flowing(f"More: attnctl check --about {' or '.join(named)}", screen, "aside")
 
 
