@@ -225,7 +225,7 @@ BACKWARD = (
     of_made_again(
         "backward-aligned-wrong",
         "the mask of the backward pass is aligned {}, that of the forward pass is not",
-        "use one offset in both passes: query i sees key j when j <= i + offset",
+        "use one offset in both passes: {offset}",
         plant_other_corner,
         why="With as many queries as keys both corners are the same, and no test has others.",
         seen="xlite-dev/ffpa-attn#300",
@@ -256,7 +256,7 @@ BACKWARD = (
     of_factor(
         "backward-not-scaled",
         "the scale is left out of the backward pass",
-        "scale d_scores as the scores were scaled",
+        "scale d_scores as the scores were scaled: {scale}",
         other_scale(lambda _: Copy()),
         why="The scale was folded into Q, or into exp, and on the way back nobody meets it.",
         example="d_scores = d_scaled_scores.copy()",

@@ -84,6 +84,7 @@ class Strided(VisibilityRule):
 KINDS = {
     "plain": kind(),
     "loud": kind(loud=2),
+    "scaled": kind(scale=0.2),
     "large": kind(loud=1000),
     "long": kind(X=LONG),
     "heads": kind(heads=4),

@@ -184,8 +184,7 @@ MASKS = (
     of_mask(
         "causal-aligned-wrong",
         "the mask is aligned {}",
-        "say which is meant with --causal-offset (0 is top left, keys − queries bottom right), and use "
-        "np.tril(…, k=offset)",
+        "{offset}; --causal-offset says which is meant (0 is top left, keys − queries bottom right)",
         lambda case: (Plant(case.put(MASKED, hide), corner) for corner, hide in other_corners(case)),
         why="Top-left and bottom-right are the same for as many queries as keys; FlashAttention takes the "
         "other one.",
@@ -195,7 +194,7 @@ MASKS = (
     of_mask(
         "padding-ignored",
         "padding is seen",
-        "hide keys from each sequence's length on",
+        "{lengths}",
         rule_instead(Padding, lambda _: [("", [])]),
         why="The tokenizer's attention_mask is not passed on.",
         meant="padded",
@@ -204,7 +203,7 @@ MASKS = (
     of_mask(
         "window-off-by-one",
         "the window is ({}), off by one",
-        "count both ends in: query i sees keys i − left to i + right",
+        "{window}",
         near_misses("window-off-by-one"),
         why="“A window of W” counts the query itself in one library and not in the next.",
         meant="window",

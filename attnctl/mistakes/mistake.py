@@ -178,6 +178,8 @@ class Plant:
     detail: str = ""
     number: float | None = None
     """The number that was fitted, which the detail says."""
+    fix: str = ""
+    """What to write instead, where it is not what the entry of the catalogue says."""
 
     def is_like(self, other: Plant) -> bool:
         """Whether it has the detail of another one, or the same number in the same words."""
@@ -198,7 +200,8 @@ class Mistake:
     """An entry of the catalogue.
 
     `words` completes "It is what you get when …", `fix` says what to write instead; both may have
-    a {} for the detail of a plant. `plants` gives none where the mistake cannot be made.
+    a {} for the detail of a plant, a fix also {scale} and other names that the plan at hand says a number
+    for (`mistakes/fixes.py`). `plants` gives none where the mistake cannot be made.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from attnctl.math.names import GATE, GATED, WEIGHTS
 from attnctl.math.ops import Copy, Gate, LayerNorm, Op, RMSNorm, Rotate, SinkSoftmax, Softmax, Temper
 from attnctl.mistakes.mistake import Plant, WrongStep, about
 from attnctl.mistakes.plants import all_or_one, at
+from attnctl.mistakes.projections import list_names
 from attnctl.mistakes.wrong import By, side_by_side, side_into_heads
 
 ROTATED = ("Q_rotated", "K_rotated")
@@ -24,6 +25,11 @@ def heads_or_once(*names: str) -> list[tuple[str, ...]]:
     alone: list[tuple[str, ...]] = [(name,) for name in names]
     both = tuple(name for name in HEAD_NORMED if name in names)
     return [both, *alone] if len(both) > 1 else alone
+
+
+def unnormed(names: Sequence[str]) -> str:
+    """Q is; Q and K are."""
+    return list_names(name.removesuffix("_normed") for name in names)
 
 
 NORMS = at(*NORMED, RMSNorm, LayerNorm).together(heads_or_once)
@@ -123,7 +129,7 @@ MODELS = (
     of_norms(
         "norm-plus-one-wrong",
         "{}: the norm's weight is taken as it is where the model has 1 + weight, or the other way round",
-        "Gemma's norms multiply by 1 + weight, others by the weight",
+        "{weight}",
         NORMS.instead(lambda op: replace(op, plus_one=not op.plus_one), say=" and ".join),
         why="Gemma keeps weight − 1 in its files; Llama the weight.",
         example="Q_normed = rms(Q) * (1 + Q_norm_weight)",
@@ -138,16 +144,16 @@ MODELS = (
     ),
     of_norms(
         "norm-missing",
-        "{} is not normed",
-        "norm it as config.json and the layer's weights say",
-        NORMS.instead(Copy(), reads=1, say=" and ".join),
+        "{} not normed",
+        "use {norm}",
+        NORMS.instead(Copy(), reads=1, say=unnormed),
         why="The model before this one had no norm of Q and K.",
         example="K_normed = K",
     ),
     of_norms(
         "norm-kind-wrong",
         "{}: LayerNorm for RMSNorm, or RMSNorm for LayerNorm",
-        "LayerNorm takes off the mean first, RMSNorm does not",
+        "use {norm}: LayerNorm takes off the mean first, RMSNorm does not",
         NORMS.instead(
             lambda op: of_other_kind(op, op.eps),
             lambda op: of_other_kind(op, 1e-5 if isinstance(op, RMSNorm) else 1e-6),
@@ -159,7 +165,7 @@ MODELS = (
     about(*HEAD_NORMED, meant="normed rows")(
         "norm-over-wrong",
         "{}: each head is normed for itself where all are one row, or the other way round",
-        "Qwen3 and Gemma 3 norm each head, OLMo2 norms all heads as one row",
+        "use {norm}; Qwen3 and Gemma 3 norm each head, OLMo2 all heads as one row",
         HEAD_NORMS.instead(lambda op: replace(op, heads=not op.heads), say=" and ".join),
         why="OLMo2 norms all heads as one row, Qwen3 each head for itself.",
         example="Q_normed = rms(Q) * Q_norm_weight.reshape(heads, 1, d_k)",
@@ -213,7 +219,7 @@ MODELS = (
     of_temperature(
         "temperature-missing",
         "Q has no temperature",
-        "multiply Q by 1 + β ln(1 + ⌊position / L⌋)",
+        "{temperature}",
         TEMPERED.without(),
         why="It is 1 up to L positions, so that short texts show nothing.",
         example="Q_tempered = Q",
@@ -221,7 +227,7 @@ MODELS = (
     of_temperature(
         "temperature-wrong",
         "the positions of the temperature are counted from {}",
-        "take 1 + β ln(1 + ⌊position / L⌋), positions from 0 in Mistral's models, from 1 in Llama 4",
+        "{temperature}; Mistral's models count positions from 0, Llama 4 from 1",
         TEMPERED.instead(lambda op: {f"{1 - op.first}": replace(op, first=1 - op.first)}),
         why="Two families that say the same count positions from 0 and from 1.",
         example="Q_tempered = Q * (1 + 0.5 * np.log(1 + (np.arange(n) + 1) // 2))[:, None]",

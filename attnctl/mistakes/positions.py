@@ -13,6 +13,7 @@ from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
 from attnctl.mistakes import wrong
+from attnctl.mistakes.fixes import base_of, number
 from attnctl.mistakes.mistake import Plant, WrongStep, about
 from attnctl.mistakes.plants import all_or_one, at, ends, planted_best, planted_fit, spoken_after
 
@@ -32,10 +33,9 @@ def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
 
 
 def plant_other_theta(case: WrongStep) -> Iterator[Plant]:
-    right = next((option_number(op.theta) for op in ROTATIONS.right(case).values()), "")
-    yield from BOTH.fitted(
-        of_base, THETAS, lambda theta: f"{option_number(theta)}, where {right} is meant"
-    )(case)
+    bases = [base_of(op) for op in ROTATIONS.right(case).values()]
+    meant = next((f"{number(base)} is meant" for base in bases if base), "other frequencies are meant")
+    yield from BOTH.fitted(of_base, THETAS, lambda theta: f"{option_number(theta)}, where {meant}")(case)
 
 
 def plant_mixed_bases(case: WrongStep) -> Iterator[Plant]:
@@ -168,7 +168,7 @@ def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
 
 
 ELSEWHERE = "positions are counted from elsewhere: {}"
-COUNT_FROM = "count from 0, the keys of a cache included"
+COUNT_FROM = "{starts}"
 
 of_rotation = about(*TURNED, subject="rotary", meant="rotary")
 of_embeddings = about("X", meant="sinusoidal")
@@ -178,7 +178,7 @@ POSITIONS = (
     of_rotation(
         "rotary-pairs-wrong",
         "the wrong columns are turned together: neighbours for halves, or halves for neighbours",
-        "Llama and GPT-NeoX turn column i with i + d/2, GPT-J column 2i with 2i + 1 (--interleaved)",
+        "{pairs} (--interleaved says neighbours)",
         ROTATIONS.instead(lambda op: replace(op, interleaved=not op.interleaved)),
         why="GPT-J turns neighbours, Llama halves: weights of one need the pairs of the other.",
         example="Q_rotated, K_rotated = (rotate(x, neighbours=True) for x in (Q, K))",
@@ -288,7 +288,7 @@ FITTED_POSITIONS = (
     of_angles(
         "rotary-bases-mixed",
         "queries and keys are turned with different bases: {}",
-        "turn Q and K by the same angles: pos · θ^(−2i/d), one θ for both",
+        "{angles}, for Q and K alike",
         plant_mixed_bases,
         why="Keys come from a cache that another version, or another default, has turned.",
         example="K_rotated = rotate(K, theta=500)",
@@ -296,7 +296,7 @@ FITTED_POSITIONS = (
     of_angles(
         "rotary-theta",
         "the base of the rotary angles is {}",
-        "turn by pos · θ^(−2i/d), d the columns that are turned; --theta says another base",
+        "{angles}",
         plant_other_theta,
         why="Llama 2 has 10,000, Llama 3 500,000: the default of the function is taken.",
         example="Q_rotated, K_rotated = rotate(Q, theta=500), rotate(K, theta=500)",
@@ -304,7 +304,7 @@ FITTED_POSITIONS = (
     of_angles(
         "rotary-dims",
         "the first {} columns of each head are rotated",
-        "turn as many as are meant; if these are, say --rotary-dims {}",
+        "{dims}; if these are meant, say --rotary-dims {}",
         BOTH.best(lambda op, dims: replace(op, dims=dims), other_dims),
         why="GPT-NeoX and Phi turn only a part of the columns (partial_rotary_factor).",
         example="Q_rotated, K_rotated = (np.concatenate([rotate(x[..., :2]), x[..., 2:]], axis=-1) for x "
