@@ -216,6 +216,8 @@ class Mistake:
     """A number of it is fitted: what explains as much without is preferred."""
     across: bool = False
     """True where the first queries do not show what it is: it mixes them up, or has a number for each."""
+    explains_nan: bool = False
+    """Whether NaN of the result is told by it where what it is computed from holds NaN, too."""
     subject: str = ""
     """Of mistakes about one subject only one is made: scores are not both unscaled and scaled twice."""
     why: str = ""

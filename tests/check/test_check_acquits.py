@@ -104,3 +104,57 @@ def test_an_option_without_which_all_agrees_is_named():
     assert (report.agrees, report.mistake) == (False, "option-unmeant"), str(report)
     assert "--cache-unrotated is not what was done: without it everything agrees" in str(report)
     assert attnctl.check(cached(), positions="rope").agrees is True
+
+
+# --- what is named is told apart from what fits as well ---
+
+
+def test_nan_in_what_is_read_tells_no_mistake_but_its_own():
+    arrays = nan_in_free_slots()
+    arrays["attention_weights"] = np.full_like(arrays["attention_weights"], np.nan)
+    report = attnctl.check(arrays)
+    assert (report.mistake, report.findings[0].also) == ("nan-added-to-mask", ())
+
+
+def test_nan_that_nothing_told_apart_is_not_named():
+    q, k, v = draw((2, 6, 8), (2, 6, 8), (2, 6, 8))
+    k[0, 2] = np.nan
+    weights = np.full((2, 6, 6), np.nan, np.float32)
+    report = attnctl.check({"Q": q, "K": k, "V": v, "attention_weights": weights, "mask": causal(6)})
+    assert report.mistake is None
+
+
+def test_a_length_one_too_small_is_no_missing_diagonal():
+    """Of one query nobody can say whether it is itself that it does not see, or the last key."""
+    q, k, v = draw((2, 2, 1, 8), (2, 2, 12, 8), (2, 2, 12, 8))
+    lengths = np.array([7, 11])
+    seen = np.arange(12) < (lengths - 1)[:, None, None, None]
+    _, out = attend(q, k, v, seen=seen)
+    report = attnctl.check({"Q": q, "K": k, "V": v, "key_lengths": lengths, "head_outputs": out})
+    (finding,) = report.findings
+    assert finding.mistake == "padding-lengths"
+    assert "6, 10" in finding.words
+    assert "7, 11" in finding.fix
+
+
+def test_what_fits_as_well_is_said_with_its_own_fix():
+    q, k, v = draw((1, 2, 1, 8), (1, 2, 9, 8), (1, 2, 9, 8))
+    k[..., 6:, :] = v[..., 6:, :] = 0
+    _, out = attend(q, k, v)
+    report = attnctl.check({"Q": q, "K": k, "V": v, "key_lengths": np.array([6]), "head_outputs": out})
+    (finding,) = report.findings
+    assert finding.mistake == "padding-ignored"
+    assert len(finding.otherwise) == len(finding.also) > 0
+    assert "These numbers do not tell it from what you get when the mask is applied after" in str(report)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("fill", [-15.0, -20.0, -30.0])
+def test_the_number_in_place_of_infinity_is_read_off_the_weights(fill, dtype):
+    q, k, v = draw(*[(2, 12, 8)] * 3, dtype=dtype)
+    scores = np.where(causal(12), q @ k.swapaxes(-1, -2) / np.sqrt(8), fill)
+    grown = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = (grown / grown.sum(axis=-1, keepdims=True)).astype(dtype)
+    report = attnctl.check({"Q": q, "K": k, "V": v, "attention_weights": weights}, causal=True)
+    (finding,) = report.findings
+    assert (finding.mistake, f"−{-fill:g} instead of −∞" in finding.words) == ("mask-finite", True)

@@ -40,6 +40,8 @@ class Finding:
     fix: str = ""
     also: tuple[str, ...] = ()
     """Other mistakes that would give the same numbers."""
+    otherwise: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """The words and the fix of each of these."""
     hint: str = ""
     """What else can be said: where no mistake is known, or nothing was computed from the step."""
     planted: tuple[Mistake, Plant] | None = field(default=None, compare=False, repr=False)

@@ -30,6 +30,9 @@ WORDS = re.compile(r"\[[^]]*\]\S*|\S+")
 MOST_ROWS = 40
 """Rows of a table of traces on a terminal."""
 
+MOST_OTHERS = 2
+"""Mistakes that give the same numbers, of which a sentence is said."""
+
 TITLES = ("", "step", "", "off by", "allowed", "at", "found", "expected")
 
 MOST_UNKNOWN = 8
@@ -100,11 +103,7 @@ def sentences(report: Report, finding: Finding, before: str | None, screen: Scre
         alone = "" if gap.differing else ", though each number by itself is within rounding"
         yield f"Its {broken}{alone}.", ""
     if finding.mistake:
-        if not place:
-            yield f"It is what you get when {finding.words}: {finding.fix}.", ""
-        yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
-        if finding.hint:
-            yield finding.hint, ""
+        yield from sentences_of_mistake(finding, said="" if place is None else place)
         return
     differ = how_many_differ(gap) if gap.filled > 1 else "it differs"
     if not gap.differing:
@@ -112,6 +111,17 @@ def sentences(report: Report, finding: Finding, before: str | None, screen: Scre
         return
     there = f"there it is {format_number(gap.found)} and should be {format_number(gap.expected)}"
     yield f"No known mistake gives these numbers: {differ}; {there}.", ""
+    if finding.hint:
+        yield finding.hint, ""
+
+
+def sentences_of_mistake(finding: Finding, said: str) -> Iterator[Span]:
+    """What is wrong unless its place was said with it, what else would give the same numbers, its name."""
+    if not said:
+        yield f"It is what you get when {finding.words}: {finding.fix}.", ""
+    for words, fix in finding.otherwise[:MOST_OTHERS]:
+        yield f"These numbers do not tell it from what you get when {words}: {fix}.", ""
+    yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
     if finding.hint:
         yield finding.hint, ""
 
