@@ -184,6 +184,11 @@ def say_norm(plan: DumpPlan) -> str:
     return f"{kind} with an epsilon of {norm.eps:g}{rows}{weight}"
 
 
+def say_epsilon(plan: DumpPlan) -> str:
+    norm = first_op(plan, Norm, "Q_normed", "K_normed") or first_op(plan, Norm)
+    return f"add {norm.eps:g} below the root" if norm else ""
+
+
 def say_weight(plan: DumpPlan) -> str:
     norm = first_op(plan, Norm)
     if norm is None:
@@ -249,6 +254,7 @@ FACTS = {
     "slopes": Fact(say_slopes, "take the slopes of get_slopes in the ALiBi paper"),
     "temperature": Fact(say_temperature, "multiply Q by 1 + β ln(1 + ⌊position / L⌋)"),
     "norm": Fact(say_norm, "the norm that is meant, with its epsilon and its weight"),
+    "epsilon": Fact(say_epsilon, "add the epsilon that the model has, below the root"),
     "weight": Fact(say_weight, "Gemma's norms multiply by 1 + weight, others by the weight"),
     "offset": Fact(say_offset, "let query i see key j when j <= i + offset: np.tril(…, k=offset)"),
     "window": Fact(say_window, "let query i see keys i − left to i + right, both ends counted in"),

@@ -8,14 +8,19 @@ from dataclasses import replace
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.names import GATE, GATED, WEIGHTS
+from attnctl.math.names import GATE, GATED, HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import Copy, Gate, LayerNorm, Op, RMSNorm, Rotate, SinkSoftmax, Softmax, Temper
-from attnctl.mistakes.mistake import Plant, WrongStep, about
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import all_or_one, at
 from attnctl.mistakes.projections import list_names
 from attnctl.mistakes.wrong import By, side_by_side, side_into_heads
 
 ROTATED = ("Q_rotated", "K_rotated")
+OF_BLEND = 1e-3
+"""The part by which a frequency is from both that it is blended of."""
+
+EPSILONS = (1e-12, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)
+
 HEAD_NORMED = ("Q_normed", "K_normed")
 NORMED = ("X", *HEAD_NORMED, "V_normed", "output_normed", "latent_Q_normed", "latent_KV_normed")
 
@@ -42,7 +47,43 @@ def not_stretched(op: Rotate) -> dict[str, Op]:
         ways["the frequencies are not stretched"] = replace(op, frequencies=(), factor=1.0)
         if op.factor != 1:
             ways[f"the factor {op.factor:g} is left out"] = replace(op, factor=1.0)
+            twice = op.factor**2
+            ways[f"the factor {op.factor:g} is applied twice ({twice:g})"] = replace(op, factor=twice)
+        if (blended := blend_reversed(op)) is not None:
+            ways["the blend of long and short waves is the wrong way round: 1 − s for s"] = blended
     return ways
+
+
+def blend_reversed(op: Rotate) -> Rotate | None:
+    """Llama 3's frequencies with s and 1 − s exchanged, where they are blended; None where none are."""
+    found = np.array(op.frequencies)
+    plain = op.theta ** (-np.arange(len(found)) / len(found))
+    factor = plain[-1] / found[-1]
+    stretched = plain / factor
+    low, high = np.minimum(plain, stretched), np.maximum(plain, stretched)
+    between = (found > low * (1 + OF_BLEND)) & (found < high * (1 - OF_BLEND))
+    if factor <= 1 + OF_BLEND or not between.any():
+        return None
+    other = np.where(between, plain + stretched - found, found)
+    return replace(op, frequencies=tuple(map(float, other)))
+
+
+def plant_on_values(case: WrongStep) -> Iterator[Plant]:
+    """V normed as K is, without a weight or with that of K."""
+    for op in at("K_normed", RMSNorm, LayerNorm).right(case).values():
+        values = case.derivation[HEAD_OUTPUTS].inputs[1] if HEAD_OUTPUTS in case.derivation else ""
+        if values in case.derivation:
+            yield Plant(case.reading(HEAD_OUTPUTS, values, op))
+
+
+def said_epsilon(eps: float) -> str:
+    return f"{abs(eps):.3g}"
+
+
+def other_epsilon(*names: str) -> Plants:
+    return at(*names, RMSNorm, LayerNorm).fitted(
+        lambda op, eps: replace(op, eps=abs(eps)), EPSILONS, said_epsilon
+    )
 
 
 def plant_other_order(case: WrongStep) -> Iterator[Plant]:
@@ -162,6 +203,15 @@ MODELS = (
         why="LayerNorm and RMSNorm stand beside each other, and differ by the mean alone.",
         example="Q_normed = rms(Q - Q.mean(axis=-1, keepdims=True)) * Q_norm_weight",
     ),
+    about(HEAD_OUTPUTS, meant="normed")(
+        "norm-on-values",
+        "V is normed, too, as K is",
+        "norm Q and K only",
+        plant_on_values,
+        seen="kyegomez/MegaVIT#17",
+        why="One line norms what the projection of K and V gives, before the two are taken apart.",
+        example="head_outputs = attention_weights @ rms(V)",
+    ),
     about(*HEAD_NORMED, meant="normed rows")(
         "norm-over-wrong",
         "{}: each head is normed for itself where all are one row, or the other way round",
@@ -231,5 +281,19 @@ MODELS = (
         TEMPERED.instead(lambda op: {f"{1 - op.first}": replace(op, first=1 - op.first)}),
         why="Two families that say the same count positions from 0 and from 1.",
         example="Q_tempered = Q * (1 + 0.5 * np.log(1 + (np.arange(n) + 1) // 2))[:, None]",
+    ),
+)
+
+EPSILON = (
+    about(*NORMED, fitted=True, meant="normed")(
+        "norm-epsilon",
+        "the epsilon of the norm is {}",
+        "{epsilon}",
+        other_epsilon(*HEAD_NORMED),
+        *(other_epsilon(name) for name in NORMED),
+        seen="MinivLLM/MinivLLM#82; PaddlePaddle/FastDeploy#2790",
+        why="Each library has a default of its own, and only rows of small numbers show it.",
+        example="Q_normed, K_normed = (x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-2) * w "
+        "for x, w in ((Q, Q_norm_weight), (K, K_norm_weight)))",
     ),
 )

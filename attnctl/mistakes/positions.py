@@ -9,6 +9,7 @@ from math import pi
 
 import numpy as np
 
+from attnctl.evidence.precision import BFLOAT16, FLOAT16, round_to
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
@@ -59,6 +60,55 @@ def say_base(letter: str, theta: float) -> str:
 def without_sine(op: Rotate) -> Op:
     """The mean of the rotation and of the one back."""
     return wrong.By(lambda x: (op.apply(x) + replace(op, back=not op.back).apply(x)) / 2)
+
+
+def frequencies_of(case: WrongStep, op: Rotate) -> Array:
+    """The angle of each pair at position 1."""
+    if op.frequencies:
+        return np.array(op.frequencies)
+    dims = op.dims or (case.size("d_k") or 0) - op.first
+    return np.array(op.theta ** (-2.0 * np.arange(dims // 2) / dims)) if dims > 1 else np.zeros(0)
+
+
+def plant_in_half(case: WrongStep) -> Iterator[Plant]:
+    """Frequencies, angles or positions rounded to half precision before cos and sin are taken."""
+    right = ROTATIONS.right(case)
+    for names in all_or_one(*right):
+        for precision in (BFLOAT16, FLOAT16):
+            to_half = partial(round_to, precision=precision)
+            ways: dict[str, dict[str, Op]] = {"frequencies": {}, "angles": {}, "positions": {}}
+            for name in names:
+                op = right[name]
+                frequencies = frequencies_of(case, op)
+                if not frequencies.size:
+                    return
+                rounded = tuple(map(float, to_half(frequencies)))
+                ways["frequencies"][name] = replace(op, frequencies=rounded)
+                ways["angles"][name] = by_angles(op, to_half)
+                ways["positions"][name] = by_angles(op, partial(at_rounded, frequencies, to_half))
+            for what, ops in ways.items():
+                yield Plant(case.put_all(ops), f"{what} are rounded to {precision.name}")
+
+
+def at_rounded(frequencies: Array, to_half: Callable[[Array], Array], angle: Array) -> Array:
+    """The angles of positions that were rounded."""
+    return to_half(np.rint(angle / frequencies)) * frequencies
+
+
+def in_other_columns(op: Rotate) -> dict[str, Op]:
+    """The right numbers in other columns: pairs side by side for halves, or halves for pairs."""
+    said = "all firsts of the pairs, then all seconds" if op.interleaved else "pair by pair"
+
+    def moved(x: Array) -> Array:
+        turned = op.apply(x)
+        pairs = len(op.frequencies) or (op.dims or x.shape[-1] - op.first) // 2
+        columns = np.arange(2 * pairs)
+        order = columns.reshape((pairs, 2) if op.interleaved else (2, pairs)).T.ravel()
+        out = turned.copy()
+        out[..., op.first : op.first + 2 * pairs] = turned[..., op.first + order]
+        return out
+
+    return {said: wrong.By(moved)}
 
 
 def other_dims(case: WrongStep) -> list[int]:
@@ -285,6 +335,31 @@ POSITIONS = (
 )
 
 FITTED_POSITIONS = (
+    of_angles(
+        "rotary-half-precision",
+        "{} before cos and sin are taken",
+        "keep frequencies, positions and their product in float32, and round cos and sin",
+        plant_in_half,
+        seen="huggingface/transformers#29285; huggingface/candle#3520; KellerJordan/modded-nanogpt#39",
+        why="The model is cast as a whole, its frequencies with it: the error grows with the position.",
+        example="frequencies = np.float16(10000 ** (-2 * np.arange(d_k // 2) / d_k))\n"
+        "angle = np.arange(n)[:, None] * frequencies\n"
+        "cos, sin = np.cos(angle.astype(float)), np.sin(angle.astype(float))\n"
+        "halves = (np.split(x, 2, axis=-1) for x in (Q, K))\n"
+        "Q_rotated, K_rotated = (np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1) "
+        "for a, b in halves)",
+    ),
+    of_angles(
+        "rotary-columns-moved",
+        "the rotated columns are written down in another order, {}",
+        "write each column back to where it was read; if Q and K have one order, their products are right",
+        ROTATIONS.instead(in_other_columns),
+        seen="vllm-project/vllm-metal#44",
+        why="Pairs are taken apart into two halves, turned, and the halves put behind each other.",
+        example="order = np.arange(d_k).reshape(2, -1).T.ravel()\n"
+        "Q_rotated, K_rotated = rotate(Q)[..., order], rotate(K)[..., order]",
+        equivalent="queries and keys have the same order: the output is right",
+    ),
     of_angles(
         "rotary-bases-mixed",
         "queries and keys are turned with different bases: {}",

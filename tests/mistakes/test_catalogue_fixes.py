@@ -83,6 +83,7 @@ NUMBERS = {
         "LayerNorm with an epsilon of 0.25, times 1 + weight",
         "an epsilon of 0.5",
     ),
+    "epsilon": ("add 0.001 below", "add 0.25 below", "add 0.5 below"),
     "offset": (
         "j <= i + 3: np.tril(…, k=3)",
         "j <= i − 2: np.tril(…, k=-2)",
