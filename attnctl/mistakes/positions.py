@@ -334,7 +334,39 @@ POSITIONS = (
     ),
 )
 
+
+IN_CHUNKS = "rows of time, height and width go by chunks of columns (T T H H W W), not in turn (T H W)"
+
+
+def at_other_places(op: Rotate) -> dict[str, Op]:
+    """Slots in place of the positions that are given, or positions begun again at 0."""
+    if not op.places:
+        return {}
+    places = np.array(op.places)
+    again = places - places[..., :1]
+    ways: dict[str, Op] = {"the slot of each token is taken for its position": replace(op, places=())}
+    ways["positions begin again at 0"] = replace(op, places=to_places(again))
+    if len(places) == 3:
+        ways[IN_CHUNKS] = wrong.TurnedInChunks(**vars(op))
+        ways["the row of time is taken for all columns"] = replace(op, places=op.places[:1])
+    return ways
+
+
+def to_places(places: Array) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    return tuple(tuple(tuple(map(int, row)) for row in part) for part in places.tolist())
+
+
 FITTED_POSITIONS = (
+    of_rotation(
+        "rotary-places",
+        "{}",
+        "turn each token by the position that position_ids gives it",
+        ROTATIONS.instead(at_other_places),
+        seen="unslothai/unsloth#3699; alibaba/MNN#4133; huggingface/transformers#43082",
+        why="Padding on the left, chunks of a prompt and images have positions that no counter gives.",
+        meant="placed",
+        example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n)) for x in (Q, K))",
+    ),
     of_angles(
         "rotary-half-precision",
         "{} before cos and sin are taken",

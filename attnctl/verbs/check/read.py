@@ -34,6 +34,7 @@ from attnctl.verbs.check.readings import (
     Reading,
     agreeing,
     ambiguous,
+    counted_over_mask,
     is_foreign,
     mends,
     nearest_reading,
@@ -202,6 +203,8 @@ def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
     for said, steps in (("left out", reading.left_out), ("taken as it is", reading.taken)):
         for name, option in steps.items():
             yield f"{name} is {said}: nothing asks for it, as {option} would."
+    if is_foreign(trace) and any(counted_over_mask(reading)):
+        yield "Positions are slots. If the first keys, which mask hides, are padding, give position_ids."
     if is_foreign(trace) and (said := ambiguous(reading)):
         yield f"{said}."
     bits = {precision.name: precision.bits for precision in COARSE_FIRST}

@@ -29,10 +29,12 @@ from attnctl.math.names import (
     CHUNK_SHARES,
     CONCAT,
     HEAD_OUTPUTS,
+    MASK,
     MASKED,
     NORM_WEIGHTS,
     OUTPUT,
     PAST_KEY,
+    POSITION_IDS,
     PROJECTED,
     ROTATED,
     SINK,
@@ -118,6 +120,7 @@ def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | N
     settings, sizes = first.settings or Settings(), walk.record.plan.sizes
     others = chain(
         with_layout_said(first),
+        counted_over_mask(first),
         layouts(first, sizes),
         reading_as_sink(first, sizes),
         with_norms_read(first, settings),
@@ -342,6 +345,27 @@ def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
             norm = replace(how, plus_one=plus_one)
             words = f"{' and '.join(there)} by {' '.join(flags_of('qk_norm', norm))}"
             yield replace(first, settings=settings.with_(qk_norm=norm), words=words)
+
+
+# --- positions ---
+
+
+def counted_over_mask(first: Reading) -> Iterator[Reading]:
+    """Positions counted over the keys that the mask shows, where it hides the first: left padding."""
+    trace, settings = first.trace, first.settings or Settings()
+    if MASK not in trace or POSITION_IDS in trace or not isinstance(settings.positions, Rotary):
+        return
+    mask = np.asarray(trace[MASK])
+    if mask.dtype.kind not in "bui" or mask.ndim > 2:
+        return
+    real = np.asarray(np.atleast_2d(mask).astype(bool).any(axis=0))
+    queries = trace["Q"].shape[-2] if "Q" in trace else 0
+    if real[:1].any() or not real.any() or not 0 < queries <= len(real):
+        return
+    places = np.maximum(np.cumsum(real) - 1, 0)[-queries:]
+    steps = {**trace.steps, POSITION_IDS: foreign_step(POSITION_IDS, places)}
+    counted = Trace(steps, {**trace, POSITION_IDS: places}, trace.header)
+    yield replace(first, trace=counted, words="positions as counted over the keys that mask shows")
 
 
 # --- options ---
