@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
-from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Merge, Project, Scale, Slope, Softmax
+from attnctl.math.ops import Add, Copy, Given, MatMul, MatMulT, Merge, Project, Scale, Slope, Softmax
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import all_or_one, at, planted_fit, spoken, spoken_after, square
@@ -165,6 +165,20 @@ def plant_norms(case: WrongStep) -> Iterator[Plant]:
 
 
 def factor_at(name: str) -> Plants:
+    """Plants a factor; of values that nobody says were projected it may be a scale that was left out."""
+    found = factor_of_step(name)
+
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        given = isinstance(case.op("V"), Given) and name in {"V", "head_outputs", "concat", "output"}
+        for plant in found(case):
+            scale = 1 / plant.number if plant.number else 0.0
+            stored = f"; if V is stored in int8 or FP8, it was not multiplied by v_scale, {scale:.4g}"
+            yield replace(plant, fix=f"leave the factor out{stored}" if given else "")
+
+    return plants
+
+
+def factor_of_step(name: str) -> Plants:
     return (
         at(name, Project, MatMul, Merge, Softmax)
         .where(lambda case: name not in ("Q", "K", WEIGHTS) or name == case.first)

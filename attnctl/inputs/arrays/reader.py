@@ -70,6 +70,7 @@ TOKENS_FIRST = (X, MEMORY, *PROJECTED, CONCAT, OUTPUT)
 
 TOKENS_BEFORE_HEADS = ("bnhd", "nhd")
 TOKENS_THEN_HEADS = "(batch, n, head, d)"
+ONES_ADDED = "mask holds 1 beside 0 and −∞: 1 is added to the scores, it does not say who may attend"
 ZEROS = "mask holds nothing but floats 0: they are added to the scores and hide nothing"
 
 
@@ -338,6 +339,14 @@ def by_kind(found: Mapping[str, Array]) -> tuple[dict[str, Array], tuple[str, ..
         what = "mask holds floats, so it is added to the scores as bias is"
         raise AttnError(f"{what}; give their sum as bias")
     return out | {BIAS: mask}, notes if mask.any() else (ZEROS,)
+
+
+def adds_ones(mask: Array) -> bool:
+    """True for a mask of floats that hides some keys by −∞, and adds 1 to others as if that showed them."""
+    if mask.dtype.kind != "f" or not np.isneginf(mask).any():
+        return False
+    added = mask[~np.isneginf(mask)]
+    return bool((added == 1).any() and np.isin(added, (0, 1)).all())
 
 
 def begin_backward(found: Mapping[str, Array]) -> dict[str, Array]:

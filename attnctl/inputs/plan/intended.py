@@ -12,7 +12,9 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.foreign import OURS, read_foreign
 from attnctl.inputs.arrays.layout import in_base_e, with_empty_rows
 from attnctl.inputs.arrays.reader import (
+    ONES_ADDED,
     Laid,
+    adds_ones,
     as_array,
     begin_backward,
     by_kind,
@@ -39,6 +41,7 @@ from attnctl.math.names import (
     EMBEDDINGS,
     KEY_LENGTHS,
     LOGSUMEXP,
+    MASK,
     MEMORY,
     NORM_BIASES,
     NORM_WEIGHTS,
@@ -242,6 +245,8 @@ def derive_plan(
     batch_first = any("batch" in step.axes for step in trace.steps.values() if step.inputs)
     laid, settings, gather = read_arrays(written, settings, batch_first=batch_first, ours=ours)
     settings, notes = with_norms(settings, laid)
+    if MASK in trace and adds_ones(as_array(MASK, trace[MASK])):
+        notes = (*notes, f"{ONES_ADDED}.")
     if settings.chunks is None and (chunks := laid.sizes.get("chunk")):
         settings = replace(settings, chunks=chunks)
         notes = (*notes, f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")

@@ -49,8 +49,7 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
     for finding in report.findings:
         if before is not None:
             yield []
-        for sentence, style in sentences(report, finding, before, screen):
-            yield from flowing(sentence, screen, style, finding.step)
+        yield from lines_of_finding(report, finding, before, screen)
         before = finding.step
     if report.findings and report.reading and not report.unasked:
         yield from flowing(f"Read {report.reading}, which is nearest.", screen)
@@ -69,6 +68,14 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
         yield from flowing(f"Not known by name: {names} (--name THEIRS=OURS renames).", screen)
     yield []
     yield from steps_listing(report, screen).lines()
+
+
+def lines_of_finding(
+    report: Report, finding: Finding, before: str | None, screen: Screen
+) -> Iterator[Element]:
+    for sentence, style in sentences(report, finding, before, screen):
+        for line in sentence.split("\n"):  # a picture has lines of its own
+            yield from flowing(line, screen, style, finding.step)
 
 
 def name_pages(report: Report, screen: Screen) -> Iterator[Line]:
