@@ -377,9 +377,8 @@ FITTED_POSITIONS = (
         example="frequencies = np.float16(10000 ** (-2 * np.arange(d_k // 2) / d_k))\n"
         "angle = np.arange(n)[:, None] * frequencies\n"
         "cos, sin = np.cos(angle.astype(float)), np.sin(angle.astype(float))\n"
-        "halves = (np.split(x, 2, axis=-1) for x in (Q, K))\n"
-        "Q_rotated, K_rotated = (np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1) "
-        "for a, b in halves)",
+        "a, b = np.split(np.stack([Q, K]), 2, axis=-1)\n"
+        "Q_rotated, K_rotated = np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)",
     ),
     of_angles(
         "rotary-columns-moved",
