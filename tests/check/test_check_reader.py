@@ -141,7 +141,8 @@ OF_TORCH = {
         "batch-first",
     ),
     "dropout that goes on after eval": Fault(
-        "model = nn.Linear(8, 8)\nmodel.eval()\na = F.softmax(h @ h.mT / 8**0.5, -1)\na = F.dropout(a, 0.4)\nout = a @ h\n",
+        "model = nn.Linear(8, 8)\nmodel.eval()\na = F.softmax(h @ h.mT / 8**0.5, -1)\n"
+        "a = F.dropout(a, 0.4)\nout = a @ h\n",
         "F.dropout",
         None,
     ),
