@@ -32,17 +32,21 @@ class Calls(Sequence[Any]):
 
     def __init__(self, recorder: CallRecorder, make: Callable[[Trace], Trace]) -> None:
         self.recorder, self.make = recorder, make
-        self.read: list[Trace] = []
+        self.read: Sequence[Trace] = []
 
     def __len__(self) -> int:
         return self.recorder.kept
 
     def __getitem__(self, at: Any) -> Any:
         if len(self.read) < self.recorder.kept:
-            from attnctl.store.source import read
+            self.look()
+        return list(map(self.make, self.read[at])) if isinstance(at, slice) else self.make(self.read[at])
 
-            self.read = [self.make(trace) for trace in read(self.recorder.path)]
-        return self.read[at]
+    def look(self) -> None:
+        """Read which calls there are by now; what is read stays there when the file is gone."""
+        from attnctl.store.source import read
+
+        self.read = read(self.recorder.file.path) if self.recorder.kept else []
 
 
 @contextmanager
@@ -55,4 +59,4 @@ def recording(make: Callable[[Trace], Trace], path: str | None, **chosen: Any) -
         calls = Calls(recorder, make)
         with Finder(recorder):
             yield calls
-        calls[:]  # what is read stays mapped when the file is gone
+        calls.look()
