@@ -51,8 +51,8 @@ AT_HOME = {
         1,
     ),
     "every descriptor is closed": (
-        ('attend(a, a, a); os.closerange(3, 4096); f = open("theirs", "w"); g = open("g", "w")\n'
-        'f.write("mine"); f.flush(); attend(a, a, a); g.write("mine"); g.close(); f.close(); print("done")'),
+        ('attend(a, a, a); os.closerange(3, 4096); f = open("f", "w"); g = open("g", "w")\n'
+        'f.write("me"); f.flush(); attend(a, a, a); g.write("me"); g.close(); f.close(); print("done")'),
         2,
     ),
     "our descriptor is another file's": (
