@@ -60,6 +60,14 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def signal_name(number: int) -> str:
+    """SIGSEGV; of a signal that has no name, its number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def run_as_main(path: str, tree: ast.Module, words: Sequence[str], names: Mapping[str, Any]) -> None:
     """Carry a program out in this process, as Python does; it has these names besides."""
     module = sys.modules["__main__"] = ModuleType("__main__")

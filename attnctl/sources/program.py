@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found, refuse_os_errors
-from attnctl.base.programs import Said, begin, kill
+from attnctl.base.programs import Said, begin, kill, signal_name
 from attnctl.base.setting import Given
 from attnctl.inputs.arrays.foreign import OF_X, OURS, read_foreign
 from attnctl.inputs.config.settings import Settings
@@ -26,6 +26,8 @@ from attnctl.math.names import CONCAT, HEAD_OUTPUTS, MASKED, OUTPUT, SCALED, TAB
 from attnctl.record import Trace
 from attnctl.sources.dump import Dump
 from attnctl.sources.recorder import MAGIC, RETURNED, array_of, code_of
+from attnctl.store.files import temporary_folder
+from attnctl.store.sent import read_sent
 
 SECONDS = 60
 """What a program may take."""
@@ -78,15 +80,27 @@ def record_program(path: str, seconds: float | None = None) -> tuple[list[Assign
         except (ValueError, LookupError, TypeError, AttributeError):
             what = "a notebook" if path.endswith(".ipynb") else "text in UTF-8"
             raise AttnError(f"{path}: not {what}") from None
-    with tempfile.TemporaryDirectory(prefix="attnctl-") as folder:
+    with temporary_folder() as folder:
         into = Path(folder, "recorded.npz")
         printed = run_isolated(path, into, seconds or SECONDS)
-        if not into.exists():
+        if not os.path.lexists(into):
             raise AttnError(f"{path}: it ended itself, and its variables with it")
-        with np.load(into) as file:
-            table = json.loads(str(file["table"]))
-            rows = ((*row, file[f"arr_{number}"]) for number, row in enumerate(table))
-            return [*map(Assigned._make, rows)], printed
+        return read_rows(read_sent(into, path), path), printed
+
+
+def read_rows(arrays: Mapping[str, Array], path: str) -> list[Assigned]:
+    """What was assigned, as the recorder wrote it. Raises AttnError where the program wrote it itself."""
+    try:
+        table = json.loads(str(arrays["table"]))
+        rows = [
+            Assigned(str(function), str(name), int(line), arrays[f"arr_{number}"])
+            for number, (function, name, line) in enumerate(table)
+        ]
+    except (ValueError, TypeError, LookupError, RecursionError, OverflowError):
+        raise AttnError(f"{path}: what it left is no recording of ours; it wrote there itself") from None
+    if not all(row.array.dtype.kind in "fiub" and row.array.ndim for row in rows):
+        raise AttnError(f"{path}: what it left is no recording of ours: arrays of no numbers")
+    return rows
 
 
 def run_isolated(path: str, into: Path, seconds: float) -> str:
@@ -100,9 +114,17 @@ def run_isolated(path: str, into: Path, seconds: float) -> str:
         raise AttnError(f"{path}: still running after {seconds} s; it was ended") from None
     finally:
         kill(process)
+    if code < 0:
+        raise AttnError(f"{path}: it died of {signal_name(-code)}{quote_said(err.end())}")
     if code:
         raise AttnError(f"{path}{last_words(err.end().decode(errors='replace'), whole)}")
     return out.end().decode(errors="replace")
+
+
+def quote_said(said: bytes) -> str:
+    lines = said.decode(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f": {last[:300]}" if last else ""
 
 
 def look_again(path: str) -> Iterator[None]:

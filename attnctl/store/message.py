@@ -57,7 +57,7 @@ def decode(message: Message) -> Any:
     """The value of a message. Raises UnreadableError for anything that `encode` does not make."""
     try:
         data = json.loads(message.text)
-        reader = Reader(message.data)
+        reader = ValueReader(message.data)
         value = reader.read(data, DEEPEST)
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
         raise UnreadableError(str(error)[:80]) from None
@@ -66,7 +66,7 @@ def decode(message: Message) -> Any:
     return value
 
 
-class Reader:
+class ValueReader:
     def __init__(self, data: bytes) -> None:
         self.left = memoryview(data)
         """The bytes of the arrays that were not read yet."""

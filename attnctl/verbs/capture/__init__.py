@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
+from attnctl.store.files import temporary_folder
 
 if TYPE_CHECKING:
     from attnctl.record import Trace
@@ -54,7 +54,7 @@ def recording(make: Callable[[Trace], Trace], path: str | None, **chosen: Any) -
     """Record the calls that this process makes in the block, in this file or in one that does not stay."""
     from attnctl.verbs.capture.recorder import CallRecorder, Finder
 
-    with TemporaryDirectory(prefix="attnctl-") as folder:
+    with temporary_folder() as folder:
         recorder = CallRecorder(path=path or str(Path(folder, "calls.npz")), **chosen)
         calls = Calls(recorder, make)
         with Finder(recorder):

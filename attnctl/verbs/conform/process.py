@@ -32,7 +32,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.descriptors import OwnDescriptor
 from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input
-from attnctl.base.programs import Said, begin, kill
+from attnctl.base.programs import Said, begin, kill, signal_name
 from attnctl.store.message import UnreadableError, decode, encode
 from attnctl.verbs.conform.call import SENT, Answer, Target, TargetCall, read_last_words
 from attnctl.verbs.conform.invoke import Framework, invoke
@@ -159,7 +159,7 @@ class Worker(Target):
         if code == CLOSED:
             raise self.refuse("it closed the descriptor that its answers go over")
         if code < 0:
-            name = signal.Signals(-code).name
+            name = signal_name(-code)
             return Answer(error="crash", kind=name, message=f"its process died of {name}{words}")
         return Answer(error="exit", message=f"its process ended with exit code {code}{words}")
 
