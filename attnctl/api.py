@@ -443,12 +443,9 @@ def check(
     from attnctl.verbs.check.exercise import strictness_of
 
     if trace is None:
-        from attnctl.sources.program import trace_of_variables
-
         caller = sys._getframe(1)  # noqa: SLF001  (as a cell of a notebook calls it)
-        trace, shown = trace_of_variables({**caller.f_globals, **caller.f_locals})
-        if shown and not options and settings is None:
-            options = {"causal": True}
+        variables = {**caller.f_globals, **caller.f_locals}
+        return check_variables(variables, settings, options, rtol=rtol, atol=atol, decimals=decimals)
     trace = trace if isinstance(trace, AnyTrace) else trace_of_arrays(trace)
     strictness = strictness_of(trace, rtol, atol, decimals)
     if model is not None:
@@ -465,6 +462,30 @@ def check(
         settings = choose_settings(settings or settings_of(trace), options, OF_ARRAYS)
     ours = under_our_names(trace, settings, None if layer is None else int(layer))
     return check_steps(ours, settings, strictness)
+
+
+def check_variables(
+    variables: Mapping[str, Any], settings: Settings | None, options: Mapping[str, Any], **strictness: Any
+) -> Report:
+    """Check the attentions among the variables of a program: the first wrong one, or else the last."""
+    from attnctl.sources.program.variables import program_of_variables
+    from attnctl.verbs.check.program import ProgramJudge
+
+    def make_settings(shown: Mapping[str, Any]) -> Settings:
+        return choose_settings(settings or Settings(), {**shown, **options}, OF_ARRAYS)
+
+    def check_arrays(arrays: Mapping[str, Any], meant: Settings) -> Report:
+        return check(arrays, meant, **strictness)
+
+    program = program_of_variables(variables, options)
+    judge = ProgramJudge(program, check_arrays, make_settings)
+    reports = [judge.judge(steps).report for steps in program.steps]
+    wrong = [report for report in reports if report.agrees is False]
+    if (
+        not reports
+    ):  # their numbers have nothing to do with each other: what their names say is all there is
+        return check(program.variables, settings, **strictness, **options)
+    return (wrong or reports[-1:])[0]
 
 
 def conform(  # noqa: PLR0913  (how a function may be called, and what is run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import os
 import signal
 import subprocess
@@ -73,4 +74,6 @@ def run_as_main(path: str, tree: ast.Module, words: Sequence[str], names: Mappin
     module = sys.modules["__main__"] = ModuleType("__main__")
     vars(module).update(names, __file__=path)
     sys.argv, sys.path[0] = list(words), str(Path(path).resolve().parent)
-    exec(compile(tree, path, "exec"), vars(module))  # noqa: S102  (what the person named)
+    module.__builtins__ = builtins  # type: ignore[attr-defined]  # as Python gives it to a main module
+    code = compile(tree, path, "exec", dont_inherit=True)  # with its own imports from the future, not ours
+    exec(code, vars(module))  # noqa: S102  (what the person named)

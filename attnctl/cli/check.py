@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import strftime
+from typing import Any
 
 from attnctl import api
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import STANDARD_INPUT
-from attnctl.base.setting import ARRAYS, ATTENTION
+from attnctl.base.setting import ARRAYS, Given
+from attnctl.base.setting import ATTENTION as OF_KIND
 from attnctl.base.values import TOLERANCE, whole_number
 from attnctl.cli import options
 from attnctl.cli.model import IDS, SECTION
@@ -21,18 +23,20 @@ from attnctl.drawing.screen.output import say
 from attnctl.drawing.screen.text import shell_line
 from attnctl.formats import print_json
 from attnctl.inputs.config.fields import settings_with_flags
+from attnctl.inputs.config.flags import settings_from
 from attnctl.inputs.config.settings import Settings
-from attnctl.record import Trace, is_unfinished
+from attnctl.math import Array
+from attnctl.record import ATTENTION, Trace, is_unfinished
 from attnctl.record.cells import spell_cell
 from attnctl.sources import HELP, open_source
 from attnctl.sources.dump import flags_meant, settings_over
 from attnctl.sources.sentence import Arguments, Source
 from attnctl.verbs.check.exercise import read_source
-from attnctl.verbs.check.report import Judge, Report, agree, check_each
+from attnctl.verbs.check.report import Judge, Report, StepPlace, agree, check_each
 from attnctl.verbs.check.view import lines_of_checked
 
 ALLOWS = excludes("rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol")
-OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(ATTENTION)])
+OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(OF_KIND)])
 
 
 @command(
@@ -95,8 +99,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     of torch and Hugging Face models, and by common variable names; the options for attention, or a config,
     say what was intended. Options also override what a dump of attnctl records.
 
-    A program (FILE.py, or a notebook) is run, in a process of its own, and its variables are read,
-    whatever they are called; what is wrong is named with the line that makes it.
+    A program (FILE.py, or a notebook) is run, in a process of its own, and every attention in it is read by
+    what it computes, whatever its variables are called; what is wrong is shown at its expression.
 
     Steps that are not recorded are recomputed from those that are. In an exercise, null cells and steps
     are blanks still to be filled in.
@@ -115,13 +119,16 @@ def check(  # noqa: PLR0913  (options, and groups of them)
         return Exit.OK
     if source is None:
         raise AttnError("no SOURCE; give one, or --about MISTAKE")
-    named = Arguments(trace=trace, rename=options.renames(name or []))
+    flags = {**layout, **attention}
+    named = Arguments(trace=trace, rename=options.renames(name or []), flags=flags)
     read = [source, *["--trace", trace or ""] * bool(trace)]
     read += [word for pair in name or [] for word in ("--name", pair)]
 
     def once() -> Exit:
         asked = open_source(source, named, lone_word=False)
         raise_all(asked.list_unused({"--trace": trace, "--name": name or None}, {}))
+        if asked.is_program and name:
+            raise AttnError("--name: a program is read by what it computes, not by names; leave it out")
         several = read_source(asked)
         if model is not None and layer is None:
             files, _ = options.split_outputs(output)
@@ -134,9 +141,10 @@ def check(  # noqa: PLR0913  (options, and groups of them)
             files, _ = options.split_outputs(output)  # a page shows all of each
             checked = check_each(several, judge_as(asked), moved, keep=bool(files), tell=json)
         reports = [one.report for one in checked if len(checked) == 1]
-        view = partial(lines_of_checked, checked)
+        view = partial(lines_of_checked, checked, summary=asked.summary)
         give("check", reports or checked, output, view, json=json, quiet=quiet, full=full)
-        return Exit.of(agree(checked))
+        agrees = agree(checked)
+        return Exit.of(None if agrees and not asked.is_judged_whole else agrees)
 
     def judge_as(asked: Source) -> Judge:
         """What judges a trace of the source, and names the command that explains what is wrong of it."""
@@ -146,10 +154,13 @@ def check(  # noqa: PLR0913  (options, and groups of them)
             from attnctl.sources.model import Layers
 
             port = Layers(model, ModelInput(ids=ids), layer, Settings())
-        shown = {} if config or attention else asked.shown
+        if asked.is_program:
+            return judge_program(
+                asked, config, flags, strictness={"rtol": rtol, "atol": atol, "decimals": decimals}
+            )
 
         def judge(found: Trace, which: str) -> tuple[Report, str]:
-            settings = settings_over(found, config, {**shown, **layout, **attention})
+            settings = settings_over(found, config, flags)
             report = api.check(
                 found,
                 settings,
@@ -160,12 +171,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
                 model=port,
             )
             places = {find.step: asked.place_of(report.trace, find.step) for find in report.findings}
-            notes = tuple(
-                f"Judged with --{name}, as its numbers show; options of attention overrule that."
-                for name in shown
-            )
-            where = {step: place for step, place in places.items() if place}
-            report = replace(report, places=where, notes=(*notes, *asked.notes, *report.notes))
+            where = {step: StepPlace(place) for step, place in places.items() if place}
+            report = replace(report, places=where)
             unreadable = port or source == STANDARD_INPUT or is_unfinished(found)
             words = [f"{read[0]}{which}", *read[1:]]
             return report, "" if unreadable else explain_command(report, words, settings)
@@ -175,9 +182,34 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     return watching(source, once) if watch else once()
 
 
+def judge_program(source: Source, config: str | None, flags: Given, strictness: Mapping[str, Any]) -> Judge:
+    """What judges an attention of a program, where it stands."""
+    from attnctl.sources.program import Script
+    from attnctl.verbs.check.program import ProgramJudge, over_shown
+
+    assert isinstance(source, Script)
+
+    def make_settings(shown: Given) -> Settings:
+        return settings_from(config, over_shown(shown, flags))
+
+    def check_arrays(arrays: Mapping[str, Array], settings: Settings) -> Report:
+        return api.check(arrays, settings, **strictness)
+
+    of_program = ProgramJudge(source.program, check_arrays, make_settings)
+
+    def judge(found: Trace, which: str) -> tuple[Report, str]:
+        steps = source.program.steps[found.header[ATTENTION]["number"]]
+        report = of_program.judge(steps).report
+        header = {**report.trace.header, ATTENTION: found.header[ATTENTION]}
+        report = report.with_header(header)
+        return replace(report, notes=(*report.notes, *source.notes)), ""
+
+    return judge
+
+
 def watching(path: str, once: Callable[[], Exit]) -> Exit:
     """Check a program now, and whenever it is saved, until it agrees. Raises AttnError for other files."""
-    from attnctl.sources.program import look_again
+    from attnctl.sources.program.run import look_again
 
     if not path.endswith((".py", ".ipynb")):
         raise AttnError("--watch: only a program is checked again; give a FILE.py")

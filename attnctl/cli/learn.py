@@ -22,7 +22,7 @@ from attnctl.inputs.config import yaml
 from attnctl.inputs.config.fields import is_given
 from attnctl.inputs.config.load import read_as
 from attnctl.record import Trace
-from attnctl.sources.program import look_again
+from attnctl.sources.program.run import look_again
 from attnctl.verbs.learn import (
     DUMP,
     OWN,

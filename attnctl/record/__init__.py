@@ -19,6 +19,9 @@ SCHEMA = "attnctl/trace/1"
 CALL = "call"
 """What a header says of a call of attention that was captured: number, function, at, module, options."""
 
+ATTENTION = "attention"
+"""What a header says of an attention of a program: its number there, and at which expression it ends."""
+
 NEXT_TOKENS = "next_tokens"
 """The tokens whose logits a trace has, where it is of what follows the last layer."""
 

@@ -47,6 +47,8 @@ class Source:
     """False for what was recorded and is read."""
     is_file: ClassVar[bool] = False
     """True for a file or a stream, which may be an exercise as well."""
+    is_program: ClassVar[bool] = False
+    """True for a file of Python, whose attentions are judged where they stand."""
     no_rules: str = ""
     no_seed: str = ""
     """Why its rules or its seed cannot change, where that is so."""
@@ -132,12 +134,17 @@ class Source:
         return self
 
     notes: tuple[str, ...] = ()
-    """How a program's variables were read."""
+    """How a program was read."""
 
     @property
-    def shown(self) -> Given:
-        """The options that the numbers of a program show, and that need not be said."""
-        return {}
+    def summary(self) -> str:
+        """How much of a program was judged."""
+        return ""
+
+    @property
+    def is_judged_whole(self) -> bool:
+        """False for a program of which some attention could not be judged."""
+        return True
 
     def place_of(self, trace: Trace, step: str) -> str:
         """The line of a program that made this step of its trace; "" where it is of no program."""

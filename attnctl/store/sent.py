@@ -21,18 +21,16 @@ from attnctl.store.raw import MALFORMED
 MOST_SENT = 2**30
 """Bytes of the arrays of a file that a program leaves."""
 
-MOST_ARRAYS = 100_000
-
 BROKEN = (*MALFORMED, EOFError, RuntimeError, BadZipFile, LargeZipFile, zlib.error, struct.error)
 """What zipfile and NumPy raise for files that are none of theirs."""
 
 
-def read_sent(path: str | os.PathLike[str], place: str) -> dict[str, Array]:
-    """The arrays of an .npz, by name. Raises AttnError, which says what is wrong with it."""
+def read_sent(path: str | os.PathLike[str], place: str, most: int) -> dict[str, Array]:
+    """The arrays of an .npz, at most `most`, by name. Raises AttnError, which says what is wrong."""
     why = f"{place}: what it left is no recording of ours"
     try:
         with open_regular_now(path) as stream, ZipFile(stream) as archive:
-            require_few(archive.infolist())
+            require_few(archive.infolist(), most)
             return {
                 info.filename.removesuffix(".npy"): read_member(archive.open(info), info.file_size)
                 for info in archive.infolist()
@@ -44,10 +42,10 @@ def read_sent(path: str | os.PathLike[str], place: str) -> dict[str, Array]:
         raise AttnError(f"{why}: {told}; it wrote there itself") from None
 
 
-def require_few(infos: Sequence[ZipInfo]) -> None:
+def require_few(infos: Sequence[ZipInfo], most: int) -> None:
     """Raise ValueError for more arrays, or larger ones, than a recording has."""
     size = sum(info.file_size for info in infos)
-    if size > MOST_SENT or len(infos) > MOST_ARRAYS:
+    if size > MOST_SENT or len(infos) > most:
         raise ValueError(f"{len(infos)} arrays of {size} bytes")
 
 

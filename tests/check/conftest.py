@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attnctl.sources import recorder
+from attnctl.sources.program import child
 
 TABLE = pytest.StashKey[dict]()
 
@@ -24,13 +24,13 @@ def in_process(monkeypatch):
 
     def run_here(path, into, _seconds):
         with monkeypatch.context() as patch, redirect_stdout(StringIO()) as out:
-            for name in ("argv", "path"):
+            for name in ("argv", "path", "path_hooks"):
                 patch.setattr(sys, name, [*getattr(sys, name)])
             patch.setitem(sys.modules, "__main__", None)
-            recorder.main(str(Path(path).resolve()), str(into))
+            child.main(str(Path(path).resolve()), str(into))
             return out.getvalue()
 
-    monkeypatch.setattr("attnctl.sources.program.run_isolated", run_here)
+    monkeypatch.setattr("attnctl.sources.program.run.run_isolated", run_here)
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -3,9 +3,11 @@
 import numpy as np
 import planted as own
 import pytest
-from check_foreign import foreign, meant
+from check_foreign import foreign, meant, quietly
+from plainly import causal, draw
 
 import attnctl
+from attnctl.math.ops import Hide
 from attnctl.mistakes.plants import spoken
 
 
@@ -222,3 +224,47 @@ def test_lengths_of_a_batch_are_found_one_by_one(lengths):
     (finding,) = attnctl.check(foreign(given | told), meant(own.PADDED.but(lengths=(6, 4, 4)))).findings
     assert finding.mistake == "padding-lengths"
     assert finding.words == f"padding is taken to begin at {', '.join(map(str, lengths))}"
+
+
+def beside_a_mask(dtype):
+    """Scores that are wrong, of the shape of a mask that stands beside them."""
+    q, k, v = draw((1, 6, 8), (1, 6, 8), (1, 6, 8), dtype=dtype)
+    mask = causal(6)[None]
+    (weights,) = draw((1, 6, 6), seed=5, dtype=dtype)
+    return {"Q": q, "K": k, "V": v, "mask": mask, "masked_scores": weights, "attention_weights": weights}
+
+
+def overflowing():
+    """Scores of float16 that overflow, and weights that are NaN."""
+    q, k, v = (200 * x for x in draw((2, 6, 8), (2, 6, 8), (2, 6, 8), dtype=np.float16))
+    with np.errstate(all="ignore"):
+        scores = q @ k.swapaxes(-1, -2)
+        scaled = scores / np.float16(8)
+        weights = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    arrays = {"Q": q, "K": k, "V": v, "mask": causal(6), "scores": scores, "scaled_scores": scaled}
+    return {**arrays, "attention_weights": weights}
+
+
+@pytest.mark.parametrize(
+    "make", [overflowing, *(lambda kind=kind: beside_a_mask(kind) for kind in (np.float16, np.float32))]
+)
+def test_a_hint_cannot_cost_the_verdict(make):
+    report = quietly(attnctl.check, make())
+    assert report.agrees is False
+
+
+def test_a_hint_that_fails_is_no_hint(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("this hint is broken")
+
+    monkeypatch.setattr("attnctl.verbs.check.check.hint", fail)
+    name, change, _ = CHANGES["one key"]
+    report = attnctl.check(foreign(changed(name, change)), meant(own.CAUSAL))
+    assert (report.agrees, report.mistake, report.findings[0].hint) == (False, None, "")
+
+
+def test_a_mask_of_numbers_is_refused_as_a_wrong_shape_is():
+    scores = np.zeros((1, 2, 3))
+    for mask in (np.ones((2, 3)), np.ones((2, 4), bool)):
+        with pytest.raises(ValueError, match=r"numbers|broadcast"):
+            Hide().apply(scores, mask)

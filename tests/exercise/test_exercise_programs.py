@@ -18,6 +18,13 @@ concat = (A @ V).transpose(1, 0, 2).reshape(3, 4)
 output = concat @ W_O
 """
 
+PLAIN = """
+import numpy as np
+Q = K = V = np.eye(3) + 0.5
+weights = np.exp(Q @ K.T / 3**0.5)
+output = weights / weights.sum(-1, keepdims=True) @ V
+"""
+
 RIGHT, WRONG = "right", "wrong"
 
 CASES = {
@@ -45,7 +52,7 @@ def test_each_blank_has_its_mark(call, tmp_path, case):
 
 
 def test_a_program_does_not_say_what_was_asked(call, tmp_path):
-    (tmp_path / "ann.py").write_text("import numpy as np\nQ = K = V = np.eye(3)\nscores = Q @ K.T\n")
+    (tmp_path / "ann.py").write_text(PLAIN)
     done = call("exercise", "grade", "ann.py", "--json")
     assert done.code != 0
     assert "give the config with -c, and --blank STEP" in done.err

@@ -7,7 +7,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from attnctl.sources.program import record
+from attnctl.sources.program.instrument import Site
+from attnctl.sources.program.run import read_recording
+from attnctl.store.sent import read_sent
 
 INTO = """
 import os, signal, sys
@@ -19,31 +25,50 @@ def table(text, **arrays):
     np.savez(into, table=np.array(text), **arrays)
 """
 
-ROWS = '[["", "Q", 1]]'
+
+def left(events, sites, value=None):
+    """What writes a recording of these rows where ours should be, and ends the program."""
+    rows = {"ending": '""', "files": "{}", "lost": 0, "processes": 0, "questions": 0, "variables": "{}"}
+    rows |= {"events": f"[{events}]", "sites": f"[{sites}]"}
+    text = ", ".join(f'"{name}": {row}' for name, row in rows.items())
+    arrays = "{}" if value is None else f'{{"1": {value}}}'
+    return f"table('{{{text}}}', **{arrays}); os._exit(0)"
+
+
+SITE = '["h.py", 1, 0, 1, 1, "@", [], [], ""]'
+EVENT = '[1, 0, [], [], "", {}, [], {}, []]'
 LEFT = {
     "a pipe": "os.mkfifo(into); os._exit(0)",
     "garbage": 'open(into, "w").write("x"); os._exit(0)',
     "a folder": "os.mkdir(into); os._exit(0)",
     "a link to a device": 'os.symlink("/dev/zero", into); os._exit(0)',
     "a link to nothing": 'os.symlink("nowhere", into); os._exit(0)',
-    "objects": f"table('{ROWS}', arr_0=np.array([object()], object)); os._exit(0)",
-    "texts": f"table('{ROWS}', arr_0=np.array(['x'])); os._exit(0)",
+    "objects": left(EVENT, SITE, value="np.array([object()], object)"),
+    "texts": left(EVENT, SITE, value="np.array(['x'])"),
     "no table": "np.savez(into, x=np.ones(3)); os._exit(0)",
     "a table of nothing": "table('[[1]]'); os._exit(0)",
     "a table that is none": "table('{'); os._exit(0)",
     "a table without end": "table('[' * 100000); os._exit(0)",
-    "rows without arrays": f"table('{ROWS}'); os._exit(0)",
+    "an event of no expression": left(EVENT, ""),
+    "an event before the first expression": left(EVENT.replace("1, 0", "1, -1"), SITE),
+    "an event made of itself": left(EVENT.replace("[]", "[1]", 1), SITE),
+    "an event made of a text": left(EVENT.replace("[]", '["x"]', 1), SITE),
+    "an event of half a row": left("[1, 0]", SITE),
+    "an argument of lists": left(EVENT.replace("{}, []]", '{"query": [[1]]}, []]'), SITE),
+    "an expression that is its own operand of nowhere": left(EVENT, SITE.replace("[]", "[7]", 1)),
+    "a number without end": left(EVENT.replace("1, 0", "1e999, 0"), SITE),
     "half a file": (
-        f"table('{ROWS}', arr_0=np.ones((50, 50)))\n"
-        'data = open(into, "rb").read(); open(into, "wb").write(data[:700]); os._exit(0)'
+        left(EVENT, SITE, value="np.ones((50, 50))").replace(
+            "os._exit", 'data = open(into, "rb").read(); open(into, "wb").write(data[:700]); os._exit'
+        )
     ),
-    "a bomb": (f"np.savez_compressed(into, table=np.array('{ROWS}'), arr_0=np.zeros(2**28)); os._exit(0)"),
+    "a bomb": "np.savez_compressed(into, table=np.array('{}'), n=np.zeros(2**28)); os._exit(0)",
     "nothing": "os._exit(0)",
     "a signal": "os.kill(os.getpid(), signal.SIGSEGV)",
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("text", LEFT.values(), ids=LEFT)
 def test_what_a_program_leaves_is_refused(tmp_path, monkeypatch, call, text):
     monkeypatch.chdir(tmp_path)
@@ -62,7 +87,9 @@ def test_what_a_program_leaves_is_refused(tmp_path, monkeypatch, call, text):
 def test_a_program_that_dies_of_a_signal_is_said_to(tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
     Path("h.py").write_text("import os\nos.abort()\n")
-    assert call("check", "h.py").err == "attnctl: h.py: it died of SIGABRT\n"
+    assert (
+        call("check", "h.py").err == "attnctl: h.py: it was ended by SIGABRT, and its variables with it\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
@@ -79,3 +106,29 @@ def test_a_signal_leaves_no_folder_behind(tmp_path, name):
     process.communicate(timeout=30)
     assert process.returncode == 128 + number
     assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "h.py"]
+
+
+def test_a_recording_of_our_own_is_read(tmp_path, monkeypatch, call):
+    """The rows above are refused for what is wrong in them, not for their form."""
+    monkeypatch.chdir(tmp_path)
+    Path("h.py").write_text(INTO + left(EVENT, SITE, value="np.ones((2, 2))"))
+    done = call("check", "h.py")
+    assert done.err.startswith("attnctl: h.py: no attention found")
+
+
+@pytest.mark.parametrize("most", [3, 5, 40])
+def test_a_recording_of_as_many_arrays_as_there_may_be_is_read(tmp_path, monkeypatch, most):
+    """The recorder keeps as many arrays as are read back, and counts the others."""
+    monkeypatch.setattr(record, "MOST_ARRAYS", most)
+    sites = [Site("h.py", 1, 0, 1, 1, "@", (), (), "")]
+    recorder = record.Recorder(sites, {"h.py": ""})
+    arrays = [np.full(2, number) for number in range(20)]
+    for array in arrays:
+        recorder.add(0, array, [], "")
+    into = tmp_path / "r.npz"
+    recorder.write(into, ending="", processes=0, questions=0, variables={})
+
+    read = read_recording("h.py", read_sent(into, "h.py", most + 1), "")
+    kept = [event.value.tolist() for event in read.events.values() if event.value is not None]
+    assert kept == [array.tolist() for array in arrays[:most]]
+    assert (len(read.events), read.lost) == (20, max(0, 20 - most))

@@ -9,7 +9,7 @@ import pytest
 
 from attnctl.cli.learn import grade_file
 from attnctl.cli.program import program
-from attnctl.sources import program as watching
+from attnctl.sources.program import run as watching
 from attnctl.verbs import learn as own
 from attnctl.verbs.learn import lessons, read_progress
 

@@ -395,7 +395,12 @@ class Hide(Placed):
         return [start - self.offset for start in starts] if isinstance(self.offset, int) else []
 
     def allowed(self, shape: Shape, *mask: Array) -> Array:
-        """True where the query may attend to the key; broadcasts against the scores."""
+        """True where the query may attend to the key; broadcasts against the scores.
+
+        Raises ValueError for a mask of numbers: 0.5 is neither seen nor hidden.
+        """
+        if any(part.dtype != bool for part in mask):
+            raise ValueError("a mask says True or False of each key; these are numbers")
         query, key = self.positions(shape)
         every = [*(rule.allows(query, key) for rule in self.rules), *mask]
         allowed: Array = reduce(np.logical_and, every) if every else np.ones((1, 1), dtype=bool)

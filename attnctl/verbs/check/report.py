@@ -6,7 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 from functools import lru_cache
 from math import isfinite
 from sys import intern
@@ -24,7 +24,7 @@ from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.math import Array, Progress
 from attnctl.math.ops import Given, Unstated
 from attnctl.mistakes.mistake import Mistake, Plant
-from attnctl.record import CALL, DROPPED, Trace, numbers_of
+from attnctl.record import ATTENTION, CALL, DROPPED, Trace, numbers_of
 from attnctl.record.cells import spell_cell
 from attnctl.verbs.check.readings import Reading
 
@@ -54,6 +54,17 @@ class Finding:
         """The option that would have asked for it, where one would."""
         asked = OPTION.fullmatch(self.fix)
         return asked[1] if asked else None
+
+
+@dataclass(frozen=True)
+class StepPlace:
+    """Where a step is made, homework.py:9:12, and how the program reads there."""
+
+    text: str
+    lines: tuple[str, ...] = ()
+    """The line with a caret under the expression, and who called it."""
+    span: Mapping[str, str | int] = field(default_factory=dict)
+    """file, line, column, end_line and end_column, counted from 1."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +99,18 @@ class Report(Displayed):
     """The options that were not given, and with which it was judged: the numbers show them."""
     broken: tuple[str, ...] = ()
     """Laws that two calls of a module break, where each number by itself is right."""
-    places: Mapping[str, str] = field(default_factory=dict)
-    """The line of a program that assigned a wrong step: homework.py:9."""
+    places: Mapping[str, StepPlace] = field(default_factory=dict)
+    """Where a wrong step is made: the call of a captured one, the expression of a program."""
 
     @property
     def trace(self) -> Trace:
         return self.walk.record.trace
+
+    def with_header(self, more: Mapping[str, Any]) -> Report:
+        """The same with more said of its trace: where in a program it stands."""
+        record = self.walk.record
+        trace = replace(record.trace, header={**record.trace.header, **more})
+        return replace(self, walk=replace(self.walk, record=replace(record, trace=trace)))
 
     @property
     def unasked(self) -> str | None:
@@ -147,8 +164,8 @@ class Report(Displayed):
         largest = self.gap and strict_number(self.gap.largest)
         nothing = dict.fromkeys(FINDING_KEYS) | {"largest_difference": largest, "also": []}
         first, *then = [self.finding_dict(finding) for finding in self.findings] or [nothing]
-        call = {CALL: self.trace.header[CALL]} if CALL in self.trace.header else {}
-        return call | {
+        made = {name: self.trace.header[name] for name in (CALL, ATTENTION) if name in self.trace.header}
+        return made | {
             "agrees": self.agrees,
             "first": first.pop("step"),
             **first,
@@ -172,8 +189,11 @@ class Report(Displayed):
         gap = finding.gap
         where = strict_number(gap.largest), list(gap.at), spell_cell(self.trace, finding.step, gap.at)
         words = finding.words or None, finding.fix or None, list(finding.also), finding.hint or None
-        place = {"place": self.places[finding.step]} if finding.step in self.places else {}
-        return dict(zip(FINDING_KEYS, (finding.step, finding.mistake, *where, *words), strict=True)) | place
+        row: dict[str, Any] = dict(
+            zip(FINDING_KEYS, (finding.step, finding.mistake, *where, *words), strict=True)
+        )
+        place = self.places.get(finding.step)
+        return row if place is None else row | {"place": place.text, **place.span}
 
     def step_dict(self, step: Checked) -> dict[str, Any]:
         if (gap := step.gap) is None:
@@ -263,12 +283,15 @@ class CheckedTrace:
 
     @property
     def kind(self) -> str:
-        return "call" if CALL in self.trace.header else "trace"
+        for name in (CALL, ATTENTION):
+            if name in self.trace.header:
+                return name
+        return "trace"
 
     @property
     def where(self) -> list[str]:
         """Where a call was made, and in which module; or the sentence."""
-        call = self.trace.header.get(CALL, {})
+        call = self.trace.header.get(CALL) or self.trace.header.get(ATTENTION, {})
         return [call.get("at", self.trace.sentence or ""), call.get("module", "")]
 
     @property

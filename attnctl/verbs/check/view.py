@@ -45,8 +45,7 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
     for finding in report.findings:
         if before is not None:
             yield []
-        for sentence, style in sentences(report, finding, before, screen):
-            yield from flowing(sentence, screen, style, finding.step)
+        yield from finding_lines(report, finding, before, screen)
         before = finding.step
     if report.findings and report.reading and not report.unasked:
         yield from flowing(f"Read {report.reading}, which is nearest.", screen)
@@ -67,6 +66,17 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
     yield from steps_listing(report, screen).lines()
 
 
+def finding_lines(report: Report, finding: Finding, before: str | None, screen: Screen) -> Iterator[Line]:
+    """A finding in sentences; below the first of them the lines of the program that make it."""
+    place = report.places.get(finding.step)
+    shown = place.lines if place is not None else ()
+    for number, (sentence, style) in enumerate(sentences(report, finding, before, screen)):
+        yield from flowing(sentence, screen, style, finding.step)
+        if number == 0:
+            for line in shown:
+                yield [(screen.printable(line), "")]
+
+
 def name_pages(report: Report, screen: Screen) -> Iterator[Line]:
     if named := dict.fromkeys(finding.mistake for finding in report.findings if finding.mistake):
         yield from flowing(f"More: attnctl check --about {' or '.join(named)}", screen, "aside")
@@ -85,7 +95,7 @@ def sentences(report: Report, finding: Finding, before: str | None, screen: Scre
     gap, place = finding.gap, report.places.get(finding.step)
     if place:
         what = f"{finding.words}: {finding.fix}" if finding.mistake else f"{finding.step} is wrong"
-        yield f"{place}: {what}.", "name"
+        yield f"{place.text}: {what}.", "name"
     far = f"{distance(gap)} at {place_text(report, finding.step, gap, screen)}"
     if before is None:
         yield f"{finding.step} is the first wrong step: {far}.", ""
@@ -218,8 +228,11 @@ def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
 # --- the traces of one file: which are wrong, and the first of those in full ---
 
 
-def lines_of_checked(found: Sequence[CheckedTrace], screen: Screen) -> Iterator[Element]:
-    """The table of several, and the report of the only one or the first that is wrong."""
+def lines_of_checked(found: Sequence[CheckedTrace], screen: Screen, summary: str = "") -> Iterator[Element]:
+    """The table of several, and the report of the only one or the first that is wrong.
+
+    Of a program each expression that is wrong is shown, and the `summary` says how much of it was judged.
+    """
     wrong = [checked for checked in found if checked.agrees is False]
     if len(found) > 1:
         yield from lines_of_table(found, wrong, screen)
@@ -228,6 +241,26 @@ def lines_of_checked(found: Sequence[CheckedTrace], screen: Screen) -> Iterator[
         if checked.report:
             yield from report_lines(checked.report, screen)
             yield from [[], [("Why: ", "aside"), (checked.again, "")]] if checked.again else []
+    yield from lines_of_other_places(wrong, screen)
+    if summary:
+        yield []
+        yield from flowing(summary, screen)
+
+
+def lines_of_other_places(wrong: Sequence[CheckedTrace], screen: Screen) -> Iterator[Element]:
+    """What is wrong of a program besides what the first wrong attention shows, each expression once."""
+    seen: set[str] = set()
+    for number, checked in enumerate(wrong):
+        if checked.report is None:
+            continue
+        for finding in checked.report.findings:
+            place = checked.report.places.get(finding.step)
+            if place is None or not place.lines or place.text in seen:
+                continue
+            seen.add(place.text)
+            if number:
+                yield []
+                yield from finding_lines(checked.report, finding, None, screen)
 
 
 def lines_of_table(
@@ -238,7 +271,7 @@ def lines_of_table(
     some = len(found) if not screen.fits else MOST_ROWS
     shown = found if len(found) <= some else sorted([*wrong, *found][:some], key=found.index)
     rows = [call_row(checked, screen) for checked in dict.fromkeys(shown)]
-    titles = (found[0].kind, "", "at" if found[0].kind == "call" else "sentence", "module", "")
+    titles = (found[0].kind, "", "sentence" if found[0].kind == "trace" else "at", "module", "")
     kept = [at for at in range(len(titles)) if any(row[at][0] for row in rows)]
     texts = [[row[at] for at in kept] for row in rows]
     listing = Listing(screen, [[titles[at] for at in kept]], texts, left={1, 2, 3, 4})

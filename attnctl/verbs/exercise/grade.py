@@ -17,6 +17,7 @@ from attnctl.evidence.walk import Verdict
 from attnctl.inputs.config.settings import FromFile, Settings
 from attnctl.inputs.plan.intended import plan_as_stated, settings_of
 from attnctl.inputs.plan.sentence import prepare
+from attnctl.math import Array
 from attnctl.math.engine.cost import limit_memory
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Given
@@ -133,7 +134,13 @@ def grade_program(file: str, trace: Trace, asked: Assignment) -> HandIn:
         name: step for name, step in reference.steps.items() if name not in following(reference, blank)
     }
     given = {name: reference[name] for name in sheet if name not in blank}
-    fits = {name for name in given if name in trace and trace[name].shape == given[name].shape}
+    fits = {
+        name
+        for name in given
+        if name in trace
+        and trace[name].shape == given[name].shape
+        and not is_mixed_up(name, trace[name], given)
+    }
     arrays = given | {name: trace[name] for name in trace if name in fits or name in blank}
     steps = {name: step for name, step in sheet.items() if name in arrays}
     graded = grade_sheet(file, Trace(steps, arrays, trace.header), None, asked)
@@ -144,6 +151,22 @@ def grade_program(file: str, trace: Trace, asked: Assignment) -> HandIn:
         if name in fits and not np.allclose(trace[name], right, 0, rounded * (1 + np.abs(right).max()))
     ]
     return replace(graded, notes=tuple(said_of_changes(changed)))
+
+
+def is_mixed_up(name: str, array: Array, given: Mapping[str, Array]) -> bool:
+    """True if a program reads another array in its place, or its transpose: a mistake, not a change."""
+
+    def is_like(other: Array) -> bool:
+        # A sheet has rounded numbers.
+        slack = 10.0**-DECIMALS * (1 + float(np.abs(other).max(initial=0.0)))
+        return other.shape == array.shape and np.allclose(array, other, rtol=0, atol=slack)
+
+    right = given[name]
+    if is_like(right):
+        return False
+    if right.ndim == 2 and is_like(right.T):
+        return True
+    return any(is_like(given[other]) for other in given if other != name)
 
 
 def student_of(exercise: Trace) -> Student | None:

@@ -27,7 +27,7 @@ from attnctl.math.names import EMBEDDINGS, X
 from attnctl.math.ops import Given
 from attnctl.mistakes import CATALOGUE
 from attnctl.record import Trace
-from attnctl.sources.program import record_program
+from attnctl.sources.program.run import ending_of, record_program
 from attnctl.store.files import data_folder, json_text, write_text
 from attnctl.store.source import read_one
 from attnctl.verbs.learn.expression import Value, evaluate, parse_expression
@@ -312,7 +312,13 @@ def steps_to_write(lesson: Lesson, trace: Trace) -> list[Step]:
 
 def run_program(path: str, into: FilePath) -> str:
     """Carry a program out, its arrays into an .npz; what it printed. Raises AttnError where it fails."""
-    found, printed = record_program(path, SECONDS)
-    arrays: dict[str, Any] = {given.name: given.array for given in found if not given.function}
+    recording = record_program(path, SECONDS)
+    if recording.ending:
+        raise AttnError(ending_of(recording))
+    arrays: dict[str, Any] = {
+        name: recording.events[number].value
+        for name, number in recording.variables.items()
+        if recording.events[number].value is not None
+    }
     np.savez(into, **arrays)
-    return "\n".join(printed.splitlines()[-20:])
+    return "\n".join(recording.printed.splitlines()[-20:])

@@ -14,10 +14,10 @@ class MultiHeadAttention:
 
     def split_heads(self, t):
         n = t.shape[0]
-        return t.reshape(self.num_heads, n, self.depth)
+        return t.reshape(self.num_heads, n, self.depth)  # wrong: heads-split-wrong
 
     def forward(self, x):
-        q = self.split_heads(x @ self.Wq)  # wrong: heads-split-wrong
+        q = self.split_heads(x @ self.Wq)
         k = self.split_heads(x @ self.Wk)
         v = self.split_heads(x @ self.Wv)
         scores = q @ k.transpose(0, 2, 1) / np.sqrt(self.depth)

@@ -8,9 +8,9 @@ w_q, w_k, w_v, w_o = rng.normal(size=(4, h * d, h * d)) / (h * d) ** 0.5
 q = np.einsum("bnc,cd->bnd", x, w_q).reshape(b, n, h, d).swapaxes(1, 2)
 k = np.einsum("bnc,cd->bnd", x, w_k).reshape(b, n, h, d).swapaxes(1, 2)
 v = np.einsum("bnc,cd->bnd", x, w_v).reshape(b, n, h, d).swapaxes(1, 2)
-sim = np.einsum("bhid,bhjd->bhij", q, k)
+sim = np.einsum("bhid,bhjd->bhij", q, k)  # wrong: no-scale
 causal = np.tril(np.ones((n, n), dtype=bool))
-sim[:, :, ~causal] = -np.inf  # wrong: no-scale
+sim[:, :, ~causal] = -np.inf
 attn = np.exp(sim - sim.max(-1, keepdims=True))
 attn /= attn.sum(-1, keepdims=True)
 out = np.einsum("bhij,bhjd->bhid", attn, v).swapaxes(1, 2).reshape(b, n, h * d)

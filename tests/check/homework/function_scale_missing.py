@@ -8,11 +8,11 @@ def softmax(x, axis=-1):
 
 def attention(query, key, value, mask=None):
     d_k = query.shape[-1]
-    scores = np.matmul(query, key.T)
+    scores = np.matmul(query, key.T)  # wrong: no-scale
     pass
     if mask is not None:
         scores = np.where(mask, scores, -1e9)
-    attn = softmax(scores)  # wrong: no-scale
+    attn = softmax(scores)
     return np.matmul(attn, value), attn
 
 

@@ -11,12 +11,12 @@ K = X @ W_k
 V = X @ W_v
 
 d_k = K.shape[-1]
-scores = Q @ K.T / np.sqrt(d_k)
+scores = Q @ K.T / np.sqrt(d_k)  # wrong: no-softmax
 
 def softmax(x):
     e = np.exp(x - np.max(x, axis=-1, keepdims=True))
     return e / np.sum(e, axis=-1, keepdims=True)
 
-weights = scores  # wrong: no-softmax
+weights = scores
 output = weights @ V
 print(output.shape)

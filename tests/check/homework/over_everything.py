@@ -15,8 +15,8 @@ scores = Q @ K.T / np.sqrt(d_k)
 
 def softmax(x):
     e = np.exp(x - np.max(x, axis=None, keepdims=True))
-    return e / np.sum(e, axis=None, keepdims=True)
+    return e / np.sum(e, axis=None, keepdims=True)  # wrong: softmax-over-everything
 
-weights = softmax(scores)  # wrong: softmax-over-everything
+weights = softmax(scores)
 output = weights @ V
 print(output.shape)

@@ -15,8 +15,8 @@ scores = Q @ K.T / np.sqrt(d_k)
 
 def softmax(x):
     e = np.exp(x - np.max(x, axis=0, keepdims=True))
-    return e / np.sum(e, axis=0, keepdims=True)
+    return e / np.sum(e, axis=0, keepdims=True)  # wrong: softmax-over-queries
 
-weights = softmax(scores)  # wrong: softmax-over-queries
+weights = softmax(scores)
 output = weights @ V
 print(output.shape)

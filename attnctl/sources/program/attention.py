@@ -1,0 +1,588 @@
+"""Finds every attention of a program: two products, with a softmax between them.
+
+The numbers of Q Kᵀ flow through a softmax into the second product, with V. Each array on the way is laid
+out as (batch…, query, ·) by following its axes. Names settle only what numbers leave open: which is Q.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.base.dataclass import dataclass
+from attnctl.sources.program.graph import GATHERED, MADE, SOFT, Graph, Product
+from attnctl.sources.program.origin import Origin, Origins
+from attnctl.sources.program.record import Event
+from attnctl.sources.program.relations import Array, Labels, is_near, is_same, orders, rows_sum_to_one
+
+MOVES = frozenset(
+    {"T", "mT", "transpose", "swapaxes", "permute", "moveaxis", "swapdims", "movedim", "rearrange"}
+)
+
+FUSED = "scaled_dot_product_attention"
+MODULE = "MultiheadAttention"
+
+DEEPEST = 80
+"""Expressions between the two products."""
+
+IS_Q = re.compile(
+    r"(x|w|our|self)?_*w?_*(qs?|qh|qq|q[_.0-9].*|quer.*|anfrag\w*|requete\w*|consult\w*|.*_(q|quer.*))_?[0-9h]?",
+    re.IGNORECASE,
+)
+IS_K = re.compile(
+    r"(x|w|our|self)?_*w?_*(ks?|kh|kk|k[_.0-9].*|keys?.*|schl\w*|cles?|clav\w*|llav\w*|.*_(k|keys?))_?[0-9h]?",
+    re.IGNORECASE,
+)
+IS_V = re.compile(
+    r"(x|w|our|self)?_*w?_*(vs?|vh|vv|v[_.0-9].*|val.*|wert\w*|.*_(v|val.*))_?[0-9h]?", re.IGNORECASE
+)
+IS_SIZE = re.compile(r"(d|n|dim|num|len|head|size)_?.*", re.IGNORECASE)
+NAMES_OF = {"Q": IS_Q, "K": IS_K, "V": IS_V}
+
+REDUCED = frozenset({"max", "amax", "min", "amin", "sum", "mean"})
+
+SUMMED = "feature"
+"""The axis of Q and K that the first product sums over."""
+
+
+class ScoreLine(NamedTuple):
+    """An array between the two products, laid out as (batch…, query, key)."""
+
+    n: int
+    array: Array
+
+
+class Way(NamedTuple):
+    """From the scores to the second product."""
+
+    output: int
+    chain: list[int]
+    """The product of Q and K, and what became of it, up to the weights."""
+    second: Product
+    is_left: bool
+    """True if the weights stand at its left."""
+
+
+class SecondAxes(NamedTuple):
+    """V, and the axes of the second product under the names that the scores have."""
+
+    v: int
+    v_axes: Labels
+    out_axes: Labels
+
+
+class ScoreSides(NamedTuple):
+    """The axis of rows that each operand of the first product has to itself: of queries, or of keys."""
+
+    left: str
+    right: str
+    group: str | None
+    """The axis of the heads that share keys, where queries have one for these."""
+
+
+@dataclass
+class Attention:
+    """One attention as the program computed it, or several of a loop joined."""
+
+    product: int
+    """The event of Q Kᵀ."""
+    output: int
+    """The event of A V."""
+    arrays: dict[str, Array] = field(default_factory=dict)
+    """Q, K, V and head_outputs, (batch…, rows, d)."""
+    batch: list[int] = field(default_factory=list)
+    """The sizes of the axes before the rows: none, batch or head, or both."""
+    lines: list[ScoreLine] = field(default_factory=list)
+    origins: dict[str, list[Origin]] = field(default_factory=dict)
+    """Of Q, K and V; one for each head of a loop."""
+    factor: float = 1.0
+    """What the first product is multiplied by already."""
+    parts: list[Attention] = field(default_factory=list)
+    """The heads or rows of a loop that were joined."""
+    joined: int | None = None
+    """The event in which these come together."""
+    is_tiled: bool = False
+    """True if it read some keys at a time: its weights were never there as a whole."""
+    suspect: int | None = None
+    """Of tiles the first running sum that is not what it should be."""
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    """What a library's attention was given beside arrays."""
+
+    @property
+    def events(self) -> Iterator[int]:
+        yield self.product
+        yield from (line.n for line in self.lines)
+        yield self.output
+
+
+class Unread(Exception):  # noqa: N818  (a reason, no accident)
+    """Why an attention that was found is laid out as nothing here knows."""
+
+
+class AttentionFinder:
+    """Finds the attentions in a graph; `unread` are those that it cannot lay out, and why."""
+
+    def __init__(self, graph: Graph, origins: Origins) -> None:
+        self.graph = graph
+        self.origins = origins
+        self.unread: list[tuple[int, str]] = []
+
+    def attentions(self) -> list[Attention]:
+        found: list[Attention] = []
+        for n in [*self.graph.events]:
+            if not self.graph.has_value(n):
+                continue
+            attention = self.attention_at(n)
+            if attention is not None:
+                found.append(attention)
+        return found
+
+    def attention_at(self, n: int) -> Attention | None:
+        """The attention whose last product, or whose only call, this event is."""
+        graph = self.graph
+        if graph.op(n) in {FUSED, MODULE}:
+            return self.noting_why(n, partial(self.read_call, n))
+        second = graph.product(n)
+        if second is None:
+            return None
+
+        sides = (second.left, second.right, True), (second.right, second.left, False)
+        for weights, v, is_left in sides:
+            chain = self.without_partial(self.chain(weights, {}))
+            if not chain:
+                continue
+            if not self.is_attention(chain, v):
+                continue
+            # Without a softmax it may be something else that merely looks like one.
+            is_sure = any(graph.op(line) in SOFT for line in chain)
+            return self.noting_why(n, partial(self.read, Way(n, chain, second, is_left)), is_sure=is_sure)
+        return None
+
+    def noting_why(
+        self, n: int, read: Callable[[], Attention | None], *, is_sure: bool = True
+    ) -> Attention | None:
+        """Read an attention, or note why it cannot be laid out."""
+        try:
+            return read()
+        except Unread as reason:
+            why = str(reason)
+        except (ValueError, KeyError, IndexError) as error:
+            why = f"its arrays do not fit together ({error})"
+        if is_sure:
+            self.unread.append((n, why))
+        return None
+
+    def read_call(self, n: int) -> Attention | None:
+        """A call of a library's own attention."""
+        if not self.graph.events[n].arguments:
+            return None
+        if self.graph.op(n) == FUSED:
+            return self.read_fused(n)
+        return self.read_module(n)
+
+    # --- between the products ---
+
+    def chain(self, n: int, known: dict[int, list[int]], depth: int = 0) -> list[int]:
+        """The longest way back, through arrays of as many numbers, to a product."""
+        if n in known or depth > DEEPEST:
+            return known.get(n, [])
+        graph = self.graph
+        known[n] = []
+        is_opaque = graph.is_opaque(n) or graph.op(n) in GATHERED
+        if not is_opaque and graph.product(n):
+            known[n] = [n]
+            return [n]
+
+        value = graph.value(n)
+        near = [
+            parent
+            for parent in graph.parents(n)
+            if graph.value(parent).size == value.size
+            and graph.value(parent).ndim > 0
+            and graph.op(parent) not in REDUCED  # of a single key its maximum is as large as the scores
+        ]
+        if value.ndim > 1:
+            near = [p for p in near if graph.value(p).ndim > 1]
+        if is_opaque and not any(self.chain(parent, known, depth + 1) for parent in near):
+            if graph.product(n):
+                known[n] = [n]
+                return [n]
+            scores = graph.softened(n)
+            near = []
+            if scores is not None:
+                near = [scores]
+        ways = [self.chain(parent, known, depth + 1) for parent in near]
+        longest = max(ways, key=len, default=[])
+        known[n] = [*longest, n] if longest else []
+        return known[n]
+
+    def without_partial(self, chain: list[int]) -> list[int]:
+        """A chain without what loops only began to change: of statements in turn the last."""
+        kept: list[int] = []
+        run: list[int] = []
+        for n in [*chain, None]:
+            if n is not None and n != chain[0] and self.is_changed_in_part(n):
+                run.append(n)
+                continue
+            kept += self.last_of_turns(run)
+            run = []
+            if n is not None:
+                kept.append(n)
+        return kept
+
+    def is_changed_in_part(self, n: int) -> bool:
+        if self.graph.events[n].function != "in place":
+            return False
+        return self.graph.is_opaque(n)
+
+    def last_of_turns(self, run: Sequence[int]) -> list[int]:
+        """The last of those whose sites stand between each other; of one site the last."""
+        sites = [self.graph.events[n].site for n in run]
+        kept = []
+        reach = -1
+        for place, site in enumerate(sites):
+            last = len(sites) - 1 - sites[::-1].index(site)
+            reach = max(reach, last)
+            if place == reach:
+                kept.append(run[place])
+        return kept
+
+    def is_attention(self, chain: Sequence[int], v: int) -> bool:
+        """True if a softmax stands on the way, or what comes of it looks like one."""
+        graph = self.graph
+        if any(graph.op(n) in SOFT for n in chain):
+            return True
+        first = graph.product(chain[0])
+        if len(chain) < 2:
+            return False
+        if first is None:
+            return False
+        if rows_sum_to_one(graph.value(chain[-1])):
+            return True
+        # Weights without a softmax, perhaps: Q, K and V are all projected then.
+        operands = (first.left, first.right, v)
+        projections = [self.origins.origin(n).projection for n in operands]
+        return len({projection.weight for projection in projections if projection is not None}) == 3
+
+    def axes_of_chain(self, chain: Sequence[int], first: Labels) -> list[tuple[Labels, tuple[int, ...]]]:
+        """The axes of each array of a chain, and the shape in which it has them."""
+        found = [(first, self.graph.value(chain[0]).shape)]
+        for before, n in itertools.pairwise(chain):
+            labels, shape = found[-1]
+            a = self.graph.value(before).reshape(shape)
+            b = self.graph.value(n)
+            moved = self.graph.op(n) in MOVES or a.shape != b.shape
+            if not moved:
+                found.append((labels, b.shape))
+                continue
+            for order in orders(a.shape, b.shape):
+                if is_same(a.transpose(order), b):
+                    found.append((tuple(labels[axis] for axis in order), b.shape))
+                    break
+            else:
+                squeezed = [size for size in b.shape if size > 1] == [size for size in shape if size > 1]
+                if a.shape[-2:] != b.shape[-2:] and not squeezed:
+                    raise Unread("its scores are laid out anew before the softmax")
+                # Only what stands before its rows is split or merged.
+                found.append((labels, shape))
+        return found
+
+    # --- roles ---
+
+    def read(self, way: Way) -> Attention:
+        """Tell Q from K, and lay everything out."""
+        output = way.output
+        chain = way.chain
+        first = self.graph.product(chain[0])
+        assert first is not None
+        axes = self.axes_of_chain(chain, first.axes)
+        last_axes = axes[-1][0]
+        v, v_axes, out_axes = axes_of_second(way, last_axes)
+        left, right, group = sides_of(first)
+        summed = [axis for axis in v_axes if axis in {left, right} and axis not in out_axes]
+        if len(summed) != 1:
+            raise Unread("its second product does not sum over keys or queries")
+
+        # The key axis by vote: what Q and K are called, what the second product and the softmax sum over.
+        named = self.key_axis_by_name(chain[0], first, left, right)
+        normalized = self.axis_of_softmax(chain, axes)
+        votes = [axis for axis in (named, summed[0], normalized) if axis in {left, right}]
+        key = max((left, right), key=lambda axis: (votes.count(axis), axis == summed[0]))
+        query = right
+        if key == right:
+            query = left
+
+        q = first.left
+        k = first.right
+        q_axes = first.left_axes
+        k_axes = first.right_axes
+        if key != right:
+            q, k, q_axes, k_axes = k, q, k_axes, q_axes
+        if key != summed[0]:
+            other = {query: key, key: query}
+            v_axes, out_axes = (
+                tuple(other.get(axis, axis) for axis in each) for each in (v_axes, out_axes)
+            )
+
+        divided = self.divided_later(output, chain[-1], last_axes.index(key) if key in last_axes else -1)
+        if divided is not None:
+            output, normalized_weights = divided
+            chain = [*chain, normalized_weights]
+            axes = [*axes, axes[-1]]
+
+        attention = Attention(product=chain[0], output=output, factor=first.factor)
+        laid = {"Q": (q, q_axes), "K": (k, k_axes), "V": (v, v_axes), "head_outputs": (output, out_axes)}
+        self.lay_out(attention, laid, (query, key), chain, axes, group)
+        return attention
+
+    def divided_later(self, output: int, weights: int, axis: int) -> tuple[int, int] | None:
+        """Where the output is divided by the sums of the weights, and the weights so divided."""
+        graph = self.graph
+        value = graph.value(weights)
+        if rows_sum_to_one(value, axis):
+            return None
+        if value.dtype.kind != "f":
+            return None
+        if not value.min(initial=0.0) >= 0:
+            return None
+        sums = value.sum(axis, keepdims=True)
+        for child in graph.made_from(output):
+            if graph.op(child) not in {"/", "divide", "div", "true_divide", "in place /"}:
+                continue
+            for divisor in graph.parents(child):
+                # In any order of its axes.
+                by = np.sort(graph.value(divisor), None)
+                if divisor != output and is_near(by, np.sort(sums, None)):
+                    made = child - 1
+                    event = graph.events[child]
+                    graph.events[made] = Event(event.site, value / sums, (weights,), event.callers, MADE)
+                    return child, made
+        return None
+
+    def key_axis_by_name(self, n: int, product: Product, left: str, right: str) -> str | None:
+        """The axis of keys, if the names of the operands say clearly which of them is Q."""
+        parts = self.graph.site(n).parts
+        words: list[list[str]] = []
+        for side, operand in enumerate((product.left, product.right)):
+            written = None
+            if len(parts) >= 2:
+                written = parts[-2:][side]
+            words.append(self.words_of(operand, written))
+        left_q, right_q = (any(map(is_q, each)) for each in words)
+        left_k, right_k = (any(map(is_k, each)) for each in words)
+        if (left_q or right_k) and not (left_k or right_q):
+            return right
+        if (left_k or right_q) and not (left_q or right_k):
+            return left
+        return None
+
+    def words_of(self, n: int, site: int | None) -> list[str]:
+        """The names nearest to an operand: as it is written, else what it was assigned to."""
+        graph = self.graph
+
+        def telling(words: Sequence[str]) -> list[str]:
+            return [word for word in words if is_q(word) or is_k(word)]
+
+        words = []
+        if site is not None:
+            words = telling(graph.sites[site].words)
+        while not words and n in graph.events:
+            target = graph.site(n).target
+            if "," not in target:
+                words = telling(re.findall(r"\w+", target))
+            parents = graph.parents(n)
+            if graph.product(n):
+                break
+            if not parents:
+                break
+            n = parents[0]
+        return words
+
+    def axis_of_softmax(
+        self, chain: Sequence[int], axes: Sequence[tuple[Labels, tuple[int, ...]]]
+    ) -> str | None:
+        """The axis along which what the softmax gave sums to 1, if it is one."""
+        soft = [i for i, n in enumerate(chain) if self.graph.op(n) in SOFT]
+        begin = 0
+        if soft:
+            begin = soft[0]
+        for i in reversed(range(begin, len(chain))):
+            labels, shape = axes[i]
+            value = self.graph.value(chain[i]).reshape(shape)
+            sums = [
+                label
+                for axis, label in enumerate(labels)
+                if rows_sum_to_one(value, axis) and shape[axis] > 1
+            ]
+            if sums:
+                if len(sums) == 1:
+                    return sums[0]
+                return None
+        return None
+
+    # --- layout ---
+
+    def lay_out(
+        self,
+        attention: Attention,
+        laid: Mapping[str, tuple[int, Labels]],
+        rows: tuple[str, str],
+        chain: Sequence[int] = (),
+        axes: Sequence[tuple[Labels, tuple[int, ...]]] = (),
+        group: str | None = None,
+    ) -> None:
+        """Bring Q, K, V, the output and all lines to (batch…, query or key, ·)."""
+        query, key = rows
+        of_scores = axes[-1][0] if axes else laid["Q"][1][:-1]
+        batch = [axis for axis in of_scores if axis not in {query, key}]
+        if len(batch) > (2 if group is None else 3):
+            raise Unread("it has more axes than batch, head, query and key")
+
+        sizes = {query: 1, key: 1, **self.sizes_of(laid, axes)}
+
+        def bring(array: Array, has: Labels, last: Sequence[str]) -> Array:
+            wanted = [*batch, *last]
+            present = [axis for axis in wanted if axis in has]
+            array = array.transpose([has.index(axis) for axis in present])
+            shape = [array.shape[present.index(axis)] if axis in present else 1 for axis in wanted]
+            array = array.reshape(shape)
+            for place, axis in enumerate(batch):
+                if attention.arguments.get("enable_gqa") and 1 < array.shape[place] < sizes[axis]:
+                    array = np.repeat(array, sizes[axis] // array.shape[place], axis=place)
+            whole = np.broadcast_to(array, [sizes[axis] for axis in wanted])
+            return whole.reshape(*batch_sizes, *whole.shape[len(batch) :])
+
+        batch_sizes = [sizes[axis] for axis in batch]
+        if group in batch[1:]:
+            # The heads of all groups, one behind the other.
+            place = batch.index(group)
+            batch_sizes[place - 1 : place + 1] = [batch_sizes[place - 1] * batch_sizes[place]]
+
+        places = {"Q": query, "K": key, "V": key, "head_outputs": query}
+        for name, (n, labels) in laid.items():
+            features = [axis for axis in labels if axis not in {*batch, query, key}]
+            if len(features) != 1:
+                raise Unread(f"{name} has axes that the others have not")
+            attention.arrays[name] = bring(self.graph.value(n), labels, [places[name], features[0]])
+
+        for n, (labels, shape) in zip(chain, axes, strict=True):
+            array = self.graph.value(n).reshape(shape)
+            attention.lines.append(ScoreLine(n, bring(array, labels, [query, key])))
+        attention.batch = batch_sizes
+        attention.origins = {name: [self.origins.origin(laid[name][0])] for name in "QKV"}
+
+    def sizes_of(
+        self, laid: Mapping[str, tuple[int, Labels]], axes: Sequence[tuple[Labels, tuple[int, ...]]]
+    ) -> dict[str, int]:
+        """The size of each axis, the largest where some arrays are repeated along it."""
+        shapes = [(labels, self.graph.value(n).shape) for n, labels in laid.values()]
+        sizes: dict[str, int] = {}
+        for labels, shape in (*shapes, *axes):
+            for axis, size in zip(labels, shape, strict=True):
+                sizes[axis] = max(size, sizes.get(axis, 1))
+        return sizes
+
+    # --- attention of a library ---
+
+    def read_fused(self, n: int) -> Attention:
+        """A call of F.scaled_dot_product_attention."""
+        arguments = self.graph.events[n].arguments
+        operands = []
+        for name in ("query", "key", "value"):
+            argument = arguments.get(name)
+            if not isinstance(argument, dict) or not self.graph.has_value(argument["event"]):
+                raise Unread("what it was given was not kept")
+            operands.append(argument["event"])
+
+        lead = ("batch", "head")
+        laid = {}
+        rows = {"Q": "query", "K": "key", "V": "key", "head_outputs": "query"}
+        for name, operand in zip(rows, (*operands, n), strict=True):
+            axes = self.graph.value(operand).ndim
+            last = "d"
+            if name in {"V", "head_outputs"}:
+                last = "e"
+            laid[name] = operand, (*lead[max(0, 4 - axes) :], rows[name], last)
+        attention = Attention(product=n, output=n, arguments=arguments)
+        self.lay_out(attention, laid, ("query", "key"))
+        return attention
+
+    def read_module(self, n: int) -> Attention | None:
+        """A call of torch.nn.MultiheadAttention; what it gives besides its output, the weights, is left."""
+        event = self.graph.events[n]
+        first = min(m for m, other in self.graph.events.items() if self.is_same_call(other, event))
+        if first != n:
+            return None
+        for name in ("query", "key", "value"):
+            argument = event.arguments.get(name)
+            if not isinstance(argument, dict) or not self.graph.has_value(argument["event"]):
+                raise Unread("what it was given was not kept")
+        return Attention(product=n, output=n, arguments=event.arguments)
+
+    def is_same_call(self, other: Event, event: Event) -> bool:
+        if other.site != event.site:
+            return False
+        if other.arguments != event.arguments:
+            return False
+        return other.callers == event.callers
+
+
+def axes_of_second(way: Way, last_axes: Labels) -> SecondAxes:
+    """The axes of V and of the output, called as those of the scores. Raises Unread where these differ."""
+    second = way.second
+    v = second.right
+    weights_axes = second.left_axes
+    v_axes = second.right_axes
+    if not way.is_left:
+        v = second.left
+        weights_axes = second.right_axes
+        v_axes = second.left_axes
+    if len(last_axes) != len(weights_axes):
+        raise Unread("its weights have other axes than its scores")
+
+    name_of = dict(zip(weights_axes, last_axes, strict=True))
+    for axis in (*v_axes, *second.axes):
+        name_of.setdefault(axis, f"v {axis}")
+    of_v = tuple(name_of[axis] for axis in v_axes)
+    of_output = tuple(name_of[axis] for axis in second.axes)
+    return SecondAxes(v, of_v, of_output)
+
+
+def sides_of(first: Product) -> ScoreSides:
+    """The axis of rows on each side of the scores. Raises Unread where one has several."""
+    shared = {*first.left_axes} & {*first.right_axes}
+    own_left = [axis for axis in first.left_axes if axis in first.axes and axis not in shared]
+    own_right = [axis for axis in first.right_axes if axis in first.axes and axis not in shared]
+    if len(own_left) + len(own_right) > 3 or not (own_left or own_right):
+        raise Unread("its scores have more than an axis of queries and one of keys")
+
+    # Queries of a group of heads that share their keys have an axis of the group before that of rows.
+    rows = [axis for axis in first.axes if axis in own_left][-1:] or ["one query"]
+    columns = [axis for axis in first.axes if axis in own_right][-1:] or ["one query"]
+    groups = [axis for axis in (*own_left, *own_right) if axis not in {*rows, *columns}]
+    return ScoreSides(rows[0], columns[0], groups[0] if groups else None)
+
+
+def is_q(word: str) -> bool:
+    if not IS_Q.fullmatch(word):
+        return False
+    return not IS_SIZE.fullmatch(word)
+
+
+def is_k(word: str) -> bool:
+    if not IS_K.fullmatch(word):
+        return False
+    return not IS_SIZE.fullmatch(word)
+
+
+def is_called(name: str, word: str) -> bool:
+    """True if a word of the program means Q, K or V."""
+    if not NAMES_OF[name].fullmatch(word):
+        return False
+    return not IS_SIZE.fullmatch(word)

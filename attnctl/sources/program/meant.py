@@ -1,0 +1,204 @@
+"""What a program made for its attention and never used: that shows what was meant."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+from attnctl.sources.program.attention import Attention, is_called
+from attnctl.sources.program.graph import Graph
+from attnctl.sources.program.named import Steps
+from attnctl.sources.program.origin import Origins, Projection
+from attnctl.sources.program.projected import Projected
+from attnctl.sources.program.record import OF_MODULE
+from attnctl.sources.program.relations import Array, has_same_numbers, ratio
+from attnctl.sources.program.visibility import unused_triangles
+
+IS_OUT = re.compile(
+    r"(.*[_.])?w_?(o|out|output|0)|.*(out|output|ausgabe|sortie|salida)_?(proj\w*|w|weights?|mat\w*)?|(o|c)_proj.*|wo|proj",
+    re.IGNORECASE,
+)
+"""What weights of the output are called."""
+
+
+class Meaning:
+    def __init__(self, graph: Graph, origins: Origins) -> None:
+        self.graph = graph
+        self.origins = origins
+
+    @cached_property
+    def unused_triangles(self) -> list[int]:
+        return unused_triangles(self.graph)
+
+    @cached_property
+    def unused(self) -> list[int]:
+        """Matrices that were made and never read, or only moved."""
+        graph = self.graph
+        return [
+            n
+            for n in graph.events
+            if graph.has_value(n)
+            and graph.value(n).ndim > 1
+            and graph.is_float(n)
+            and n not in graph.superseded
+            and all(self.ends(child, n) for child in graph.children[n])
+        ]
+
+    def ends(self, child: int, n: int, depth: int = 8) -> bool:
+        """True if what was made of an array is never read, or is but the array moved and never read."""
+        graph = self.graph
+        if self.origins.projection(child) is not None:
+            return all(self.ends(each, child, depth - 1) for each in graph.children[child])
+        if not graph.has_value(child):
+            return False
+        if graph.value(child).size != graph.value(n).size:
+            return False
+        if not depth:
+            return False
+        if not has_same_numbers(graph.value(child), graph.value(n)) and not ratio(
+            graph.value(n), graph.value(child)
+        ):
+            return False
+        return all(self.ends(each, child, depth - 1) for each in graph.children[child])
+
+    def unread_values(self, attention: Attention) -> Projection | None:
+        """The values that were projected and never read, where K is read in their place."""
+        graph = self.graph
+        of_k, of_v = (attention.origins[name][0].projection for name in "KV")
+        if of_k is None:
+            return None
+        if of_v is None:
+            return None
+        if not self.is_read_twice(of_k, of_v):
+            return None
+
+        for n in graph.events:
+            if n >= attention.output:
+                continue
+            projection = self.origins.projection(n)
+            if projection is None:
+                continue
+            if not self.stands_beside(projection, of_k, attention):
+                continue
+            if all(self.ends(child, n) for child in graph.children[n]):
+                return projection
+        return None
+
+    def is_read_twice(self, of_k: Projection, of_v: Projection) -> bool:
+        """True if one projection, all of it, is read as K and as V."""
+        if of_k.n != of_v.n:
+            return False
+        if of_v.rows.shape[1] != of_v.matrix.shape[1]:
+            return False
+        if not of_k.is_linear:
+            return True
+        # A weight that is not square is packed: one projection of all three.
+        shape = self.graph.value(of_k.weight).shape
+        return shape[0] == shape[-1]
+
+    def stands_beside(self, projection: Projection, of_k: Projection, attention: Attention) -> bool:
+        """True for a projection like that of K, with a weight of its own."""
+        if projection.x != of_k.x:
+            return False
+        if projection.rows.shape != of_k.rows.shape:
+            return False
+        return projection.weight not in {of_k.weight, *self.weights_of("Q", attention)}
+
+    def weights_of(self, name: str, attention: Attention) -> list[int]:
+        return [
+            origin.projection.weight for origin in attention.origins[name] if origin.projection is not None
+        ]
+
+    def names(self, n: int) -> list[str]:
+        """What the program calls an array: variables, attributes, keys of a dict."""
+        graph = self.graph
+        event = graph.events[n]
+        site = graph.site(n)
+        targets = [site.target.strip("() ")]
+        if "," in site.target:
+            targets = [word.strip() for word in site.target.strip("()").split(",")]
+            made = [m for m, other in graph.events.items() if other.site == event.site]
+            if len(made) == len(targets):
+                targets = [targets[made.index(n)]]
+
+        names = list(event.names)
+        for target in targets:
+            names += [target, target.split(".")[-1]]
+        return names + self.key_before(n)
+
+    def key_before(self, n: int) -> list[str]:
+        """The key of a dict that is written out on the line: "W_o": rng.normal(…)."""
+        site = self.graph.site(n)
+        lines = self.graph.recording.files.get(site.file, "").split("\n")
+        if not 0 < site.line <= len(lines):
+            return []
+        before = lines[site.line - 1].encode()[: site.column].decode(errors="replace")
+        key = re.search(r"""(\w+)["']?\s*[:=]\s*$""", before)
+        if key:
+            return [key[1]]
+        return []
+
+    def meant_instead(self, steps: Steps, name: str, projected: Projected) -> int | None:
+        """The weight that was made for an operand, where it is projected with another one's."""
+        if not projected.is_whole:
+            return None
+        if projected.stored is not None:
+            return None
+        sharing = [
+            other
+            for other in "QKV"
+            if other != name and steps.events.get(f"W_{other}") == [projected.weight]
+        ]
+        if not sharing:
+            return None
+
+        shapes = {projected.matrix.shape, projected.matrix.shape[::-1]}
+        unused = [n for n in self.unused if self.graph.value(n).shape in shapes and n not in steps.unused]
+        named = [n for n in unused if any(is_called(name, word) for word in self.names(n))]
+        if named:
+            return named[0]
+        beside = [
+            n for n in unused if self.graph.events[n].site == self.graph.events[projected.weight].site
+        ]
+        return min(beside, key=lambda n: abs(n - projected.weight), default=None)
+
+    def unused_output_weight(self, steps: Steps, width: int) -> int | None:
+        """The W_O that was made, where what the heads give is not projected."""
+        graph = self.graph
+        beside = set()
+        if steps.options.get("heads", 1) > 1:
+            beside = {graph.events[n].site for n in steps.events.get("W_Q", ())}
+        candidates = []
+        for n in self.unused:
+            shape = graph.value(n).shape
+            is_last = not any(child in self.unused for child in graph.children[n])
+            fits = len(shape) == 2 and width in shape and n not in steps.unused and is_last
+            is_out = any(IS_OUT.fullmatch(word) for word in self.names(n))
+            is_before = n < steps.attention.output and not self.is_computed(n)
+            if fits and is_before and (is_out or graph.events[n].site in beside):
+                candidates.append(n)
+        if len(candidates) == 1:
+            return candidates[0]
+        return None
+
+    def is_computed(self, n: int) -> bool:
+        """True for what was made of other arrays, and was not drawn or read, perhaps times a number."""
+        last = self.origins.origin(n).last
+        return any(map(self.graph.is_float, self.graph.parents(last)))
+
+    def matrix_of(self, n: int, shape: tuple[int, ...]) -> Array:
+        """A weight as (in, out)."""
+        value = self.graph.value(n)
+        is_linear = self.graph.events[n].function == OF_MODULE
+        if is_linear or value.shape[0] != shape[0]:
+            return value.T
+        return value
+
+    def added_and_dropped(self, x: int) -> int | None:
+        """What was added to the input and then not read, as positions are."""
+        graph = self.graph
+        for child in graph.made_from(x):
+            added = graph.op(child) in {"+", "add"} and graph.value(child).shape == graph.value(x).shape
+            if added and not graph.children[child]:
+                return child
+        return None

@@ -1,0 +1,102 @@
+"""A call of torch.nn.MultiheadAttention as steps under our names."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnctl.math.names import MASK, MEMORY, OUTPUT, W_O, X
+from attnctl.sources.program.attention import Attention
+from attnctl.sources.program.named import Steps
+from attnctl.sources.program.relations import HIDDEN, Array, is_same
+from attnctl.sources.program.steps import StepReader
+
+
+def read_module(reader: StepReader, attention: Attention) -> Steps:
+    """X, the weights, what is hidden, and the output.
+
+    Raises KeyError or ValueError where some of it was not kept.
+    """
+    steps = Steps(attention)
+    graph = reader.graph
+    arguments = attention.arguments
+    heads = int(str(arguments["num_heads"]))
+    steps.options["heads"] = heads
+
+    def given(name: str) -> Array | None:
+        argument = arguments.get(name)
+        if isinstance(argument, dict):
+            return graph.value(argument["event"])
+        return None
+
+    query = given("query")
+    key = given("key")
+    value = given("value")
+    output = graph.value(attention.output)
+    assert query is not None
+    assert key is not None
+    assert value is not None
+    if not is_same(key, value):
+        raise ValueError("K and V are made of different rows")
+    if query.ndim == 3 and not arguments.get("batch_first"):
+        query, key, output = (array.swapaxes(0, 1) for array in (query, key, output))
+
+    at = {name: argument["event"] for name, argument in arguments.items() if isinstance(argument, dict)}
+    steps.put(X, query, [at["query"]])
+    if not is_same(query, key):
+        steps.put(MEMORY, key, [at["key"]])
+    put_weights(reader, steps)
+    steps.put(OUTPUT, output, [attention.output])
+
+    batch, queries = (len(query), query.shape[1]) if query.ndim == 3 else (1, len(query))
+    shape = (batch, heads, queries, key.shape[-2])
+    hidden = hidden_by(given("attn_mask"), given("key_padding_mask"), shape)
+    events = [at[name] for name in ("attn_mask", "key_padding_mask") if name in at]
+    steps.score_events = events
+    steps.triangle = reader.triangle_of_mask(events)
+    reader.put_meant(steps, hidden)
+    if query.ndim == 2 and MASK in steps.arrays:
+        steps.arrays[MASK] = steps.arrays[MASK][0]
+    return steps
+
+
+def put_weights(reader: StepReader, steps: Steps) -> None:
+    graph = reader.graph
+    output = steps.attention.output
+    weights = graph.events[output].weights
+
+    def weight(name: str) -> Array | None:
+        n = weights.get(name)
+        if n is not None and graph.has_value(n):
+            return graph.value(n)
+        return None
+
+    packed = weight("in_proj_weight")
+    bias = weight("in_proj_bias")
+    parts = [weight(f"{name}_proj_weight") for name in "qkv"]
+    if packed is not None:
+        parts = list(np.split(packed, 3))
+    biases = [None] * 3 if bias is None else list(np.split(bias, 3))
+    for name, part, b in zip("QKV", parts, biases, strict=True):
+        steps.put(f"W_{name}", None if part is None else part.T, [output])
+        steps.put(f"b_{name}", b, [output])
+    out = weight("out_proj.weight")
+    steps.put(W_O, None if out is None else out.T, [output])
+    steps.put("b_O", weight("out_proj.bias"), [output])
+
+
+def hidden_by(mask: Array | None, padding: Array | None, shape: tuple[int, ...]) -> Array:
+    """True where torch's module hides a key: a boolean is true there, another number is added."""
+    hidden = np.zeros(shape, bool)
+    if mask is not None:
+        off = mask
+        if mask.dtype.kind != "b":
+            off = mask <= HIDDEN
+        if off.ndim == 3:
+            off = off.reshape(shape[0], shape[1], *off.shape[-2:])
+        hidden = hidden | off
+    if padding is not None:
+        off = padding
+        if padding.dtype.kind != "b":
+            off = padding <= HIDDEN
+        hidden = hidden | off.reshape(shape[0], 1, 1, -1)
+    return hidden

@@ -1,0 +1,61 @@
+"""The steps of an attention of a program, under our names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any
+
+from attnctl.base.dataclass import dataclass
+from attnctl.math.names import BIAS, EMBEDDINGS, KEY_LENGTHS, MASK, MEMORY, X
+from attnctl.sources.program.attention import Attention
+from attnctl.sources.program.changed import Turn
+from attnctl.sources.program.projected import ProjectedRows
+from attnctl.sources.program.relations import Array
+
+
+@dataclass
+class Steps:
+    """One attention, laid out as (batch, head, query, ·); without the batch where there is none."""
+
+    attention: Attention
+    arrays: dict[str, Array] = field(default_factory=dict)
+    events: dict[str, list[int]] = field(default_factory=dict)
+    """Of each step the events by which it is made, in order."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What the program shows to be meant: heads, causal, …"""
+    unexplained: dict[str, int] = field(default_factory=dict)
+    """Of Q, K and V that came about in a way that is not understood: the event where it ends."""
+    scale_events: list[int] = field(default_factory=list)
+    score_events: list[int] = field(default_factory=list)
+    """Events from Q Kᵀ to before the softmax."""
+    weight_events: list[int] = field(default_factory=list)
+    """Events from the softmax to the weights that V is multiplied by."""
+    inputs: dict[str, ProjectedRows] = field(default_factory=dict)
+    """What Q, K and V are projected of."""
+    turns: dict[str, Turn] = field(default_factory=dict)
+    """How Q and K are turned by their positions, where they are."""
+    unused: list[int] = field(default_factory=list)
+    """Weights that were made for it, and that it does not read."""
+    triangle: int | None = None
+    """Where its causal mask was made."""
+    has_empty_slots: bool = False
+    """True if its keys are those of a cache that has room for more."""
+    dropped: int | None = None
+    """Where dropout made some weights 0: what follows is judged by nothing."""
+    notes: list[str] = field(default_factory=list)
+
+    def put(self, name: str, array: Array | None, events: Sequence[int]) -> None:
+        if array is not None:
+            self.arrays[name] = array
+            self.events[name] = list(events)
+
+    @property
+    def given(self) -> dict[str, Array]:
+        """What it was computed from: X and weights, or Q, K and V by themselves; masks and biases."""
+        names = {X, MEMORY, EMBEDDINGS, MASK, BIAS, KEY_LENGTHS, "Q_norm_weight", "K_norm_weight"}
+        names |= {f"{kind}_{of}" for kind in "Wb" for of in "QKVO"}
+        for name in "QKV":
+            if f"W_{name}" not in self.arrays or (X not in self.arrays and MEMORY not in self.arrays):
+                names.add(name)
+        return {name: array for name, array in self.arrays.items() if name in names}

@@ -1,0 +1,272 @@
+"""Where Q, K and V come from: back through moves, splits, repetitions and factors to X W + b."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.sources.program.graph import SOFT, Graph, Product
+from attnctl.sources.program.relations import Array, has_same_numbers, is_near, ratio
+
+MOST_SORTED = 2**20
+"""Numbers of arrays that are compared in any order; of larger ones the sizes have to do."""
+
+FARTHEST = 40
+"""Expressions between a projection and the product that reads it."""
+
+MOST_ANCESTORS = 60
+"""Arrays that are looked at on the way back to a projection."""
+
+
+class Projection(NamedTuple):
+    """x W + b, as the program computes it."""
+
+    n: int
+    x: int
+    weight: int
+    matrix: Array
+    """W as (in, out)."""
+    bias: Array | None
+    rows: Array
+    """What came out, (batch · token, out)."""
+    is_linear: bool = False
+    """True for a weight that is (out, in), as torch.nn.Linear has it."""
+
+
+class Origin(NamedTuple):
+    """The way of an array back to its projection, or to where nothing explains it."""
+
+    path: list[int]
+    """From the array itself backwards."""
+    projection: Projection | None = None
+
+    @property
+    def last(self) -> int:
+        return self.path[-1]
+
+
+class Origins:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.projections: dict[int, Projection | None] = {}
+
+    def origin(self, n: int) -> Origin:
+        """Follow an array back as long as its numbers are those of what it was made of."""
+        path = [n]
+        while len(path) < FARTHEST:
+            projection = self.projection(n)
+            if projection is not None:
+                return Origin(path, projection)
+            before = self.before(n)
+            if before is None:
+                break
+            path.append(before)
+            n = before
+        return Origin(path)
+
+    def before(self, n: int) -> int | None:
+        """The array whose numbers these are: moved, split, repeated, or times a constant."""
+        value = self.graph.value(n)
+        parents = self.graph.parents(n)
+        if value.size > MOST_SORTED:
+            same_size = [parent for parent in parents if self.graph.value(parent).size == value.size]
+            if same_size:
+                return same_size[0]
+            return None
+
+        for parent in parents:
+            other = self.graph.value(parent)
+            if is_made_of(value, other) and not self.is_gained(n, parent):
+                return parent
+        return None
+
+    def is_gained(self, n: int, before: int) -> bool:
+        """True if each dimension has a factor of its own, these perhaps all equal: the weight of a norm."""
+        value = self.graph.value(n)
+        if value.shape[-1:] == (1,) or not value.ndim:
+            return False
+        factors = [self.graph.value(m) for m in self.graph.parents(n) if m != before]
+        is_vector = any(factor.shape == value.shape[-1:] for factor in factors)
+        return is_vector and ratio(self.graph.value(before), value) not in {0.0, 1.0}
+
+    def is_unexplained(self, origin: Origin) -> bool:
+        """True if a projection was made into the array at its end, in a way that is not understood."""
+        if origin.projection is not None:
+            return False
+        return self.nearest_projection(origin.last) is not None
+
+    def nearest_projection(self, n: int) -> Projection | None:
+        """The nearest projection with as many numbers, through whatever was done with them since.
+
+        Behind an attention lie the projections of the one before: these are none of its own.
+        """
+        size = self.graph.value(n).size
+        edge = [n]
+        seen = {n}
+        while edge and len(seen) < MOST_ANCESTORS:
+            nearest = edge.pop(0)
+            if self.graph.value(nearest).size == size:
+                projection = self.projection(nearest)
+                if projection is not None:
+                    return projection
+            product = self.graph.product(nearest)
+            if product is not None and self.is_after_softmax(product):
+                continue
+            further = [parent for parent in self.graph.nearest_kept(nearest) if parent not in seen]
+            seen.update(further)
+            edge += further
+        return None
+
+    # --- projections ---
+
+    def projection(self, n: int) -> Projection | None:
+        if n not in self.projections:
+            self.projections[n] = self.find_projection(n)
+        return self.projections[n]
+
+    def find_projection(self, n: int) -> Projection | None:
+        if not self.graph.has_value(n):
+            return None
+        if self.graph.value(n).ndim < 1:
+            return None
+        if not self.graph.is_float(n):
+            return None
+        return self.of_module(n) or self.with_bias(n) or self.of_product(n)
+
+    def of_module(self, n: int) -> Projection | None:
+        """What a torch.nn.Linear gave, or F.linear."""
+        graph = self.graph
+        value = self.graph.value(n)
+        event = graph.events[n]
+        weight = event.weights.get("weight")
+        parents = graph.parents(n)
+        if weight is None and graph.op(n) == "linear" and len(parents) > 1:
+            weight = parents[1]
+        if weight is None:
+            return None
+        if not parents:
+            return None
+        if not graph.has_value(weight):
+            return None
+
+        x = parents[0]
+        w = graph.value(weight)
+        if w.ndim != 2:
+            return None
+        if not graph.value(x).ndim:
+            return None
+        if graph.value(x).shape[-1] != w.shape[1]:
+            return None
+        biases = [graph.value(p) for p in parents[1:] if graph.value(p).shape == (w.shape[0],)]
+        bias = None
+        if biases:
+            bias = biases[0]
+        made = graph.value(x) @ w.T + (0 if bias is None else bias)
+        if not is_near(made, value, 1e-3):
+            return None
+        rows = value.reshape(-1, w.shape[0])
+        return Projection(n, x, weight, matrix=w.T, bias=bias, rows=rows, is_linear=True)
+
+    def with_bias(self, n: int) -> Projection | None:
+        graph = self.graph
+        value = self.graph.value(n)
+        if graph.op(n) not in {"+", "add", "in place +"}:
+            return None
+        for product, bias in permutations(graph.parents(n), 2):
+            b = graph.value(bias)
+            if graph.value(product).shape != value.shape:
+                continue
+            if b.size != value.shape[-1]:
+                continue
+            if b.ndim > value.ndim:
+                continue
+            projection = self.projection(product)
+            if projection is not None and projection.bias is None:
+                rows = value.reshape(-1, value.shape[-1])
+                return projection._replace(n=n, bias=b.reshape(-1), rows=rows)
+        return None
+
+    def of_product(self, n: int) -> Projection | None:
+        """A product with a matrix, which has no rows of its own in what comes out."""
+        product = self.graph.product(n)
+        if product is None:
+            return None
+        if self.is_after_softmax(product):
+            return None
+        for swapped in (False, True):
+            projection = self.of_operands(n, product, swapped=swapped)
+            if projection is not None:
+                return projection
+        return None
+
+    def of_operands(self, n: int, product: Product, *, swapped: bool) -> Projection | None:
+        x, weight = (product.right, product.left) if swapped else (product.left, product.right)
+        of_x = product.left_axes
+        of_w = product.right_axes
+        if swapped:
+            of_x, of_w = of_w, of_x
+        w = self.graph.value(weight)
+        value = self.graph.value(n)
+        summed = [axis for axis in of_w if axis in of_x and axis not in product.axes]
+        kept = [axis for axis in of_w if axis not in summed]
+        if not summed:
+            return None
+        if not kept:
+            return None
+        if any(axis in of_x for axis in kept):
+            return None
+        if [axis for axis in of_x if axis in summed] != summed:
+            return None
+        if swapped and [*product.axes[-len(kept) :]] != kept:
+            return None  # W x, whose tokens are columns: told by whoever lays it out
+
+        order = [of_w.index(axis) for axis in (*summed, *kept)]
+        inside = prod(w.shape[of_w.index(axis)] for axis in summed)
+        matrix = w.transpose(order).reshape(inside, -1) * product.factor
+        tokens = [axis for axis in product.axes if axis not in kept]
+        rows = value.transpose([product.axes.index(axis) for axis in (*tokens, *kept)])
+        rows = rows.reshape(-1, matrix.shape[1])
+        return Projection(n, x, weight, matrix=matrix, bias=None, rows=rows)
+
+    def is_after_softmax(self, product: Product) -> bool:
+        """True if an operand is made of weights: then it is attention's own second product."""
+        for operand in (product.left, product.right):
+            if self.graph.op(operand) in SOFT:
+                return True
+            for ancestor in self.graph.ancestors(operand, most=12):
+                same_size = self.graph.value(ancestor).size == self.graph.value(operand).size
+                if same_size and self.graph.op(ancestor) in SOFT:
+                    return True
+        return False
+
+
+def is_made_of(value: Array, other: Array) -> bool:
+    """True if an array has the numbers of another: moved, split, repeated, cast, or times a constant."""
+    if other.dtype.kind != "f":
+        return False
+    if not value.size:
+        return False
+    if not other.size:
+        return False
+    if other.ndim < 1:
+        return False
+
+    if has_same_numbers(other, value):
+        return True
+    if ratio(other, value):
+        return True
+    if other.size == value.size:
+        return is_cast(other, value)
+    return bool(np.isin(value, other).all()) and np.unique(other).size > 2
+
+
+def is_cast(before: Array, now: Array) -> bool:
+    """True if one is the other in a coarser type."""
+    if before.dtype == now.dtype:
+        return False
+    if before.shape != now.shape:
+        return False
+    return is_near(before, now, 2e-3)

@@ -1,0 +1,214 @@
+"""Attention over some keys at a time, merged by a running maximum, as flash attention is: read as one."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.sources.program.attention import Attention, ScoreLine
+from attnctl.sources.program.graph import Graph
+from attnctl.sources.program.join import begins_softmax, is_base_two
+from attnctl.sources.program.relations import Array, is_near, is_same, rows_sum_to_one, softmax
+
+OF_A_TILE = 8
+"""Expressions that a tile takes to be merged with those before it, and the last one to come out."""
+
+
+SUBTRACTIONS = frozenset({"-", "subtract", "sub", "sub_", "in place -"})
+
+
+class Tile(NamedTuple):
+    """Some keys: their scores, and what was taken off these before the softmax."""
+
+    attention: Attention
+    lines: list[Array]
+    """The scores, up to those from which a running maximum is taken off."""
+    power: int
+    """The event in which the softmax begins."""
+    maximum: Array
+    """(…, query, 1)."""
+    base: float
+
+
+def join_tiles(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
+    """The attentions, those that read the same queries and other keys each time as one."""
+    by_place: dict[int, list[Attention]] = defaultdict(list)
+    for attention in found:
+        by_place[graph.events[attention.output].site].append(attention)
+
+    out: list[Attention] = []
+    for group in by_place.values():
+        for run in runs_of_queries(graph, group):
+            whole = None
+            if len(run) > 1 or is_unnormalized(graph, run[0]):
+                whole = join_run(graph, run)
+            if whole is None:
+                out += run
+            else:
+                out.append(whole)
+    return sorted(out, key=lambda attention: attention.output)
+
+
+def runs_of_queries(graph: Graph, group: Sequence[Attention]) -> Iterator[list[Attention]]:
+    """Those one after the other with the same queries, other keys, and weights that do not sum to 1."""
+    run: list[Attention] = []
+    for attention in group:
+        if run and not goes_on(graph, run[-1], attention):
+            yield run
+            run = []
+        run.append(attention)
+    if run:
+        yield run
+
+
+def goes_on(graph: Graph, before: Attention, attention: Attention) -> bool:
+    if not is_unnormalized(graph, before) or not is_unnormalized(graph, attention):
+        return False
+    if not is_same(before.arrays["Q"], attention.arrays["Q"]):
+        return False
+    if is_same(before.arrays["K"], attention.arrays["K"]):
+        return False
+    of_before = outputs_of(graph, before, OF_A_TILE)
+    return any(n in of_before for n in outputs_of(graph, attention, OF_A_TILE))
+
+
+def is_unnormalized(graph: Graph, attention: Attention) -> bool:
+    """True if powers are the last thing that it makes of scores, or nothing on the way sums to 1."""
+    if "Q" not in attention.arrays or len(attention.lines) < 2:
+        return False
+    if graph.op(attention.lines[-1].n) in {"exp", "exp2"}:
+        return True  # of a single key each is 1, and is so by itself
+    arrays = [line.array for line in attention.lines]
+    return not any(rows_sum_to_one(array) or rows_sum_to_one(array, -2) for array in arrays)
+
+
+def join_run(graph: Graph, run: Sequence[Attention]) -> Attention | None:
+    """One attention over the keys of all tiles; None where these are not merged as one softmax is."""
+    tiles = [tile for attention in run if (tile := tile_of(graph, attention)) is not None]
+    if len(tiles) < len(run) or len({len(tile.lines) for tile in tiles}) > 1:
+        return None
+
+    keys = np.concatenate([attention.arrays["K"] for attention in run], axis=-2)
+    values = np.concatenate([attention.arrays["V"] for attention in run], axis=-2)
+    scores = np.concatenate([tile.lines[-1] for tile in tiles], axis=-1).astype(float)
+    with np.errstate(all="ignore"):
+        weights = softmax(scores * np.log(tiles[0].base))
+    right = weights @ values
+
+    most = OF_A_TILE * (len(run) + 2)
+    of_first = outputs_of(graph, run[0], most)
+    made = [n for n in outputs_of(graph, run[-1], most) if n in of_first]
+    as_meant = [n for n in made if is_near(laid_like(graph.value(n), right), right, 1e-3)]
+    if not made or (len(run) == 1 and not as_meant):
+        return None
+    output = (as_meant or made[-1:])[0]
+
+    first = run[0]
+    whole = Attention(
+        product=first.product, output=output, factor=first.factor, batch=list(first.batch), is_tiled=True
+    )
+    whole.arrays = {
+        "Q": first.arrays["Q"],
+        "K": keys,
+        "V": values,
+        "head_outputs": laid_like(graph.value(output), right),
+    }
+    for number in range(len(tiles[0].lines)):
+        line = np.concatenate([tile.lines[number] for tile in tiles], axis=-1)
+        whole.lines.append(ScoreLine(first.lines[number].n, line))
+    whole.lines.append(ScoreLine(tiles[0].power, weights))
+    whole.origins = dict(first.origins)
+    whole.suspect = first_wrong(graph, tiles)
+    return whole
+
+
+def tile_of(graph: Graph, attention: Attention) -> Tile | None:
+    """The scores of some keys, and the maximum that is taken off; None where there is no softmax."""
+    begins = begins_softmax(graph, attention.lines)
+    arrays = [line.array for line in attention.lines]
+    if not 0 < begins < len(arrays):
+        return None
+    base = 2.0 if is_base_two(graph, attention.lines, begins) else float(np.e)
+
+    kept = arrays[:begins]
+    maximum = np.zeros((*arrays[0].shape[:-1], 1))
+    for number, (before, now) in enumerate(itertools.pairwise(arrays[:begins])):
+        is_last = number == begins - 2
+        if is_last and graph.op(attention.lines[number + 1].n) in SUBTRACTIONS:
+            with np.errstate(all="ignore"):
+                taken_off = np.where(np.isfinite(before), before - now, np.nan)
+            if np.isfinite(taken_off).any(-1).all():
+                maximum = np.nanmean(taken_off, axis=-1, keepdims=True)
+                kept = kept[:-1]
+    return Tile(attention, kept, attention.lines[begins].n, maximum, base)
+
+
+def outputs_of(graph: Graph, last: Attention, most: int) -> list[int]:
+    """What is made of the last product with V, as many numbers of it, in order."""
+    size = graph.value(last.output).size
+    made: list[int] = []
+    edge = [last.output]
+    while edge and len(made) < most:
+        n = edge.pop(0)
+        for child in graph.made_from(n):
+            if graph.value(child).size == size and child not in made and not graph.product(child):
+                made.append(child)
+                edge.append(child)
+    return made
+
+
+def laid_like(value: Array, laid: Array) -> Array:
+    """An array with the shape of another, if it has as many numbers."""
+    if value.size == laid.size:
+        return value.reshape(laid.shape)
+    return value
+
+
+def first_wrong(graph: Graph, tiles: Sequence[Tile]) -> int | None:
+    """The first running sum, of weights or of values, that is not what the keys until then give."""
+    for number, tile in enumerate(tiles):
+        until = tiles[: number + 1]
+        scores = np.concatenate([each.lines[-1] for each in until], axis=-1).astype(float)
+        values = np.concatenate([each.attention.arrays["V"] for each in until], axis=-2)
+        with np.errstate(all="ignore"):
+            powers = tile.base ** (scores - tile.maximum)
+        total = powers.sum(-1)
+        mixed = powers @ values
+
+        end = None if number + 1 == len(tiles) else tiles[number + 1].attention.product
+        for n in sums_between(graph, tile.attention.product, end):
+            value = graph.value(n)
+            for right in (total, mixed):
+                is_same_kind = value.size == right.size and reads_tile(graph, n, tile, right is mixed)
+                if is_same_kind and not is_near(value.reshape(right.shape), right, 1e-3):
+                    return n
+    return None
+
+
+def sums_between(graph: Graph, begin: int, end: int | None) -> Iterator[int]:
+    for n in graph.events:
+        if n <= begin or not graph.has_value(n):
+            continue
+        if end is not None and n >= end:
+            return
+        if graph.op(n) in {"+", "add", "in place +", "add_"}:
+            yield n
+
+
+def reads_tile(graph: Graph, n: int, tile: Tile, is_mixed: bool) -> bool:
+    """True for a sum with the tile's product with V, or with the sums of its weights."""
+    parents = graph.parents(n)
+    if is_mixed:
+        return tile.attention.output in parents
+    weights = tile.attention.lines[-1].array
+    sums = weights.sum(-1)
+    for parent in parents:
+        value = graph.value(parent)
+        is_later = parent > tile.attention.product
+        if is_later and value.size == sums.size and is_near(value.reshape(sums.shape), sums, 1e-3):
+            return True
+    return False

@@ -1,0 +1,196 @@
+"""Which keys an attention hides, as its numbers show, and which it was meant to hide.
+
+A mask means what it does, whatever it is called and in whichever sense it is written. What was meant is
+what was asked for; where nothing was, it is what the program made: a triangle, keys that end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnctl.sources.program.graph import SOFT, Graph
+from attnctl.sources.program.relations import HIDDEN, Array
+
+TRIANGLES = frozenset({"tril", "triu", "tri", "tril_", "triu_", "generate_square_subsequent_mask"})
+
+NEAR = 6
+"""Expressions between a triangle and the scores that it hides some of."""
+
+
+class Meant(NamedTuple):
+    """What an attention was meant to hide, as options and arrays of a check."""
+
+    options: dict[str, Any]
+    arrays: dict[str, Array]
+    note: str = ""
+
+
+def hidden_keys(scores: Array | None, weights: Array) -> Array:
+    """True where a query does not see a key: its score is like −∞, or its weight is 0."""
+    hidden = np.zeros(weights.shape, bool)
+    if scores is not None and scores.shape == weights.shape:
+        hidden = (scores <= HIDDEN) | np.isneginf(scores)
+    if not hidden.any():
+        hidden = weights == 0
+    return hidden
+
+
+def causal_hides(queries: int, keys: int, offset: int = 0) -> Array:
+    return ~np.tri(queries, keys, offset, dtype=bool)
+
+
+def what_was_meant(hidden: Array, asked: dict[str, Any], *, causal: bool, is_newest: bool = False) -> Meant:
+    """Read what was meant off the keys that are hidden, (batch, head, query, key).
+
+    `causal` says that a causal mask was asked for, or that the program made one; `is_newest` that the
+    queries are the last tokens of a cache.
+    """
+    queries, keys = hidden.shape[-2:]
+    if not causal and shows_triangle(hidden):
+        causal = True
+    if is_newest and keys > queries and (hidden == causal_hides(queries, keys)).all():
+        causal = True  # as if the newest tokens were the first ones
+    if not causal:
+        return padding_meant(hidden, asked)
+
+    offset = keys - queries if is_newest else offset_shown(hidden)
+    options: dict[str, Any] = {"causal": True}
+    if offset:
+        options["causal_offset"] = offset
+    later = causal_hides(queries, keys, offset)
+    more = hidden & ~later
+    if not more.any() or (hidden & later).any() < later.any():
+        return Meant(options, {})
+    rows = np.arange(queries)
+    if is_newest and hidden[..., rows, rows + offset].any():
+        return Meant(options, {})  # a token that does not see itself is no padding
+
+    # Keys that no query sees are padding; a band is a window, which is taken as it is.
+    padded = (hidden | later).all(-2, keepdims=True) & more.any(-2, keepdims=True)
+    is_padding = (more == (padded & ~later)).all()
+    if is_padding and not padded.all():
+        return Meant(options, {"mask": ~np.broadcast_to(padded, hidden.shape)})
+    if "window" not in asked:
+        width = window_shown(hidden, offset)
+        if width is not None:
+            options["window"] = width
+    return Meant(options, {})
+
+
+def padding_meant(hidden: Array, asked: dict[str, Any]) -> Meant:
+    """Keys that are hidden from all queries, or whatever else is hidden: taken as it is."""
+    if not hidden.any() or "window" in asked:
+        return Meant({}, {})
+    rows_whole = hidden.all(-1) | ~hidden.any(-1)
+    if rows_whole.all() and hidden.shape[-1] == hidden.shape[-2]:
+        # Whole queries are hidden: the padding of keys was meant.
+        of_queries = hidden[..., 0]
+        return Meant({}, {"mask": ~np.broadcast_to(of_queries[..., None, :], hidden.shape)})
+    return Meant({}, {"mask": ~hidden})
+
+
+def shows_triangle(hidden: Array) -> bool:
+    """True if just the later keys are hidden, or those and more."""
+    queries, keys = hidden.shape[-2:]
+    if queries < 2:
+        return False
+    if keys < queries:
+        return False
+    later = causal_hides(queries, keys, keys - queries)
+    alone = hidden & ~later
+    return bool((hidden | ~later).all() and alone[..., -1, :].mean() < 1 and alone.mean() < 0.4)
+
+
+def offset_shown(hidden: Array) -> int:
+    """How many keys stand before query 0: none, where there are as many keys as queries."""
+    queries, keys = hidden.shape[-2:]
+    if keys <= queries:
+        return 0
+    for offset in (keys - queries, 0):
+        if (hidden == causal_hides(queries, keys, offset)).all():
+            return offset
+    return keys - queries
+
+
+def window_shown(hidden: Array, offset: int) -> int | None:
+    """The width to the left of a window, if besides later keys just those before it are hidden."""
+    queries, keys = hidden.shape[-2:]
+    last = hidden.reshape(-1, queries, keys)[0, -1]
+    width = int((~last).sum()) - 1
+    distance = np.arange(queries)[:, None] + offset - np.arange(keys)
+    banded = (distance < 0) | (distance > width)
+    if width >= 0 and (hidden == banded).all():
+        return width
+    return None
+
+
+def triangle_of(graph: Graph, n: int, depth: int = NEAR) -> int | None:
+    """Where the triangle was made that hides some of these scores, or was dropped beside them."""
+    near = list(graph.parents(n))
+    if depth == NEAR:
+        for child in graph.made_from(n):
+            if not graph.children[child]:
+                near += graph.parents(child)
+    for parent in near:
+        if graph.op(parent) in TRIANGLES or is_written_triangle(graph, parent):
+            return parent
+    for parent in near:
+        # What a triangle becomes on its way to hide scores is still a mask; a bias of many values is none.
+        is_scores = depth == NEAR and graph.value(parent).size == graph.value(n).size
+        if not is_scores and not is_mask(graph.value(parent)):
+            continue
+        if depth and parent != n and not graph.product(parent) and graph.op(parent) not in SOFT:
+            made = triangle_of(graph, parent, depth - 1)
+            if made is not None:
+                return made
+    return None
+
+
+def is_mask(value: Array) -> bool:
+    """True for an array of two values, of which one may stand for −∞."""
+    if value.dtype.kind == "b":
+        return True
+    return len(np.unique(value[:64])) <= 2
+
+
+def is_written_triangle(graph: Graph, n: int) -> bool:
+    """True for a triangle that a comparison of positions gave, or a loop."""
+    value = graph.value(n)
+    if value.ndim < 2:
+        return False
+    if value.dtype.kind not in "bif":
+        return False
+    if value.shape[-1] != value.shape[-2]:
+        return False
+    if value.shape[-1] < 3:
+        return False
+    if value.dtype.kind != "b" and graph.product(n):
+        return False
+
+    square = value.reshape(-1, *value.shape[-2:])
+    if len(square) > 1 and not (square == square[:1]).all():
+        return False
+
+    matrix = square[0]
+    corner = matrix[0, -1]
+    other = matrix[-1, 0]
+    if corner == other:
+        return False
+    if len(np.unique(matrix)) != 2:
+        return False
+    size = len(matrix)
+    above = matrix == corner
+    return any((above == causal_hides(size, size, k)).all() for k in (-1, 0, 1))
+
+
+def unused_triangles(graph: Graph) -> list[int]:
+    """Triangles that were made and never read."""
+    return [
+        n
+        for n in graph.events
+        if graph.has_value(n)
+        and (graph.op(n) in TRIANGLES or is_written_triangle(graph, n))
+        and not graph.children[n]
+    ]

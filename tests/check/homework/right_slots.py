@@ -1,0 +1,10 @@
+import numpy as np
+
+rng = np.random.default_rng(4)
+w_q, w_k, w_v = rng.normal(size=(3, 6, 6))
+keys, values = np.zeros((10, 6)), np.zeros((10, 6))
+for t, word in enumerate(rng.normal(size=(7, 6))):
+    keys[t], values[t] = word @ w_k, word @ w_v
+    z = keys[: t + 1] @ (word @ w_q) / 6**0.5
+    a = np.exp(z - z.max())
+    print((a / a.sum() @ values[: t + 1]).round(3))
