@@ -7,7 +7,6 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import strftime
 from typing import Any
 
@@ -23,6 +22,7 @@ from attnctl.inputs.config.fields import is_given
 from attnctl.inputs.config.load import read_as
 from attnctl.record import Trace
 from attnctl.sources.program.run import look_again
+from attnctl.store.files import temporary_folder
 from attnctl.verbs.learn import (
     DUMP,
     OWN,
@@ -309,7 +309,7 @@ def grade_file(lesson: Lesson, path: str, trace: Trace) -> tuple[str, AnswerVerd
     """Grade a dump, or the arrays of a program that is run; returns what the program printed, too."""
     if not path.endswith(".py"):
         return "", grade(lesson, path, trace)
-    with TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         try:
             printed = run_program(path, Path(folder) / "arrays.npz")
         except AttnError as error:

@@ -148,7 +148,11 @@ def temporary_folder() -> Iterator[str]:
     from tempfile import TemporaryDirectory
 
     with signals_raise(), TemporaryDirectory(prefix="attnctl-") as folder:
-        yield folder
+        UNFINISHED.add(folder)
+        try:
+            yield folder
+        finally:
+            UNFINISHED.discard(folder)
 
 
 def leave(number: int, frame: FrameType | None) -> NoReturn:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import weakref
@@ -202,22 +203,17 @@ class Recorder:
         try:
             with self.lock:
                 record(*arguments)
-        except Exception as error:
-            if self.is_of_program(error):  # as of its handler of a signal, which may come at any time
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # An object that is asked for an attribute may answer with anything, SystemExit too.
+            if is_of_handler(error):
                 raise
             self.lost += 1
             if os.environ.get("ATTNCTL_DEBUG_RECORDER"):
                 raise
         finally:
             self.state.is_recording = False
-
-    def is_of_program(self, error: BaseException) -> bool:
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        if trace is None:
-            return False
-        return trace.tb_frame.f_code.co_filename in self.files
 
     # --- events ---
 
@@ -487,6 +483,20 @@ class Recorder:
             **more,
         }
         np.savez(into, table=np.array(json.dumps(table)), **arrays)
+
+
+def is_of_handler(error: BaseException) -> bool:
+    """True for what the program's handler of a signal raised: that may come at any time, and is its own."""
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    functions = [getattr(handler, "func", handler) for handler in handlers if callable(handler)]
+    codes = {getattr(function, "__code__", None) for function in functions}
+    codes |= {getattr(type(function).__call__, "__code__", None) for function in functions}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
 
 
 # --- values of the program, which must not be asked anything that it could notice ---
