@@ -46,7 +46,17 @@ Of the commands that are running, the innermost last; none where Python calls th
 """
 
 UNFINISHED: set[AnyPath] = set()
-"""Temporary files that are being written; who ends the process leaves none behind."""
+"""Temporary files and folders that are in use; who ends the process leaves none behind."""
+
+
+def remove_unfinished() -> None:
+    """Remove them where the process is ended, perhaps by a signal in the middle of anything."""
+    for path in [*UNFINISHED]:
+        from shutil import rmtree
+
+        with suppress(OSError):
+            os.unlink(path)  # noqa: PTH108
+        rmtree(path, ignore_errors=True)
 
 
 @contextmanager

@@ -18,6 +18,9 @@ from typing import Any
 MOST_SAID = 2**16
 """Bytes that are kept of what a program says."""
 
+RUNNING: set[subprocess.Popen[bytes]] = set()
+"""Programs that were begun and not ended yet; who ends the process leaves none behind."""
+
 
 class Said:
     """A pipe for a program to say things to, without end if it likes; the last of them are kept."""
@@ -43,9 +46,11 @@ def begin(words: Sequence[str], out: Said | int, err: Said, **more: Any) -> subp
     """Begin a program in a session of its own, which no interrupt of ours reaches. Raises OSError."""
     to = [stream.sink if isinstance(stream, Said) else stream for stream in (out, err)]
     try:
-        return subprocess.Popen(  # noqa: S603  (what the person named)
+        process = subprocess.Popen(  # noqa: S603  (what the person named)
             words, stdout=to[0], stderr=to[1], start_new_session=True, **more
         )
+        RUNNING.add(process)
+        return process
     finally:
         for stream in {out, err}:
             if isinstance(stream, Said):
@@ -54,11 +59,30 @@ def begin(words: Sequence[str], out: Said | int, err: Said, **more: Any) -> subp
 
 def kill(process: subprocess.Popen[bytes]) -> None:
     """End a process and all that it started."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill_group(process)
     with suppress(ProcessLookupError):
         process.kill()
     process.wait()
+    RUNNING.discard(process)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def kill_all() -> None:
+    """End whatever is still running, and wait for none of it: a signal may have come in any wait."""
+    for process in [*RUNNING]:
+        kill_group(process)
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV; of a signal that has no name, its number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def run_as_main(path: str, tree: ast.Module, words: Sequence[str], names: Mapping[str, Any]) -> None:

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
+INTERRUPTED = 130
+SAID = b"attnctl: interrupted\n"
+
 
 def main() -> None:
     try:
         import signal
 
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may have us ignore it
-            signal.signal(signal.SIGINT, interrupt)
+        listen()
         gc.set_threshold(100_000)  # imports make many objects and no garbage: each look for it is in vain
         open_streams()
         from attnctl.cli.program import program
@@ -27,18 +29,53 @@ def main() -> None:
         code = int(program(sys.argv[1:]))
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is left is Python's own end
     except KeyboardInterrupt:  # before the program had begun to listen, or after it had ended
-        leave()
+        leave(INTERRUPTED, SAID)
+    finally:
+        clean_up()
     end(code)
 
 
+def listen() -> None:
+    """Hear the signals that end a process, unless whoever started it has them ignored."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, terminate)
+
+
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; in an import, which may lose it or take it for a failure, leave at once."""
-    writing = getattr(sys.modules.get("attnctl.base.files"), "UNFINISHED", ())
-    while frame is not None and not writing:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            leave()
-        frame = frame.f_back
+    """Raise KeyboardInterrupt."""
+    if is_importing(frame):
+        leave(INTERRUPTED, SAID)
     raise KeyboardInterrupt
+
+
+def terminate(number: int, frame: FrameType | None) -> None:
+    """End with the exit code that a shell gives a process ended by this signal."""
+    if is_importing(frame):
+        leave(128 + number)
+    raise SystemExit(128 + number)
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    """True in an import, which may lose what is raised, or take it for a failure of its own."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def clean_up() -> None:
+    """End the programs that are running, and remove what is half written: nobody else will."""
+    for module, name in (("base.programs", "kill_all"), ("base.files", "remove_unfinished")):
+        remove = getattr(sys.modules.get(f"attnctl.{module}"), name, None)
+        if remove is not None:  # it may not be imported, or not yet all of it
+            remove()
 
 
 def end(code: int) -> NoReturn:
@@ -49,13 +86,14 @@ def end(code: int) -> NoReturn:
     os._exit(code)
 
 
-def leave() -> NoReturn:
-    """End the process as one that was interrupted, without a word more of Python's."""
+def leave(code: int, said: bytes = b"") -> NoReturn:
+    """End the process at once, without a word more of Python's."""
     show_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # a progress bar may have hidden it
     try:
-        os.write(2, show_cursor + b"attnctl: interrupted\n")
+        clean_up()
+        os.write(2, show_cursor + said)
     finally:
-        os._exit(130)
+        os._exit(code)
 
 
 def open_streams() -> None:

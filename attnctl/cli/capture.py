@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 
@@ -58,6 +59,7 @@ def capture(  # noqa: PLR0913  (what to keep of what)
         "no SCRIPT; give one, or -m MODULE": not program,
         f"-o {output}: a capture is an .npz; write -o {stem}.npz": not output.endswith(".npz"),
         f"-o {output}: it is a folder; name a file, like -o {output}/c.npz": os.path.isdir(path),  # noqa: PTH112
+        f"-o {output}: it is a pipe or a socket; name a file": is_pipe(path),
         f"-o {output}: no folder {folder} that can be written to": not os.access(folder, os.W_OK),
         **{
             f"--function {name}: write MODULE:NAME, like my_kernels:attend": not all(name.partition(":"))
@@ -88,3 +90,12 @@ def capture(  # noqa: PLR0913  (what to keep of what)
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)
     raise SystemExit(done.returncode)
+
+
+def is_pipe(path: str) -> bool:
+    """True for what a program would wait for until someone reads it, or cannot open."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISBLK(mode)

@@ -138,7 +138,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
             found = several[0] if len(several) == 1 else asked.trace()  # which refuses several
             return check_layers(model, found, json=json, quiet=quiet)
         with progress("checking") as moved:
-            checked = check_each(several, judge_as(asked), moved)
+            files, _ = options.split_outputs(output)  # a page shows all of each
+            checked = check_each(several, judge_as(asked), moved, keep=bool(files), tell=json)
         reports = [one.report for one in checked if len(checked) == 1]
         view = partial(lines_of_checked, checked, summary=asked.summary)
         give("check", reports or checked, output, view, json=json, quiet=quiet, full=full)

@@ -314,13 +314,12 @@ def watch_program(known: list[Lesson], named: str | None, path: str, progress: P
 
 def grade_file(lesson: Lesson, path: str, trace: Trace) -> tuple[str, AnswerVerdict]:
     """Grade a dump, or the arrays of a program that is run; returns what the program printed, too."""
-    from tempfile import TemporaryDirectory
-
+    from attnctl.store.files import temporary_folder
     from attnctl.verbs.learn.grade import AnswerVerdict, grade
 
     if not path.endswith(".py"):
         return "", grade(lesson, path, trace)
-    with TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         try:
             printed = run_program(path, Path(folder) / "arrays.npz")
         except AttnError as error:

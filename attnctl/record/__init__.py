@@ -164,8 +164,12 @@ def is_unfinished(trace: Trace) -> bool:
     return bool(trace.begun or trace.unfilled)
 
 
-def numbers_of(traces: Sequence[Trace]) -> list[int]:
+def numbers_of(traces: Sequence[Trace]) -> Sequence[int]:
     """What FILE[N] calls each of several traces: the number of its call in a program, or its place here."""
+    # Of a capture, whose calls are not read yet.
+    known: Sequence[int] | None = getattr(traces, "numbers", None)
+    if known is not None:
+        return known
     calls = [trace.header.get(CALL, {}).get("number") for trace in traces]
     return list(range(len(traces))) if None in calls else calls
 

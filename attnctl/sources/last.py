@@ -114,7 +114,7 @@ def runs_as_json(traces: Sequence[Trace]) -> str:
     return text.getvalue()
 
 
-def read_last(word: str, which: str | None) -> list[Trace]:
+def read_last(word: str, which: str | None) -> Sequence[Trace]:
     """The traces of the last run, or the one that `last[1]` or `which` names. Raises AttnError for none."""
     from attnctl.store.source import choose_trace, read
 
@@ -135,7 +135,9 @@ def read_last(word: str, which: str | None) -> list[Trace]:
         raise AttnError(f"last: {path} is broken; attnctl run SENTENCE writes it anew") from None
     if not runs:
         raise AttnError("last: that run was too large to keep; write it with -o FILE")
-    traces = [run_again(run, source) for run, source in zip(runs, again, strict=True) if source]
+    traces: Sequence[Trace] = [
+        run_again(run, source) for run, source in zip(runs, again, strict=True) if source
+    ]
     traces = traces if len(traces) == len(runs) else read(path)
     selected = word.removeprefix("last")[1:-1] if which is None else which
     return [choose_trace(traces, selected, "last")] if selected else traces

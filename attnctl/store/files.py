@@ -142,6 +142,19 @@ def signals_raise() -> Iterator[None]:
             signal.signal(signal_, signal.SIG_DFL)
 
 
+@contextmanager
+def temporary_folder() -> Iterator[str]:
+    """A folder that is gone in the end, also where a signal ends the process."""
+    from tempfile import TemporaryDirectory
+
+    with signals_raise(), TemporaryDirectory(prefix="attnctl-") as folder:
+        UNFINISHED.add(folder)
+        try:
+            yield folder
+        finally:
+            UNFINISHED.discard(folder)
+
+
 def leave(number: int, frame: FrameType | None) -> NoReturn:
     """End with the exit code that a shell gives a process ended by this signal."""
     raise SystemExit(128 + number)

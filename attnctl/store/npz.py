@@ -10,11 +10,11 @@ import io
 import struct
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
@@ -23,12 +23,12 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.engine.cost import available, size_text
 from attnctl.record import Trace
+from attnctl.store.calls import ALIGNED, HEADER, MEMBER, PADDING_FIELD, CallMembers, members_by_place
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import Contents, Stored, header_data, require_bytes, room, show_value
 from attnctl.store.json_file import header_of
 from attnctl.store.raw import MOST_INFLATED, File, byte_pieces, check_bytes, npy_header
 
-HEADER = "attnctl.json"
 LONGEST_HEADER = 100 << 20
 MOST_MEMBERS = 100_000
 STORED, DEFLATED = 0, 8
@@ -37,14 +37,10 @@ CHUNK = 1 << 20
 BROKEN = (BadZipFile, RuntimeError, EOFError, struct.error, zlib.error, ValueError, OverflowError)
 """What zipfile raises for damaged archives."""
 
-LARGE_SIZE = 0xFFFFFFFF
 LARGE = 1 << 30
 """Members of more bytes are written with the 64-bit sizes of zip64, 20 bytes more in their header."""
 
 NO_MEMBERS = b"PK\5\6" + bytes(18)  # the end of an archive that holds nothing
-ALIGNED = 64
-PADDING_FIELD = 0xD935
-"""The id of the extra field of a zip entry that only moves its data to an aligned offset."""
 
 
 # --- writing ---
@@ -56,6 +52,12 @@ def write_npz(trace: Trace, stream: IO[bytes]) -> None:
         if name == HEADER or "\0" in name or half_pair or len(name) > 1000:
             raise AttnError(f"step {show_value(name)}: this cannot be the name of an array in an .npz")
     header = np.array(encode_json(json_text(header_data(trace))))
+    if len(trace) >= MOST_MEMBERS:
+        raise AttnError(f"{len(trace)} steps; an .npz holds {MOST_MEMBERS - 1} at most")
+    if header.nbytes > LONGEST_HEADER:
+        raise AttnError(
+            f"its header takes {size_text(header.nbytes)}; {size_text(LONGEST_HEADER)} are the most"
+        )
     with ZipFile(stream, "w", allowZip64=True) as archive:
         for name in trace:
             add(archive, name, trace[name])
@@ -83,8 +85,23 @@ Recent = deque[tuple[str, Array]]
 """The arrays of a file that were inflated last, by the name of their member."""
 
 
-def read_npz(file: File) -> list[Contents]:
-    """The trace of an archive, or each call of a capture: their arrays stand in folders with a header."""
+def read_npz(file: File) -> Sequence[Contents]:
+    """The trace of an archive, or the calls of a capture, whose arrays stand in folders with a header."""
+    begins = next(members_by_place(file.read, 0, file.length), None)
+    if begins is not None and MEMBER.fullmatch(begins.name):
+        calls = CallMembers(file, lambda infos, place: read_call(file, infos, place))
+        if calls:
+            return calls
+    return read_archive(file)
+
+
+def read_call(file: File, infos: dict[str, ZipInfo], place: str) -> Contents:
+    with bare_archive(file) as archive:
+        return contents_of(file, archive, infos, place)
+
+
+def read_archive(file: File) -> list[Contents]:
+    """What an archive of anyone holds: one trace, or some in folders."""
     with open_archive(file) as archive:
         arrays = [info for info in archive.infolist() if info.filename.endswith(".npy")]
         infos = {info.filename.removesuffix(".npy"): info for info in arrays}
@@ -122,39 +139,26 @@ def contents_of(file: File, archive: ZipFile, infos: dict[str, ZipInfo], place: 
 
 @contextmanager
 def open_archive(file: File, suffix: str = ".npz") -> Iterator[ZipFile]:
+    with refuse_broken(file, suffix), file.stream() as raw:
+        yield ZipFile(raw)
+
+
+@contextmanager
+def bare_archive(file: File) -> Iterator[ZipFile]:
+    """The archive of a file whose directory is not read: it opens members that are found already."""
+    with refuse_broken(file), file.stream() as raw:
+        archive = ZipFile(io.BytesIO(NO_MEMBERS))
+        archive.fp = raw
+        yield archive
+
+
+@contextmanager
+def refuse_broken(file: File, suffix: str = ".npz") -> Iterator[None]:
     try:
-        with file.stream() as raw:
-            try:
-                archive = ZipFile(raw)
-            except BadZipFile:
-                archive = ZipFile(io.BytesIO(NO_MEMBERS))
-                archive.fp, archive.filelist = raw, list(whole_members(raw, file.length))
-                archive.NameToInfo.update({info.filename: info for info in archive.filelist})
-                if not any(info.filename.endswith(f"/{HEADER}.npy") for info in archive.filelist):
-                    raise
-            yield archive
+        yield
     except BROKEN as error:
         why = ascii(str(error))[1:-1][:80]  # it may quote any part of the file
         raise AttnError(f"{file.place}: not a sound {suffix}: {why}") from None
-
-
-def whole_members(raw: BinaryIO, length: int) -> Iterator[ZipInfo]:
-    """The members of a capture that was killed before its directory was written: each says its length."""
-    at = 0
-    raw.seek(0)
-    while len(head := raw.read(30)) == 30 and head.startswith(b"PK\3\4"):
-        flags, method, crc, packed, size, names, extras = struct.unpack("<6x2H4x3I2H", head)
-        info = ZipInfo(raw.read(names).decode("utf-8" if flags & 0x800 else "cp437"))
-        extra = raw.read(extras)
-        if size == LARGE_SIZE:  # `add` writes both in 64 bits at the end of what is extra
-            size, packed = struct.unpack("<2Q", extra[-16:])
-        info.header_offset, info.compress_type, info.flag_bits = at, method, flags
-        info.CRC, info.compress_size, info.file_size = crc, packed, size
-        at += 30 + names + extras + packed
-        if at > length or not packed:  # it was being written
-            break
-        yield info
-        raw.seek(at)
 
 
 def header_in(archive: ZipFile, info: ZipInfo | None, place: str) -> dict[str, Any] | None:
@@ -203,7 +207,7 @@ def inflate_member(
     if npy.nbytes > available():
         recent.clear()  # they can be inflated again
     data = room(npy.nbytes, place)
-    with open_archive(file) as archive, archive.open(info) as stream:
+    with bare_archive(file) as archive, archive.open(info) as stream:
         stream.read(length)
         at = 0
         while piece := stream.read(min(CHUNK, npy.nbytes - at) or 1):

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, overload
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import STANDARD_INPUT, open_found, open_input
@@ -18,6 +18,7 @@ from attnctl.math import Array
 from attnctl.math.engine.cost import available
 from attnctl.record import Trace, numbers_of
 from attnctl.store import DUMPS
+from attnctl.store.calls import CallMembers
 from attnctl.store.files import function
 from attnctl.store.folder import read_folder
 from attnctl.store.header import Contents, assemble_trace, require_bytes, show_value
@@ -33,8 +34,8 @@ Renames = Mapping[str, str] | None
 
 def read(
     source: str | Path, stdin: BinaryIO | None = None, rename: Renames = None, *, named: bool = True
-) -> list[Trace]:
-    """Every trace of a dump: one, or several of a JSON array or JSON Lines.
+) -> Sequence[Trace]:
+    """Every trace of a dump: one, or several of a JSON array or JSON Lines, or the calls of a capture.
 
     `source` is a path, perhaps of a folder, or ``-`` for standard input; behind it may stand which trace is
     meant, by number or by sentence: ``s.jsonl[3]``, ``-[I love AI]``. Arrays of .npy, .npz and .safetensors
@@ -45,7 +46,9 @@ def read(
     place = "standard input" if path == STANDARD_INPUT else path
     try:
         if os.path.isdir(path):  # noqa: PTH112  (never raises)
-            traces = [assemble_trace(contents, rename or {}) for contents in read_folder(path)]
+            traces: Sequence[Trace] = [
+                assemble_trace(contents, rename or {}) for contents in read_folder(path)
+            ]
         else:
             with stream_of(path, stdin, named=named) as stream:
                 traces = traces_in(stream, place, rename)
@@ -121,7 +124,7 @@ def stream_of(source: str, stdin: BinaryIO | None, *, named: bool) -> Iterator[B
         yield stream
 
 
-def traces_in(stream: BinaryIO, place: str, rename: Renames) -> list[Trace]:
+def traces_in(stream: BinaryIO, place: str, rename: Renames) -> Sequence[Trace]:
     head = stream.read(HEAD)
     if not head:
         raise AttnError(f"{place}: empty; expected a dump")
@@ -134,8 +137,31 @@ def traces_in(stream: BinaryIO, place: str, rename: Renames) -> list[Trace]:
         several: Iterable[Contents] = read_format(bytes_in(head, stream, place), place)
     else:
         read_one_or_more = read_format(file_of(head, stream, place))
+        if isinstance(read_one_or_more, CallMembers):
+            return CapturedCalls(read_one_or_more, rename or {})
         several = read_one_or_more if isinstance(read_one_or_more, list) else [read_one_or_more]
     return [assemble_trace(contents, rename or {}) for contents in several]
+
+
+class CapturedCalls(Sequence[Trace]):
+    """The traces of a capture, each read when it is asked for."""
+
+    def __init__(self, members: CallMembers, rename: Mapping[str, str]) -> None:
+        self.members, self.rename = members, rename
+        self.numbers = members.numbers
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @overload
+    def __getitem__(self, at: int) -> Trace: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Trace]: ...
+    def __getitem__(self, at: int | slice) -> Trace | Sequence[Trace]:
+        """Raises AttnError for a call that cannot be read."""
+        if isinstance(at, slice):
+            return [self[number] for number in range(len(self))[at]]
+        return assemble_trace(self.members[at], self.rename)
 
 
 def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:

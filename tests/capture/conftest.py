@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from attnctl.base.descriptors import OwnDescriptor
 from attnctl.verbs.capture import run as runner
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -73,8 +74,8 @@ def captured(call, anew, monkeypatch):
             except SystemExit as ending:
                 code = ending.code
             for finish, recorder, process, stderr in ends:
-                os.close(stderr)
-                finish(recorder, process, err.fileno())
+                stderr.close()
+                finish(recorder, process, OwnDescriptor(os.dup(err.fileno())))
             err.seek(0)
             return SimpleNamespace(stdout=out.getvalue(), stderr=err.read().decode(), returncode=code)
 

@@ -19,7 +19,9 @@ WORDS = [sys.executable, "-m", "attnctl", "capture", "-o", "c.npz", "--function"
 def killed_after(seconds):
     """Begin a program that calls attention without end; kill it so long after its first call, of 20 KB."""
     process = subprocess.Popen([*WORDS, "many.py", "1000000"], stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
     while not Path("c.npz").exists() or Path("c.npz").stat().st_size < 20_000:
+        assert time.monotonic() < until
         time.sleep(0.005)
     time.sleep(seconds)
     process.send_signal(signal.SIGKILL)

@@ -126,6 +126,8 @@ def in_yaml(given: Mapping[str, Any]) -> str:
             return self.represent_scalar("tag:yaml.org,2002:str", data, style)
 
     ConfigDumper.add_representer(str, ConfigDumper.represent_str)
+    # A choice of a setting is a text with more to it.
+    ConfigDumper.add_multi_representer(str, lambda dumper, data: dumper.represent_str(str.__str__(data)))
     # The open side of a window: nothing else in a config is None.
     ConfigDumper.add_representer(type(None), lambda dumper, _: dumper.represent_str("inf"))
     more: Any = {"allow_unicode": True, "sort_keys": False, "width": inf}

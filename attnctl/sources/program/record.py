@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import weakref
@@ -29,6 +30,9 @@ FIRST, LAST = 64, 64
 
 MOST_NUMBERS, MOST_BYTES = 2**24, 2**28
 """Numbers of an array that is kept, and bytes of all."""
+
+MOST_ARRAYS = 100_000
+"""Arrays that are kept, and that are read back."""
 
 MOST_COMPARED = 2**14
 """Numbers of an array that is compared whenever it is read; larger ones only after a statement."""
@@ -131,7 +135,7 @@ class Recorder:
         self.kept_of_site: dict[int, deque[int]] = defaultdict(deque)
         self.is_operand: set[int] = set()
         self.sites_seen = 0
-        self.count = self.bytes = self.lost = 0
+        self.count = self.bytes = self.arrays = self.lost = 0
         self.state = threading.local()
         self.lock = threading.RLock()
 
@@ -199,22 +203,17 @@ class Recorder:
         try:
             with self.lock:
                 record(*arguments)
-        except Exception as error:
-            if self.is_of_program(error):  # as of its handler of a signal, which may come at any time
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # An object that is asked for an attribute may answer with anything, SystemExit too.
+            if is_of_handler(error):
                 raise
             self.lost += 1
             if os.environ.get("ATTNCTL_DEBUG_RECORDER"):
                 raise
         finally:
             self.state.is_recording = False
-
-    def is_of_program(self, error: BaseException) -> bool:
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        if trace is None:
-            return False
-        return trace.tb_frame.f_code.co_filename in self.files
 
     # --- events ---
 
@@ -392,11 +391,14 @@ class Recorder:
         self.count += 1
         number = self.count
         numbers = numbers_of(value)
+        if self.arrays == MOST_ARRAYS:
+            numbers = None
         if numbers is not None and self.bytes + numbers.nbytes > MOST_BYTES:
             numbers = None
         if numbers is None:
             self.lost += 1
         else:
+            self.arrays += 1
             self.bytes += numbers.nbytes
 
         event = Event(site, numbers, tuple(dict.fromkeys(parents)), self.callers(), function)
@@ -420,6 +422,7 @@ class Recorder:
             dropped = self.events.pop(kept[FIRST])
             del kept[FIRST]
             if dropped.value is not None:
+                self.arrays -= 1
                 self.bytes -= dropped.value.nbytes
 
     def remember(self, value: Any, number: int) -> None:
@@ -480,6 +483,20 @@ class Recorder:
             **more,
         }
         np.savez(into, table=np.array(json.dumps(table)), **arrays)
+
+
+def is_of_handler(error: BaseException) -> bool:
+    """True for what the program's handler of a signal raised: that may come at any time, and is its own."""
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    functions = [getattr(handler, "func", handler) for handler in handlers if callable(handler)]
+    codes = {getattr(function, "__code__", None) for function in functions}
+    codes |= {getattr(type(function).__call__, "__code__", None) for function in functions}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
 
 
 # --- values of the program, which must not be asked anything that it could notice ---

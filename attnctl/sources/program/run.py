@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import signal
-import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import sleep as wait
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found, refuse_os_errors
-from attnctl.base.programs import Said, begin, kill
+from attnctl.base.programs import Said, begin, kill, signal_name
+from attnctl.math import Array
 from attnctl.sources.program.instrument import Site
-from attnctl.sources.program.record import Caller, Event
+from attnctl.sources.program.record import MOST_ARRAYS, Caller, Event
 from attnctl.sources.program.text import NOTEBOOK, code_of, spot
+from attnctl.store.files import temporary_folder
+from attnctl.store.sent import read_sent
 
 SECONDS = 60
 """What a program may take."""
-
-LARGEST = 2**30
-"""Bytes of a recording: twice what the recorder keeps at most."""
 
 SPACING = 10
 """Events are numbered so far apart that others, which only their numbers show, find room between them."""
@@ -78,16 +72,18 @@ def record_program(
                 what = "a notebook"
             raise AttnError(f"{path}: not {what}") from None
 
-    with tempfile.TemporaryDirectory(prefix="attnctl-") as folder:
+    with temporary_folder() as folder:
         into = Path(folder, "recorded.npz")
         printed = run_isolated(path, into, seconds or SECONDS, environment or {})
+        if not os.path.lexists(into):
+            raise AttnError(f"{path}: it ended itself, and its variables with it")
+        # Beside the arrays there is a table of what they are.
+        arrays = read_sent(into, path, MOST_ARRAYS + 1)
         try:
-            return read_recording(path, into, printed)
-        except FileNotFoundError:
-            raise AttnError(f"{path}: it ended itself, and its variables with it") from None
-        except Exception:  # noqa: BLE001  (the program can write there whatever it likes)
+            return read_recording(path, arrays, printed)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError):
             raise AttnError(
-                f"{path}: what was recorded of it cannot be read; it wrote there itself"
+                f"{path}: what it left is no recording of ours; it wrote there itself"
             ) from None
 
 
@@ -113,29 +109,13 @@ def run_isolated(path: str, into: Path, seconds: float, added: Mapping[str, str]
     return out.end().decode(errors="replace")
 
 
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def read_recording(path: str, into: Path, printed: str) -> Recording:
-    """Read what the recorder wrote. Raises anything, as the program can write there, too."""
-    handle = os.open(into, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as stream:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-            raise ValueError(into)
-        data = io.BytesIO(stream.read(LARGEST))
-
-    with np.load(data, allow_pickle=False) as file:
-        table = json.loads(str(file["table"]))
-        arrays = {int(name): file[name] for name in file.files if name != "table"}
-
-    return Recording(
+def read_recording(path: str, arrays: Mapping[str, Array], printed: str) -> Recording:
+    """Read what the recorder wrote. Raises ValueError and its like, as the program can write there, too."""
+    table = json.loads(str(arrays["table"]))
+    values = {int(name): array for name, array in arrays.items() if name != "table"}
+    recording = Recording(
         path=path,
-        events=dict(event_of(row, arrays) for row in table["events"]),
+        events=dict(event_of(row, values) for row in table["events"]),
         sites=[site_of(row) for row in table["sites"]],
         files={str(file): str(text) for file, text in table["files"].items()},
         ending=str(table["ending"]),
@@ -145,17 +125,34 @@ def read_recording(path: str, into: Path, printed: str) -> Recording:
         variables={str(name): SPACING * int(number) for name, number in table["variables"].items()},
         printed=printed,
     )
+    require_linked(recording)
+    return recording
 
 
-def event_of(row: list[Any], arrays: dict[int, np.ndarray[Any, Any]]) -> tuple[int, Event]:
+def require_linked(recording: Recording) -> None:
+    """Raise ValueError where an event is made of later ones, or of what no expression stands for."""
+    sites = range(len(recording.sites))
+    for number, event in recording.events.items():
+        if event.value is not None and event.value.dtype.kind not in "fiub":
+            raise ValueError("no numbers")
+        if event.site not in sites or not all(site in sites for site in event.returned_at):
+            raise ValueError("no such expression")
+        if not all(0 <= parent < number for parent in event.parents):
+            raise ValueError("made of what came later")
+    for site in recording.sites:
+        if not all(part in sites for part in site.parts):
+            raise ValueError("no such operand")
+
+
+def event_of(row: list[Any], arrays: Mapping[int, Array]) -> tuple[int, Event]:
     number, site, parents, callers, function, weights, names, arguments, returned_at = row
     event = Event(
         site=int(site),
         value=arrays.get(number),
-        parents=tuple(SPACING * parent for parent in parents),
-        callers=tuple(Caller(*caller) for caller in callers),
+        parents=tuple(SPACING * int(parent) for parent in parents),
+        callers=tuple(Caller(str(file), int(line)) for file, line in callers),
         function=str(function),
-        weights={name: SPACING * weight for name, weight in weights.items()},
+        weights={str(name): SPACING * int(weight) for name, weight in weights.items()},
         names=[str(name) for name in names],
         arguments={name: spaced(argument) for name, argument in arguments.items()},
         returned_at=[int(site) for site in returned_at],
@@ -166,7 +163,9 @@ def event_of(row: list[Any], arrays: dict[int, np.ndarray[Any, Any]]) -> tuple[i
 def spaced(argument: Any) -> Any:
     """An argument of a call; that of an array is the number of its event."""
     if isinstance(argument, dict):
-        return {"event": SPACING * argument["event"]}
+        return {"event": SPACING * int(argument["event"])}
+    if argument is not None and type(argument) not in {int, float, bool}:
+        raise TypeError(argument)
     return argument
 
 
@@ -179,8 +178,8 @@ def site_of(row: list[Any]) -> Site:
         end_line=int(end_line),
         end_column=int(end_column),
         what=str(what),
-        parts=tuple(parts),
-        words=tuple(words),
+        parts=tuple(int(part) for part in parts),
+        words=tuple(str(word) for word in words),
         target=str(target),
     )
 

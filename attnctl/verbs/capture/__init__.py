@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
+from attnctl.store.files import temporary_folder
 
 if TYPE_CHECKING:
     from attnctl.record import Trace
@@ -32,17 +32,21 @@ class Calls(Sequence[Any]):
 
     def __init__(self, recorder: CallRecorder, make: Callable[[Trace], Trace]) -> None:
         self.recorder, self.make = recorder, make
-        self.read: list[Trace] = []
+        self.read: Sequence[Trace] = []
 
     def __len__(self) -> int:
         return self.recorder.kept
 
     def __getitem__(self, at: Any) -> Any:
         if len(self.read) < self.recorder.kept:
-            from attnctl.store.source import read
+            self.look()
+        return list(map(self.make, self.read[at])) if isinstance(at, slice) else self.make(self.read[at])
 
-            self.read = [self.make(trace) for trace in read(self.recorder.path)]
-        return self.read[at]
+    def look(self) -> None:
+        """Read which calls there are by now; what is read stays there when the file is gone."""
+        from attnctl.store.source import read
+
+        self.read = read(self.recorder.file.path) if self.recorder.kept else []
 
 
 @contextmanager
@@ -50,9 +54,9 @@ def recording(make: Callable[[Trace], Trace], path: str | None, **chosen: Any) -
     """Record the calls that this process makes in the block, in this file or in one that does not stay."""
     from attnctl.verbs.capture.recorder import CallRecorder, Finder
 
-    with TemporaryDirectory(prefix="attnctl-") as folder:
+    with temporary_folder() as folder:
         recorder = CallRecorder(path=path or str(Path(folder, "calls.npz")), **chosen)
         calls = Calls(recorder, make)
         with Finder(recorder):
             yield calls
-        calls[:]  # what is read stays mapped when the file is gone
+        calls.look()

@@ -17,20 +17,24 @@ from threading import Lock, local
 from types import FrameType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
-from zipfile import ZipFile
 
 import numpy as np
 
 from attnctl.base import __version__
 from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError
 from attnctl.base.words import plural
 from attnctl.math.engine.cost import available
 from attnctl.math.names import B_O, OUTPUT, TABLE, W_O, gradient_of
 from attnctl.record import CALL, SCHEMA
-from attnctl.store.files import encode_json, json_text
-from attnctl.store.npz import HEADER, add
+from attnctl.store.calls import refuse_unreadable
+from attnctl.store.header import as_json_data
 from attnctl.verbs.capture import functions
-from attnctl.verbs.capture.functions import HEADS, Function, Given, Passed, UnreadError
+from attnctl.verbs.capture.file import CaptureFile
+from attnctl.verbs.capture.functions import HEADS, Function, UnreadError
+
+LONGEST_WAIT = 10.0
+"""Seconds that the end of the program waits for a thread that is writing a call."""
 
 LIBRARIES = {"attnctl", "torch", "jax", "flax", "flash_attn", "xformers"}
 """They call attention for someone: the place of a call is where that someone is."""
@@ -39,11 +43,19 @@ LIBRARIES = {"attnctl", "torch", "jax", "flax", "flash_attn", "xformers"}
 OF_ALL_HEADS = {W_O, B_O, OUTPUT}
 
 
+LONGEST_TEXT = 1000
+"""Characters of a text that a call was passed, as an option of it; a longer one is a document."""
+
+LARGEST_WHOLE = 1 << 63
+"""A whole number that was passed, as an option; a larger one is data."""
+
+
 @dataclass(eq=False)
 class CallRecorder:
     """Writes each call that is chosen to the file, as a trace, when it has returned.
 
     Calls are chosen by number and module; of each these heads and queries are kept, `most` bytes at most.
+    All that is done beside the call itself stands in the guard `failing`: the program never notices.
     """
 
     path: str
@@ -56,16 +68,22 @@ class CallRecorder:
     backward: bool = False
 
     def __post_init__(self) -> None:
+        self.home = os.getcwd()  # noqa: PTH109  (the program may go elsewhere, or remove it)
         self.limit = self.most or available()
         self.wanted = None if self.calls is None else frozenset(self.calls)
-        self.numbers, self.kept = count(), 0
+        self.numbers = count()
         self.unread: Counter[str] = Counter()
         self.lacking = {*self.functions}  # those that were not found yet
-        self.archive: Any = None
+        self.file = CaptureFile(self.path)
         self.local, self.lock, self.ended = local(), Lock(), False
+        self.process = os.getpid()
         self.paths: WeakKeyDictionary[Any, tuple[str, bool]] = WeakKeyDictionary()
         if hasattr(os, "register_at_fork"):  # two processes would write into each other's calls
             os.register_at_fork(after_in_child=self.stop)
+
+    @property
+    def kept(self) -> int:
+        return self.file.calls
 
     def watch(self, function: Any, name: str, row: Function) -> Any:
         """The function, whose calls are recorded; a call inside a call is a part of that.
@@ -83,18 +101,14 @@ class CallRecorder:
             state.inside = True
             try:
                 if self.backward and not row.inner_without:  # which computes what is recorded
-                    args, kwargs = with_aliases(args, kwargs)
+                    with self.failing():
+                        args, kwargs = with_aliases(args, kwargs)
                 out = function(*args, **kwargs)
                 if (self.wanted is None or number in self.wanted) and not self.ended:
-                    frame = sys._getframe(1)  # noqa: SLF001  (it has no public name)
-                    module, is_kept = self.module_of(frame)
-                    if is_kept:
-                        at = calling_line(frame)
-                        call = {"number": number, "function": name, "at": at, "module": module}
-                        with self.failing():
-                            parameters = row.parameters.split() or signature(function).parameters
-                            given = {**dict(zip(parameters, args, strict=False)), **kwargs}
-                            self.record(call, given, functions.read_call(row, given, out))
+                    with self.failing():
+                        frame = sys._getframe(1)  # noqa: SLF001  (it has no public name)
+                        call = {"number": number, "function": name}
+                        self.record(frame, call, (function, row), args, kwargs, out)
             finally:
                 state.inside = False
             return out
@@ -104,28 +118,67 @@ class CallRecorder:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Whatever goes wrong in recording, the program goes on; why a call is not there is counted."""
+        """Whatever goes wrong in recording, the program goes on; why a call is not there is counted.
+
+        Whatever: objects of the program are asked here, and one may answer with SystemExit. Only an
+        interrupt is the program's own.
+        """
         try:
             yield
+        except KeyboardInterrupt:
+            raise
         except UnreadError as why:
             self.unread[str(why)] += 1
+        except AttnError as why:
+            self.unread[why.problems[0]] += 1
         except OSError as error:
-            path = os.path.relpath(self.path)
-            self.unread[f"{path}: {error.strerror or error}; nor is any after it kept"] += 1
-        except Exception as error:  # noqa: BLE001  (of any library: its tensor has no numbers in jit, vmap, …)
+            self.ended = True
+            self.unread[f"{self.near(self.path)}: {error.strerror or error}; nor is any after it kept"] += 1
+        except BaseException as error:  # noqa: BLE001  (of any library: its tensor has no numbers in jit, vmap, …)
             self.unread[f"no numbers to read ({type(error).__name__})"] += 1
 
-    def record(self, call: dict[str, Any], given: Given, passed: Passed) -> None:
-        tensors, turned, config = passed
+    def near(self, path: str) -> str:
+        """A path as it is from where the program began, where it was there; of others the name alone."""
+        if not os.path.isabs(path):  # noqa: PTH117
+            return path
+        inside = path.removeprefix(os.path.join(self.home, ""))  # noqa: PTH118
+        if inside != path:
+            return inside
+        is_asked = os.path.dirname(path) == os.path.dirname(self.path)  # noqa: PTH120
+        return os.path.relpath(path, self.home) if is_asked else os.path.basename(path)  # noqa: PTH119
+
+    def record(
+        self,
+        frame: FrameType,
+        call: dict[str, Any],
+        watched: tuple[Any, Function],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+    ) -> None:
+        """Record a call that has returned. Raises what reading it raises."""
+        function, row = watched
+        module, is_kept = self.module_of(frame)
+        if not is_kept:
+            return
+        call |= {"at": self.calling_line(frame), "module": module}
+        parameters = row.parameters.split() or signature(function).parameters
+        given = {**dict(zip(parameters, args, strict=False)), **kwargs}
+        tensors, turned, config = functions.read_call(row, given, out)
         if sum(getattr(array, "nbytes", 0) for array in tensors.values()) > self.limit:
             raise UnreadError("more memory than --max-memory allows")
+
         query, number = tensors["Q"], call["number"]
-        plain = {name: value for name, value in given.items() if isinstance(value, (bool, int, float, str))}
+        plain = {name: value for name, value in given.items() if is_plain(value)}
         call |= {"options": plain, "dtype": str(query.dtype).rpartition(".")[2]}
         call |= {"device": str(getattr(query, "device", "cpu"))}
         arrays = {name: functions.laid_out(name, array, turned) for name, array in tensors.items()}
         arrays, config = self.keep_chosen(arrays, config)
-        self.write(number, arrays, {"schema": SCHEMA, "attnctl": __version__, CALL: call, "config": config})
+        for name, array in arrays.items():
+            refuse_unreadable(name, array)
+        header = {"schema": SCHEMA, "attnctl": __version__, CALL: call, "config": config}
+        self.write(number, arrays, as_json_data(header))
+
         for name in (*HEADS, OUTPUT) if self.backward else ():
             if getattr(tensors.get(name), "requires_grad", False):
                 tensors[name].register_hook(partial(self.write_gradient, number, name, turned))
@@ -157,40 +210,37 @@ class CallRecorder:
         return {name: cut_one(array, axes.get(name, ())) for name, array in arrays.items()}, config
 
     def write_gradient(self, number: int, name: str, turned: Sequence[str], gradient: Any) -> None:
-        with self.failing():
-            self.write(number, {gradient_of(name): functions.laid_out(name, gradient, turned)})
+        was_inside = getattr(self.local, "inside", False)
+        self.local.inside = True  # a signal's handler may call attention while the lock is held
+        try:
+            with self.failing():
+                array = functions.laid_out(name, gradient, turned)
+                refuse_unreadable(name, array)
+                self.write(number, {gradient_of(name): array})
+        finally:
+            self.local.inside = was_inside
 
     def write(self, number: int, arrays: dict[str, Any], header: dict[str, Any] | None = None) -> None:
         """Write what belongs to a call; its header at last: what has none was not written whole."""
+        if self.ended or os.getpid() != self.process:  # of a fork that Python did not make, too
+            return
         with self.lock:
-            if self.ended:
-                return
-            try:
-                if self.archive is None:  # not before: a program that fails at once leaves the file before
-                    self.archive = ZipFile(self.path, "w")
-                for name, array in arrays.items():
-                    add(self.archive, f"{number}/{name}", array)
-                if header is not None:
-                    add(self.archive, f"{number}/{HEADER}", np.array(encode_json(json_text(header))))
-                self.archive.fp.flush()
-            except OSError:
-                self.stop()
-                raise
-            self.kept += header is not None
+            self.file.add(number, arrays, header)
 
     def stop(self) -> None:
-        """Leave the file as it is: the disk is full, or it is that of the process before a fork."""
+        """Leave the file as it is: it is that of the process before a fork."""
         self.ended = True
-        if self.archive is not None:
-            file, self.archive.fp = self.archive.fp, None
-            with suppress(OSError):
-                file.close()
+        if self.file.own is not None:
+            self.file.own.close()
 
     def close(self) -> None:
-        with self.lock, suppress(OSError):  # a file reads without its directory, too
-            self.ended = True
-            if self.archive is not None:
-                self.archive.close()
+        with self.failing():
+            if self.lock.acquire(timeout=LONGEST_WAIT):  # a thread that is killed may hold it for good
+                try:
+                    self.ended = True
+                    self.file.close()
+                finally:
+                    self.lock.release()
 
     def module_of(self, frame: FrameType | None) -> tuple[str, bool]:
         """The path of the torch module that calls, from the outermost one; and whether it is chosen."""
@@ -198,7 +248,8 @@ class CallRecorder:
         while frame is not None:
             code = frame.f_code
             owner = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None  # its self
-            if hasattr(owner, "named_modules"):
+            # Its type is asked: an object may do anything when it is asked itself.
+            if hasattr(type(owner), "named_modules"):
                 if inner is None and (known := self.paths.get(owner)):
                     return known
                 inner, outer = inner or owner, owner
@@ -208,6 +259,14 @@ class CallRecorder:
             self.paths[module] = name, is_chosen(name, self.module)
         nowhere = "", is_chosen("", self.module)
         return nowhere if inner is None else self.paths.get(inner, nowhere)
+
+    def calling_line(self, frame: FrameType) -> str:
+        """The line that calls, in the program or in a library of models: file.py:41."""
+        here: FrameType | None = frame
+        while here is not None and str(here.f_globals.get("__name__")).partition(".")[0] in LIBRARIES:
+            here = here.f_back
+        here = here or frame
+        return f"{self.near(here.f_code.co_filename)}:{here.f_lineno}"
 
 
 def with_aliases(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -224,14 +283,13 @@ def is_chosen(module: str, pattern: str | None) -> bool:
     return pattern is None or fnmatchcase(f".{module}", f"*.{pattern}")
 
 
-def calling_line(frame: FrameType) -> str:
-    """The line that calls, in the program or in a library of models: file.py:41."""
-    here: FrameType | None = frame
-    while here is not None and str(here.f_globals.get("__name__")).partition(".")[0] in LIBRARIES:
-        here = here.f_back
-    here = here or frame
-    path = os.path.relpath(here.f_code.co_filename)
-    return f"{os.path.basename(path) if path.startswith('..') else path}:{here.f_lineno}"  # noqa: PTH119
+def is_plain(value: Any) -> bool:
+    """True for what is said of a call as an option that it was passed."""
+    if isinstance(value, str):
+        return len(value) <= LONGEST_TEXT
+    if isinstance(value, int):
+        return abs(value) < LARGEST_WHOLE
+    return isinstance(value, float)
 
 
 # --- finding the functions in the modules of a program, now and as it imports them ---
@@ -245,6 +303,7 @@ class Finder:
     def __init__(self, recorder: CallRecorder) -> None:
         self.recorder, self.functions, self.undo = recorder, dict(functions.LIBRARIES), ExitStack()
         self.made: dict[Any, Any] = {}
+        self.finding = False
         for text in recorder.functions:
             module, _, name = text.partition(":")
             self.functions[module] = self.functions.get(module, {}) | {name: functions.OWN}
@@ -266,8 +325,15 @@ class Finder:
         self.recorder.close()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if self.watched_in(name) is None:
+        if self.watched_in(name) is None or self.finding:
             return None
+        self.finding = True  # some of the others ask importlib, which asks all
+        try:
+            return self.find_watched(name, path, target)
+        finally:
+            self.finding = False
+
+    def find_watched(self, name: str, path: Any, target: Any) -> Any:
         others = [finder for finder in sys.meta_path if finder is not self]
         spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
         if spec is not None and spec.loader is not None:
@@ -275,7 +341,8 @@ class Finder:
 
             def make_watched(module: ModuleType) -> None:
                 make(module)
-                self.replace(module)
+                with self.recorder.failing():
+                    self.replace(module)
 
             spec.loader.exec_module = make_watched  # type: ignore[method-assign]
         return spec

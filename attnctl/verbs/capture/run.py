@@ -8,25 +8,34 @@ import json
 import os
 import runpy
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnctl.base.programs import run_as_main
 from attnctl.base.words import plural
+
+if TYPE_CHECKING:
+    from attnctl.base.descriptors import OwnDescriptor
+    from attnctl.verbs.capture.recorder import CallRecorder
 
 MARK = "__attnctl_capture__"  # the name, in a program, of what records a function of its own
 
 
 def main(chosen: str, how: str, *words: str) -> None:
     """Carry out a script, or a module where that is `how`, with its words; its end is the program's own."""
+    from attnctl.base import descriptors
     from attnctl.verbs.capture.functions import OWN
     from attnctl.verbs.capture.recorder import CallRecorder, Finder
 
     recorder = CallRecorder(**json.loads(chosen))
     sys.meta_path.insert(0, Finder(recorder))
+    sys.addaudithook(guarded(recorder.file.notice))
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # what is compiled calls no function
-    atexit.register(finish, recorder, os.getpid(), os.dup(2))  # the program may close or turn its own
+    # The program may close its own stderr, or turn it.
+    atexit.register(finish, recorder, os.getpid(), descriptors.OwnDescriptor(os.dup(2)))
     sys.argv = list(words)
     if how == "-m":
         sys.path[0] = os.getcwd()  # noqa: PTH109
@@ -43,6 +52,16 @@ def main(chosen: str, how: str, *words: str) -> None:
     )
     watch = {MARK: lambda function: recorder.watch(function, function.__name__, OWN)}
     run_as_main(path, tree, words, watch if recorder.functions else {})
+
+
+def guarded(notice: Callable[[str, tuple[Any, ...]], None]) -> Callable[[str, tuple[Any, ...]], None]:
+    """A hook of which the program never notices: what an audit hook raises, it would be told."""
+
+    def hear(event: str, given: tuple[Any, ...]) -> None:
+        with suppress(Exception):
+            notice(event, given)
+
+    return hear
 
 
 def frames_of(path: str, trace: TracebackType | None) -> TracebackType | None:
@@ -64,23 +83,34 @@ def mark(tree: Any, names: list[str]) -> bool:
     return bool(found)
 
 
-def finish(recorder: Any, process: int, stderr: int) -> None:
+def finish(recorder: CallRecorder, process: int, stderr: OwnDescriptor) -> None:
     """Say what the file holds, and what it does not; once, whatever processes the program has forked."""
     if os.getpid() != process:
         return
     recorder.close()
     said = [f"{plural(count, 'call')} left out: {why}" for why, count in recorder.unread.items()]
     said += [f"--function {name}: the program has none of this name" for name in sorted(recorder.lacking)]
-    path, made = os.path.relpath(recorder.path), next(recorder.numbers)
-    if recorder.kept:
+    said += told_of_file(recorder)
+    with suppress(OSError):  # where the program closed it there is nobody to tell
+        stderr.write("".join(f"attnctl: {line}\n" for line in said).encode(errors="replace"))
+
+
+def told_of_file(recorder: CallRecorder) -> Iterator[str]:
+    """What the file holds, and where it is."""
+    asked, made, file = recorder.near(recorder.path), next(recorder.numbers), recorder.file
+    if recorder.kept and file.is_lost:
+        yield f"{asked}: the program removed it, and {plural(recorder.kept, 'call')} with it"
+    elif recorder.kept:
+        path = recorder.near(file.path) if file.is_elsewhere else asked
+        if file.is_elsewhere:
+            yield f"{asked}: left as it is, as the program opened or wrote it; the calls are in {path}"
         judges = f"attnctl check {path} judges {'it' if recorder.kept == 1 else 'them'}"
-        said.append(f"{path}: {plural(recorder.kept, 'call')}; {judges}")
+        yield f"{path}: {plural(recorder.kept, 'call')}; {judges}"
     elif made:
-        said.append(f"none of {plural(made, 'call')} of attention was kept")
+        yield f"none of {plural(made, 'call')} of attention was kept"
     else:
         hint = "--function MODULE:NAME names one of yours"
-        said.append(f"no call of attention was recorded, and no file written; {hint}")
-    os.write(stderr, "".join(f"attnctl: {line}\n" for line in said).encode(errors="replace"))
+        yield f"no call of attention was recorded, and no file written; {hint}"
 
 
 if __name__ == "__main__":

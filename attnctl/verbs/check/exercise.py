@@ -15,7 +15,7 @@ from attnctl.record import Trace, is_unfinished
 from attnctl.sources.sentence import Source
 from attnctl.store.header import assemble_trace
 from attnctl.store.json_file import read_json
-from attnctl.store.source import only_one
+from attnctl.store.source import CapturedCalls, only_one
 from attnctl.store.source import read as read_all
 
 BLANK = "NaN"
@@ -46,7 +46,7 @@ def strictness_of(trace: Trace, rtol: float | None, atol: float | None, decimals
 def read_source(source: Source) -> Sequence[Trace]:
     rename = source.beside.rename or {}
     traces = read_recorded(source.path, rename)[0] if source.is_file else source.traces()
-    if any(trace.kept_heads for trace in traces):
+    if not isinstance(traces, CapturedCalls) and any(trace.kept_heads for trace in traces):
         raise AttnError(
             f"{source.text}: it was written with --head, and steps are made of all heads; leave that out"
         )
@@ -63,7 +63,7 @@ def read_unfinished(source: str, rename: Mapping[str, str], *, named: bool = Tru
     return found[0]
 
 
-def read_to_show(source: str) -> tuple[list[Trace], bool]:
+def read_to_show(source: str) -> tuple[Sequence[Trace], bool]:
     """Every trace of a dump, or the one of an exercise with NaN in its blanks; and which of the two it is.
 
     Steps of which nothing is written, not even a shape, are left out.
@@ -77,7 +77,7 @@ def read_to_show(source: str) -> tuple[list[Trace], bool]:
 
 def read_recorded(
     source: str, rename: Mapping[str, str], *, named: bool = True, keep: bool = False
-) -> tuple[list[Trace], bool]:
+) -> tuple[Sequence[Trace], bool]:
     """Every trace of a file or of a pipe, or the exercise that it is; and which of the two it is."""
     data = None
     if source == STANDARD_INPUT:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
+from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from sys import intern
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -277,10 +281,14 @@ class CheckedTrace:
     report: Report | None
     again: str = ""
     """The command that explains its first wrong number; or why there is no report."""
+    summary: Summary | None = None
+    """What is known of one whose report is not kept."""
 
     @property
     def agrees(self) -> bool | None:
         """As its report has it; of one's own function nothing says what was meant but its numbers."""
+        if self.summary is not None:
+            return self.summary.agrees
         if self.report is None:
             return None
         return True if self.trace.is_own_call and self.report.unasked else self.report.agrees
@@ -300,6 +308,8 @@ class CheckedTrace:
 
     @property
     def words(self) -> str:
+        if self.summary is not None:
+            return self.summary.words
         if self.report is None:
             return "its output is after dropout" if DROPPED in self.trace else self.again.partition(" (")[0]
         if self.report.unasked:
@@ -310,27 +320,70 @@ class CheckedTrace:
         return f"{first.step}: {first.words}" if first.words else f"{first.step} is wrong"
 
     def to_dict(self) -> dict[str, Any]:
+        if self.summary is not None:
+            told: dict[str, Any] = json.loads(zlib.decompress(self.summary.told))
+            return told
         nothing = {CALL: self.trace.header.get(CALL), "why": self.words}
         found = nothing if self.report is None else self.report.to_dict()
         return {"number": self.number, **found, "agrees": self.agrees}
+
+    def summarize(self, *, tell: bool) -> CheckedTrace:
+        """The same without arrays and report, which of 100,000 calls would fill the memory.
+
+        Without `tell` it has no `to_dict` either.
+        """
+        told = zlib.compress(json.dumps(self.to_dict()).encode(), 1) if tell else b""
+        summary = Summary(self.agrees, intern(self.words), told)
+        return CheckedTrace(self.number, name_trace(self.kind, *self.where), None, summary=summary)
+
+
+class Summary(NamedTuple):
+    agrees: bool | None
+    words: str
+    told: bytes
+    """What a script is told, compressed; nothing where no script asks."""
+
+
+@lru_cache(maxsize=1000)  # most calls are made in a few places
+def name_trace(kind: str, at: str, module: str) -> Trace:
+    """A trace of which only that is known which a table shows."""
+    return Trace({}, {}, {CALL: {"at": at, "module": module}} if kind == CALL else {"sentence": at})
 
 
 Judge = Callable[[Trace, str], tuple[Report, str]]
 """Makes the report of a trace, and the command that explains it; takes which of several it is: [3]."""
 
 
-def check_each(traces: Sequence[Trace], judge: Judge, moved: Progress) -> list[CheckedTrace]:
-    """Check each of these. Raises AttnError where nothing of the only one can be compared."""
+def check_each(
+    traces: Sequence[Trace], judge: Judge, moved: Progress, *, keep: bool = True, tell: bool = True
+) -> list[CheckedTrace]:
+    """Check one after the other. Raises AttnError where nothing of the only one can be compared.
+
+    Without `keep` the report of the first that is wrong stays, and with `tell` what scripts are told.
+    """
     found: list[CheckedTrace] = []
-    for trace, number in zip(traces, numbers_of(traces), strict=True):
-        moved(len(found), len(traces))
-        try:
-            found.append(CheckedTrace(number, trace, *judge(trace, f"[{number}]" * (len(traces) > 1))))
-        except AttnError as error:
-            if len(traces) == 1:
-                raise
-            found.append(CheckedTrace(number, trace, None, error.problems[0]))
+    is_shown = False  # the first that is wrong is there, with its report
+    for at, number in enumerate(numbers_of(traces)):
+        moved(at, len(traces))
+        checked = check_one(traces, at, number, judge)
+        is_first_wrong = checked.agrees is False and not is_shown
+        is_shown = is_shown or is_first_wrong
+        if len(traces) > 1 and not (keep or is_first_wrong):
+            checked = checked.summarize(tell=tell)
+        found.append(checked)
     return found
+
+
+def check_one(traces: Sequence[Trace], at: int, number: int, judge: Judge) -> CheckedTrace:
+    """Check one of these; it is judged by itself, and so is one that cannot be read."""
+    trace = Trace({}, {}, {CALL: {"number": number, "at": "", "module": ""}})
+    try:
+        trace = traces[at]
+        return CheckedTrace(number, trace, *judge(trace, f"[{number}]" * (len(traces) > 1)))
+    except AttnError as error:
+        if len(traces) == 1:
+            raise
+        return CheckedTrace(number, trace, None, error.problems[0])
 
 
 def agree(found: Sequence[CheckedTrace]) -> bool | None:

@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from attnctl.base.files import note_input
 from attnctl.base.programs import Said, begin, kill
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
+from attnctl.store.files import temporary_folder
 from attnctl.verbs.conform.call import NAN, Answer, Target, TargetCall, repeat
 from attnctl.verbs.conform.features import INPUTS_KEPT, LAYOUTS, MERGE
 from attnctl.verbs.conform.invoke import Framework, in_type, invoke, order_gradients, sum_type, to_numpy
@@ -152,7 +152,7 @@ class Program(Target):
         return repeat(lambda: self.call_once(call), first, call.times, call.seconds)
 
     def call_once(self, call: TargetCall) -> Answer:
-        with tempfile.TemporaryDirectory(prefix="attnctl-") as folder:
+        with temporary_folder() as folder:
             words, files = self.place_files(Path(folder))
             arrays = dict(zip("QKV", call.inputs, strict=True))
             arrays |= {key: np.asarray(value) for key, value in call.keywords.items() if value is not None}

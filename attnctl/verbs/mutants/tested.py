@@ -212,10 +212,14 @@ def run_one(test: OwnTest, name: str, running: list[Popen[bytes]]) -> tuple[bool
     try:
         process.wait(test.timeout)
     except TimeoutExpired:
-        kill(process)
-    running.remove(process)
+        passes = False
+    else:
+        passes = process.returncode == 0
+    finally:
+        kill(process)  # and what it left running
+        running.remove(process)
     lines = [line for line in said.end().decode("utf-8", "replace").split("\n") if line.strip()]
-    return process.returncode == 0, lines[-1] if lines else "it said nothing"
+    return passes, lines[-1] if lines else "it said nothing"
 
 
 def save(path: Path, mutant: Kernel, inputs: Inputs) -> None:
