@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import sleep as wait
 from typing import Any, NamedTuple
@@ -57,8 +57,14 @@ class Recording(NamedTuple):
     printed: str
 
 
-def record_program(path: str, seconds: float | None = None) -> Recording:
-    """Carry a program out and record every array that it computes.
+WITHOUT_JIT = {"JAX_DISABLE_JIT": "1"}
+"""jax carries out what it would compile, so that its arrays are seen."""
+
+
+def record_program(
+    path: str, seconds: float | None = None, environment: Mapping[str, str] | None = None
+) -> Recording:
+    """Carry a program out and record every array that it computes; `environment` is added to its own.
 
     Raises AttnError with its line where it is no Python, where it ended its process itself, or where it
     goes on for too long.
@@ -74,7 +80,7 @@ def record_program(path: str, seconds: float | None = None) -> Recording:
 
     with tempfile.TemporaryDirectory(prefix="attnctl-") as folder:
         into = Path(folder, "recorded.npz")
-        printed = run_isolated(path, into, seconds or SECONDS)
+        printed = run_isolated(path, into, seconds or SECONDS, environment or {})
         try:
             return read_recording(path, into, printed)
         except FileNotFoundError:
@@ -85,14 +91,14 @@ def record_program(path: str, seconds: float | None = None) -> Recording:
             ) from None
 
 
-def run_isolated(path: str, into: Path, seconds: float) -> str:
+def run_isolated(path: str, into: Path, seconds: float, added: Mapping[str, str]) -> str:
     """Run the recorder on a program; what it printed. Raises AttnError where it fails or goes on."""
     whole = Path(path).resolve()
     out = Said()
     err = Said()
     command = [sys.executable, str(CHILD), str(whole), str(into)]
     # A window that waits to be closed would wait for good.
-    environment = {"MPLBACKEND": "Agg", **os.environ}
+    environment = {"MPLBACKEND": "Agg", **os.environ, **added}
     process = begin(command, out, err, cwd=whole.parent, stdin=subprocess.DEVNULL, env=environment)
     try:
         code = process.wait(seconds)
