@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
 
 import numpy as np
@@ -111,7 +111,7 @@ class Diagnosis:
 
         return self.first_verified(first, search.screen(value_of), part)
 
-    def first_verified(self, first: str, fits: list[Fit], part: Part) -> list[Fit]:
+    def first_verified(self, first: str, fits: Iterable[Fit], part: Part) -> list[Fit]:
         for fit in fits:
             if wide := self.verify(first, fit, part):
                 return [wide]

@@ -159,22 +159,29 @@ class Search:
             return fit.rank < earlier.rank
         return earlier.misfit - fit.misfit > BY_CHANCE * self.floor
 
-    def screen(self, value_of: ValueOf = plain_value) -> list[Fit]:
-        """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked.
+    def screen(self, value_of: ValueOf = plain_value) -> Iterator[Fit]:
+        """Mistakes that mix up queries and come near by plain arithmetic, yet to be walked.
 
-        What was `screened` in another part comes no nearer here.
+        One that leaves next to nothing comes at once, the others at last, best first. What was `screened`
+        in another part comes no nearer here.
         """
         self.case.effort.allow(MOST_FITTED * self.patience)
-        found = []
+        others = []
         before = frozenset(self.screened)
         for mistake, plant in self.plants_to_screen():
             value = None if mistake.name in before else value_of(plant.case)
-            if value is not None:
-                self.screened.add(mistake.name)
-            if value is not None and self.near(value, EXPLAINED):
-                made, misfit = Walk(self.case.walk.record, plant.case.derivation), self.case.misfit(value)
-                found.append(Fit(((mistake, plant),), made, certain=True, misfit=misfit))
-        return sorted(found, key=lambda fit: fit.misfit)
+            if value is None:
+                continue
+            self.screened.add(mistake.name)
+            if not self.near(value, EXPLAINED):
+                continue
+            made, misfit = Walk(self.case.walk.record, plant.case.derivation), self.case.misfit(value)
+            fit = Fit(((mistake, plant),), made, certain=True, misfit=misfit)
+            if self.exactly(fit):
+                yield fit
+            else:
+                others.append(fit)
+        yield from sorted(others, key=lambda fit: fit.misfit)
 
     def plants_to_screen(self) -> Iterator[tuple[Mistake, Plant]]:
         across = [mistake for mistake in CATALOGUE if mistake.across]
