@@ -60,7 +60,7 @@ VERBS = {
     "examples": ("Files", "List the configs that are installed, or print one.", ""),
 }
 """Every command in the order a newcomer meets them: its section of the help, its line there, and the module
-of its function in Python, where it has one. `attnctl.cli.NAME` holds its Typer app."""
+of its function in Python, where it has one. `attnctl.cli.NAME` holds its COMMANDS."""
 
 BESIDE_VERBS = "run_many run_model corpus merge_corpus load story lens lessons grade cost"
 HOMES = {

@@ -24,8 +24,8 @@ from attnctl.traces import Trace, Traces
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from attnctl.base.workers import Engine
     from attnctl.math.engine.cost import Cost
-    from attnctl.models.next import Pass
     from attnctl.sources.model import Layers
     from attnctl.verbs.check.report import Report
     from attnctl.verbs.conform.report import Conformance
@@ -170,6 +170,7 @@ def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
     mean: bool = False,
     direct: bool = False,
     save: str | PathLike[str] | None = None,
+    on: Engine | str | None = None,
     progress: Progress | None = None,
 ) -> Effects:
     """What each head of each layer does to logit A − logit B of the next token: `between` is (A, B).
@@ -177,26 +178,36 @@ def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
     Each head's output is made zero, or its `mean` over positions, or is that of another prompt (`patch`, a
     text or ids). With `direct` there is also what each part adds to the difference itself, its norms held.
     `save` is a JSON file that is written after each layer; one of the same prompt that an interrupted run
-    left is gone on from. Raises AttnError where the model has no head that gives logits, and for misfits.
+    left is gone on from. `on` has workers that measure a layer each: "processes=4", "dask", "ray=ADDRESS".
+    Raises AttnError where the model has no head that gives logits, and for misfits.
     """
+    from attnctl.base.workers import ENGINE, Engine
     from attnctl.formats import write_found
-    from attnctl.models.next import begin_pass
-    from attnctl.models.run import ModelInput
     from attnctl.verbs import effect as effects
+    from attnctl.verbs.effect.workers import Prompt, fill_by_workers
 
-    def pass_of(given: str | Sequence[int] | None) -> Pass:
+    def prompt_of(given: str | Sequence[int] | None) -> Prompt:
         text = given if isinstance(given, str) else None
         own = None if text is not None or given is None else tuple(int(number) for number in given)
-        return begin_pass(fspath(model), ModelInput(text, own), Settings(dtype="float32"))
+        return Prompt(fspath(model), text, own)
 
-    own, other = pass_of(ids if ids is not None else prompt), None if patch is None else pass_of(patch)
+    asked, patched = (
+        prompt_of(ids if ids is not None else prompt),
+        None if patch is None else prompt_of(patch),
+    )
+    own, other = asked.begin(), patched and patched.begin()
+    engine = on if on is None or isinstance(on, Engine) else read_options({"on": on}, {"on": ENGINE})["on"]
     pair = effects.read_pair(own, between)
     how = effects.PATCH if other else effects.MEAN if mean else effects.ZERO
     found = effects.begin_effects(own, pair, how, other)
     if direct:
         found = replace(found, direct=effects.direct_shares(own, pair, found.prompt["at"]))
     found = effects.resume(found, fspath(save)) if save is not None else found
-    for found in effects.fill_effects(own, found, other, progress):  # noqa: B020  (it grows)
+    if engine is None:
+        filled = effects.fill_effects(own, found, other, progress)
+    else:
+        filled = fill_by_workers(engine, asked, found, patched, progress)
+    for found in filled:
         if save is not None:
             write_found("effect", [found], [fspath(save)])
     return found
@@ -289,6 +300,7 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     pairs: bool = False,
     skip_bad: bool = False,
     save: str | PathLike[str] | None = None,
+    on: str | None = None,
     progress: Progress | None = None,
     **options: Unpack[Options],
 ) -> CorpusPart:
@@ -297,29 +309,34 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     They go through a trained `model`, or attention as settings and options have it. `shard` "3/8" is
     the third part of eight, which `merge_corpus` puts together. Bad lines are left out and counted
     where `skip_bad` says so. With `save` the part is kept in a file while it grows; one that a killed
-    process left there is gone on from. Raises AttnError with every bad line, and for a file that holds a
-    part of something else.
+    process left there is gone on from. Workers measure it `on` "processes=4", "dask" or "ray=ADDRESS".
+    Raises AttnError with every bad line, and for a file that holds a part of something else.
     """
+    from attnctl.base.workers import ENGINE
     from attnctl.verbs.corpus import SHARD, WHOLE
     from attnctl.verbs.corpus.run import measure_into, open_sources
 
     asked_for = settings is not None or any(option is not None for option in options.values())
     if model is not None and asked_for:
         raise AttnError("model: it has its own attention; leave out settings and options")
-    given = read_options({"shard": shard}, {"shard": SHARD})
+    given = read_options({"shard": shard, "on": on}, {"shard": SHARD, "on": ENGINE})
+    if on is not None and shard is not None:
+        raise AttnError("shard: an engine cuts the corpus itself; leave it out beside on")
     source = fspath(sentences) if isinstance(sentences, (str, PathLike)) else tuple(sentences)
     if not isinstance(source, str):
         check_words(*source)
     asked, folder = choose_settings(settings, options), None if model is None else fspath(model)
-    work = open_sources(source, folder, asked, given.get("shard", WHOLE), pairs=pairs, skip_bad=skip_bad)
-    return measure_into(work, [] if save is None else [fspath(save)], progress)
+    how = {"pairs": pairs, "skip_bad": skip_bad, "in_blocks": on is not None}
+    work = open_sources(source, folder, asked, given.get("shard", WHOLE), **how)
+    return measure_into(work, [] if save is None else [fspath(save)], progress, given.get("on"))
 
 
 def merge_corpus(parts: Iterable[CorpusPart | str | PathLike[str]]) -> CorpusPart:
-    """The statistics of a whole corpus from its parts, or their files, in any order.
+    """The statistics of a whole corpus from its parts, their files or addresses, in any order.
 
     Raises AttnError where lines are in two of them or in none, and where they are of different things.
     """
+    from attnctl.store.elsewhere import expand_address
     from attnctl.verbs.corpus.part import CorpusPart as Part
     from attnctl.verbs.corpus.part import merge_parts, read_part
 
@@ -329,7 +346,7 @@ def merge_corpus(parts: Iterable[CorpusPart | str | PathLike[str]]) -> CorpusPar
             named.append((f"part {number}", part))
             continue
         with collect_problems(problems):
-            named.append((fspath(part), read_part(fspath(part))))
+            named += [(path, read_part(path)) for path in expand_address(fspath(part))]
     raise_all(problems)
     if not named:
         raise AttnError("parts: none; give what attnctl.corpus made of each shard")

@@ -53,7 +53,7 @@ FORMATS = (
     Format("csv", ".csv", "attnctl.store.long_csv:write_csv", text=True),
     Format("markdown", ".md", "attnctl.drawing.show.markdown:write_markdown", text=True),
     *pictures_by("attnctl.drawing.show.picture"),
-    Format("html", ".html", "attnctl.pages.found:write_traces", binary=True, picture=True),
+    Format("html", ".html", "attnctl.pages.traces:write_traces", binary=True, picture=True),
 )
 
 FOUND_JSON = Format("json", ".json", "attnctl.store.files:write_found")

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from attnctl.inputs.config.fields import KEYWORDS, OF_ARRAYS
-from attnctl.inputs.config.load import json_schema
+from attnctl.inputs.config.form import json_schema
 from attnctl.store.files import json_text
 
 ROOT = Path(__file__).parent.parent

@@ -166,7 +166,10 @@ ELSEWHERE = {
     ("models/tokenizing.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",
     ("models/tokenizing.py", "Path('/proc/self/statm').read_text"): "the system's",
     ("math/engine/cost.py", "Path('/proc/meminfo').read_text"): "the system's",
-    ("pages/__init__.py", "(files('attnctl.pages') / 'page' / name).read_text"): "installed with attnctl",
+    (
+        "pages/__init__.py",
+        "Path(__file__).with_name('page').joinpath(name).read_text",
+    ): "installed with attnctl",
     ("store/sent.py", "open"): "in a temporary folder, what a program left there",
     ("store/sent.py", "os.open"): "the same",
     ("store/sent.py", "ZipFile"): "the same",
@@ -190,6 +193,8 @@ ELSEWHERE = {
     ("sources/last.py", "open"): "the last run, in the user's state folder",
     ("sources/last.py", "os.open"): "the same",
     ("drawing/screen/palette.py", "os.open"): "the terminal",
+    ("verbs/corpus/__init__.py", "fsspec.open"): "a corpus elsewhere, or compressed: noted before",
+    ("store/elsewhere.py", "fsspec.open"): "what is elsewhere, by its address",
     ("verbs/exercise/sheet.py", "(ASSETS / name).read_text"): "installed with attnctl",
 }
 """What opens files beside the place where they are noted, each with why it may."""

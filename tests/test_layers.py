@@ -163,11 +163,11 @@ HEAVY = {"numpy", "rich", "pydantic", "yaml", "pygments", "importlib.metadata"}
 ROOMS = ("inputs.arrays.reader", "inputs.arrays.layout", "store.source", "models", "evidence", "mistakes")
 ROOMS += ("math.engine.tiles", "math.ops.models", "drawing.screen.heat")
 BROUGHT = subprocess.check_output(
-    [sys.executable, "-c", "import numpy, typer, sys; print(*sys.modules)"], text=True
+    [sys.executable, "-c", "import numpy, sys; print(*sys.modules)"], text=True
 ).split()
-"""Older versions of NumPy and Typer import more themselves."""
+"""Older versions of NumPy import more themselves."""
 OTHERS = {"attnctl.verbs", "attnctl.pages", *(f"attnctl.{room}" for room in ROOMS)}
-OTHERS |= {"numpy.random", "hashlib", "random", "shlex"} - set(BROUGHT)
+OTHERS |= {"numpy.random", "hashlib", "random", "shlex", "typer"} - set(BROUGHT)
 """A sentence with drawn weights needs none of these: together they take as long as attention itself."""
 
 

@@ -1,23 +1,23 @@
 """The app, which imports a command when it is called for; help with sections and examples.
 
-Typer makes the app and its groups, splits words into options (`--x=y`, `-c`, `--`), calls the command,
-folds help to the terminal and installs completion. Three things that it has are done here instead.
-Values: since 0.29 it converts even text to text with pydantic, which takes 70 ms to import, half a
-start; and it stops at the first that is wrong, where `attnctl.cli.options` names all, also of options
-that do not go together. Help: without Rich, as long to import, it has one list of options, no sections,
-and cuts the lines of commands. Words that a shell offers: its `autocompletion` reads a function's
-signature for each option at each start.
+It is imported where `attnctl.cli.command` cannot split the words by itself. Typer makes the app and its
+groups, says what is wrong with words, folds help to the terminal and installs completion. Three things
+that it has are done here instead. Values: since 0.29 it converts even text to text with pydantic, which
+takes 70 ms to import; and it stops at the first that is wrong, where `attnctl.cli.options` names all,
+also of options that do not go together. Help: without Rich, as long to import, it has one list of
+options, no sections, and cuts the lines of commands. Words that a shell offers: its `autocompletion`
+reads a function's signature for each option at each start.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
-from inspect import cleandoc
+from inspect import Parameter, Signature, cleandoc
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -26,6 +26,7 @@ from typer.main import get_command
 from attnctl import VERBS
 from attnctl.base import __version__
 from attnctl.base.words import did_you_mean, one_of, quote
+from attnctl.cli.command import Option, Registered, with_values
 from attnctl.drawing.screen.output import say
 
 HELP = """Every number in attention, from the shell, and where yours goes wrong.
@@ -124,23 +125,6 @@ def first_sentence(text: str) -> str:
     return f"{before if len(before.split()) > 3 and rest else short}."
 
 
-LEFT_OUT = {"--backward": "its own"}
-"""The options whose value may be left out, and what it then is."""
-
-
-def with_values(args: list[str], taking: Collection[str]) -> list[str]:
-    """The arguments, with a value after each option that stands without the one it may have (`taking`)."""
-    out = []
-    for number, arg in enumerate(args):
-        out.append(arg)
-        if arg == "--":
-            return [*out, *args[number + 1 :]]
-        following = args[number + 1 : number + 2]
-        if arg in LEFT_OUT and arg in taking and (not following or following[0].startswith("-")):
-            out.append(LEFT_OUT[arg])
-    return out
-
-
 class Command(Documented, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Some options may stand without their value; --help-all is --help with every option."""
@@ -204,16 +188,53 @@ class Group(Documented, TyperGroup):
         return {"Commands": told}
 
 
-def make_app(**more: Any) -> typer.Typer:
-    """Make the Typer app of a module of commands; `more` is for a group: its class, help and epilog."""
-    return typer.Typer(rich_markup_mode=None, add_completion=False, **more)
-
-
 @cache
 def load_command(name: str) -> Any:
-    command = get_command(import_module(f"attnctl.cli.{name}").app)
+    """The command of a module for Typer, or its group of commands, where it has what is said of one."""
+    module = import_module(f"attnctl.cli.{name}")
+    group = getattr(module, "GROUP", {})
+    app = typer.Typer(cls=Group, rich_markup_mode=None, add_completion=False, **group)
+    for registered in module.COMMANDS.values():
+        add_command(app, registered)
+    command = get_command(app)
     command.name = name
     return command
+
+
+def add_command(app: typer.Typer, registered: Registered) -> None:
+    def run(**texts: Any) -> int:
+        return registered.run(**texts)
+
+    types = {option.name: Annotated[option.kind, told(option)] for option in registered.options}
+    parameters = [
+        Parameter(
+            option.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if option.is_required else option.default,
+            annotation=types[option.name],
+        )
+        for option in registered.options
+    ]
+    run.__name__ = registered.name
+    run.__doc__ = registered.run.__doc__
+    run.__annotations__ = types
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # which Typer reads
+    settings = {"allow_interspersed_args": not registered.of_program, "help_option_names": ["-h", "--help"]}
+    app.command(cls=Command, epilog="\n".join(registered.examples), context_settings=settings)(run)
+
+
+def told(option: Option) -> Any:
+    """What Typer is to know of an option."""
+    declared = option.declared
+    if declared.is_argument:
+        return typer.Argument(help=declared.help, metavar=declared.metavar, show_default=False)
+    return typer.Option(
+        *declared.flags,
+        help=declared.help,
+        metavar=declared.metavar,
+        show_default=False,
+        rich_help_panel=declared.section,
+    )
 
 
 class Lazy(Group):

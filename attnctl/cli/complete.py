@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterable
 from glob import escape, glob
 
-from attnctl.inputs.config.load import example_names
+from attnctl.inputs.config.examples import example_names
 from attnctl.inputs.config.settings import EXAMPLE
 from attnctl.math.names import TABLE
 from attnctl.sources import CONFIG, DUMP, OF_SIGN

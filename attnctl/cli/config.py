@@ -9,13 +9,13 @@ from typing import Annotated
 
 from attnctl.base.errors import AttnError, collect_problems, raise_all
 from attnctl.cli import options
-from attnctl.cli.app import Group, make_app
 from attnctl.cli.options import STDOUT, argument, command, only, option, output_option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import say
 from attnctl.formats import is_special, json_text, print_json, write_text
 from attnctl.inputs.config.flags import settings_from, write_commented
-from attnctl.inputs.config.load import json_schema, load, with_files
+from attnctl.inputs.config.form import json_schema, with_files
+from attnctl.inputs.config.load import load
 from attnctl.inputs.config.settings import Settings
 from attnctl.sources.sentence import Source
 
@@ -29,11 +29,10 @@ ForceOption = Annotated[
     ),
 ]
 
-app = make_app(
-    cls=Group,
-    help="Write, check and describe YAML configs.",
-    epilog="attnctl config init > mine.yaml\nattnctl config check mine.yaml",
-)
+GROUP = {
+    "help": "Write, check and describe YAML configs.",
+    "epilog": "attnctl config init > mine.yaml\nattnctl config check mine.yaml",
+}
 
 
 @command(

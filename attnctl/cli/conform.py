@@ -8,7 +8,7 @@ from typing import Annotated
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.setting import Given
 from attnctl.base.values import FOUR_SIZES, POSITIVE, words
-from attnctl.cli.app import LEFT_OUT
+from attnctl.cli.command import LEFT_OUT
 from attnctl.cli.options import argument, bars, command, findings_option, option, renames
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, RETURNED, TARGET
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from attnctl import api
 from attnctl.base.errors import AttnError
+from attnctl.base.workers import ENGINE, Engine
 from attnctl.cli import options
 from attnctl.cli.model import IDS
 from attnctl.cli.options import argument, command, option
@@ -42,6 +43,7 @@ def effect(  # noqa: PLR0913  (options)
         ],
     ),
     direct: bool = option("Add what each part writes into the difference itself; the parts add up."),
+    on: Engine | None = option(options.BY_WORKERS.format("Measure the layers"), ENGINE),
     json: bool = option("Print it as JSON."),
     output: list[str] | None = options.findings_option("effect"),
     max_memory: options.Memory = None,
@@ -75,6 +77,7 @@ def effect(  # noqa: PLR0913  (options)
             mean=mean,
             direct=direct,
             save=kept[0] if kept else None,
+            on=on,
             progress=moved,
         )
     give("effect", [found], output, partial(effect_lines, found), json=json)

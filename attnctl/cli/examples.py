@@ -6,7 +6,7 @@ from attnctl.cli.config import ForceOption, print_config, write_config
 from attnctl.cli.options import STDOUT, argument, command, needs, output_option
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import print_view
-from attnctl.inputs.config.load import example_names, example_summary, example_text
+from attnctl.inputs.config.examples import example_names, example_summary, example_text
 
 
 @command(

@@ -10,7 +10,6 @@ from attnctl import formats
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.values import whole_number, words
 from attnctl.cli import options
-from attnctl.cli.app import Group, make_app
 from attnctl.cli.options import argument, command, excludes, only, option
 from attnctl.cli.output import progress, wanted_steps
 from attnctl.cli.program import complain
@@ -24,14 +23,13 @@ from attnctl.verbs.exercise import grade as grading
 from attnctl.verbs.exercise.gradebook import AUTOGRADERS, grade_lines
 from attnctl.verbs.exercise.sheet import sheet_text
 
-app = make_app(
-    cls=Group,
-    help="Make exercises, and grade a class.",
-    epilog=(
+GROUP = {
+    "help": "Make exercises, and grade a class.",
+    "epilog": (
         "attnctl exercise make example:i-love-ai --blank scores,attention_weights -o sheet.html\n"
         "attnctl exercise grade handed-in/*.json"
     ),
-)
+}
 
 DECIMALS = whole_number(1, 12)
 GRADE_FORMATS = ("table", "json", "csv", "gradescope", "otter")

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from time import strftime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import open_input, refuse_os_errors
@@ -17,12 +17,8 @@ from attnctl.cli.options import argument, command, excludes, needs, option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view, say
 from attnctl.formats import print_json, write_text
-from attnctl.inputs.config import yaml
 from attnctl.inputs.config.fields import is_given
-from attnctl.inputs.config.load import read_as
 from attnctl.record import Trace
-from attnctl.sources.program.run import look_again
-from attnctl.store.files import temporary_folder
 from attnctl.verbs.learn import (
     DUMP,
     OWN,
@@ -34,7 +30,9 @@ from attnctl.verbs.learn import (
     run_program,
     view,
 )
-from attnctl.verbs.learn.grade import AnswerVerdict, grade
+
+if TYPE_CHECKING:
+    from attnctl.verbs.learn.grade import AnswerVerdict
 
 
 @command(
@@ -165,6 +163,8 @@ def print_text(text: str) -> None:
 
 
 def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: bool) -> Exit:
+    from attnctl.verbs.learn.grade import grade
+
     given = read_answers(path, known)
     wanted = [known[at] for at in lesson_places(lesson, known)] if lesson else known
     if not any(entry.name in given for entry in wanted):
@@ -184,6 +184,9 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
 
 def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
     """The answers of a YAML file by the name of their lesson. Raises AttnError with every problem."""
+    from attnctl.inputs.config import yaml
+    from attnctl.inputs.config.load import read_as
+
     name = "<stdin>" if path == "-" else path
     with refuse_os_errors(name, "; give a YAML file of answers"), open_input(path) as stream:
         text = yaml.decode(stream.read(yaml.MAX_BYTES + 1), name)
@@ -262,6 +265,8 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
                 print_view(reveal)
                 return DONE
             case typed:
+                from attnctl.verbs.learn.grade import grade  # and what it grades by: not to read a lesson
+
                 tries += 1
                 verdict = grade(lesson, typed, trace)
                 print_view(partial(view.verdict_lines, verdict))
@@ -273,6 +278,8 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
 
 def watch_program(known: list[Lesson], named: str | None, path: str, progress: Progress, name: str) -> Exit:
     """A learner's program, graded whenever it is saved, until it is right; once where nobody watches."""
+    from attnctl.sources.program.run import look_again
+
     programs = [entry for entry in known if entry.kind == DUMP]
     chosen = [known[at] for at in lesson_places(named, known)] if named else programs[:1]
     if len(chosen) != 1 or chosen[0] not in programs:
@@ -307,6 +314,9 @@ def watch_program(known: list[Lesson], named: str | None, path: str, progress: P
 
 def grade_file(lesson: Lesson, path: str, trace: Trace) -> tuple[str, AnswerVerdict]:
     """Grade a dump, or the arrays of a program that is run; returns what the program printed, too."""
+    from attnctl.store.files import temporary_folder
+    from attnctl.verbs.learn.grade import AnswerVerdict, grade
+
     if not path.endswith(".py"):
         return "", grade(lesson, path, trace)
     with temporary_folder() as folder:

@@ -10,6 +10,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given
 from attnctl.base.values import MOST, Plain, Reader, whole_number
 from attnctl.cli import options
+from attnctl.cli.command import OptionTerm
 from attnctl.cli.options import OutputOptions, ViewOptions, argument, command, is_asked, needs, only, option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view
@@ -41,7 +42,7 @@ class ModelOptions(NamedTuple):
         metavar="DIR",
         terms=[
             options.bars([*OF_OURS, "padded", "trace", "name"], NOT_BESIDE_MODEL),
-            options.OptionTerm(  # a gradient begins with it
+            OptionTerm(  # a gradient begins with it
                 lambda given: ("seed",) * (is_asked(given, "seed") and not given.get("backward")),
                 NOT_BESIDE_MODEL,
             ),

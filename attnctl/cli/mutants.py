@@ -7,11 +7,23 @@ from pathlib import Path
 
 from attnctl.base.errors import Exit
 from attnctl.base.values import FOUR_SIZES, POSITIVE, SEED, TOLERANCE, whole_number, words
-from attnctl.cli.options import argument, command, excludes, findings_option, needs, option, renames
+from attnctl.base.workers import ENGINE, Engine
+from attnctl.cli.options import (
+    BY_WORKERS,
+    argument,
+    command,
+    excludes,
+    findings_option,
+    needs,
+    option,
+    renames,
+)
 from attnctl.verbs.mutants.survey import DRAWS, TYPES
 
 OF_TEST = needs("test", "it is of a test of your own; write -- and its command")
 NOT_OF_TEST = excludes("test", "your own test says what passes, and on what; leave it out")
+
+NOT_OF_WORKERS = excludes("test", "your own test runs here, -j of them at once; leave it out")
 
 criterion_option = partial(option, section="When an output passes", terms=[NOT_OF_TEST])
 test_option = partial(option, section="A test of your own", terms=[OF_TEST])
@@ -77,6 +89,7 @@ def mutants(  # noqa: PLR0913  (its options)
     timeout: float | None = test_option(
         "Seconds after which a test counts as failed; default: 300.", POSITIVE, terms=[OF_TEST]
     ),
+    on: Engine | None = option(BY_WORKERS.format("Hold kernels to it"), ENGINE, terms=[NOT_OF_WORKERS]),
     json: bool = option("Print what was found as JSON."),
     output: list[str] | None = findings_option("mutants"),
 ) -> Exit:
@@ -120,6 +133,6 @@ def mutants(  # noqa: PLR0913  (its options)
         criterion = Criterion(close.rtol, close.atol, ratio, cosine)
     inputs = Inputs(shape or (2, 4, 128, 64), draw or "randn", dtype or "float32", seed or 0, backward)
     with progress("kernels") as moved:
-        found = survey(inputs, criterion, moved)
+        found = survey(inputs, criterion, moved, on)
     give("mutants", [found], output, partial(survey_lines, found), json=json)
     return Exit.of(found.agrees)

@@ -1,28 +1,24 @@
-"""Options of the commands: Typer takes their text, `base.values` reads it, all problems at once.
+"""Options of the commands: `command.py` takes their text, `base.values` reads it, all problems at once.
 
 An option is a parameter `name: type = option(help, reader, …)`; one without a reader is text, or on and
 off. What several commands share is a type: one option, a named tuple of them, or settings of the table,
 which a command takes whole, as one parameter.
 """
 
-# Typer reads these annotations as types: written as text, each would be compiled again.
+# `command` reads these annotations as types: written as text, each would be compiled again.
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from copy import copy
 from functools import partial, wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
-
-import typer
-from typer.models import ArgumentInfo
 
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import announce_output
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given, Setting
 from attnctl.base.values import HEADS, MOST, BadValueError, Plain, Reader, whole_number, words
 from attnctl.base.words import one_of, quote
-from attnctl.cli.app import Command, make_app
+from attnctl.cli.command import Declared, Option, OptionTerm, Registered
 from attnctl.formats import FINDINGS, FORMATS, Format, is_picture, unwritable
 from attnctl.inputs.config.fields import is_given, settings_with_flags
 from attnctl.math.names import SYMBOLS
@@ -34,15 +30,10 @@ FORMAT_NAMES = ("table", *(fmt.name for fmt in FORMATS if not (fmt.binary or fmt
 
 PRECISION = whole_number(0, 17)
 
-
-class OptionTerm(NamedTuple):
-    """What an option goes with: the options that are wrong beside it, and what is said of each."""
-
-    wrong: Callable[[Given], Iterable[str]]
-    """Their names, "" for the option itself; of everything that the command was given, by name."""
-
-    words: str
-    """What stands behind `--flag: `, or a whole message, which begins with a flag; {name} is a value."""
+BY_WORKERS = (
+    "{} by workers: processes=N, dask[=ADDRESS] or ray[=ADDRESS]; without an address by a cluster on this "
+    "machine that ends with the command."
+)
 
 
 def only(holds: Callable[[Given], object], words: str) -> OptionTerm:
@@ -74,31 +65,34 @@ def is_asked(given: Given, name: str) -> bool:
 
 
 def option(
-    help: str,  # noqa: A002  (Typer's own word)
+    help: str,  # noqa: A002  (the word that everybody has for it)
     *how: Reader | str,
+    metavar: str | None = None,
     terms: Sequence[OptionTerm] = (),
     writes: Sequence[Format] | bool = False,
     section: str | None = None,
     default: Any = None,
-    **extra: Any,
 ) -> Any:
     """An option with its help, on these terms, in this section of the help.
 
     `how` is what reads its text, if anything does, and its names, where the parameter's is none. One that
     `writes` names files to be written, - for stdout: in these formats by suffix, or any.
     """
-    names = [name for name in how if isinstance(name, str)]
-    info: Any = typer.Option(*names, help=help, show_default=False, rich_help_panel=section, **extra)
-    info.readers, info.terms = [reader for reader in how if isinstance(reader, Reader)], terms
-    info.writes, info.usual = writes, default
-    return info
+    return Declared(
+        help,
+        flags=[flag for flag in how if isinstance(flag, str)],
+        readers=[reader for reader in how if isinstance(reader, Reader)],
+        metavar=metavar,
+        section=section,
+        terms=terms,
+        writes=writes,
+        usual=default,
+    )
 
 
 def argument(help: str, metavar: str | None = None, terms: Sequence[OptionTerm] = ()) -> Any:  # noqa: A002
     """An argument, which may be left out where the type of its parameter has None."""
-    info: Any = typer.Argument(help=help, metavar=metavar, show_default=False)
-    info.readers, info.terms, info.writes, info.usual = [], terms, False, None
-    return info
+    return Declared(help, metavar=metavar, terms=terms, is_argument=True)
 
 
 def suffixes(formats: Sequence[Format]) -> str:
@@ -285,43 +279,10 @@ SECTIONS = {ViewOptions: "What to show", OutputOptions: "Output"}
 """The section of the help where these groups stand; a setting, or an option by itself, says its own."""
 
 
-class Option(NamedTuple):
-    name: str
-    annotation: Any
-    info: Any
-    default: Any
-    read: Callable[[Any], Any]
-
-    @property
-    def flag(self) -> str:
-        """The flag that messages use: --d-model, or its shortest name: -o; of an argument what help has."""
-        if isinstance(self.info, ArgumentInfo):
-            return self.info.metavar or self.name.upper()
-        first, others = self.info.default, self.info.param_decls or ()
-        names = [*others, *[first] * isinstance(first, str)]
-        return min(names, key=len, default=f"--{self.name.replace('_', '-')}")
-
-    def announce(self, value: str | list[str]) -> Iterator[str]:
-        """Say which files are to be written, where it names such; a problem for each that cannot be."""
-        formats = self.info.writes
-        files = split_outputs([value] if isinstance(value, str) else value)[0] if formats else []
-        for path in files:
-            announce_output(path, self.flag)
-        yield from () if isinstance(formats, bool) else unwritable(files, formats)
-
-    def wrong_beside(self, given: Given, flags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """The options that do not go with it, by name, and what is said of each."""
-        for term in self.info.terms if is_asked(given, self.name) else ():
-            words = term.words.format_map(given)
-            for name in term.wrong(given):
-                wrong = name or self.name
-                yield wrong, words if words.startswith("-") else f"{flags[wrong]}: {words}"
-
-
 def command(
     *examples: str, of_program: bool = False
 ) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:
-    """Make a function a command of its module's `app`; each group of its options becomes many options.
+    """Make a function one of its module's COMMANDS; each group of its options becomes many options.
 
     The examples are lines of shell for the end of its help. What follows its first argument are no options
     where it is that `of_program`.
@@ -350,15 +311,8 @@ def command(
             except BrokenPipeError as error:
                 raise PipeClosed from error
 
-        parameters = [
-            Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.annotation)
-            for one in options
-        ]
-        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in options}
-        app: typer.Typer = function.__globals__.setdefault("app", make_app())
-        more = {"allow_interspersed_args": not of_program, "help_option_names": ["-h", "--help"]}
-        app.command(cls=Command, epilog="\n".join(examples), context_settings=more)(run)
+        commands = function.__globals__.setdefault("COMMANDS", {})
+        commands[run.__name__] = Registered(run, options, examples, of_program)
         return run
 
     return register
@@ -385,27 +339,34 @@ def lone_option(name: str, kind: Any, own: Any, section: str | None = None) -> O
     """The option that is the default of its parameter, or, where several share it, in the type."""
     if get_origin(kind) is Annotated:
         kind, (own,) = kind.__origin__, kind.__metadata__
-    info = copy(own)  # another command may have it in another section
-    info.rich_help_panel = section or own.rich_help_panel
+    section = section or own.section
+    flags = own.flags
+    if not flags and not own.is_argument:
+        flags = [f"--{name.replace('_', '-')}"]
+    declared = own._replace(section=section, flags=flags)
     default = False if kind is bool else own.usual
-    if isinstance(own, ArgumentInfo) and type(None) not in get_args(kind):
-        default = Parameter.empty
-    if kind is bool and own.default is ...:  # on and off: Typer would add --no-name
-        info.default = f"--{name.replace('_', '-')}"
+    if own.is_argument and type(None) not in get_args(kind):
+        default = ...
     if not own.readers:
-        return Option(name, Annotated[kind, info], info, default, lambda value: value)
+        return Option(name, kind, declared, default, read=lambda value: value)
+
     (reader,) = own.readers
-    info.metavar = info.metavar or reader.metavar
-    return Option(name, Annotated[str | None, info], info, default, lambda text: reader(Plain(text)))
+    declared = declared._replace(metavar=own.metavar or reader.metavar)
+    return Option(name, str | None, declared, default, read=lambda text: reader(Plain(text)))
 
 
 def setting_option(name: str, setting: Setting) -> Option:
     flag = setting.flag
     assert flag is not None
-    kind: Any = bool if setting.switch else list[str] | None if flag.repeated else str | None
-    metavar = None if setting.switch else flag.metavar or setting.reader.metavar
-    info = option(f"{setting.help} {flag.more}".rstrip(), flag.name, metavar=metavar, section=flag.group)
-    return Option(name, Annotated[kind, info], info, False if setting.switch else None, setting.read_flag)
+    help_text = f"{setting.help} {flag.more}".rstrip()
+    metavar = flag.metavar or setting.reader.metavar
+    if setting.switch:
+        declared = Declared(help_text, [flag.name], section=flag.group)
+        return Option(name, bool, declared, default=False, read=setting.read_flag)
+
+    declared = Declared(help_text, [flag.name], metavar, section=flag.group)
+    kind = list[str] | None if flag.repeated else str | None
+    return Option(name, kind, declared, default=None, read=setting.read_flag)
 
 
 def read_all(options: list[Option], texts: Given) -> Given:
@@ -417,7 +378,7 @@ def read_all(options: list[Option], texts: Given) -> Given:
         if text is not None:
             try:
                 values[option.name] = option.read(text)
-                problems += option.announce(text)
+                problems += announce(option, text)
             except BadValueError as wrong:
                 problems += (f"{option.flag}: {text}" for _, text in wrong.problems)
             except AttnError as error:
@@ -425,10 +386,28 @@ def read_all(options: list[Option], texts: Given) -> Given:
     flags = {option.name: option.flag for option in options}
     misplaced: dict[str, str] = {}
     for option in options:
-        for name, problem in option.wrong_beside(values, flags):
+        for name, problem in wrong_beside(option, values, flags):
             misplaced.setdefault(name, problem)
     raise_all([*problems, *(misplaced[name] for name in flags if name in misplaced)])
     return values
+
+
+def announce(option: Option, text: str | list[str]) -> Iterator[str]:
+    """Say which files are to be written, where it names such; a problem for each that cannot be."""
+    formats = option.declared.writes
+    files = split_outputs([text] if isinstance(text, str) else text)[0] if formats else []
+    for path in files:
+        announce_output(path, option.flag)
+    yield from () if isinstance(formats, bool) else unwritable(files, formats)
+
+
+def wrong_beside(option: Option, given: Given, flags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The options that do not go with this one, by name, and what is said of each."""
+    for term in option.declared.terms if is_asked(given, option.name) else ():
+        said = term.words.format_map(given)
+        for name in term.wrong(given):
+            wrong = name or option.name
+            yield wrong, said if said.startswith("-") else f"{flags[wrong]}: {said}"
 
 
 def renames(pairs: list[str], flag: str = "--name") -> dict[str, str]:

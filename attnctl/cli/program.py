@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from attnctl import VERBS
 from attnctl.base import __version__
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import OverwriteError, one_command
+from attnctl.cli.command import find_command
 from attnctl.drawing.screen.output import say
 from attnctl.drawing.screen.text import visible
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from typer import TyperException
 
 CAPTURE = "capture"  # the command of which most words are another program's
+COMPLETING = "COMP_WORDS"  # in the environment where a shell asks for words
 REPORT = "this is a bug in attnctl; please report it with what --debug prints (attnctl --debug COMMAND …)"
 
 
@@ -89,16 +92,31 @@ def command(args: list[str]) -> Exit:
         for number, arg in enumerate(args, start=1)
         if any("\ud800" <= char <= "\udfff" for char in arg)  # bytes that are no characters
     )
+    if args[:1] in (["help"], ["version"]):  # as words, too
+        args = [*args[1:], f"--{args[0]}"]
+    if COMPLETING not in os.environ:
+        if args[:1] != [CAPTURE] and any(map(may_be_slip, args[1:])):
+            from attnctl.cli.slips import refuse_slips
+
+            refuse_slips(args)
+        if (called := call_of(args)) is not None:
+            return Exit(called())
+    return ask_typer(args)
+
+
+def call_of(args: list[str]) -> Callable[[], int] | None:
+    """The call that the words ask for; None where Typer has to be asked, which is slow to import."""
+    found = find_command(args)
+    texts = found and found.command.texts_of(found.words)
+    return None if found is None or texts is None else partial(found.command.run, **texts)
+
+
+def ask_typer(args: list[str]) -> Exit:
+    """Help, completion, or what is wrong with the words."""
     from typer import TyperException
 
     from attnctl.cli.app import app
 
-    if args[:1] in (["help"], ["version"]):  # as words, too
-        args = [*args[1:], f"--{args[0]}"]
-    if "COMP_WORDS" not in os.environ and args[:1] != [CAPTURE] and any(map(may_be_slip, args[1:])):
-        from attnctl.cli.slips import refuse_slips
-
-        refuse_slips(args)
     try:
         code = Exit(app(args, prog_name="attnctl", standalone_mode=False) or 0)
     except TyperException as error:
@@ -110,8 +128,12 @@ def command(args: list[str]) -> Exit:
 
 
 def may_be_slip(word: str) -> bool:
-    """True for what a sentence in quotes and an option with two dashes never are."""
-    return not word[:1].isascii() or (word[1:2].isalpha() if word[:1] == "-" else " " not in word)
+    """True for what a sentence in quotes, a number and an option with two dashes never are."""
+    if not word[:1].isascii():
+        return True
+    if word.startswith("-"):
+        return word[1:2].isalpha()
+    return " " not in word and not word.isdecimal()
 
 
 def usage(error: TyperException, args: list[str]) -> str:

@@ -7,10 +7,10 @@ is a sentence: each would run as something else, or be refused in words that lea
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from attnctl import VERBS
 from attnctl.base.errors import AttnError
+from attnctl.cli.command import find_command
 from attnctl.drawing.screen.text import shell_line
 
 DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
@@ -59,19 +59,15 @@ def dashes(words: list[str]) -> Slip | None:
 
 def options_of(words: list[str]) -> set[str]:
     """The options of a command, or of the one of its group."""
-    from attnctl.cli.app import load_command
-
-    command: Any = load_command(words[0])
-    for word in words[1:2]:
-        command = getattr(command, "commands", {}).get(word, command)
-    return {name for parameter in command.params for name in parameter.opts}
+    called = find_command(words)
+    return {"--help", *(called.command.by_flag() if called else ())}
 
 
 def example_name(words: list[str]) -> Slip | None:
     """The name of an installed example alone, or after examples:, where a SOURCE begins."""
     if len(words) < 2 or words[0] in {"examples", "learn"}:
         return None
-    from attnctl.inputs.config.load import example_names
+    from attnctl.inputs.config.examples import example_names
 
     found = re.fullmatch(EXAMPLE, words[1])
     if found is None or found[1] not in example_names():

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from attnctl import api
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import ATTENTION, SENTENCE, Given
 from attnctl.base.values import words
+from attnctl.base.workers import ENGINE, Engine
 from attnctl.cli import options
+from attnctl.cli.command import OptionTerm
 from attnctl.cli.model import IDS
 from attnctl.cli.options import argument, command, option
 from attnctl.cli.output import progress
@@ -27,7 +28,7 @@ from attnctl.record import Trace
 from attnctl.sources import HELP_OF_SEVERAL, is_file, open_source
 from attnctl.sources.sentence import Arguments, gather_sentences
 from attnctl.verbs.corpus import SHARD, WHOLE, Shard
-from attnctl.verbs.corpus.part import CorpusPart, report_of, write_part
+from attnctl.verbs.corpus.part import CorpusPart, may_be_there, report_of, write_part
 from attnctl.verbs.corpus.run import Work, open_sources, saving
 from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.tally import measure_heads, rollout
@@ -58,7 +59,7 @@ class Output(NamedTuple):
     heat: bool
 
 
-OF_PARTS = options.OptionTerm(
+OF_PARTS = OptionTerm(
     lambda given: (
         options.asked_of(given, (*OF_DUMPS, *OF_RUNS, "shard", "pairs", "skip_bad"))
         if given["source"][0] == MERGE and not options.asked_of(given, ("file", "model"))
@@ -75,6 +76,7 @@ OF_PARTS = options.OptionTerm(
     "attnctl stats dump.json -o heads.html",
     "attnctl stats --model DIR --file corpus.txt --shard 3/8 -o part-3.json",
     "attnctl stats merge part-*.json -o whole.json",
+    "attnctl stats --model DIR --file corpus.txt --on processes=4 -o whole.json",
 )
 def stats(  # noqa: PLR0913  (options, and groups of them)
     *,
@@ -108,7 +110,7 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
         "Run this trained model on texts: a folder, or the id of one on the hub.",
         metavar="DIR",
         terms=[
-            options.OptionTerm(
+            OptionTerm(
                 lambda given: () if options.is_asked(given, "file") else options.asked_of(given, OF_DUMPS),
                 "takes dumps; attnctl run --model DIR --layer all makes them",
             ),
@@ -139,6 +141,10 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     max_memory: options.Memory = None,
     shard: Shard | None = corpus_option(
         "Only this part of the lines of --file: 3/8 is the third of eight.", SHARD
+    ),
+    on: Engine | None = corpus_option(
+        options.BY_WORKERS.format("Measure it"),
+        ENGINE,
     ),
     pairs: bool = corpus_option("Also measure how far apart each pair of heads of a layer is."),
     skip_bad: bool = corpus_option("Skip lines that the model cannot read as a sentence, and count them."),
@@ -181,8 +187,11 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     out = Output(wanted, files, printed, precision, heat)
     if file is not None:
         settings = settings_from(config, flags) if config or flags else Settings()
-        work = open_sources(file, model, settings, shard or WHOLE, pairs=pairs, skip_bad=skip_bad)
-        write_part_report(measure_shard(work, files, printed=printed), out)
+        if on is not None and shard is not None:
+            raise AttnError("--shard: --on cuts the corpus itself; leave one of them out")
+        asked = {"pairs": pairs, "skip_bad": skip_bad, "in_blocks": on is not None}
+        work = open_sources(file, model, settings, shard or WHOLE, **asked)
+        write_part_report(measure_shard(work, files, on, printed=printed), out)
     elif model is not None:
         raise_all(
             f"{text}: a file; --file {text} measures its lines, a dump goes without --model"
@@ -280,14 +289,18 @@ def is_part(path: str) -> bool:
     return format_for(path, 1, FINDINGS["stats"]).name == "json"
 
 
-def measure_shard(work: Work, files: list[str], *, printed: bool) -> CorpusPart | None:
+def measure_shard(
+    work: Work, files: list[str], engine: Engine | None, *, printed: bool
+) -> CorpusPart | None:
     """Measure a shard; None where that is all for files that have it already."""
     parts = list(filter(is_part, files))
-    complete = [path for path in parts if Path(path).is_file() and work.resume(path)]
+    complete = [path for path in parts if may_be_there(path) and work.resume(path)]
     if complete == files and not printed:
         complain(*(f"{path}: is complete, and kept" for path in files))
         return None
     if work.span.start < work.part.stop < work.span.stop:
         complain(f"the part goes on after line {work.part.stop:,}")
     with progress("lines") as moved:
+        if engine is not None:
+            return work.done_by(engine, moved, saving(parts))
         return work.done(moved, saving(parts))

@@ -3,13 +3,13 @@
 What leads from scores to a recorded step is computed again for some queries, all heads at once: no step
 that nobody recorded is ever whole. Every recorded number is compared with the right one. How far a decent
 program is off is drawn for a few rows of some blocks: where all numbers of a block are off by clearly less
-than there, nothing else is to be found. Any other block is judged whole.
+than there, or all of it by far more, nothing else is to be found. Any other block is judged whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, fields, replace
 from math import sqrt
 from typing import Any
 
@@ -17,8 +17,8 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, Strictness, root_mean_square, typical
-from attnctl.evidence.judge import Gap, blur_of, judge_step
-from attnctl.evidence.precision import to_float64
+from attnctl.evidence.judge import Gap, blur_of, judge_step, vanishes
+from attnctl.evidence.precision import Precision, to_float64
 from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
 from attnctl.evidence.rounding import LEAST_RUNS, Known, noise
 from attnctl.math import Array
@@ -43,8 +43,40 @@ SPARSE = 16
 CLEARLY = 0.8
 """The part of what may be allowed that a block may use up and still needs no judging."""
 
+
+@dataclass(frozen=True)
+class OverQueries(RowWise):
+    """An op on scores that sums over queries: local to a query's row once it is told the sums of all."""
+
+    sums: tuple[Array, ...] = field(default=(), kw_only=True, compare=False, repr=False)
+
+    def told(self, blocks: Iterable[Array], *others: Array) -> OverQueries:
+        """The same op with the sums of all rows, which come block by block; `others` it reads whole."""
+        return replace(self, sums=self.sum_over(blocks, *others))
+
+    def sum_over(self, blocks: Iterable[Array], *others: Array) -> tuple[Array, ...]:
+        raise NotImplementedError
+
+    def share_out(self, s: Array, *sums: Array) -> Array:
+        raise NotImplementedError
+
+    def apply(self, *inputs: Array) -> Array:
+        """Of the scores alone, where they are all there is."""
+        (s,) = inputs
+        return self.share_out(s, *(self.sums or self.sum_over([s])))
+
+
 BY_ROW = (RowWise, AddScaled, Gate, Merge, Norm, Project, Remainder)
 """Ops that make a query's row of nothing but that row, and of what has no queries."""
+
+BEYOND_DOUBT = 20.0
+"""The multiple of the greatest scatter that was drawn which a row is off when it is wrong beyond doubt."""
+
+MOSTLY = 0.5
+"""The part of the rows of a block that have to be far off for all of it to be wrong beyond doubt."""
+
+A_HEAD = 0.2
+"""The least part of them that has to be where all the others are right, as a head among others is."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +87,8 @@ class RowSample:
     """The least scatter of a row, as a part of the root mean square of the row; 0 where none tells."""
     mean: float
     """The root mean square of them."""
+    most: float
+    """The greatest."""
     share: float
     """The least scatter of a number, as a part of it."""
 
@@ -129,7 +163,19 @@ class StepInBlocks:
         arrays = [(axes_of(record, name), record.trace[name]) for name in told]
         arrays += [(axes, known.value) for axes, known in outside.values()]
         queries = next(array.shape[-2] for axes, array in arrays if axes[-2:-1] == ("query",))
-        return cls(record, steps, outside, queries, numbers)
+        blocks = cls(record, steps, outside, queries, numbers)
+        return replace(blocks, steps=blocks.tell_sums())
+
+    def tell_sums(self) -> Sequence[Step]:
+        """The steps, those that sum over all queries handed the sums: they are then local to a row."""
+        steps = list(self.steps)
+        for number, step in enumerate(self.steps):
+            if isinstance(step.op, OverQueries) and not step.op.sums:
+                read, *others = step.inputs
+                scores = (self.values_in(rows, steps[:number])[read] for rows in self.blocks())
+                whole = (self.outside[name][1].value for name in others)
+                steps[number] = replace(step, op=step.op.told(scores, *whole))
+        return steps
 
     @property
     def name(self) -> str:
@@ -147,6 +193,9 @@ class StepInBlocks:
         first = max(parts, key=lambda part: part.rank)
         about = few_rows(first.rows, first.rows.start + first.gap.at[-2])
         shown = first if first.judged else self.judge(about)
+        if first.gap.differing and not shown.gap.differing:  # nothing is wrong that was not judged to be
+            parts = [self.judge(rows) for rows in blocks]
+            shown = max(parts, key=lambda part: part.rank)
         *lead, query, column = shown.gap.at
         at = (*lead, shown.rows.start + query, column)
         differing, nan = sum(part.gap.differing for part in parts), sum(part.gap.nan for part in parts)
@@ -215,39 +264,54 @@ class StepInBlocks:
         value, off = (np.square(np.where(told, x, 0.0)).sum(axis=-1) for x in (expected.value, scatter))
         ratios = np.sqrt(off[value > 0] / value[value > 0])
         tells = bool(ratios.size and np.isfinite(ratios).all())
-        least, mean = (float(ratios.min()), root_mean_square(ratios)) if tells else (0.0, 0.0)
         values, scatter = expected.value[told], scatter[told]
         share = float((scatter / np.maximum(np.abs(values), scatter)).min(initial=1.0))
-        return RowSample(values, scatter, least, mean, share)
+        if not tells:
+            return RowSample(values, scatter, least=0.0, mean=0.0, most=np.inf, share=share)
+        least, most = float(ratios.min()), float(ratios.max())
+        return RowSample(values, scatter, least, root_mean_square(ratios), most=most, share=share)
 
     def clear(self, rows: slice, sample: RowSample) -> BlockFindings | None:
-        """The findings of a block whose rows are clearly within rounding; or None.
+        """The findings of a block whose rows are clearly within rounding, or far beyond it; or None.
 
         A number may be off by its own rounding and by a part of what its row may be off by.
         """
         if self.record.strictness != Strictness():
             return None
+        precision = self.record.precision(self.name)
         found = to_float64(self.recorded(self.name, cuts_to(rows)))
         expected = self.values_in(rows, self.steps)[self.name]
         with_shapes(self.name, found, expected)
         gap, size = found - expected, np.abs(expected)
         np.abs(gap, out=gap)
-        if not np.isfinite(gap).all():
-            np.copyto(gap, 0.0, where=found == expected)  # what is hidden in both is the same
-            if not np.isfinite(gap).all():
+        lost, near = ~np.isfinite(gap), gap
+        if lost.any():  # what is hidden in both is the same
+            np.copyto(gap, 0.0, where=lost & (found == expected))
+            lost = ~np.isfinite(gap)
+            if lost.any() and not surely_wrong(found, expected, lost, precision):
                 return None
-            size = np.where(np.isfinite(expected), size, 0.0)
+            near, size = np.where(lost, 0.0, gap), np.where(np.isfinite(expected), size, 0.0)
         told = np.maximum(np.count_nonzero(size, axis=-1), 1)
-        row, off = (np.sqrt(np.einsum("...j,...j->...", array, array) / told) for array in (size, gap))
-        own, part = gap - self.record.precision(self.name).unit * size, CLEARLY * FACTOR
+        row, off = (np.sqrt(np.einsum("...j,...j->...", array, array) / told) for array in (size, near))
+        own, part = near - precision.unit * size, CLEARLY * FACTOR
         allowed = (part * sample.least * row)[..., None]
-        fine = (own <= allowed).all() or (own <= np.maximum(allowed, part * sample.share * size)).all()
-        beyond = root_mean_square(off[row > 0] / (sample.mean * row[row > 0]))
-        if not fine or not beyond < CLEARLY:
+        fine = (own <= allowed).all(axis=-1)
+        if not fine.all():
+            fine |= (own <= np.maximum(allowed, part * sample.share * size)).all(axis=-1)
+        mean, far = off / (sample.mean * row), off / (sample.most * row)
+        doubtless = far > BEYOND_DOUBT
+        if np.isfinite(far).all() and doubtless.mean() > MOSTLY:
+            fine = np.zeros_like(fine)
+        elif 0 < doubtless.mean() < A_HEAD or not (
+            (fine | doubtless).all() and root_mean_square(mean[fine & (row > 0)]) < CLEARLY
+        ):
             return None
+        wrong = lost | (near > typical(row.size) * sample.mean * row[..., None]) & ~fine[..., None]
+        beyond = np.where(fine, mean, far)
         at = tuple(int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape))
-        shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, 0, 0, gap.size, gap.size)
-        return BlockFindings(rows, shown, beyond, judged=False)
+        count = int(wrong.sum())
+        shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, count, 0, gap.size, gap.size)
+        return BlockFindings(rows, shown, root_mean_square(beyond[np.isfinite(beyond)]), judged=False)
 
     def judge(self, rows: slice, total: int | None = None) -> BlockFindings:
         """Judge a block number by number; `total` are the rows of the step, where all is off too far."""
@@ -256,6 +320,18 @@ class StepInBlocks:
         judgement = judge_step(record, self.name, expected, total)
         gap = judgement.summarize()
         return BlockFindings(rows, gap, judgement.beyond, compared=bool(np.isfinite(judgement.blurred)))
+
+
+def surely_wrong(found: Array, expected: Array, lost: Array, precision: Precision) -> bool:
+    """True where each of these numbers is finite on one side alone, and neither is as good as the other.
+
+    Scores far below the others are as good as −∞, and what overflows is as good as its largest number.
+    """
+    hidden = np.isneginf(expected)
+    shown = lost & hidden & np.isfinite(found)
+    other = lost & np.isfinite(expected) & np.isinf(found) & (np.abs(expected) <= precision.largest / 2)
+    as_good = shown.any() and (shown & vanishes(found, hidden, precision.vanishing)).any()
+    return bool((shown | other)[lost].all() and not as_good)
 
 
 def sparsely(count: int) -> list[int]:
@@ -268,7 +344,8 @@ def between(drawn: Mapping[int, RowSample], at: int) -> RowSample:
     before, after = max(run for run in drawn if run <= at), min(run for run in drawn if run >= at)
     one, other = drawn[before], drawn[after]
     mean = root_mean_square(np.array([one.mean, other.mean]))
-    return replace(one, least=min(one.least, other.least), mean=mean, share=min(one.share, other.share))
+    least, share = min(one.least, other.least), min(one.share, other.share)
+    return replace(one, least=least, mean=mean, most=max(one.most, other.most), share=share)
 
 
 def few_rows(rows: slice, middle: int) -> slice:

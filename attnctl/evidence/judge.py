@@ -19,6 +19,10 @@ NOTHING = 1e-6
 """The part of a last place that is nothing: 0.3 − 0.2 is not quite 0.1."""
 
 
+BEYOND_DOUBT = 1e3
+"""The multiple of what is allowed that a number is off when it is wrong, however few runs were drawn."""
+
+
 @dataclass(frozen=True)
 class Gap:
     """The largest difference of a recorded step from the right numbers, and its place."""
@@ -73,7 +77,8 @@ def judge_step(record: Record, name: str, expected: Known, rows: int | None = No
     if told.beyond > most and (apart := different(record.value(name), record.precision(name))) < rows:
         most = typical(int(apart))
         told = judged_by(record, name, expected, expected.scatter, most)
-    if told.wrong.any() and told.beyond <= most:  # a few stand out where all together are right
+    # A few stand out where all together are right. What is that far off needs no more runs to tell.
+    if told.beyond <= most and (told.gap <= BEYOND_DOUBT * told.allowed)[told.wrong].any():
         return judged_by(record, name, expected, expected.own_scatter, most)
     return told
 

@@ -5,7 +5,7 @@ That a step was carried out in fewer digits is evident where carrying it out so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from itertools import product
@@ -54,6 +54,9 @@ KERNELS = tuple(product((0.0, 0.25, 0.5), (False, True)))
 """The power of d_k by which Q and K (Q alone, where it is a half) are divided before they are rounded; and
 whether weights are rounded as parts of the largest of their row, as block by block in softmax."""
 
+LARGE, MOST_SHARED = 2**15, 8
+"""The numbers of a value from which on it is shared between programs, and how many are."""
+
 BIASED = 1 / 8
 """The part of a factor's rounding that all of a step may be off by, where a simulation explains nothing."""
 
@@ -78,8 +81,23 @@ class Probe:
         told = [input_ for input_ in inputs if input_ is not None]
         if len(told) < len(inputs):
             return None
-        value = step.op.apply(*told)
+        value = self.apply(step, told)
         self.numbers += value.size
+        return value
+
+    def apply(self, step: Step, inputs: Sequence[Array]) -> Array:
+        """The op of a step on its inputs; large results of recorded ones are kept for the next programs."""
+        if not all(map(self.before.record.tells, step.inputs)):
+            return step.op.apply(*inputs)
+        shared, key = self.before.shared, (id(step.op), step.inputs)
+        if key in shared:
+            return shared[key][1]
+
+        value = step.op.apply(*inputs)
+        if value.size >= LARGE:
+            shared[key] = step.op, value  # the op as well: the id of what is gone may be another's
+            if len(shared) > MOST_SHARED:
+                del shared[next(iter(shared))]
         return value
 
     def input(self, name: str) -> Array | None:
@@ -113,16 +131,33 @@ def recompute(
     steps: Iterable[Step],
     before: Callable[[Step, int], Rounding],
     after: Callable[[Step], Rounding],
+    plain: dict[str, Array] | None = None,
 ) -> Array | None:
-    """The last of these steps, inputs and results rounded on the way; None where it cannot be told."""
+    """The last of these steps, inputs and results rounded on the way; None where it cannot be told.
+
+    Steps to which nothing was done yet are kept in `plain`, for the next ways to round.
+    """
     values: dict[str, Array] = {}
+    kept = {} if plain is None else plain
+    changed: set[str] = set()
     result = None
     for step in steps:
         if any(name not in values and not record.tells(name) for name in step.inputs):
             return None
+        rounds = [before(step, at) for at in range(len(step.inputs))]
+        round_result = after(step)
+        untouched = all(rounding is keep_digits for rounding in (*rounds, round_result))
+        if not untouched or not changed.isdisjoint(step.inputs):
+            changed.add(step.name)
+        if step.name in kept and step.name not in changed:
+            values[step.name] = result = kept[step.name]
+            continue
+
         inputs = [values[name] if name in values else record.value(name) for name in step.inputs]
-        rounded = [x if x.dtype == bool else before(step, at)(x) for at, x in enumerate(inputs)]
-        values[step.name] = result = after(step)(step.op.apply(*rounded))
+        rounded = [x if x.dtype == bool else rounds[at](x) for at, x in enumerate(inputs)]
+        values[step.name] = result = round_result(step.op.apply(*rounded))
+        if step.name not in changed:
+            kept[step.name] = result
     return result
 
 
@@ -226,6 +261,12 @@ def factors_shown(walk: Walk, name: str, *, plain: bool) -> dict[str, Factors]:
     return dict.fromkeys(names, way) if weighted or not direct else {}
 
 
+def follows_from_product(walk: Walk, name: str) -> bool:
+    """True for a step that may show what the factors of products were rounded to."""
+    steps = stretch(walk.derivation, walk.record, name)
+    return any(isinstance(step.op, PRODUCTS) for step in steps)
+
+
 def is_far_off(found: Array, right: Array) -> bool:
     """True where a step is off by more than fewer digits of factors can explain."""
     told = np.isfinite(found) & np.isfinite(right)
@@ -242,9 +283,10 @@ def nearest_way(
     if is_far_off(found, right):
         return None, 0.0
     tried: list[tuple[float, Factors, Array]] = []
+    plain: dict[str, Array] = {}
     for factors, (power, by_row) in ways:
         rounds = in_products(factors.short or keep_digits, power, by_row)
-        simulated = recompute(record, steps, rounds, lambda _: keep_digits)
+        simulated = recompute(record, steps, rounds, lambda _: keep_digits, plain)
         if simulated is not None and related_errors(found, right, simulated):
             left = float(np.std(fit_together(*where_finite(found - simulated, right))[2]))
             tried.append((left, factors, simulated))

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from attnctl.inputs.plan import DumpPlan
 
 
+SMALL = 2**18
+"""Numbers below which an array is kept in float64, too."""
+
+
 @dataclass(frozen=True)
 class Record:
     """A trace as it is judged: by what was planned, and with what is known of how it was rounded.
@@ -57,6 +61,8 @@ class Record:
     """What a step that is not recorded may have been carried out in."""
     factors: Mapping[str, Factors] = field(default_factory=dict)
     """What the factors of a product of matrices were shown to become; as they are, where it is not here."""
+    widened: dict[str, tuple[Array, Array]] = field(default_factory=dict)
+    """Small arrays that were read, in float64: a search reads them thousands of times."""
     lenient: bool = False
     """Whether weights of rows that are meant to see nothing may be anything: programs differ there.
 
@@ -75,7 +81,12 @@ class Record:
         return name in self and name not in self.blanks
 
     def value(self, name: str) -> Array:
-        return to_float64(self.trace[name])
+        array = self.trace[name]
+        if array.size >= SMALL or array.dtype == np.float64:
+            return to_float64(array)
+        if name not in self.widened or self.widened[name][0] is not array:
+            self.widened[name] = array, to_float64(array)
+        return self.widened[name][1]
 
     def numbers(self, axes: Sequence[str]) -> int:
         """Count the numbers of an array along these axes, those of no known size left out."""
@@ -113,6 +124,18 @@ class Record:
                 seen = allowed.any(axis=-1, keepdims=True)
                 return np.logical_not(np.broadcast_to(seen, (*shape[:-1], 1)))
         return np.zeros((*shape[:-1], 1), dtype=bool)
+
+
+def may_have_unseen(record: Record) -> bool:
+    """False where every query is meant to see some key, so that being lenient excuses nothing."""
+    try:
+        for step in record.intended:
+            shape = tuple(record.plan.sizes.get(axis, 1) for axis in step.axes)
+            if isinstance(step.op, Hide) and record.unseen(shape).any():
+                return True
+    except ValueError:  # a recorded mask of some queries alone
+        return True
+    return False
 
 
 def with_precisions(record: Record, at_least: Precision) -> Record:

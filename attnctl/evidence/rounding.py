@@ -36,6 +36,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, allowed_error
 from attnctl.evidence.precision import FLOAT32, FLOAT64
+from attnctl.inputs.plan.tensors import uniform_numbers
 from attnctl.math import Array
 from attnctl.math.ops import MatMul, MatMulT, Op, Project, Rotate, SinkSoftmax, Softmax
 from attnctl.math.ops.products import SharedTMatMul, TMatMul
@@ -65,7 +66,7 @@ PRODUCTS = (MatMul, MatMulT, Project, TMatMul, SharedTMatMul, ProjectBack, Proje
 MULTIPLIED = 2
 """Inputs of a product of matrices that are its factors; a bias that is added may follow."""
 
-NOISE: Array = np.random.RandomState(0).uniform(-1.0, 1.0, 65537)
+NOISE: Array = 2 * uniform_numbers(0, 65537) - 1
 """What results are rounded by; as many as a prime, so that no matrix repeats it row by row."""
 
 NOISE_TWICE: Array = np.concatenate((NOISE, NOISE))

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import field, replace
 from enum import Enum
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,10 @@ from attnctl.math.ops.products import SumRows, SumTokens
 
 CANCELLED = 4.0
 """Units of the sum of sizes that a sum of numbers which cancel may be off."""
+
+
+SharedValues = dict[tuple[int, tuple[str, ...]], tuple[Any, Array]]
+"""Values by their op (that one, not any that is equal) and the recorded steps that it reads."""
 
 
 class Verdict(str, Enum):
@@ -57,6 +62,10 @@ class Walk:
     derivation: Derivation
     steps: dict[str, Checked] = field(default_factory=dict)
     values: Values = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The parts of it in which a step was looked at, by the step: more than one search begins there."""
+    shared: SharedValues = field(default_factory=dict, compare=False, repr=False)
+    """Large values of other programs, which those that come next have in common with them."""
 
     @classmethod
     def over(
@@ -67,18 +76,20 @@ class Walk:
         until: str | None = None,
         anew: Collection[str] = (),
         excused: frozenset[str] | None = None,
+        settled: Collection[str] = (),
     ) -> Walk:
         """Check every step (or those up to one), reusing what another walk found where nothing changed.
 
         Steps to check `anew` are other ones, though they look the same. With steps that are `excused`, it
-        ends at that one only if another is wrong by then.
+        ends at that one only if another is wrong by then. Those that are `settled` are taken over whatever
+        they are computed from.
         """
         walk = cls(record, derivation, {}, {})
         changed: set[str] = set()
         old = {step.name: step for step in before.derivation if step.name in before.steps} if before else {}
         for step in derivation:
             same = old.get(step.name) is step and step.name not in anew
-            if before is not None and same and changed.isdisjoint(step.inputs):
+            if before is not None and same and (step.name in settled or changed.isdisjoint(step.inputs)):
                 checked, value = before.steps[step.name], before.values[step.name]
             else:
                 checked, value = check_step(record, derivation, step, walk.values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -11,10 +11,19 @@ from operator import methodcaller
 
 import numpy as np
 
+from attnctl.evidence.allowed import root_mean_square
 from attnctl.evidence.blocks import stretch
 from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, Precision
 from attnctl.evidence.precision import round_to as nearest
-from attnctl.evidence.recompute import Rounding, keep_digits, on_its_grid, recompute, same_errors
+from attnctl.evidence.recompute import (
+    FEWEST,
+    Rounding,
+    keep_digits,
+    on_its_grid,
+    recompute,
+    same_errors,
+    where_finite,
+)
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import HEAD_OUTPUTS, MASKED, WEIGHTS
@@ -236,7 +245,7 @@ KERNELS = (
         "weights-transposed",
         "the weights are transposed before they are applied to V",
         "take weights @ V: each row is one query's",
-        MIX.where(square).instead(lambda op: wrong.Arranged(op, (wrong.transpose,))),
+        MIX.where(square).instead(wrong.MixTransposed),
         across=True,
         why="einsum with its indices exchanged fits wherever there are as many queries as keys.",
         example="head_outputs = attention_weights.swapaxes(-1, -2) @ V",
@@ -314,12 +323,19 @@ KERNELS = (
 def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
     steps = stretch(case.derivation, case.record, case.first)
     every = [{step.name for step in steps}, *({step.name} for step in steps if len(steps) > 1)]
-    for precision in (FLOAT32, FLOAT16, BFLOAT16):
-        if precision.bits >= case.record.precision(case.first).bits:
-            continue
+    plain: dict[str, Array] = {}  # steps before the first that is rounded
+    most_bits = case.record.precision(case.first).bits
+    fewer = [precision for precision in (FLOAT32, FLOAT16, BFLOAT16) if precision.bits < most_bits]
+    coarsest = (
+        simulate_precision(case, steps, every[0], each, plain, inputs_too=True) for each in fewer[-2:]
+    )
+    if fewer and is_beyond_rounding(case, coarsest):
+        return
+    for precision in fewer:
         for names in every:
             values = [
-                simulate_precision(case, steps, names, precision, inputs_too=too) for too in (True, False)
+                simulate_precision(case, steps, names, precision, plain, inputs_too=too)
+                for too in (True, False)
             ]
             if any(is_shown(case, value, precision) for value in values):
                 coarse = partial(wrong.Coarse, unit=precision.unit, largest=precision.largest)
@@ -328,7 +344,13 @@ def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
 
 
 def simulate_precision(
-    case: WrongStep, steps: list[Step], names: set[str], precision: Precision, *, inputs_too: bool
+    case: WrongStep,
+    steps: list[Step],
+    names: set[str],
+    precision: Precision,
+    plain: dict[str, Array],
+    *,
+    inputs_too: bool,
 ) -> Array | None:
     """The step that disagrees, results of these steps rounded, and what they read."""
 
@@ -336,7 +358,26 @@ def simulate_precision(
         rounds = step.name in names and (inputs_too or not read)
         return (lambda x: nearest(x, precision)) if rounds else keep_digits
 
-    return recompute(case.record, steps, rounding_of, rounding_of)
+    return recompute(case.record, steps, rounding_of, rounding_of, plain)
+
+
+FAR_BEYOND = 8.0
+"""The multiple of what it does to round all steps that numbers are off which no few digits explain."""
+
+
+def is_beyond_rounding(case: WrongStep, coarsest: Iterable[Array | None]) -> bool:
+    """True where half of the numbers, and all of them together, are off by far more than any of these."""
+    most = 0.0
+    for value in coarsest:
+        if value is None or value.shape != case.found.shape:
+            return False
+        right, simulated = where_finite(case.expected.value, value)
+        most = max(most, root_mean_square(simulated - right))
+    found, right = where_finite(case.found, case.expected.value)
+    if found.size < FEWEST:
+        return False
+    off = found - right
+    return bool(min(np.median(np.abs(off)), np.std(off)) > FAR_BEYOND * most)
 
 
 def is_shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:

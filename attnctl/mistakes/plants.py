@@ -176,6 +176,9 @@ def rule_instead(kind: type[R], make: Callable[[R], Iterable[tuple[str, list[Vis
 AS_WELL = 1.02
 """A shorter number fits as well when it leaves at most so many times what the best one leaves."""
 
+BY_CHANCE = 1 / 64
+"""The part of what rounding one number does by which programs differ that are equal on paper."""
+
 Program = Callable[[float], WrongStep]
 
 
@@ -218,9 +221,10 @@ def newton(case: WrongStep, make: Program, value: float) -> float:
 def closest(case: WrongStep, tried: Iterable[tuple[T, WrongStep | None]]) -> tuple[T, WrongStep] | None:
     """Of programs the one that best gives the step that disagrees, if one is better than the right one."""
     least, found = case.misfit(case.expected.value), None
+    by_chance = BY_CHANCE * rounding_floor(case)
     for detail, program in tried:
         misfit = inf if program is None else case.misfit(program.value())
-        if program and misfit < least:
+        if program and least - misfit > by_chance:
             least, found = misfit, (detail, program)
     return found
 
@@ -268,6 +272,12 @@ def people_write(value: float) -> Iterator[float]:
         if 0 < whole < 100_000:  # above this every number is near the root of a whole one
             yield float(sign * whole ** (1 / power))
     yield float(f"{value:.3g}")
+
+
+def rounding_floor(case: WrongStep) -> float:
+    """What rounding one number of a step does, root mean square."""
+    unit = case.record.precision(case.first).unit
+    return max(unit, 64 * FLOAT64.unit) * size_of(case.found)
 
 
 def size_of(array: Array) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.evidence.blocks import OverQueries
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.notation import Input
@@ -124,6 +125,83 @@ def softmax(s: Array, axis: Axes = -1) -> Array:
 
 
 @dataclass(frozen=True)
+class SoftmaxOver(OverQueries):
+    """Softmax along axes of which queries are one."""
+
+    axes: tuple[int, ...] = (-2,)
+
+    def sum_over(self, blocks: Iterable[Array], *_: Array) -> tuple[Array, ...]:
+        """The maximum, and Σ exp(s − maximum), online: what was summed shrinks as the maximum grows."""
+        top = np.array(-np.inf)
+        sums = np.array(0.0)
+        for s in blocks:
+            last = top
+            top = np.maximum(last, s.max(axis=self.axes, keepdims=True))
+            safe = np.where(np.isinf(top), 0.0, top)
+            sums = sums * np.exp(last - safe) + np.exp(s - safe).sum(axis=self.axes, keepdims=True)
+        return np.where(np.isinf(top), 0.0, top), sums
+
+    def share_out(self, s: Array, *sums: Array) -> Array:
+        top, total_ = sums
+        return shared_out(np.exp(s - top), total_)
+
+
+@dataclass(frozen=True)
+class GrownOver(OverQueries):
+    """exp(s − the row's maximum), divided by its sums over queries."""
+
+    def sum_over(self, blocks: Iterable[Array], *_: Array) -> tuple[Array, ...]:
+        parts = [grown(s).sum(axis=-2, keepdims=True) for s in blocks]
+        return (np.sum(parts, axis=0),)
+
+    def share_out(self, s: Array, *sums: Array) -> Array:
+        return shared_out(grown(s), *sums)
+
+
+@dataclass(frozen=True)
+class ByOtherSums(OverQueries):
+    """e / e.sum(-1), of as many queries as keys: NumPy lines the sums up with the columns."""
+
+    grow: Callable[[Array], Array]
+
+    def sum_over(self, blocks: Iterable[Array], *_: Array) -> tuple[Array, ...]:
+        rows = np.concatenate([total(self.grow(s)) for s in blocks], axis=-2)
+        return (np.swapaxes(rows, -1, -2),)
+
+    def share_out(self, s: Array, *sums: Array) -> Array:
+        return shared_out(self.grow(s), *sums)
+
+
+@dataclass(frozen=True)
+class MixTransposed(OverQueries):
+    """What mixes values by weights, which were transposed before: row q has Σ weights[k, q] · v[k]."""
+
+    op: Op
+    begin: int = 0
+    """The query of the first row that is asked for."""
+
+    def from_query(self, query: int) -> MixTransposed:
+        return replace(self, begin=self.begin + query) if self.sums else self
+
+    def sum_over(self, blocks: Iterable[Array], *others: Array) -> tuple[Array, ...]:
+        """All rows: each block of queries adds its part to every one."""
+        (v,) = others
+        rows, start = np.array(0.0), 0
+        for weights in blocks:
+            stop = start + weights.shape[-2]
+            rows = rows + self.op.apply(transpose(weights), v[..., start:stop, :])
+            start = stop
+        return (rows,)
+
+    def apply(self, *inputs: Array) -> Array:
+        """(..., query, key), (..., key, d) -> (..., query, d), of as many queries as keys."""
+        weights, v = inputs
+        if not self.sums:
+            return self.op.apply(transpose(weights), v)
+        return self.sums[0][..., self.begin : self.begin + weights.shape[-2], :]
+
+
+@dataclass(frozen=True)
 class Dropped(RowWise):
     """Softmax with dropout: survivors times 1 / (1 − p), the others 0."""
 
@@ -164,11 +242,6 @@ def shared_out(e: Array, by: Array) -> Array:
 
 def over(e: Array, axis: Axes) -> Array:
     return shared_out(e, e.sum(axis=axis, keepdims=True))
-
-
-def by_other_sums(e: Array) -> Array:
-    """e / e.sum(-1), of as many queries as keys: NumPy lines the sums up with the columns."""
-    return shared_out(e, np.swapaxes(total(e), -1, -2))
 
 
 def with_constant(s: Array, constant: float) -> Array:

@@ -9,7 +9,7 @@ from dataclasses import field
 from functools import cache
 from hashlib import sha256
 from html import escape
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -188,7 +188,7 @@ def image(svg: str, words: str = "") -> str:
 
 @cache
 def asset(name: str) -> str:
-    whole = (files("attnctl.pages") / "page" / name).read_text(encoding="utf-8")
+    whole = Path(__file__).with_name("page").joinpath(name).read_text(encoding="utf-8")
     return whole if name.endswith(".html") else SPARED.sub("", whole)
 
 

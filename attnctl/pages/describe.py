@@ -32,7 +32,6 @@ from attnctl.store.header import as_json_data, header_data
 from attnctl.verbs import explain
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import DIFFERS, MAXIMUM, ROUNDED
-from attnctl.verbs.models.heads import head_profiles
 
 WORDS = {
     "computed": explain.COMPUTED,
@@ -217,6 +216,8 @@ def what_heads_do(trace: Trace) -> list[dict[str, Any]] | None:
         return None
     if layer_of(trace) != trace.header.get("layer") or not np.isfinite(weights).all():
         return None
+    from attnctl.verbs.models.heads import head_profiles
+
     effects = trace.header.get("effect") or [None] * len(weights)
     return [
         {"name": head.name, "shares": {kind: round(share, 4) for kind, share in head.shares.items()}}

@@ -11,19 +11,19 @@ from typing import IO, Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.words import all_of, quote
+from attnctl.base.words import all_of
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show import View
-from attnctl.drawing.show.picture import USUAL
 from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
-from attnctl.math.names import FADED, LOGITS, WEIGHTS
+from attnctl.math.names import WEIGHTS
 from attnctl.models.run import ModelInput, run_model
 from attnctl.pages import Marks, PageFinding, asset, draw_trace, pieces
 from attnctl.pages.describe import ROOM
-from attnctl.pages.tables import file_name, html_paragraphs, html_table, text
+from attnctl.pages.html import html_paragraphs, html_table, text
+from attnctl.pages.tables import file_name
 from attnctl.record import Trace, is_unfinished
 from attnctl.record.linear import ApartError
 from attnctl.store.source import read_one
@@ -37,7 +37,6 @@ from attnctl.verbs.effect import Effects
 from attnctl.verbs.effect.view import effect_lines, findings, looking_at
 from attnctl.verbs.explain import Explanation
 from attnctl.verbs.explain.view import Question
-from attnctl.verbs.models.next import NEXT_TITLES, next_lines, next_rows, place_words
 from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.picture import stats_picture
 
@@ -52,32 +51,6 @@ NEXT = '<p class="command" id="next" hidden>Why: <code></code></p>'
 
 VERDICTS = {True: "conforms", False: "does not conform", None: "was not held to anything"}
 """What the heading says of a target."""
-
-
-def write_traces(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL) -> None:
-    """A page of traces that opens as `view` says; one of next tokens, with these, at the likeliest."""
-    finding = None
-    if traces and "next" in traces[0].header and LOGITS in traces[0] and not view.cell:
-        with suppress(
-            ArithmeticError, AttributeError, LookupError, TypeError, ValueError
-        ):  # anyone's header
-            finding = find_next(traces)
-            view = replace(view, cell=(LOGITS, (int(traces[0].header["next"]["at"]), 0)))
-    if traces and FADED in traces[0] and not view.cell:
-        view = replace(view, cell=(FADED, (0,) * traces[0][FADED].ndim))
-    stream.writelines(pieces(traces, finding, view))
-
-
-def find_next(traces: Sequence[Trace]) -> PageFinding:
-    """What comes next, as the page of a model's logits opens with it."""
-    trace, screen = traces[0], Screen()
-    rows = [[words for words, _ in row] for row in next_rows(trace, screen)]
-    where = place_words(trace.tokens or [], screen, trace.header["next"]["at"])
-    (likeliest, *_, share) = rows[0]
-    title = f"{quote(likeliest)} is the likeliest token {where}: {share}"
-    table = html_table("The likeliest tokens", NEXT_TITLES, rows, words=True)
-    words = "\n".join(plain_text(next_lines(trace, screen)))
-    return PageFinding(title, words, [{}] * len(traces), opening=table)
 
 
 def write_effect(found: Sequence[Effects], stream: IO[bytes]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -19,6 +19,7 @@ from attnctl.drawing.show.headline import beginning
 from attnctl.math import Progress
 from attnctl.pages import MOST_PLAIN, MOST_TRACES, image, page_of_tables
 from attnctl.pages.describe import model_name
+from attnctl.pages.html import html_paragraphs, html_table, text
 from attnctl.store.files import open_output
 from attnctl.verbs.check import about
 from attnctl.verbs.exercise import gradebook
@@ -165,39 +166,6 @@ def signs_and_mistakes(sheet: HandIn, steps: Sequence[str]) -> list[str]:
     mistakes = {mark.step: gradebook.wrong_at(mark) for mark in sheet.marks if mark.verdict == WRONG}
     shown = zip([*steps, ""], gradebook.signs(sheet, steps), strict=True)
     return [f"{sign}: {mistakes[step]}" if mistakes.get(step) else sign for step, sign in shown]
-
-
-# --- HTML ---
-
-
-def html_table(
-    caption: str,
-    names: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    notes: Sequence[str] = (),
-    *,
-    words: bool = False,
-) -> str:
-    """A table with a heading for each row and column, and notes below; it scrolls by itself."""
-    head = "".join(f'<th scope="col">{text(name)}</th>' if name else "<td></td>" for name in names)
-    body = "\n".join(
-        f'<tr><th scope="row">{text(first)}</th>{"".join(f"<td>{text(word)}</td>" for word in rest)}</tr>'
-        for first, *rest in rows
-    )
-    kind = "texts" if words else "numbers"
-    return (
-        f'<section class="scroll" tabindex="0" aria-label="{text(caption)}"><table class="{kind}">'
-        f"<caption>{text(caption)}</caption><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
-        f"{html_paragraphs(notes)}</section>"
-    )
-
-
-def html_paragraphs(lines: Iterable[str]) -> str:
-    return "".join(f'<p class="note">{text(line)}</p>' for line in lines)
-
-
-def text(words: str) -> str:
-    return escape(visible(words))
 
 
 # --- the catalogue of mistakes: a list, and a page for each that an answer can link to ---

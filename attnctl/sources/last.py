@@ -145,7 +145,7 @@ def read_last(word: str, which: str | None) -> Sequence[Trace]:
 
 def what_ran(run: dict[str, Any]) -> Sentence:
     """The sentence of a run kept without numbers. Raises ValueError or AttnError for any other."""
-    from attnctl.inputs.config.load import settings_of
+    from attnctl.inputs.config.form import settings_of
     from attnctl.sources.sentence import Sentence
     from attnctl.store.header import FIELDS, decode
 

@@ -27,12 +27,11 @@ from attnctl.store.calls import ALIGNED, HEADER, MEMBER, PADDING_FIELD, CallMemb
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import Contents, Stored, header_data, require_bytes, room, show_value
 from attnctl.store.json_file import header_of
-from attnctl.store.raw import File, byte_pieces, check_bytes, npy_header
+from attnctl.store.raw import MOST_INFLATED, File, byte_pieces, check_bytes, npy_header
 
 LONGEST_HEADER = 100 << 20
 MOST_MEMBERS = 100_000
 STORED, DEFLATED = 0, 8
-MOST_INFLATED = 1032  # the most bytes that one byte of deflated data can inflate to
 CHUNK = 1 << 20
 
 BROKEN = (BadZipFile, RuntimeError, EOFError, struct.error, zlib.error, ValueError, OverflowError)

@@ -32,8 +32,7 @@ from attnctl.store.header import (
     show_value,
 )
 from attnctl.store.json_file import check_length, header_of
-from attnctl.store.npz import MOST_INFLATED
-from attnctl.store.raw import array_from
+from attnctl.store.raw import MOST_INFLATED, array_from
 
 SCHEMA = "attnctl/report/1"
 DATA = '<script type="application/json" id="attnctl-report">'

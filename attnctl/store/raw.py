@@ -35,6 +35,9 @@ def byte_pieces(array: Array) -> Iterator[memoryview]:
         yield piece.view(np.uint8).data
 
 
+MOST_INFLATED = 1032  # the most bytes that one byte of deflated data can inflate to
+
+
 class File:
     """An open file that arrays are mapped from; closed when nobody holds it or them any more."""
 

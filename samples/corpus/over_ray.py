@@ -2,7 +2,8 @@
 
 python samples/corpus/over_ray.py CORPUS SHARDS FOLDER [OPTIONS of attnctl stats, like --model DIR]
 
-A worker that is lost has its shard done by another; shards that are complete in FOLDER are kept.
+A worker that is lost has its shard done by another; shards that are complete in FOLDER are kept. Each shard
+is a process of its own; with `attnctl stats --file CORPUS --on ray=auto` each worker is, without files.
 """
 
 import subprocess
@@ -22,7 +23,10 @@ def measure(corpus, shard, part, options):
 
 corpus, shards, folder, *options = sys.argv[1:]
 Path(folder).mkdir(parents=True, exist_ok=True)
-ray.init(address="auto")
+try:
+    ray.init(address="auto")
+except ConnectionError:
+    sys.exit("no cluster here: `ray start --head` begins one; attnctl stats --on ray begins its own")
 parts = ray.get(
     [
         measure.remote(corpus, f"{number}/{shards}", f"{folder}/part-{number}.json", options)

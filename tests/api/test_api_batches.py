@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.inputs.config.load import validate
+from attnctl.inputs.config.form import validate
 from attnctl.inputs.plan.sentence import tokenize
 
 SENTENCES = ["I love AI", "the cat sat on the mat"]

@@ -74,12 +74,27 @@ def peak(*args):
 
 
 def start_up():
-    run = [ATTNCTL, "run", "I love AI", "--heads", "2"]
-    yield "run, whole process / import numpy", ratio(command(*run), command(*IMPORT_NUMPY), 31), 1.7
-    yield "run, memory / import numpy", peak(*run) / peak(*IMPORT_NUMPY), 1.4
-    for args in (["--help"], ["--version"], ["run", "--no-such-option"]):
-        found = ratio(command(ATTNCTL, *args), command(*IMPORT_NUMPY), 31)
-        yield f"{' '.join(args)} / import numpy", found, 0.75
+    """Whole processes: what is imported, and little else."""
+    with tempfile.TemporaryDirectory() as folder:
+        dump, other, page = (str(Path(folder) / name) for name in ("a.json", "b.json", "c.html"))
+        run = ["run", "I love AI", "--heads", "2"]
+        for path, seed in ((dump, "0"), (other, "1")):
+            command(ATTNCTL, *run, "--seed", seed, "-o", path)()
+        commands = {
+            "run": (run, 1.3),
+            "check of a dump": (["check", dump], 1.65),
+            "explain of a dump": (["explain", dump, "attention_weights[0,love,AI]"], 1.4),
+            "diff of two dumps": (["diff", dump, other], 1.45),
+            "learn": (["learn"], 1.6),
+            "a page": ([*run, "-o", page], 1.9),
+            "--help": (["--help"], 0.75),
+            "--version": (["--version"], 0.75),
+            "run --no-such-option": (["run", "--no-such-option"], 1.3),
+        }
+        for what, (args, most) in commands.items():
+            found = ratio(command(ATTNCTL, *args), command(*IMPORT_NUMPY), 15)
+            yield f"{what} / import numpy", found, most
+        yield "run, memory / import numpy", peak(ATTNCTL, *run) / peak(*IMPORT_NUMPY), 1.25
 
 
 def products(q, k, v):
@@ -141,10 +156,14 @@ def attend():
 def backward():
     """Both ways: the output and the gradients of Q, K and V."""
     import numpy as np
-    import torch
 
     import attnctl
 
+    try:
+        import torch
+    except ImportError:
+        print("backward: torch is not installed, nothing to hold it against", file=sys.stderr)
+        return
     torch.set_num_threads(2)
     names = ("Q", "K", "V", "d_head_outputs")
     for dtype in ("float32", "float64"):
@@ -332,12 +351,123 @@ def check():
         shutil.rmtree(folder)
 
 
-GROUPS = (start_up, attend, backward, memory, weights, dumps, yaml, tables, check)
+WRONG = ("softmax-over-queries", "window-off-by-one", "causal-strict", "no-scale", "dropout-left-on")
+SIZES = (512, 1024, 2048)
+
+
+def wrong_dumps():
+    """`check` of wrong dumps beside two checks of the right one and 0.8 s, and beside the run's memory.
+
+    1 is what was aimed at in time, 2 in memory. The growth is the exponent from the least n to the largest.
+    """
+    import numpy as np
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "check"))
+    import planted
+
+    plain = planted.Kind(heads=4, d_model=256, d=64, dtype="float32", causal=True)
+    kept = {"everything": (), "ends": (*planted.INPUTS, "output")}
+    with tempfile.TemporaryDirectory() as folder:
+        right, wrong, made = (str(Path(folder) / name) for name in ("right.npz", "wrong.npz", "made.npz"))
+        for what, names in kept.items():
+            for mistake in WRONG:
+                window = 128 if mistake.startswith("window") else None
+                options = ["--heads", "4", "--causal", *(["--window", "128"] if window else [])]
+                took = []
+                for n in SIZES:
+                    kind = plain.but(n=n, window=window)
+                    for path, planted_one in ((right, None), (wrong, mistake)):
+                        arrays = planted.attend(kind, planted_one)
+                        np.savez(path, **{k: x for k, x in arrays.items() if not names or k in names})
+                    right_one, slower = (
+                        command(ATTNCTL, "check", path, *options) for path in (right, wrong)
+                    )
+                    walks = 2 * seconds(right_one) + 0.8
+                    took.append(seconds(slower))
+                    yield f"check, {mistake}, {what}, {n} / aimed at", took[-1] / walks, 1
+                    step = ["--step", "output"] if names else []
+                    run = [ATTNCTL, "attend", right, *options, "--dtype", "float32", *step, "-o", made]
+                    more = peak(ATTNCTL, "check", wrong, *options) / peak(*run)
+                    yield f"check, {mistake}, {what}, {n} / run, memory", more, 2
+                growth = np.log(took[-1] / took[0]) / np.log(SIZES[-1] / SIZES[0])
+                yield f"check, {mistake}, {what}: grows with n to the power", growth, 2
+
+
+def lines():
+    """A corpus by its lines, and by workers."""
+    import random
+
+    drawn = random.Random(0)
+    words = [f"w{i}" for i in range(400)]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = []
+        for count in (500, 2000):
+            path = Path(folder) / f"{count}.txt"
+            path.write_text("".join(" ".join(drawn.choices(words, k=16)) + "\n" for _ in range(count)))
+            paths.append(str(path))
+        few, many = (command(ATTNCTL, "stats", "--file", path, "--json") for path in paths)
+        yield "stats, 2,000 lines / 500", ratio(many, few, 3), 4
+        by_two = command(ATTNCTL, "stats", "--file", paths[1], "--on", "processes=2", "--json")
+        yield "stats, 2,000 lines, --on processes=2 / alone", ratio(by_two, many, 3), 1.1
+
+
+def effects():
+    """`effect` over all heads of a random Llama of 600 M parameters, beside a pass for each by hooks."""
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM
+    except ImportError:
+        print("effects: torch and transformers are not installed", file=sys.stderr)
+        return
+    from layer import HEADS, LAYERS, WIDTH, write_checkpoint
+
+    import attnctl
+
+    tokens, size = list(range(1, 17)), WIDTH // HEADS
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        write_checkpoint(Path(folder))
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        mixed = model.model.layers[LAYERS // 2].self_attn.o_proj
+
+        def by_hooks():
+            """The heads of one layer: each costs what those of any other cost."""
+            for head in range(HEADS):
+
+                def zeroed(_, given, head=head):
+                    own = given[0].clone()
+                    own[..., head * size : (head + 1) * size] = 0
+                    return (own,)
+
+                hook = mixed.register_forward_pre_hook(zeroed)
+                with torch.inference_mode():
+                    model(torch.tensor([tokens])).logits[0, -1].numpy()
+                hook.remove()
+
+        ours = partial(attnctl.effect, model=folder, ids=tokens, between=(5, 4))
+        yield "effect, 480 heads, 16 tokens / hooks", ratio(ours, by_hooks, 3) / LAYERS, 0.5
+
+
+GROUPS = (
+    start_up,
+    wrong_dumps,
+    lines,
+    effects,
+    attend,
+    backward,
+    memory,
+    weights,
+    dumps,
+    yaml,
+    tables,
+    check,
+)
 
 
 def main():
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     names = [name for name in sys.argv[1:] if name != "--processor-time"]
+    print(f"On {processor()}, {os.cpu_count()} of its cores, by {CLOCK.__name__.replace('_', ' ')}:\n")
     print(f"| {'what / anchor':48} | ratio | at most |\n|---|---:|---:|")
     for group in GROUPS:
         if not names or group.__name__ in names:

@@ -1,16 +1,18 @@
-"""`check` of wrong dumps against the run that made them: python tests/benchmarks/check.py [n] [mistake ...]
+"""`check` of wrong dumps against what is aimed at: python tests/benchmarks/check.py [n ...] [mistake ...]
 
-Every mistake is planted as a person writes it, in four heads of float32, and recorded whole, at its
-ends, or as weights alone. Time is that of the processor; memory is the peak of the process.
+Ten mistakes are planted as a person writes them, in four heads of either type, and recorded whole, at
+their ends, or as weights alone. Time is that of the processor; memory is the peak of the process.
 """
 
 import json
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from bench import ATTNCTL
+from bench import ATTNCTL, processor
 from corpus import measured
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "check"))
@@ -38,28 +40,50 @@ RECORDED = {
 }
 
 
+SIZES, TYPES = (512, 1024, 2048), ("float32", "float64")
+ROOM = 0.8
+"""Seconds that a search may take besides two checks of the right dump."""
+
+
+class Figures(NamedTuple):
+    """Of a wrong dump: its time by what is aimed at, its peak by that of the run, and what was named."""
+
+    time: float
+    memory: float
+    mistake: str | None
+
+
 def save(path, arrays, names):
     np.savez(path, **{name: x for name, x in arrays.items() if not names or name in names})
 
 
+def measure(folder, kind, mistake, what, options):
+    """A wrong dump beside the right one, and beside the run that makes the right one."""
+    right, wrong, made = (Path(folder) / name for name in ("right.npz", "wrong.npz", "made.npz"))
+    names, steps = RECORDED[what]
+    options = ["--heads", HEADS, *options]
+    save(right, planted.attend(kind, None), names)
+    save(wrong, planted.attend(kind, mistake), names)
+    run = measured(ATTNCTL, "attend", right, *options, "--dtype", kind.dtype, *steps, "-o", made)
+    _, walk, _ = measured(ATTNCTL, "check", right, *options, "--json")
+    out, seconds, peak = measured(ATTNCTL, "check", wrong, *options, "--json")
+    return Figures(seconds / (2 * walk + ROOM), peak / run[2], json.loads(out)["mistake"])
+
+
 def main():
-    n = int(sys.argv[1]) if sys.argv[1:] else 1024
+    sizes = [int(word) for word in sys.argv[1:] if word.isdecimal()] or SIZES
+    mistakes = [word for word in sys.argv[1:] if not word.isdecimal()] or KINDS
+    print(f"{processor()}: time by two checks of the right dump and {ROOM} s, memory by the run")
+    every = []
     with tempfile.TemporaryDirectory() as folder:
-        dump, given, made = (Path(folder) / name for name in ("dump.npz", "given.npz", "made.npz"))
-        for mistake in sys.argv[2:] or KINDS:
+        for n, dtype, mistake, what in product(sizes, TYPES, mistakes, RECORDED):
             kind, options = KINDS[mistake]
-            arrays, options = planted.attend(kind.but(n=n), mistake), ["--heads", HEADS, *options]
-            save(given, arrays, planted.INPUTS)
-            for what, (names, steps) in RECORDED.items():
-                save(dump, arrays, names)
-                run = measured(ATTNCTL, "attend", given, *options, "--dtype", "float32", *steps, "-o", made)
-                out, seconds, peak = measured(ATTNCTL, "check", dump, *options, "--json")
-                print(
-                    f"{n:5} {mistake:24} {what:11} {seconds:6.2f} s {peak:5.0f} MiB: "
-                    f"{seconds / run[1]:5.1f} of the run's time, {peak / run[2]:5.1f} of its memory: "
-                    f"{json.loads(out)['mistake']}",
-                    flush=True,
-                )
+            found = measure(folder, kind.but(n=n, dtype=dtype), mistake, what, options)
+            every.append(found)
+            line = f"{n:5} {dtype} {mistake:24} {what:11} {found.time:5.2f} {found.memory:5.1f}"
+            print(f"{line} {found.mistake}", flush=True)
+    within = sum(found.time <= 1 for found in every), sum(found.memory <= 2 for found in every)
+    print(f"of {len(every)}, {within[0]} in time, {within[1]} in twice the memory of the run")
 
 
 if __name__ == "__main__":

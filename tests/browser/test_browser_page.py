@@ -15,7 +15,7 @@ from waiting import violations, wait_until
 import attnctl
 from attnctl.drawing.show import View
 from attnctl.pages.found import check_pieces, diff_pieces
-from attnctl.pages.found import write_traces as write_page
+from attnctl.pages.traces import write_traces as write_page
 from attnctl.record import Trace
 from attnctl.store.source import read
 

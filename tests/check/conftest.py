@@ -22,11 +22,13 @@ def planted_table(request):
 def in_process(monkeypatch):
     """Programs are carried out in this process, where the one of their own is not the point."""
 
-    def run_here(path, into, _seconds):
+    def run_here(path, into, _seconds, added):
         with monkeypatch.context() as patch, redirect_stdout(StringIO()) as out:
             for name in ("argv", "path", "path_hooks"):
                 patch.setattr(sys, name, [*getattr(sys, name)])
             patch.setitem(sys.modules, "__main__", None)
+            for name, value in added.items():
+                patch.setenv(name, value)
             child.main(str(Path(path).resolve()), str(into))
             return out.getvalue()
 

@@ -132,3 +132,40 @@ def test_a_name_is_refused_for_a_program(call):
         2,
         True,
     )
+
+
+OF_TORCH = {
+    "a module whose batch comes first and that is not told": Fault(
+        "attend = nn.MultiheadAttention(8, 2)\nout, _ = attend(h, h, h)\nprint(out.mean(1).shape)\n",
+        "attend(h, h, h)",
+        "batch-first",
+    ),
+    "dropout that goes on after eval": Fault(
+        "model = nn.Linear(8, 8)\nmodel.eval()\na = F.softmax(h @ h.mT / 8**0.5, -1)\n"
+        "a = F.dropout(a, 0.4)\nout = a @ h\n",
+        "F.dropout",
+        None,
+    ),
+    "a weight of torch that is not transposed": Fault(
+        "wq, wk, wv, wo = (nn.Linear(8, 8, bias=False) for _ in range(4))\n"
+        "q, k, v = h @ wq.weight.T, h @ wk.weight.T, h @ wv.weight.T\n"
+        "out = F.softmax(q @ k.mT / 8**0.5, -1) @ v @ wo.weight\n",
+        "wo.weight",
+        "weight-transposed",
+    ),
+}
+WITH_TORCH = (
+    "import torch\nfrom torch import nn\nimport torch.nn.functional as F\ntorch.manual_seed(4)\n"
+    "torch.set_grad_enabled(False)\nh = torch.randn(3, 5, 8)\n"
+)
+
+
+@pytest.mark.parametrize("what", OF_TORCH)
+def test_what_is_wrong_with_torch_is_shown_where_it_is_made(call, what):
+    pytest.importorskip("torch")
+    text, expected, mistake = OF_TORCH[what]
+    Path("p.py").write_text(WITH_TORCH + text)
+    done = call("check", "p.py", "--json")
+    report = json.loads(done.out)
+    assert (done.code, report["mistake"]) == (1, mistake), report
+    assert expected in (WITH_TORCH + text).splitlines()[report["line"] - 1]

@@ -14,7 +14,7 @@ from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.plan.intended import plan_dump
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import WrongStep
-from attnctl.verbs.check.search import SomeRows, samples, some_rows
+from attnctl.verbs.check.parts import SomeRows, samples, some_rows
 
 N, ROWS = 12, 5
 STARTS = (0, 4)
@@ -111,7 +111,7 @@ def test_a_mistake_in_some_rows_is_those_rows_of_the_mistake_in_all(kind, what, 
 )
 def test_a_part_shows_what_is_wrong(monkeypatch, wrong_from, words):
     for name, value in (("MANY", 10), ("FEW", 10), ("LEAST_ROWS", 3)):
-        monkeypatch.setattr(f"attnctl.verbs.check.search.{name}", value)
+        monkeypatch.setattr(f"attnctl.verbs.check.parts.{name}", value)
     record = recorded(own.PLAIN.but(n=N), "everything")
     weights = record.trace["attention_weights"].copy()
     weights[:, wrong_from:] *= 1.01
@@ -127,7 +127,7 @@ def test_a_part_shows_what_is_wrong(monkeypatch, wrong_from, words):
 def test_a_part_judges_once_what_is_the_same_in_all(monkeypatch):
     """What stands before scores keeps its verdict, and its runs, for all that is tried in a part."""
     for name, value in (("MANY", 10), ("FEW", 10), ("LEAST_ROWS", 3)):
-        monkeypatch.setattr(f"attnctl.verbs.check.search.{name}", value)
+        monkeypatch.setattr(f"attnctl.verbs.check.parts.{name}", value)
     record = recorded(own.PLAIN.but(n=N), "ends")
     output = record.trace["output"] * 1.5
     record = replace(record, trace=replace(record.trace, arrays={**record.trace, "output": output}))
@@ -143,7 +143,7 @@ def test_a_part_judges_once_what_is_the_same_in_all(monkeypatch):
 
 def test_a_part_that_shows_too_little_is_passed_over(monkeypatch):
     for name, value in (("MANY", 10), ("FEW", 10), ("LEAST_ROWS", 3)):
-        monkeypatch.setattr(f"attnctl.verbs.check.search.{name}", value)
+        monkeypatch.setattr(f"attnctl.verbs.check.parts.{name}", value)
     record = recorded(own.PLAIN.but(n=N), "everything")
     weights = record.trace["attention_weights"].copy()
     weights[:, 1, 0] *= 1.01  # one number a head in the first rows, all of them in the last
@@ -155,7 +155,7 @@ def test_a_part_that_shows_too_little_is_passed_over(monkeypatch):
     assert next(samples(walk, "attention_weights")).words == "queries 8 to 10"
     alone = replace(walk.gap("attention_weights"), differing=10)
     few = replace(walk.steps["attention_weights"], gap=alone)
-    fewer = replace(walk, steps={**walk.steps, "attention_weights": few})
+    fewer = replace(walk, steps={**walk.steps, "attention_weights": few}, parts={})
     assert next(samples(fewer, "attention_weights")).words == "the first 3 queries"
 
 
@@ -167,7 +167,7 @@ def test_a_part_that_shows_too_little_is_passed_over(monkeypatch):
 def test_a_part_tells_where_it_is_wrong_and_that_it_is_a_part(monkeypatch, wrong, places):
     """Not at which queries, where others are wrong, too."""
     for name, value in (("MANY", 10), ("FEW", 10), ("LEAST_ROWS", 3)):
-        monkeypatch.setattr(f"attnctl.verbs.check.search.{name}", value)
+        monkeypatch.setattr(f"attnctl.verbs.check.parts.{name}", value)
     arrays = own.attend(own.PLAIN.but(n=N))
     arrays["attention_weights"][:, wrong] += np.random.RandomState(0).rand(N)
     given = {name: x for name, x in arrays.items() if name in (*own.INPUTS, "attention_weights")}

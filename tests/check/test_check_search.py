@@ -12,7 +12,8 @@ from attnctl.evidence.record import Record, with_precisions
 from attnctl.evidence.walk import Walk
 from attnctl.inputs.plan.intended import plan_dump
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.search import MOST_FITTED, MOST_TRIED, Search, whole_of
+from attnctl.verbs.check.parts import whole_of
+from attnctl.verbs.check.search import MOST_FITTED, MOST_TRIED, Search
 
 PLAIN = planted.Kind(n=24)
 

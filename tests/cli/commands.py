@@ -1,4 +1,4 @@
-"""Every command there is: its name, and the function that Typer calls."""
+"""Every command there is: its words, and what is declared of it."""
 
 import importlib
 
@@ -7,7 +7,11 @@ from attnctl import VERBS
 
 def commands():
     for name in VERBS:
-        registered = importlib.import_module(f"attnctl.cli.{name}").app.registered_commands
-        for each in registered:
-            own = each.name or each.callback.__name__
-            yield (name if len(registered) == 1 else f"{name} {own}"), each.callback
+        module = importlib.import_module(f"attnctl.cli.{name}")
+        for own, registered in module.COMMANDS.items():
+            yield (f"{name} {own}" if hasattr(module, "GROUP") else name), registered
+
+
+def parameters():
+    """The names of the parameters of each command."""
+    return {name: {option.name for option in registered.options} for name, registered in commands()}

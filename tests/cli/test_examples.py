@@ -13,7 +13,8 @@ import pytest
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.listing import list_meanings
 from attnctl.drawing.screen.output import plain_text
-from attnctl.inputs.config.load import example_names, example_summary, json_schema
+from attnctl.inputs.config.examples import example_names, example_summary
+from attnctl.inputs.config.form import json_schema
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"), key=lambda path: path.stem)

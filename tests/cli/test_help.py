@@ -10,7 +10,8 @@ from commands import commands
 
 from attnctl import VERBS
 from attnctl.base.errors import AttnError
-from attnctl.cli.app import DAILY, with_values
+from attnctl.cli.app import DAILY
+from attnctl.cli.command import with_values
 
 PAGES = [[], *([name] for name in VERBS), *(name.split() for name, _ in commands() if " " in name)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import commands
+from commands import commands, parameters
 
 from attnctl import load
 from attnctl.base.errors import AttnError
@@ -15,7 +15,8 @@ from attnctl.math.engine.cost import INFLATED, limit_memory
 
 MIB = 2**20
 BOMB, LIMIT = "bomb.npz", "--max-memory 10M"
-PARAMETERS = {name: run.__signature__.parameters for name, run in commands()}
+COMMANDS = dict(commands())
+PARAMETERS = parameters()
 ARGUMENTS = {
     "run": "I -c c.yaml",
     "explain": f"{BOMB} Q[0,0]",
@@ -26,13 +27,13 @@ ARGUMENTS = {
 
 def reading():
     """Each command that reads what may be compressed, on one that is."""
-    for name, parameters in PARAMETERS.items():
-        if "max_memory" in parameters and name not in {
+    for name, names in PARAMETERS.items():
+        if "max_memory" in names and name not in {
             "explore",
             "capture",
             "effect",
         }:  # a terminal, a program, a model
-            files = [each for each in parameters.values() if isinstance(each.default, type)]
+            files = [each for each in COMMANDS[name].arguments if each.is_required]
             yield name, f"{ARGUMENTS.get(name) or ' '.join([BOMB] * max(1, len(files)))} {LIMIT}"
     yield "exercise grade", BOMB  # a hand-in has a limit of its own
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from command_line import working_in
 from commands import commands
-from typer.models import OptionInfo
 
 import attnctl
 from attnctl.cli.program import program
@@ -80,31 +79,25 @@ SCENES = {
 
 
 def options():
-    """Every option of every command: the command, its flags, and what Typer knows of it."""
-    for command, run in commands():
-        for parameter in run.__signature__.parameters.values():
-            info = parameter.annotation.__metadata__[0]
-            if isinstance(info, OptionInfo):
-                named = [each for each in (info.default, *info.param_decls) if isinstance(each, str)]
-                yield command, named or [f"--{parameter.name}"], info
-
-
-def writes(info):
-    return getattr(info, "writes", False)
+    """Every option of every command: the command, and what is declared of it."""
+    for command, registered in commands():
+        for option in registered.options:
+            if not option.declared.is_argument:
+                yield command, option.declared
 
 
 WRITING = [
-    (command, min(flags, key=len))
-    for command, flags, info in options()
-    if writes(info) and command != "mistakes"  # which reads nothing
+    (command, min(option.flags, key=len))
+    for command, option in options()
+    if option.writes and command != "mistakes"  # which reads nothing
 ]
 
 
 def test_an_option_that_names_a_file_reads_it_or_writes_it():
     named = {
-        max(flags, key=len)
-        for _, flags, info in options()
-        if info.metavar in {"FILE", "DIR", "FOLDER"} and not writes(info)
+        max(option.flags, key=len)
+        for _, option in options()
+        if option.metavar in {"FILE", "DIR", "FOLDER"} and not option.writes
     }
     assert named == READING
     assert {command for command, _ in WRITING} == set(SCENES)

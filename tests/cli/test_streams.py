@@ -170,18 +170,18 @@ main()
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    "name",
+    ("name", "more"),
     [
-        "attnctl.cli.program",
-        "contextlib",
-        "typer",
-        "attnctl.cli.app",
-        "attnctl.cli.run",
-        "numpy",
+        ("attnctl.cli.program", []),
+        ("contextlib", []),
+        ("typer", ["--help"]),
+        ("attnctl.cli.app", ["--help"]),
+        ("attnctl.cli.run", []),
+        ("numpy", []),
     ],
 )
-def test_an_interrupt_of_an_import_is_130_and_no_traceback(workplace, name):
-    script = INTERRUPTED.format(name=name, args=["run", "I love AI", "-o", "x.json"])
+def test_an_interrupt_of_an_import_is_130_and_no_traceback(workplace, name, more):
+    script = INTERRUPTED.format(name=name, args=["run", "I love AI", "-o", "x.json", *more])
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=workplace.folder, capture_output=True, timeout=600, check=False
     )

@@ -7,7 +7,8 @@ import pytest
 from attnctl.base.errors import AttnError
 from attnctl.base.values import flow
 from attnctl.inputs.config.fields import FIELDS, RULE_SETTINGS
-from attnctl.inputs.config.load import load, parse_config, validate
+from attnctl.inputs.config.form import validate
+from attnctl.inputs.config.load import load, parse_config
 
 HERE = Path(__file__).parent
 PROBLEMS = sorted((HERE / "problems").glob("*.yaml"))

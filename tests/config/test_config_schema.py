@@ -9,7 +9,7 @@ import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import settings as effort
 
-from attnctl.inputs.config.load import json_schema
+from attnctl.inputs.config.form import json_schema
 from attnctl.inputs.config.settings import IN_ORDER, OF_ARRAYS, Settings
 
 HERE = Path(__file__).parent

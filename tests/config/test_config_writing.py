@@ -10,7 +10,8 @@ from hypothesis import settings as effort
 
 from attnctl.inputs.config.fields import FIELDS
 from attnctl.inputs.config.flags import write_commented
-from attnctl.inputs.config.load import parse_config, validate
+from attnctl.inputs.config.form import validate
+from attnctl.inputs.config.load import parse_config
 from attnctl.inputs.config.settings import FromFile, Random, Settings, Tokenizer, Weights
 from attnctl.math.kind import HeadNorm
 from attnctl.math.rules import Causal, Softcap, Window

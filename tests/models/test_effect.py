@@ -1,6 +1,8 @@
 """What each head does to the next token: the numbers of hooks in transformers, shares that add up."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,10 @@ from checkpoints import ROOT
 from test_next import with_head
 
 import attnctl
+from attnctl.base import workers
+from attnctl.base.errors import AttnError
 from attnctl.cli.program import program
+from attnctl.verbs.effect import workers as by_workers
 
 FROZEN = json.loads((Path(__file__).parent / "effects.json").read_text())
 NAMES = [name for name, found in FROZEN.items() if isinstance(found, dict)]
@@ -151,3 +156,70 @@ def test_what_is_refused(capsys, args, said):
     assert (code, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.fixture
+def new_workers():
+    """Workers that have begun no pass yet, and whose passes no others take over."""
+    kept = (by_workers.pass_of, by_workers.difference_of)
+    for each in kept:
+        each.cache_clear()
+    yield
+    for each in kept:
+        each.cache_clear()
+
+
+@contextmanager
+def in_this_process(engine):
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_workers_that_have_a_layer_each_give_the_same(how, monkeypatch, tmp_path):
+    monkeypatch.setattr(workers, "open_executor", in_this_process)
+    asked, path = {"model": GPT2, "ids": IDS, "between": BETWEEN, **HOW[how]}, tmp_path / "effect.json"
+    alone, seen = attnctl.effect(**asked), []
+    found = attnctl.effect(
+        **asked, save=path, on="processes=1", progress=lambda done, total: seen.append((done, total))
+    )
+    np.testing.assert_array_equal(found.effect, alone.effect)
+    assert json.loads(path.read_text())["effect"] == alone.to_dict()["effect"]
+    assert seen[-1] == (12, 12)
+
+
+def test_workers_measure_what_an_interrupted_run_left(monkeypatch, tmp_path):
+    monkeypatch.setattr(workers, "open_executor", in_this_process)
+    asked, path = {"model": GPT2, "ids": IDS, "between": BETWEEN}, tmp_path / "effect.json"
+    whole = attnctl.effect(**asked).to_dict()
+    left = [*whole["effect"][:1], [None] * 4, whole["effect"][2]]
+    path.write_text(json.dumps({**whole, "effect": left}))
+    measured = []
+    plain = by_workers.measure_layer
+    monkeypatch.setattr(
+        by_workers, "measure_layer", lambda task: measured.append(task.layer) or plain(task)
+    )
+    assert attnctl.effect(**asked, save=path, on="processes=1").to_dict() == whole
+    assert measured == [1]
+
+
+def test_a_worker_with_another_model_is_refused(monkeypatch, new_workers):
+    monkeypatch.setattr(workers, "open_executor", in_this_process)
+    plain = by_workers.Prompt.begin
+    begun = []
+
+    def begin(prompt):
+        begun.append(prompt)
+        return plain(prompt if len(begun) == 1 else prompt._replace(model=BLOOM))
+
+    monkeypatch.setattr(by_workers.Prompt, "begin", begin)
+    with pytest.raises(AttnError, match="a worker has another model than this machine"):
+        attnctl.effect(model=GPT2, ids=IDS, between=BETWEEN, on="processes=1")
+
+
+@pytest.mark.slow
+def test_processes_measure_the_layers(call):
+    words = ["effect", "--ids", ",".join(map(str, IDS)), "--model", GPT2, "--between", *map(str, BETWEEN)]
+    alone, by_two = call(*words, "--json"), call(*words, "--on", "processes=2", "--json")
+    assert by_two == alone
+    assert alone[0] == 0

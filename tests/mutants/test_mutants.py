@@ -2,15 +2,19 @@
 
 import json
 import shlex
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from attnctl.base import workers
+from attnctl.base.workers import Engine
 from attnctl.evidence.precision import round_in
 from attnctl.mistakes import CATALOGUE
 from attnctl.verbs.mutants import kernel
-from attnctl.verbs.mutants.survey import DRAWS, TYPES, Criterion, Inputs, hold
+from attnctl.verbs.mutants.survey import DRAWS, TYPES, Criterion, Inputs, hold, survey
 
 LOOSE = ["--rtol", "1e-2", "--atol", "1e-2"]
 
@@ -139,3 +143,34 @@ def test_inputs_are_drawn_in_their_type(draw, dtype):
     for array in arrays.values():
         np.testing.assert_array_equal(round_in(dtype, array), array)
     assert (arrays["q"].min() >= 0) is np.bool_(draw == "rand")
+
+
+@contextmanager
+def in_this_process(engine):
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def test_workers_hold_the_same_kernels_to_it(monkeypatch):
+    monkeypatch.setattr(workers, "open_executor", in_this_process)
+    monkeypatch.setattr("attnctl.verbs.mutants.survey.AT_ONCE", 7)
+    inputs, seen = Inputs((1, 2, 16, 8)), []
+    loose = Criterion(1e-2, 1e-2)
+    alone = survey(inputs, loose)
+    found = survey(inputs, loose, lambda done, total: seen.append((done, total)), Engine("processes", "2"))
+    assert alone.survivors
+    assert found.to_dict() == alone.to_dict()
+    assert seen[-1][0] == seen[-1][1]
+
+
+@pytest.mark.slow
+def test_processes_hold_kernels_to_it(call):
+    words = ["mutants", "--atol", "1e-2", "--shape", "1,2,16,8", "--json"]
+    alone = call(*words)
+    assert call(*words, "--on", "processes=2") == alone
+    assert alone[0] == 1
+
+
+def test_a_test_of_ones_own_has_no_workers(call):
+    code, _, said = call("mutants", "--on", "processes=2", "--", "true", "{kernel}")
+    assert (code, "--on: your own test runs here" in said) == (2, True)

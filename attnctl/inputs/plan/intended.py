@@ -349,6 +349,6 @@ def settings_of(trace: Trace) -> Settings:
     offset = tuple(several) if isinstance(offset, list) else offset
     if not config:
         return Settings(causal_offset=offset)
-    from attnctl.inputs.config.load import validate
+    from attnctl.inputs.config.form import validate
 
     return validate(config).with_(causal_offset=offset)

@@ -200,6 +200,9 @@ def first_given(*values: int | None) -> int:
 
 # --- drawing ---
 
+TWISTED = 624
+"""Words of the state of a Mersenne Twister."""
+
 FEW = 2**11
 """Up to so many numbers, 2 ms, a tensor is drawn without `numpy.random`, whose import takes 10 ms and 3 MB.
 
@@ -276,3 +279,20 @@ def token_rows(seed: int, tokens: Sequence[str], d_model: int, distribution: str
         rng.seed(key(seed, "token", token))
         row[:] = draw_numbers(rng, (d_model,), distribution, d_model)
     return rows
+
+
+def uniform_numbers(seed: int, count: int) -> Array:
+    """The first numbers of `RandomState(seed).random_sample`, without `numpy.random`.
+
+    Python's generator is set to the state that NumPy's begins with, and asked for all bits at once.
+    """
+    state = [seed]
+    for place in range(1, TWISTED):
+        last = state[-1]
+        state.append((1812433253 * (last ^ last >> 30) + place) % 2**32)  # Knuth's, as Matsumoto has it
+
+    twister = Twister()
+    twister.setstate((*state, TWISTED))
+    bits = twister.getrandbits(64 * count).to_bytes(8 * count, "little")
+    high, low = np.frombuffer(bits, "<u4").reshape(count, 2).T
+    return ((high >> 5) * 2.0**26 + (low >> 6)) / 2.0**53

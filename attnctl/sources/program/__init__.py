@@ -7,6 +7,7 @@ there is an attention (`attention`, `join`), whose steps are told by structure a
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
@@ -28,7 +29,7 @@ from attnctl.sources.program.module import read_module
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origins
 from attnctl.sources.program.place import place_of
-from attnctl.sources.program.run import Recording, ending_of, record_program
+from attnctl.sources.program.run import WITHOUT_JIT, Recording, ending_of, record_program
 from attnctl.sources.program.steps import StepReader
 from attnctl.sources.program.text import MAGIC, NOTEBOOK, code_of
 from attnctl.sources.program.tiles import join_tiles
@@ -79,7 +80,7 @@ class RecordedProgram:
         out: list[Steps] = []
         with np.errstate(all="ignore"):
             judged = self.judged()
-            self.reader.some_causal = any(map(self.reader.shows_causal, judged))
+            self.reader.masks.some_causal = any(map(self.reader.masks.shows_causal, judged))
             for attention in judged:
                 try:
                     is_module = "num_heads" in attention.arguments
@@ -116,6 +117,22 @@ class RecordedProgram:
         return sorted(out, key=lambda attention: attention.output)
 
 
+JITTED = re.compile(r"\bjit\b")
+
+
+def read_program(path: str, asked: dict[str, object]) -> RecordedProgram:
+    """Carry a program out and read its attentions.
+
+    What jax compiles is not seen. Where nothing else is there, the program runs once more with jax
+    carrying out what it would compile: the same numbers, but for rounding.
+    """
+    program = RecordedProgram(record_program(path), asked)
+    if program.found or not any(map(JITTED.search, program.recording.files.values())):
+        return program
+    eager = RecordedProgram(record_program(path, environment=WITHOUT_JIT), asked)
+    return eager if eager.found else program
+
+
 class Script(Dump):
     """The attentions of a file of Python, or of a notebook."""
 
@@ -124,7 +141,7 @@ class Script(Dump):
 
     @cached_property
     def program(self) -> RecordedProgram:
-        return RecordedProgram(record_program(self.path_alone), dict(self.beside.flags))
+        return read_program(self.path_alone, dict(self.beside.flags))
 
     @cached_property
     def path_alone(self) -> str:

@@ -263,7 +263,8 @@ class AttentionFinder:
             return False
         if first is None:
             return False
-        if rows_sum_to_one(graph.value(chain[-1])):
+        weights = graph.value(chain[-1])
+        if rows_sum_to_one(weights) or (weights.ndim > 1 and rows_sum_to_one(weights, -2)):
             return True
         # Weights without a softmax, perhaps: Q, K and V are all projected then.
         operands = (first.left, first.right, v)

@@ -60,6 +60,13 @@ class Product(NamedTuple):
     factor: float = 1.0
 
 
+class Spread(NamedTuple):
+    """An operand of a product that is written out, and its axes."""
+
+    n: int
+    axes: Labels
+
+
 class Graph:
     """The events of a recording, linked; a number stands for an event, and for the array of that time."""
 
@@ -288,10 +295,40 @@ class Graph:
             operands = self.parents(factors)
             if len(operands) != 2:
                 continue
+            found = self.of_axes(n, factors, operands)
+            if found is not None:
+                return found
             left, right = (self.unexpanded(operand) for operand in operands)
             found = self.multiplied(n, [left, right])
             if found is not None:
                 return found
+        return None
+
+    def of_axes(self, n: int, factors: int, operands: Sequence[int]) -> Product | None:
+        """(a[:, :, None] * v).sum(1): the axes of both are those along which they were spread."""
+        whole = self.value(factors)
+        value = self.value(n)
+        summed = [axis for axis in range(whole.ndim) if is_near(whole.sum(axis), value)]
+        if len(summed) != 1:
+            return None
+        axes = tuple(f"{axis}" for axis in range(whole.ndim))
+        sides = [self.spread_axes(operand, whole.shape) for operand in operands]
+        if any(side is None or axes[summed[0]] not in side.axes for side in sides):
+            return None
+        left, right = (side for side in sides if side is not None)
+        kept = tuple(axis for axis in axes if axis != axes[summed[0]])
+        return Product(left.n, right.n, left.axes, right.axes, kept)
+
+    def spread_axes(self, operand: int, shape: tuple[int, ...]) -> Spread | None:
+        """An operand before it got axes of size 1, and the axes that it has of what it was spread to."""
+        value = self.value(operand)
+        padded = (1,) * (len(shape) - value.ndim) + value.shape
+        axes = tuple(
+            f"{axis}" for axis, (own, whole) in enumerate(zip(padded, shape, strict=True)) if own == whole
+        )
+        for n in (operand, self.unexpanded(operand)):
+            if self.value(n).ndim == len(axes):
+                return Spread(n, axes)
         return None
 
     def unexpanded(self, n: int) -> int:

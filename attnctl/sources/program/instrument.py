@@ -13,6 +13,7 @@ expression's `Site`, which says where it stands.
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -292,8 +293,11 @@ def is_compiled(decorators: Iterable[ast.expr]) -> bool:
     """True below a decorator like numba.njit, torch.jit.script or triton.jit."""
     for decorator in decorators:
         words = ast.unparse(decorator).partition("(")[0].split(".")
-        if words[-1] in COMPILED and words[0] != "re":
-            return True
+        if words[-1] not in COMPILED or words[0] == "re":
+            continue
+        if words[-1] == "jit" and words[0] in {"jax", "jit"} and os.environ.get("JAX_DISABLE_JIT") == "1":
+            continue  # jax is asked to carry it out as it stands
+        return True
     return False
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from attnctl.sources.program.attention import Attention, ScoreLine
 from attnctl.sources.program.graph import MOST_SEARCHED, SOFT, Graph
 from attnctl.sources.program.origin import Origin
-from attnctl.sources.program.relations import Array, has_same_numbers, is_near, is_same
+from attnctl.sources.program.relations import Array, has_same_numbers, is_near, is_same, rows_sum_to_one
 
 MERGES = frozenset(
     {
@@ -81,13 +81,9 @@ def is_gradient(attention: Attention, found: Sequence[Attention]) -> bool:
         return False
     if not attention.lines[-1].array.min(initial=0.0) < 0:
         return False
-    passed = [line.n for line in attention.lines]
-    for other in found:
-        shared = [line.n for line in other.lines]
-        goes_on = 0 < len(shared) < len(passed) and passed[: len(shared)] == shared
-        if goes_on and other is not attention:
-            return True
-    return False
+    weights = {line.n for line in attention.lines[:-1] if rows_sum_to_one(line.array)}
+    others = [other for other in found if other is not attention]
+    return any(line.n in weights for other in others for line in other.lines)
 
 
 def is_row_of_another(attention: Attention, found: Sequence[Attention]) -> bool:

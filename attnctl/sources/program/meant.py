@@ -84,6 +84,26 @@ class Meaning:
                 return projection
         return None
 
+    def unread_beside(self, name: str, attention: Attention) -> Projection | None:
+        """The keys that were projected beside the values and never read, where others are; or values."""
+        other = "V" if name == "K" else "K"
+        of_this = attention.origins[name][0].projection
+        of_other = attention.origins[other][0].projection
+        if of_this is None or of_other is None or of_this.x == of_other.x:
+            return None
+        taken = {of_other.weight, *self.weights_of("Q", attention)}
+        for n in self.graph.events:
+            if n >= attention.output:
+                return None
+            projection = self.origins.projection(n)
+            if projection is None or projection.x != of_other.x or projection.weight in taken:
+                continue
+            if projection.rows.shape != of_this.rows.shape:
+                continue
+            if all(self.ends(child, n) for child in self.graph.children[n]):
+                return projection
+        return None
+
     def is_read_twice(self, of_k: Projection, of_v: Projection) -> bool:
         """True if one projection, all of it, is read as K and as V."""
         if of_k.n != of_v.n:
@@ -179,6 +199,31 @@ class Meaning:
                 candidates.append(n)
         if len(candidates) == 1:
             return candidates[0]
+        return None
+
+    def is_left_as_torch_has_it(self, steps: Steps, weight: int) -> bool:
+        """True for a module's weight, (out, in), that is read as it is where the others are transposed."""
+        if self.is_transposed_parameter(weight) is not False:
+            return False
+        others = [n for name in "QKV" for n in steps.events.get(f"W_{name}", ())]
+        return any(self.is_transposed_parameter(n) for n in others)
+
+    def is_transposed_parameter(self, n: int) -> bool | None:
+        """Whether a module's weight is transposed here; None for what is no such weight, or not square."""
+        graph = self.graph
+        value = graph.value(n)
+        if value.ndim != 2 or value.shape[0] != value.shape[1]:
+            return None
+        root = self.origins.origin(n).last
+        is_read_off = graph.site(root).what.partition(" ")[0] == "attr"
+        is_named = any(word.endswith("weight") for word in graph.site(root).words)
+        if not (graph.events[root].function == OF_MODULE or (is_read_off and is_named)):
+            return None
+        rows = graph.value(root).reshape(-1, value.shape[1])
+        if (rows == value[0]).all(1).any():
+            return False
+        if (rows == value[:, 0]).all(1).any():
+            return True
         return None
 
     def is_computed(self, n: int) -> bool:

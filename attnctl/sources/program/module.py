@@ -6,9 +6,13 @@ import numpy as np
 
 from attnctl.math.names import MASK, MEMORY, OUTPUT, W_O, X
 from attnctl.sources.program.attention import Attention
+from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.named import Steps
-from attnctl.sources.program.relations import HIDDEN, Array, is_same
+from attnctl.sources.program.relations import HIDDEN, Array, is_near, is_same
 from attnctl.sources.program.steps import StepReader
+
+FARTHEST = 12
+"""Arrays made of an output among which its pooling is sought."""
 
 
 def read_module(reader: StepReader, attention: Attention) -> Steps:
@@ -37,7 +41,14 @@ def read_module(reader: StepReader, attention: Attention) -> Steps:
     assert value is not None
     if not is_same(key, value):
         raise ValueError("K and V are made of different rows")
-    if query.ndim == 3 and not arguments.get("batch_first"):
+    is_batch_first = bool(arguments.get("batch_first"))
+    if not is_batch_first and is_pooled_over_second(graph, attention.output):
+        is_batch_first = True
+        steps.notes.append(
+            "What it gives is pooled over its second axis later, as that of tokens; without "
+            "batch_first=True it attends over the first."
+        )
+    if query.ndim == 3 and not is_batch_first:
         query, key, output = (array.swapaxes(0, 1) for array in (query, key, output))
 
     at = {name: argument["event"] for name, argument in arguments.items() if isinstance(argument, dict)}
@@ -52,11 +63,37 @@ def read_module(reader: StepReader, attention: Attention) -> Steps:
     hidden = hidden_by(given("attn_mask"), given("key_padding_mask"), shape)
     events = [at[name] for name in ("attn_mask", "key_padding_mask") if name in at]
     steps.score_events = events
-    steps.triangle = reader.triangle_of_mask(events)
-    reader.put_meant(steps, hidden)
+    steps.triangle = reader.masks.triangle_of_mask(events)
+    reader.masks.put_meant(steps, hidden)
     if query.ndim == 2 and MASK in steps.arrays:
         steps.arrays[MASK] = steps.arrays[MASK][0]
     return steps
+
+
+def is_pooled_over_second(graph: Graph, output: int) -> bool:
+    """True if what is made of an output has one row left for each of its first axis: a sentence's."""
+    value = graph.value(output)
+    if value.ndim != 3 or value.shape[0] == value.shape[1]:
+        return False
+    edge = [output]
+    for _ in range(FARTHEST):
+        if not edge:
+            return False
+        n = edge.pop(0)
+        whole = graph.value(n)
+        for child in graph.made_from(n):
+            made = graph.value(child)
+            if made.shape == whole.shape:
+                edge.append(child)
+            elif made.shape == (whole.shape[0], whole.shape[2]) and is_pool_of(made, whole):
+                return True
+    return False
+
+
+def is_pool_of(made: Array, whole: Array) -> bool:
+    """True for the mean, the sum or the largest over the second axis, or for its first or last."""
+    pools = (whole.mean(1), whole.sum(1), whole.max(1), whole[:, 0], whole[:, -1])
+    return any(is_near(made, pool) for pool in pools)
 
 
 def put_weights(reader: StepReader, steps: Steps) -> None:

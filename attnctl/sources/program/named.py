@@ -11,7 +11,7 @@ from attnctl.math.names import BIAS, EMBEDDINGS, KEY_LENGTHS, MASK, MEMORY, X
 from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.changed import Turn
 from attnctl.sources.program.projected import ProjectedRows
-from attnctl.sources.program.relations import Array
+from attnctl.sources.program.relations import Array, is_near
 
 
 @dataclass
@@ -39,8 +39,8 @@ class Steps:
     """Weights that were made for it, and that it does not read."""
     triangle: int | None = None
     """Where its causal mask was made."""
-    has_empty_slots: bool = False
-    """True if its keys are those of a cache that has room for more."""
+    empty_slots: int | None = None
+    """Where slots of a cache are read that nothing was written to."""
     dropped: int | None = None
     """Where dropout made some weights 0: what follows is judged by nothing."""
     notes: list[str] = field(default_factory=list)
@@ -59,3 +59,37 @@ class Steps:
             if f"W_{name}" not in self.arrays or (X not in self.arrays and MEMORY not in self.arrays):
                 names.add(name)
         return {name: array for name, array in self.arrays.items() if name in names}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the arrays of an attention are brought to (batch, head, rows, ·)."""
+
+    batch: int
+    heads: int
+    attention: Attention
+
+    def four(self, array: Array) -> Array:
+        sizes = self.attention.batch
+        if len(sizes) < 2 or sizes == [self.batch, self.heads]:
+            return array.reshape(self.batch, self.heads, *array.shape[-2:])
+        return array.swapaxes(0, 1)
+
+
+def ends_with(rows: Array, last: Array, batch: int) -> bool:
+    """True if the last rows of each sequence are these: the queries are the newest tokens of a cache."""
+    width = rows.shape[-1]
+    if last.shape[-1] != width:
+        return False
+    rows = rows.reshape(batch, -1, width)
+    last = last.reshape(batch, -1, width)
+    return is_near(rows[:, rows.shape[1] - last.shape[1] :], last)
+
+
+def sequences(x: Array, batch: int) -> Array:
+    """(batch, token, d) of rows that stand one behind the other; of a single row (token, d)."""
+    if x.ndim == 1:
+        return x[None]
+    if x.ndim == 2 and batch > 1 and len(x) % batch == 0:
+        return x.reshape(batch, -1, x.shape[-1])
+    return x

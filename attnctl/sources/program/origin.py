@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 from math import prod
 from typing import NamedTuple
@@ -16,6 +17,9 @@ MOST_SORTED = 2**20
 
 FARTHEST = 40
 """Expressions between a projection and the product that reads it."""
+
+NEAR_SOFTMAX = 12
+"""Arrays between weights and the softmax that gave them."""
 
 MOST_ANCESTORS = 60
 """Arrays that are looked at on the way back to a projection."""
@@ -34,6 +38,8 @@ class Projection(NamedTuple):
     """What came out, (batch · token, out)."""
     is_linear: bool = False
     """True for a weight that is (out, in), as torch.nn.Linear has it."""
+    row_bias: Array | None = None
+    """A bias for each row of what came out: where tokens are columns, W x + b."""
 
 
 class Origin(NamedTuple):
@@ -81,6 +87,19 @@ class Origins:
             other = self.graph.value(parent)
             if is_made_of(value, other) and not self.is_gained(n, parent):
                 return parent
+        return self.before_pieces(n, parents)
+
+    def before_pieces(self, n: int, pieces: Sequence[int]) -> int | None:
+        """The array that was cut into the pieces of which this was put together, as heads are."""
+        value = self.graph.value(n)
+        if len(pieces) < 2 or sum(self.graph.value(piece).size for piece in pieces) != value.size:
+            return None
+        whole = {self.before(piece) for piece in pieces}
+        if len(whole) > 1:
+            return None
+        (cut,) = whole
+        if cut is not None and has_same_numbers(self.graph.value(cut), value):
+            return cut
         return None
 
     def is_gained(self, n: int, before: int) -> bool:
@@ -179,6 +198,10 @@ class Origins:
             b = graph.value(bias)
             if graph.value(product).shape != value.shape:
                 continue
+            if b.shape == value.shape and b.ndim == 2:
+                spread = self.with_spread_bias(n, product, b)
+                if spread is not None:
+                    return spread
             if b.size != value.shape[-1]:
                 continue
             if b.ndim > value.ndim:
@@ -188,6 +211,18 @@ class Origins:
                 rows = value.reshape(-1, value.shape[-1])
                 return projection._replace(n=n, bias=b.reshape(-1), rows=rows)
         return None
+
+    def with_spread_bias(self, n: int, product: int, b: Array) -> Projection | None:
+        """A bias that was written out for every token: its rows are alike, or its columns."""
+        projection = self.projection(product)
+        if projection is None or projection.bias is not None:
+            return None
+        rows = self.graph.value(n).reshape(-1, b.shape[-1])
+        bias = b[0] if (b == b[:1]).all() else None
+        row_bias = b[:, 0] if (b == b[:, :1]).all() else None
+        if bias is None and row_bias is None:
+            return None
+        return projection._replace(n=n, bias=bias, row_bias=row_bias, rows=rows)
 
     def of_product(self, n: int) -> Projection | None:
         """A product with a matrix, which has no rows of its own in what comes out."""
@@ -233,13 +268,21 @@ class Origins:
 
     def is_after_softmax(self, product: Product) -> bool:
         """True if an operand is made of weights: then it is attention's own second product."""
-        for operand in (product.left, product.right):
-            if self.graph.op(operand) in SOFT:
+        return any(map(self.is_made_of_weights, (product.left, product.right)))
+
+    def is_made_of_weights(self, operand: int) -> bool:
+        """True if arrays of as many numbers lead back to a softmax, with no product between."""
+        graph = self.graph
+        edge = [operand]
+        seen: set[int] = set()
+        while edge and len(seen) < NEAR_SOFTMAX:
+            n = edge.pop(0)
+            seen.add(n)
+            if graph.op(n) in SOFT:
                 return True
-            for ancestor in self.graph.ancestors(operand, most=12):
-                same_size = self.graph.value(ancestor).size == self.graph.value(operand).size
-                if same_size and self.graph.op(ancestor) in SOFT:
-                    return True
+            if graph.is_opaque(n) or not graph.product(n):
+                size = graph.value(n).size
+                edge += [m for m in graph.parents(n) if graph.value(m).size == size and m not in seen]
         return False
 
 

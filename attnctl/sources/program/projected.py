@@ -113,8 +113,15 @@ class Projecting:
             # W x, whose tokens are columns.
             turned = ProjectedRows(projection.weight, self.graph.value(projection.weight).T)
             return Projected(
-                turned, projection.x, projection.n, self.graph.value(projection.x).T, None, is_whole=True
+                turned,
+                projection.x,
+                projection.n,
+                self.graph.value(projection.x).T,
+                projection.row_bias,
+                is_whole=True,
             )
+        if projection.row_bias is not None and projection.bias is None:
+            return None
         if rows.shape == flat.shape:
             reordered = self.tokens_before_batch(projection, array)
             if reordered is None:

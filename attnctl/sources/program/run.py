@@ -51,8 +51,14 @@ class Recording(NamedTuple):
     printed: str
 
 
-def record_program(path: str, seconds: float | None = None) -> Recording:
-    """Carry a program out and record every array that it computes.
+WITHOUT_JIT = {"JAX_DISABLE_JIT": "1"}
+"""jax carries out what it would compile, so that its arrays are seen."""
+
+
+def record_program(
+    path: str, seconds: float | None = None, environment: Mapping[str, str] | None = None
+) -> Recording:
+    """Carry a program out and record every array that it computes; `environment` is added to its own.
 
     Raises AttnError with its line where it is no Python, where it ended its process itself, or where it
     goes on for too long.
@@ -68,7 +74,7 @@ def record_program(path: str, seconds: float | None = None) -> Recording:
 
     with temporary_folder() as folder:
         into = Path(folder, "recorded.npz")
-        printed = run_isolated(path, into, seconds or SECONDS)
+        printed = run_isolated(path, into, seconds or SECONDS, environment or {})
         if not os.path.lexists(into):
             raise AttnError(f"{path}: it ended itself, and its variables with it")
         # Beside the arrays there is a table of what they are.
@@ -81,14 +87,14 @@ def record_program(path: str, seconds: float | None = None) -> Recording:
             ) from None
 
 
-def run_isolated(path: str, into: Path, seconds: float) -> str:
+def run_isolated(path: str, into: Path, seconds: float, added: Mapping[str, str]) -> str:
     """Run the recorder on a program; what it printed. Raises AttnError where it fails or goes on."""
     whole = Path(path).resolve()
     out = Said()
     err = Said()
     command = [sys.executable, str(CHILD), str(whole), str(into)]
     # A window that waits to be closed would wait for good.
-    environment = {"MPLBACKEND": "Agg", **os.environ}
+    environment = {"MPLBACKEND": "Agg", **os.environ, **added}
     process = begin(command, out, err, cwd=whole.parent, stdin=subprocess.DEVNULL, env=environment)
     try:
         code = process.wait(seconds)

@@ -72,11 +72,31 @@ def what_was_meant(hidden: Array, asked: dict[str, Any], *, causal: bool, is_new
     is_padding = (more == (padded & ~later)).all()
     if is_padding and not padded.all():
         return Meant(options, {"mask": ~np.broadcast_to(padded, hidden.shape)})
+    return window_meant(hidden, offset, asked, options)
+
+
+def window_meant(hidden: Array, offset: int, asked: dict[str, Any], options: dict[str, Any]) -> Meant:
+    """A band beside a causal mask: a window, as wide as it is where none was asked for."""
+    width = window_shown(hidden, offset)
+    if width is None:
+        return Meant(options, {})
     if "window" not in asked:
-        width = window_shown(hidden, offset)
-        if width is not None:
-            options["window"] = width
+        return Meant(options | {"window": width}, {})
+    left = left_of(asked["window"])
+    if width + 1 == left:
+        # Both are called a window of so many: flash attention counts keys before, configs of models all.
+        note = (
+            f"A query sees {left} keys, its own among them: that is how sliding_window of a model counts; "
+            f"--window {left} is {left} keys before its own."
+        )
+        return Meant(options | {"window": (width, 0)}, {}, note)
     return Meant(options, {})
+
+
+def left_of(window: Any) -> int:
+    """How many keys before its own a query sees."""
+    left = window[0] if isinstance(window, tuple) else window
+    return int(left)
 
 
 def padding_meant(hidden: Array, asked: dict[str, Any]) -> Meant:

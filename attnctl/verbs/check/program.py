@@ -56,6 +56,8 @@ def over_shown(shown: Given, asked: Given) -> Given:
         together["heads"] = shown["heads"]
     if "kv_heads" not in shown:
         together.pop("kv_heads", None)
+    if "window" in shown:
+        together["window"] = shown["window"]
     if asked.get("positions") == Rotary() and "positions" in shown:
         together["positions"] = shown["positions"]
     return together
@@ -227,8 +229,8 @@ class ProgramJudge:
         named = mistake or ""
         if named == "query-key-swapped":
             return steps.attention.product
-        if steps.has_empty_slots and step in {MASKED, WEIGHTS}:
-            return steps.attention.product  # it reads all slots
+        if steps.empty_slots is not None and step in {MASKED, WEIGHTS}:
+            return steps.empty_slots
         if step in {"Q", "K", "V"}:
             return self.suspect_of_operand(steps, step, events, named)
         if step in {"scores", SCALED} and "tiled" in named:

@@ -15,6 +15,7 @@ from attnctl.evidence.precision import COARSE_FIRST, DTYPES, FLOAT64
 from attnctl.evidence.recompute import (
     TF32_BITS,
     factors_shown,
+    follows_from_product,
     has_plain_product,
     is_far_off,
     keep_digits,
@@ -30,6 +31,7 @@ from attnctl.math.names import MASK, MASKED, WEIGHTS
 from attnctl.math.ops import Given, Unstated
 from attnctl.record import Trace
 from attnctl.store.header import foreign_step
+from attnctl.verbs.check.parts import Part, samples, some_rows
 from attnctl.verbs.check.readings import (
     Reading,
     agreeing,
@@ -39,7 +41,6 @@ from attnctl.verbs.check.readings import (
     rename_array,
     shown_causal,
 )
-from attnctl.verbs.check.search import Part, samples, some_rows
 
 AS_GOOD_AS_HIDDEN = -5e3
 """Scores below this stand for −∞."""
@@ -66,7 +67,8 @@ def with_factors_shown(walk: Walk, until: str | None = None) -> Walk:
     factors: dict[str, Factors] = {}
     plain = bool(walk.wrong) and has_plain_product(walk)
     for name in walk.wrong:
-        factors |= factors_shown(next(samples(walk, name)).walk, name, plain=plain)
+        if follows_from_product(walk, name):
+            factors |= factors_shown(next(samples(walk, name)).walk, name, plain=plain)
     record = replace(walk.record, factors=factors)
     return Walk.over(record, walk.derivation, walk, until, factors) if factors else walk
 
@@ -104,9 +106,14 @@ def best_reading(first: Walked) -> Walked:
     if not walk.wrong and all(step.verdict is not Verdict.NOT_CHECKABLE for step in walk.steps.values()):
         return first
 
+    place = walk.gap(walk.wrong[0]).at if walk.wrong else ()
+    about = place[-2] if len(place) > 1 else 0  # the query at which it is most wrong
+
     def look(other: Reading, until: str | None) -> Walk | None:
         try:
-            return walk_over(other, strictness) if until is None else walk_until(other, strictness, until)
+            if until is None:
+                return walk_over(other, strictness)
+            return walk_until(other, strictness, until, about)
         except AttnError:  # its arrays do not go together
             return None
 
@@ -120,13 +127,17 @@ def best_reading(first: Walked) -> Walked:
     return found or first
 
 
-def walk_until(reading: Reading, strictness: Strictness, until: str) -> Walk:
+def walk_until(reading: Reading, strictness: Strictness, until: str, about: int) -> Walk:
+    """Walk a reading until a step, unless it is wrong in the first rows or in those `about` a query."""
     record = with_precisions(Record(*plan_dump(reading.trace, reading.settings), strictness), FLOAT64)
     steps = [step.name for step in record.intended if not isinstance(step.op, (Given, Unstated))]
     upto = steps[: steps.index(until) + 1] if until in steps else steps
     shown = next((name for name in reversed(upto) if name in record), None)
-    if shown and is_wrong_in(some_rows(Walk(record, record.intended), slice(0, SCREENED)), shown):
-        return Walk(record, record.intended, {shown: Checked(shown, Verdict.WRONG)})
+    begun = Walk(record, record.intended)
+    for start in dict.fromkeys((0, max(about - SCREENED // 2, 0))):
+        rows = slice(start, start + SCREENED)
+        if shown and is_wrong_in(some_rows(begun, rows), shown):
+            return Walk(record, record.intended, {shown: Checked(shown, Verdict.WRONG)})
     return with_factors_shown(Walk.over(record, record.intended, until=until), until)
 
 

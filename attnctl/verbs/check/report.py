@@ -10,7 +10,7 @@ from dataclasses import asdict, field, replace
 from functools import lru_cache
 from math import isfinite
 from sys import intern
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,10 +23,12 @@ from attnctl.evidence.judge import Gap, wrong_numbers
 from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.math import Array, Progress
 from attnctl.math.ops import Given, Unstated
-from attnctl.mistakes.mistake import Mistake, Plant
 from attnctl.record import ATTENTION, CALL, DROPPED, Trace, numbers_of
 from attnctl.record.cells import spell_cell
 from attnctl.verbs.check.readings import Reading
+
+if TYPE_CHECKING:
+    from attnctl.mistakes.mistake import Mistake, Plant
 
 OPTION = re.compile("(?:.*; or )?say (--.*) if it is meant")
 """What is to be written instead, where everything is right once an option says so."""

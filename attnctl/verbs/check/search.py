@@ -7,51 +7,27 @@ of a large record; what is found there is verified in all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from math import inf
-from typing import Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import spread
-from attnctl.evidence.blocks import (
-    after_scores,
-    axes_of,
-    begin_at,
-    change_ops,
-    cut,
-    follow,
-    has_rows,
-    largest_step,
-    per_query,
-    with_arrays,
-)
-from attnctl.evidence.judge import like, wrong_numbers
-from attnctl.evidence.precision import FLOAT32, FLOAT64, Precision
+from attnctl.evidence.judge import like, vanishes, wrong_numbers
+from attnctl.evidence.precision import FLOAT32, Precision
 from attnctl.evidence.recompute import Probe
-from attnctl.evidence.record import Record
+from attnctl.evidence.record import may_have_unseen
 from attnctl.evidence.rounding import boundless, exactly
 from attnctl.evidence.walk import Walk
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Copy, Op, Softmax
+from attnctl.math.ops import Softmax
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
-from attnctl.mistakes.plants import size_of
-
-MANY = 2**17
-"""Numbers of a step, or of what it is computed from, above which a mistake is looked for in a part."""
-
-FEW = 2**16
-"""Numbers of scores in a sample, where so many show what is wrong."""
-
-LEAST_ROWS = 16
-
-TELLING = 200
-"""Wrong numbers that a sample must show; a tenth of them, where there are fewer."""
+from attnctl.mistakes.plants import BY_CHANCE, rounding_floor
+from attnctl.verbs.check.parts import Part
 
 Planted = tuple[Mistake, Plant]
 
@@ -60,6 +36,9 @@ MOST_FITTED = 300_000_000
 
 MOST_TRIED = 80_000_000
 """Numbers that trying pairs of mistakes may compute."""
+
+IN_A_PART = 0.25
+"""The part of them in some rows of a large step: all of its keys and values lead to the fewest rows."""
 
 NEAR = 0.5
 """A mistake comes near when it leaves less than this of most differences."""
@@ -70,6 +49,9 @@ EXPLAINED = 0.25
 Of two mistakes at once, which can be chosen in many ways, a quarter of it is asked.
 """
 
+FAR = 1e4
+"""The multiple of what rounding may do that a number is moved by when no program's rounding explains it."""
+
 SLIGHT = 1e-3
 """The part of their spread up to which numbers may be off by rounding."""
 
@@ -78,6 +60,14 @@ AS_GOOD = 1.5
 
 ROUNDING = 16.0
 """What leaves at most so many times what rounding one number does needs no better explanation."""
+
+
+ValueOf = Callable[[WrongStep], Array | None]
+"""What computes the step that a program makes; None where it cannot be told."""
+
+
+def plain_value(case: WrongStep) -> Array | None:
+    return case.value(anyway=True)
 
 
 @dataclass(frozen=True)
@@ -117,6 +107,8 @@ class Search:
     """What was tried and may be one of two mistakes, with its misfit."""
     by_rows: bool = False
     """Whether rows together are wrong, and no number by itself."""
+    screened: set[str] = field(default_factory=set)
+    """Mistakes that mix up queries and were screened, here or in another part."""
 
     @classmethod
     def begin(cls, part: Part, first: str, named: list[str], patience: float, *, plainly: bool) -> Search:
@@ -124,11 +116,9 @@ class Search:
 
         With `plainly` nothing is drawn of how programs round: what is off by little counts as right.
         """
-        record, strict = part.record, part.walk
-        softmax = [step.name for step in strict.derivation if isinstance(step.op, Softmax)]
-        walk = Walk.over(replace(record, lenient=True), strict.derivation, strict, anew=softmax)
+        record, walk = part.record, leniently(part.walk)
         if first not in walk.wrong:
-            walk = strict
+            walk = part.walk
         expected = walk.expect(first)
         assert expected is not None  # or the step could not be wrong
         found = record.value(first)
@@ -155,18 +145,30 @@ class Search:
         for mistake, plant in self.plants(self.case, [one for one in CATALOGUE if one.fitted is fitted]):
             value = plant.case.value(anyway=True)
             fit, other = self.held(plant, ((mistake, plant),), value), found.get(mistake.name)
-            if fit and (other is None or (fit.rank, fit.misfit) < (other.rank, other.misfit)):
+            if fit and (other is None or self.is_better(fit, other)):
                 found[mistake.name] = fit
             if value is not None and self.may_be_half(value):
                 self.halves.append((self.case.misfit(value), mistake, plant))
         return rank_fits(list(found.values()), self.floor)
 
-    def screen(self) -> list[Fit]:
-        """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked."""
+    def is_better(self, fit: Fit, earlier: Fit) -> bool:
+        """True for a way to make a mistake that leaves less than an earlier one, by more than chance."""
+        if fit.rank != earlier.rank:
+            return fit.rank < earlier.rank
+        return earlier.misfit - fit.misfit > BY_CHANCE * self.floor
+
+    def screen(self, value_of: ValueOf = plain_value) -> list[Fit]:
+        """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked.
+
+        What was `screened` in another part comes no nearer here.
+        """
         self.case.effort.allow(MOST_FITTED * self.patience)
         found = []
+        before = frozenset(self.screened)
         for mistake, plant in self.plants_to_screen():
-            value = plant.case.value(anyway=True)
+            value = None if mistake.name in before else value_of(plant.case)
+            if value is not None:
+                self.screened.add(mistake.name)
             if value is not None and self.near(value, EXPLAINED):
                 made, misfit = Walk(self.case.walk.record, plant.case.derivation), self.case.misfit(value)
                 found.append(Fit(((mistake, plant),), made, certain=True, misfit=misfit))
@@ -189,7 +191,7 @@ class Search:
 
     @property
     def floor(self) -> float:
-        return max(self.precision.unit, 64 * FLOAT64.unit) * size_of(self.case.found)
+        return rounding_floor(self.case)
 
     def plants(self, case: WrongStep, mistakes: Iterable[Mistake]) -> Iterator[tuple[Mistake, Plant]]:
         earlier = [name for name in self.named if name.subject]
@@ -199,7 +201,8 @@ class Search:
 
     def pairs(self) -> list[Fit]:
         """Two mistakes between the same two recorded steps: first those of which nothing is fitted."""
-        self.case.effort.allow(MOST_TRIED * self.patience)
+        share = IN_A_PART if self.part.words else 1.0
+        self.case.effort.allow(MOST_TRIED * share * self.patience)
         halves = [(mistake, plant) for _, mistake, plant in sorted(self.halves, key=lambda half: half[0])]
         known = [half for half in halves if not half[0].fitted]
         found = list(self.beside(known, fitted=False)) or list(self.beside(halves, fitted=True))
@@ -234,6 +237,8 @@ class Search:
         exact = all(mistake.exact for mistake, _ in mistakes)
         if value is None or (exact and not self.near(value, EXPLAINED / len(mistakes) ** 2)):
             return None
+        if exact and self.upsets(value):
+            return None
         first, differs = self.case.first, self.case.differs
         try:
             before, excused = self.case.walk, frozenset(self.case.walk.wrong) - {first}
@@ -255,6 +260,22 @@ class Search:
         rounding = float(np.sqrt(squares[certain].mean())) if certain.any() else 0.0
         return Fit(mistakes, walk, reproduced and exact, misfit, rounding)
 
+    def upsets(self, value: Array) -> bool:
+        """True for a value by which scores or weights that are right would be far off, however rounded.
+
+        A row in which nothing is seen says nothing: programs differ there.
+        """
+        if self.case.derivation[self.case.first].axes[-1] != "key" or self.by_rows:
+            return False
+        right = self.case.expected.value
+        finite = np.isfinite(right)
+        seen = (np.isfinite(value) & (value != 0)).any(axis=-1, keepdims=True)
+        hidden = np.isneginf(right)
+        told = finite | (hidden & ~vanishes(value, hidden, self.precision.vanishing))
+        told = told & seen & ~self.case.differs & ~boundless(self.case.expected.error)
+        moved = ~(np.abs(value - right) <= FAR * self.case.expected.error) & (value != right)
+        return bool((told & moved & ~np.isnan(value)).any())
+
     def near(self, value: Array, part: float) -> bool:
         """True for a value that explains all but a part of the differences that can be told in numbers."""
         if self.by_rows:
@@ -270,6 +291,15 @@ class Search:
         return left.mean() <= NEAR and bool(np.square(gap).sum() <= part**2 * np.square(right_gap).sum())
 
 
+def leniently(strict: Walk) -> Walk:
+    """The same walk, rows excused that are meant to see nothing."""
+    lenient = replace(strict.record, lenient=True)
+    if not may_have_unseen(strict.record):
+        return replace(strict, record=lenient)
+    softmax = [step.name for step in strict.derivation if isinstance(step.op, Softmax)]
+    return Walk.over(lenient, strict.derivation, strict, anew=softmax)
+
+
 def slight(right: Array) -> float:
     """What any number may be off by rounding."""
     return SLIGHT * spread(right[np.isfinite(right)])
@@ -282,140 +312,3 @@ def rank_fits(fits: Sequence[Fit], floor: float) -> list[Fit]:
     most = AS_GOOD * min((fit.misfit for fit in first), default=0.0) + floor
     kept = [fit for fit in fits if fit.tier != tier or fit.misfit <= most or not fit.certain]
     return sorted(kept, key=lambda fit: fit.rank)
-
-
-# --- parts of a large record ---
-#
-# Attention is local to a query's row, so what follows from scores is for some queries what it is for all,
-# and a mistake that is made in every row shows in the first ones; any other in those about the largest
-# difference. What scores are computed from stays whole: the steps that read it read some of its rows.
-
-
-@dataclass(frozen=True)
-class SomeRows(Op):
-    exact = True
-    start: int = 0
-    stop: int = 0
-
-    def apply(self, *inputs: Array) -> Array:
-        """(..., token, d) -> (..., stop − start, d)."""
-        return inputs[0][..., self.start : self.stop, :]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of a record, walked; and the derivation of the whole, as it reads there.
-
-    Where it is not walked yet, `walk` is that of the whole, as far as it is the same here.
-    """
-
-    walk: Walk
-    derivation: Derivation
-    whole: Derivation
-    begin: int = 0
-    """The query that its first row is."""
-    words: str = ""
-    """Which part it is; nothing where it is all there is."""
-
-    @property
-    def record(self) -> Record:
-        return self.walk.record
-
-    def widen(self, derivation: Derivation, record: Record) -> Derivation:
-        """The derivation of a program that makes a mistake in this part, as it reads in all the record."""
-        source = {step.name: step.inputs[0] for step in derivation if isinstance(step.op, SomeRows)}
-        steps = [self.widen_step(step, source, record) for step in derivation if step.name not in source]
-        return Derivation((*steps, *(step for step in self.whole if step.name not in derivation)))
-
-    def widen_step(self, step: Step, source: Mapping[str, str], record: Record) -> Step:
-        if step.name in self.derivation and step is self.derivation[step.name]:
-            return self.whole[step.name]
-        found = record.trace[step.name] if step.name in record else None
-        op = change_ops(step.op, lambda op: self.widen_op(op, found))
-        return replace(step, op=op, inputs=tuple(source.get(name, name) for name in step.inputs))
-
-    def widen_op(self, op: Any, found: Array | None) -> Op:
-        """The op for all rows; what it read off the numbers that were found is read off all of them."""
-        if isinstance(op, SomeRows):
-            return Copy()
-        if found is not None and hasattr(op, "reread"):
-            return op.reread(found)
-        return begin_at(-self.begin)(op)
-
-
-def whole_of(walk: Walk) -> Part:
-    return Part(walk, walk.derivation, walk.derivation)
-
-
-def samples(walk: Walk, first: str) -> Iterator[Part]:
-    """Parts in which to look for what explains a step: few rows of a large one, then more, at last all."""
-    record, searched = walk.record, False
-    axes, shape = record.intended[first].axes, record.trace[first].shape
-    largest = 0 if record.blanks else largest_step(record, walk.derivation, first)
-    if largest >= MANY and axes[-2:-1] == ("query",) and len(axes) == len(shape):
-        count, worst = shape[-2], walk.gap(first).at[-2]
-        rows = max(LEAST_ROWS, FEW // (largest // count))
-        while rows < count:
-            about = min(max(worst - rows // 2, 0), count - rows)
-            for start in dict.fromkeys((0, about)):
-                part = some_rows(walk, slice(start, start + rows))
-                words = f"queries {start} to {start + rows - 1}" if start else f"the first {rows} queries"
-                if walked := walk_part(part, walk, first, words):
-                    yield walked
-                    searched = True
-                    break
-            rows *= 4
-    if not searched:
-        yield whole_of(walk)
-
-
-def walk_part(part: Part, walk: Walk, first: str, words: str) -> Part | None:
-    """A part, walked; None where it does not show the same mistake in enough numbers."""
-    if first not in part.derivation:
-        return None
-    told = walk.gap(first).differing
-    try:
-        alone = Walk.over(part.record, part.derivation, part.walk, until=first)
-        if first not in alone.wrong or alone.gap(first).differing < min(TELLING, told / 10):
-            return None
-        found = Walk.over(part.record, part.derivation, alone)
-    except AttnError:  # steps of which this part does not tell
-        return None
-    if not set(found.wrong) <= set(walk.wrong):
-        return None
-    return replace(part, walk=found, words=words)
-
-
-def some_rows(walk: Walk, rows: slice) -> Part:
-    """Some queries of every head, without what sums over queries."""
-    record, derivation = walk.record, walk.derivation
-    later = after_scores(derivation)
-    summed = follow(derivation, {name for name in later if not per_query(derivation[name].axes)})
-    arrays = {
-        name: cut(array, axes, {"query": rows}) if name in later or axes[-2:] == ("query", "key") else array
-        for name, array in record.trace.items()
-        for axes in [axes_of(record, name)]
-        if name not in summed
-    }
-    own, intended = (cut_rows(lines, later, summed, rows) for lines in (derivation, record.intended))
-    same = Derivation(tuple(step for step in derivation if step.name not in later))
-    before = replace(walk, record=with_arrays(record, arrays, intended), derivation=same)
-    return Part(before, own, derivation, rows.start)
-
-
-def cut_rows(derivation: Derivation, later: set[str], summed: set[str], rows: slice) -> Derivation:
-    """The derivation in which these steps read some rows of what has a row for each query."""
-    steps: dict[str, Step] = {}
-    those = SomeRows(rows.start, rows.stop)
-    source = {step.name: step for step in derivation if has_rows(step) and step.name not in later}
-    for step in derivation:
-        if step.name in summed:
-            continue
-        read = step.inputs if step.name in later else ()
-        short = {name: f"some rows of {name}" for name in read if name in source}
-        for name, new in short.items():
-            steps.setdefault(new, Step(new, those, (name,), source[name].axes, "", ""))
-        op = change_ops(step.op, begin_at(rows.start)) if step.name in later else step.op
-        inputs = tuple(short.get(name, name) for name in step.inputs)
-        steps[step.name] = step if op is step.op and not short else replace(step, op=op, inputs=inputs)
-    return Derivation(tuple(steps.values()))

@@ -25,7 +25,7 @@ from attnctl.math.names import CONCAT, HEAD_OUTPUTS, MASKED, WEIGHTS
 from attnctl.math.ops import Given
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 from attnctl.record import Trace
-from attnctl.verbs.check.check import spoken
+from attnctl.verbs.check.diagnosis import spoken
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.judge import compare_output, expect
 from attnctl.verbs.conform.layout import read_output

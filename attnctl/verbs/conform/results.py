@@ -131,7 +131,7 @@ def make_config(problem: Problem, case: Case) -> dict[str, Any]:
 
 def read_saved(path: str) -> Saved:
     """The case of a dump that `save_case` wrote. Raises AttnError for what is none."""
-    from attnctl.inputs.config.load import validate
+    from attnctl.inputs.config.form import validate
     from attnctl.store.source import read_one
 
     dump = read_one(path)

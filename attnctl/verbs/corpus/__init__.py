@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from attnctl.base.errors import AttnError
-from attnctl.base.files import open_found
+from attnctl.base.files import note_input, open_found
 from attnctl.base.values import BadValueError, Reader
+from attnctl.store.elsewhere import is_address, require_fsspec
 
 LONGEST = 2**20  # bytes of a line; a longer one is no sentence
 CHUNK = 2**20
+
+BLOCKS = 256  # of a file, for workers; each of at least so many bytes, and at most
+LEAST_BYTES = 2**14
+MOST_BYTES = 2**26
+
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 BOM = b"\xef\xbb\xbf"
 
 
@@ -66,37 +74,131 @@ def bad_for(reason: str) -> Iterator[None]:
         raise BadLineError(reason, error.problems) from None
 
 
-Lines = str | tuple[str, ...]  # the file of a corpus, or its sentences
+class CorpusBlock(NamedTuple):
+    """Whole lines of a corpus: where their bytes stand, and the hash of these."""
+
+    path: str
+    offset: int
+    length: int
+    first: int
+    """The number of its first line, from 0."""
+    lines: int
+    sha256: str
+
+    @property
+    def stop(self) -> int:
+        return self.first + self.lines
+
+
+class CorpusSurvey(NamedTuple):
+    sha256: str
+    lines: int
+    blocks: Sequence[CorpusBlock] = ()
+    """The corpus in blocks, for workers that each read their own bytes."""
+
+
+Lines = str | tuple[str, ...] | CorpusBlock
+"""The file of a corpus, its sentences, or a block of a file."""
 
 
 def source_name(source: Lines) -> str:
+    if isinstance(source, CorpusBlock):
+        return source.path
     return source if isinstance(source, str) else "sentences"
 
 
-def survey(source: Lines) -> tuple[str, int]:
+def survey(source: Lines) -> CorpusSurvey:
     """The hash of a corpus and how many lines it has. Raises AttnError where it has no sentence."""
     digest, newlines, last, empty = sha256(), 0, b"\n", True
-    try:
+    with refuse_unreadable(source):
         for chunk in chunks_of(source):
             digest.update(chunk)
             newlines += chunk.count(b"\n")
             last = chunk[-1:]
             empty = empty and not chunk.removeprefix(BOM).strip()
+    refuse_empty(source, empty=empty)
+    lines = newlines + (last != b"\n") if isinstance(source, str) else len(source)
+    return CorpusSurvey(digest.hexdigest(), lines)
+
+
+def survey_blocks(path: str, size: int | None = None) -> CorpusSurvey:
+    """The same of a file, and its blocks: of about so many bytes each, cut at ends of lines."""
+    whole = sha256()
+    blocks: list[CorpusBlock] = []
+    offset = first = 0
+    empty = True
+    with refuse_unreadable(path), open_corpus(path) as stream:
+        size = size or block_size(path)
+        while data := stream.read(size):
+            own = sha256()
+            length = newlines = 0
+            for piece in (data, *rest_of_line(stream, data)):
+                whole.update(piece)
+                own.update(piece)
+                length += len(piece)
+                newlines += piece.count(b"\n")
+                ended = piece.endswith(b"\n")
+                empty = empty and not piece.removeprefix(BOM).strip()
+            lines = newlines if ended else newlines + 1
+            blocks.append(CorpusBlock(path, offset, length, first, lines, own.hexdigest()))
+            offset += length
+            first += lines
+    refuse_empty(path, empty=empty)
+    return CorpusSurvey(whole.hexdigest(), first, blocks)
+
+
+def block_size(path: str) -> int:
+    """The bytes of a block: a small part of a file whose size is known."""
+    size = os.path.getsize(path) if is_plain(path) else MOST_BYTES * BLOCKS  # noqa: PTH202  (any text)
+    return max(LEAST_BYTES, min(size // BLOCKS, MOST_BYTES))
+
+
+def rest_of_line(stream: BinaryIO, data: bytes) -> Iterator[bytes]:
+    while data and not data.endswith(b"\n"):
+        data = stream.readline(CHUNK)
+        yield data
+
+
+@contextmanager
+def refuse_unreadable(source: Lines) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "not the name of a file"
-        raise AttnError(f"{source}: {why}") from None
+        raise AttnError(f"{source_name(source)}: {why}") from None
+
+
+def refuse_empty(source: Lines, *, empty: bool) -> None:
     if empty:
         raise AttnError(f"{source_name(source)}: no sentence in it; write one a line")
-    lines = newlines + (last != b"\n") if isinstance(source, str) else len(source)
-    return digest.hexdigest(), lines
+
+
+def is_plain(path: str) -> bool:
+    """True for a file of this machine as it is; others are opened by fsspec."""
+    return not is_address(path) and not path.endswith(COMPRESSED)
+
+
+@contextmanager
+def open_corpus(path: str) -> Iterator[BinaryIO]:
+    """A file, or what fsspec opens: s3://…, gs://…, hdfs://…, memory://…; compressed by its suffix."""
+    if is_plain(path):
+        with open_found(path) as plain:
+            yield plain
+        return
+    require_fsspec(path)
+    import fsspec
+
+    note_input(path)
+    with fsspec.open(path, "rb", compression="infer") as stream:
+        yield stream
 
 
 def chunks_of(source: Lines) -> Iterator[bytes]:
     """The bytes of a corpus; sentences have those of a file that holds them one a line."""
-    if not isinstance(source, str):
+    if isinstance(source, tuple) and not isinstance(source, CorpusBlock):
         yield from map(line_bytes, source)
         return
-    with open_found(source) as stream:
+    with open_corpus(source_name(source)) as stream:
         while chunk := stream.read(CHUNK):
             yield chunk
 
@@ -107,17 +209,41 @@ def line_bytes(sentence: str) -> bytes:
 
 def lines_of(source: Lines, span: range) -> Iterator[tuple[int, bytes]]:
     """The lines of a span in order, each with its number, from 1; of one that is too long, its start."""
+    if isinstance(source, CorpusBlock):
+        yield from lines_of_block(source, span)
+        return
     if not isinstance(source, str):
         for index in span:
             yield index + 1, line_bytes(source[index])
         return
-    with open_found(source) as stream:
+    with open_corpus(source) as stream:
         for index in range(span.stop):
-            data = rest = stream.readline(LONGEST + 1)
-            while len(data) > LONGEST and rest and not rest.endswith(b"\n"):
-                rest = stream.readline(LONGEST)
+            data = read_line(stream)[0]
             if index >= span.start:
                 yield index + 1, data if index else data.removeprefix(BOM)
+
+
+def lines_of_block(block: CorpusBlock, span: range) -> Iterator[tuple[int, bytes]]:
+    """The lines of a block. Raises AttnError at its end where its bytes are others than were surveyed."""
+    digest = sha256()
+    with refuse_unreadable(block), open_corpus(block.path) as stream:
+        stream.seek(block.offset)
+        for index in range(block.first, block.stop):
+            data, *more = read_line(stream)
+            for piece in (data, *more):
+                digest.update(piece)
+            if index in span:
+                yield index + 1, data if index else data.removeprefix(BOM)
+    if digest.hexdigest() != block.sha256:
+        raise AttnError(f"{block.path}: changed while it was measured; begin anew")
+
+
+def read_line(stream: BinaryIO) -> list[bytes]:
+    """The next line, of one that is too long its start first."""
+    pieces = [stream.readline(LONGEST + 1)]
+    while len(pieces[0]) > LONGEST and pieces[-1] and not pieces[-1].endswith(b"\n"):
+        pieces.append(stream.readline(LONGEST))
+    return pieces
 
 
 def decode_line(data: bytes) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from hashlib import sha256
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from attnctl.base import Displayed
@@ -14,6 +15,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input, open_own, refuse_os_errors
 from attnctl.base.words import plural
+from attnctl.store.elsewhere import is_address, open_address
 from attnctl.store.files import encode_json, json_text, open_output
 from attnctl.store.json_file import header_of
 from attnctl.verbs.stats import Largest, StatsReport, tally
@@ -128,11 +130,20 @@ def head_data(head: HeadTally) -> dict[str, Any]:
 
 def read_part(path: str, *, own: bool = False) -> CorpusPart:
     """A part from its file, `own` where it is about to be written. Raises AttnError for what is none."""
-    with refuse_os_errors(path), (open_own if own else open_input)(path) as stream:
-        data = stream.read(LONGEST + 1)
+    if is_address(path):
+        with open_address(path, "rb") as elsewhere:
+            data = elsewhere.read(LONGEST + 1)
+    else:
+        with refuse_os_errors(path), (open_own if own else open_input)(path) as stream:
+            data = stream.read(LONGEST + 1)
     if len(data) > LONGEST:
         raise AttnError(f"{path}: not a part of a corpus: longer than {LONGEST} bytes")
     return part_of_bytes(data, path)
+
+
+def may_be_there(path: str) -> bool:
+    """False for what is no file, of which none was written: a pipe, say."""
+    return is_address(path) or Path(path).is_file()
 
 
 def part_of_bytes(data: bytes, place: str) -> CorpusPart:
@@ -214,7 +225,7 @@ def read_count(value: Any) -> int:
 
 
 def write_part(part: CorpusPart, path: str) -> None:
-    with open_output(path) as stream:
+    with open_address(path, "wb") if is_address(path) else open_output(path) as stream:
         stream.write(part.to_bytes())
 
 

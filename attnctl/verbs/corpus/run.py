@@ -7,18 +7,26 @@ from contextlib import nullcontext
 from dataclasses import field
 from importlib.util import find_spec
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base import __version__
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import MAX_PROBLEMS
+from attnctl.base.workers import Engine, call_each
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.engine.tiles import single_thread
 from attnctl.store.files import is_special
 from attnctl.verbs import corpus
-from attnctl.verbs.corpus import WHOLE, BadLineError, Lines, Shard
-from attnctl.verbs.corpus.part import CorpusPart, differing_facts, read_part, spell, write_part
+from attnctl.verbs.corpus import WHOLE, BadLineError, CorpusBlock, Lines, Shard
+from attnctl.verbs.corpus.part import (
+    CorpusPart,
+    differing_facts,
+    part_of_bytes,
+    read_part,
+    spell,
+    write_part,
+)
 from attnctl.verbs.corpus.sources import DrawnAttention, TrainedModel, load_model
 from attnctl.verbs.stats.tally import tally_of
 
@@ -42,27 +50,38 @@ def open_sources(
     *,
     pairs: bool = False,
     skip_bad: bool = False,
+    in_blocks: bool = False,
 ) -> Work:
     """A part of a corpus that is to be measured: by a model, or by attention as `settings` have it.
 
-    Both are read as far as their hashes. Raises AttnError where one is missing.
+    Both are read as far as their hashes, a file once more where it is to be measured `in_blocks`. Raises
+    AttnError where one is missing.
     """
-    sha256, lines = corpus.survey(source)
-    measured = DrawnAttention(settings) if model is None else load_model(model)
+    if not in_blocks:
+        surveyed = corpus.survey(source)
+    elif isinstance(source, str):
+        surveyed = corpus.survey_blocks(source)
+    else:
+        raise AttnError("an engine reads a file; write the sentences to one, a line each")
+    sha256, lines, blocks = surveyed
+    maker = Maker(model, settings)
+    measured = maker.source()
     said = {"sha256": sha256, "lines": lines}
     about = {"attnctl": __version__, **measured.identity, "corpus": said, "pairs": pairs}
     span = shard.span(lines)
-    return Work(source, measured, span, CorpusPart(about, span.start, span.start), skip_bad)
+    return Work(source, measured, span, CorpusPart(about, span.start, span.start), skip_bad, blocks, maker)
 
 
-def measure_into(work: Work, paths: Sequence[str], moved: Moved | None = None) -> CorpusPart:
+def measure_into(
+    work: Work, paths: Sequence[str], moved: Moved | None = None, engine: Engine | None = None
+) -> CorpusPart:
     """Go on from what one of the files has; all keep the part.
 
     Raises AttnError with each line that is no sentence, or the first of many, unless it skips them, and as
     `Work.resume` does.
     """
     complete = [path for path in paths if work.resume(path)]
-    part = work.done(moved, saving(paths))
+    part = work.done(moved, saving(paths)) if engine is None else work.done_by(engine, moved, saving(paths))
     for path in paths:
         if path not in complete:
             write_part(part, path)
@@ -80,6 +99,16 @@ def saving(paths: Sequence[str]) -> Save | None:
     return save if files else None
 
 
+class Maker(NamedTuple):
+    """What makes the weights: a model by its name, or attention as settings have it."""
+
+    model: str | None
+    settings: Settings
+
+    def source(self) -> TrainedModel | DrawnAttention:
+        return DrawnAttention(self.settings) if self.model is None else load_model(self.model)
+
+
 @dataclass
 class Work:
     """The lines that are to be measured, the part so far, and sentences that wait for others as long.
@@ -92,6 +121,9 @@ class Work:
     span: range
     part: CorpusPart
     skip_bad: bool
+    blocks: Sequence[CorpusBlock] = ()
+    """Those of the file, where workers measure them."""
+    maker: Maker = Maker(None, DEFAULTS)
     waiting: dict[int, dict[int, Any]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     unmeasured: list[str] = field(default_factory=list)
@@ -119,6 +151,10 @@ class Work:
 
     def done(self, moved: Moved | None = None, save: Save | None = None) -> CorpusPart:
         """Measure every line that is left, and `save` what there is from time to time."""
+        self.measure_lines(moved, save)
+        return self.concluded()
+
+    def measure_lines(self, moved: Moved | None = None, save: Save | None = None) -> None:
         saved = monotonic()
         # A model's weights are read once; as one thread computes, so many processes can.
         with single_thread() if find_spec("threadpoolctl") is not None else nullcontext():
@@ -130,6 +166,34 @@ class Work:
                     saved = monotonic()
                 self.take(number, data)
             self.measure_waiting(self.span.stop)
+
+    def done_by(self, engine: Engine, moved: Moved | None = None, save: Save | None = None) -> CorpusPart:
+        """The same by the workers of an engine, a block each; what was done of the first ones is kept."""
+        left = [block for block in self.blocks if block.stop > self.part.stop]
+        tasks = [Task(block, self.part.about, self.maker, self.part.stop, self.skip_bad) for block in left]
+        ready: dict[int, Measured] = {}
+        added = 0
+        saved = monotonic()
+        for number, measured in call_each(engine, measure_block, tasks):
+            ready[number] = measured
+            while added in ready:
+                self.take_in(left[added], ready.pop(added))
+                added += 1
+            if moved:
+                moved(self.part.stop, self.span.stop)
+            if save and monotonic() - saved >= SAVE_EVERY and not self.problems:
+                save(self.part)
+                saved = monotonic()
+        return self.concluded()
+
+    def take_in(self, block: CorpusBlock, measured: Measured) -> None:
+        """Add the block that follows the part."""
+        self.part.add(part_of_bytes(measured.part, f"{block.path}: a block"))
+        self.part.stop = block.stop
+        self.problems += measured.problems
+        self.unmeasured = self.unmeasured or measured.unmeasured
+
+    def concluded(self) -> CorpusPart:
         if self.problems:
             more = len(self.problems) - MAX_PROBLEMS
             hint = "--skip-bad leaves bad lines out, and counts them by reason"
@@ -189,3 +253,38 @@ class Work:
                 return
             for line, taken in batch.items():
                 self.measure(count, {line: taken})
+
+
+# --- by workers: each reads the bytes of its block ---
+
+
+class Task(NamedTuple):
+    """What a worker is told."""
+
+    block: CorpusBlock
+    about: dict[str, Any]
+    maker: Maker
+    start: int
+    """The first line that is not measured yet."""
+    skip_bad: bool
+
+
+class Measured(NamedTuple):
+    """What a worker found; its part as the bytes of a file of it, whose hash is checked."""
+
+    part: bytes
+    problems: list[str]
+    unmeasured: list[str]
+
+
+def measure_block(task: Task) -> Measured:
+    """Measure the lines of a block, as a worker. Raises AttnError where its model is another."""
+    source = task.maker.source()
+    wrong = [name for name, value in source.identity.items() if task.about[name] != value]
+    raise_all(f"a worker has another {name} than this machine; give them the same files" for name in wrong)
+    block = task.block
+    span = range(max(task.start, block.first), block.stop)
+    part = CorpusPart(task.about, span.start, span.start)
+    work = Work(block, source, span, part, task.skip_bad)
+    work.measure_lines()
+    return Measured(work.part.to_bytes(), work.problems, work.unmeasured)

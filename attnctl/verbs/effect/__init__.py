@@ -23,6 +23,7 @@ from attnctl.math.engine import carry_out
 from attnctl.math.names import B_O, HEAD_OUTPUTS, OUTPUT, RESIDUAL, W_O, X
 from attnctl.math.ops import LayerNorm, RMSNorm
 from attnctl.math.ops.models import AddScaled
+from attnctl.math.ops.products import in_tiles
 from attnctl.models.attention import prepare_attention
 from attnctl.models.forward import MOST_ROWS, Run, attend_plainly, finish, through
 from attnctl.models.layer import LayerTensors, norm_op
@@ -117,31 +118,42 @@ def fill_effects(
 ) -> Iterator[Effects]:
     """The effects after each layer that lacks some, until all are there."""
     model, effect = prompt.runner.model, begun.effect.copy()
-    place, ids = begun.prompt["at"], [token.id for token in begun.between]
     hidden = prompt.runner.begin(prompt.tokens)
     source = None if other is None else other.runner.begin(other.tokens)
-    layers, at_once = len(effect), max(1, MOST_ROWS // len(prompt.tokens.ids))
+    layers = len(effect)
     for index in range(layers):
-        tensors = model.layer(index)
         if np.isnan(effect[index]).any():
-            given = None
-            if source is not None:
-                given = prepare_attention(tensors, source).run([HEAD_OUTPUTS])[HEAD_OUTPUTS]
-            for start in range(0, effect.shape[1], at_once):
-                heads = range(start, min(start + at_once, effect.shape[1]))
-                rows = through(tensors, hidden, None, edit_heads(replacing(heads, begun.how, given)))
-                for later in range(index + 1, layers):
-                    rows = through(model.layer(later), rows, None, attend_plainly)
-                after = difference_at(prompt, rows, place, ids)
-                effect[index, start : heads.stop] = after - begun.difference
+            done = index * effect.shape[1]
+            for heads, found in effects_of_layer(prompt, begun, index, hidden, source=source):
+                effect[index, heads.start : heads.stop] = found
                 if moved:
-                    moved(index * effect.shape[1] + heads.stop, effect.size)
+                    moved(done + heads.stop, effect.size)
             yield replace(begun, effect=effect.copy())
         if index < layers - 1:
-            hidden = through(tensors, hidden, None, attend_plainly)
+            hidden = through(model.layer(index), hidden, None, attend_plainly)
             if source is not None:
-                source = through(tensors, source, None, attend_plainly)
+                source = through(model.layer(index), source, None, attend_plainly)
     yield replace(begun, effect=effect)
+
+
+def effects_of_layer(
+    prompt: Pass, begun: Effects, index: int, hidden: Array, *, source: Array | None = None
+) -> Iterator[tuple[range, Array]]:
+    """The effects of the heads of a layer, as many at once as go; of a patch `source` came into it."""
+    model, (layers, count) = prompt.runner.model, begun.effect.shape
+    place, ids = begun.prompt["at"], [token.id for token in begun.between]
+    tensors, at_once = model.layer(index), max(1, MOST_ROWS // len(prompt.tokens.ids))
+    given = None
+    if source is not None:
+        given = prepare_attention(tensors, source).run([HEAD_OUTPUTS])[HEAD_OUTPUTS]
+
+    for start in range(0, count, at_once):
+        heads = range(start, min(start + at_once, count))
+        with in_tiles():  # rows of all members are one product
+            rows = through(tensors, hidden, None, edit_heads(replacing(heads, begun.how, given)))
+            for later in range(index + 1, layers):
+                rows = through(model.layer(later), rows, None, attend_plainly)
+        yield heads, difference_at(prompt, rows, place, ids) - begun.difference
 
 
 def replacing(heads: range, how: str, given: Array | None) -> Change:

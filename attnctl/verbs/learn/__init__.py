@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import field
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -19,15 +20,14 @@ from attnctl.base.words import did_you_mean
 from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show import formula_of
 from attnctl.inputs.config import yaml
-from attnctl.inputs.config.load import load, read_as, settings_of
+from attnctl.inputs.config.form import settings_of
+from attnctl.inputs.config.load import load, read_as
 from attnctl.inputs.config.settings import EXAMPLE, Settings
 from attnctl.inputs.plan.sentence import prepare
 from attnctl.math.derivation import Step
 from attnctl.math.names import EMBEDDINGS, X
 from attnctl.math.ops import Given
-from attnctl.mistakes import CATALOGUE
 from attnctl.record import Trace
-from attnctl.sources.program.run import ending_of, record_program
 from attnctl.store.files import data_folder, json_text, write_text
 from attnctl.store.source import read_one
 from attnctl.verbs.learn.expression import Value, evaluate, parse_expression
@@ -101,39 +101,45 @@ def read_expression(value: Any) -> str:
     return text
 
 
-def read_wrong(given: Json) -> Wrong:
-    """A wrong answer: the name of a mistake, or an answer with what is said of it."""
-    known = [mistake.name for mistake in CATALOGUE]
+def mistake_names() -> list[str]:
+    from attnctl.mistakes import CATALOGUE
+
+    return [mistake.name for mistake in CATALOGUE]
+
+
+def read_wrong(given: Json, *, shipped: bool = False) -> Wrong:
+    """A wrong answer: the name of a mistake, or an answer with what is said of it.
+
+    Those of lessons that are `shipped` are known by the tests, and the catalogue is not loaded for them.
+    """
     if "answer" in given:
         if not given.get("says"):
             raise BadValueError("an answer, but nothing that is said of it; add says: …")
     elif "mistake" not in given:
         raise BadValueError("no answer and no mistake; write one of them")
-    elif given["mistake"] not in known:
-        near = did_you_mean(given["mistake"], known, "add an answer: … that shows it")
+    elif not shipped and given["mistake"] not in mistake_names():
+        near = did_you_mean(given["mistake"], mistake_names(), "add an answer: … that shows it")
         raise BadValueError((("mistake",), f"{given['mistake']!r} is no mistake of the catalogue; {near}"))
     return Wrong(**given)
 
 
 EXPRESSION = Reader(read_expression, {"type": "string"})
 TEXTS = list_of(WORD)
-WRONG = Form(
-    "wrong answer",
-    "An answer that shows a mistake.",
-    [
-        Setting("mistake", WORD, "A mistake of the catalogue of check, or a name for it."),
-        Setting("answer", EXPRESSION, "What it gives, as an expression."),
-        Setting("says", WORD, "What is said of it."),
-    ],
-    read_wrong,
-)
+WRONG_KEYS = [
+    Setting("mistake", WORD, "A mistake of the catalogue of check, or a name for it."),
+    Setting("answer", EXPRESSION, "What it gives, as an expression."),
+    Setting("says", WORD, "What is said of it."),
+]
 
 
-def lesson_form(folder: str) -> Form:
+def lesson_form(folder: FilePath) -> Form:
+    wrong = partial(read_wrong, shipped=folder == SHIPPED)
+    wrong_form = Form("wrong answer", "An answer that shows a mistake.", WRONG_KEYS, wrong)
+    run = Reader(lambda value: read_run(value, str(folder)), {})
     keys = [
         Setting("title", WORD, "What it is about."),
         Setting("text", WORD, "What is to be read."),
-        Setting("run", Reader(lambda value: read_run(value, folder), {}), "A config, or example:NAME."),
+        Setting("run", run, "A config, or example:NAME."),
         Setting("dump", FILE_NAME, "A dump beside this file, in place of a run."),
         Setting("show", TEXTS, "The steps that are shown."),
         Setting("see", list_of(EXPRESSION), "Expressions that are shown with their values."),
@@ -141,7 +147,7 @@ def lesson_form(folder: str) -> Form:
         Setting("kind", words(*KINDS), "What the answer is."),
         Setting("answer", EXPRESSION, "The answer, as an expression over the run."),
         Setting("hints", TEXTS, "Hints, one after the other."),
-        Setting("wrong", list_of(WRONG), "Answers that show a mistake."),
+        Setting("wrong", list_of(wrong_form), "Answers that show a mistake."),
         Setting("reveal", WORD, "What is said when the answer was right."),
     ]
     return Form("lesson", "A lesson.", keys, require_keys)
@@ -172,7 +178,7 @@ def read_lesson(path: FilePath) -> Lesson:
     """Raises AttnError with every problem, each with its line."""
     with refuse_os_errors(path, "; give a folder of lessons"), open_found(path) as stream:
         text = yaml.decode(stream.read(), str(path))
-    given = read_as(text, str(path), lesson_form(str(path.parent)))
+    given = read_as(text, str(path), lesson_form(path.parent))
     keys: list[Path] = [(key,) for key in given]
     if "run" in given:
         given["settings"] = given.pop("run")
@@ -312,6 +318,8 @@ def steps_to_write(lesson: Lesson, trace: Trace) -> list[Step]:
 
 def run_program(path: str, into: FilePath) -> str:
     """Carry a program out, its arrays into an .npz; what it printed. Raises AttnError where it fails."""
+    from attnctl.sources.program.run import ending_of, record_program
+
     recording = record_program(path, SECONDS)
     if recording.ending:
         raise AttnError(ending_of(recording))

@@ -19,7 +19,6 @@ from attnctl.math import Array, Cell
 from attnctl.record import Trace
 from attnctl.record.cells import Address, parse_start, place_of_token
 from attnctl.record.cells import Token as TokenPlace
-from attnctl.verbs.check.check import check
 
 TOKEN = re.compile(
     r"[0-9.]+(?:e[-+]?[0-9]+)?|(?P<name>[A-Za-z_][A-Za-z_0-9]*)(?P<after>[(\[]?)|.", re.DOTALL
@@ -193,6 +192,8 @@ def place_in(function: str, address: Address, trace: Trace) -> Cells:
 
 def first_wrong(trace: Trace) -> str:
     """The first step of a dump that `check` finds wrong. Raises AttnError where none is."""
+    from attnctl.verbs.check.check import check
+
     first = check(trace).first
     if first is None:
         raise AttnError("first_wrong(): no step of this dump is wrong")

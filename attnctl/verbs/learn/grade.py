@@ -25,7 +25,8 @@ from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake, WrongStep
 from attnctl.record import Trace
 from attnctl.record.cells import Address, Speller, parse_address
-from attnctl.verbs.check.check import check, spoken
+from attnctl.verbs.check.check import check
+from attnctl.verbs.check.diagnosis import spoken
 from attnctl.verbs.check.exercise import read_unfinished
 from attnctl.verbs.check.view import conclusion
 from attnctl.verbs.learn import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson, steps_to_write

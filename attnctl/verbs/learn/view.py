@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import plural
@@ -20,7 +21,9 @@ from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import Page
 from attnctl.verbs.learn import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 from attnctl.verbs.learn.expression import as_numbers, evaluate
-from attnctl.verbs.learn.grade import AnswerVerdict, answers_for
+
+if TYPE_CHECKING:
+    from attnctl.verbs.learn.grade import AnswerVerdict
 
 WIDEST = 80
 
@@ -92,6 +95,8 @@ def verdict_lines(verdict: AnswerVerdict, screen: Screen) -> Iterator[Element]:
 
 
 def reveal_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Element]:
+    from attnctl.verbs.learn.grade import answers_for
+
     arithmetic = arithmetic_lines(lesson, trace, screen)
     yield from arithmetic
     for answer in () if arithmetic else answers_for(lesson, trace):

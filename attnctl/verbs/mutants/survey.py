@@ -5,17 +5,18 @@ They are tried on Q, K and V of a shape, as benchmarks draw them or models have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import product
 from math import ceil, floor, inf, isfinite, log10, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
+from attnctl.base.workers import Engine, Result, call_each
 from attnctl.evidence.precision import round_in
 from attnctl.inputs.plan.tensors import stream
 from attnctl.math import Array
@@ -274,6 +275,71 @@ def tell(mutant: Kernel) -> tuple[Inputs, KernelOutcome] | None:
     return None
 
 
+# --- by whom ---
+
+AT_ONCE = 16
+"""Kernels that a worker is told of at once."""
+
+
+class KernelTask(NamedTuple):
+    """Kernels to hold, by their names, as a worker makes them itself."""
+
+    inputs: Inputs
+    criterion: Criterion
+    names: tuple[str, ...]
+
+
+def hold_task(task: KernelTask, known: Mapping[str, Kernel] | None = None) -> list[KernelOutcome]:
+    kernels = mutants_by_name(backward=task.inputs.backward) if known is None else known
+    return [hold_kernel(name, kernels[name], task.inputs, task.criterion) for name in task.names]
+
+
+@dataclass
+class Trial:
+    """Holds kernels to a criterion, here or by workers, and says how far it is."""
+
+    mutants: Sequence[Kernel]
+    criterion: Criterion
+    total: int
+    progress: Progress | None = None
+    engine: Engine | None = None
+    done: int = 0
+
+    def hold(self, *several: Inputs) -> dict[Inputs, tuple[KernelOutcome, ...]]:
+        tasks = list(self.tasks(several))
+        held: dict[int, list[KernelOutcome]] = {}
+        for number, outcomes in self.results(tasks):
+            held[number] = outcomes
+            self.done += len(outcomes)
+            if self.progress:
+                self.progress(self.done, self.total)
+
+        found: dict[Inputs, tuple[KernelOutcome, ...]] = dict.fromkeys(several, ())
+        for number, task in enumerate(tasks):
+            found[task.inputs] += tuple(held[number])
+        return found
+
+    def tasks(self, several: Sequence[Inputs]) -> Iterator[KernelTask]:
+        names = [mutant.name for mutant in self.mutants]
+        at_once = 1 if self.engine is None else AT_ONCE
+        for inputs in several:
+            for start in range(0, len(names), at_once):
+                yield KernelTask(inputs, self.criterion, tuple(names[start : start + at_once]))
+
+    def results(self, tasks: Sequence[KernelTask]) -> Iterator[Result]:
+        if self.engine is not None:
+            yield from call_each(self.engine, hold_task, tasks)
+            return
+        known = {mutant.name: mutant for mutant in self.mutants}
+        for number, task in enumerate(tasks):
+            yield Result(number, hold_task(task, known))
+
+
+@cache
+def mutants_by_name(*, backward: bool) -> dict[str, Kernel]:
+    return {mutant.name: mutant for mutant in make_mutants(backward=backward)[0]}
+
+
 # --- the survey ---
 
 
@@ -327,7 +393,9 @@ class Survey:
     _repr_mimebundle_ = Displayed._repr_mimebundle_
 
 
-def survey(inputs: Inputs, criterion: Criterion, progress: Progress | None = None) -> Survey:
+def survey(
+    inputs: Inputs, criterion: Criterion, progress: Progress | None = None, engine: Engine | None = None
+) -> Survey:
     """Hold every wrong kernel to a criterion, and look for what tells those that pass apart."""
     made, left_out = make_mutants(backward=inputs.backward)
     mutants = [mutant for mutant in made if all(array.size for array in ask(inputs, mutant.options)[1])]
@@ -336,21 +404,10 @@ def survey(inputs: Inputs, criterion: Criterion, progress: Progress | None = Non
     ways = product((inputs.dtype, "float32"), ("randn", "activations"))
     others = (replace(inputs, shape=SMALL, dtype=dtype, draw=draw) for dtype, draw in ways)
     tried = [*dict.fromkeys((inputs, *others))]
-    total, done = len(tried) * len(mutants), 0
-
-    def hold_mutants(inputs: Inputs) -> tuple[KernelOutcome, ...]:
-        nonlocal done
-        wrong: list[KernelOutcome] = []
-        for mutant in mutants:
-            wrong.append(hold_kernel(mutant.name, mutant, inputs, criterion))
-            done += 1
-            if progress:
-                progress(done, total)
-        return tuple(wrong)
-
-    found = {inputs: hold_mutants(inputs)}
+    trial = Trial(mutants, criterion, len(tried) * len(mutants), progress=progress, engine=engine)
+    found = trial.hold(inputs)
     survivors = frozenset(outcome.name for outcome in found[inputs] if outcome.passes)
-    found |= {other: hold_mutants(other) for other in tried[1:]} if survivors else {}
+    found |= trial.hold(*tried[1:]) if survivors else {}
     bounds: dict[str, Bounds] = {}
     for other, wrong in found.items():
         if least := least_tolerance(hold_right_ones(other, criterion)):

@@ -1,0 +1,217 @@
+"""What an attention of a program was meant to hide: asked for, or made by the program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from attnctl.base.words import plural
+from attnctl.math.names import (
+    BIAS,
+    MASK,
+    MEMORY,
+    X,
+)
+from attnctl.sources.program.attention import Attention
+from attnctl.sources.program.graph import Graph
+from attnctl.sources.program.join import begins_softmax
+from attnctl.sources.program.meant import Meaning
+from attnctl.sources.program.named import Layout, Steps, ends_with
+from attnctl.sources.program.relations import (
+    HIDDEN,
+    Array,
+    is_same,
+)
+from attnctl.sources.program.visibility import (
+    TRIANGLES,
+    hidden_keys,
+    shows_triangle,
+    triangle_of,
+    what_was_meant,
+)
+
+ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
+"""What a cache is made of before it is filled in."""
+
+
+class MaskReader:
+    """Reads which keys are hidden, and which were meant to be."""
+
+    def __init__(self, graph: Graph, meaning: Meaning, asked: Mapping[str, Any]) -> None:
+        self.graph = graph
+        self.meaning = meaning
+        self.asked = dict(asked)
+        self.some_causal = False
+        """True if some attention of the program hides later keys: --causal is then of these."""
+
+    def read(self, steps: Steps, hidden: Array) -> None:
+        events = [*steps.score_events, *steps.weight_events]
+        steps.triangle = self.triangle_at(events)
+        self.put_meant(steps, hidden)
+
+    def put_meant(self, steps: Steps, hidden: Array) -> None:
+        """What was meant to be hidden: asked for, or made."""
+        empty = self.empty_slots(steps)
+        if empty is not None:
+            steps.put(MASK, np.broadcast_to(~empty[:, None, None], hidden.shape), steps.score_events[:1])
+            steps.empty_slots = self.where_slots_are_left(steps, empty)
+            slots = plural(int(empty.any(0).sum()), "slot")
+            steps.notes.append(f"{slots} of its cache had not been written to: these are no keys yet.")
+            return
+        is_made = steps.triangle is not None
+        is_newest = self.reads_newest(steps, hidden)
+        of_another = MEMORY in steps.arrays and not is_newest
+        if of_another and self.some_causal and (is_made or shows_triangle(hidden)):
+            return  # keys of another sentence have no order with the queries
+        if not is_made and sees_padding_only(steps.arrays.get(MEMORY, steps.arrays.get(X)), hidden):
+            steps.put(MASK, hidden, steps.score_events[:1])  # words were to be seen, not what fills up
+            return
+        causal = is_made or (bool(self.asked.get("causal")) and not self.some_causal)
+        meant = what_was_meant(hidden, self.asked, causal=causal, is_newest=is_newest)
+        steps.options |= meant.options
+        if meant.note:
+            steps.notes.append(meant.note)
+        for name, array in meant.arrays.items():
+            steps.put(name, array, steps.score_events[:1])
+
+    def empty_slots(self, steps: Steps) -> Array | None:
+        """(batch, key): the slots of a cache that was made of zeros which nothing has been written to."""
+        if not all(self.is_filled_in(steps.attention, name) for name in "KV"):
+            return None
+        rows = [steps.arrays.get(f"{name}_rotated", steps.arrays[name]) for name in "KV"]
+        empty = np.logical_and(*[(array == 0).all(axis=(1, 3)) for array in rows])
+        if not empty.any() or empty.all():
+            return None
+        return empty
+
+    def where_slots_are_left(self, steps: Steps, empty: Array) -> int:
+        """The product that reads slots behind the last token; where one before it is empty, what wrote."""
+        first = int(empty.any(0).argmax())
+        if not empty[:, first:].all():
+            for n in steps.attention.origins["K"][0].path:
+                if self.graph.events[n].function == "in place":
+                    return n
+        return steps.attention.product
+
+    def is_filled_in(self, attention: Attention, name: str) -> bool:
+        """True if statements wrote into an array that was zeros, and this is what it held then."""
+        graph = self.graph
+        for n in [n for origin in attention.origins.get(name, ())[:1] for n in origin.path]:
+            if graph.events[n].function == "in place":
+                before = graph.events[n].parents[:1]
+                return any(graph.op(m) in ZEROS or graph.events[m].function == "in place" for m in before)
+        return False
+
+    def reads_newest(self, steps: Steps, hidden: Array) -> bool:
+        """True if the queries are the last tokens of a cache."""
+        if not {*"QK"} <= steps.inputs.keys():
+            return False
+        of_k = steps.inputs["K"].array
+        of_q = steps.inputs["Q"].array
+        return of_k.size > of_q.size and ends_with(of_k, of_q, len(hidden))
+
+    def triangle_at(self, events: Sequence[int]) -> int | None:
+        for n in events:
+            made = triangle_of(self.graph, n)
+            if made is not None:
+                return made
+        queries = {self.graph.value(n).shape[-2:] for n in events if self.graph.value(n).ndim > 1}
+        for made in self.meaning.unused_triangles:
+            if self.graph.value(made).shape[-2:] in queries:
+                return made
+        return None
+
+    def triangle_of_mask(self, events: Sequence[int]) -> int | None:
+        """Where the triangle was made that is handed to a library, or what was made of it."""
+        for n in events:
+            if self.graph.op(n) in TRIANGLES:
+                return n
+            made = triangle_of(self.graph, n)
+            if made is not None:
+                return made
+        return None
+
+    def shows_causal(self, attention: Attention) -> bool:
+        """True if an attention of a sentence with itself hides later keys, or was meant to."""
+        if attention.arguments.get("is_causal"):
+            return True
+        begins = begins_softmax(self.graph, attention.lines)
+        if not attention.lines:
+            return False
+        if not begins:
+            return False
+        if not self.is_of_itself(attention):
+            return False
+        hidden = hidden_keys(attention.lines[begins - 1].array, attention.lines[-1].array)
+        if shows_triangle(hidden):
+            return True
+        return self.triangle_at([line.n for line in attention.lines]) is not None
+
+    def is_of_itself(self, attention: Attention) -> bool:
+        """True if Q and K are projected of the same rows."""
+        of_q, of_k = (attention.origins[name][0].projection for name in "QK")
+        if of_q is None:
+            return True
+        if of_k is None:
+            return True
+        return is_same(self.graph.value(of_q.x), self.graph.value(of_k.x))
+
+    def read_fused(self, steps: Steps, layout: Layout) -> None:
+        """The mask of F.scaled_dot_product_attention: true may attend, other numbers are added."""
+        attention = steps.attention
+        graph = self.graph
+        queries = attention.arrays["Q"].shape[-2]
+        keys = attention.arrays["K"].shape[-2]
+        shape = (layout.batch, layout.heads, queries, keys)
+        hidden = np.zeros(shape, bool)
+
+        arguments = attention.arguments
+        mask = arguments.get("attn_mask")
+        if isinstance(mask, dict) and graph.has_value(mask["event"]):
+            n = mask["event"]
+            array = graph.value(n)
+            steps.score_events = [n]
+            steps.triangle = self.triangle_of_mask([n])
+            if array.dtype.kind == "b":
+                hidden = np.broadcast_to(~array, shape)
+            else:
+                added = np.broadcast_to(array, shape)
+                hidden = added <= HIDDEN
+                if np.abs(array[array > HIDDEN]).max(initial=0.0) > 0:
+                    steps.put(BIAS, np.where(hidden, 0, added), [n])
+
+        if arguments.get("is_causal"):
+            steps.options["causal"] = True
+            if self.reads_newest(steps, hidden):
+                steps.options["causal_offset"] = keys - queries
+            return
+        scale = arguments.get("scale")
+        if isinstance(scale, float):
+            steps.scale_events.append(attention.output)
+        self.put_meant(steps, hidden)
+
+
+def sees_padding_only(x: Array | None, hidden: Array) -> bool:
+    """True if the keys that are seen are all one row, again and again, and words are hidden."""
+    if x is None:
+        return False
+    if x.ndim != 3:
+        return False
+    if len(x) < 2:
+        return False
+    if len(x) != len(hidden):
+        return False
+    if hidden.shape[-1] != x.shape[1]:
+        return False
+    hides = np.asarray(hidden[:, 0].all(-2))
+    if not np.array_equal(hidden, np.broadcast_to(hides[:, None, None], hidden.shape)):
+        return False
+    seen = x[~hides]
+    unseen = x[hides]
+    return len(seen) > 1 and len(unseen) > 1 and is_one_row(seen) and not is_one_row(unseen)
+
+
+def is_one_row(rows: Array) -> bool:
+    return bool((rows == rows[:1]).all())

@@ -1,0 +1,254 @@
+"""Q, K and V of an attention as steps: projected, normalized, turned, shared by heads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from attnctl.inputs.config.settings import NONE
+from attnctl.math.derivation import Rotary
+from attnctl.math.names import (
+    EMBEDDINGS,
+    MEMORY,
+    X,
+)
+from attnctl.sources.program.attention import Attention
+from attnctl.sources.program.changed import Changed
+from attnctl.sources.program.graph import Graph
+from attnctl.sources.program.join import begins_softmax
+from attnctl.sources.program.meant import Meaning
+from attnctl.sources.program.named import Layout, Steps, ends_with, sequences
+from attnctl.sources.program.origin import Origin, Origins
+from attnctl.sources.program.projected import Projected, Projecting, distinct_heads
+from attnctl.sources.program.relations import (
+    Array,
+    is_same,
+    ratio,
+)
+
+
+class OperandReader:
+    """Reads Q, K, V and what these are made of; `asked` are the options that a person gave."""
+
+    def __init__(self, graph: Graph, origins: Origins, meaning: Meaning, asked: Mapping[str, Any]) -> None:
+        self.graph = graph
+        self.origins = origins
+        self.meaning = meaning
+        self.asked = dict(asked)
+        self.projecting = Projecting(graph, origins)
+
+    def read(self, steps: Steps, name: str, layout: Layout) -> float:
+        """Put Q, K or V, and what it is made of; the factor by which it was multiplied on the way."""
+        attention = steps.attention
+        origins = attention.origins[name]
+        path = origins[0].path
+        array = layout.four(attention.arrays[name])
+
+        factor = self.factor_on(steps, name, path)
+        baked = 1.0
+        if name == "Q":
+            baked = self.baked_scale(attention, factor, array.shape[-1])
+        factor *= baked
+        if factor != 1.0:
+            array = (array / factor).astype(array.dtype)
+
+        steps.put(name, array, path[::-1])
+        if baked != 1.0:
+            origins = [without_factor(origin, baked) for origin in origins]
+        if name != "Q" and origins[0].projection is not None:
+            unread = self.meaning.unread_beside(name, attention)
+            if unread is None and name == "V":
+                unread = self.meaning.unread_values(attention)
+            if unread is not None:
+                origins = [Origin([unread.n], unread)]
+                array = self.projecting.split(unread, array.shape)
+                steps.put(name, array, [unread.n])
+        projected = self.projecting.lay_out(name, origins, array)
+        if projected is None:
+            if self.origins.is_unexplained(origins[0]):
+                steps.unexplained[name] = origins[0].last
+            return factor
+        self.put_projection(steps, name, projected, array)
+        return factor
+
+    def factor_on(self, steps: Steps, name: str, path: Sequence[int]) -> float:
+        """What Q or K is multiplied by between its projection and the product."""
+        factor = 1.0
+        for now, before in itertools.pairwise(path):
+            if not self.graph.parents(before) and not self.graph.events[before].names:
+                continue  # how large it was drawn
+            scale = ratio(self.graph.value(before), self.graph.value(now))
+            if scale and abs(scale - 1) > 1e-9 and name != "V":
+                factor *= scale
+                steps.scale_events.append(now)
+        return factor
+
+    def baked_scale(self, attention: Attention, factor: float, d_k: int) -> float:
+        """1 / √d_k, where the weight of Q has it and that of K has not: weights may be drawn that small."""
+        if factor != 1.0:
+            return 1.0
+        if self.has_scaled_line(attention):
+            return 1.0
+        of_q, of_k = (self.scale_in_weight(attention.origins[name], d_k) for name in "QK")
+        if of_q == of_k:
+            return 1.0
+        return of_q
+
+    def has_scaled_line(self, attention: Attention) -> bool:
+        """True if the scores are multiplied by a constant before the softmax."""
+        begins = begins_softmax(self.graph, attention.lines)
+        for before, now in itertools.pairwise(attention.lines[:begins]):
+            scale = ratio(before.array, now.array)
+            is_of_base = abs(scale - np.log2(np.e)) < 1e-3  # what exp2 needs, no scale
+            if scale not in {0.0, 1.0} and not is_of_base:
+                return True
+        return False
+
+    def scale_in_weight(self, origins: Sequence[Origin], d_k: int) -> float:
+        """1 / √d_k, if the weight of Q was multiplied by it; else 1."""
+        projection = origins[0].projection
+        if projection is None:
+            return 1.0
+        weight = projection.weight
+        for _ in range(4):
+            for parent in self.graph.parents(weight):
+                scale = ratio(self.graph.value(parent), self.graph.value(weight))
+                if abs(scale * np.sqrt(d_k) - 1) < 1e-3 and d_k > 1:
+                    return scale
+            before = self.origins.before(weight)
+            if before is None:
+                break
+            weight = before
+        return 1.0
+
+    def put_projection(self, steps: Steps, name: str, projected: Projected, array: Array) -> None:
+        """What an operand is projected of, and what was done with it since."""
+        steps.inputs[name] = projected.input
+        matrix = projected.matrix
+        bias = projected.bias
+        meant = self.meaning.meant_instead(steps, name, projected)
+        if meant is not None:
+            matrix = self.meaning.matrix_of(meant, matrix.shape)
+            bias = None
+            steps.unused.append(meant)
+        steps.put(f"W_{name}", matrix, [projected.weight])
+        steps.put(f"b_{name}", bias, [projected.weight])
+
+        path = steps.events[name]
+        if projected.stored is not None:  # keys and values before they were repeated for heads
+            grown = [
+                now
+                for before, now in itertools.pairwise(path)
+                if self.graph.value(now).size > self.graph.value(before).size
+            ]
+            steps.put(f"{name}_shared", array, grown[:1] or path[-1:])
+            steps.put(name, projected.stored, path)
+            steps.options.setdefault("kv_heads", projected.stored.shape[1])
+        if projected.change is not None:
+            self.put_changes(steps, name, projected.change, projected.event)
+
+    def settle_rotation(self, steps: Steps) -> None:
+        """What is asked for where Q or K is turned: by which angles, and how many keys precede query 0."""
+        turns = steps.turns
+        if not turns:
+            if isinstance(self.asked.get("positions"), Rotary) and not self.shows_unturned(steps):
+                steps.options["positions"] = NONE
+            return
+        is_broken = any(turn.is_broken for turn in turns.values())
+        telling = [turns[name] for name in "KQ" if name in turns and turns[name].frequencies]
+        known = all(name in turns or f"W_{name}" in steps.arrays for name in "QK")
+        if not known or not (telling or is_broken):
+            for name in turns:
+                take_as_made(steps, name)
+            steps.options["positions"] = NONE
+            return
+
+        steps.options["positions"] = telling[0].rotary() if telling else Rotary()
+        for name in {*"QK"} - {*turns}:
+            # Not turned at all, or by the angle 0 of the first position.
+            last = f"{name}_normed" if f"{name}_normed" in steps.arrays else name
+            steps.put(f"{name}_rotated", steps.arrays[last], steps.events[last])
+
+        batch, _, queries, _ = steps.arrays["Q"].shape
+        keys = steps.arrays["K"].shape[-2]
+        of_k = steps.inputs["K"].array
+        of_q = steps.inputs["Q"].array
+        if queries < keys and ends_with(of_k, of_q, batch):
+            steps.options["causal_offset"] = keys - queries
+
+    def shows_unturned(self, steps: Steps) -> bool:
+        """True if Q and K are seen to be read as they were projected, or as they were given."""
+        for name in "QK":
+            if f"W_{name}" in steps.arrays:
+                continue
+            last = steps.attention.origins[name][0].last
+            if name in steps.unexplained or self.graph.nearest_kept(last):
+                return False
+        return True
+
+    def put_changes(self, steps: Steps, name: str, changed: Changed, projected: int) -> None:
+        """Q or K as projected, and after each norm and rotation."""
+        path = steps.events[name]
+        steps.put(name, changed.before, [projected])
+        for stage in changed.stages:
+            is_last = stage is changed.stages[-1]
+            steps.put(f"{name}_{stage.name}", stage.array, path if is_last else [stage.event])
+            steps.put(f"{name}_norm_weight", stage.gains, [stage.event])
+            steps.options |= stage.options
+            if stage.turn is not None:
+                steps.turns[name] = stage.turn
+
+    def read_inputs(self, steps: Steps, batch: int) -> None:
+        """X; what K and V are made of, where that is another; embeddings, where positions are asked for."""
+        of_q = steps.inputs.get("Q")
+        of_k = steps.inputs.get("K") or steps.inputs.get("V")
+        if of_q is None and "Q" in steps.unexplained:
+            of_q = of_k  # of a sentence with itself, as far as one can tell
+        if of_q is not None:
+            steps.put(X, sequences(of_q.array, batch), [of_q.event])
+        if of_k is not None and (of_q is None or not is_same(of_k.array, of_q.array)):
+            steps.put(MEMORY, sequences(of_k.array, batch), [of_k.event])
+        if self.asked.get("positions") == "sinusoidal" and of_q is not None:
+            added = self.meaning.added_and_dropped(of_q.event)
+            if added is not None:
+                steps.put(EMBEDDINGS, sequences(of_q.array, batch), [of_q.event])
+                steps.events[X] = [added]
+
+
+def settle_shared_heads(steps: Steps) -> None:
+    """Keys of which nothing tells how they came about are those of shared heads, too, if values are."""
+    shared = steps.options.get("kv_heads")
+    if shared is None:
+        return
+    for name in "KV":
+        array = steps.arrays[name]
+        kept = distinct_heads(array)
+        if f"{name}_shared" not in steps.arrays and kept.shape[1] == shared < array.shape[1]:
+            steps.put(f"{name}_shared", array, steps.events[name])
+            steps.put(name, kept, steps.events[name])
+
+
+def take_as_made(steps: Steps, name: str) -> None:
+    """Q or K as it is read, where nothing tells how it was turned."""
+    events = steps.events[f"{name}_rotated"]
+    steps.put(name, steps.arrays.pop(f"{name}_rotated"), events)
+    steps.unexplained[name] = events[-1]
+    steps.inputs.pop(name, None)
+    for given in (f"W_{name}", f"b_{name}", f"{name}_normed", f"{name}_norm_weight"):
+        steps.arrays.pop(given, None)
+
+
+def without_factor(origin: Origin, factor: float) -> Origin:
+    """An origin whose projection has not the scale in its weight."""
+    projection = origin.projection
+    if projection is None:
+        return origin
+    bias = None
+    if projection.bias is not None:
+        bias = projection.bias / factor
+    rows = (projection.rows / factor).astype(projection.rows.dtype)
+    matrix = (projection.matrix / factor).astype(projection.matrix.dtype)
+    return origin._replace(projection=projection._replace(matrix=matrix, bias=bias, rows=rows))
