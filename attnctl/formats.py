@@ -21,6 +21,7 @@ from attnctl.store.files import (
     json_text,
     print_bytes,
     print_json,
+    temporary_folder,
     unwritable,
     write_text,
 )
@@ -30,7 +31,16 @@ if TYPE_CHECKING:
     from attnctl.record import Trace
 
 __all__ = ["FINDINGS", "FORMATS", "Format", "format_for", "is_special", "json_text", "print_bytes"]
-__all__ += ["print_found", "print_json", "unwritable", "write", "write_all", "write_found", "write_text"]
+__all__ += [
+    "print_found",
+    "print_json",
+    "temporary_folder",
+    "unwritable",
+    "write",
+    "write_all",
+    "write_found",
+    "write_text",
+]
 
 
 def pictures_by(module: str) -> tuple[Format, Format]:

@@ -163,7 +163,8 @@ ELSEWHERE = {
     ("store/npz.py", "ZipFile"): "a stream that is open",
     ("store/torch_file.py", "torch.load"): "a stream that is open",
     ("store/npz.py", "archive.open"): "a member of an archive",
-    ("models/source.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",
+    ("models/tokenizing.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",
+    ("models/tokenizing.py", "Path('/proc/self/statm').read_text"): "the system's",
     ("math/engine/cost.py", "Path('/proc/meminfo').read_text"): "the system's",
     (
         "pages/__init__.py",

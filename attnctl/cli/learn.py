@@ -16,7 +16,7 @@ from attnctl.base.words import all_of, did_you_mean, quote
 from attnctl.cli.options import argument, command, excludes, needs, option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import print_view, say
-from attnctl.formats import print_json, write_text
+from attnctl.formats import print_json, temporary_folder, write_text
 from attnctl.inputs.config.fields import is_given
 from attnctl.record import Trace
 from attnctl.verbs.learn import (
@@ -314,7 +314,6 @@ def watch_program(known: list[Lesson], named: str | None, path: str, progress: P
 
 def grade_file(lesson: Lesson, path: str, trace: Trace) -> tuple[str, AnswerVerdict]:
     """Grade a dump, or the arrays of a program that is run; returns what the program printed, too."""
-    from attnctl.store.files import temporary_folder
     from attnctl.verbs.learn.grade import AnswerVerdict, grade
 
     if not path.endswith(".py"):

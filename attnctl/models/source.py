@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
-from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import note_input, open_found
 from attnctl.base.words import one_of, quote
+from attnctl.math.engine.cost import available
 from attnctl.models.description import describe, scale_blocks
 from attnctl.models.layer import Model
 from attnctl.models.tensors import INDEX, LONGEST_CONFIG, PICKLES, WHOLE, Checkpoint, json_file, path_inside
+from attnctl.models.tokenizing import GuestTokenizer
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 OWN = (
@@ -167,17 +169,18 @@ class Words:
         return self.labels[number, token]
 
 
-def load_tokenizer(folder: Path) -> Any:
+def load_tokenizer(folder: Path) -> GuestTokenizer:
     if not (folder / TOKENIZER).is_file():
         raise AttnError(f"{folder}: no {TOKENIZER}; give the ids of tokens instead: --ids 1,2,3")
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
+    if not is_installed("tokenizers"):
         raise AttnError(
             "tokenizers is not installed; pip install 'attnctl[hf]', or give the ids of tokens: --ids 1,2,3"
-        ) from None
-    path = path_inside(folder, TOKENIZER)
+        )
+    return GuestTokenizer(path_inside(folder, TOKENIZER), available())
+
+
+def is_installed(name: str) -> bool:
     try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # noqa: BLE001  (tokenizers raises plain Exception)
-        raise AttnError(f"{path}: not a tokenizer: {error}") from None
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False

@@ -113,16 +113,19 @@ def read_recording(path: str, arrays: Mapping[str, Array], printed: str) -> Reco
     """Read what the recorder wrote. Raises ValueError and its like, as the program can write there, too."""
     table = json.loads(str(arrays["table"]))
     values = {int(name): array for name, array in arrays.items() if name != "table"}
+    events = dict(event_of(row, values) for row in table["events"])
+    variables = {str(name): SPACING * int(number) for name, number in table["variables"].items()}
     recording = Recording(
         path=path,
-        events=dict(event_of(row, values) for row in table["events"]),
+        events=events,
         sites=[site_of(row) for row in table["sites"]],
         files={str(file): str(text) for file, text in table["files"].items()},
         ending=str(table["ending"]),
         lost=int(table["lost"]),
         processes=int(table["processes"]),
         questions=int(table["questions"]),
-        variables={str(name): SPACING * int(number) for name, number in table["variables"].items()},
+        # Of more arrays than are kept of one line the event may be gone.
+        variables={name: number for name, number in variables.items() if number in events},
         printed=printed,
     )
     require_linked(recording)

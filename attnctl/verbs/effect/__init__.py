@@ -185,7 +185,7 @@ def edit_heads(change: Change) -> Run:
 
 def resume(begun: Effects, path: str) -> Effects:
     """Those that an interrupted run left in a file, where they are of the same prompt."""
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         with open_own(path) as stream:
             left = json.loads(stream.read())
         effect = np.array(left["effect"], np.float64)

@@ -20,7 +20,7 @@ from attnctl.base.files import open_own, refuse_os_errors
 from attnctl.base.programs import Said, begin, kill
 from attnctl.base.words import all_of, did_you_mean
 from attnctl.mistakes import CATALOGUE
-from attnctl.store.files import json_text, open_output, write_text
+from attnctl.store.files import is_special, json_text, open_output, write_text
 from attnctl.verbs.mutants.kernel import OPTIONS, Kernel, default_of, kernel_options, make_mutants
 from attnctl.verbs.mutants.survey import Inputs, KernelOutcome, Progress, ask, tell
 
@@ -166,6 +166,8 @@ def score_test(test: OwnTest, progress: Progress | None = None) -> Score:
 def run_all(test: OwnTest, files: Mapping[str, str], progress: Progress | None) -> dict[str, bool]:
     """Whether each kernel passes; an interrupted run goes on, unless a file of the test has changed."""
     path, own = test.path(RESULTS), [Path(word) for word in test.words]
+    if is_special(path):
+        raise AttnError(f"{path}: it is a pipe or a device; remove it")
     changed = [str(file.stat().st_mtime_ns) for file in own if file.is_file()]
     words = "\x1f".join([*test.words, *changed])
     keys = {name: sha256(f"{words}\x1f{text}".encode()).hexdigest() for name, text in files.items()}
@@ -198,7 +200,7 @@ def kept(path: Path) -> dict[str, bool]:
     try:
         with open_own(path) as stream:
             known = json.load(stream)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return known if isinstance(known, dict) else {}
 
