@@ -356,15 +356,22 @@ class AttentionFinder:
         for child in graph.made_from(output):
             if graph.op(child) not in {"/", "divide", "div", "true_divide", "in place /"}:
                 continue
+            if value.ndim == 1 and is_near(graph.value(child) * sums, graph.value(output)):
+                return child, self.made_divided(child, weights, sums)  # by a number, which is no array
             for divisor in graph.parents(child):
                 # In any order of its axes.
                 by = np.sort(graph.value(divisor), None)
                 if divisor != output and is_near(by, np.sort(sums, None)):
-                    made = child - 1
-                    event = graph.events[child]
-                    graph.events[made] = Event(event.site, value / sums, (weights,), event.callers, MADE)
-                    return child, made
+                    return child, self.made_divided(child, weights, sums)
         return None
+
+    def made_divided(self, child: int, weights: int, sums: Array) -> int:
+        """An event of the weights that were divided with the output."""
+        graph = self.graph
+        made = child - 1
+        event = graph.events[child]
+        graph.events[made] = Event(event.site, graph.value(weights) / sums, (weights,), event.callers, MADE)
+        return made
 
     def key_axis_by_name(self, n: int, product: Product, left: str, right: str) -> str | None:
         """The axis of keys, if the names of the operands say clearly which of them is Q."""

@@ -30,6 +30,10 @@ from attnctl.sources.program.relations import (
 )
 
 
+TURNING = frozenset({"+", "add", "-", "cat", "concatenate", "stack", "in place", "flatten", "reshape"})
+"""What a rotation ends with, that by an angle of 0, too."""
+
+
 class OperandReader:
     """Reads Q, K, V and what these are made of; `asked` are the options that a person gave."""
 
@@ -170,7 +174,10 @@ class OperandReader:
         for name in {*"QK"} - {*turns}:
             # Not turned at all, or by the angle 0 of the first position.
             last = f"{name}_normed" if f"{name}_normed" in steps.arrays else name
-            steps.put(f"{name}_rotated", steps.arrays[last], steps.events[last])
+            events = steps.events[last]
+            if not any(self.graph.op(n) in TURNING for n in events):
+                events = events[:1]
+            steps.put(f"{name}_rotated", steps.arrays[last], events)
 
         batch, _, queries, _ = steps.arrays["Q"].shape
         keys = steps.arrays["K"].shape[-2]

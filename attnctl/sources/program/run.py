@@ -133,15 +133,18 @@ def read_recording(path: str, arrays: Mapping[str, Array], printed: str) -> Reco
 
 
 def require_linked(recording: Recording) -> None:
-    """Raise ValueError where an event is made of later ones, or of what no expression stands for."""
+    """Raise ValueError where an event is no array of numbers, or of what no expression stands for.
+
+    Some are made of later ones: a list, of what loops put into it.
+    """
     sites = range(len(recording.sites))
     for number, event in recording.events.items():
         if event.value is not None and event.value.dtype.kind not in "fiub":
             raise ValueError("no numbers")
         if event.site not in sites or not all(site in sites for site in event.returned_at):
             raise ValueError("no such expression")
-        if not all(0 <= parent < number for parent in event.parents):
-            raise ValueError("made of what came later")
+        if not all(parent >= 0 and parent != number for parent in event.parents):
+            raise ValueError("made of itself")
     for site in recording.sites:
         if not all(part in sites for part in site.parts):
             raise ValueError("no such operand")

@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.sources.program.attention import Attention, ScoreLine
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax, is_base_two
-from attnctl.sources.program.relations import Array, is_near, is_same, rows_sum_to_one, softmax
+from attnctl.sources.program.relations import HIDDEN, Array, is_near, is_same, rows_sum_to_one, softmax
 
 OF_A_TILE = 8
 """Expressions that a tile takes to be merged with those before it, and the last one to come out."""
@@ -150,9 +150,14 @@ def tile_of(graph: Graph, attention: Attention) -> Tile | None:
         before = arrays[begins - 2]
         now = arrays[begins - 1]
         with np.errstate(all="ignore"):
-            taken_off = np.where(np.isfinite(before), before - now, np.nan)
-        if np.isfinite(taken_off).any(-1).all():
-            maximum = np.nanmean(taken_off, axis=-1, keepdims=True)
+            taken_off = np.where(before > HIDDEN, before - now, np.nan)
+        seen = np.isfinite(taken_off).any(-1, keepdims=True)
+        if seen.any():
+            # NaN of rows that see none of these keys: their maximum is that of the keys before.
+            mean = np.nansum(taken_off, axis=-1, keepdims=True) / np.maximum(
+                np.isfinite(taken_off).sum(-1, keepdims=True), 1
+            )
+            maximum = np.where(seen, mean, np.nan)
             kept = kept[:-1]
     return Tile(attention, kept, attention.lines[begins].n, maximum, base)
 
@@ -180,12 +185,14 @@ def laid_like(value: Array, laid: Array) -> Array:
 
 def first_wrong(graph: Graph, tiles: Sequence[Tile]) -> int | None:
     """The first running sum, of weights or of values, that is not what the keys until then give."""
+    maximum = np.zeros_like(tiles[0].maximum)
     for number, tile in enumerate(tiles):
+        maximum = np.where(np.isnan(tile.maximum), maximum, tile.maximum)
         until = tiles[: number + 1]
         scores = side_by_side_keys(until, -1).astype(float)
         values = np.concatenate([each.attention.arrays["V"] for each in until], axis=-2)
         with np.errstate(all="ignore"):
-            powers = tile.base ** (scores - tile.maximum)
+            powers = tile.base ** (scores - maximum)
         total = powers.sum(-1)
         mixed = powers @ values
 

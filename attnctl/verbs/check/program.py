@@ -36,6 +36,9 @@ LATER = (WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT)
 OF_OUTPUT = {OUTPUT, "W_O", "b_O"}
 OF_INPUT = {X, "memory", "embeddings", *(f"{kind}_{name}" for kind in "Wb" for name in "QKV")}
 
+MASK_MADE_WRONG = frozenset({"causal-offset", "causal-strict", "mask-diagonal"})
+"""Mistakes in the mask itself, however right it is laid over the scores."""
+
 MASKS = frozenset({"where", "masked_fill", "+", "*", "in place", "in place +", "masked_fill_", "multiply"})
 
 
@@ -231,6 +234,8 @@ class ProgramJudge:
         named = mistake or ""
         if named == "query-key-swapped":
             return steps.attention.product
+        if named in MASK_MADE_WRONG and steps.triangle is not None:
+            return steps.triangle
         if steps.empty_slots is not None and step in {MASKED, WEIGHTS}:
             return steps.empty_slots
         if step in {"Q", "K", "V"}:

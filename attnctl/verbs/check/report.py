@@ -347,7 +347,10 @@ class Summary(NamedTuple):
 @lru_cache(maxsize=1000)  # most calls are made in a few places
 def name_trace(kind: str, at: str, module: str) -> Trace:
     """A trace of which only that is known which a table shows."""
-    return Trace({}, {}, {CALL: {"at": at, "module": module}} if kind == CALL else {"sentence": at})
+    header: dict[str, Any] = {"sentence": at}
+    if kind in {CALL, ATTENTION}:
+        header = {kind: {"at": at, "module": module}}
+    return Trace({}, {}, header)
 
 
 Judge = Callable[[Trace, str], tuple[Report, str]]
