@@ -41,6 +41,8 @@ class Expression(NamedTuple):
 def path_of(graph: Graph, file: str) -> str:
     """What the person calls a file of the program."""
     recording = graph.recording
+    if not recording.path:
+        return file  # variables have no file
     if Path(file) == Path(recording.path).resolve():
         return recording.path
     return str(Path(recording.path).with_name(Path(file).name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -17,6 +16,9 @@ from attnctl.sources.program.relations import Array, is_near, is_same, rows_sum_
 OF_A_TILE = 8
 """Expressions that a tile takes to be merged with those before it, and the last one to come out."""
 
+
+CLOSE = 1e-3
+"""How far a sum may be off that was rescaled again and again, as a share of its largest number."""
 
 SUBTRACTIONS = frozenset({"-", "subtract", "sub", "sub_", "in place -"})
 
@@ -94,36 +96,44 @@ def join_run(graph: Graph, run: Sequence[Attention]) -> Attention | None:
 
     keys = np.concatenate([attention.arrays["K"] for attention in run], axis=-2)
     values = np.concatenate([attention.arrays["V"] for attention in run], axis=-2)
-    scores = np.concatenate([tile.lines[-1] for tile in tiles], axis=-1).astype(float)
+    scores = side_by_side_keys(tiles, -1).astype(float)
     with np.errstate(all="ignore"):
         weights = softmax(scores * np.log(tiles[0].base))
     right = weights @ values
 
-    most = OF_A_TILE * (len(run) + 2)
-    of_first = outputs_of(graph, run[0], most)
-    made = [n for n in outputs_of(graph, run[-1], most) if n in of_first]
-    as_meant = [n for n in made if is_near(laid_like(graph.value(n), right), right, 1e-3)]
-    if not made or (len(run) == 1 and not as_meant):
+    merged = merged_outputs(graph, run)
+    as_meant = [n for n in merged if is_near(laid_like(graph.value(n), right), right, CLOSE)]
+    if not merged or (len(run) == 1 and not as_meant):
         return None
-    output = (as_meant or made[-1:])[0]
+    output = merged[-1]
+    if as_meant:
+        output = as_meant[0]
 
     first = run[0]
     whole = Attention(
         product=first.product, output=output, factor=first.factor, batch=list(first.batch), is_tiled=True
     )
-    whole.arrays = {
-        "Q": first.arrays["Q"],
-        "K": keys,
-        "V": values,
-        "head_outputs": laid_like(graph.value(output), right),
-    }
+    made = laid_like(graph.value(output), right)
+    whole.arrays = {"Q": first.arrays["Q"], "K": keys, "V": values, "head_outputs": made}
     for number in range(len(tiles[0].lines)):
-        line = np.concatenate([tile.lines[number] for tile in tiles], axis=-1)
-        whole.lines.append(ScoreLine(first.lines[number].n, line))
+        whole.lines.append(ScoreLine(first.lines[number].n, side_by_side_keys(tiles, number)))
     whole.lines.append(ScoreLine(tiles[0].power, weights))
     whole.origins = dict(first.origins)
-    whole.suspect = first_wrong(graph, tiles)
+    if not as_meant:
+        whole.suspect = first_wrong(graph, tiles)
     return whole
+
+
+def side_by_side_keys(tiles: Sequence[Tile], number: int) -> Array:
+    """One line of all tiles, over all keys."""
+    return np.concatenate([tile.lines[number] for tile in tiles], axis=-1)
+
+
+def merged_outputs(graph: Graph, run: Sequence[Attention]) -> list[int]:
+    """What is made of the first tile and of the last one, in order: the last of it is the output."""
+    most = OF_A_TILE * (len(run) + 2)
+    of_first = outputs_of(graph, run[0], most)
+    return [n for n in outputs_of(graph, run[-1], most) if n in of_first]
 
 
 def tile_of(graph: Graph, attention: Attention) -> Tile | None:
@@ -136,14 +146,14 @@ def tile_of(graph: Graph, attention: Attention) -> Tile | None:
 
     kept = arrays[:begins]
     maximum = np.zeros((*arrays[0].shape[:-1], 1))
-    for number, (before, now) in enumerate(itertools.pairwise(arrays[:begins])):
-        is_last = number == begins - 2
-        if is_last and graph.op(attention.lines[number + 1].n) in SUBTRACTIONS:
-            with np.errstate(all="ignore"):
-                taken_off = np.where(np.isfinite(before), before - now, np.nan)
-            if np.isfinite(taken_off).any(-1).all():
-                maximum = np.nanmean(taken_off, axis=-1, keepdims=True)
-                kept = kept[:-1]
+    if begins > 1 and graph.op(attention.lines[begins - 1].n) in SUBTRACTIONS:
+        before = arrays[begins - 2]
+        now = arrays[begins - 1]
+        with np.errstate(all="ignore"):
+            taken_off = np.where(np.isfinite(before), before - now, np.nan)
+        if np.isfinite(taken_off).any(-1).all():
+            maximum = np.nanmean(taken_off, axis=-1, keepdims=True)
+            kept = kept[:-1]
     return Tile(attention, kept, attention.lines[begins].n, maximum, base)
 
 
@@ -172,19 +182,21 @@ def first_wrong(graph: Graph, tiles: Sequence[Tile]) -> int | None:
     """The first running sum, of weights or of values, that is not what the keys until then give."""
     for number, tile in enumerate(tiles):
         until = tiles[: number + 1]
-        scores = np.concatenate([each.lines[-1] for each in until], axis=-1).astype(float)
+        scores = side_by_side_keys(until, -1).astype(float)
         values = np.concatenate([each.attention.arrays["V"] for each in until], axis=-2)
         with np.errstate(all="ignore"):
             powers = tile.base ** (scores - tile.maximum)
         total = powers.sum(-1)
         mixed = powers @ values
 
-        end = None if number + 1 == len(tiles) else tiles[number + 1].attention.product
+        end = None
+        if number + 1 < len(tiles):
+            end = tiles[number + 1].attention.product
         for n in sums_between(graph, tile.attention.product, end):
             value = graph.value(n)
             for right in (total, mixed):
                 is_same_kind = value.size == right.size and reads_tile(graph, n, tile, right is mixed)
-                if is_same_kind and not is_near(value.reshape(right.shape), right, 1e-3):
+                if is_same_kind and not is_near(value.reshape(right.shape), right, CLOSE):
                     return n
     return None
 
@@ -209,6 +221,6 @@ def reads_tile(graph: Graph, n: int, tile: Tile, is_mixed: bool) -> bool:
     for parent in parents:
         value = graph.value(parent)
         is_later = parent > tile.attention.product
-        if is_later and value.size == sums.size and is_near(value.reshape(sums.shape), sums, 1e-3):
+        if is_later and value.size == sums.size and is_near(value.reshape(sums.shape), sums, CLOSE):
             return True
     return False

@@ -106,11 +106,13 @@ class ProgramJudge:
             whole = replace(whole, cannot_tell=(*whole.cannot_tell, unjudged))
         accusations = [self.accuse(steps, whole, finding) for finding in whole.findings]
         whole = replace(whole, findings=tuple(accusation.finding for accusation in accusations))
+        # What is handed in as variables stands in no line.
         places = {
             accusation.finding.step: StepPlace(
                 str(accusation.place), tuple(accusation.lines), accusation.place.to_dict()
             )
             for accusation in accusations
+            if accusation.place.line
         }
         return AttentionJudgement(replace(whole, places=places), accusations)
 
