@@ -305,6 +305,8 @@ def as_array(name: str, value: Any) -> Array:
     A tensor is taken off its device and its graph. bfloat16, which NumPy has not, is the float32
     that holds it exactly.
     """
+    if type(value) is np.ndarray and value.dtype.name != "bfloat16":
+        return value  # without asking NumPy, of which a program may replace any part
     for method in ("detach", "cpu"):
         if hasattr(value, method):
             value = getattr(value, method)()
