@@ -29,7 +29,6 @@ from attnctl.sources.program.relations import (
     ratio,
 )
 
-
 TURNING = frozenset({"+", "add", "-", "cat", "concatenate", "stack", "in place", "flatten", "reshape"})
 """What a rotation ends with, that by an angle of 0, too."""
 

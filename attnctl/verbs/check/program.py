@@ -227,17 +227,15 @@ class ProgramJudge:
 
     def suspect(self, steps: Steps, step: str, mistake: str | None) -> int:
         """The expression that is likely to make a step wrong, among those that make it."""
-        graph = self.graph
         if steps.attention.suspect is not None and step in ENDS:
             return steps.attention.suspect
         events = steps.events.get(step) or steps.events.get(WEIGHTS) or [steps.attention.output]
         named = mistake or ""
         if named == "query-key-swapped":
             return steps.attention.product
-        if named in MASK_MADE_WRONG and steps.triangle is not None:
-            return steps.triangle
-        if steps.empty_slots is not None and step in {MASKED, WEIGHTS}:
-            return steps.empty_slots
+        mask = self.suspect_of_mask(steps, step, named)
+        if mask is not None:
+            return mask
         if step in {"Q", "K", "V"}:
             return self.suspect_of_operand(steps, step, events, named)
         if step in {"scores", SCALED} and "tiled" in named:
@@ -246,21 +244,28 @@ class ProgramJudge:
             return (steps.scale_events or steps.events.get(SCALED) or steps.events.get("scores") or events)[
                 -1
             ]
-        if named == "mask-ignored" and step in {WEIGHTS, MASKED}:
-            dropped = [
-                child
-                for n in steps.score_events
-                for child in graph.made_from(n)
-                if not graph.children[child]
-                and graph.op(child) in MASKS
-                and graph.value(child).shape == graph.value(n).shape
-            ]
-            return (dropped or steps.weight_events or events)[0]
         if named.startswith("alibi") and "alibi_scores" in steps.events:
             return steps.events["alibi_scores"][-1]
         if step == WEIGHTS:
             return self.suspect_of_weights(steps, events)
         return events[0] if step == CONCAT else events[-1]
+
+    def suspect_of_mask(self, steps: Steps, step: str, mistake: str) -> int | None:
+        """What makes a mask wrong: itself, slots that are no keys, or what it hid and nobody read."""
+        if mistake in MASK_MADE_WRONG:
+            return steps.triangle
+        if step not in {MASKED, WEIGHTS}:
+            return None
+        if steps.empty_slots is not None or mistake != "mask-ignored":
+            return steps.empty_slots
+
+        graph = self.graph
+        for n in steps.score_events:
+            for child in graph.made_from(n):
+                is_masked = graph.op(child) in MASKS and graph.value(child).shape == graph.value(n).shape
+                if is_masked and not graph.children[child]:
+                    return child
+        return next(iter(steps.weight_events), None)
 
     def suspect_of_operand(self, steps: Steps, step: str, events: Sequence[int], mistake: str) -> int:
         if len(events) < 2 or not mistake or steps.unused:
