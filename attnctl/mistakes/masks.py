@@ -197,15 +197,16 @@ MASKS = (
         example="masked_scores = scaled_scores\n"
         "attention_weights = np.where(hidden, 0, softmax(scaled_scores))",
     ),
-    about(MASKED, meant="causal", explains_nan=True)(
+    about(MASKED, meant="padded", explains_nan=True)(
         "nan-added-to-mask",
         "keys that are hidden hold NaN, and −∞ is added to their scores: NaN + −∞ is NaN",
         "write −∞ with np.where(mask, scores, -np.inf), or zeros into slots that are free",
         plant_added_to_nan,
         seen="deepbeepmeep/Wan2GP#1628",
         why="Free slots of a cache are memory that nobody wrote, and a mask that is added keeps NaN.",
-        example="later = np.where(np.arange(keys) == keys - 1, np.nan, scaled_scores)\n"
-        "masked_scores = later + np.where(hidden, -np.inf, 0)",
+        example="K = np.where(np.arange(keys)[:, None] < lengths[:, None, None, None], K, np.nan)\n"
+        "masked_scores = scaled_scores + np.where(hidden, -np.inf, 0)\n"
+        "del X, W_Q, W_K, W_V",
     ),
     about(MASKED, meant="blind")(
         *FINITE,
