@@ -13,7 +13,6 @@ from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.walk import Checked, Verdict
-from attnctl.mistakes import CATALOGUE
 from attnctl.verbs.check.report import CheckedTrace, Finding, Report
 
 MARKS = {
@@ -29,9 +28,6 @@ WORDS = re.compile(r"\[[^]]*\]\S*|\S+")
 
 MOST_ROWS = 40
 """Rows of a table of traces on a terminal."""
-
-MOST_OTHERS = 2
-"""Mistakes that give the same numbers, of which a sentence is said."""
 
 TITLES = ("", "step", "", "off by", "allowed", "at", "found", "expected")
 
@@ -75,16 +71,14 @@ def finding_lines(report: Report, finding: Finding, before: str | None, screen: 
     place = report.places.get(finding.step)
     shown = place.lines if place is not None else ()
     for number, (sentence, style) in enumerate(sentences(report, finding, before, screen)):
-        for line in sentence.split("\n"):  # a picture has lines of its own
-            yield from flowing(line, screen, style, finding.step)
+        yield from flowing(sentence, screen, style, finding.step)
         if number == 0:
             for line in shown:
                 yield [(screen.printable(line), "")]
 
 
 def name_pages(report: Report, screen: Screen) -> Iterator[Line]:
-    known = {mistake.name for mistake in CATALOGUE}
-    if named := dict.fromkeys(find.mistake for find in report.findings if find.mistake in known):
+    if named := dict.fromkeys(finding.mistake for finding in report.findings if finding.mistake):
         yield from flowing(f"More: attnctl check --about {' or '.join(named)}", screen, "aside")
 
 
@@ -114,7 +108,11 @@ def sentences(report: Report, finding: Finding, before: str | None, screen: Scre
         alone = "" if gap.differing else ", though each number by itself is within rounding"
         yield f"Its {broken}{alone}.", ""
     if finding.mistake:
-        yield from sentences_of_mistake(finding, is_said=place is not None)
+        if not place:
+            yield f"It is what you get when {finding.words}: {finding.fix}.", ""
+        yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
+        if finding.hint:
+            yield finding.hint, ""
         return
     differ = how_many_differ(gap) if gap.filled > 1 else "it differs"
     if not gap.differing:
@@ -122,17 +120,6 @@ def sentences(report: Report, finding: Finding, before: str | None, screen: Scre
         return
     there = f"there it is {format_number(gap.found)} and should be {format_number(gap.expected)}"
     yield f"No known mistake gives these numbers: {differ}; {there}.", ""
-    if finding.hint:
-        yield finding.hint, ""
-
-
-def sentences_of_mistake(finding: Finding, *, is_said: bool) -> Iterator[Span]:
-    """What is wrong unless its place was said with it, what else would give the same numbers, its name."""
-    if not is_said:
-        yield f"It is what you get when {finding.words}: {finding.fix}.", ""
-    for words, fix in finding.otherwise[:MOST_OTHERS]:
-        yield f"These numbers do not tell it from what you get when {words}: {fix}.", ""
-    yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
     if finding.hint:
         yield finding.hint, ""
 
