@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import sleep
 from types import ModuleType
 from typing import Any
 
@@ -75,6 +76,22 @@ def kill_all() -> None:
     """End whatever is still running, and wait for none of it: a signal may have come in any wait."""
     for process in [*RUNNING]:
         kill_group(process)
+
+
+WATCH = 1.0
+"""Seconds between two looks for the process that began this one."""
+
+
+def end_with_parent() -> None:
+    """End this process with the one that began it, whatever it is doing: nobody else would."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            sleep(WATCH)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def signal_name(number: int) -> str:

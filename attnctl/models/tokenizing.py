@@ -12,8 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +21,7 @@ from typing import Any, NamedTuple
 from attnctl.base.channel import Channel, ChannelError, Ends, Message, make_pipes
 from attnctl.base.descriptors import OwnDescriptor
 from attnctl.base.errors import AttnError
-from attnctl.base.programs import Said, begin, kill, signal_name
+from attnctl.base.programs import Said, begin, end_with_parent, kill, signal_name
 
 OUT_OF_MEMORY = 112
 """The exit code of a process that may take no more memory."""
@@ -193,15 +191,8 @@ def serve(channel: Channel) -> None:
         channel.send(sent, number)
 
 
-def watch(parent: int) -> None:
-    """End with the process that asks: nobody else would."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
-
-
 def main(reads: str, writes: str, secret: str) -> None:
-    threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     ends = Ends(OwnDescriptor(int(reads)), OwnDescriptor(int(writes)))
     serve(Channel(ends, bytes.fromhex(secret)))

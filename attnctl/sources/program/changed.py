@@ -102,7 +102,7 @@ def change(before: Array, after: Between, vectors: Sequence[Array]) -> Stage | N
     return normalization(before, after, vectors)
 
 
-def broken_turn(before: Array, after: Between) -> Stage | None:
+def broken_turn(before: Array, after: Between) -> list[Stage] | None:
     """What was meant to turn an operand and does not: position 0 stays, others change in length."""
     if not is_near(before[..., 0, :], after.array[..., 0, :], CLOSE):
         return None
@@ -111,7 +111,7 @@ def broken_turn(before: Array, after: Between) -> Stage | None:
     if is_near(lengths_before, lengths_after, CLOSE):
         return None
     turn = Turn(interleaved=False, dims=None, frequencies=None, is_broken=True)
-    return Stage("rotated", after.array, after.event, {}, turn=turn)
+    return [Stage("rotated", after.array, after.event, {}, turn=turn)]
 
 
 # --- rotary positions ---

@@ -18,7 +18,7 @@ from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax
 from attnctl.sources.program.meant import Meaning
-from attnctl.sources.program.named import Layout, Steps, ends_with
+from attnctl.sources.program.named import Layout, Steps
 from attnctl.sources.program.relations import (
     HIDDEN,
     Array,
@@ -61,7 +61,7 @@ class MaskReader:
             steps.notes.append(f"{slots} of its cache had not been written to: these are no keys yet.")
             return
         is_made = steps.triangle is not None
-        is_newest = self.reads_newest(steps, hidden)
+        is_newest = steps.reads_newest(len(hidden))
         of_another = MEMORY in steps.arrays and not is_newest
         if of_another and self.some_causal and (is_made or shows_triangle(hidden)):
             return  # keys of another sentence have no order with the queries
@@ -89,28 +89,27 @@ class MaskReader:
     def where_slots_are_left(self, steps: Steps, empty: Array) -> int:
         """The product that reads slots behind the last token; where one before it is empty, what wrote."""
         first = int(empty.any(0).argmax())
-        if not empty[:, first:].all():
-            for n in steps.attention.origins["K"][0].path:
-                if self.graph.events[n].function == "in place":
-                    return n
+        wrote = self.last_write(steps.attention, "K")
+        if wrote is not None and not empty[:, first:].all():
+            return wrote
         return steps.attention.product
 
     def is_filled_in(self, attention: Attention, name: str) -> bool:
         """True if statements wrote into an array that was zeros, and this is what it held then."""
         graph = self.graph
-        for n in [n for origin in attention.origins.get(name, ())[:1] for n in origin.path]:
-            if graph.events[n].function == "in place":
-                before = graph.events[n].parents[:1]
-                return any(graph.op(m) in ZEROS or graph.events[m].function == "in place" for m in before)
-        return False
-
-    def reads_newest(self, steps: Steps, hidden: Array) -> bool:
-        """True if the queries are the last tokens of a cache."""
-        if not {*"QK"} <= steps.inputs.keys():
+        wrote = self.last_write(attention, name)
+        if wrote is None:
             return False
-        of_k = steps.inputs["K"].array
-        of_q = steps.inputs["Q"].array
-        return of_k.size > of_q.size and ends_with(of_k, of_q, len(hidden))
+        before = graph.events[wrote].parents[:1]
+        return any(graph.op(m) in ZEROS or graph.events[m].function == "in place" for m in before)
+
+    def last_write(self, attention: Attention, name: str) -> int | None:
+        """The statement that wrote last into the array that K or V is read off."""
+        origins = attention.origins.get(name)
+        if not origins:
+            return None
+        written = (n for n in origins[0].path if self.graph.events[n].function == "in place")
+        return next(written, None)
 
     def triangle_at(self, events: Sequence[int]) -> int | None:
         for n in events:
@@ -184,7 +183,7 @@ class MaskReader:
 
         if arguments.get("is_causal"):
             steps.options["causal"] = True
-            if self.reads_newest(steps, hidden):
+            if steps.reads_newest(len(hidden)):
                 steps.options["causal_offset"] = keys - queries
             return
         scale = arguments.get("scale")

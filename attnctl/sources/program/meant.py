@@ -63,7 +63,6 @@ class Meaning:
 
     def unread_values(self, attention: Attention) -> Projection | None:
         """The values that were projected and never read, where K is read in their place."""
-        graph = self.graph
         of_k, of_v = (attention.origins[name][0].projection for name in "KV")
         if of_k is None:
             return None
@@ -72,17 +71,7 @@ class Meaning:
         if not self.is_read_twice(of_k, of_v):
             return None
 
-        for n in graph.events:
-            if n >= attention.output:
-                continue
-            projection = self.origins.projection(n)
-            if projection is None:
-                continue
-            if not self.stands_beside(projection, of_k, attention):
-                continue
-            if all(self.ends(child, n) for child in graph.children[n]):
-                return projection
-        return None
+        return self.first_unread(attention, beside=of_k, like=of_k)
 
     def unread_beside(self, name: str, attention: Attention) -> Projection | None:
         """The keys that were projected beside the values and never read, where others are; or values."""
@@ -91,16 +80,26 @@ class Meaning:
         of_other = attention.origins[other][0].projection
         if of_this is None or of_other is None or of_this.x == of_other.x:
             return None
-        taken = {of_other.weight, *self.weights_of("Q", attention)}
-        for n in self.graph.events:
+        return self.first_unread(attention, beside=of_other, like=of_this)
+
+    def first_unread(
+        self, attention: Attention, *, beside: Projection, like: Projection
+    ) -> Projection | None:
+        """The first projection of the rows of one, as large as another, that nothing reads.
+
+        It has a weight of its own, which is not that of Q either.
+        """
+        graph = self.graph
+        taken = {beside.weight, *self.weights_of("Q", attention)}
+        for n in graph.events:
             if n >= attention.output:
-                return None
+                continue  # events that were made for a reader stand behind their place
             projection = self.origins.projection(n)
-            if projection is None or projection.x != of_other.x or projection.weight in taken:
+            if projection is None or projection.x != beside.x or projection.weight in taken:
                 continue
-            if projection.rows.shape != of_this.rows.shape:
+            if projection.rows.shape != like.rows.shape:
                 continue
-            if all(self.ends(child, n) for child in self.graph.children[n]):
+            if all(self.ends(child, n) for child in graph.children[n]):
                 return projection
         return None
 
@@ -115,14 +114,6 @@ class Meaning:
         # A weight that is not square is packed: one projection of all three.
         shape = self.graph.value(of_k.weight).shape
         return shape[0] == shape[-1]
-
-    def stands_beside(self, projection: Projection, of_k: Projection, attention: Attention) -> bool:
-        """True for a projection like that of K, with a weight of its own."""
-        if projection.x != of_k.x:
-            return False
-        if projection.rows.shape != of_k.rows.shape:
-            return False
-        return projection.weight not in {of_k.weight, *self.weights_of("Q", attention)}
 
     def weights_of(self, name: str, attention: Attention) -> list[int]:
         return [

@@ -50,6 +50,14 @@ class Steps:
             self.arrays[name] = array
             self.events[name] = list(events)
 
+    def reads_newest(self, batch: int) -> bool:
+        """True if the queries are the last tokens of a cache."""
+        if not {*"QK"} <= self.inputs.keys():
+            return False
+        of_k = self.inputs["K"].array
+        of_q = self.inputs["Q"].array
+        return of_k.size > of_q.size and ends_with(of_k, of_q, batch)
+
     @property
     def given(self) -> dict[str, Array]:
         """What it was computed from: X and weights, or Q, K and V by themselves; masks and biases."""

@@ -20,7 +20,7 @@ from attnctl.sources.program.changed import Changed
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax
 from attnctl.sources.program.meant import Meaning
-from attnctl.sources.program.named import Layout, Steps, ends_with, sequences
+from attnctl.sources.program.named import Layout, Steps, sequences
 from attnctl.sources.program.origin import Origin, Origins
 from attnctl.sources.program.projected import Projected, Projecting, distinct_heads
 from attnctl.sources.program.relations import (
@@ -180,9 +180,7 @@ class OperandReader:
 
         batch, _, queries, _ = steps.arrays["Q"].shape
         keys = steps.arrays["K"].shape[-2]
-        of_k = steps.inputs["K"].array
-        of_q = steps.inputs["Q"].array
-        if queries < keys and ends_with(of_k, of_q, batch):
+        if queries < keys and steps.reads_newest(batch):
             steps.options["causal_offset"] = keys - queries
 
     def shows_unturned(self, steps: Steps) -> bool:

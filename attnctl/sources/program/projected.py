@@ -297,8 +297,7 @@ class Projecting:
                 continue
             stages = changes(laid.array, after, between, self.vectors_near(origin.last))
             if stages is None and self.reads_angles(origin.last):
-                broken = broken_turn(laid.array, after)
-                stages = None if broken is None else [broken]
+                stages = broken_turn(laid.array, after)
             if stages is None:
                 return None
             return projected._replace(stored=None, change=Changed(laid.array, stages), event=n)

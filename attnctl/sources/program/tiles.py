@@ -39,15 +39,16 @@ class Tile(NamedTuple):
 def join_tiles(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
     """The attentions, those that read the same queries and other keys each time as one."""
     by_place: dict[int, list[Attention]] = defaultdict(list)
-    for attention in found:
-        by_place[graph.events[attention.output].site].append(attention)
-
     out: list[Attention] = []
+    for attention in found:
+        if is_unnormalized(graph, attention):
+            by_place[graph.events[attention.output].site].append(attention)
+        else:
+            out.append(attention)
+
     for group in by_place.values():
         for run in runs_of_queries(graph, group):
-            whole = None
-            if len(run) > 1 or is_unnormalized(graph, run[0]):
-                whole = join_run(graph, run)
+            whole = join_run(graph, run)
             if whole is None:
                 out += run
             else:
@@ -56,7 +57,7 @@ def join_tiles(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
 
 
 def runs_of_queries(graph: Graph, group: Sequence[Attention]) -> Iterator[list[Attention]]:
-    """Those one after the other with the same queries, other keys, and weights that do not sum to 1."""
+    """Those one after the other with the same queries and other keys, which are merged."""
     run: list[Attention] = []
     for attention in group:
         if run and not goes_on(graph, run[-1], attention):
@@ -68,8 +69,6 @@ def runs_of_queries(graph: Graph, group: Sequence[Attention]) -> Iterator[list[A
 
 
 def goes_on(graph: Graph, before: Attention, attention: Attention) -> bool:
-    if not is_unnormalized(graph, before) or not is_unnormalized(graph, attention):
-        return False
     if not is_same(before.arrays["Q"], attention.arrays["Q"]):
         return False
     if is_same(before.arrays["K"], attention.arrays["K"]):

@@ -14,8 +14,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -32,7 +30,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.descriptors import OwnDescriptor
 from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input
-from attnctl.base.programs import Said, begin, kill, signal_name
+from attnctl.base.programs import Said, begin, end_with_parent, kill, signal_name
 from attnctl.store.message import UnreadableError, decode, encode
 from attnctl.verbs.conform.call import SENT, Answer, Target, TargetCall, read_last_words
 from attnctl.verbs.conform.invoke import Framework, invoke
@@ -251,9 +249,6 @@ def is_result(array: Any) -> bool:
 
 # --- the other end: the process itself ---
 
-WATCH = 1.0
-"""Seconds between two looks for the parent."""
-
 
 def load_function(target: str) -> Any:
     """The function of `module:function` or `file.py:function`. Raises what importing it raises."""
@@ -335,13 +330,6 @@ def list_own_files(function: Any) -> list[str]:
     return [name for name in own if not name.startswith(installed)] + ([home] if home else [])
 
 
-def watch(parent: int) -> None:
-    """End when the parent has ended, whatever the target is doing."""
-    while os.getppid() == parent:
-        time.sleep(WATCH)
-    os._exit(1)
-
-
 def serve(channel: Channel) -> None:
     """Load the target, and answer each request with its number. A fork of this process answers none."""
     own = os.getpid()
@@ -372,7 +360,7 @@ def serve(channel: Channel) -> None:
 
 
 def main(reads: str, writes: str, secret: str) -> None:
-    threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for descriptor in (reads, writes):
         os.set_inheritable(int(descriptor), False)
