@@ -9,8 +9,8 @@ q = np.einsum("bnc,cd->bnd", x, w_q).reshape(b, n, h, d).swapaxes(1, 2)
 k = np.einsum("bnc,cd->bnd", x, w_k).reshape(b, n, h, d).swapaxes(1, 2)
 v = np.einsum("bnc,cd->bnd", x, w_v).reshape(b, n, h, d).swapaxes(1, 2)
 sim = np.einsum("bhid,bhjd->bhij", q, k) / d**0.5
-causal = np.tril(np.ones((n, n), dtype=bool), k=1)
-sim[:, :, ~causal] = -np.inf  # wrong: causal-offset
+causal = np.tril(np.ones((n, n), dtype=bool), k=1)  # wrong: causal-offset
+sim[:, :, ~causal] = -np.inf
 attn = np.exp(sim - sim.max(-1, keepdims=True))
 attn /= attn.sum(-1, keepdims=True)
 out = np.einsum("bhij,bhjd->bhid", attn, v).swapaxes(1, 2).reshape(b, n, h * d)
