@@ -486,10 +486,10 @@ def check_variables(
 ) -> Report:
     """Check the attentions among the variables of a program: the first wrong one, or else the last."""
     from attnctl.sources.program.variables import program_of_variables
-    from attnctl.verbs.check.program import ProgramJudge
+    from attnctl.verbs.check.program import ProgramJudge, over_shown
 
     def make_settings(shown: Mapping[str, Any]) -> Settings:
-        return choose_settings(settings or Settings(), {**shown, **options}, OF_ARRAYS)
+        return choose_settings(settings or Settings(), over_shown(shown, options), OF_ARRAYS)
 
     def check_arrays(arrays: Mapping[str, Any], meant: Settings) -> Report:
         return check(arrays, meant, **strictness)

@@ -95,7 +95,9 @@ def window_meant(hidden: Array, offset: int, asked: dict[str, Any], options: dic
 
 def left_of(window: Any) -> int:
     """How many keys before its own a query sees."""
-    left = window[0] if isinstance(window, tuple) else window
+    left = window
+    if isinstance(window, (tuple, list)):
+        left = window[0]
     return int(left)
 
 

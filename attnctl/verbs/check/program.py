@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,7 +47,7 @@ AXIS_PASSED = re.compile(r"\b(axis|dim)s?\s*=\s*[a-zA-Z_]")
 """An axis that a function does not say itself."""
 
 
-def over_shown(shown: Given, asked: Given) -> Given:
+def over_shown(shown: Mapping[str, Any], asked: Mapping[str, Any]) -> Given:
     """What a person asked for, over what a program shows; what neither says is as usual.
 
     Heads are as many as the program has. Asked for rotary positions, a person does not say by which
