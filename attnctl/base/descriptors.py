@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
+from os import close, write  # as they are now: a program may put others in their place
+from os import stat as stat_of
 from typing import NamedTuple
 
 try:
@@ -27,7 +28,7 @@ class Identity(NamedTuple):
     def of(cls, file: int | str) -> Identity | None:
         """Of a descriptor or a path; None where it is nothing."""
         try:
-            found = os.stat(file)  # noqa: PTH116  (a descriptor, too)
+            found = stat_of(file)  # noqa: PTH116  (a descriptor, too)
         except (OSError, ValueError):
             return None
         return cls(found.st_dev, found.st_ino, found.st_mode >> 12, found.st_rdev)
@@ -54,13 +55,13 @@ class OwnDescriptor:
             raise OSError("its descriptor was closed by the program")
         left = memoryview(data)
         while left:
-            left = left[os.write(self.number, left) :]
+            left = left[write(self.number, left) :]
 
     def close(self) -> None:
         """Close it, unless its number is another file's by now."""
         if self.is_ours:
             with suppress(OSError):
-                os.close(self.number)
+                close(self.number)
         self.identity = None
 
 
@@ -72,5 +73,5 @@ def move_up(descriptor: int) -> int:
         high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, FLOOR)
     except OSError:  # of so high a number the process may have none
         return descriptor
-    os.close(descriptor)
+    close(descriptor)
     return high

@@ -70,6 +70,13 @@ ACTS = {
     ),
     "forgets its environment": "os.environ.clear()",
     "takes open away": "import builtins; builtins.open = None",
+    "takes the system's functions away": (
+        "os.write = os.open = os.close = os.stat = os.fstat = os.getpid = os.getcwd = None\n"
+        "    os.replace = os.unlink = os.ftruncate = os.dup = os.lstat = None"
+    ),
+    "puts its own in the place of the system's functions": (
+        "os.write = os.read = lambda *words: 1 / 0\n    time.monotonic = time.perf_counter = lambda: 1 / 0"
+    ),
     "takes parts of NumPy away": "np.savez = np.save = np.array_equal = np.asarray = None",
     "takes modules away": "sys.modules.pop('json', None); sys.modules.pop('attnctl', None)",
     "ignores signals": "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 13, 15)]",

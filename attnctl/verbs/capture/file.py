@@ -12,6 +12,11 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+
+# As they are now: a program may put others in their place.
+from os import fstat, ftruncate, getpid, replace, unlink
+from os import open as open_descriptor
+from os import stat as stat_of
 from typing import Any, NamedTuple
 
 from attnctl.base.descriptors import Identity, OwnDescriptor
@@ -36,7 +41,7 @@ class FileState(NamedTuple):
     @classmethod
     def of(cls, path: str) -> FileState | None:
         try:
-            found = os.stat(path)  # noqa: PTH116
+            found = stat_of(path)  # noqa: PTH116
         except (OSError, ValueError):
             return None
         identity = Identity(found.st_dev, found.st_ino, found.st_mode >> 12, found.st_rdev)
@@ -60,7 +65,7 @@ class CaptureFile:
         self.is_busy = False
         self.length = 0
         self.calls = 0
-        self.process = os.getpid()
+        self.process = getpid()
 
     # --- what the program does with files ---
 
@@ -76,7 +81,7 @@ class CaptureFile:
             path, is_written = given[0], True
         else:
             return
-        if self.is_busy or not isinstance(path, (str, bytes)) or os.getpid() != self.process:
+        if self.is_busy or not isinstance(path, (str, bytes)) or getpid() != self.process:
             return
         identity = Identity.of(os.fsdecode(path))
         if identity is None:
@@ -138,13 +143,13 @@ class CaptureFile:
     def open(self) -> None:
         """Make the file, under a name that nothing has. Raises OSError."""
         if self.is_device:
-            self.own, self.path = OwnDescriptor(os.open(self.target, os.O_WRONLY)), self.target
+            self.own, self.path = OwnDescriptor(open_descriptor(self.target, os.O_WRONLY)), self.target
             return
         names = names_beside(self.target) if self.before else [self.target, *names_beside(self.target)]
         for path in names:
             with suppress(FileExistsError), self.busy():
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
-                self.own, self.path = OwnDescriptor(os.open(path, flags, 0o666)), path
+                self.own, self.path = OwnDescriptor(open_descriptor(path, flags, 0o666)), path
                 return
         raise FileExistsError("every name beside it is taken")
 
@@ -153,7 +158,7 @@ class CaptureFile:
         assert self.own is not None
         if not self.own.is_ours:
             with self.busy():
-                again = OwnDescriptor(os.open(self.path, os.O_RDWR | os.O_APPEND))
+                again = OwnDescriptor(open_descriptor(self.path, os.O_RDWR | os.O_APPEND))
             if again.identity != self.own.identity:
                 again.close()
                 raise OSError("another file has taken its place")
@@ -163,14 +168,14 @@ class CaptureFile:
 
     def cut_back(self, own: OwnDescriptor) -> None:
         """Cut off what is no whole call: of a write that failed, or of a stray one of the program."""
-        if not self.is_device and own.is_ours and os.fstat(own.number).st_size != self.length:
-            os.ftruncate(own.number, self.length)
+        if not self.is_device and own.is_ours and fstat(own.number).st_size != self.length:
+            ftruncate(own.number, self.length)
 
     # --- the end ---
 
     def close(self) -> None:
         """Write the directory, and put the file in its place, unless that is the program's."""
-        if self.own is None or os.getpid() != self.process:
+        if self.own is None or getpid() != self.process:
             return
         if not self.is_device:
             if self.calls:
@@ -180,7 +185,7 @@ class CaptureFile:
                     self.replace(own)
             elif Identity.of(self.path) == self.own.identity:
                 with self.busy():
-                    os.unlink(self.path)  # noqa: PTH108
+                    unlink(self.path)  # noqa: PTH108
         self.own.close()
 
     def write_directory(self, own: OwnDescriptor) -> None:
@@ -205,12 +210,12 @@ class CaptureFile:
 
     def replace(self, own: OwnDescriptor) -> None:
         """Take the place of what was there, with its permissions."""
-        if not os.access(self.target, os.W_OK) and os.path.exists(self.target):  # noqa: PTH110
+        if Identity.of(self.target) is not None and not os.access(self.target, os.W_OK):
             return
         with suppress(OSError):
-            os.fchmod(own.number, stat.S_IMODE(os.stat(self.target).st_mode))  # noqa: PTH116
+            os.fchmod(own.number, stat.S_IMODE(stat_of(self.target).st_mode))  # noqa: PTH116
         with self.busy():
-            os.replace(self.path, self.target)  # noqa: PTH105
+            replace(self.path, self.target)  # noqa: PTH105
         self.path = self.target
 
     @property
@@ -221,7 +226,7 @@ class CaptureFile:
     @property
     def is_lost(self) -> bool:
         """The program removed the file while it grew."""
-        return bool(self.path) and self.own is not None and not os.path.exists(self.path)  # noqa: PTH110
+        return bool(self.path) and self.own is not None and Identity.of(self.path) is None
 
 
 def names_beside(target: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from functools import partial, wraps
 from inspect import signature
 from itertools import count
 from operator import attrgetter
+from os import getpid  # as it is now: a program may put another in its place
 from threading import Lock, local
 from types import FrameType, ModuleType
 from typing import Any
@@ -76,7 +77,7 @@ class CallRecorder:
         self.lacking = {*self.functions}  # those that were not found yet
         self.file = CaptureFile(self.path)
         self.local, self.lock, self.ended = local(), Lock(), False
-        self.process = os.getpid()
+        self.process = getpid()
         self.paths: WeakKeyDictionary[Any, tuple[str, bool]] = WeakKeyDictionary()
         if hasattr(os, "register_at_fork"):  # two processes would write into each other's calls
             os.register_at_fork(after_in_child=self.stop)
@@ -222,7 +223,7 @@ class CallRecorder:
 
     def write(self, number: int, arrays: dict[str, Any], header: dict[str, Any] | None = None) -> None:
         """Write what belongs to a call; its header at last: what has none was not written whole."""
-        if self.ended or os.getpid() != self.process:  # of a fork that Python did not make, too
+        if self.ended or getpid() != self.process:  # of a fork that Python did not make, too
             return
         with self.lock:
             self.file.add(number, arrays, header)

@@ -10,6 +10,7 @@ import runpy
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from os import getpid  # as it is now: a program may put another in its place
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -85,14 +86,18 @@ def mark(tree: Any, names: list[str]) -> bool:
 
 def finish(recorder: CallRecorder, process: int, stderr: OwnDescriptor) -> None:
     """Say what the file holds, and what it does not; once, whatever processes the program has forked."""
-    if os.getpid() != process:
+    if getpid() != process:
         return
     recorder.close()
-    said = [f"{plural(count, 'call')} left out: {why}" for why, count in recorder.unread.items()]
-    said += [f"--function {name}: the program has none of this name" for name in sorted(recorder.lacking)]
-    said += told_of_file(recorder)
-    with suppress(OSError):  # where the program closed it there is nobody to tell
-        stderr.write("".join(f"attnctl: {line}\n" for line in said).encode(errors="replace"))
+    lines = [f"{plural(count, 'call')} left out: {why}" for why, count in recorder.unread.items()]
+    lines += [f"--function {name}: the program has none of this name" for name in sorted(recorder.lacking)]
+
+    # What we go by may no longer be there at the end of a program; then what is known is said.
+    with recorder.failing():
+        lines += told_of_file(recorder)
+    # Where the program closed it there is nobody to tell.
+    with suppress(Exception):
+        stderr.write("".join(f"attnctl: {line}\n" for line in lines).encode(errors="replace"))
 
 
 def told_of_file(recorder: CallRecorder) -> Iterator[str]:
