@@ -131,12 +131,13 @@ class CallRecorder:
         except UnreadError as why:
             self.unread[str(why)] += 1
         except AttnError as why:
-            self.unread[why.problems[0]] += 1
+            # A library explains itself at length where its tensor has no numbers, in jit or vmap.
+            self.unread[no_numbers(why.__cause__) if why.__cause__ else why.problems[0]] += 1
         except OSError as error:
             self.ended = True
             self.unread[f"{self.near(self.path)}: {error.strerror or error}; nor is any after it kept"] += 1
-        except BaseException as error:  # noqa: BLE001  (of any library: its tensor has no numbers in jit, vmap, …)
-            self.unread[f"no numbers to read ({type(error).__name__})"] += 1
+        except BaseException as error:  # noqa: BLE001  (of any library, as above)
+            self.unread[no_numbers(error)] += 1
 
     def near(self, path: str) -> str:
         """A path as it is from where the program began, where it was there; of others the name alone."""
@@ -268,6 +269,10 @@ class CallRecorder:
             here = here.f_back
         here = here or frame
         return f"{self.near(here.f_code.co_filename)}:{here.f_lineno}"
+
+
+def no_numbers(error: BaseException) -> str:
+    return f"no numbers to read ({type(error).__name__})"
 
 
 def with_aliases(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
