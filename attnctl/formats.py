@@ -20,6 +20,7 @@ from attnctl.store.files import (
     is_special,
     json_text,
     print_bytes,
+    print_findings,
     print_json,
     temporary_folder,
     unwritable,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FINDINGS", "FORMATS", "Format", "format_for", "is_special", "json_text", "print_bytes"]
 __all__ += [
+    "print_findings",
     "print_found",
     "print_json",
     "temporary_folder",

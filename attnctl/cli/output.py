@@ -14,7 +14,7 @@ from attnctl.cli.options import STDOUT, OutputOptions, ViewOptions, chosen_forma
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import Element, output_for, print_lines, print_view, say, screen_of
 from attnctl.drawing.show import View, count_heads, heads_of
-from attnctl.formats import FORMATS, is_picture, print_json, write_all, write_found
+from attnctl.formats import FORMATS, is_picture, print_findings, print_json, write_all, write_found
 from attnctl.math.engine.cost import Cost, size_text
 from attnctl.math.names import result_in, shares_in
 from attnctl.record import Trace
@@ -197,8 +197,7 @@ def give(  # noqa: PLR0913  (what was found, and how the answer is given)
     files, printed = split_outputs(output)
     write_found(verb, found, files)
     if printed and json:
-        data = [finding.to_dict() for finding in found]
-        print_json(data[0] if len(data) == 1 else data, indent=indent)
+        print_findings(found, indent)
     elif printed and not quiet:
         print_view(view, full=full)
 

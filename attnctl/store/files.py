@@ -232,10 +232,28 @@ def print_json(data: Any, indent: int | None = None) -> None:
     print_bytes(encode_json(f"{json_text(data, indent)}\n"))
 
 
-def write_found(found: Sequence[Any], stream: IO[Any]) -> None:
-    """Write findings, which have `to_dict`, to a stream: an object for one, an array for several."""
-    data = [finding.to_dict() for finding in found]
-    sink(stream)(encode_json(f"{json_text(data[0] if len(data) == 1 else data, 1)}\n"))
+def write_found(found: Sequence[Any], stream: IO[Any], indent: int = 1) -> None:
+    """Write findings, which have `to_dict`, to a stream: an object for one, an array for several.
+
+    One after the other: as text, 100,000 of them at once would fill the memory.
+    """
+    write_bytes = sink(stream)
+    if len(found) == 1:
+        write_bytes(encode_json(f"{json_text(found[0].to_dict(), indent)}\n"))
+        return
+    line = "\n" + " " * indent
+    start = "["
+    for finding in found:
+        text = json_text(finding.to_dict(), indent)
+        # In a string of JSON no line ends, so that every line of the text is one to indent.
+        write_bytes(encode_json(start + line + text.replace("\n", line)))
+        start = ","
+    write_bytes(b"\n]\n" if found else b"[]\n")
+
+
+def print_findings(found: Sequence[Any], indent: int) -> None:
+    """The same on stdout, whatever the verb."""
+    write_found(found, sys.stdout, indent)
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
