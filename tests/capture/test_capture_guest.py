@@ -329,14 +329,12 @@ def test_100_000_calls(guest):
 
 
 @pytest.mark.slow
-def test_a_check_of_calls_takes_flat_memory(guest):
+@pytest.mark.parametrize("told", ["-q", "--json"])
+def test_a_check_of_calls_takes_flat_memory(guest, told):
     def peak(count):
         guest(f"for _ in range({count}): attend(a, a, a)")
-        code = (
-            "import sys; from attnctl.cli.program import program\n"
-            "program(['check', '-q', 'c.npz'])\n" + PEAK
-        )
+        code = f"from attnctl.cli.program import program\nprogram(['check', '{told}', 'c.npz'])\n{PEAK}"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        return int(done.stdout)
+        return int(done.stdout.splitlines()[-1])
 
     assert peak(2000) < peak(200) + 20
