@@ -152,7 +152,7 @@ OPENING = {"open", "fdopen", "read_text", "read_bytes", "write_text", "write_byt
 OPENING |= {"load", "loadtxt", "save", "savez", "memmap", "fromfile", "tofile"}
 """Methods that open files, in Python, NumPy and tokenizers."""
 
-BUILTIN = {"open", "ZipFile"}
+BUILTIN = {"open", "ZipFile", "open_descriptor"}
 OURS = {f"{of}.load" for of in ("found", "tensor", "npy", "weight", "scales", "blocks")} | {"self.save"}
 ELSEWHERE = {
     ("base/files.py", "open"): "the place where files are read",
@@ -178,7 +178,7 @@ ELSEWHERE = {
     ("sources/program/text.py", "Path(path).read_text"): "the program, in a process of its own",
     ("sources/program/text.py", "tokenize.open"): "the same",
     ("verbs/conform/target.py", "np.savez"): "in a temporary folder",
-    ("verbs/capture/file.py", "os.open"): "the capture, which grows while a program runs",
+    ("verbs/capture/file.py", "open_descriptor"): "the capture, which grows while a program runs",
     ("verbs/capture/file.py", "self.open"): "the same",
     ("verbs/capture/run.py", "Path(path).read_bytes"): "the program, in a process of its own",
     ("verbs/mutants/tested.py", "json.load"): "a stream that is open",
