@@ -51,6 +51,11 @@ def pictures_by(module: str) -> tuple[Format, Format]:
     return svg, Format("png", ".png", f"{module}:write_png", binary=True, picture=True, needs=resvg)
 
 
+def workbook(module: str) -> Format:
+    openpyxl = "attnctl.drawing.show.workbook.book:require_openpyxl"
+    return Format("xlsx", ".xlsx", f"{module}:write_xlsx", binary=True, single=True, needs=openpyxl)
+
+
 FORMATS = (
     Format("json", ".json", "attnctl.store.json_file:write_json"),
     Format("jsonl", ".jsonl", "attnctl.store.json_file:write_jsonl"),
@@ -63,6 +68,7 @@ FORMATS = (
         single=True,
     ),
     Format("csv", ".csv", "attnctl.store.long_csv:write_csv", text=True),
+    workbook("attnctl.drawing.show.workbook.book"),
     Format("markdown", ".md", "attnctl.drawing.show.markdown:write_markdown", text=True),
     *pictures_by("attnctl.drawing.show.picture"),
     Format("html", ".html", "attnctl.pages.traces:write_traces", binary=True, picture=True),
@@ -92,6 +98,7 @@ FINDINGS = {
     "exercise make": (
         Format("json", ".json", "attnctl.verbs.exercise.sheet:write_json", single=True),
         Format("html", ".html", "attnctl.verbs.exercise.sheet:write_page", binary=True),
+        workbook("attnctl.verbs.exercise.workbook"),
         Format("markdown", ".md", "attnctl.verbs.exercise.sheet:write_markdown", text=True),
     ),
     "explain": (

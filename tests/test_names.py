@@ -208,7 +208,8 @@ def test_every_step_has_the_axes_that_the_table_says(batch):
             assert trace[name].ndim == len(step.axes), name
 
 
-DUMPS = [each.suffix for each in FORMATS if not each.picture and each.name not in {"csv", "markdown"}]
+FOR_PEOPLE = {"csv", "xlsx", "markdown"}
+DUMPS = [each.suffix for each in FORMATS if not each.picture and each.name not in FOR_PEOPLE]
 """The formats of dumps; the others are for people and spreadsheets."""
 
 

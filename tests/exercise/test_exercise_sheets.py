@@ -118,7 +118,7 @@ def test_a_name_is_only_ever_text(call, make, tmp_path):
 def test_a_suffix_that_is_no_sheet_is_refused_before_anything_is_written(make, tmp_path):
     for path, said in [
         ("x.pdf", "write .html, and print that"),
-        ("x.png", "expected one of .json, .html, .md"),
+        ("x.png", "expected one of .json, .html, .xlsx, .md"),
     ]:
         done = make("-o", "x.html", "-o", path)
         assert (done.code, done.out) == (2, "")

@@ -33,7 +33,7 @@ def test_the_suffix_says_the_format_and_nothing_else_is_left(suffix, tmp_path):
 @pytest.mark.parametrize("name", ["a.txt", "a", "a.JSON", ".json", "a.npz.gz", "json"])
 def test_an_unknown_suffix_is_refused_with_the_known_ones(name, tmp_path):
     with pytest.raises(
-        AttnError, match=r"expected one of \.json, \.jsonl, \.npz, \.safetensors, \.csv, \.md"
+        AttnError, match=r"expected one of \.json, \.jsonl, \.npz, \.safetensors, \.csv, \.xlsx, \.md"
     ):
         write([typed()], tmp_path / name)
     assert not list(tmp_path.iterdir())
