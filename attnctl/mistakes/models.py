@@ -72,8 +72,13 @@ def plant_on_values(case: WrongStep) -> Iterator[Plant]:
     """V normed as K is, without a weight or with that of K."""
     for op in at("K_normed", RMSNorm, LayerNorm).right(case).values():
         values = case.derivation[HEAD_OUTPUTS].inputs[1] if HEAD_OUTPUTS in case.derivation else ""
-        if values in case.derivation:
-            yield Plant(case.reading(HEAD_OUTPUTS, values, op))
+        if values not in case.derivation:
+            continue
+        yield Plant(case.reading(HEAD_OUTPUTS, values, op))
+        weights = case.derivation["K_normed"].inputs[1:]
+        if weights:
+            normed = case.bare(f"{values} normed", op, (values, *weights), values)
+            yield Plant(case.through(HEAD_OUTPUTS, values, normed))
 
 
 def said_epsilon(eps: float) -> str:
@@ -210,7 +215,7 @@ MODELS = (
         plant_on_values,
         seen="kyegomez/MegaVIT#17",
         why="One line norms what the projection of K and V gives, before the two are taken apart.",
-        example="head_outputs = attention_weights @ rms(V)",
+        example="head_outputs = attention_weights @ (rms(V) * K_norm_weight)",
     ),
     about(*HEAD_NORMED, meant="normed rows")(
         "norm-over-wrong",
@@ -293,7 +298,7 @@ EPSILON = (
         *(other_epsilon(name) for name in NORMED),
         seen="MinivLLM/MinivLLM#82; PaddlePaddle/FastDeploy#2790",
         why="Each library has a default of its own, and only rows of small numbers show it.",
-        example="Q_normed, K_normed = (x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-2) * w "
+        example="Q_normed, K_normed = (x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 0.1) * w "
         "for x, w in ((Q, Q_norm_weight), (K, K_norm_weight)))",
     ),
 )
