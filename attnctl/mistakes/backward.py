@@ -347,7 +347,7 @@ BACKWARD = (
     about(*OF_SCORES, meant="backward capped")(
         "backward-softcap-slope",
         "the slope of the soft cap, 1 − (softcapped_scores / cap)², is {}",
-        "multiply by 1 − (softcapped_scores / cap)², of the score after the cap",
+        "multiply by {cap_slope}, of the score after the cap",
         SQUEEZE_BACK.without("left out"),
         slope_before_cap,
         why="The cap hardly bends small scores, and on those a test sees nothing.",

@@ -98,6 +98,11 @@ def say_cap(plan: DumpPlan) -> str:
     return f"{squeeze.cap:g} * np.tanh(scores / {squeeze.cap:g})" if squeeze else ""
 
 
+def say_cap_slope(plan: DumpPlan) -> str:
+    squeeze = first_op(plan, Squeeze)
+    return f"1 − (softcapped_scores / {squeeze.cap:g})²" if squeeze else ""
+
+
 # --- positions ---
 
 
@@ -247,6 +252,7 @@ def say_sharing(plan: DumpPlan) -> str:
 FACTS = {
     "scale": Fact(say_scale, "scale Q Kᵀ once, by 1 / np.sqrt(d_k) unless another factor is meant"),
     "cap": Fact(say_cap, "cap * np.tanh(scores / cap)"),
+    "cap_slope": Fact(say_cap_slope, "1 − (softcapped_scores / cap)²"),
     "angles": Fact(say_angles, "turn by pos · θ^(−2i/d), d the columns that are turned, θ the base meant"),
     "starts": Fact(say_starts, "count from 0, the keys of a cache included"),
     "pairs": Fact(say_pairs, "Llama and GPT-NeoX turn column i with i + d/2, GPT-J column 2i with 2i + 1"),

@@ -243,7 +243,7 @@ MASKS = (
     of_mask(
         "causal-strict",
         "a query cannot see itself",
-        "hide key > query only: np.triu(…, k=1), or np.tril(…) for what is seen",
+        "{offset}, the last one counted in",
         near_misses("causal-strict"),
         why="np.triu without k=1 takes the diagonal along.",
         example="masked_scores = np.where(np.triu(np.ones((n, n), bool)), -np.inf, scaled_scores)",

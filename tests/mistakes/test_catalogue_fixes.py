@@ -77,6 +77,7 @@ def test_no_fix_has_the_usual_number_where_the_plan_has_its_own(mistake, name):
 NUMBERS = {
     "scale": ("multiply Q Kᵀ by 0.3", "multiply Q Kᵀ by 1 / np.sqrt(8)", "multiply Q Kᵀ by 2"),
     "cap": ("7 * np.tanh(scores / 7)", "30 * np.tanh(scores / 30)", None),
+    "cap_slope": ("1 − (softcapped_scores / 7)²", "1 − (softcapped_scores / 30)²", None),
     "angles": ("pos · 500^(−2i/d)", "pos · 85499^(−2i/d)", "pos · 3^(−2i/d)"),
     "norm": (
         "RMSNorm with an epsilon of 0.001",
@@ -113,6 +114,40 @@ def test_a_fact_has_the_numbers_of_the_plan(fact):
         assert (wanted in said) if wanted else (said == ""), said
 
 
+NO_NUMBERS = re.compile(r"\{[a-z_]*\}|\.(swapaxes|reshape)\(.*?\)|axis=-\d|[a-zA-Z]\w*\d")
+"""What of a fix is no number: what the plan says, the order of axes, and digits of names."""
+
+NUMBERS_OF_ALL = {
+    "documents-counts": "sums of lengths begin at 0",
+    "documents-positions": "positions of a document begin at 0",
+    "page-read-in-full": "what is hidden is made 0",
+    "page-table-shifted": "key 0 is in page table[0]",
+    "page-index-16-bits": "types of 32 and 64 bits",
+    "nan-where-nothing-is-seen": "what is hidden is made 0",
+    "softmax-plus-one": "shares sum to 1",
+    "dropout-left-on": "a dropout of 0 is none",
+    "causal-aligned-wrong": "an offset of 0 is top left by definition",
+    "rule-off-by-one": "rules count from 0",
+    "qkv-packing": "Q, K and V are three",
+    "norm-over-wrong": "names of models",
+    "chunks-merged-in-other-base": "bases of logarithms",
+    "logsumexp-base-2": "bases of logarithms",
+    "backward-logsumexp-base-2": "bases of logarithms",
+    "temperature-wrong": "what two families of models do is said beside the plan's own",
+    "chunks-nan-where-nothing-is-seen": "0 is taken off",
+    "dropout-not-scaled": "what is kept is over 1 − p",
+    "backward-last-block-dropped": "of rounding a number of blocks up",
+    "softmax-epsilon": "the largest term is exp(0)",
+    "sinusoids-wrong": "the base of the paper, which no setting changes",
+}
+"""Fixes with a number that holds in every plan, and why."""
+
+
+def test_a_fix_has_no_number_of_its_own_that_a_plan_may_have_otherwise():
+    numbered = {each.name for each in CATALOGUE if re.search(r"[0-9θ]", NO_NUMBERS.sub("", each.fix))}
+    assert numbered == {*NUMBERS_OF_ALL}
+
+
 def test_what_holds_for_all_is_said_without_a_plan():
     assert write_fix("{scale}; or {}", "so") == f"{FACTS['scale'].otherwise}; or so"
 
@@ -123,3 +158,129 @@ def test_the_scale_that_is_told_is_the_one_of_the_run():
     report = attnctl.check({**arrays, "scaled_scores": scores / np.sqrt(8)}, scale=0.42)
     (finding,) = report.findings
     assert (finding.mistake, "√8" in finding.words, "0.42" in finding.fix) == ("scale-usual", True, True)
+
+
+# --- in reports ---
+
+
+def given(keys=6):
+    shapes = {"Q": (2, 6, 8), "K": (2, keys, 8), "V": (2, keys, 8)}
+    return {
+        name: np.random.default_rng(at).standard_normal(shape)
+        for at, (name, shape) in enumerate(shapes.items())
+    }
+
+
+def softmax(scores):
+    grown = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return grown / grown.sum(axis=-1, keepdims=True)
+
+
+def weights(q, k, seen=True):
+    return softmax(np.where(seen, q @ k.swapaxes(-1, -2) * 8**-0.5, -np.inf))
+
+
+def turned(x, theta=10_000.0):
+    n, d = x.shape[-2:]
+    angle = np.arange(n)[:, None] * theta ** (-2 * np.arange(d // 2) / d)
+    a, b = np.split(x, 2, axis=-1)
+    return np.concatenate(
+        [a * np.cos(angle) - b * np.sin(angle), a * np.sin(angle) + b * np.cos(angle)], axis=-1
+    )
+
+
+def normed(x, eps=1e-6):
+    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + eps)
+
+
+def with_usual_scale():
+    arrays = given()
+    return {**arrays, "attention_weights": weights(arrays["Q"], arrays["K"])}
+
+
+def with_usual_base():
+    arrays = given()
+    return {**arrays, "attention_weights": weights(turned(arrays["Q"]), turned(arrays["K"]))}
+
+
+def with_usual_epsilon():
+    arrays = given()
+    return {**arrays, "attention_weights": weights(normed(arrays["Q"]), normed(arrays["K"]))}
+
+
+def with_usual_corner():
+    arrays = given(keys=9)
+    return {**arrays, "attention_weights": weights(arrays["Q"], arrays["K"], np.tri(6, 9, dtype=bool))}
+
+
+def without_itself():
+    arrays = given(keys=9)
+    return {**arrays, "attention_weights": weights(arrays["Q"], arrays["K"], np.tri(6, 9, 1, dtype=bool))}
+
+
+def without_a_cap():
+    arrays = given()
+    return {**arrays, "attention_weights": weights(4 * arrays["Q"], arrays["K"]), "Q": 4 * arrays["Q"]}
+
+
+TOLD = {
+    "scale": (
+        with_usual_scale,
+        "scale-usual",
+        lambda own: {"scale": own},
+        (0.42, 0.12, 2.5),
+        "multiply Q Kᵀ by {}",
+    ),
+    "base": (
+        with_usual_base,
+        "rotary-theta",
+        lambda own: {"positions": Rotary(theta=own)},
+        (500.0, 85499.0, 3.0),
+        "pos · {}^(−2i/d)",
+    ),
+    "epsilon": (
+        with_usual_epsilon,
+        "norm-epsilon",
+        lambda own: {"qk_norm": HeadNorm("rms", own)},
+        (0.01, 0.25, 3.0),
+        "add {} below the root",
+    ),
+    "offset": (
+        with_usual_corner,
+        "causal-aligned-wrong",
+        lambda own: {"causal": True, "causal_offset": own},
+        (3, 2, 4),
+        "np.tril(…, k={})",
+    ),
+    "offset of a mask without itself": (
+        without_itself,
+        "causal-strict",
+        lambda own: {"causal": True, "causal_offset": own},
+        (2,),
+        "np.tril(…, k={})",
+    ),
+    "cap": (
+        without_a_cap,
+        "softcap-missing",
+        lambda own: {"softcap": own},
+        (1.5, 4.0, 7.0),
+        "{0} * np.tanh(scores / {0})",
+    ),
+}
+"""Programs with the usual number, or without any; the settings of a plan with its own; what to write."""
+
+
+@pytest.mark.parametrize(
+    ("make", "mistake", "ask", "own", "words"),
+    [
+        (make, mistake, ask, own, words)
+        for make, mistake, ask, several, words in TOLD.values()
+        for own in several
+    ],
+    ids=[f"{name} {own}" for name, (*_, several, _) in TOLD.items() for own in several],
+)
+def test_a_report_says_the_number_of_its_plan(make, mistake, ask, own, words):
+    report = attnctl.check(make(), **ask(own))
+    (finding,) = report.findings
+    assert finding.mistake == mistake, str(report)
+    assert words.format(f"{own:g}") in finding.fix
