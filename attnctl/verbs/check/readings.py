@@ -36,7 +36,6 @@ from attnctl.math.names import (
     PAST_KEY,
     POSITION_IDS,
     PROJECTED,
-    ROTATED,
     SINK,
     TABLE,
     W_O,
@@ -59,7 +58,8 @@ HOW_READ = {"layout", "lse_base", "lse_empty", "dtype", "heads", "kv_heads"}
 SCORES = tuple(where(lambda row: row.symbol == "S"))
 """What people call scores, from Q Kᵀ to what softmax is taken of."""
 
-VECTORS = (*PROJECTED, *ROTATED, HEAD_OUTPUTS)
+OF_VECTORS = {("head", token, d) for token in ("query", "key") for d in ("d_k", "d_v")}
+VECTORS = tuple(where(lambda row: row.axes in OF_VECTORS and not row.gradient))
 """What has a vector for each head and token."""
 
 HIDE = {BIASED, MASKED}
@@ -158,8 +158,9 @@ def mends(walk: Walk, whole: Walk, reading: Reading) -> bool:
     if reading.unasked:
         verdicts = {whole.steps[name].verdict for name in walk.wrong if name in whole.steps}
         return bool(agrees) and verdicts <= {Verdict.AGREES, Verdict.NOT_RECORDED}
-    before = [name for name, step in walk.steps.items() if step.verdict in {Verdict.AGREES, Verdict.WRONG}]
-    return len(agrees) >= len(before) + (not walk.wrong)
+    judged = {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL}  # the last of numbers of few digits
+    before, after = (sum(step.verdict in judged for step in each.steps.values()) for each in (walk, whole))
+    return bool(agrees) and after >= before + (not walk.wrong)
 
 
 # --- names ---
@@ -247,11 +248,15 @@ def as_linear(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
 
 
 def tokens_before_heads(first: Reading) -> Iterator[tuple[dict[str, Array], str]]:
-    """Vectors as (token, head, d), where nobody says and nothing tells which axis is that of the heads."""
+    """Vectors as (token, head, d), where nobody says and nothing tells which axis is that of the heads.
+
+    Beside scores those whose heads are not as many as their tokens are told by their sizes.
+    """
     trace = first.trace
     names = arrays_by_head(trace)
-    scores = any(name in trace and not TABLE[name].broadcasts for name in TABLE if TABLE[name].of_scores)
-    if names and not is_layout_said(first) and (not scores or is_square(trace, names)):
+    if any(name in trace and not TABLE[name].broadcasts for name in TABLE if TABLE[name].of_scores):
+        names = tuple(name for name in names if is_square(trace, [name]))
+    if names and not is_layout_said(first):
         for turned in dict.fromkeys((names, tuple(name for name in names if name != OUTPUT))):
             changed = {name: trace[name].swapaxes(-3, -2) for name in turned}
             yield changed, f"{' '.join(turned)} as (token, head, d_k)"
