@@ -229,6 +229,8 @@ def say_window(plan: DumpPlan) -> str:
         if isinstance(rule, Window):
             first = "any key before it" if rule.left is None else f"i − {rule.left}"
             last = "the last key" if rule.right is None else f"i + {rule.right}"
+            if rule.left == 0:
+                first = "i"
             if rule.right == 0 or Causal() in rules:
                 last = "i"
             return f"let query i see keys {first} to {last}, both ends counted in"
