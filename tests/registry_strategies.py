@@ -14,6 +14,7 @@ from attnctl.math.kind import Chunks
 from attnctl.math.ops import Block, LayerNorm, RMSNorm
 from attnctl.math.ops.base import parse_signature, size_of
 from attnctl.math.ops.pages import ByTable
+from attnctl.math.ops.vectors import GivenPlaces
 from attnctl.math.rules import RULES, Composed, Documents, Padding, PerBatch, VisibilityRule
 
 VALUES = {
@@ -30,6 +31,10 @@ VALUES = {
     tuple[int, ...]: st.lists(st.integers(0, 9), max_size=3).map(tuple),
     tuple[tuple[int, ...], ...]: st.integers(1, 2).flatmap(  # pages of two sequences, or of one more
         lambda size: st.tuples(*[st.tuples(*[st.integers(0, 1)] * size)] * 2)
+    ),
+    GivenPlaces: st.just(())
+    | st.tuples(st.sampled_from([1, 3]), st.integers(1, 4)).flatmap(  # of all members of a batch
+        lambda sizes: st.tuples(*[st.tuples(st.tuples(*[st.integers(0, 9)] * sizes[1]))] * sizes[0])
     ),
     tuple[float, ...]: st.lists(st.floats(0.1, 2), max_size=2).map(tuple),
     RMSNorm | LayerNorm: st.deferred(lambda: instances(RMSNorm) | instances(LayerNorm)),

@@ -67,7 +67,8 @@ def moved(array, own, layout, lead):
 OWN = set(names.where(lambda row: not (row.model or row.gradient)))
 """Every name but those that only layers of trained models have (tests/models/test_steps.py)."""
 
-STEPS = OWN - {names.KEY_LENGTHS, names.PAGE_TABLE, *names.PAGE_LIST, *names.CU_SEQLENS}
+STEPS = OWN - {names.KEY_LENGTHS, names.POSITION_IDS, names.PAGE_TABLE, *names.PAGE_LIST}
+STEPS -= {*names.CU_SEQLENS}
 """Those of them that are steps: others say which keys there are."""
 
 # --- every derived step is read by another, or is the last ---

@@ -34,7 +34,7 @@ from attnctl.evidence.rounding import (
 )
 from attnctl.math import Array, Shape
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Given, Hide, Repeat, Softmax, Unstated
+from attnctl.math.ops import Given, Hide, MatMul, Repeat, Softmax, Unstated
 from attnctl.record import Trace
 
 if TYPE_CHECKING:
@@ -186,6 +186,8 @@ def expect(record: Record, step: Step, values: Values) -> Known | None:
     found = [input_ for input_ in inputs if input_ is not None]
     if len(found) < len(inputs):
         return None
+    if isinstance(step.op, MatMul) and len(found) == 2:
+        found = [found[0], without_unseen_rows(*found)]
     read = list(zip(step.inputs, found, strict=True))
     try:
         unit, factors = record.precision(step.name).unit, record.factors_of(step.name)
@@ -198,6 +200,24 @@ def expect(record: Record, step: Step, values: Values) -> Known | None:
     if step.name in record and (free := free_cells(record, step, value.value)) is not None:
         value = anything(value, free)
     return excuse_empty_rows(record, value, found[0].value) if isinstance(step.op, Softmax) else value
+
+
+def without_unseen_rows(weights: Known, values: Known) -> Known:
+    """The values, 0 in rows of NaN or ∞ to which every query gives a weight of exactly 0.
+
+    Free slots of a cache may hold anything: a program that writes 0 there, or reads no further, is right.
+    """
+    wild = ~np.isfinite(values.value).all(axis=-1)
+    if not wild.any() or weights.value.shape[-1] != wild.shape[-1]:
+        return values
+    unseen = wild & (weights.value == 0).all(axis=-2)
+    if not unseen.any():
+        return values
+
+    def run(number: int) -> Array:
+        return np.where(unseen[..., None], 0.0, values.run(number))
+
+    return replace(values, value=np.where(unseen[..., None], 0.0, values.value), run=run)
 
 
 def free_cells(record: Record, step: Step, value: Array) -> Array | None:

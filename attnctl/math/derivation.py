@@ -94,6 +94,8 @@ class Variant(Kind):
     pages: ops.Gather | None = None
     offset: PerBatch = 0
     past: int = 0
+    places: ops.vectors.GivenPlaces = ()
+    """The positions of the tokens, where they are given."""
     batch: bool = False
     axes: dict[str, Axes] = field(default_factory=dict)
     layer: LayerParts = LayerParts()
@@ -238,7 +240,8 @@ def rotations(v: Variant, at: Latest) -> Lines:
     if v.rotary is not None:
         starts = {"Q": v.offset, "K": 0 if v.cache_unrotated else v.past}
         for symbol in "Q" if "W_K_rope" in v.given or v.layer.shared else "QK":
-            op, formula = v.rotary.rotate(starts[symbol], v.documents), f"{at[symbol]} {v.rotary.formula}"
+            op = v.rotary.rotate(starts[symbol], v.documents, places=v.places)
+            formula = f"{at[symbol]} {v.rotary.formula}"
             yield line(f"{symbol}_rotated", op, (at[symbol],), formula)
     yield from head_norms(v, at, after_rotation=True)
 

@@ -28,6 +28,7 @@ ROTATED = ("Q_rotated", "K_rotated")
 SCALED, SOFTCAPPED = "scaled_scores", "softcapped_scores"
 BIASED, MASKED = "biased_scores", "masked_scores"
 BIAS, MASK, KEY_LENGTHS = "bias", "mask", "key_lengths"
+POSITION_IDS = "position_ids"
 CU_SEQLENS = ("cu_seqlens", "cu_seqlens_q", "cu_seqlens_k")
 """Where packed documents begin, and where the last one ends: of all, of queries, of keys."""
 PAGES = KEY_PAGES, VALUE_PAGES = ("key_pages", "value_pages")
@@ -309,7 +310,7 @@ ROWS = (
     weight("W_U", "d_model vocab"),
     weight("b_U", "vocab"),
     *(Name(name, "ℓ", ("query vocab",), model=True) for name in ("raw_logits", "scaled_logits", LOGITS)),
-    *(given(name, "", "") for name in (KEY_LENGTHS, PAGE_TABLE, *PAGE_LIST, *CU_SEQLENS)),
+    *(given(name, "", "") for name in (KEY_LENGTHS, POSITION_IDS, PAGE_TABLE, *PAGE_LIST, *CU_SEQLENS)),
 )
 
 DELTA = "delta"
@@ -317,7 +318,7 @@ DELTA = "delta"
 WEIGHTS_AGAIN = "weights made again"
 """Of a program whose backward pass does not read what the forward pass made."""
 
-NO_GRADIENT = {MASK, KEY_LENGTHS, PAGE_TABLE, *PAGE_LIST, *CU_SEQLENS, SINK_WEIGHTS}
+NO_GRADIENT = {MASK, KEY_LENGTHS, POSITION_IDS, PAGE_TABLE, *PAGE_LIST, *CU_SEQLENS, SINK_WEIGHTS}
 NO_GRADIENT |= {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}
 NO_GRADIENT |= {RESIDUAL, "output_normed", "output_norm_weight", "output_norm_bias"}
 NO_GRADIENT |= {"output_scale", "output_scaled"}

@@ -20,7 +20,7 @@ from attnctl.mistakes.heads import HEADS
 from attnctl.mistakes.kernels import KERNELS, NUMBERS, SERVING
 from attnctl.mistakes.masks import MASKS, PARTIAL_MASKS
 from attnctl.mistakes.mistake import Mistake
-from attnctl.mistakes.models import MODELS
+from attnctl.mistakes.models import EPSILON, MODELS
 from attnctl.mistakes.positions import FITTED_POSITIONS, POSITIONS
 from attnctl.mistakes.projections import FITTED, PROJECTIONS
 from attnctl.mistakes.scores import BIASES, OTHER_SCALE, SCALING, SOFTCAP
@@ -29,6 +29,6 @@ from attnctl.mistakes.visibility import VISIBILITY
 
 CATALOGUE: tuple[Mistake, ...] = (
     *SERVING, *SCALING, *SOFTMAX, *MASKS, *PROJECTIONS, *HEADS, *POSITIONS, *MODELS, *SOFTCAP, *BIASES,
-    *CHUNKS, *BACKWARD, *KERNELS, *PARTIAL_MASKS, *VISIBILITY, *SUMS, *FITTED_POSITIONS, *FITTED,
+    *CHUNKS, *BACKWARD, *KERNELS, *PARTIAL_MASKS, *VISIBILITY, *SUMS, *FITTED_POSITIONS, *EPSILON, *FITTED,
     *OTHER_SCALE, *NUMBERS,
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from math import sqrt
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from attnctl.mistakes import wrong
 from attnctl.mistakes.chunks import LN2
 from attnctl.mistakes.masks import other_corners
 from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
-from attnctl.mistakes.plants import at, find_mask
+from attnctl.mistakes.plants import at, find_mask, planted_fit, spoken
 
 SCORES = "d_scores"
 OF_SCORES = tuple(where(lambda row: bool(row.gradient) and row.of_scores))
@@ -30,6 +31,12 @@ OF_KEYS = tuple(where(lambda row: row.symbol == "dK"))
 OF_VALUES = tuple(where(lambda row: row.symbol == "dV"))
 
 SOFTMAX_BACK = at(*OF_SCORES, SoftmaxBack)
+OWN_DELTA = SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-1, keepdims=True)))
+"""Plants a delta of the weights that were made again, not of the output."""
+
+PARTS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)
+"""Parts of the right scale from which another one is sought."""
+
 SQUEEZE_BACK = at(*OF_SCORES, SqueezeBack)
 
 
@@ -57,7 +64,7 @@ def weights_again(make: Callable[[Array, Array], Array], detail: str = "") -> Pl
     return plants
 
 
-def made_again(case: WrongStep, make: Callable[[Array, Array], Array], *read: str) -> WrongStep:
+def made_again(case: WrongStep, make: Callable[..., Array], *read: str) -> WrongStep:
     """The program whose backward pass reads other weights, made of these steps."""
     again = case.bare(WEIGHTS_AGAIN, wrong.By(make), read, WEIGHTS)
     steps: list[Step] = []
@@ -81,8 +88,7 @@ def masked_otherwise(case: WrongStep, make: Weights) -> Iterator[WrongStep]:
         return
     bare = case.derivation[masked].inputs[0]
     of_output = made_again(case, make, bare, masked)
-    own_delta = SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-1, keepdims=True)))
-    yield from (of_output, next(iter(own_delta(of_output))).case)
+    yield from (of_output, next(iter(OWN_DELTA(of_output))).case)
 
 
 def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
@@ -120,6 +126,28 @@ def other_scale(make: Callable[[Op], Op]) -> Plants:
                 yield Plant(case.through(reader.name, SCORES, bare))
 
     return plants
+
+
+def plant_other_scale(case: WrongStep) -> Iterator[Plant]:
+    """Weights made again, and d_scores, with another scale than the forward pass has."""
+    scale, softmax = case.op(SCORES), case.op(WEIGHTS)
+    if not isinstance(scale, Scale) or not isinstance(softmax, Softmax) or not SOFTMAX_BACK.right(case):
+        return
+    right = 1 / sqrt(scale.d_k) if scale.factor is None else scale.factor
+    read = case.derivation[WEIGHTS].inputs[0]
+    forms: tuple[Callable[[Array, float], Array], ...] = (
+        lambda s, ratio: softmax.apply(ratio * s),
+        lambda s, ratio: np.exp(ratio * s - sums(s)),
+    )
+    for form in forms:
+
+        def make(factor: float, form: Callable[..., Array] = form) -> WrongStep:
+            again = made_again(case, lambda s: form(s, factor / right), read)
+            return again.put(SCORES, Scale(factor=factor))
+
+        for plant in planted_fit(case, make, [right * part for part in PARTS], spoken):
+            yield plant
+            yield from (replace(plant, case=own.case) for own in OWN_DELTA(plant.case))
 
 
 def not_summed(op: SumGroups) -> dict[str, Op]:
@@ -225,7 +253,7 @@ BACKWARD = (
     of_made_again(
         "backward-aligned-wrong",
         "the mask of the backward pass is aligned {}, that of the forward pass is not",
-        "use one offset in both passes: query i sees key j when j <= i + offset",
+        "use one offset in both passes: {offset}",
         plant_other_corner,
         why="With as many queries as keys both corners are the same, and no test has others.",
         seen="xlite-dev/ffpa-attn#300",
@@ -256,7 +284,7 @@ BACKWARD = (
     of_factor(
         "backward-not-scaled",
         "the scale is left out of the backward pass",
-        "scale d_scores as the scores were scaled",
+        "scale d_scores as the scores were scaled: {scale}",
         other_scale(lambda _: Copy()),
         why="The scale was folded into Q, or into exp, and on the way back nobody meets it.",
         example="d_scores = d_scaled_scores.copy()",
@@ -268,6 +296,19 @@ BACKWARD = (
         other_scale(lambda op: wrong.Then(op, op)),
         why="The scale is in the gradient of the scores, and again in Q that was scaled before.",
         example="d_scores = d_scaled_scores / d_k",
+    ),
+    of_made_again(
+        "backward-scale-other",
+        "the backward pass multiplies by {}, the forward pass by another scale",
+        "use one scale in both passes: {scale}",
+        plant_other_scale,
+        fitted=True,
+        seen="tile-ai/tilelang-ascend#1669",
+        why="The head size is padded for the backward kernel, and its root is taken after that.",
+        example="again = softmax(scaled_scores * np.sqrt(d_k) / 3)\n"
+        + OF_AGAIN
+        + "\nd_scores = d_scaled_scores / 3",
+        subject="backward scale",
     ),
     about(*OF_KEYS, *OF_VALUES, meant="backward grouped")(
         "backward-groups-not-summed",
@@ -306,7 +347,7 @@ BACKWARD = (
     about(*OF_SCORES, meant="backward capped")(
         "backward-softcap-slope",
         "the slope of the soft cap, 1 − (softcapped_scores / cap)², is {}",
-        "multiply by 1 − (softcapped_scores / cap)², of the score after the cap",
+        "multiply by {cap_slope}, of the score after the cap",
         SQUEEZE_BACK.without("left out"),
         slope_before_cap,
         why="The cap hardly bends small scores, and on those a test sees nothing.",

@@ -56,7 +56,7 @@ def kind(*rules: Any, **given: Any) -> ExampleKind:
 ARRAYS = (
     *(Q, *PAGES, PAGE_TABLE),
     *(X, MEMORY, "mask", "bias", "sink", "key_lengths", "W_Q", "W_O", "b_Q", "b_K", "b_V", "b_O"),
-    *("Q_norm_weight", "K_norm_weight", "W_gate"),
+    *("Q_norm_weight", "K_norm_weight", "W_gate", "position_ids"),
 )
 BATCH = (6, 6, D_MODEL)
 LONG = (12, D_MODEL)
@@ -84,6 +84,7 @@ class Strided(VisibilityRule):
 KINDS = {
     "plain": kind(),
     "loud": kind(loud=2),
+    "scaled": kind(scale=0.2),
     "large": kind(loud=1000),
     "long": kind(X=LONG),
     "heads": kind(heads=4),
@@ -108,6 +109,7 @@ KINDS = {
     "grouped": kind(heads=4, kv_heads=2, W_Q=(D_MODEL, 16), W_O=(16, D_MODEL)),
     "offsets": kind(**dict.fromkeys(("b_Q", "b_K", "b_V", "b_O"), (D_MODEL,))),
     "rotary": kind(positions=Rotary()),
+    "placed": kind(positions=Rotary(), position_ids=np.array([0, 0, 0, 1, 2, 3])),
     "stretched": kind(positions=Rotary(), stretched=(0.5, 0.02)),
     "normed": kind(positions=Rotary(), qk_norm=RMS, **NORM_WEIGHTS),
     "normed rows": kind(positions=Rotary(), qk_norm=replace(RMS, over="heads"), **ROWS),

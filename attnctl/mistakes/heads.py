@@ -163,7 +163,7 @@ HEADS = (
     of_sharing(
         "kv-heads-order",
         "{}",
-        "let query head h read kv head h // (heads // kv_heads)",
+        "{sharing}",
         plant_other_sharing,
         why="The index of the kv head is computed as h % kv_heads, or not at all.",
         example="K_shared, V_shared = K[[0] * heads], V[[0] * heads]",

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from attnctl.math import Array
 from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Copy, Hide, Softmax
 from attnctl.math.rules import Causal, Documents, Padding, Seen, VisibilityRule
@@ -29,6 +30,10 @@ HIDE = at(MASKED, Hide)
 FILLS_NEAR = (-100.0, -30.0, -20.0, -15.0, -10.0, -7.0, -5.0, -3.0, -1.0, 1.0)
 FILLS = (-1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min), 0.0, 1e-9)
 """Those near the scores last: drawn numbers show them, and the largest do not tell them from the others."""
+
+
+MOST_APART = 0.1
+"""The part of their size by which numbers in the place of −∞ may be apart and still be one number."""
 
 
 def given_mask(case: WrongStep) -> bool:
@@ -73,13 +78,55 @@ def filled(way: Callable[[Hide, float], Hide], fill: float) -> Way:
     return lambda hide: {f"{fill:.3g}".replace("e+0", "e").replace("e+", "e"): way(hide, fill)}
 
 
+def fills_shown(case: WrongStep) -> Array:
+    """The numbers in place of −∞: those there, or what weights show, s + ln(w / w_s), s a seen score."""
+    right, found = case.expected.value, case.found
+    if case.first == MASKED:
+        return found[np.isneginf(right) & np.isfinite(found)]
+    scores = case.array_of(case.derivation[MASKED].inputs[0])
+    if case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax) or scores is None:
+        return found[:0]
+
+    top = right.argmax(axis=-1)[..., None]
+    seen = np.take_along_axis(np.broadcast_to(scores, right.shape), top, -1)
+    with np.errstate(all="ignore"):
+        shown = seen + np.log(found / np.take_along_axis(found, top, -1))
+
+    sees_some = right.max(axis=-1, keepdims=True) > 0
+    return shown[(right == 0) & np.isfinite(shown) & sees_some]
+
+
+def fill_shown(case: WrongStep) -> float | None:
+    """The number that stands in the place of −∞, where scores or weights show one and the same."""
+    fills = fills_shown(case) if find_mask(case) else case.found[:0]
+    if not fills.size:
+        return None
+
+    fill, apart = float(np.median(fills)), float(np.ptp(fills))
+    if apart > MOST_APART * abs(fill):
+        return None
+    near = (float(f"{fill:.{digits}g}") for digits in range(1, 17))
+    return next((short for short in near if abs(short - fill) <= apart), fill)
+
+
+def shows_no_fill(case: WrongStep) -> bool:
+    return fill_shown(case) is None
+
+
 def plant_shown_fill(case: WrongStep) -> Iterator[Plant]:
-    """The number that stands in the place of −∞, where scores are written down."""
-    hide, right = find_mask(case), case.expected.value
-    fills = case.found[np.isneginf(right) & np.isfinite(case.found)]
-    if hide and case.first == MASKED and fills.size:
-        fill = float(np.median(fills))
+    hide, fill = find_mask(case), fill_shown(case)
+    if hide and fill is not None:
         yield Plant(case.put(MASKED, finite(hide, fill)), spoken(fill))
+
+
+def plant_added_to_nan(case: WrongStep) -> Iterator[Plant]:
+    """−∞ added to scores of which some are NaN where they are hidden."""
+    hide = find_mask(case)
+    scores = case.array_of(case.derivation[MASKED].inputs[0]) if hide else None
+    if hide is None or scores is None or not np.isnan(scores).any():
+        return
+    added_mask = wrong.shown(hide, lambda s, seen: s + np.where(seen, 0.0, -np.inf))
+    yield Plant(case.put(MASKED, added_mask))
 
 
 def other_corners(case: WrongStep) -> Iterator[tuple[str, Hide]]:
@@ -131,6 +178,15 @@ MASKS = (
         why="The mask is built and never passed on, or a fused kernel drops it silently.",
         example="masked_scores = scaled_scores",
     ),
+    of_mask(
+        "padding-ignored",
+        "padding is seen",
+        "{lengths}",
+        rule_instead(Padding, lambda _: [("", [])]),
+        why="The tokenizer's attention_mask is not passed on.",
+        meant="padded",
+        example="masked_scores = scaled_scores",
+    ),
     about(MASKED, WEIGHTS, meant="causal")(
         "mask-after-softmax",
         "the mask is applied after softmax, so that rows no longer sum to 1",
@@ -140,6 +196,17 @@ MASKS = (
         why="It looks the same in a picture: the hidden cells are 0.",
         example="masked_scores = scaled_scores\n"
         "attention_weights = np.where(hidden, 0, softmax(scaled_scores))",
+    ),
+    about(MASKED, meant="padded", explains_nan=True)(
+        "nan-added-to-mask",
+        "keys that are hidden hold NaN, and −∞ is added to their scores: NaN + −∞ is NaN",
+        "write −∞ with np.where(mask, scores, -np.inf), or zeros into slots that are free",
+        plant_added_to_nan,
+        seen="deepbeepmeep/Wan2GP#1628",
+        why="Free slots of a cache are memory that nobody wrote, and a mask that is added keeps NaN.",
+        example="K = np.where(np.arange(keys)[:, None] < lengths[:, None, None, None], K, np.nan)\n"
+        "masked_scores = scaled_scores + np.where(hidden, -np.inf, 0)\n"
+        "del X, W_Q, W_K, W_V",
     ),
     about(MASKED, meant="blind")(
         *FINITE,
@@ -176,7 +243,7 @@ MASKS = (
     of_mask(
         "causal-strict",
         "a query cannot see itself",
-        "hide key > query only: np.triu(…, k=1), or np.tril(…) for what is seen",
+        "{offset}, the last one counted in",
         near_misses("causal-strict"),
         why="np.triu without k=1 takes the diagonal along.",
         example="masked_scores = np.where(np.triu(np.ones((n, n), bool)), -np.inf, scaled_scores)",
@@ -184,8 +251,7 @@ MASKS = (
     of_mask(
         "causal-aligned-wrong",
         "the mask is aligned {}",
-        "say which is meant with --causal-offset (0 is top left, keys − queries bottom right), and use "
-        "np.tril(…, k=offset)",
+        "{offset}; --causal-offset says which is meant (0 is top left, keys − queries bottom right)",
         lambda case: (Plant(case.put(MASKED, hide), corner) for corner, hide in other_corners(case)),
         why="Top-left and bottom-right are the same for as many queries as keys; FlashAttention takes the "
         "other one.",
@@ -193,18 +259,9 @@ MASKS = (
         example="masked_scores = np.where(np.tril(np.ones((n, keys), bool)), scaled_scores, -np.inf)",
     ),
     of_mask(
-        "padding-ignored",
-        "padding is seen",
-        "hide keys from each sequence's length on",
-        rule_instead(Padding, lambda _: [("", [])]),
-        why="The tokenizer's attention_mask is not passed on.",
-        meant="padded",
-        example="masked_scores = scaled_scores",
-    ),
-    of_mask(
         "window-off-by-one",
         "the window is ({}), off by one",
-        "count both ends in: query i sees keys i − left to i + right",
+        "{window}",
         near_misses("window-off-by-one"),
         why="“A window of W” counts the query itself in one library and not in the next.",
         meant="window",
@@ -247,7 +304,7 @@ PARTIAL_MASKS = (
     about(MASKED, fitted=True)(
         *FINITE,
         plant_shown_fill,
-        HIDE.fitted(finite, FILLS_NEAR, spoken),
-        HIDE.fitted(added, FILLS_NEAR, spoken_after("themselves and ")),
+        HIDE.where(shows_no_fill).fitted(finite, FILLS_NEAR, spoken),
+        HIDE.where(shows_no_fill).fitted(added, FILLS_NEAR, spoken_after("themselves and ")),
     ),
 )

@@ -178,6 +178,8 @@ class Plant:
     detail: str = ""
     number: float | None = None
     """The number that was fitted, which the detail says."""
+    fix: str = ""
+    """What to write instead, where it is not what the entry of the catalogue says."""
 
     def is_like(self, other: Plant) -> bool:
         """Whether it has the detail of another one, or the same number in the same words."""
@@ -198,7 +200,8 @@ class Mistake:
     """An entry of the catalogue.
 
     `words` completes "It is what you get when …", `fix` says what to write instead; both may have
-    a {} for the detail of a plant. `plants` gives none where the mistake cannot be made.
+    a {} for the detail of a plant, a fix also {scale} and other names that the plan at hand says a number
+    for (`mistakes/fixes.py`). `plants` gives none where the mistake cannot be made.
     """
 
     name: str
@@ -213,6 +216,8 @@ class Mistake:
     """A number of it is fitted: what explains as much without is preferred."""
     across: bool = False
     """True where the first queries do not show what it is: it mixes them up, or has a number for each."""
+    explains_nan: bool = False
+    """Whether NaN of the result is told by it where what it is computed from holds NaN, too."""
     subject: str = ""
     """Of mistakes about one subject only one is made: scores are not both unscaled and scaled twice."""
     why: str = ""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.names import GATE, GATED, WEIGHTS
+from attnctl.math.names import GATE, GATED, HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import Copy, Gate, LayerNorm, Op, RMSNorm, Rotate, SinkSoftmax, Softmax, Temper
-from attnctl.mistakes.mistake import Plant, WrongStep, about
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import all_or_one, at
+from attnctl.mistakes.projections import list_names
 from attnctl.mistakes.wrong import By, side_by_side, side_into_heads
 
 ROTATED = ("Q_rotated", "K_rotated")
+OF_BLEND = 1e-3
+"""The part by which a frequency is from both that it is blended of."""
+
+EPSILONS = (1e-12, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)
+
 HEAD_NORMED = ("Q_normed", "K_normed")
 NORMED = ("X", *HEAD_NORMED, "V_normed", "output_normed", "latent_Q_normed", "latent_KV_normed")
 
@@ -24,6 +30,11 @@ def heads_or_once(*names: str) -> list[tuple[str, ...]]:
     alone: list[tuple[str, ...]] = [(name,) for name in names]
     both = tuple(name for name in HEAD_NORMED if name in names)
     return [both, *alone] if len(both) > 1 else alone
+
+
+def unnormed(names: Sequence[str]) -> str:
+    """Q is; Q and K are."""
+    return list_names(name.removesuffix("_normed") for name in names)
 
 
 NORMS = at(*NORMED, RMSNorm, LayerNorm).together(heads_or_once)
@@ -36,7 +47,48 @@ def not_stretched(op: Rotate) -> dict[str, Op]:
         ways["the frequencies are not stretched"] = replace(op, frequencies=(), factor=1.0)
         if op.factor != 1:
             ways[f"the factor {op.factor:g} is left out"] = replace(op, factor=1.0)
+            twice = op.factor**2
+            ways[f"the factor {op.factor:g} is applied twice ({twice:g})"] = replace(op, factor=twice)
+        if (blended := blend_reversed(op)) is not None:
+            ways["the blend of long and short waves is the wrong way round: 1 − s for s"] = blended
     return ways
+
+
+def blend_reversed(op: Rotate) -> Rotate | None:
+    """Llama 3's frequencies with s and 1 − s exchanged, where they are blended; None where none are."""
+    found = np.array(op.frequencies)
+    plain = op.theta ** (-np.arange(len(found)) / len(found))
+    factor = plain[-1] / found[-1]
+    stretched = plain / factor
+    low, high = np.minimum(plain, stretched), np.maximum(plain, stretched)
+    between = (found > low * (1 + OF_BLEND)) & (found < high * (1 - OF_BLEND))
+    if factor <= 1 + OF_BLEND or not between.any():
+        return None
+    other = np.where(between, plain + stretched - found, found)
+    return replace(op, frequencies=tuple(map(float, other)))
+
+
+def plant_on_values(case: WrongStep) -> Iterator[Plant]:
+    """V normed as K is, without a weight or with that of K."""
+    for op in at("K_normed", RMSNorm, LayerNorm).right(case).values():
+        values = case.derivation[HEAD_OUTPUTS].inputs[1] if HEAD_OUTPUTS in case.derivation else ""
+        if values not in case.derivation:
+            continue
+        yield Plant(case.reading(HEAD_OUTPUTS, values, op))
+        weights = case.derivation["K_normed"].inputs[1:]
+        if weights:
+            normed = case.bare(f"{values} normed", op, (values, *weights), values)
+            yield Plant(case.through(HEAD_OUTPUTS, values, normed))
+
+
+def said_epsilon(eps: float) -> str:
+    return f"{abs(eps):.3g}"
+
+
+def other_epsilon(*names: str) -> Plants:
+    return at(*names, RMSNorm, LayerNorm).fitted(
+        lambda op, eps: replace(op, eps=abs(eps)), EPSILONS, said_epsilon
+    )
 
 
 def plant_other_order(case: WrongStep) -> Iterator[Plant]:
@@ -123,7 +175,7 @@ MODELS = (
     of_norms(
         "norm-plus-one-wrong",
         "{}: the norm's weight is taken as it is where the model has 1 + weight, or the other way round",
-        "Gemma's norms multiply by 1 + weight, others by the weight",
+        "{weight}",
         NORMS.instead(lambda op: replace(op, plus_one=not op.plus_one), say=" and ".join),
         why="Gemma keeps weight − 1 in its files; Llama the weight.",
         example="Q_normed = rms(Q) * (1 + Q_norm_weight)",
@@ -138,16 +190,16 @@ MODELS = (
     ),
     of_norms(
         "norm-missing",
-        "{} is not normed",
-        "norm it as config.json and the layer's weights say",
-        NORMS.instead(Copy(), reads=1, say=" and ".join),
+        "{} not normed",
+        "use {norm}",
+        NORMS.instead(Copy(), reads=1, say=unnormed),
         why="The model before this one had no norm of Q and K.",
         example="K_normed = K",
     ),
     of_norms(
         "norm-kind-wrong",
         "{}: LayerNorm for RMSNorm, or RMSNorm for LayerNorm",
-        "LayerNorm takes off the mean first, RMSNorm does not",
+        "use {norm}: LayerNorm takes off the mean first, RMSNorm does not",
         NORMS.instead(
             lambda op: of_other_kind(op, op.eps),
             lambda op: of_other_kind(op, 1e-5 if isinstance(op, RMSNorm) else 1e-6),
@@ -156,10 +208,19 @@ MODELS = (
         why="LayerNorm and RMSNorm stand beside each other, and differ by the mean alone.",
         example="Q_normed = rms(Q - Q.mean(axis=-1, keepdims=True)) * Q_norm_weight",
     ),
+    about(HEAD_OUTPUTS, meant="normed")(
+        "norm-on-values",
+        "V is normed, too, as K is",
+        "norm Q and K only",
+        plant_on_values,
+        seen="kyegomez/MegaVIT#17",
+        why="One line norms what the projection of K and V gives, before the two are taken apart.",
+        example="head_outputs = attention_weights @ (rms(V) * K_norm_weight)",
+    ),
     about(*HEAD_NORMED, meant="normed rows")(
         "norm-over-wrong",
         "{}: each head is normed for itself where all are one row, or the other way round",
-        "Qwen3 and Gemma 3 norm each head, OLMo2 norms all heads as one row",
+        "use {norm}; Qwen3 and Gemma 3 norm each head, OLMo2 all heads as one row",
         HEAD_NORMS.instead(lambda op: replace(op, heads=not op.heads), say=" and ".join),
         why="OLMo2 norms all heads as one row, Qwen3 each head for itself.",
         example="Q_normed = rms(Q) * Q_norm_weight.reshape(heads, 1, d_k)",
@@ -213,7 +274,7 @@ MODELS = (
     of_temperature(
         "temperature-missing",
         "Q has no temperature",
-        "multiply Q by 1 + β ln(1 + ⌊position / L⌋)",
+        "{temperature}",
         TEMPERED.without(),
         why="It is 1 up to L positions, so that short texts show nothing.",
         example="Q_tempered = Q",
@@ -221,9 +282,23 @@ MODELS = (
     of_temperature(
         "temperature-wrong",
         "the positions of the temperature are counted from {}",
-        "take 1 + β ln(1 + ⌊position / L⌋), positions from 0 in Mistral's models, from 1 in Llama 4",
+        "{temperature}; Mistral's models count positions from 0, Llama 4 from 1",
         TEMPERED.instead(lambda op: {f"{1 - op.first}": replace(op, first=1 - op.first)}),
         why="Two families that say the same count positions from 0 and from 1.",
         example="Q_tempered = Q * (1 + 0.5 * np.log(1 + (np.arange(n) + 1) // 2))[:, None]",
+    ),
+)
+
+EPSILON = (
+    about(*NORMED, fitted=True, meant="normed")(
+        "norm-epsilon",
+        "the epsilon of the norm is {}",
+        "{epsilon}",
+        other_epsilon(*HEAD_NORMED),
+        *(other_epsilon(name) for name in NORMED),
+        seen="MinivLLM/MinivLLM#82; PaddlePaddle/FastDeploy#2790",
+        why="Each library has a default of its own, and only rows of small numbers show it.",
+        example="Q_normed, K_normed = (x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 0.1) * w "
+        "for x, w in ((Q, Q_norm_weight), (K, K_norm_weight)))",
     ),
 )

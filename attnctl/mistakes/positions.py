@@ -9,10 +9,12 @@ from math import pi
 
 import numpy as np
 
+from attnctl.evidence.precision import BFLOAT16, FLOAT16, round_to
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
 from attnctl.mistakes import wrong
+from attnctl.mistakes.fixes import base_of, number
 from attnctl.mistakes.mistake import Plant, WrongStep, about
 from attnctl.mistakes.plants import all_or_one, at, ends, planted_best, planted_fit, spoken_after
 
@@ -32,10 +34,9 @@ def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
 
 
 def plant_other_theta(case: WrongStep) -> Iterator[Plant]:
-    right = next((option_number(op.theta) for op in ROTATIONS.right(case).values()), "")
-    yield from BOTH.fitted(
-        of_base, THETAS, lambda theta: f"{option_number(theta)}, where {right} is meant"
-    )(case)
+    bases = [base_of(op) for op in ROTATIONS.right(case).values()]
+    meant = next((f"{number(base)} is meant" for base in bases if base), "other frequencies are meant")
+    yield from BOTH.fitted(of_base, THETAS, lambda theta: f"{option_number(theta)}, where {meant}")(case)
 
 
 def plant_mixed_bases(case: WrongStep) -> Iterator[Plant]:
@@ -59,6 +60,55 @@ def say_base(letter: str, theta: float) -> str:
 def without_sine(op: Rotate) -> Op:
     """The mean of the rotation and of the one back."""
     return wrong.By(lambda x: (op.apply(x) + replace(op, back=not op.back).apply(x)) / 2)
+
+
+def frequencies_of(case: WrongStep, op: Rotate) -> Array:
+    """The angle of each pair at position 1."""
+    if op.frequencies:
+        return np.array(op.frequencies)
+    dims = op.dims or (case.size("d_k") or 0) - op.first
+    return np.array(op.theta ** (-2.0 * np.arange(dims // 2) / dims)) if dims > 1 else np.zeros(0)
+
+
+def plant_in_half(case: WrongStep) -> Iterator[Plant]:
+    """Frequencies, angles or positions rounded to half precision before cos and sin are taken."""
+    right = ROTATIONS.right(case)
+    for names in all_or_one(*right):
+        for precision in (BFLOAT16, FLOAT16):
+            to_half = partial(round_to, precision=precision)
+            ways: dict[str, dict[str, Op]] = {"frequencies": {}, "angles": {}, "positions": {}}
+            for name in names:
+                op = right[name]
+                frequencies = frequencies_of(case, op)
+                if not frequencies.size:
+                    return
+                rounded = tuple(map(float, to_half(frequencies)))
+                ways["frequencies"][name] = replace(op, frequencies=rounded)
+                ways["angles"][name] = by_angles(op, to_half)
+                ways["positions"][name] = by_angles(op, partial(at_rounded, frequencies, to_half))
+            for what, ops in ways.items():
+                yield Plant(case.put_all(ops), f"{what} are rounded to {precision.name}")
+
+
+def at_rounded(frequencies: Array, to_half: Callable[[Array], Array], angle: Array) -> Array:
+    """The angles of positions that were rounded."""
+    return to_half(np.rint(angle / frequencies)) * frequencies
+
+
+def in_other_columns(op: Rotate) -> dict[str, Op]:
+    """The right numbers in other columns: pairs side by side for halves, or halves for pairs."""
+    said = "all firsts of the pairs, then all seconds" if op.interleaved else "pair by pair"
+
+    def moved(x: Array) -> Array:
+        turned = op.apply(x)
+        pairs = len(op.frequencies) or (op.dims or x.shape[-1] - op.first) // 2
+        columns = np.arange(2 * pairs)
+        order = columns.reshape((pairs, 2) if op.interleaved else (2, pairs)).T.ravel()
+        out = turned.copy()
+        out[..., op.first : op.first + 2 * pairs] = turned[..., op.first + order]
+        return out
+
+    return {said: wrong.By(moved)}
 
 
 def other_dims(case: WrongStep) -> list[int]:
@@ -168,7 +218,7 @@ def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
 
 
 ELSEWHERE = "positions are counted from elsewhere: {}"
-COUNT_FROM = "count from 0, the keys of a cache included"
+COUNT_FROM = "{starts}"
 
 of_rotation = about(*TURNED, subject="rotary", meant="rotary")
 of_embeddings = about("X", meant="sinusoidal")
@@ -178,7 +228,7 @@ POSITIONS = (
     of_rotation(
         "rotary-pairs-wrong",
         "the wrong columns are turned together: neighbours for halves, or halves for neighbours",
-        "Llama and GPT-NeoX turn column i with i + d/2, GPT-J column 2i with 2i + 1 (--interleaved)",
+        "{pairs} (--interleaved says neighbours)",
         ROTATIONS.instead(lambda op: replace(op, interleaved=not op.interleaved)),
         why="GPT-J turns neighbours, Llama halves: weights of one need the pairs of the other.",
         example="Q_rotated, K_rotated = (rotate(x, neighbours=True) for x in (Q, K))",
@@ -284,11 +334,67 @@ POSITIONS = (
     ),
 )
 
+
+IN_CHUNKS = "rows of time, height and width go by chunks of columns (T T H H W W), not in turn (T H W)"
+
+
+def at_other_places(op: Rotate) -> dict[str, Op]:
+    """Slots in place of the positions that are given, or positions begun again at 0."""
+    if not op.places:
+        return {}
+    places = np.array(op.places)
+    again = places - places[..., :1]
+    ways: dict[str, Op] = {"the slot of each token is taken for its position": replace(op, places=())}
+    ways["positions begin again at 0"] = replace(op, places=to_places(again))
+    if len(places) == 3:
+        ways[IN_CHUNKS] = wrong.TurnedInChunks(**vars(op))
+        ways["the row of time is taken for all columns"] = replace(op, places=op.places[:1])
+    return ways
+
+
+def to_places(places: Array) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    return tuple(tuple(tuple(map(int, row)) for row in part) for part in places.tolist())
+
+
 FITTED_POSITIONS = (
+    of_rotation(
+        "rotary-places",
+        "{}",
+        "turn each token by the position that position_ids gives it",
+        ROTATIONS.instead(at_other_places),
+        seen="unslothai/unsloth#3699; alibaba/MNN#4133; huggingface/transformers#43082",
+        why="Padding on the left, chunks of a prompt and images have positions that no counter gives.",
+        meant="placed",
+        example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n)) for x in (Q, K))",
+    ),
+    of_angles(
+        "rotary-half-precision",
+        "{} before cos and sin are taken",
+        "keep frequencies, positions and their product in float32, and round cos and sin",
+        plant_in_half,
+        seen="huggingface/transformers#29285; huggingface/candle#3520; KellerJordan/modded-nanogpt#39",
+        why="The model is cast as a whole, its frequencies with it: the error grows with the position.",
+        example="frequencies = np.float16(10000 ** (-2 * np.arange(d_k // 2) / d_k))\n"
+        "angle = np.arange(n)[:, None] * frequencies\n"
+        "cos, sin = np.cos(angle.astype(float)), np.sin(angle.astype(float))\n"
+        "a, b = np.split(np.stack([Q, K]), 2, axis=-1)\n"
+        "Q_rotated, K_rotated = np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)",
+    ),
+    of_angles(
+        "rotary-columns-moved",
+        "the rotated columns are written down in another order, {}",
+        "write each column back to where it was read; if Q and K have one order, their products are right",
+        ROTATIONS.instead(in_other_columns),
+        seen="vllm-project/vllm-metal#44",
+        why="Pairs are taken apart into two halves, turned, and the halves put behind each other.",
+        example="order = np.arange(d_k).reshape(2, -1).T.ravel()\n"
+        "Q_rotated, K_rotated = rotate(Q)[..., order], rotate(K)[..., order]",
+        equivalent="queries and keys have the same order: the output is right",
+    ),
     of_angles(
         "rotary-bases-mixed",
         "queries and keys are turned with different bases: {}",
-        "turn Q and K by the same angles: pos · θ^(−2i/d), one θ for both",
+        "{angles}, for Q and K alike",
         plant_mixed_bases,
         why="Keys come from a cache that another version, or another default, has turned.",
         example="K_rotated = rotate(K, theta=500)",
@@ -296,7 +402,7 @@ FITTED_POSITIONS = (
     of_angles(
         "rotary-theta",
         "the base of the rotary angles is {}",
-        "turn by pos · θ^(−2i/d), d the columns that are turned; --theta says another base",
+        "{angles}",
         plant_other_theta,
         why="Llama 2 has 10,000, Llama 3 500,000: the default of the function is taken.",
         example="Q_rotated, K_rotated = rotate(Q, theta=500), rotate(K, theta=500)",
@@ -304,7 +410,7 @@ FITTED_POSITIONS = (
     of_angles(
         "rotary-dims",
         "the first {} columns of each head are rotated",
-        "turn as many as are meant; if these are, say --rotary-dims {}",
+        "{dims}; if these are meant, say --rotary-dims {}",
         BOTH.best(lambda op, dims: replace(op, dims=dims), other_dims),
         why="GPT-NeoX and Phi turn only a part of the columns (partial_rotary_factor).",
         example="Q_rotated, K_rotated = (np.concatenate([rotate(x[..., :2]), x[..., 2:]], axis=-1) for x "

@@ -10,11 +10,11 @@ import numpy as np
 
 from attnctl.math import Array
 from attnctl.math.derivation import Step
-from attnctl.math.names import WEIGHTS
-from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Merge, Project, Scale, Slope, Softmax
+from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
+from attnctl.math.ops import Add, Copy, Given, MatMul, MatMulT, Merge, Project, Scale, Slope, Softmax
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
-from attnctl.mistakes.plants import all_or_one, at, planted_fit, spoken_after, square
+from attnctl.mistakes.plants import all_or_one, at, planted_fit, spoken, spoken_after, square
 
 PROJECTED, CROSSED = ("Q", "K", "V"), {"Q": "K", "K": "Q"}
 MADE, OUT = at(*PROJECTED, Project), at("output", MatMul)
@@ -165,6 +165,20 @@ def plant_norms(case: WrongStep) -> Iterator[Plant]:
 
 
 def factor_at(name: str) -> Plants:
+    """Plants a factor; of values that nobody says were projected it may be a scale that was left out."""
+    found = factor_of_step(name)
+
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        given = isinstance(case.op("V"), Given) and name in {"V", "head_outputs", "concat", "output"}
+        for plant in found(case):
+            scale = 1 / plant.number if plant.number else 0.0
+            stored = f"; if V is stored in int8 or FP8, it was not multiplied by v_scale, {scale:.4g}"
+            yield replace(plant, fix=f"leave the factor out{stored}" if given else "")
+
+    return plants
+
+
+def factor_of_step(name: str) -> Plants:
     return (
         at(name, Project, MatMul, Merge, Softmax)
         .where(lambda case: name not in ("Q", "K", WEIGHTS) or name == case.first)
@@ -190,6 +204,30 @@ def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
                 inputs = (*step.inputs[:2], *biased[other].inputs[2:])
                 own = f"b_{letter(other)} is added to {name} for b_{letter(name)}"
                 yield Plant(case.put(name, step.op, inputs), own)
+
+
+def plant_exchanged_scales(case: WrongStep) -> Iterator[Plant]:
+    """K times a number and V over it: each was dequantised with the scale of the other."""
+    scores, mix = at("scores", MatMulT).right(case), at(HEAD_OUTPUTS, MatMul).right(case)
+    if not scores or not mix or "scores" in case.record or WEIGHTS in case.record:
+        return
+    keys, values = case.derivation["scores"].inputs[1], case.derivation[HEAD_OUTPUTS].inputs[1]
+    if keys not in case.derivation or values not in case.derivation:
+        return
+
+    def exchange(by: float) -> WrongStep:
+        scaled = case.reading("scores", keys, Scale(factor=by))
+        return scaled.reading(HEAD_OUTPUTS, values, Scale(factor=1 / by))
+
+    yield from planted_fit(case, exchange, (0.05, 0.2, 0.5, 2.0, 5.0, 20.0), spoken)
+
+
+def plant_twice_projected(case: WrongStep) -> Iterator[Plant]:
+    for op in OUT.right(case).values():
+        _, *weights = case.derivation["output"].inputs
+        yield Plant(case.then("output", op, *weights))
+        first = case.bare("projected", MatMul(), ("concat", weights[0]), "output")
+        yield Plant(case.through("output", "concat", first))
 
 
 of_projection, of_output = about(*PROJECTED), about("output")
@@ -226,6 +264,14 @@ PROJECTIONS = (
         OUT.without(),
         why="Where d_v · heads = d_model the shapes fit without it.",
         example="output = concat",
+    ),
+    of_output(
+        "output-projection-twice",
+        "the heads are projected by W_O twice",
+        "take concat @ W_O once",
+        plant_twice_projected,
+        why="The attention module projects, and so does the block around it.",
+        example="output = concat @ W_O @ W_O",
     ),
     of_projection(
         "projection-mixed-up",
@@ -280,6 +326,16 @@ FITTED = (
         plant_norms,
         why="Vision models norm Q and K; cosine attention divides by their length.",
         example="Q = Q / np.maximum(np.sqrt((Q**2).sum(axis=-1, keepdims=True)), 1e-12)",
+    ),
+    about(HEAD_OUTPUTS, fitted=True)(
+        "kv-scales-exchanged",
+        "keys are {} times too large and values as many times too small, as if each had the other's scale",
+        "multiply keys that are stored in int8 or FP8 by k_scale, and values by v_scale",
+        plant_exchanged_scales,
+        seen="vllm-project/vllm#42580; neuralmagic/AutoFP8#25",
+        why="The two scales stand beside each other in every call, and are of one type.",
+        example="head_outputs = softmax(scaled_scores * 2.5) @ V / 2.5\ndel scores, scaled_scores, "
+        "attention_weights",
     ),
     about("Q", "K", "V", WEIGHTS, "head_outputs", "concat", "output", fitted=True)(
         "constant-factor",

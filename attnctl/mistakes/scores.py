@@ -30,6 +30,9 @@ from attnctl.mistakes.mistake import Plant, WrongStep, about, either
 from attnctl.mistakes.plants import at, planted_fit, shifts, spoken, spoken_after
 
 FACTORS = (1 / 16, 1 / 4, 1 / 2, 0.8, 1.25, 2.0, 4.0, 16.0, -1.0, -4.0)  # as parts of the right one
+SAME_SCALE = 1e-6
+"""Two scales are one when they are apart by no more than this part."""
+
 SCALED, CAPPED = "scaled_scores", "softcapped_scores"
 SCALE, CAP, SOFTMAX = at(SCALED, Scale), at(CAPPED, Squeeze), at(WEIGHTS, Softmax)
 
@@ -48,15 +51,19 @@ def bend(change: Callable[[Array], Array]) -> wrong.By:
     return wrong.By(softmax)
 
 
-def unscaled(scale: Scale) -> dict[str, Copy]:
-    right = f"multiply Q Kᵀ by {scale.factor:g}" if scale.factor else f"divide Q Kᵀ by np.sqrt({scale.d_k})"
-    return {right: Copy()}
-
-
 def plant_by_d_k(case: WrongStep) -> Iterator[Plant]:
     for scale in SCALE.right(case).values():
         if d_k := case.size("d_k") or (scale.d_k if scale.factor is None else None):
             yield Plant(case.put(SCALED, Scale(factor=1 / d_k)))
+
+
+def plant_usual_scale(case: WrongStep) -> Iterator[Plant]:
+    """1 / √d_k where the factor of the plan is another one, whose part beside it is told."""
+    for scale in SCALE.right(case).values():
+        d_k = scale.d_k if scale.d_k > 1 else case.size("d_k") or 0
+        if d_k > 1 and scale.factor is not None and abs(scale.factor * sqrt(d_k) - 1) > SAME_SCALE:
+            usual = Plant(case.put(SCALED, Scale(d_k)), str(d_k))
+            yield replace(usual, fix="{scale}")
 
 
 def plant_by_root_of_d_model(case: WrongStep) -> Iterator[Plant]:
@@ -110,17 +117,27 @@ SCALING = (
     of_scale(
         "no-scale",
         "the scores are not scaled",
-        "{}",
-        SCALE.instead(unscaled),
+        "{scale}",
+        SCALE.without(),
         seen="flexflow/flexflow-train#467; mlc-ai/mlc-llm#3426",
         why="The division is easily lost in copying the formula, and small sizes hide it: with d_k = 1 "
         "nothing changes.",
         example="scaled_scores = scores",
     ),
     of_scale(
+        "scale-usual",
+        "the scores are divided by √{}, the root of d_k, where another scale is meant",
+        "{scale}",
+        plant_usual_scale,
+        seen="ggml-org/llama.cpp#8197; onnxruntime/mobius#548",
+        why="1 / √d_k is what most models have; Gemma's is of query_pre_attn_scalar, YaRN has a factor.",
+        meant="scaled",
+        example="scaled_scores = scores / np.sqrt(d_k)",
+    ),
+    of_scale(
         "scale-by-d_k",
         "the scores are divided by d_k rather than its root",
-        "divide by np.sqrt(d_k)",
+        "{scale}",
         plant_by_d_k,
         why="The root is dropped, or d_k is taken for a name of the root.",
         example="scaled_scores = scores / d_k",
@@ -128,7 +145,7 @@ SCALING = (
     of_scale(
         "scale-by-sqrt-d_model",
         "the scores are divided by √d_model",
-        "divide by the root of the size of one head, np.sqrt(d_k)",
+        "{scale}",
         plant_by_root_of_d_model,
         seen="aladdinpersson/Machine-Learning-Collection#65; omihub777/ViT-CIFAR#12",
         why="With one head d_model and d_k are the same; the code is kept when heads are added.",
@@ -157,7 +174,7 @@ OTHER_SCALE = (
     about("scaled_scores", WEIGHTS, fitted=True, subject="scale")(
         "scale-other",
         "{}",
-        "divide Q Kᵀ by np.sqrt(d_k), once, or give the factor that is meant with --scale",
+        "{scale}, or give the factor that is meant with --scale",
         plant_other_factor,
         seen="esceptico/perceiver-io#9; BobMcDear/attorch#14",
         why="A temperature, or a model's own scale (Gemma's query_pre_attn_scalar).",
@@ -207,7 +224,7 @@ SOFTCAP = (
     of_softcap(
         "softcap-missing",
         "there is no soft cap",
-        "squeeze the scaled scores: cap * np.tanh(scores / cap)",
+        "squeeze the scaled scores: {cap}",
         CAP.without(),
         why="Fused kernels often have no soft cap, and drop it.",
         example="softcapped_scores = scaled_scores",
@@ -223,7 +240,7 @@ SOFTCAP = (
     of_softcap(
         "softcap-half",
         "the scores are not both divided by the cap and multiplied by it again",
-        "take cap * np.tanh(scores / cap)",
+        "take {cap}",
         CAP.instead(
             lambda op: wrong.By(lambda s: np.tanh(s / op.cap)),
             lambda op: wrong.By(lambda s: op.cap * np.tanh(s)),
@@ -235,7 +252,7 @@ SOFTCAP = (
     of_softcap(
         "softcap-clipped",
         "the scores are cut off at the cap rather than squeezed",
-        "take cap * np.tanh(scores / cap), not np.clip",
+        "take {cap}, not np.clip",
         CAP.instead(lambda op: wrong.By(lambda s: np.clip(s, -op.cap, op.cap))),
         why="A cap sounds like np.clip.",
         example="softcapped_scores = np.clip(scaled_scores, -3, 3)",
@@ -243,7 +260,7 @@ SOFTCAP = (
     of_softcap(
         "softcap-other",
         "the cap is {}",
-        "squeeze to the cap that --softcap gives, or give this one",
+        "take {cap}; if this cap is meant, say so with --softcap",
         CAP.fitted(
             lambda _, cap: Squeeze(abs(cap)),
             lambda op: [op.cap * part for part in (0.1, 0.3, 0.6, 1.5, 3.0, 10.0)],
@@ -347,7 +364,7 @@ BIASES = (
     of_alibi(
         "alibi-slopes",
         "ALiBi's slopes are not those of its paper: {}",
-        "take 2^(−8/n), 2^(−16/n), … for n a power of two, and subtract slope · distance",
+        "{slopes}; subtract slope · distance",
         SLOPE.instead(lambda op: {said: by_slopes(op, slopes) for said, slopes in SLOPES.items()}),
         SLOPE.fitted(
             lambda op, by: by_slopes(op, lambda heads: by * alibi_slopes(heads)),

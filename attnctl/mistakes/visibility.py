@@ -125,8 +125,13 @@ def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_not_itself(case: WrongStep) -> Iterator[Plant]:
-    if program := hiding(case, Seen(lambda query, key: query != key)):
+    one_query = case.size("query") == 1  # of which nobody can say whether it is itself or the last key
+    program = None if one_query else hiding(case, Seen(lambda query, key: query != key))
+    if program:
         yield Plant(program)
+
+
+FROM_THE_FIRST = "begin the loop over keys at key 0: keys of a cache stand before the first query"
 
 
 def plant_dropped_keys(case: WrongStep) -> Iterator[Plant]:
@@ -135,7 +140,8 @@ def plant_dropped_keys(case: WrongStep) -> Iterator[Plant]:
     for count in filter(None, ends(keys)):
         ways[f"last {count}"] = seen_between(0, keys - count)
         ways[f"first {count}"] = seen_between(count, keys)
-    yield from planted_best(case, ((said, hiding(case, rule)) for said, rule in ways.items()))
+    for plant in planted_best(case, ((said, hiding(case, rule)) for said, rule in ways.items())):
+        yield replace(plant, fix=FROM_THE_FIRST if plant.detail.startswith("first") else "")
 
 
 def seen_between(first: int | Array, stop: int) -> Seen:
@@ -252,7 +258,7 @@ VISIBILITY = (
     of_padding(
         "padding-members",
         "padding goes by the lengths of other members of the batch",
-        "hide keys from each member's own length on",
+        "{lengths}, for each member its own",
         plant_members_mixed_up,
         why="The batch was sorted by length, and its lengths were not.",
         example="masked_scores = np.where(np.arange(keys) < lengths[::-1, None, None, None], "
@@ -261,7 +267,7 @@ VISIBILITY = (
     of_padding(
         "padding-left",
         "the first keys are hidden where the last ones are padding",
-        "hide keys from each member's length on, or take out what stands on the left",
+        "{lengths}, or take out what stands on the left",
         plant_padded_left,
         why="Decoders are padded on the left, encoders on the right.",
         example="masked_scores = np.where(np.arange(keys) >= keys - lengths[:, None, None, None], "
@@ -279,7 +285,7 @@ VISIBILITY = (
     of_padding(
         "padding-lengths",
         "padding is taken to begin at {}",
-        "hide keys from each member's length on: key < length is seen",
+        "{lengths}: key < length is seen",
         plant_other_lengths,
         fitted=True,
         why="[CLS] and [SEP] are not counted, or a length is an index of the last token.",
@@ -289,7 +295,7 @@ VISIBILITY = (
     of_diagonal(
         "causal-offset",
         "the diagonal is {} where it should be",
-        "let query i see key j when j <= i + offset: np.tril(…, k=offset), or say --causal-offset",
+        "{offset}, or say --causal-offset",
         HIDE.best(
             lambda hide, by: replace(hide, offset=move_position(hide.offset, by)),
             other_offsets,
@@ -302,7 +308,7 @@ VISIBILITY = (
     of_diagonal(
         "window-other",
         "a query sees {}",
-        "take the window that is asked for, both ends counted in, or ask for this one",
+        "{window}, or ask for what is seen here",
         plant_other_window,
         why="A window of W keys in all, or W on each side.",
         meant="window",

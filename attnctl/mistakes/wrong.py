@@ -99,6 +99,15 @@ class TurnedOtherwise(Rotate):
         return self.change(super().angles(x))
 
 
+@dataclass(frozen=True)
+class TurnedInChunks(Rotate):
+    """Pairs go by time, then by height, then by width, as many as each has where they take turns."""
+
+    def rows_of_pairs(self, pairs: int) -> Array:
+        """T T T T H H W W."""
+        return np.sort(super().rows_of_pairs(pairs))
+
+
 # --- masks ---
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from attnctl.inputs.plan.intended import aside
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Variant, derive
 from attnctl.math.names import HIDDEN, LOGSUMEXP, TABLE, X
-from attnctl.math.ops import Unstated
+from attnctl.math.ops import Given
 from attnctl.models import run
 from attnctl.models.attention import blank_rows, prepare_attention
 from attnctl.models.forward import embed_ids
@@ -33,6 +33,11 @@ from attnctl.sources.sentence import Source
 if TYPE_CHECKING:
     from attnctl.inputs.plan import Plan
     from attnctl.math import Keep, Progress
+
+
+X_AS_GIVEN = (
+    "X is taken as given: the norm before it was not judged. Record `hidden`, what came into it, too."
+)
 
 
 class Layers(Source):
@@ -135,7 +140,8 @@ def plan_layer(
     steps = {step.name: step for step in derivation if step.name in held}
     steps |= {name: aside(name, held[name]) for name in held if name not in steps}
     unknown = tuple(name for name in trace if renamed.get(name, name) not in TABLE)
-    plan = DumpPlan(derivation, whole, unknown=unknown, supplied=frozenset(weights))
+    notes = (X_AS_GIVEN,) if starts_at_norm(ours) and run.variant.layer.norm else ()
+    plan = DumpPlan(derivation, whole, notes, unknown=unknown, supplied=frozenset(weights))
     return replace(trace, steps=steps, arrays=held), plan
 
 
@@ -154,13 +160,21 @@ def is_weight(name: str) -> bool:
     return row.leaf and row.once and not row.gradient
 
 
+def starts_at_norm(recorded: Container[str]) -> bool:
+    """True where what the norm gave is recorded, and not what came into it."""
+    return X in recorded and HIDDEN not in recorded
+
+
 def starting(variant: Variant, recorded: Mapping[str, Array]) -> Derivation:
-    """The derivation from `hidden` on, or from X where only that is recorded."""
+    """The derivation from `hidden` on, or from X where only that is recorded.
+
+    A hook on the attention module sees X and not `hidden`: what is made of it is judged, the norm is not.
+    """
     whole = derive(variant)
-    if HIDDEN in recorded or X not in recorded:
+    if not starts_at_norm(recorded):
         return whole
     steps = [
-        replace(step, op=Unstated(), inputs=()) if step.name == X else step
+        replace(step, op=Given(), inputs=(), formula="given") if step.name == X else step
         for step in whole
         if step.name != HIDDEN and not step.name.startswith("norm_")
     ]

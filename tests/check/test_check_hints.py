@@ -44,7 +44,7 @@ CHANGES = {
     "nothing to say": (
         "scores",
         lambda x: np.sin(3 * x),
-        "Nothing relates the wrong numbers to what they should be.",
+        "No relation that was tried leads from the wrong numbers to what they should be.",
     ),
 }
 

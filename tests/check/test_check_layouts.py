@@ -57,6 +57,21 @@ def test_a_batch_is_read_in_any_layout(layout, mistake):
     assert report.agrees == (mistake is None)
 
 
+@pytest.mark.parametrize("dtype", [own.F64, "bfloat16"])
+@pytest.mark.parametrize("what", ["everything", "weights and outputs"])
+@pytest.mark.parametrize(("kv_heads", "n"), [(1, 4), (2, 4), (2, 2), (4, 4)])
+def test_rows_come_first_where_sizes_tell_it_of_some_arrays_only(kv_heads, n, what, dtype):
+    """Four heads of four tokens are Q either way; K of fewer heads is not."""
+    near = own.bfloat16 if dtype == "bfloat16" else None
+    kind = own.Kind(heads=4, kv_heads=kv_heads, n=n, d_model=6, d=2, dtype=own.F32 if near else dtype)
+    arrays = own.recorded(own.attend(kind, near=near), what)
+    names = LAYOUTS["rows first"][0]
+    moved = {name: rows_first(x) if name in names else x for name, x in arrays.items()}
+    report = attnctl.check(foreign(moved), meant(kind))
+    assert report.findings == (), str(report)
+    assert report.agrees is not False
+
+
 def test_weights_without_a_head_axis_are_of_one_head():
     arrays = own.attend(own.PLAIN)
     bare = {name: arrays[name][0] for name in ("Q", "K", "V", "attention_weights", "head_outputs")}

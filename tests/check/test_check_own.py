@@ -114,7 +114,7 @@ def test_an_edited_step_is_what_it_is_and_the_rest_follows_from_it():
     ("options", "first", "mistake"),
     [
         ({"causal": True}, "attention_weights", "mask-ignored"),
-        ({"scale": 1.0}, "scaled_scores", "scale-other"),
+        ({"scale": 1.0}, "scaled_scores", "scale-usual"),
         ({"positions": "alibi"}, "attention_weights", "bias-missing"),
         ({"positions": Rotary()}, "scores", "rotary-missing"),
         ({"softcap": 1.0}, "attention_weights", "softcap-missing"),

@@ -276,6 +276,25 @@ def test_sums_may_be_kept_in_the_type_unless_declared_otherwise(tmp_path):
     assert {(each.feature, each.dtype) for each in declared.wrong} >= {("conventions", "float16")}
 
 
+def as_keys_lie(q, k, v):
+    """Scores whose sums are kept in the type where keys do not lie row after row, as einsum's are."""
+    product = np.matmul if k.strides[-1] == k.itemsize else one_by_one
+    wide = np.float64 if product is np.matmul else q.dtype
+    scores = product(q.astype(wide), k.astype(wide).swapaxes(-1, -2)).astype(np.float64)
+    weights = softmax(scores * q.shape[-1] ** -0.5)[0]
+    return (weights @ v.astype(np.float64)).astype(q.dtype)
+
+
+@pytest.mark.parametrize("declared", ["", "in float32"])
+def test_sums_may_be_kept_in_the_type_as_arrays_lie(declared, tmp_path):
+    claims = tmp_path / "claims.yaml"
+    claims.write_text(f"conventions: {{sums: {declared}}}" if declared else "{}")
+    asked = {"quick": True, "dtypes": ["float32", "float16"], "features": ["attention", "memory layouts"]}
+    found = attnctl.conform(as_keys_lie, **asked, claims=claims)
+    assert found.agrees is not bool(declared), str(found)
+    assert found.conventions["sums"] == "in the inputs' type, by layout (float16)"
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("part", [0.9995, 0.996])
 def test_what_is_no_loss_of_sums_is_not_taken_for_one(part):

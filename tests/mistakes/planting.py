@@ -103,8 +103,8 @@ class Planted:
 
 WITH_WEIGHTS = {"Q", "K", "V", "attention_weights", "head_outputs", "output"}
 BESIDE = {"logsumexp", "chunk_logsumexp", "chunk_outputs", "mask", "bias", "sink", "key_lengths"}
-LENGTHS = ("key_lengths", "page_table")
-"""What says which keys there are, and is no step."""
+SAID = ("key_lengths", "page_table", "position_ids")
+"""What says which keys there are, or at which positions tokens are, and is no step."""
 
 RECORDED = {"everything": None, "weights": WITH_WEIGHTS | BESIDE, "ends": {"output"} | BESIDE}
 """What of a program is written down, beside its inputs and the gradients by them; None is everything."""
@@ -152,6 +152,8 @@ class Program(Planted):
         if kept is None:
             return self.wrong
         given = {name for name, step in self.wrong.steps.items() if isinstance(step.op, Given)}
+        if "X" in self.plan.given and "X" not in self.wrong:  # it begins with what is made of X
+            given |= {"Q", "K", "V"}
         kept = {*kept, *given, *(f"d_{name}" for name in (*given, "Q", "K"))}
         return self.wrong.select([name for name in self.wrong if name in kept])
 
@@ -160,7 +162,7 @@ class Program(Planted):
         trace = self.recorded(what)
         if self.kind.stretched:
             return check(trace, DumpPlan(self.plan.derivation, plan_as_stated(self.right).sizes))
-        beside = {name: each for name, each in self.given.items() if name in LENGTHS}
+        beside = {name: each for name, each in self.given.items() if name in SAID}
         settings = self.settings.with_(layout="bhnd") if "page_table" in beside else self.settings
         return check(trace_of_arrays({**beside, **dict(trace.items())}), settings)
 
@@ -190,7 +192,7 @@ class Program(Planted):
 
 # --- in kernels ---
 
-BY_ARRAY = {"mask": "mask", "bias": "bias", "sink": "sinks", **{name: name for name in LENGTHS}}
+BY_ARRAY = {"sink": "sinks", **{name: name for name in ("mask", "bias", "key_lengths", "page_table")}}
 BY_RULE = {Alibi: "alibi_slopes", Strided: "strided", Documents: "documents"}
 FEATURES = {"alibi_slopes": "alibi", "page_table": "pages"}
 GRADIENTS = ("d_Q", "d_K", "d_V")
@@ -198,12 +200,20 @@ GRADIENTS = ("d_Q", "d_K", "d_V")
 UNSEEN = {
     "scores-already-scaled": "the output is right",
     "rotary-start": "queries and keys are turned alike: the output is right",
+    "rotary-places": "no kernel is handed the positions of its tokens",
     "nan-where-nothing-is-seen": "a convention, as zeros are and the mean",
     "logsumexp-empty-rows": "a convention",
     "sink-in-logsumexp": "a convention: the sum may count the sink",
     "backward-bias-not-summed": "a gradient by the bias is not judged",
 }
-ROUNDED = {"low-precision", "backward-delta-of-rounded-output"}
+UNSEEN_FORWARD = {"rotary-columns-moved": "queries and keys have one order: the output is right"}
+"""What no output shows, in the forward pass alone."""
+
+ROUNDED = {
+    **dict.fromkeys(("low-precision", "backward-delta-of-rounded-output"), ("float16", "bfloat16")),
+    "rotary-half-precision": ("bfloat16",),
+}
+"""What rounds by no more than these types do: frequencies of the rotation go to 11 bits."""
 
 
 FORWARD = {
@@ -259,6 +269,7 @@ class Kernel(Planted):
             always |= {"causal": True} if isinstance(rule, Causal) else {}
             always |= {"window": [rule.left, rule.right]} if isinstance(rule, Window) else {}
             always |= {"softcap": rule.cap} if isinstance(rule, Softcap) else {}
+        always |= {"scale": settings.scale} if settings.scale else {}
         always |= {"positions": "rope"} if isinstance(settings.positions, Rotary) else {}
         feature = "large scores" if self.kind.loud > 2 else "attention"
         feature = "grouped heads" if self.kind.settings.kv_heads else feature
@@ -349,8 +360,12 @@ class Kernel(Planted):
         """Why there is no such kernel, or nothing to see of its mistake; nothing where there is."""
         if self.kind.settings.chunks:
             return "conform --merge has chunks"
-        if self.name in UNSEEN or (self.name in ROUNDED and UNITS[self.dtype] > UNITS["float32"]):
-            return UNSEEN.get(self.name, "its rounding is that of the type")
+        if self.dtype in ROUNDED.get(self.name, ()):
+            return "its rounding is that of the type, or finer"
+        if self.name in UNSEEN:
+            return UNSEEN[self.name]
+        if self.name in UNSEEN_FORWARD and not self.backward:
+            return UNSEEN_FORWARD[self.name]
         read = {x.id for x in ast.walk(ast.parse(self.lines)) if isinstance(x, ast.Name)} & {*TABLE}
         if self.kind.stretched or read - IN_KERNELS:
             return f"it is in {', '.join(sorted(read - IN_KERNELS)) or 'a model'}"

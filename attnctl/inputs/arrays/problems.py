@@ -24,6 +24,7 @@ from attnctl.math.names import (
     PAGES,
     PAST_KEY,
     PAST_VALUE,
+    POSITION_IDS,
     PROJECTED,
     TABLE,
     W_O,
@@ -103,6 +104,8 @@ def limits(name: str, array: Array, dtype: str) -> tuple[float, float, str]:
         return 0, 1, "write 0 (hidden) or 1 (may attend), or floats to be added to the scores"
     if name == KEY_LENGTHS:
         return 0, np.inf, "write how many keys are real"
+    if name == POSITION_IDS:
+        return -(2**31), 2**31, "write the position of each token"
     greatest = float(np.finfo(dtype).max)
     low = -np.inf if TABLE[name].of_scores else -greatest
     return low, greatest, f"every number must be finite and within ±{greatest:.5g} ({dtype})"

@@ -16,7 +16,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.words import all_of, plural
+from attnctl.base.words import all_of, dims, plural
 from attnctl.inputs.arrays import problems
 from attnctl.inputs.arrays.layout import LayoutSearch, heads_shown, ill_placed, is_one_row, place, search
 from attnctl.inputs.config.settings import Settings
@@ -42,6 +42,8 @@ from attnctl.math.names import (
     PAGES,
     PAST_KEY,
     PAST_VALUE,
+    POSITION_IDS,
+    POSITIONS,
     PROJECTED,
     TABLE,
     W_O,
@@ -51,6 +53,7 @@ from attnctl.math.names import (
     gradient_of,
 )
 from attnctl.math.ops.pages import Gather
+from attnctl.math.ops.vectors import GivenPlaces
 from attnctl.math.rules import Causal, Documents, PerBatch, Window
 from attnctl.math.rules.visibility import document_of
 
@@ -67,6 +70,7 @@ TOKENS_FIRST = (X, MEMORY, *PROJECTED, CONCAT, OUTPUT)
 
 TOKENS_BEFORE_HEADS = ("bnhd", "nhd")
 TOKENS_THEN_HEADS = "(batch, n, head, d)"
+ONES_ADDED = "mask holds 1 beside 0 and −∞: 1 is added to the scores, it does not say who may attend"
 ZEROS = "mask holds nothing but floats 0: they are added to the scores and hide nothing"
 
 
@@ -78,6 +82,8 @@ class Laid:
     sizes: Sizes
     lengths: PerBatch | None
     notes: tuple[str, ...] = ()  # what was decided where an array could have meant something else
+    places: GivenPlaces = ()
+    """The positions of the tokens, where they are given."""
     one_row: bool = False
     """Whether weights of norms have one row for all heads: heads are then normed as one row."""
 
@@ -89,7 +95,7 @@ def read_arrays(
 
     `how` is that of `read_paged`. Raises AttnError for what cannot be read.
     """
-    laid, settings, gather = read_paged(found, settings, **how)
+    laid, settings, gather = read_paged(with_position_ids(found), settings, **how)
     raise_all(ends_elsewhere(found, laid.sizes, settings))
     return *with_corners(laid, settings), gather
 
@@ -337,6 +343,14 @@ def by_kind(found: Mapping[str, Array]) -> tuple[dict[str, Array], tuple[str, ..
     return out | {BIAS: mask}, notes if mask.any() else (ZEROS,)
 
 
+def adds_ones(mask: Array) -> bool:
+    """True for a mask of floats that hides some keys by −∞, and adds 1 to others as if that showed them."""
+    if mask.dtype.kind != "f" or not np.isneginf(mask).any():
+        return False
+    added = mask[~np.isneginf(mask)]
+    return bool((added == 1).any() and np.isin(added, (0, 1)).all())
+
+
 def begin_backward(found: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays, with `d_output` as the gradient by what the heads give where nothing projects it."""
     theirs, ours = gradient_of(OUTPUT), gradient_of(HEAD_OUTPUTS)
@@ -429,7 +443,7 @@ def lay_out(arrays: Mapping[str, Array], found: LayoutSearch) -> Laid:
     raise_all(ill_placed(name, beside[name], sizes) for name, array in placed.items() if array is None)
     ours |= {name: array for name, array in placed.items() if array is not None}
     one_row = any(is_one_row(name, array, sizes) for name, array in beside.items())
-    return Laid(ours, sizes, lengths, one_row=one_row)
+    return Laid(ours, sizes, lengths, places=given_places(arrays, sizes), one_row=one_row)
 
 
 def complete(sizes: Sizes, there: Container[str]) -> dict[str, int]:
@@ -441,6 +455,39 @@ def complete(sizes: Sizes, there: Container[str]) -> dict[str, int]:
     out.setdefault("head", out.get("kv_head", 1))
     out.setdefault("kv_head", out["head"])
     return out
+
+
+def with_position_ids(found: Mapping[str, Array]) -> Mapping[str, Array]:
+    """The arrays with whole numbers under the name of learned positions as position_ids."""
+    if POSITIONS not in found or found[POSITIONS].dtype.kind not in "iu":
+        return found
+    return {POSITION_IDS if name == POSITIONS else name: array for name, array in found.items()}
+
+
+def given_places(arrays: Mapping[str, Array], sizes: Sizes) -> GivenPlaces:
+    """The positions of the tokens: (n), (batch, n), or these three times, of time, height and width.
+
+    Raises AttnError for others.
+    """
+    if POSITION_IDS not in arrays:
+        return ()
+    found, tokens, members = arrays[POSITION_IDS], sizes.get("query", 0), sizes.get("batch", 1)
+    whole = np.array_equal(found, np.rint(found)) and (np.abs(found) < 2**31).all()
+    alone = found.shape[-1:] == (tokens,) and whole
+    if alone and found.ndim == 1:
+        rows = found[None, None]
+    elif alone and found.ndim == 2 and len(found) in {1, members}:
+        rows = found[None]
+    elif alone and found.ndim == 2 and len(found) == 3:
+        rows = found[:, None]
+    elif alone and found.ndim == 3 and len(found) in {1, 3} and found.shape[1] in {1, members}:
+        rows = found
+    else:
+        wanted = f"({tokens}), ({members}, {tokens}) or (3, {members}, {tokens}) whole numbers"
+        raise AttnError(f"{POSITION_IDS}: {dims(found.shape)}, expected {wanted}, one for each query")
+    if rows.shape[1] > 1 and (rows == rows[:, :1]).all():
+        rows = rows[:, :1]
+    return tuple(tuple(tuple(map(int, row)) for row in part) for part in rows.tolist())
 
 
 def key_lengths(arrays: Mapping[str, Array], sizes: Sizes) -> PerBatch | None:

@@ -30,6 +30,7 @@ from attnctl.record import Trace, names_of_steps
 
 if TYPE_CHECKING:
     from attnctl.math.ops import Gather
+    from attnctl.math.ops.vectors import GivenPlaces
     from attnctl.record.edits import WhatIf
 
 
@@ -147,6 +148,7 @@ def variant(
     offset: PerBatch = 0,
     layer: LayerParts | None = None,
     pages: Gather | None = None,
+    places: GivenPlaces = (),
 ) -> Variant:
     """The kind of attention that settings ask for on these arrays, `offset` keys before query 0."""
     past, keys, chunks = sizes.get("past", 0), key_count(sizes), asked.chunks
@@ -166,6 +168,7 @@ def variant(
         pages=pages,
         offset=offset,
         past=past,
+        places=places,
         batch="batch" in sizes,
         axes={
             name: ("batch", *TABLE[name].axes)[-array.ndim :]

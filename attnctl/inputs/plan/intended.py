@@ -12,7 +12,9 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.foreign import OURS, read_foreign
 from attnctl.inputs.arrays.layout import in_base_e, with_empty_rows
 from attnctl.inputs.arrays.reader import (
+    ONES_ADDED,
     Laid,
+    adds_ones,
     as_array,
     begin_backward,
     by_kind,
@@ -39,12 +41,14 @@ from attnctl.math.names import (
     EMBEDDINGS,
     KEY_LENGTHS,
     LOGSUMEXP,
+    MASK,
     MEMORY,
     NORM_BIASES,
     NORM_WEIGHTS,
     OUTPUT,
     PAGE_TABLE,
     PAGES,
+    POSITION_IDS,
     POSITIONS,
     SCALED,
     TABLE,
@@ -96,12 +100,15 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
     if lengths is None and not keys and Padding in map(type, settings.rules):
         place = settings.where(("rules",))
         raise AttnError(f"{place}: padding, but nothing says which keys are; give key_lengths")
-    kind = variant(hide_padding(settings, lengths, keys or ()), sizes, named, offset, pages=gather)
+    asked_rules = hide_padding(settings, lengths, keys or ())
+    kind = variant(asked_rules, sizes, named, offset, pages=gather, places=laid.places)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
     config = asked | {"heads": sizes["head"], "kv_heads": sizes["kv_head"]}
     config["causal_offset"] = as_json_number(offset)
     if lengths is not None:
         config[KEY_LENGTHS] = as_json_number(lengths)
+    if laid.places:
+        config[POSITION_IDS] = np.array(laid.places).tolist()
     if gather:
         config[PAGE_TABLE] = [list(row) for row in gather.table]
     out = {**spoken, "config": config, **({"notes": list(laid.notes)} if laid.notes else {})}
@@ -164,7 +171,7 @@ def words_in_header(header: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
 
 # --- dumps ---
 
-NOT_MEANT = {KEY_LENGTHS, PAGE_TABLE, "causal_offset", "edits", "renormalize"}
+NOT_MEANT = {KEY_LENGTHS, POSITION_IDS, PAGE_TABLE, "causal_offset", "edits", "renormalize"}
 """What a dump's config may hold beside the settings of a config file, or in another form."""
 
 
@@ -238,6 +245,8 @@ def derive_plan(
     batch_first = any("batch" in step.axes for step in trace.steps.values() if step.inputs)
     laid, settings, gather = read_arrays(written, settings, batch_first=batch_first, ours=ours)
     settings, notes = with_norms(settings, laid)
+    if MASK in trace and adds_ones(as_array(MASK, trace[MASK])):
+        notes = (*notes, f"{ONES_ADDED}.")
     if settings.chunks is None and (chunks := laid.sizes.get("chunk")):
         settings = replace(settings, chunks=chunks)
         notes = (*notes, f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
@@ -273,6 +282,8 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
         arrays.setdefault(POSITIONS, position_rows(settings, arrays[EMBEDDINGS].shape))
     if lengths is not None:
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
+    if POSITION_IDS in trace.config:
+        arrays.setdefault(POSITION_IDS, as_array(POSITION_IDS, trace.config[POSITION_IDS]))
     if PAGE_TABLE in trace.config and {*PAGES} <= arrays.keys():
         arrays.setdefault(PAGE_TABLE, as_array(PAGE_TABLE, trace.config[PAGE_TABLE]))
     recorded, _ = by_kind(begin_backward(arrays))
@@ -312,7 +323,8 @@ def derive_recorded(
     settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else NONE)
     settings = hide_padding(settings, laid.lengths, keys)
     offset = causal_offset(settings, sizes, laid.lengths)
-    asked_for, unasked = with_unasked(variant(settings, sizes, given, offset, pages=pages), arrays)
+    kind = variant(settings, sizes, given, offset, pages=pages, places=laid.places)
+    asked_for, unasked = with_unasked(kind, arrays)
     unknown = unasked if sizes.get("d_k") or settings.scale is not None else {**unasked, SCALED: ""}
     steps = [
         replace(step, op=Unstated(unknown[step.name])) if step.name in unknown else step

@@ -89,6 +89,15 @@ class ProjectWeights(Contraction):
     )
 
 
+GivenPlaces = tuple[tuple[tuple[int, ...], ...], ...]
+"""Positions that are given: (1 or 3, members or 1, token)."""
+
+
+def own_pairs(pairs: int) -> int:
+    """How many pairs height and width have each: 20 of 64, as Qwen3-VL has it."""
+    return pairs * 5 // 16
+
+
 @dataclass(frozen=True)
 class Rotate(Op):
     """Rotary positions (Su et al. 2021): pairs of columns turned by position · θ^(−2i/dims).
@@ -96,6 +105,9 @@ class Rotate(Op):
     `frequencies` are given where θ does not say them (an angle is position · frequency), and
     `factor` multiplies what is turned (YaRN). Columns before `first` are not turned. A gradient is
     turned `back`. Positions start again in each of the `documents`, which begin there.
+
+    Where positions are given, `places` has them for each member of the batch (or all): one row; or three,
+    of time, height and width, which pairs of columns then go by in turn (Qwen3-VL).
     """
 
     signature = "batch? head? token d -> batch? head? token d"
@@ -111,6 +123,7 @@ class Rotate(Op):
     first: int = 0
     back: bool = False
     documents: tuple[int, ...] = ()
+    places: GivenPlaces = ()
 
     @property
     def words(self) -> str:
@@ -119,10 +132,12 @@ class Rotate(Op):
 
     def angles(self, x: Array | Input) -> Array:
         """The angle of each token and pair, ([batch, 1,] token, dims/2)."""
-        places = np.arange(x.shape[-2]) + per_batch(self.start, axes=2)
-        positions = place_in_document(places, self.documents)
         if self.back:
             return -replace(self, back=False).angles(x)
+        if self.places:
+            return self.angles_at_places(x)
+        places = np.arange(x.shape[-2]) + per_batch(self.start, axes=2)
+        positions = place_in_document(places, self.documents)
         if self.frequencies:
             # In the type of the numbers: models multiply in float32, which tells at far positions.
             wide = np.result_type(x.dtype, np.float32)
@@ -130,6 +145,25 @@ class Rotate(Op):
         dims = self.dims or x.shape[-1] - self.first
         pair = np.arange(dims // 2)
         return positions[..., None] * self.theta ** (-2.0 * pair / dims)  # Su et al. 2021, equation 15
+
+    def angles_at_places(self, x: Array | Input) -> Array:
+        """The angles at positions that were given: of pair i those of time, height or width."""
+        alone = replace(self, places=(), start=0, documents=())
+        first = np.zeros((1, 2, x.shape[-1]), x.dtype)  # its second row has the angle of position 1
+        frequencies = alone.angles(first)[-1]
+        places = np.array(self.places)  # (1 or 3, 1 or batch, token)
+        if places.shape[-1] != x.shape[-2]:
+            raise ValueError(f"{places.shape[-1]} positions for {x.shape[-2]} tokens")
+        by_pair = np.moveaxis(places[self.rows_of_pairs(len(frequencies))], 0, -1)
+        angles = by_pair.astype(frequencies.dtype) * frequencies
+        return angles[0] if len(angles) == 1 else angles[:, None]
+
+    def rows_of_pairs(self, pairs: int) -> Array:
+        """Which row of positions each pair goes by: T H W T H W …, and T once H and W have theirs."""
+        pair = np.arange(pairs)
+        if len(self.places) == 1:
+            return np.zeros(pairs, int)
+        return np.where(pair < 3 * own_pairs(pairs), pair % 3, 0)
 
     def apply(self, x: Array) -> Array:
         angle = self.angles(x)

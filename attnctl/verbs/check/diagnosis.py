@@ -11,8 +11,10 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.record import may_have_unseen
 from attnctl.evidence.walk import Checked, Verdict, Walk
+from attnctl.inputs.plan import DumpPlan
 from attnctl.math import Array
 from attnctl.mistakes import CATALOGUE
+from attnctl.mistakes.fixes import write_fix
 from attnctl.mistakes.mistake import Mistake, WrongStep
 from attnctl.verbs.check.hints import WRITTEN_WRONG, agrees_as_printed, hint, hint_written
 from attnctl.verbs.check.parts import Part, ends_elsewhere, one_head_of, samples
@@ -27,7 +29,7 @@ def name_unasked(reading: Reading, walk: Walk) -> Iterator[Finding]:
     for option, mistake, words in reading.unasked:
         fix = f"say {option} if it is meant"
         if option.startswith("--name"):
-            fix = f"{known[mistake].fix}; or {fix}"
+            fix = f"{write_fix(known[mistake].fix, plan=walk.record.plan)}; or {fix}"
         said = known[mistake].words if mistake in known else words
         yield Finding(first, walk.gap(first), mistake, said.replace("{}", option), fix)
 
@@ -146,15 +148,31 @@ class Diagnosis:
 
         Where that leaves something wrong which is right without the step, nothing was computed from it.
         """
+        plan = self.walk.record.plan
         others = tuple(" and ".join(mistake.name for mistake, _ in fit.mistakes) for fit in as_good)
+        otherwise = tuple(
+            spoken(mistake, plant.detail, plan, plant.fix)
+            for fit in as_good
+            for mistake, plant in fit.mistakes
+            if len(fit.mistakes) == 1
+        )
         gap, after = self.walk.gap(first), walk_without(self.walk, first) if fit.walk.wrong else None
         if after and not set(after.wrong) < set(fit.walk.wrong):
             after = None
         for number, (mistake, plant) in enumerate(fit.mistakes):
             self.done.add((first, mistake.name))
-            words, also = spoken(mistake, plant.detail), () if number else others
-            hint = WRITTEN_WRONG if after and number == len(fit.mistakes) - 1 else ""
-            yield Finding(first, gap, mistake.name, *words, also, hint, planted=(mistake, plant))
+            words, fix = spoken(mistake, plant.detail, plan, plant.fix)
+            yield Finding(
+                step=first,
+                gap=gap,
+                mistake=mistake.name,
+                words=words,
+                fix=fix,
+                also=() if number else others,
+                otherwise=() if number else otherwise,
+                hint=WRITTEN_WRONG if after and number == len(fit.mistakes) - 1 else "",
+                planted=(mistake, plant),
+            )
         if after:
             self.forget(first, after)
         else:
@@ -196,5 +214,9 @@ def walk_without(walk: Walk, first: str) -> Walk | None:
     return after if right and set(after.wrong) <= set(walk.wrong) else None
 
 
-def spoken(mistake: Mistake, detail: str) -> tuple[str, str]:
-    return mistake.words.replace("{}", detail), mistake.fix.replace("{}", detail)
+def spoken(mistake: Mistake, detail: str, plan: DumpPlan | None = None, fix: str = "") -> tuple[str, str]:
+    """What is wrong, and what to write instead, in the numbers of this plan where there is one.
+
+    A plant may have a fix of its own.
+    """
+    return mistake.words.replace("{}", detail), write_fix(fix or mistake.fix, detail, plan)

@@ -17,7 +17,9 @@ from attnctl.math import Array
 from attnctl.math.ops import Given
 from attnctl.mistakes.mistake import WrongStep
 from attnctl.mistakes.plants import in_digits
+from attnctl.verbs.check.places import find_heads_of_others, find_other_places
 from attnctl.verbs.check.search import EXPLAINED, Search
+from attnctl.verbs.check.sights import say_sight
 
 MOST_DECIMALS = 8
 
@@ -35,7 +37,7 @@ NOT_ALL_TRIED = (
 
 WRITTEN_WRONG = "What follows was computed from the right numbers: only those written down here are wrong."
 
-UNRELATED = "Nothing relates the wrong numbers to what they should be."
+UNRELATED = "No relation that was tried leads from the wrong numbers to what they should be."
 
 
 def hint(search: Search, differing: int) -> str:
@@ -47,6 +49,8 @@ def hint(search: Search, differing: int) -> str:
     axes = [*case.record.trace.steps[case.first].axes]
     if only and differing > case.differs.sum():
         axes = ["" if axis == "query" else axis for axis in axes]
+    if sight := say_sight(case):
+        return f"{sight}{only}"
     where = locate_alone(case, axes) or locate_band(case) or locate_some(case, axes)
     if relation := relate(case):
         return f"{relation} {where}".strip() + only
@@ -64,7 +68,13 @@ def said_of(search: Search) -> str:
 
 
 def relate(case: WrongStep) -> str:
-    return relate_by_number(case) or find_other_array(case) or find_other_input(case)
+    return (
+        relate_by_number(case)
+        or find_other_places(case)
+        or find_other_array(case)
+        or find_other_input(case)
+        or find_heads_of_others(case)
+    )
 
 
 def agrees_as_printed(walk: Walk) -> str:

@@ -36,10 +36,14 @@ from attnctl.verbs.check.readings import (
     Reading,
     agreeing,
     ambiguous,
+    counted_over_mask,
     is_foreign,
+    mends,
     nearest_reading,
     rename_array,
     shown_causal,
+    with_layout_said,
+    without_options,
 )
 
 AS_GOOD_AS_HIDDEN = -5e3
@@ -86,7 +90,23 @@ def without_unasked(whole: Walked) -> Walked:
     except AttnError:  # it was they that showed how the others are laid out
         return replace(reading, taken=unasked), walk
     judged, still = ({name for name, step in one.steps.items() if step.gap} for one in (walk, found))
-    return (replace(reading, taken=unasked), walk) if judged - still - {*unasked} else (lean, found)
+    if judged - still - {*unasked}:
+        return replace(reading, taken=unasked), walk
+    doubtful = frozenset(name for name in unasked if not is_borne_out(walk, name))
+    return replace(lean, doubtful=doubtful), found
+
+
+def is_borne_out(walk: Walk, name: str) -> bool:
+    """True where the recorded steps that are next computed from one agree."""
+    reached, verdicts = {name}, set()
+    for step in walk.derivation:
+        if reached.isdisjoint(step.inputs):
+            continue
+        if step.name in walk.record:
+            verdicts.add(walk.steps[step.name].verdict)
+        else:
+            reached.add(step.name)
+    return verdicts == {Verdict.AGREES}
 
 
 def with_shown_mask(whole: Walked) -> Walked:
@@ -157,6 +177,25 @@ def is_wrong_in(part: Part, name: str) -> bool:
         return False
 
 
+def in_other_layouts(seen: Walked) -> Iterator[Walked]:
+    """The same in another layout that its shapes allow, where it is as wrong, and the cause may show."""
+    for reading in with_layout_said(seen[0]):
+        with suppress(AttnError):  # its arrays do not go together
+            yield reading, walk_over(reading, seen[1].record.strictness)
+
+
+def without_one_option(seen: Walked) -> Iterator[Walked]:
+    """Readings without an option that was given in which everything agrees, and what was wrong with it."""
+    reading, before = seen
+    for other in without_options(reading):
+        try:
+            walk = walk_over(other, before.record.strictness)
+        except AttnError:  # its arrays do not go together
+            continue
+        if not walk.wrong and mends(before, walk, other):
+            yield other, before
+
+
 def with_causal_shown(seen: Walked) -> Iterator[Walked]:
     """The same judged with the causal mask that its weights show, where nobody asked for one."""
     for reading in shown_causal(seen[0]):
@@ -175,6 +214,8 @@ def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
     for said, steps in (("left out", reading.left_out), ("taken as it is", reading.taken)):
         for name, option in steps.items():
             yield f"{name} is {said}: nothing asks for it, as {option} would."
+    if is_foreign(trace) and any(counted_over_mask(reading)):
+        yield "Positions are slots. If the first keys, which mask hides, are padding, give position_ids."
     if is_foreign(trace) and (said := ambiguous(reading)):
         yield f"{said}."
     bits = {precision.name: precision.bits for precision in COARSE_FIRST}

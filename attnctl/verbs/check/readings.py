@@ -16,7 +16,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.arrays.foreign import MATRIX
-from attnctl.inputs.config.flags import flags_of
+from attnctl.inputs.config.flags import changes_of, flags_of, rule_value
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
@@ -29,16 +29,18 @@ from attnctl.math.names import (
     CHUNK_SHARES,
     CONCAT,
     HEAD_OUTPUTS,
+    MASK,
     MASKED,
     NORM_WEIGHTS,
     OUTPUT,
     PAST_KEY,
+    POSITION_IDS,
     PROJECTED,
-    ROTATED,
     SINK,
     TABLE,
     W_O,
     WEIGHTS,
+    X,
     gradient_of,
     matrix_of,
     where,
@@ -50,10 +52,14 @@ from attnctl.store.header import foreign_step
 
 MOST_HEADS = 128
 
+HOW_READ = {"layout", "lse_base", "lse_empty", "dtype", "heads", "kv_heads"}
+"""Options that say how arrays are to be read: without them others are read."""
+
 SCORES = tuple(where(lambda row: row.symbol == "S"))
 """What people call scores, from Q Kᵀ to what softmax is taken of."""
 
-VECTORS = (*PROJECTED, *ROTATED, HEAD_OUTPUTS)
+OF_VECTORS = {("head", token, d) for token in ("query", "key") for d in ("d_k", "d_v")}
+VECTORS = tuple(where(lambda row: row.axes in OF_VECTORS and not row.gradient))
 """What has a vector for each head and token."""
 
 HIDE = {BIASED, MASKED}
@@ -93,6 +99,10 @@ class Reading:
     """Masked scores that nothing asks for, judged where they are not hidden."""
     presumed: tuple[str, ...] = ()
     """Options that were not given, and that the arrays show."""
+    doubtful: frozenset[str] = frozenset()
+    """Those of `left_out` from which nothing that was judged follows."""
+    unmeant: str = ""
+    """An option that was given, without which everything agrees."""
 
 
 Look = Callable[[Reading, str | None], Walk | None]
@@ -109,6 +119,8 @@ def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | N
     """The first reading in which nothing is wrong, and all that was wrong or could not be judged agrees."""
     settings, sizes = first.settings or Settings(), walk.record.plan.sizes
     others = chain(
+        with_layout_said(first),
+        counted_over_mask(first),
         layouts(first, sizes),
         reading_as_sink(first, sizes),
         with_norms_read(first, settings),
@@ -146,8 +158,9 @@ def mends(walk: Walk, whole: Walk, reading: Reading) -> bool:
     if reading.unasked:
         verdicts = {whole.steps[name].verdict for name in walk.wrong if name in whole.steps}
         return bool(agrees) and verdicts <= {Verdict.AGREES, Verdict.NOT_RECORDED}
-    before = [name for name, step in walk.steps.items() if step.verdict in {Verdict.AGREES, Verdict.WRONG}]
-    return len(agrees) >= len(before) + (not walk.wrong)
+    judged = {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL}  # the last of numbers of few digits
+    before, after = (sum(step.verdict in judged for step in each.steps.values()) for each in (walk, whole))
+    return bool(agrees) and after >= before + (not walk.wrong)
 
 
 # --- names ---
@@ -202,6 +215,14 @@ def rename_array(trace: Trace, named: Mapping[str, str]) -> Trace:
 # --- layouts ---
 
 
+def with_layout_said(first: Reading) -> Iterator[Reading]:
+    """Q, K and V of three axes as (head, n, d), where nobody says that these are the axes of a batch."""
+    settings = first.settings or Settings()
+    axes = {first.trace[name].ndim for name in PROJECTED if name in first.trace}
+    if axes == {3} and X not in first.trace and settings.layout is None and settings.heads is None:
+        yield replace(first, settings=settings.with_(layout="hnd"), words="Q, K and V as (head, n, d)")
+
+
 def layouts(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
     trace = first.trace
     for changed, words in chain(
@@ -227,11 +248,15 @@ def as_linear(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
 
 
 def tokens_before_heads(first: Reading) -> Iterator[tuple[dict[str, Array], str]]:
-    """Vectors as (token, head, d), where nobody says and nothing tells which axis is that of the heads."""
+    """Vectors as (token, head, d), where nobody says and nothing tells which axis is that of the heads.
+
+    Beside scores those whose heads are not as many as their tokens are told by their sizes.
+    """
     trace = first.trace
     names = arrays_by_head(trace)
-    scores = any(name in trace and not TABLE[name].broadcasts for name in TABLE if TABLE[name].of_scores)
-    if names and not is_layout_said(first) and (not scores or is_square(trace, names)):
+    if any(name in trace and not TABLE[name].broadcasts for name in TABLE if TABLE[name].of_scores):
+        names = tuple(name for name in names if is_square(trace, [name]))
+    if names and not is_layout_said(first):
         for turned in dict.fromkeys((names, tuple(name for name in names if name != OUTPUT))):
             changed = {name: trace[name].swapaxes(-3, -2) for name in turned}
             yield changed, f"{' '.join(turned)} as (token, head, d_k)"
@@ -327,7 +352,43 @@ def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
             yield replace(first, settings=settings.with_(qk_norm=norm), words=words)
 
 
+# --- positions ---
+
+
+def counted_over_mask(first: Reading) -> Iterator[Reading]:
+    """Positions counted over the keys that the mask shows, where it hides the first: left padding."""
+    trace, settings = first.trace, first.settings or Settings()
+    if MASK not in trace or POSITION_IDS in trace or not isinstance(settings.positions, Rotary):
+        return
+    mask = np.asarray(trace[MASK])
+    if mask.dtype.kind not in "bui" or mask.ndim > 2:
+        return
+    real = np.asarray(np.atleast_2d(mask).astype(bool).any(axis=0))
+    queries = trace["Q"].shape[-2] if "Q" in trace else 0
+    if real[:1].any() or not real.any() or not 0 < queries <= len(real):
+        return
+    places = np.maximum(np.cumsum(real) - 1, 0)[-queries:]
+    steps = {**trace.steps, POSITION_IDS: foreign_step(POSITION_IDS, places)}
+    counted = Trace(steps, {**trace, POSITION_IDS: places}, trace.header)
+    yield replace(first, trace=counted, words="positions as counted over the keys that mask shows")
+
+
 # --- options ---
+
+
+def without_options(first: Reading) -> Iterator[Reading]:
+    """The same without one of the options that were given."""
+    given = first.settings or Settings()
+    usual = Settings()
+    for keyword, value, words in changes_of(given, usual):
+        if not words or keyword in HOW_READ:
+            continue
+        rules = tuple(rule for rule in given.rules if rule_value(rule) != value or rule.name != keyword)
+        if len(rules) < len(given.rules):
+            changed = given.with_(rules=rules)
+        else:
+            changed = given.with_(**{keyword: getattr(usual, keyword)})
+        yield replace(first, settings=changed, unmeant=" ".join(words))
 
 
 def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:

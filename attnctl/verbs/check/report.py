@@ -46,6 +46,8 @@ class Finding:
     fix: str = ""
     also: tuple[str, ...] = ()
     """Other mistakes that would give the same numbers."""
+    otherwise: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """The words and the fix of each of these."""
     hint: str = ""
     """What else can be said: where no mistake is known, or nothing was computed from the step."""
     planted: tuple[Mistake, Plant] | None = field(default=None, compare=False, repr=False)
@@ -232,6 +234,9 @@ def find_unjudged(walk: Walk, steps: Mapping[str, Checked], reading: Reading) ->
             yield why_blurred(walk, name, checked)
         elif checked.verdict is Verdict.NOT_CHECKABLE:
             yield why_unfounded(walk, name)
+    for name, option in reading.left_out.items():
+        if name in reading.doubtful and name not in walk.derivation:
+            yield why_left_out(name, option)
 
 
 def why_blurred(walk: Walk, name: str, checked: Checked) -> Unjudged:
@@ -247,6 +252,11 @@ def why_blurred(walk: Walk, name: str, checked: Checked) -> Unjudged:
         kind += f" in {(record.unrecorded if steps else record.precision(name)).name}"
     why = f"{kind} may put it off by {checked.blurred:.0%} of how far its numbers vary"
     return Unjudged(name, why, first, "Record it and what it is computed from in more digits")
+
+
+def why_left_out(name: str, option: str) -> Unjudged:
+    why = "nothing asks for it, and what follows does not come of it"
+    return Unjudged(name, why, (), f"Say {option} if that is meant, or leave it out")
 
 
 def why_unfounded(walk: Walk, name: str) -> Unjudged:

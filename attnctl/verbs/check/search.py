@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from math import inf
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import spread
+from attnctl.evidence.blocks import stretch
 from attnctl.evidence.judge import like, vanishes, wrong_numbers
 from attnctl.evidence.precision import FLOAT32, Precision
 from attnctl.evidence.recompute import Probe
@@ -224,10 +226,18 @@ class Search:
                 if self.case.effort.spent():
                     return
                 both = self.in_order((mistake, plant), (other, second))
-                if fit := self.held(second, both, second.case.value()):
+                fit = self.held(second, both, second.case.value())
+                if fit and not self.explains_half(mistake) and not self.explains_half(other):
                     yield fit
                     if fitted and self.exactly(fit):
                         return
+
+    def explains_half(self, mistake: Mistake) -> bool:
+        """True for a mistake that, made alone, gives half of the numbers that are wrong."""
+        found, error, differs = self.case.found, self.case.expected.error, self.case.differs
+        values = (plant.case.value(anyway=True) for plant in mistake.at(self.case))
+        gaps = (np.abs(found - value)[differs] for value in values if value is not None)
+        return any((gap <= error[differs]).mean() > NEAR for gap in gaps if gap.size)
 
     def in_order(self, *mistakes: Planted) -> tuple[Planted, ...]:
         at = {step.name: place for place, step in enumerate(self.case.derivation)}
@@ -247,6 +257,8 @@ class Search:
         if exact and self.upsets(value):
             return None
         first, differs = self.case.first, self.case.differs
+        if self.is_only_nan and not self.explains_nan(mistakes, value):
+            return None
         try:
             before, excused = self.case.walk, frozenset(self.case.walk.wrong) - {first}
             walk = Walk.over(before.record, plant.case.derivation, before, first, excused=excused)
@@ -282,6 +294,24 @@ class Search:
         told = told & seen & ~self.case.differs & ~boundless(self.case.expected.error)
         moved = ~(np.abs(value - right) <= FAR * self.case.expected.error) & (value != right)
         return bool((told & moved & ~np.isnan(value)).any())
+
+    @cached_property
+    def is_only_nan(self) -> bool:
+        """True where all that is wrong is NaN, and so is some of what it is computed from.
+
+        Whatever is done to NaN gives NaN: it tells no mistake from another.
+        """
+        if not np.isnan(self.case.found[self.case.differs]).all():
+            return False
+        inputs = stretch(self.case.derivation, self.case.record, self.case.first)
+        read = {name for step in inputs for name in step.inputs if name in self.case.record}
+        floats = [array for name in read if (array := self.case.record.value(name)).dtype != bool]
+        return any(np.isnan(array).any() for array in floats)
+
+    def explains_nan(self, mistakes: Sequence[Planted], value: Array) -> bool:
+        """True for one mistake about NaN that gives it just where it was found."""
+        known = len(mistakes) == 1 and mistakes[0][0].explains_nan
+        return known and np.array_equal(np.isnan(self.case.found), np.isnan(value))
 
     def near(self, value: Array, part: float) -> bool:
         """True for a value that explains all but a part of the differences that can be told in numbers."""

@@ -13,6 +13,7 @@ from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.walk import Checked, Verdict
+from attnctl.mistakes import CATALOGUE
 from attnctl.verbs.check.report import CheckedTrace, Finding, Report
 
 MARKS = {
@@ -28,6 +29,9 @@ WORDS = re.compile(r"\[[^]]*\]\S*|\S+")
 
 MOST_ROWS = 40
 """Rows of a table of traces on a terminal."""
+
+MOST_OTHERS = 2
+"""Mistakes that give the same numbers, of which a sentence is said."""
 
 TITLES = ("", "step", "", "off by", "allowed", "at", "found", "expected")
 
@@ -71,14 +75,16 @@ def finding_lines(report: Report, finding: Finding, before: str | None, screen: 
     place = report.places.get(finding.step)
     shown = place.lines if place is not None else ()
     for number, (sentence, style) in enumerate(sentences(report, finding, before, screen)):
-        yield from flowing(sentence, screen, style, finding.step)
+        for line in sentence.split("\n"):  # a picture has lines of its own
+            yield from flowing(line, screen, style, finding.step)
         if number == 0:
             for line in shown:
                 yield [(screen.printable(line), "")]
 
 
 def name_pages(report: Report, screen: Screen) -> Iterator[Line]:
-    if named := dict.fromkeys(finding.mistake for finding in report.findings if finding.mistake):
+    known = {mistake.name for mistake in CATALOGUE}
+    if named := dict.fromkeys(find.mistake for find in report.findings if find.mistake in known):
         yield from flowing(f"More: attnctl check --about {' or '.join(named)}", screen, "aside")
 
 
@@ -108,11 +114,7 @@ def sentences(report: Report, finding: Finding, before: str | None, screen: Scre
         alone = "" if gap.differing else ", though each number by itself is within rounding"
         yield f"Its {broken}{alone}.", ""
     if finding.mistake:
-        if not place:
-            yield f"It is what you get when {finding.words}: {finding.fix}.", ""
-        yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
-        if finding.hint:
-            yield finding.hint, ""
+        yield from sentences_of_mistake(finding, is_said=place is not None)
         return
     differ = how_many_differ(gap) if gap.filled > 1 else "it differs"
     if not gap.differing:
@@ -120,6 +122,17 @@ def sentences(report: Report, finding: Finding, before: str | None, screen: Scre
         return
     there = f"there it is {format_number(gap.found)} and should be {format_number(gap.expected)}"
     yield f"No known mistake gives these numbers: {differ}; {there}.", ""
+    if finding.hint:
+        yield finding.hint, ""
+
+
+def sentences_of_mistake(finding: Finding, *, is_said: bool) -> Iterator[Span]:
+    """What is wrong unless its place was said with it, what else would give the same numbers, its name."""
+    if not is_said:
+        yield f"It is what you get when {finding.words}: {finding.fix}.", ""
+    for words, fix in finding.otherwise[:MOST_OTHERS]:
+        yield f"These numbers do not tell it from what you get when {words}: {fix}.", ""
+    yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
     if finding.hint:
         yield finding.hint, ""
 

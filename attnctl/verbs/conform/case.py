@@ -25,6 +25,11 @@ CAPTURED, ACTIVATIONS = "captured", "activations"
 """The fills of a call as it was captured, and of numbers drawn in its shape; an option's captured array."""
 
 
+PLAIN = "plain"
+MEMORIES = ("fortran", "strided", "transposed", "broadcast")
+"""The ways in which arrays lie in memory: row after row, and others."""
+
+
 @dataclass(frozen=True, eq=False)
 class Captured:
     """A call of attention that a program made: its arrays by name, over (batch, head, row, column)."""
@@ -51,7 +56,7 @@ class Case:
     options: tuple[tuple[str, Any], ...] = ()
     fill: str = "random"
     magnitude: float = 1.0
-    memory: str = "plain"
+    memory: str = PLAIN
     seed: int = 0
     call: Captured | None = None
 
@@ -64,7 +69,7 @@ class Case:
             *([f"fill {self.fill}"] if self.fill not in {"random", CAPTURED} else []),
             *([f"captured {self.call.name}"] if self.call and self.fill in {CAPTURED, ACTIVATIONS} else []),
             *([f"inputs times {self.magnitude:g}"] if self.magnitude != 1 else []),
-            *([f"arrays {self.memory}"] if self.memory != "plain" else []),
+            *([f"arrays {self.memory}"] if self.memory != PLAIN else []),
         ]
         return ", ".join(said)
 

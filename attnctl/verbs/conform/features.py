@@ -20,7 +20,7 @@ from attnctl.math.engine.cost import available, size_text
 from attnctl.math.names import BIAS, HEAD_OUTPUTS, KEY_LENGTHS, MASK, SINK
 from attnctl.math.rules import Padding, Rule, Window
 from attnctl.record import Trace
-from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, COTANGENT, INPUTS, Captured, Case
+from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, COTANGENT, INPUTS, MEMORIES, Captured, Case
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import GROUPED, LENGTHS, MASK_SHAPE, MASKS, OTHER_D_V, TargetProfile
@@ -97,8 +97,7 @@ def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> dict[str, tu
     large = [square_case(n, 16, fill=how, batch=batch) for how, n, batch in far]
     fills = (("values", 12), ("values", 33), ("channel", 12), ("tails", 33))
     values = [square_case(n, 16, fill=how) for how, n in fills]
-    memories = ("fortran", "strided", "transposed", "broadcast")
-    wide = [(d, how) for d in (72, 192, 256) for how in memories[1:]]
+    wide = [(d, how) for d in (72, 192, 256) for how in MEMORIES[1:]]
     layouts = [square_case(9, d, memory=how) for d, how in (wide[::4] if quick else wide)]
     return {
         ATTENTION: tuple(plain if quick else plain + more),
@@ -108,7 +107,7 @@ def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> dict[str, tu
         GROUPED: tuple(shared),
         LARGE: tuple(large),
         LARGE_VALUES: tuple(values),
-        LAYOUTS: (*(replace(BASE, memory=how) for how in memories), *layouts),
+        LAYOUTS: (*(replace(BASE, memory=how) for how in MEMORIES), *layouts),
     }
 
 

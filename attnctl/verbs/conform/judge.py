@@ -46,10 +46,10 @@ from attnctl.math.names import (
 from attnctl.math.ops import Given
 from attnctl.mistakes.chunks import LN2
 from attnctl.verbs.conform.call import Answer
-from attnctl.verbs.conform.case import GRADIENTS
+from attnctl.verbs.conform.case import GRADIENTS, PLAIN
 from attnctl.verbs.conform.layout import read_answer, shapes_beside
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import SUMS, TYPES
+from attnctl.verbs.conform.profile import IN_TYPE, IN_TYPE_BY_LAYOUT, SUMS, TYPES
 
 RUNS, FEWER_RUNS, MANY = 12, 6, 4096
 """Runs of Monte Carlo arithmetic for each case, and where it has many numbers, which tell as much."""
@@ -131,7 +131,7 @@ class Judgement:
 def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
     """Carry out the derivation, or another one, in float64, and in the type with random rounding."""
     unit = TYPES[problem.case.dtype].unit
-    of_sums = unit if problem.profile[SUMS] == "in the inputs' type" else FLOAT32.unit
+    of_sums = unit if sums_in_type(problem) else FLOAT32.unit
     sums = min(unit, of_sums) * (1 + sqrt(problem.case.d_k))
     given, steps = problem.given, dict[str, Known]()
     again: dict[str, Known] = {}
@@ -158,6 +158,12 @@ def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
         independent = min(int(seen.sum()), int(rows.sum()))
         outputs[name] = ExpectedOutput(name, problem.case.dtype, value, scatter, rows, independent)
     return Expected(problem, steps, outputs, seen)
+
+
+def sums_in_type(problem: Problem) -> bool:
+    """Whether the target may keep sums in the type of its inputs: always, or as arrays lie in memory."""
+    kept = problem.profile[SUMS]
+    return kept == IN_TYPE or (kept == IN_TYPE_BY_LAYOUT and problem.case.memory != PLAIN)
 
 
 def make_again(steps: Mapping[str, Known], name: str, unit: float, lines: Derivation) -> Known:

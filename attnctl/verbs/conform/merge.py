@@ -25,6 +25,7 @@ from attnctl.math.axes import rearrange
 from attnctl.math.names import CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT
 from attnctl.math.ops import LogSumExp, MergeChunks, MergeLogSumExp, Shares, Softmax
 from attnctl.mistakes.chunks import CHUNKS, LN2, OTHER_BASE, WAYS, Merge, log_of_sums
+from attnctl.mistakes.fixes import write_fix
 from attnctl.verbs.conform.call import Answer, Target, TargetCall
 from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.diagnosis import describe_rounding, explain_end
@@ -325,7 +326,7 @@ def list_merges(kind: type[np.floating[Any]]) -> Iterator[Way]:
     for mistake in CHUNKS:
         also = of_base_2 * (mistake.name == OTHER_BASE)
         for detail, merge in WAYS.get(mistake.name, ()):
-            sentence = f"{mistake.words.format(detail)}; {mistake.fix}{also}"
+            sentence = f"{mistake.words.format(detail)}; {write_fix(mistake.fix)}{also}"
             yield mistake.name, sentence, partial(made, merge=merge)
 
 

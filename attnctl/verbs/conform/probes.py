@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,12 @@ from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.rules import Causal
 from attnctl.verbs.conform.call import ENDINGS, NUMPY, Answer
-from attnctl.verbs.conform.case import Case
+from attnctl.verbs.conform.case import MEMORIES, Case
 from attnctl.verbs.conform.features import BASE
 from attnctl.verbs.conform.judge import expect, judge_answer
 from attnctl.verbs.conform.layout import is_readable, packings, read_output
 from attnctl.verbs.conform.options import OPTIONS, draw_mask, give_mask
-from attnctl.verbs.conform.problem import Problem
+from attnctl.verbs.conform.problem import SMALL_OF_SCORE, Problem
 from attnctl.verbs.conform.profile import (
     AHEAD,
     AXES,
@@ -33,6 +34,8 @@ from attnctl.verbs.conform.profile import (
     CORNER,
     FLOAT_MASK,
     FOR_W_O,
+    IN_TYPE,
+    IN_TYPE_BY_LAYOUT,
     LENGTHS,
     LENGTHS_CORNER,
     MASK_KIND,
@@ -278,17 +281,44 @@ def describe_output_type(seen: Iterable[str], dtype: str, declared: str | None) 
 
 
 def probe_sums(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    """Find out whether sums are kept in a coarse type: small numbers are lost there, and nothing else."""
+    """Find out whether sums are kept in a coarse type: always, or of arrays that lie in other ways."""
     if TYPES[dtype].unit <= FLOAT32.unit:
         return
-    problem = suite.problem(replace(BASE, dtype=dtype, queries=32, keys=32, d_k=32, d_v=32, fill="sums"))
+    case = replace(BASE, dtype=dtype, queries=32, keys=32, d_k=32, d_v=32)
+    if loses_in_sums(suite, case):
+        yield SUMS, IN_TYPE
+    elif any(loses_in_sums(suite, replace(case, memory=memory)) for memory in MEMORIES):
+        yield SUMS, IN_TYPE_BY_LAYOUT
+
+
+def loses_in_sums(suite: Suite, case: Case) -> bool:
+    """Whether small numbers are lost where they are added up, and nothing else."""
+    return loses_in_outputs(suite, case) or loses_in_scores(suite, case)
+
+
+def loses_in_outputs(suite: Suite, case: Case) -> bool:
+    problem = suite.problem(replace(case, fill="sums"))
     given = read_output(problem, suite.call(problem))
     if given is None:
-        return
+        return False
     right, found = (array[..., -1, :] for array in (problem.plan.run()[HEAD_OUTPUTS], given))
-    rest = 16 * TYPES[dtype].unit / problem.case.keys
-    if ((right - rest <= found) & (found <= right)).all() and 0 < (found == right).mean() < 1:
-        yield SUMS, "in the inputs' type"
+    rest = 16 * TYPES[case.dtype].unit / case.keys
+    return bool(((right - rest <= found) & (found <= right)).all() and 0 < (found == right).mean() < 1)
+
+
+@np.errstate(all="ignore")
+def loses_in_scores(suite: Suite, case: Case) -> bool:
+    """The scores of a query are alike in its type, but for what is lost: two small ones is rounding."""
+    problem = suite.problem(replace(case, fill="sums of scores"))
+    given = read_output(problem, suite.call(problem))
+    if given is None:
+        return False
+    right, found = (array[..., -1, :] for array in (problem.plan.run()[HEAD_OUTPUTS], given))
+    seen = right > 0
+    below = np.where(seen, np.log(right / found), np.inf)
+    lost = (below - below.min(axis=-1, keepdims=True))[seen]
+    small = SMALL_OF_SCORE / sqrt(case.d_k)
+    return bool((lost <= (16 + 2) * small).all() and lost.max(initial=0.0) > 4 * small)
 
 
 def probe_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:

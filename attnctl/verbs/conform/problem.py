@@ -295,9 +295,26 @@ def draw_sums(problem: Problem) -> dict[str, Array]:
     return draw_with(problem, Q=np.zeros(1), V=column)
 
 
+SMALL_OF_SCORE = 0.5
+"""Each of the sixteen small numbers of a score, before it is scaled."""
+
+
+def draw_sums_of_scores(problem: Problem) -> dict[str, Array]:
+    """Scores of a large number and sixteen of half its last unit after it: alike, unless those are lost.
+
+    The large number is in another column of each key, and the output tells the weights.
+    """
+    case = problem.case
+    after = (np.arange(case.d_k) - np.arange(case.keys)[:, None]) % case.d_k
+    large = SMALL_OF_SCORE / TYPES[case.dtype].unit
+    row = np.select([after == 0, after <= 16], [large, SMALL_OF_SCORE], 0.0)
+    return draw_identity(problem, Q=np.ones(1), K=row)
+
+
 FILLS = {
     "random": draw_random, "who": draw_uniform, "identity": draw_identity, "heads": draw_by_head,
     "large": draw_large, "shifted": draw_shifted, "values": draw_values, "channel": draw_channel,
-    "sums": draw_sums, "tails": draw_tails, CAPTURED: give_captured, ACTIVATIONS: draw_activations,
+    "sums": draw_sums, "sums of scores": draw_sums_of_scores, "tails": draw_tails,
+    CAPTURED: give_captured, ACTIVATIONS: draw_activations,
 }  # fmt: skip
 """The ways of drawing Q, K and V, by the `fill` of a case."""

@@ -58,6 +58,7 @@ MASK_KIND, MASK_SHAPE, TRUE = "mask", "mask shape", "true in a mask"
 MASKED = "always causal, given a mask"
 
 OUTPUT_TYPE, SUMS = "output type", "sums"
+IN_TYPE, IN_TYPE_BY_LAYOUT = "in the inputs' type", "in the inputs' type, by layout"
 
 CONVENTIONS: dict[str, tuple[str, ...]] = {
     CORNER: ("top-left", "bottom-right"),  # where the diagonal starts, of more keys than queries
@@ -69,7 +70,7 @@ CONVENTIONS: dict[str, tuple[str, ...]] = {
     AHEAD: ("none", "the same", "all"),  # keys ahead of it that it sees without causal
     FLOAT_MASK: ("added", "read as truth values"),
     OUTPUT_TYPE: ("the inputs'", *TYPES),
-    SUMS: ("in float32", "in the inputs' type"),  # as NumPy's einsum keeps them of float16
+    SUMS: ("in float32", IN_TYPE, IN_TYPE_BY_LAYOUT),  # as NumPy's einsum keeps them of float16
     MASK_KIND: MASK_KINDS,
     MASK_SHAPE: MASKS,
     TRUE: ("may attend", "hidden"),

@@ -148,7 +148,7 @@ def name_step(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, case
             except (AttnError, ValueError, IndexError, KeyError):
                 continue  # the mistake cannot be made with these shapes, or leaves out what is asked
             if would_give(typed, value):
-                words, fix = spoken(mistake, plant.detail)
+                words, fix = spoken(mistake, plant.detail, plan_as_stated(trace), plant.fix)
                 return f"it is what you get when {words}: {fix}"
     return ""
 

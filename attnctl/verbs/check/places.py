@@ -1,0 +1,184 @@
+"""Where right numbers are: in other heads, rows, columns or members than they should be, or other steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.base.words import all_of
+from attnctl.math import Array
+from attnctl.math.ops import Given, Unstated
+from attnctl.mistakes.mistake import WrongStep
+
+SAME = 1e-3
+"""Numbers are others when what is left of them is less than this part."""
+
+MOST_COMPARED = 20_000_000
+"""Numbers that looking for slices among others may compare."""
+
+MOST_LISTED = 4
+
+NOWHERE = -1
+
+PLURALS = {"batch": "members", "query": "queries", "key": "keys", "head": "heads", "kv_head": "kv heads"}
+
+
+class Moved(NamedTuple):
+    """A slice of a step, and the slice of the right one that it holds: `NOWHERE` of one that is all 0."""
+
+    here: int
+    there: int
+
+
+def find_other_places(case: WrongStep) -> str:
+    """Say which slices of the right numbers the found ones are, along some axis; nothing if none are."""
+    axes = case.record.trace.steps[case.first].axes
+    found, right = case.found, case.expected.value
+    if not (np.isfinite(found).all() and np.isfinite(right).all()):
+        return ""
+    return (
+        along_one_axis(found, right, axes, case.begin)
+        or by_factors(found, right, axes)
+        or in_another_view(case)
+    )
+
+
+def slices_along(array: Array, at: int) -> Array:
+    return np.moveaxis(array, at, 0).reshape(array.shape[at], -1)
+
+
+def match_slices(found: Array, right: Array) -> list[Moved] | None:
+    """For each row of one array the row of another that it is, its own if that is; None if one is none."""
+    norms = np.square(right).sum(axis=1)
+    out: list[Moved] = []
+    for here, row in enumerate(found):
+        size = float(np.square(row).sum())
+        if size == 0:
+            out.append(Moved(here, NOWHERE))
+            continue
+        gaps = np.square(right - row).sum(axis=1)
+        own = here if here < len(right) and gaps[here] <= SAME**2 * size else int(np.argmin(gaps))
+        if gaps[own] > SAME**2 * size or norms[own] == 0:
+            return None
+        out.append(Moved(here, own))
+    return out
+
+
+def along_one_axis(found: Array, right: Array, axes: Sequence[str], begin: int) -> str:
+    for at, axis in enumerate(axes):
+        size = found.shape[at]
+        if size < 2 or size * found.size > MOST_COMPARED:
+            continue
+        moves = match_slices(slices_along(found, at), slices_along(right, at))
+        moved = [move for move in moves or () if move.there not in {move.here, NOWHERE}]
+        if moved:
+            first = begin if axis == "query" else 0
+            empty = [f"{axis} {first + move.here}" for move in moves or () if move.there == NOWHERE]
+            zeros = f" All of {all_of(empty)} is 0." if empty else ""
+            return say_moves(axis, moved, size, first) + zeros
+    return ""
+
+
+def say_moves(axis: str, moved: Sequence[Moved], size: int, begin: int) -> str:
+    """Head 0 holds head 1 …; every row holds the one after it; all hold one."""
+    steps = {move.there - move.here for move in moved}
+    sources = {move.there for move in moved}
+    name = PLURALS.get(axis, axis)
+    if len(sources) == 1 and len(moved) >= size - 1:
+        return f"All {name} hold the right numbers of {axis} {begin + sources.pop()}."
+    if len(steps) == 1 and len(moved) > 2:
+        (step,) = steps
+        sign = "+" if step > 0 else "−"
+        there = f"{axis} i {sign} {abs(step)}"
+        return f"{axis.capitalize()} i holds the right numbers of {there}, {len(moved)} times."
+    shown = ", ".join(
+        f"{axis} {begin + move.here} holds {begin + move.there}" for move in moved[:MOST_LISTED]
+    )
+    more = ", …" if len(moved) > MOST_LISTED else ""
+    return f"The right numbers stand in other places: {shown}{more}."
+
+
+def by_factors(found: Array, right: Array, axes: Sequence[str]) -> str:
+    """A factor for each head, row or member, or for each column."""
+    for at, axis in enumerate(axes):
+        if found.shape[at] < 2 or found.size < 4 * found.shape[at]:
+            continue
+        ours, theirs = slices_along(right, at), slices_along(found, at)
+        norms = np.square(ours).sum(axis=1)
+        if (norms == 0).any():
+            continue
+        factors = (ours * theirs).sum(axis=1) / norms
+        left = np.square(theirs - factors[:, None] * ours).sum()
+        if left <= SAME**2 * np.square(theirs).sum() and np.ptp(factors) > SAME * np.abs(factors).max():
+            return f"The numbers are right but for a factor by {axis}: {say_factors(factors)}."
+    return ""
+
+
+def say_factors(factors: Array) -> str:
+    if len(factors) <= 2 * MOST_LISTED:
+        return ", ".join(f"{factor:.4g}" for factor in factors)
+    return f"{factors.min():.4g} to {factors.max():.4g}"
+
+
+def in_another_view(case: WrongStep) -> str:
+    """Say so, if the numbers are those that the step reads, with axes exchanged or folded otherwise."""
+    step = case.derivation[case.first]
+    read = case.array_of(step.inputs[0]) if step.inputs else None
+    if read is None or read.size != case.found.size or read.ndim < 2:
+        return ""
+    name = step.inputs[0]
+    own = ("batch", *case.derivation[name].axes)[-read.ndim :]
+    for one, other, viewed in views_of(read):
+        if is_same(viewed.reshape(case.found.shape), case.found):
+            return f"It is {name} with {own[one]} and {own[other]} exchanged, laid out anew."
+    if read.ndim == 4:
+        members, heads, *rest = read.shape
+        refolded = read.reshape(heads, members, *rest)
+        ways = (refolded.transpose(order).reshape(case.found.shape) for order in permutations(range(4)))
+        if members > 1 and any(is_same(way, case.found) for way in ways):
+            return f"It is {name} viewed as (head, batch, …) where its axes are (batch, head, …)."
+    return ""
+
+
+def is_same(made: Array, found: Array) -> bool:
+    return bool(np.square(made - found).sum() <= SAME**2 * np.square(found).sum())
+
+
+def views_of(read: Array) -> Iterator[tuple[int, int, Array]]:
+    for one, other in permutations(range(read.ndim), 2):
+        if one < other and read.shape[one] > 1 and read.shape[other] > 1:
+            yield one, other, read.swapaxes(one, other)
+
+
+def find_heads_of_others(case: WrongStep) -> str:
+    """Say which heads of other steps stand in heads of this one: Q's head 2 is K's head 0."""
+    axes = case.record.trace.steps[case.first].axes
+    if "head" not in axes and "kv_head" not in axes:
+        return ""
+    at = next(place for place, axis in enumerate(axes) if axis in {"head", "kv_head"})
+    found, said = slices_along(case.found, at), []
+    right = slices_along(case.expected.value, at)
+    for here, row in enumerate(found):
+        size = SAME**2 * float(np.square(row).sum())
+        if np.square(row - right[here]).sum() <= size:
+            continue
+        source = next(matching_heads(case, row, size, at), None)
+        if source is None:
+            return ""
+        said.append(f"head {here} holds head {source[1]} of {source[0]}")
+    return f"The right numbers of others stand here: {', '.join(said[:MOST_LISTED])}." if said else ""
+
+
+def matching_heads(case: WrongStep, row: Array, size: float, at: int) -> Iterator[tuple[str, int]]:
+    for name in ("Q", "K", "V"):
+        computed = name in case.derivation and not isinstance(case.op(name), (Given, Unstated))
+        known = case.walk.expect(name) if computed else None
+        array = known.value if known else case.array_of(name)
+        if array is None or array.ndim != case.found.ndim or array[0].size != case.found[0].size:
+            continue
+        for head, numbers in enumerate(slices_along(array, at)):
+            if numbers.shape == row.shape and np.square(numbers - row).sum() <= size:
+                yield name, head
