@@ -174,6 +174,8 @@ ELSEWHERE = {
     ("store/sent.py", "os.open"): "the same",
     ("store/sent.py", "ZipFile"): "the same",
     ("store/sent.py", "archive.open"): "the same",
+    ("sources/program/run.py", "changed.write_text"): "the same",
+    ("sources/program/child.py", "Path(changed).read_text"): "the same, in a process of its own",
     ("sources/program/record.py", "np.savez"): "in a temporary folder",
     ("sources/program/text.py", "Path(path).read_text"): "the program, in a process of its own",
     ("sources/program/text.py", "tokenize.open"): "the same",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import strftime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnctl import api
 from attnctl.base.errors import AttnError, Exit, raise_all
@@ -14,6 +15,7 @@ from attnctl.base.files import STANDARD_INPUT
 from attnctl.base.setting import ARRAYS, Given
 from attnctl.base.setting import ATTENTION as OF_KIND
 from attnctl.base.values import TOLERANCE, whole_number
+from attnctl.base.words import plural
 from attnctl.cli import options
 from attnctl.cli.model import IDS, SECTION
 from attnctl.cli.options import argument, command, excludes, option
@@ -35,7 +37,15 @@ from attnctl.verbs.check.exercise import read_source
 from attnctl.verbs.check.report import Judge, Report, StepPlace, agree, check_each
 from attnctl.verbs.check.view import lines_of_checked
 
+if TYPE_CHECKING:
+    from attnctl.sources.program import RecordedProgram
+    from attnctl.verbs.check.program import ProgramJudge
+
 ALLOWS = excludes("rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol")
+ALONE = excludes(
+    "json quiet watch model output",
+    "the change is text on stdout; leave out --json, --quiet, --watch, --model, -o",
+)
 OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(OF_KIND)])
 
 
@@ -89,6 +99,13 @@ def check(  # noqa: PLR0913  (options, and groups of them)
         section=SECTION,
     ),
     watch: bool = option("Check a program again whenever it is saved, until it agrees. Ctrl-C ends."),
+    fix: bool = option(
+        "Mend a program: changes of it are tried, for a minute at most, and the one with which every "
+        "attention agrees is shown, and written.",
+        terms=[ALONE, excludes("diff", "--diff shows the change only; leave one out")],
+    ),
+    diff: bool = option("As --fix, and the change is only shown.", terms=[ALONE]),
+    stdin: str | None = option("What a program reads, as input() does.", metavar="FILE"),
     max_memory: options.Memory = None,
     output: list[str] | None = options.findings_option("check"),
 ) -> Exit:
@@ -98,6 +115,9 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     by our names (Q, K, V, scores, attention_weights, head_outputs, output, …; some are enough), by those
     of torch and Hugging Face models, and by common variable names; the options for attention, or a config,
     say what was intended. Options also override what a dump of attnctl records.
+
+    With --fix a program is mended where one small change of its text makes every attention agree: what is
+    tried runs in a process of its own, and the file is written only after that.
 
     A program (FILE.py, or a notebook) is run, in a process of its own, and every attention in it is read by
     what it computes, whatever its variables are called; what is wrong is shown at its expression.
@@ -120,15 +140,16 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     if source is None:
         raise AttnError("no SOURCE; give one, or --about MISTAKE")
     flags = {**layout, **attention}
-    named = Arguments(trace=trace, rename=options.renames(name or []), flags=flags)
+    named = Arguments(trace=trace, rename=options.renames(name or []), flags=flags, stdin=stdin or "")
     read = [source, *["--trace", trace or ""] * bool(trace)]
     read += [word for pair in name or [] for word in ("--name", pair)]
+
+    strictness = {"rtol": rtol, "atol": atol, "decimals": decimals}
 
     def once() -> Exit:
         asked = open_source(source, named, lone_word=False)
         raise_all(asked.list_unused({"--trace": trace, "--name": name or None}, {}))
-        if asked.is_program and name:
-            raise AttnError("--name: a program is read by what it computes, not by names; leave it out")
+        refuse_for_source(asked, {"--fix": fix, "--diff": diff, "--stdin": stdin is not None}, name)
         several = read_source(asked)
         if model is not None and layer is None:
             files, _ = options.split_outputs(output)
@@ -144,6 +165,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
         view = partial(lines_of_checked, checked, summary=asked.summary)
         give("check", reports or checked, output, view, json=json, quiet=quiet, full=full)
         agrees = agree(checked)
+        if agrees is False and (fix or diff):
+            return mend_program(asked, judge_of(config, flags, strictness), write=fix)
         return Exit.of(None if agrees and not asked.is_judged_whole else agrees)
 
     def judge_as(asked: Source) -> Judge:
@@ -155,9 +178,7 @@ def check(  # noqa: PLR0913  (options, and groups of them)
 
             port = Layers(model, ModelInput(ids=ids), layer, Settings())
         if asked.is_program:
-            return judge_program(
-                asked, config, flags, strictness={"rtol": rtol, "atol": atol, "decimals": decimals}
-            )
+            return judge_program(asked, config, flags, strictness)
 
         def judge(found: Trace, which: str) -> tuple[Report, str]:
             settings = settings_over(found, config, flags)
@@ -182,20 +203,23 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     return watching(source, once) if watch else once()
 
 
+def refuse_for_source(source: Source, of_program: Mapping[str, bool], name: Sequence[str] | None) -> None:
+    """Raise AttnError for what is said of a program where it is none, and the other way round."""
+    if source.is_program and name:
+        raise AttnError("--name: a program is read by what it computes, not by names; leave it out")
+    raise_all(
+        f"{flag}: it is about a program; give a FILE.py"
+        for flag, is_said in of_program.items()
+        if is_said and not source.is_program
+    )
+
+
 def judge_program(source: Source, config: str | None, flags: Given, strictness: Mapping[str, Any]) -> Judge:
     """What judges an attention of a program, where it stands."""
     from attnctl.sources.program import Script
-    from attnctl.verbs.check.program import ProgramJudge, over_shown
 
     assert isinstance(source, Script)
-
-    def make_settings(shown: Given) -> Settings:
-        return settings_from(config, over_shown(shown, flags))
-
-    def check_arrays(arrays: Mapping[str, Array], settings: Settings) -> Report:
-        return api.check(arrays, settings, **strictness)
-
-    of_program = ProgramJudge(source.program, check_arrays, make_settings)
+    of_program = judge_of(config, flags, strictness)(source.program)
 
     def judge(found: Trace, which: str) -> tuple[Report, str]:
         steps = source.program.steps[found.header[ATTENTION]["number"]]
@@ -205,6 +229,51 @@ def judge_program(source: Source, config: str | None, flags: Given, strictness: 
         return replace(report, notes=(*report.notes, *source.notes)), ""
 
     return judge
+
+
+def judge_of(
+    config: str | None, flags: Given, strictness: Mapping[str, Any]
+) -> Callable[[RecordedProgram], ProgramJudge]:
+    """What makes the judge of a program, with what the command line asks for."""
+    from attnctl.verbs.check.program import ProgramJudge, over_shown
+
+    def make_settings(shown: Given) -> Settings:
+        return settings_from(config, over_shown(shown, flags))
+
+    def check_arrays(arrays: Mapping[str, Array], settings: Settings) -> Report:
+        return api.check(arrays, settings, **strictness)
+
+    return lambda program: ProgramJudge(program, check_arrays, make_settings)
+
+
+def mend_program(source: Source, judges: Callable[[RecordedProgram], ProgramJudge], *, write: bool) -> Exit:
+    """Try changes of a program, show the one that agrees, and write it."""
+    from attnctl.sources.program import Script
+    from attnctl.verbs.check.mend import BUDGET, Mender
+
+    assert isinstance(source, Script)
+    program = source.program
+    judge = judges(program)
+    accusations = []
+    for steps in program.steps:
+        with suppress(AttnError):  # said with the report
+            accusations += judge.judge(steps).accusations
+
+    mending = Mender(program, dict(source.beside.flags), judges, source.beside.stdin).mend(accusations)
+    say("")
+    for change in mending.changes:
+        say(*(line.rstrip("\r") for line in change.diff().split("\n")[:-1]))
+    tried = f"{mending.tried} of {plural(mending.out_of, 'change')} tried, in {BUDGET:.0f} s at most"
+    if mending.reason:
+        say("", f"Not mended: {mending.reason} ({tried}).")
+        return Exit.of(False)
+
+    change = mending.changes[0]
+    if write:
+        change.file.write(change.text)
+    done = "written" if write else "not written; --fix writes it"
+    say("", f"With this the program runs, and every attention in it agrees: {done} ({tried}).")
+    return Exit.of(write)
 
 
 def watching(path: str, once: Callable[[], Exit]) -> Exit:

@@ -22,14 +22,14 @@ def planted_table(request):
 def in_process(monkeypatch):
     """Programs are carried out in this process, where the one of their own is not the point."""
 
-    def run_here(path, into, _seconds, added):
+    def run_here(path, into, _seconds, added, more=(), _answers=""):
         with monkeypatch.context() as patch, redirect_stdout(StringIO()) as out:
             for name in ("argv", "path", "path_hooks"):
                 patch.setattr(sys, name, [*getattr(sys, name)])
             patch.setitem(sys.modules, "__main__", None)
             for name, value in added.items():
                 patch.setenv(name, value)
-            child.main(str(Path(path).resolve()), str(into))
+            child.main(str(Path(path).resolve()), str(into), *more)
             return out.getvalue()
 
     monkeypatch.setattr("attnctl.sources.program.run.run_isolated", run_here)

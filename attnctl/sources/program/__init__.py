@@ -120,16 +120,16 @@ class RecordedProgram:
 JITTED = re.compile(r"\bjit\b")
 
 
-def read_program(path: str, asked: dict[str, object]) -> RecordedProgram:
-    """Carry a program out and read its attentions.
+def read_program(path: str, asked: dict[str, object], answers: str = "") -> RecordedProgram:
+    """Carry a program out and read its attentions; `answers` names the file that it reads as its input.
 
     What jax compiles is not seen. Where nothing else is there, the program runs once more with jax
     carrying out what it would compile: the same numbers, but for rounding.
     """
-    program = RecordedProgram(record_program(path), asked)
+    program = RecordedProgram(record_program(path, answers=answers), asked)
     if program.found or not any(map(JITTED.search, program.recording.files.values())):
         return program
-    eager = RecordedProgram(record_program(path, environment=WITHOUT_JIT), asked)
+    eager = RecordedProgram(record_program(path, environment=WITHOUT_JIT, answers=answers), asked)
     return eager if eager.found else program
 
 
@@ -141,7 +141,7 @@ class Script(Dump):
 
     @cached_property
     def program(self) -> RecordedProgram:
-        return read_program(self.path_alone, dict(self.beside.flags))
+        return read_program(self.path_alone, dict(self.beside.flags), self.beside.stdin)
 
     @cached_property
     def path_alone(self) -> str:
@@ -211,7 +211,7 @@ class Script(Dump):
         if recording.questions:
             remarks.append(
                 f"input() was answered with an empty line {plural(recording.questions, 'time')}: "
-                "check gives a program nothing to read; write the values there instead."
+                "check gives a program nothing to read; write the values there, or give --stdin FILE."
             )
 
         magics = [line for line in lines_of(self.path_alone) if line.lstrip().startswith(MAGIC)]

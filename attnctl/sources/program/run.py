@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from time import sleep as wait
 from typing import Any, NamedTuple
@@ -56,9 +57,16 @@ WITHOUT_JIT = {"JAX_DISABLE_JIT": "1"}
 
 
 def record_program(
-    path: str, seconds: float | None = None, environment: Mapping[str, str] | None = None
+    path: str,
+    seconds: float | None = None,
+    environment: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
+    answers: str = "",
 ) -> Recording:
     """Carry a program out and record every array that it computes; `environment` is added to its own.
+
+    The `texts` of some of its files, by their full paths, are taken in place of what these hold. `answers`
+    names a file whose lines are what the program reads.
 
     Raises AttnError with its line where it is no Python, where it ended its process itself, or where it
     goes on for too long.
@@ -74,7 +82,10 @@ def record_program(
 
     with temporary_folder() as folder:
         into = Path(folder, "recorded.npz")
-        printed = run_isolated(path, into, seconds or SECONDS, environment or {})
+        changed = Path(folder, "texts.json")
+        changed.write_text(json.dumps(dict(texts or {})), "utf-8")
+        added = [str(changed)] * bool(texts)
+        printed = run_isolated(path, into, seconds or SECONDS, environment or {}, added, answers)
         if not os.path.lexists(into):
             raise AttnError(f"{path}: it ended itself, and its variables with it")
         # Beside the arrays there is a table of what they are.
@@ -87,15 +98,27 @@ def record_program(
             ) from None
 
 
-def run_isolated(path: str, into: Path, seconds: float, added: Mapping[str, str]) -> str:
+def run_isolated(
+    path: str,
+    into: Path,
+    seconds: float,
+    added: Mapping[str, str],
+    more: Sequence[str] = (),
+    answers: str = "",
+) -> str:
     """Run the recorder on a program; what it printed. Raises AttnError where it fails or goes on."""
     whole = Path(path).resolve()
     out = Said()
     err = Said()
-    command = [sys.executable, str(CHILD), str(whole), str(into)]
+    command = [sys.executable, str(CHILD), str(whole), str(into), *more]
     # A window that waits to be closed would wait for good.
     environment = {"MPLBACKEND": "Agg", **os.environ, **added}
-    process = begin(command, out, err, cwd=whole.parent, stdin=subprocess.DEVNULL, env=environment)
+    with ExitStack() as open_files:
+        read: Any = subprocess.DEVNULL
+        if answers:
+            with refuse_os_errors(f"--stdin {answers}: cannot be read"):
+                read = open_files.enter_context(open_found(answers))
+        process = begin(command, out, err, cwd=whole.parent, stdin=read, env=environment)
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
