@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import strftime
@@ -34,7 +33,7 @@ from attnctl.sources import HELP, open_source
 from attnctl.sources.dump import flags_meant, settings_over
 from attnctl.sources.sentence import Arguments, Source
 from attnctl.verbs.check.exercise import read_source
-from attnctl.verbs.check.report import Judge, Report, StepPlace, agree, check_each
+from attnctl.verbs.check.report import CheckedTrace, Judge, Report, StepPlace, agree, check_each
 from attnctl.verbs.check.view import lines_of_checked
 
 if TYPE_CHECKING:
@@ -46,11 +45,16 @@ ALONE = excludes(
     "json quiet watch model output",
     "the change is text on stdout; leave out --json, --quiet, --watch, --model, -o",
 )
+NOTHING_TO_MEND = {
+    True: "Nothing to mend: every attention agrees, and the program stays as it is.",
+    None: "Nothing is mended: no step is wrong as far as can be judged, and the program stays as it is.",
+}
 OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(OF_KIND)])
 
 
 @command(
     "attnctl check homework.py",
+    "attnctl check homework.py --diff",
     "attnctl check dump.json",
     "attnctl check theirs.npz --heads 2 --causal --name query=Q --name key=K --name value=V",
     "attnctl check handed-in.json --decimals 2 --quiet && echo right",
@@ -116,11 +120,10 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     of torch and Hugging Face models, and by common variable names; the options for attention, or a config,
     say what was intended. Options also override what a dump of attnctl records.
 
-    With --fix a program is mended where one small change of its text makes every attention agree: what is
-    tried runs in a process of its own, and the file is written only after that.
-
     A program (FILE.py, or a notebook) is run, in a process of its own, and every attention in it is read by
-    what it computes, whatever its variables are called; what is wrong is shown at its expression.
+    what it computes, whatever its variables are called; what is wrong is shown at its expression. With
+    --fix it is mended, where a small change of its text makes every attention agree: each that is tried
+    runs as the program did, and the file is written only after that. --diff writes nothing.
 
     Steps that are not recorded are recomputed from those that are. In an exercise, null cells and steps
     are blanks still to be filled in.
@@ -164,10 +167,10 @@ def check(  # noqa: PLR0913  (options, and groups of them)
         reports = [one.report for one in checked if len(checked) == 1]
         view = partial(lines_of_checked, checked, summary=asked.summary)
         give("check", reports or checked, output, view, json=json, quiet=quiet, full=full)
-        agrees = agree(checked)
-        if agrees is False and (fix or diff):
-            return mend_program(asked, judge_of(config, flags, strictness), write=fix)
-        return Exit.of(None if agrees and not asked.is_judged_whole else agrees)
+        agrees = verdict_on(asked, checked)
+        if fix or diff:
+            return mend_program(asked, agrees, judge_of(config, flags, strictness), write=fix)
+        return Exit.of(agrees)
 
     def judge_as(asked: Source) -> Judge:
         """What judges a trace of the source, and names the command that explains what is wrong of it."""
@@ -201,6 +204,14 @@ def check(  # noqa: PLR0913  (options, and groups of them)
         return judge
 
     return watching(source, once) if watch else once()
+
+
+def verdict_on(source: Source, checked: Sequence[CheckedTrace]) -> bool | None:
+    """Whether all of it agrees; None, too, where something in it could not be judged at all."""
+    agrees = agree(checked)
+    if agrees and not source.is_judged_whole:
+        return None
+    return agrees
 
 
 def refuse_for_source(source: Source, of_program: Mapping[str, bool], name: Sequence[str] | None) -> None:
@@ -246,34 +257,35 @@ def judge_of(
     return lambda program: ProgramJudge(program, check_arrays, make_settings)
 
 
-def mend_program(source: Source, judges: Callable[[RecordedProgram], ProgramJudge], *, write: bool) -> Exit:
-    """Try changes of a program, show the one that agrees, and write it."""
+def mend_program(
+    source: Source, agrees: bool | None, judges: Callable[[RecordedProgram], ProgramJudge], *, write: bool
+) -> Exit:
+    """Try changes of a wrong program, show the one with which everything agrees, and write it."""
     from attnctl.sources.program import Script
-    from attnctl.verbs.check.mend import BUDGET, Mender
+    from attnctl.verbs.check.mend import Mender
+
+    if agrees is not False:
+        say("", NOTHING_TO_MEND[agrees])
+        return Exit.of(agrees)
 
     assert isinstance(source, Script)
-    program = source.program
-    judge = judges(program)
-    accusations = []
-    for steps in program.steps:
-        with suppress(AttnError):  # said with the report
-            accusations += judge.judge(steps).accusations
+    mender = Mender(source.program, judges)
+    with progress("mending"):
+        mending = mender.mend()
+    for diff in mending.diffs():
+        say("", *(line.rstrip("\r") for line in diff.split("\n")[:-1]))
 
-    mending = Mender(program, dict(source.beside.flags), judges, source.beside.stdin).mend(accusations)
-    say("")
-    for change in mending.changes:
-        say(*(line.rstrip("\r") for line in change.diff().split("\n")[:-1]))
-    tried = f"{mending.tried} of {plural(mending.out_of, 'change')} tried, in {BUDGET:.0f} s at most"
+    tried = plural(mending.tried, "change") + " tried"
     if mending.reason:
         say("", f"Not mended: {mending.reason} ({tried}).")
-        return Exit.of(False)
-
-    change = mending.changes[0]
-    if write:
-        change.file.write(change.text)
-    done = "written" if write else "not written; --fix writes it"
-    say("", f"With this the program runs, and every attention in it agrees: {done} ({tried}).")
-    return Exit.of(write)
+    else:
+        done = "not written; --fix writes it"
+        if write:
+            mending.write()
+            done = "written"
+        say("", f"With this the program runs, and every attention in it agrees: {done} ({tried}).")
+    mender.leave_files_as_it_stands()
+    return Exit.of(write and not mending.reason)
 
 
 def watching(path: str, once: Callable[[], Exit]) -> Exit:

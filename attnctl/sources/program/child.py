@@ -72,7 +72,9 @@ class Guest:
         sys.path_hooks.insert(0, beside)
 
     def text_of(self, path: str) -> str:
-        return self.texts.get(path) or text_of(path)
+        if path in self.texts:
+            return self.texts[path]
+        return text_of(path)
 
     def variables(self) -> dict[str, int]:
         """The arrays that the program's own names stand for at its end, by their events."""

@@ -1,0 +1,92 @@
+"""Softmax along another axis, and what a sum or a maximum keeps of it."""
+
+from __future__ import annotations
+
+import ast
+
+from attnctl.verbs.check.mend.change import Changes, NodeChange, TextChange, called, keyword, number_of
+from attnctl.verbs.check.mend.text import Node, ProgramText
+
+REDUCING = frozenset({"sum", "max", "amax", "logsumexp"})
+AXES = (-1, 2, 3, 1, 0, -2)
+
+
+def spelled(text: ProgramText) -> tuple[str, str]:
+    """What the program calls an axis, and what keeps it."""
+    if text.is_torch:
+        return "dim", "keepdim=True"
+    return "axis", "keepdims=True"
+
+
+def is_about_axis(node: ast.AST) -> bool:
+    return called(node) in REDUCING or "softmax" in called(node).lower()
+
+
+def axis_of(call: ast.Call) -> ast.expr | None:
+    """The axis that a call says, as a number."""
+    for given in (keyword(call, "axis", "dim"), *call.args):
+        if number_of(given) is not None:
+            return given
+    return None
+
+
+def keeps_axis(call: ast.Call) -> bool:
+    return keyword(call, "keepdims", "keepdim") is not None
+
+
+def change_axis(text: ProgramText, node: Node) -> Changes:
+    """axis=-1 for axis=0."""
+    if not isinstance(node, ast.Call) or not is_about_axis(node):
+        return
+    axis = axis_of(node)
+    if axis is None:
+        return
+    now = number_of(axis)
+    for other in AXES:
+        if other != now:
+            yield NodeChange(f"axis {other}", axis, str(other))
+
+
+def say_axis(text: ProgramText, node: Node) -> Changes:
+    """softmax(x, axis=-1) for softmax(x)."""
+    if not isinstance(node, ast.Call) or not is_about_axis(node) or axis_of(node) is not None:
+        return
+    if keyword(node, "axis", "dim") is not None:
+        return
+    axis, kept = spelled(text)
+    words = f"{axis}=-1"
+    if called(node) in REDUCING and not keeps_axis(node):
+        words = f"{axis}=-1, {kept}"
+    yield NodeChange("axis said", node, text.with_argument(node, words))
+
+
+def keep_axis(text: ProgramText, node: Node) -> Changes:
+    """keepdims=True, where a sum has lost its axis, be it the right one or not."""
+    if not isinstance(node, ast.Call) or called(node) not in REDUCING or keeps_axis(node):
+        return
+    _, kept = spelled(text)
+    whole = text.with_argument(node, kept)
+    yield NodeChange("axis kept", node, whole)
+    axis = axis_of(node)
+    if axis is not None and number_of(axis) != -1:
+        begin, _ = text.span(node)
+        first, last = text.span(axis)
+        yield TextChange(
+            "last axis kept", (text.replaced(node, whole[: first - begin] + "-1" + whole[last - begin :]),)
+        )
+
+
+def take_off_maximum(text: ProgramText, node: Node) -> Changes:
+    """exp(x - x.max(axis=-1, keepdims=True)) for exp(x)."""
+    if not isinstance(node, ast.Call) or called(node) != "exp":
+        return
+    row = node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else None
+    if row is None:
+        return
+    words = text.in_brackets(row)
+    axis, kept = spelled(text)
+    largest = f"{words}.amax({axis}=-1, {kept})" if text.is_torch else f"{words}.max({axis}=-1, {kept})"
+    lower = f"{words} - {largest}"
+    if not node.args:
+        lower = f"({lower})"
+    yield NodeChange("maximum", row, lower)

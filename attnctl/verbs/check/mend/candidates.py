@@ -1,0 +1,93 @@
+"""Changes of a program's text that may mend it, the likeliest first.
+
+They are made from the syntax tree, at the accused expression and where what it reads was made. None is
+believed: whoever tries them runs the changed program, and judges it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from attnctl.verbs.check.mend.change import TextChange, in_text
+from attnctl.verbs.check.mend.rules import rules_of
+from attnctl.verbs.check.mend.text import ProgramText, TextEdit
+
+MOST = 80
+"""Changes that are tried of what is wrong."""
+
+MOST_ALIKE = 4
+"""Places at which the same is changed at once: of queries, keys and values."""
+
+LIKELY = 1
+"""How far from what is accused the same is changed at once, as it were."""
+
+
+class WrongPlace(NamedTuple):
+    """Lines of a file that make a step wrong."""
+
+    lines: tuple[int, ...]
+    step: str
+    mistake: str | None
+
+
+class RankedChange(NamedTuple):
+    """A change; the smaller its rank, the likelier it is."""
+
+    rank: tuple[int, int]
+    change: TextChange
+
+
+def candidates(text: ProgramText, places: Iterable[WrongPlace]) -> list[TextChange]:
+    """Changes that may mend what is wrong at these places."""
+    found: list[RankedChange] = []
+    for place in places:
+        found += ranked(text, place)
+
+    seen = {text.text}
+    out: list[TextChange] = []
+    for _, change in sorted(found, key=lambda ranked_change: ranked_change.rank):
+        changed = change.applied(text.text)
+        if changed not in seen and is_python(changed):
+            seen.add(changed)
+            out.append(change)
+    return out[:MOST]
+
+
+def ranked(text: ProgramText, place: WrongPlace) -> Iterator[RankedChange]:
+    """All changes near a place, and those of a kind made everywhere at once."""
+    distance = text.distances(place.lines)
+    near = [node for node in text.nodes if node.lineno in distance]
+    edits_alike: dict[str, list[TextEdit]] = defaultdict(list)
+    number_of_kind: dict[str, int] = {}
+    for number, rule in enumerate(rules_of(place.step, place.mistake)):
+        for node in near:
+            for found in rule(text, node):
+                change = in_text(text, found)
+                edits_alike[change.kind] += change.edits
+                number_of_kind.setdefault(change.kind, number)
+                yield RankedChange((distance[node.lineno], number), change)
+
+    for kind, edits in edits_alike.items():
+        apart = without_overlap(edits)
+        if 1 < len(apart) <= MOST_ALIKE:
+            yield RankedChange((LIKELY, number_of_kind[kind]), TextChange(kind, tuple(apart)))
+
+
+def without_overlap(edits: Sequence[TextEdit]) -> list[TextEdit]:
+    """One change a place, in order."""
+    out: list[TextEdit] = []
+    for edit in sorted(edits):
+        if not out or edit.begin >= out[-1].end:
+            out.append(edit)
+    return out
+
+
+def is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True

@@ -1,0 +1,264 @@
+"""Masks: their triangle, their sense, their axes, what they fill in, and where they are laid."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from attnctl.verbs.check.mend.change import (
+    NEW_AXIS,
+    Changes,
+    NodeChange,
+    TextChange,
+    called,
+    is_method,
+    keyword,
+    operands,
+    sizes_of,
+)
+from attnctl.verbs.check.mend.text import Node, ProgramText, TextEdit
+
+EXCHANGED = {"triu": "tril", "tril": "triu", "triu_": "tril_", "tril_": "triu_"}
+
+COMPARISONS = {
+    ast.Eq: ("!=",),
+    ast.NotEq: ("==",),
+    ast.Lt: ("<=", ">=", ">"),
+    ast.LtE: ("<", ">", ">="),
+    ast.Gt: (">=", "<=", "<"),
+    ast.GtE: (">", "<", "<="),
+}
+"""What is written in place of a comparison."""
+
+MASK_NAMED = re.compile("mask|causal", re.IGNORECASE)
+HIDES_NOTHING = re.compile(r"1e-?\d+|0(\.0)?")
+
+# --- triangles ---
+
+
+def diagonal_of(text: ProgramText, call: ast.Call) -> ast.expr | None:
+    given = keyword(call, "k", "diagonal")
+    if given is None and len(operands(text, call)) > 1:
+        return call.args[-1]
+    return given
+
+
+def with_diagonal(text: ProgramText, call: ast.Call, diagonal: str) -> str:
+    """A triangle from another diagonal on."""
+    now = diagonal_of(text, call)
+    if now is not None:
+        return text.with_parts(call, {now: diagonal})
+    spelled = "diagonal" if text.is_torch else "k"
+    return text.with_argument(call, f"{spelled}={diagonal}")
+
+
+def move_diagonal(text: ProgramText, node: Node) -> Changes:
+    """k=1 for k=0."""
+    if not isinstance(node, ast.Call) or called(node) not in EXCHANGED:
+        return
+    now = diagonal_of(text, node)
+    moved = ["1", "-1"]
+    if now is not None:
+        moved = ["1", "0", "-1", f"{text.of(now)} + 1", f"{text.of(now)} - 1"]
+    for diagonal in moved:
+        if now is None or diagonal != text.of(now):
+            yield NodeChange(f"diagonal {diagonal}", node, with_diagonal(text, node, diagonal))
+
+
+def exchange_triangle(text: ProgramText, node: Node) -> Changes:
+    """tril for triu, from the diagonal that belongs to it."""
+    if not isinstance(node, ast.Call) or called(node) not in EXCHANGED:
+        return
+    begin, _ = text.span(node)
+    _, end = text.span(node.func)
+    name = called(node)
+    head = text.of(node.func).removesuffix(name) + EXCHANGED[name]
+    yield TextChange("triangle", (TextEdit(begin, end, head),))
+    for diagonal in ("1", "0"):
+        whole = head + with_diagonal(text, node, diagonal)[end - begin :]
+        yield NodeChange(f"triangle {diagonal}", node, whole)
+
+
+def align_triangle(text: ProgramText, node: Node) -> Changes:
+    """tril(ones(queries, keys), keys - queries): the newest query sees every key."""
+    if not isinstance(node, ast.Call) or called(node) not in EXCHANGED:
+        return
+    given = operands(text, node)
+    if not given or not isinstance(given[0], ast.Call):
+        return
+    sizes = sizes_of(operands(text, given[0]))
+    if len(sizes) != 2:
+        return
+    queries, keys = (text.in_brackets(size) for size in sizes)
+    later = f"{keys} - {queries}"
+    if called(node).startswith("triu"):
+        later += " + 1"
+    yield NodeChange("aligned", node, with_diagonal(text, node, later))
+
+
+def align_flag(text: ProgramText, node: Node) -> Changes:
+    """A mask of the newest queries for is_causal=True, which is aligned with the first ones."""
+    if not isinstance(node, ast.Call):
+        return
+    for key in node.keywords:
+        if key.arg == "is_causal" and len(node.args) > 1:
+            queries, keys = (f"{text.in_brackets(array)}.shape[-2]" for array in node.args[:2])
+            mask = f"torch.ones({queries}, {keys}, dtype=torch.bool).tril({keys} - {queries})"
+            begin = text.offset(key.lineno, key.col_offset)
+            _, end = text.span(key.value)
+            yield TextChange("aligned", (TextEdit(begin, end, f"attn_mask={mask}"),))
+
+
+# --- what a mask means ---
+
+
+def change_comparison(text: ProgramText, node: Node) -> Changes:
+    match node:
+        case ast.Compare(ops=[operator], left=left, comparators=[right]):
+            for other in COMPARISONS.get(type(operator), ()):
+                words = f"{text.of(left)} {other} {text.of(right)}"
+                yield NodeChange(f"comparison {other}", node, words)
+
+
+def negate(text: ProgramText, node: Node) -> Changes:
+    """~mask for mask where it is used, or the other way round."""
+    masks: list[ast.expr] = []
+    match node:
+        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+            yield NodeChange("sense", node, text.of(operand))
+        case ast.Call(args=[mask, *_]) if called(node).startswith("masked_fill"):
+            masks = [mask]
+    if isinstance(node, ast.Call):
+        masks += [key.value for key in node.keywords if key.arg and key.arg.endswith("mask")]
+    for mask in masks:
+        if isinstance(mask, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+            yield NodeChange("sense", mask, f"~{text.of(mask)}")
+
+
+def exchange_branches(text: ProgramText, node: Node) -> Changes:
+    """where(mask, b, a) for where(mask, a, b)."""
+    match node:
+        case ast.Call(args=[_, yes, no]) if called(node) == "where":
+            exchanged = text.with_parts(node, {yes: text.of(no), no: text.of(yes)})
+            yield NodeChange("branches", node, exchanged)
+
+
+def turn_mask(text: ProgramText, node: Node) -> Changes:
+    """mask[:, None, :] for mask[:, :, None]: along keys, not queries."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
+        return
+    words = [text.of(part) for part in node.slice.elts]
+    for at, word in enumerate(words):
+        if not NEW_AXIS.fullmatch(word):
+            continue
+        others = words[:at] + words[at + 1 :]
+        for to in range(len(words)):
+            moved = ", ".join([*others[:to], word, *others[to:]])
+            if moved != ", ".join(words):
+                yield NodeChange(f"axis of mask {to}", node.slice, moved)
+
+
+def turn_unsqueezed(text: ProgramText, node: Node) -> Changes:
+    """mask.unsqueeze(1) for mask.unsqueeze(-1)."""
+    match node:
+        case ast.Call(args=[*_, axis]) if called(node) in {"unsqueeze", "expand_dims"}:
+            for other in ("1", "-2", "2", "-1", "0"):
+                if other != text.of(axis):
+                    yield NodeChange(f"axis of mask {other}", axis, other)
+
+
+def leave_out_mask(text: ProgramText, node: Node) -> Changes:
+    """A call without the mask that another one was given."""
+    if not isinstance(node, ast.Call):
+        return
+    for argument in [*node.args, *(key.value for key in node.keywords)]:
+        if MASK_NAMED.search(text.of(argument)):
+            yield NodeChange("unmasked", argument, "None")
+
+
+# --- what hides ---
+
+
+def fill_in_less(text: ProgramText, node: Node) -> Changes:
+    """-1e9 for 1e-9, which hides nothing."""
+    match node:
+        case ast.Call(args=[_, *rest]) if called(node).startswith("masked_fill") or called(node) == "where":
+            for filled in rest:
+                if HIDES_NOTHING.fullmatch(text.of(filled)):
+                    yield NodeChange("filled in", filled, "-1e9")
+
+
+def keep_what_is_filled(text: ProgramText, node: Node) -> Changes:
+    """scores = scores.masked_fill(…) for scores.masked_fill(…)."""
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=scores)) as call):
+            if is_method(text, call) and called(call) in {"masked_fill", "masked_fill_"}:
+                yield NodeChange("kept", node, f"{text.of(scores)} = {text.of(call)}")
+
+
+def hide_instead(text: ProgramText, node: Node) -> Changes:
+    """−∞ where a product with 0, or a sum with 0 and 1, was to hide scores."""
+    match node:
+        case ast.BinOp(op=ast.Mult() | ast.Add(), left=left, right=right):
+            for scores, mask in ((left, right), (right, left)):
+                yield NodeChange("hidden", node, hidden(text, scores, mask))
+
+
+def hidden(text: ProgramText, scores: ast.expr, mask: ast.expr) -> str:
+    seen = text.in_brackets(mask)
+    if text.is_torch:
+        return f'{text.in_brackets(scores)}.masked_fill({seen} == 0, float("-inf"))'
+    return f"{text.numpy}.where({seen} != 0, {text.of(scores)}, -{text.numpy}.inf)"
+
+
+def share_again(text: ProgramText, node: Node) -> Changes:
+    """Weights that were hidden after softmax, divided by what is left of their sum."""
+    end = ".sum(axis=-1, keepdims=True)"
+    if text.is_torch:
+        end = ".sum(dim=-1, keepdim=True)"
+    match node:
+        case ast.Assign(targets=[target], value=ast.BinOp(op=ast.Mult())):
+            whole = divided_after(text, node, text.of(target), end)
+            yield NodeChange("shared again", node, whole)
+        case ast.AugAssign(op=ast.Mult(), target=target):
+            whole = divided_after(text, node, text.of(target), end)
+            yield NodeChange("shared again", node, whole)
+        case ast.BinOp(op=ast.Mult()):
+            whole = text.of(node)
+            yield NodeChange("shared again", node, f"{whole} / ({whole}){end}")
+
+
+def divided_after(text: ProgramText, statement: ast.stmt, name: str, end: str) -> str:
+    """A statement, and one more behind it in a line of its own."""
+    begin, _ = text.span(statement)
+    indent = text.text[text.starts[statement.lineno - 1] : begin]
+    line_end = "\r\n" if "\r\n" in text.text else "\n"
+    return f"{text.of(statement)}{line_end}{indent}{name} = {name} / {name}{end}"
+
+
+def move_before_softmax(text: ProgramText, node: Node) -> Changes:
+    """softmax(s + b) for softmax(s) + b."""
+    match node:
+        case ast.BinOp(op=ast.Add(), left=ast.Call(args=[scores, *_]) as call, right=bias):
+            if "softmax" in called(call).lower():
+                whole = text.with_parts(call, {scores: f"{text.of(scores)} + {text.in_brackets(bias)}"})
+                yield NodeChange("before softmax", node, whole)
+        case ast.Assign(targets=[target], value=ast.Call(args=[scores, *_]) as call):
+            if "softmax" in called(call).lower():
+                yield from move_later_bias(text, text.of(target), scores)
+
+
+def move_later_bias(text: ProgramText, weights: str, scores: ast.expr) -> Changes:
+    """Of a bias that is added to these weights in a statement of its own."""
+    for statement in text.names_made.get(weights, ()):
+        bias: ast.expr | None = None
+        match statement:
+            case ast.AugAssign(op=ast.Add(), value=bias):
+                pass
+            case ast.Assign(value=ast.BinOp(op=ast.Add(), left=left, right=right)):
+                if text.of(left) == weights:
+                    bias = right
+        without = text.removed(statement)
+        if bias is not None and without is not None:
+            earlier = text.replaced(scores, f"{text.of(scores)} + {text.in_brackets(bias)}")
+            yield TextChange("before softmax", (earlier, without))

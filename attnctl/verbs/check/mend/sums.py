@@ -1,0 +1,95 @@
+"""Running sums, counts that are one off, signs, and what a library's function is told."""
+
+from __future__ import annotations
+
+import ast
+
+from attnctl.verbs.check.mend.change import Changes, NodeChange, called, keyword
+from attnctl.verbs.check.mend.text import Node, ProgramText
+
+
+def shift_by_one(text: ProgramText, node: Node) -> Changes:
+    """n for n + 1, range(n + 1) for range(n), x[: n + 1] for x[:n]."""
+    match node:
+        case ast.BinOp(op=ast.Add(), left=left, right=ast.Constant(value=1)):
+            yield NodeChange("without 1", node, text.of(left))
+        case ast.BinOp(op=ast.Sub(), left=left, right=ast.Constant(value=1)):
+            yield NodeChange("without 1", node, text.of(left))
+        case ast.Call(args=[*_, last]) if called(node) in {"range", "arange"}:
+            yield NodeChange("one more", last, f"{text.of(last)} + 1")
+            yield NodeChange("one fewer", last, f"{text.of(last)} - 1")
+        case ast.Slice(upper=ast.expr() as upper):
+            yield NodeChange("one more", upper, f"{text.of(upper)} + 1")
+        case ast.Compare(comparators=[ast.Constant(value=int(value)) as right]):
+            yield NodeChange("one more", right, str(value + 1))
+            yield NodeChange("one fewer", right, str(value - 1))
+
+
+def change_sign(text: ProgramText, node: Node) -> Changes:
+    match node:
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            yield NodeChange("sign", node, f"{text.of(left)} - {text.in_brackets(right)}")
+        case ast.BinOp(op=ast.Sub(), left=left, right=right):
+            yield NodeChange("sign", node, f"{text.of(left)} + {text.in_brackets(right)}")
+        case ast.UnaryOp(op=ast.USub(), operand=operand) if not isinstance(operand, ast.Constant):
+            yield NodeChange("sign", node, text.of(operand))
+        case ast.BinOp(op=ast.Mult(), left=left):
+            yield NodeChange("sign", left, f"-{text.in_brackets(left)}")
+
+
+def rescale_sum(text: ProgramText, node: Node) -> Changes:
+    """acc = acc * alpha + p @ v for acc = acc + p @ v, with what the loop multiplies another sum by."""
+    match node:
+        case ast.AugAssign(op=ast.Add(), target=ast.expr() as target, value=added):
+            pass
+        case ast.Assign(
+            targets=[ast.expr() as target], value=ast.BinOp(op=ast.Add(), left=before, right=added)
+        ) if text.of(before) == text.of(target):
+            pass
+        case _:
+            return
+    name = text.of(target)
+    for factor in factors_of_sums(text):
+        for shaped in (factor, f"{factor}[..., None]"):
+            yield NodeChange("rescaled", node, f"{name} = {name} * {shaped} + {text.of(added)}")
+
+
+def factors_of_sums(text: ProgramText) -> list[str]:
+    """What sums are multiplied by before more is added to them: l * alpha + …"""
+    found: dict[str, None] = {}
+    for node in text.nodes:
+        match node:
+            case ast.BinOp(op=ast.Add(), left=ast.BinOp(op=ast.Mult(), left=left, right=right)):
+                found.update({text.in_brackets(right): None, text.in_brackets(left): None})
+    return [*found]
+
+
+def train_only(text: ProgramText, node: Node) -> Changes:
+    """dropout(x, p, training=self.training) for dropout(x, p)."""
+    if not isinstance(node, ast.Call):
+        return
+    if called(node) == "dropout" and keyword(node, "training") is None and "self" in text.of(node):
+        yield NodeChange("training", node, text.with_argument(node, "training=self.training"))
+    probability = keyword(node, "dropout_p")
+    if probability is not None and "self" in text.text:
+        words = f"{text.of(probability)} if self.training else 0.0"
+        yield NodeChange("training", probability, words)
+
+
+def put_batch_first(text: ProgramText, node: Node) -> Changes:
+    if not isinstance(node, ast.Call) or called(node) != "MultiheadAttention":
+        return
+    if keyword(node, "batch_first") is None:
+        words = text.with_argument(node, "batch_first=True")
+        yield NodeChange("batch first", node, words)
+
+
+def make_floats(text: ProgramText, node: Node) -> Changes:
+    """dtype=float for dtype=int."""
+    if isinstance(node, ast.Call):
+        kind = keyword(node, "dtype")
+        if kind is not None and "int" in text.of(kind):
+            words = "torch.float32" if text.is_torch else "float"
+            yield NodeChange("floats", kind, words)
+        elif called(node) in {"zeros_like", "empty_like"} and kind is None and not text.is_torch:
+            yield NodeChange("floats", node, text.with_argument(node, "dtype=float"))

@@ -1,0 +1,211 @@
+"""The text of a program beside its syntax tree: what stands where, and what is made of what."""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+Node = ast.expr | ast.stmt
+
+LINE_ENDS = re.compile("\r\n|\r|\n")
+
+FARTHEST = 3
+"""Definitions that are followed from the accused line."""
+
+NUMPY = frozenset({"numpy", "jax.numpy"})
+
+
+class TextEdit(NamedTuple):
+    """Characters of a text that become others."""
+
+    begin: int
+    end: int
+    text: str
+
+
+class ProgramText:
+    """The text of a file with its syntax tree. Raises SyntaxError, or ValueError for a zero byte."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tree = ast.parse(text)
+        self.starts = [0, *(found.end() for found in LINE_ENDS.finditer(text))]
+        self.nodes = [node for node in ast.walk(self.tree) if isinstance(node, Node)]
+
+    # --- places ---
+
+    def offset(self, line: int, column: int) -> int:
+        """The characters before a place, whose column Python counts in bytes."""
+        begin = self.starts[line - 1]
+        end = self.starts[line] if line < len(self.starts) else len(self.text)
+        return begin + len(self.text[begin:end].encode()[:column].decode(errors="replace"))
+
+    def span(self, node: Node) -> tuple[int, int]:
+        end = self.offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
+        return self.offset(node.lineno, node.col_offset), end
+
+    def line_at(self, offset: int) -> int:
+        return bisect(self.starts, offset)
+
+    # --- words ---
+
+    def of(self, node: Node) -> str:
+        begin, end = self.span(node)
+        return self.text[begin:end]
+
+    def in_brackets(self, node: ast.expr) -> str:
+        words = self.of(node)
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)):
+            return words
+        return f"({words})"
+
+    def with_parts(self, node: Node, parts: Mapping[ast.expr, str]) -> str:
+        """The text of a node in which some of its parts read otherwise."""
+        begin, _ = self.span(node)
+        words = self.of(node)
+        for part in sorted(parts, key=self.span, reverse=True):
+            first, last = self.span(part)
+            words = words[: first - begin] + parts[part] + words[last - begin :]
+        return words
+
+    def with_argument(self, call: ast.Call, argument: str) -> str:
+        """A call that is given one more thing."""
+        words = self.of(call)[:-1].rstrip().removesuffix(",")
+        if call.args or call.keywords:
+            return f"{words}, {argument})"
+        return f"{words}{argument})"
+
+    # --- edits ---
+
+    def replaced(self, node: Node, words: str) -> TextEdit:
+        return TextEdit(*self.span(node), words)
+
+    def removed(self, statement: ast.stmt) -> TextEdit | None:
+        """A statement left out with its lines; None where another one shares them, or none is left."""
+        begin = self.starts[statement.lineno - 1]
+        last = statement.end_lineno or statement.lineno
+        end = self.starts[last] if last < len(self.starts) else len(self.text)
+        is_alone = self.text[begin:end].strip() == self.of(statement)
+        has_others = any(
+            statement in block and len(block) > 1
+            for node in ast.walk(self.tree)
+            for block in (getattr(node, "body", None), getattr(node, "orelse", None))
+            if isinstance(block, list)
+        )
+        if is_alone and has_others:
+            return TextEdit(begin, end, "")
+        return None
+
+    # --- what the program imports ---
+
+    @cached_property
+    def modules(self) -> dict[str, str]:
+        """The modules that it imports, by what it calls them."""
+        out: dict[str, str] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    out[alias.asname or alias.name] = alias.name
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    out[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        return out
+
+    @cached_property
+    def numpy(self) -> str:
+        """What the program calls NumPy, or that of jax; "" where it has none."""
+        return next((name for name, module in self.modules.items() if module in NUMPY), "")
+
+    @cached_property
+    def is_torch(self) -> bool:
+        """True where its arrays are those of torch, as far as its words tell."""
+        has_torch = any(module.partition(".")[0] == "torch" for module in self.modules.values())
+        return has_torch and (not self.numpy or "dim=" in self.text)
+
+    # --- names ---
+
+    @cached_property
+    def names_made(self) -> dict[str, list[ast.stmt]]:
+        """The statements that assign a name, or an attribute of self."""
+        made: dict[str, list[ast.stmt]] = defaultdict(list)
+        for node in self.nodes:
+            if isinstance(node, ast.stmt):
+                for name in names_assigned(node):
+                    made[name].append(node)
+        return made
+
+    @cached_property
+    def lines_reading(self) -> dict[str, set[int]]:
+        """The lines in which a name is read."""
+        out: dict[str, set[int]] = defaultdict(set)
+        for node in self.nodes:
+            name = name_of(node)
+            if name is not None and isinstance(getattr(node, "ctx", None), ast.Load):
+                out[name].add(node.lineno)
+        return out
+
+    @cached_property
+    def unused(self) -> list[str]:
+        return [name for name in self.names_made if name not in self.lines_reading]
+
+    @cached_property
+    def links(self) -> dict[int, set[int]]:
+        """Of each line those that make what it reads, and those that read what it makes."""
+        out: dict[int, set[int]] = defaultdict(set)
+        for name, statements in self.names_made.items():
+            for statement in statements:
+                made_in = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+                for reading in self.lines_reading.get(name, ()):
+                    out[reading].update(made_in)
+                    for line in made_in:
+                        out[line].add(reading)
+        return out
+
+    def distances(self, lines: Iterable[int]) -> dict[int, int]:
+        """How many definitions away from these lines others are, as far as they are followed."""
+        distance = dict.fromkeys(lines, 0)
+        newest = set(distance)
+        for step in range(1, FARTHEST + 1):
+            reached = {other for line in newest for other in self.links[line]}
+            newest = reached - distance.keys()
+            distance.update(dict.fromkeys(newest, step))
+        return distance
+
+
+def name_of(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return f"self.{name}"
+    return None
+
+
+def names_assigned(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement gives a value, a buffer of a module among them."""
+    targets: list[ast.expr] = []
+    match statement:
+        case ast.Assign(targets=targets):
+            pass
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target) | ast.For(target=target):
+            targets = [target]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="register_buffer"), args=[named, *_])):
+            if isinstance(named, ast.Constant) and isinstance(named.value, str):
+                yield f"self.{named.value}"
+    for target in targets:
+        for inner in ast.walk(target):
+            name = name_of(inner)
+            if name is not None:
+                yield name
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, each with its end, as Python tells them apart."""
+    ends = [0, *(found.end() for found in LINE_ENDS.finditer(text)), len(text)]
+    return [text[begin:end] for begin, end in pairwise(ends) if begin < end]
