@@ -241,15 +241,6 @@ def test_rules_are_of_mistakes_that_there_are():
     assert [words for words in RULES_OF_MISTAKE if not any(name.startswith(words) for name in names)] == []
 
 
-def rules():
-    return {
-        rule
-        for several in (RULES_OF_MISTAKE, RULES_OF_STEP)
-        for rules in several.values()
-        for rule in rules
-    }
-
-
 HOMEWORK = sorted((Path(__file__).parent / "homework").glob("*.py"))
 
 
@@ -261,6 +252,3 @@ def test_every_change_is_a_program(path):
     for step in RULES_OF_STEP:
         for change in candidates(text, [WrongPlace(everywhere, step, None)]):
             compile(change.applied(text.text), path.name, "exec")
-    for node in text.nodes:
-        for rule in rules():
-            assert [*rule(text, node)] is not None

@@ -17,7 +17,7 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.evidence.walk import Verdict
 from attnctl.math import Array
-from attnctl.math.names import WEIGHTS
+from attnctl.math.names import MASK, MASKED, WEIGHTS
 from attnctl.sources.program import RecordedProgram
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.place import path_of
@@ -72,16 +72,19 @@ class JudgedProgram(NamedTuple):
         )
 
     def right_steps(self) -> list[dict[str, Array]]:
-        """Of each attention what is right before its first wrong step."""
+        """What is right before the first wrong step, of each attention until then.
+
+        What comes after it, a next layer, may be made of what is wrong.
+        """
         out: list[dict[str, Array]] = []
         for steps, judgement in zip(self.program.steps, self.judgements, strict=True):
             right: dict[str, Array] = {}
+            out.append(right)
             for name, checked in judgement.report.steps.items() if judgement else ():
                 if checked.verdict is Verdict.WRONG:
-                    break
-                if name in steps.arrays:
+                    return out
+                if name in shown(steps):
                     right[name] = steps.arrays[name]
-            out.append(right)
         return out
 
     def results(self) -> list[Array]:
@@ -280,10 +283,21 @@ def shows_less(before: RecordedProgram, after: RecordedProgram) -> bool:
     if after.recording.ending not in {"", before.recording.ending}:
         return True
     for steps, changed in zip(before.steps, after.steps, strict=False):
-        shown = {name for name in (WEIGHTS, *ENDS, *steps.given) if name in steps.arrays}
-        if not shown <= {*changed.arrays} or not {*steps.options} <= {*changed.options}:
+        needed = shown(steps) & {WEIGHTS, *ENDS, *steps.given}
+        if not needed <= {*changed.arrays} or not {*steps.options} <= {*changed.options}:
             return True
     return False
+
+
+def shown(steps: Steps) -> set[str]:
+    """The steps that a program shows, without a mask that is told by weights of 0 alone.
+
+    Scores that are not scaled make some of these, too.
+    """
+    out = {*steps.arrays}
+    if MASKED not in out:
+        out.discard(MASK)
+    return out
 
 
 def keeps(program: RecordedProgram, right: Sequence[Mapping[str, Array]]) -> bool:

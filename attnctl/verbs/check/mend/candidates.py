@@ -21,8 +21,8 @@ MOST = 80
 MOST_ALIKE = 4
 """Places at which the same is changed at once: of queries, keys and values."""
 
-LIKELY = 1
-"""How far from what is accused the same is changed at once, as it were."""
+ALIKE = 1
+"""The rank of the first rule where it changes the same at once."""
 
 
 class WrongPlace(NamedTuple):
@@ -36,7 +36,7 @@ class WrongPlace(NamedTuple):
 class RankedChange(NamedTuple):
     """A change; the smaller its rank, the likelier it is."""
 
-    rank: tuple[int, int]
+    rank: int
     change: TextChange
 
 
@@ -53,7 +53,9 @@ def candidates(text: ProgramText, places: Iterable[WrongPlace]) -> list[TextChan
         if changed not in seen and is_python(changed):
             seen.add(changed)
             out.append(change)
-    return out[:MOST]
+        if len(out) == MOST:
+            break
+    return out
 
 
 def ranked(text: ProgramText, place: WrongPlace) -> Iterator[RankedChange]:
@@ -68,12 +70,12 @@ def ranked(text: ProgramText, place: WrongPlace) -> Iterator[RankedChange]:
                 change = in_text(text, found)
                 edits_alike[change.kind] += change.edits
                 number_of_kind.setdefault(change.kind, number)
-                yield RankedChange((distance[node.lineno], number), change)
+                yield RankedChange(2 * distance[node.lineno] + number, change)
 
     for kind, edits in edits_alike.items():
         apart = without_overlap(edits)
         if 1 < len(apart) <= MOST_ALIKE:
-            yield RankedChange((LIKELY, number_of_kind[kind]), TextChange(kind, tuple(apart)))
+            yield RankedChange(ALIKE + number_of_kind[kind], TextChange(kind, tuple(apart)))
 
 
 def without_overlap(edits: Sequence[TextEdit]) -> list[TextEdit]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from attnctl.verbs.check.mend.change import (
@@ -18,6 +19,9 @@ from attnctl.verbs.check.mend.change import (
     sizes_of,
 )
 from attnctl.verbs.check.mend.text import Node, ProgramText
+
+TOGETHER = re.compile(r"\((\w+) (\w+)\)")
+"""Two axes that are one, in a pattern of einops."""
 
 
 def turned(text: ProgramText, array: ast.expr, first: int) -> str:
@@ -160,3 +164,13 @@ def exchanged_letters(letters: str) -> Iterator[str]:
             several = [*letters]
             several[one_end], several[other] = several[other], several[one_end]
             yield "".join(several)
+
+
+def change_pattern(text: ProgramText, node: Node) -> Changes:
+    """rearrange(x, "b h n d -> b n (h d)") for "b h n d -> b n (d h)"."""
+    match node:
+        case ast.Call(args=[_, ast.Constant(value=str()) as pattern, *_]) if called(node) == "rearrange":
+            words = text.of(pattern)
+            for pair in TOGETHER.finditer(words):
+                other = f"{words[: pair.start()]}({pair[2]} {pair[1]}){words[pair.end() :]}"
+                yield NodeChange("pattern", pattern, other)

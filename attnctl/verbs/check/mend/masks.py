@@ -239,16 +239,32 @@ def divided_after(text: ProgramText, statement: ast.stmt, name: str, end: str) -
 def move_before_softmax(text: ProgramText, node: Node) -> Changes:
     """softmax(s + b) for softmax(s) + b."""
     match node:
-        case ast.BinOp(op=ast.Add(), left=ast.Call(args=[scores, *_]) as call, right=bias):
-            if "softmax" in called(call).lower():
-                whole = text.with_parts(call, {scores: f"{text.of(scores)} + {text.in_brackets(bias)}"})
+        case ast.BinOp(op=ast.Add(), left=call, right=bias):
+            scores = scores_of_softmax(text, call)
+            if scores is not None:
+                whole = text.with_parts(call, {scores: added(text, call, scores, bias)})
                 yield NodeChange("before softmax", node, whole)
-        case ast.Assign(targets=[target], value=ast.Call(args=[scores, *_]) as call):
-            if "softmax" in called(call).lower():
-                yield from move_later_bias(text, text.of(target), scores)
+        case ast.Assign(targets=[target], value=call):
+            scores = scores_of_softmax(text, call)
+            if scores is not None:
+                yield from move_later_bias(text, text.of(target), call, scores)
 
 
-def move_later_bias(text: ProgramText, weights: str, scores: ast.expr) -> Changes:
+def scores_of_softmax(text: ProgramText, node: ast.expr) -> ast.expr | None:
+    """What a call of softmax, as a function or a method, is taken of."""
+    if not isinstance(node, ast.Call) or "softmax" not in called(node).lower():
+        return None
+    return next(iter(operands(text, node)), None)
+
+
+def added(text: ProgramText, call: ast.expr, scores: ast.expr, bias: ast.expr) -> str:
+    words = f"{text.of(scores)} + {text.in_brackets(bias)}"
+    if isinstance(call, ast.Call) and is_method(text, call):
+        return f"({words})"
+    return words
+
+
+def move_later_bias(text: ProgramText, weights: str, call: ast.expr, scores: ast.expr) -> Changes:
     """Of a bias that is added to these weights in a statement of its own."""
     for statement in text.names_made.get(weights, ()):
         bias: ast.expr | None = None
@@ -260,5 +276,5 @@ def move_later_bias(text: ProgramText, weights: str, scores: ast.expr) -> Change
                     bias = right
         without = text.removed(statement)
         if bias is not None and without is not None:
-            earlier = text.replaced(scores, f"{text.of(scores)} + {text.in_brackets(bias)}")
+            earlier = text.replaced(scores, added(text, call, scores, bias))
             yield TextChange("before softmax", (earlier, without))

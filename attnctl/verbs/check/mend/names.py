@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+from itertools import combinations
 
-from attnctl.verbs.check.mend.change import Changes, NodeChange, family, is_name
+from attnctl.verbs.check.mend.change import Changes, NodeChange, called, family, is_method, is_name
 from attnctl.verbs.check.mend.text import Node, ProgramText, name_of
+
+JOINING = frozenset({"concatenate", "cat", "vstack", "hstack", "concat"})
 
 MOST_NAMES = 6
 
@@ -55,3 +58,50 @@ def apply_unused(text: ProgramText, node: Node) -> Changes:
         else:
             yield NodeChange("applied", value, f"{whole} @ {name}")
             yield NodeChange("added", value, f"{whole} + {name}")
+
+
+def exchange_targets(text: ProgramText, node: Node) -> Changes:
+    """q, k, v = for q, v, k =."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)]) if len(targets) == 3:
+            for first, second in combinations(targets, 2):
+                parts = {first: text.of(second), second: text.of(first)}
+                yield NodeChange("parts", node, text.with_parts(node, parts))
+
+
+def exchange_joined(text: ProgramText, node: Node) -> Changes:
+    """concatenate([old, new]) for concatenate([new, old])."""
+    match node:
+        case (
+            ast.Call(args=[ast.List(elts=[first, second]), *_])
+            | ast.Call(args=[ast.Tuple(elts=[first, second]), *_])
+        ) if called(node) in JOINING:
+            parts = {first: text.of(second), second: text.of(first)}
+            yield NodeChange("joined", node, text.with_parts(node, parts))
+
+
+def call_alike(text: ProgramText, node: Node) -> Changes:
+    """k = rotate(x @ W_K) where q = rotate(x @ W_Q), and k is x @ W_K."""
+    match node:
+        case ast.Assign(targets=[target], value=value):
+            name = name_of(target)
+        case _:
+            return
+    if name is None or "?" not in family(name):
+        return
+    for other in text.names_made:
+        if other == name or family(other) != family(name):
+            continue
+        for statement in text.names_made[other]:
+            match statement:
+                case ast.Assign(value=ast.Call(args=[_, *more]) as call) if not is_method(text, call):
+                    words = [text.of(value), *(text.of(each).replace(other, name) for each in more)]
+                    yield NodeChange("alike", value, f"{text.of(call.func)}({', '.join(words)})")
+
+
+def leave_out_term(text: ProgramText, node: Node) -> Changes:
+    """A sum without one of its terms: a residual that is added elsewhere."""
+    match node:
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            yield NodeChange("term", node, text.of(right))
+            yield NodeChange("term", node, text.of(left))

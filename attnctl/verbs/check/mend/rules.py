@@ -33,7 +33,9 @@ LAID = (
 LATE = (masks.share_again, masks.hide_instead)
 NAMES = (names.use_another_name, names.use_another_key)
 TURNS = (heads.turn_factors, heads.turn, heads.change_letters)
-SPLITS = (heads.split_heads, heads.turn_reshaped)
+SPLITS = (heads.split_heads, heads.turn_reshaped, heads.change_pattern)
+ALIKE = (names.call_alike,)
+POSITIONS = (sums.start_positions, sums.move_start)
 
 RULES_OF_MISTAKE: Mapping[str, Sequence[Rule]] = {
     "no-max-subtraction": (axes.take_off_maximum,),
@@ -52,18 +54,26 @@ RULES_OF_MISTAKE: Mapping[str, Sequence[Rule]] = {
     "window": TRIANGLES,
     "rule": TRIANGLES,
     "heads-split": SPLITS,
-    "heads-merged": (heads.merge_heads,),
+    "heads-merged": (heads.merge_heads, heads.change_pattern),
+    "heads-in-other-order": (heads.change_pattern, heads.merge_heads),
     "kv-heads": (heads.repeat_each,),
-    "projection": NAMES,
+    "projection": (*NAMES, names.exchange_targets),
+    "qkv-packing": (names.exchange_targets,),
     "query-key": (*TURNS, *NAMES),
     "weight-transposed": (heads.turn,),
     "weights-transposed": (heads.change_letters, heads.turn_factors, heads.turn),
-    "weights-applied-to-wrong": NAMES,
+    "weights-applied-to-wrong": (*NAMES, names.exchange_targets, names.exchange_joined),
     "output-projection": (names.apply_unused,),
     "positions-missing": (names.apply_unused,),
     "alibi": (sums.change_sign,),
     "bias-after-softmax": (masks.move_before_softmax,),
     "rotary-pairs": (heads.repeat_all,),
+    "rotary-start": POSITIONS,
+    "rotary-missing": ALIKE,
+    "rotary-one-sided": ALIKE,
+    "norm-missing": ALIKE,
+    "values-shifted": (names.exchange_joined,),
+    "residual-added": (names.leave_out_term,),
     "dropout": (sums.train_only,),
     "batch-first": (sums.put_batch_first,),
     "online": (sums.rescale_sum,),
@@ -73,15 +83,33 @@ RULES_OF_MISTAKE: Mapping[str, Sequence[Rule]] = {
 RULES_OF_STEP: Mapping[str, Sequence[Rule]] = {
     X: (names.apply_unused, sums.put_batch_first),
     "Q": (*NAMES, *SPLITS, heads.turn),
-    "K": (*NAMES, *SPLITS, *TURNS, heads.repeat_each),
-    "V": (*NAMES, *SPLITS, *TURNS, heads.repeat_each),
+    "K": (*NAMES, *ALIKE, *SPLITS, *TURNS, heads.repeat_each),
+    "V": (*NAMES, names.exchange_targets, *SPLITS, *TURNS, heads.repeat_each),
     "scores": (*TURNS, *NAMES, *SCALES),
+    "Q_rotated": (heads.repeat_all, *ALIKE, sums.start_positions),
+    "K_rotated": (heads.repeat_all, *ALIKE, sums.start_positions),
     SCALED: (*SCALES, sums.change_sign),
     MASKED: (*SENSES, *TRIANGLES, *LAID, *ALIGNED),
-    WEIGHTS: (*AXES, axes.take_off_maximum, *SENSES, *TRIANGLES, *LAID, *LATE, masks.move_before_softmax),
-    HEAD_OUTPUTS: (*NAMES, *TURNS, sums.rescale_sum, sums.train_only, sums.make_floats),
-    CONCAT: (heads.merge_heads, *NAMES, sums.make_floats),
-    OUTPUT: (names.apply_unused, heads.turn_factors, heads.merge_heads),
+    WEIGHTS: (
+        *AXES,
+        axes.take_off_maximum,
+        *SENSES,
+        *TRIANGLES,
+        *LAID,
+        *LATE,
+        masks.move_before_softmax,
+        sums.train_only,
+    ),
+    HEAD_OUTPUTS: (
+        *NAMES,
+        *TURNS,
+        names.exchange_joined,
+        sums.rescale_sum,
+        sums.train_only,
+        sums.make_floats,
+    ),
+    CONCAT: (heads.merge_heads, heads.change_pattern, *NAMES, sums.make_floats),
+    OUTPUT: (names.apply_unused, heads.turn_factors, heads.turn, heads.merge_heads, names.leave_out_term),
 }
 """Of numbers that no mistake explains."""
 

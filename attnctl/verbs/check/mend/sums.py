@@ -93,3 +93,35 @@ def make_floats(text: ProgramText, node: Node) -> Changes:
             yield NodeChange("floats", kind, words)
         elif called(node) in {"zeros_like", "empty_like"} and kind is None and not text.is_torch:
             yield NodeChange("floats", node, text.with_argument(node, "dtype=float"))
+
+
+# --- positions ---
+
+
+def start_positions(text: ProgramText, node: Node) -> Changes:
+    """arange(n) + past for arange(n), rotate(q, past) for rotate(q)."""
+    if not isinstance(node, ast.Call):
+        return
+    for name in text.names_of_function(node):
+        if called(node) == "arange" and len(node.args) == 1:
+            yield NodeChange(f"start {name}", node, f"{text.of(node)} + {name}")
+        elif takes_more(text, node):
+            yield NodeChange(f"start {name}", node, text.with_argument(node, name))
+
+
+def takes_more(text: ProgramText, call: ast.Call) -> bool:
+    """True if the program's own function has an argument that the call leaves as it is by default."""
+    function = text.functions.get(called(call))
+    if function is None or not function.args.defaults:
+        return False
+    return len(function.args.args) > len(call.args) + len(call.keywords)
+
+
+def move_start(text: ProgramText, node: Node) -> Changes:
+    """rotate(q, n - 1) for rotate(q, n)."""
+    if not isinstance(node, ast.Call) or called(node) not in text.functions:
+        return
+    for argument in node.args:
+        if isinstance(argument, ast.Name) or called(argument) == "len":
+            yield NodeChange("start", argument, f"{text.of(argument)} - 1")
+            yield NodeChange("start", argument, f"{text.of(argument)} + 1")

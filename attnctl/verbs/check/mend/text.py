@@ -15,7 +15,7 @@ Node = ast.expr | ast.stmt
 
 LINE_ENDS = re.compile("\r\n|\r|\n")
 
-FARTHEST = 3
+FARTHEST = 4
 """Definitions that are followed from the accused line."""
 
 NUMPY = frozenset({"numpy", "jax.numpy"})
@@ -130,6 +130,22 @@ class ProgramText:
 
     # --- names ---
 
+    def names_of_function(self, node: Node) -> list[str]:
+        """The names that the innermost function around an expression has, those of its arguments first."""
+        around = [
+            function
+            for function in self.functions.values()
+            if function.lineno <= node.lineno <= (function.end_lineno or 0)
+        ]
+        if not around:
+            return []
+        innermost = max(around, key=lambda function: function.lineno)
+        names = [argument.arg for argument in innermost.args.args]
+        for statement in ast.walk(innermost):
+            if isinstance(statement, ast.stmt):
+                names += names_assigned(statement)
+        return [*dict.fromkeys(names)]
+
     @cached_property
     def names_made(self) -> dict[str, list[ast.stmt]]:
         """The statements that assign a name, or an attribute of self."""
@@ -158,13 +174,27 @@ class ProgramText:
     def links(self) -> dict[int, set[int]]:
         """Of each line those that make what it reads, and those that read what it makes."""
         out: dict[int, set[int]] = defaultdict(set)
-        for name, statements in self.names_made.items():
+        for name, statements in [*self.names_made.items(), *self.returned.items()]:
             for statement in statements:
                 made_in = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
                 for reading in self.lines_reading.get(name, ()):
                     out[reading].update(made_in)
                     for line in made_in:
                         out[line].add(reading)
+        return out
+
+    @cached_property
+    def functions(self) -> dict[str, ast.FunctionDef]:
+        """The functions that it defines."""
+        return {node.name: node for node in self.nodes if isinstance(node, ast.FunctionDef)}
+
+    @cached_property
+    def returned(self) -> dict[str, list[ast.stmt]]:
+        """What is returned by its functions, and by the methods of its classes."""
+        out: dict[str, list[ast.stmt]] = {}
+        for node in self.nodes:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                out[node.name] = [inner for inner in ast.walk(node) if isinstance(inner, ast.Return)]
         return out
 
     def distances(self, lines: Iterable[int]) -> dict[int, int]:
