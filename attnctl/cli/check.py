@@ -37,7 +37,6 @@ from attnctl.verbs.check.report import CheckedTrace, Judge, Report, StepPlace, a
 from attnctl.verbs.check.view import lines_of_checked
 
 if TYPE_CHECKING:
-    from attnctl.sources.program import RecordedProgram
     from attnctl.verbs.check.program import ProgramJudge
 
 ALLOWS = excludes("rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol")
@@ -161,18 +160,19 @@ def check(  # noqa: PLR0913  (options, and groups of them)
             )
             found = several[0] if len(several) == 1 else asked.trace()  # which refuses several
             return check_layers(model, found, json=json, quiet=quiet)
+        of_program = judge_of(asked, config, flags, strictness)
         with progress("checking") as moved:
             files, _ = options.split_outputs(output)  # a page shows all of each
-            checked = check_each(several, judge_as(asked), moved, keep=bool(files), tell=json)
+            checked = check_each(several, judge_as(asked, of_program), moved, keep=bool(files), tell=json)
         reports = [one.report for one in checked if len(checked) == 1]
         view = partial(lines_of_checked, checked, summary=asked.summary)
         give("check", reports or checked, output, view, json=json, quiet=quiet, full=full)
         agrees = verdict_on(asked, checked)
-        if fix or diff:
-            return mend_program(asked, agrees, judge_of(config, flags, strictness), write=fix)
+        if of_program is not None and (fix or diff):
+            return mend_program(of_program, agrees, strictness, write=fix)
         return Exit.of(agrees)
 
-    def judge_as(asked: Source) -> Judge:
+    def judge_as(asked: Source, of_program: ProgramJudge | None) -> Judge:
         """What judges a trace of the source, and names the command that explains what is wrong of it."""
         port = None
         if model is not None:
@@ -180,8 +180,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
             from attnctl.sources.model import Layers
 
             port = Layers(model, ModelInput(ids=ids), layer, Settings())
-        if asked.is_program:
-            return judge_program(asked, config, flags, strictness)
+        if of_program is not None:
+            return judge_program(asked, of_program)
 
         def judge(found: Trace, which: str) -> tuple[Report, str]:
             settings = settings_over(found, config, flags)
@@ -225,15 +225,31 @@ def refuse_for_source(source: Source, of_program: Mapping[str, bool], name: Sequ
     )
 
 
-def judge_program(source: Source, config: str | None, flags: Given, strictness: Mapping[str, Any]) -> Judge:
-    """What judges an attention of a program, where it stands."""
+def judge_of(
+    source: Source, config: str | None, flags: Given, strictness: Mapping[str, Any]
+) -> ProgramJudge | None:
+    """What judges the attentions of a program, as the command line asks; None of other sources."""
+    if not source.is_program:
+        return None
     from attnctl.sources.program import Script
+    from attnctl.verbs.check.program import ProgramJudge, over_shown
 
     assert isinstance(source, Script)
-    of_program = judge_of(config, flags, strictness)(source.program)
+
+    def make_settings(shown: Given) -> Settings:
+        return settings_from(config, over_shown(shown, flags))
+
+    def check_arrays(arrays: Mapping[str, Array], settings: Settings) -> Report:
+        return api.check(arrays, settings, **strictness)
+
+    return ProgramJudge(source.program, check_arrays, make_settings)
+
+
+def judge_program(source: Source, of_program: ProgramJudge) -> Judge:
+    """What judges an attention of a program, where it stands."""
 
     def judge(found: Trace, which: str) -> tuple[Report, str]:
-        steps = source.program.steps[found.header[ATTENTION]["number"]]
+        steps = of_program.program.steps[found.header[ATTENTION]["number"]]
         report = of_program.judge(steps).report
         header = {**report.trace.header, ATTENTION: found.header[ATTENTION]}
         report = report.with_header(header)
@@ -242,50 +258,32 @@ def judge_program(source: Source, config: str | None, flags: Given, strictness: 
     return judge
 
 
-def judge_of(
-    config: str | None, flags: Given, strictness: Mapping[str, Any]
-) -> Callable[[RecordedProgram], ProgramJudge]:
-    """What makes the judge of a program, with what the command line asks for."""
-    from attnctl.verbs.check.program import ProgramJudge, over_shown
-
-    def make_settings(shown: Given) -> Settings:
-        return settings_from(config, over_shown(shown, flags))
-
-    def check_arrays(arrays: Mapping[str, Array], settings: Settings) -> Report:
-        return api.check(arrays, settings, **strictness)
-
-    return lambda program: ProgramJudge(program, check_arrays, make_settings)
-
-
 def mend_program(
-    source: Source, agrees: bool | None, judges: Callable[[RecordedProgram], ProgramJudge], *, write: bool
+    judge: ProgramJudge, agrees: bool | None, strictness: Mapping[str, Any], *, write: bool
 ) -> Exit:
     """Try changes of a wrong program, show the one with which everything agrees, and write it."""
-    from attnctl.sources.program import Script
-    from attnctl.verbs.check.mend import Mender
-
     if agrees is not False:
         say("", NOTHING_TO_MEND[agrees])
         return Exit.of(agrees)
+    from attnctl.verbs.check.mend import Mender
 
-    assert isinstance(source, Script)
-    mender = Mender(source.program, judges)
+    mender = Mender(judge, strictness)
     with progress("mending"):
         mending = mender.mend()
     for diff in mending.diffs():
         say("", *(line.rstrip("\r") for line in diff.split("\n")[:-1]))
 
-    tried = plural(mending.tried, "change") + " tried"
+    tried = f"({plural(mending.tried, 'change')} tried)"
     if mending.reason:
-        say("", f"Not mended: {mending.reason} ({tried}).")
-    else:
-        done = "not written; --fix writes it"
-        if write:
-            mending.write()
-            done = "written"
-        say("", f"With this the program runs, and every attention in it agrees: {done} ({tried}).")
-    mender.leave_files_as_it_stands()
-    return Exit.of(write and not mending.reason)
+        say("", f"Not mended: {mending.reason} {tried}.")
+        return Exit.of(False)
+    done = "not written; --fix writes it"
+    if write:
+        mending.write()
+        mender.leave_files_as_it_stands()
+        done = "written"
+    say("", f"With this the program runs, and every attention in it agrees: {done} {tried}.")
+    return Exit.of(write)
 
 
 def watching(path: str, once: Callable[[], Exit]) -> Exit:

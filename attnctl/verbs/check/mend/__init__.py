@@ -7,15 +7,18 @@ program were. Its files stay as they are until `Mending.write`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.evidence.walk import Verdict
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.math import Array
 from attnctl.math.names import MASK, MASKED, WEIGHTS
 from attnctl.sources.program import RecordedProgram
@@ -23,10 +26,13 @@ from attnctl.sources.program.named import Steps
 from attnctl.sources.program.place import path_of
 from attnctl.sources.program.run import SECONDS
 from attnctl.sources.program.text import NOTEBOOK
+from attnctl.verbs.check.check import check
+from attnctl.verbs.check.exercise import strictness_of
 from attnctl.verbs.check.mend.candidates import WrongPlace, candidates
 from attnctl.verbs.check.mend.file import ProgramFile, read_file
 from attnctl.verbs.check.mend.text import ProgramText
 from attnctl.verbs.check.program import ENDS, Accusation, AttentionJudgement, ProgramJudge
+from attnctl.verbs.check.report import Report
 
 BUDGET = 60.0
 """Seconds in which changes are tried."""
@@ -36,8 +42,6 @@ MORE = 6
 
 Texts = Mapping[str, str]
 """What files of the program read instead, by their full paths."""
-
-JudgeOf = Callable[[RecordedProgram], ProgramJudge]
 
 
 class JudgedProgram(NamedTuple):
@@ -128,9 +132,11 @@ class Round(NamedTuple):
 class Mender:
     """Tries changes of one program."""
 
-    def __init__(self, program: RecordedProgram, judge_of: JudgeOf) -> None:
-        self.program = program
-        self.judge_of = judge_of
+    def __init__(self, judge: ProgramJudge, strictness: Mapping[str, Any]) -> None:
+        self.judge = judge
+        self.program = judge.program
+        self.strictness = strictness
+        """How far off numbers may be: rtol, atol and decimals."""
         self.ends = time.monotonic() + BUDGET
         self.files: dict[str, ProgramFile] = {}
         self.tried = 0
@@ -141,11 +147,12 @@ class Mender:
         """Try changes at what is accused; of several mistakes one after the other."""
         if self.program.recording.path.endswith(NOTEBOOK):
             return self.mending([], "a notebook is mended by hand")
-        now: JudgedProgram | None = self.judged({}, self.program)
+        now: JudgedProgram | None = judged({}, self.judge)
         last = Round([], None)
         while now is not None and not last.agreeing:
             last = self.improve(now)
             now = last.better
+        self.leave_files_as_it_stands()
 
         agreeing = different(last.agreeing)
         reason = ""
@@ -224,16 +231,6 @@ class Mender:
 
     # --- one change ---
 
-    def judged(self, texts: Texts, program: RecordedProgram) -> JudgedProgram:
-        judge = self.judge_of(program)
-        judgements: list[AttentionJudgement | None] = []
-        for steps in program.steps:
-            try:
-                judgements.append(judge.judge(steps))
-            except AttnError:  # said with the report
-                judgements.append(None)
-        return JudgedProgram(texts, program, judgements)
-
     def attempt(
         self, now: JudgedProgram, texts: Texts, right: Sequence[Mapping[str, Array]]
     ) -> JudgedProgram | None:
@@ -244,7 +241,7 @@ class Mender:
             program = self.program.run_again(texts, seconds)
             if shows_less(now.program, program):
                 return None
-            after = self.judged(texts, program)
+            after = self.judge_changed(now, texts, program)
         except AttnError:
             return None
         if not keeps(program, right):
@@ -252,11 +249,25 @@ class Mender:
             return None
         return after
 
+    def judge_changed(self, now: JudgedProgram, texts: Texts, program: RecordedProgram) -> JudgedProgram:
+        """A changed program, judged; what is wrong of it is named where it may be less than before.
+
+        To name it takes longer than all the rest.
+        """
+        without_names = self.judged(texts, program, named=False)
+        if without_names.agrees or len(now.wrong) == 1:
+            return without_names
+        return self.judged(texts, program, named=True)
+
+    def judged(self, texts: Texts, program: RecordedProgram, *, named: bool) -> JudgedProgram:
+        check_each = partial(check_arrays, strictness=self.strictness, named=named)
+        return judged(texts, ProgramJudge(program, check_each, self.judge.make_settings))
+
     def is_steady(self) -> bool:
         """True if the program, carried out once more as it is, computes the same numbers."""
         with suppress(AttnError):
             program = self.program.run_again({}, SECONDS)
-            return keeps(program, self.judged({}, self.program).right_steps())
+            return keeps(program, judged({}, self.judge).right_steps())
         return False
 
     def leave_files_as_it_stands(self) -> None:
@@ -264,6 +275,23 @@ class Mender:
         if self.tried:
             with suppress(AttnError):
                 self.program.run_again({}, SECONDS)
+
+
+def check_arrays(
+    arrays: Mapping[str, Array], settings: Settings, strictness: Mapping[str, Any], *, named: bool
+) -> Report:
+    trace = trace_of_arrays(arrays)
+    return check(trace, settings, strictness_of(trace, **strictness), pairs=False, named=named)
+
+
+def judged(texts: Texts, judge: ProgramJudge) -> JudgedProgram:
+    judgements: list[AttentionJudgement | None] = []
+    for steps in judge.program.steps:
+        try:
+            judgements.append(judge.judge(steps))
+        except AttnError:  # said with the report
+            judgements.append(None)
+    return JudgedProgram(texts, judge.program, judgements)
 
 
 def decides(steps: Steps, judgement: AttentionJudgement) -> bool:

@@ -75,7 +75,10 @@ def is_method(text: ProgramText, call: ast.Call) -> bool:
     """True if it is called of an array, not of a module."""
     if not isinstance(call.func, ast.Attribute):
         return False
-    return text.of(call.func.value).partition(".")[0] not in text.modules
+    base: ast.expr = call.func.value
+    while isinstance(base, ast.Attribute):
+        base = base.value
+    return text.of(base) not in text.modules
 
 
 def operands(text: ProgramText, call: ast.Call) -> list[ast.expr]:
