@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+from ast import AST, Attribute, Call, expr
 
 from attnctl.verbs.check.mend.change import Changes, NodeChange, TextChange, called, keyword, number_of
 from attnctl.verbs.check.mend.text import Node, ProgramText
@@ -18,11 +18,11 @@ def spelled(text: ProgramText) -> tuple[str, str]:
     return "axis", "keepdims=True"
 
 
-def is_about_axis(node: ast.AST) -> bool:
+def is_about_axis(node: AST) -> bool:
     return called(node) in REDUCING or "softmax" in called(node).lower()
 
 
-def axis_of(call: ast.Call) -> ast.expr | None:
+def axis_of(call: Call) -> expr | None:
     """The axis that a call says, as a number."""
     for given in (keyword(call, "axis", "dim"), *call.args):
         if number_of(given) is not None:
@@ -30,13 +30,13 @@ def axis_of(call: ast.Call) -> ast.expr | None:
     return None
 
 
-def keeps_axis(call: ast.Call) -> bool:
+def keeps_axis(call: Call) -> bool:
     return keyword(call, "keepdims", "keepdim") is not None
 
 
 def change_axis(text: ProgramText, node: Node) -> Changes:
     """axis=-1 for axis=0."""
-    if not isinstance(node, ast.Call) or not is_about_axis(node):
+    if not isinstance(node, Call) or not is_about_axis(node):
         return
     axis = axis_of(node)
     if axis is None:
@@ -49,7 +49,7 @@ def change_axis(text: ProgramText, node: Node) -> Changes:
 
 def say_axis(text: ProgramText, node: Node) -> Changes:
     """softmax(x, axis=-1) for softmax(x)."""
-    if not isinstance(node, ast.Call) or not is_about_axis(node) or axis_of(node) is not None:
+    if not isinstance(node, Call) or not is_about_axis(node) or axis_of(node) is not None:
         return
     if keyword(node, "axis", "dim") is not None:
         return
@@ -62,7 +62,7 @@ def say_axis(text: ProgramText, node: Node) -> Changes:
 
 def keep_axis(text: ProgramText, node: Node) -> Changes:
     """keepdims=True, where a sum has lost its axis, be it the right one or not."""
-    if not isinstance(node, ast.Call) or called(node) not in REDUCING or keeps_axis(node):
+    if not isinstance(node, Call) or called(node) not in REDUCING or keeps_axis(node):
         return
     _, kept = spelled(text)
     whole = text.with_argument(node, kept)
@@ -78,9 +78,9 @@ def keep_axis(text: ProgramText, node: Node) -> Changes:
 
 def take_off_maximum(text: ProgramText, node: Node) -> Changes:
     """exp(x - x.max(axis=-1, keepdims=True)) for exp(x)."""
-    if not isinstance(node, ast.Call) or called(node) != "exp":
+    if not isinstance(node, Call) or called(node) != "exp":
         return
-    row = node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else None
+    row = node.args[0] if node.args else node.func.value if isinstance(node.func, Attribute) else None
     if row is None:
         return
     words = text.in_brackets(row)

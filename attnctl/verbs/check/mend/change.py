@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
+from ast import AST, Attribute, BinOp, Call, Constant, List, Load, MatMult, Name, Tuple, UnaryOp, USub, expr
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -50,61 +50,61 @@ def in_text(text: ProgramText, change: NodeChange | TextChange) -> TextChange:
     return TextChange(change.kind, (TextEdit(begin, end, change.words),))
 
 
-def number_of(node: ast.AST | None) -> int | None:
+def number_of(node: AST | None) -> int | None:
     match node:
-        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+        case Constant(value=int(value)) if not isinstance(value, bool):
             return value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
+        case UnaryOp(op=USub(), operand=Constant(value=int(value))):
             return -value
     return None
 
 
-def called(node: ast.AST) -> str:
+def called(node: AST) -> str:
     """The last part of the name that a call calls; "" for what is none."""
     match node:
-        case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
+        case Call(func=Attribute(attr=name)) | Call(func=Name(id=name)):
             return name
     return ""
 
 
-def keyword(call: ast.Call, *names: str) -> ast.expr | None:
+def keyword(call: Call, *names: str) -> expr | None:
     return next((key.value for key in call.keywords if key.arg in names), None)
 
 
-def is_method(text: ProgramText, call: ast.Call) -> bool:
+def is_method(text: ProgramText, call: Call) -> bool:
     """True if it is called of an array, not of a module."""
-    if not isinstance(call.func, ast.Attribute):
+    if not isinstance(call.func, Attribute):
         return False
-    base: ast.expr = call.func.value
-    while isinstance(base, ast.Attribute):
+    base: expr = call.func.value
+    while isinstance(base, Attribute):
         base = base.value
     return text.of(base) not in text.modules
 
 
-def operands(text: ProgramText, call: ast.Call) -> list[ast.expr]:
+def operands(text: ProgramText, call: Call) -> list[expr]:
     """The array that a function or a method is about, and what else it is given."""
-    if isinstance(call.func, ast.Attribute) and is_method(text, call):
+    if isinstance(call.func, Attribute) and is_method(text, call):
         return [call.func.value, *call.args]
     return list(call.args)
 
 
-def sizes_of(given: list[ast.expr]) -> list[ast.expr]:
+def sizes_of(given: list[expr]) -> list[expr]:
     """Sizes that are given one by one, or as a tuple."""
-    if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
+    if len(given) == 1 and isinstance(given[0], (Tuple, List)):
         return list(given[0].elts)
     return given
 
 
-def factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+def factors(node: AST) -> tuple[expr, expr] | None:
     """The two arrays of a matrix product."""
     match node:
-        case ast.BinOp(op=ast.MatMult(), left=left, right=right):
+        case BinOp(op=MatMult(), left=left, right=right):
             return left, right
-        case ast.Call(func=ast.Attribute(value=left), args=[right]) if called(node) in PRODUCTS:
+        case Call(func=Attribute(value=left), args=[right]) if called(node) in PRODUCTS:
             return left, right
-        case ast.Call(args=[left, right]) if called(node) in PRODUCTS:
+        case Call(args=[left, right]) if called(node) in PRODUCTS:
             return left, right
-        case ast.Call(args=[ast.Constant(), left, right]) if called(node) == "einsum":
+        case Call(args=[Constant(), left, right]) if called(node) == "einsum":
             return left, right
     return None
 
@@ -117,5 +117,5 @@ def family(name: str) -> str:
     )
 
 
-def is_name(node: ast.AST) -> bool:
-    return name_of(node) is not None and isinstance(getattr(node, "ctx", None), ast.Load)
+def is_name(node: AST) -> bool:
+    return name_of(node) is not None and isinstance(getattr(node, "ctx", None), Load)

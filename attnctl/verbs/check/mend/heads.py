@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
+from ast import Attribute, Call, Constant, Load, Name, Subscript, expr
 from collections.abc import Iterator
 
 from attnctl.verbs.check.mend.change import (
@@ -24,15 +24,15 @@ TOGETHER = re.compile(r"\((\w+) (\w+)\)")
 """Two axes that are one, in a pattern of einops."""
 
 
-def turned(text: ProgramText, array: ast.expr, first: int) -> str:
+def turned(text: ProgramText, array: expr, first: int) -> str:
     """An array with two neighbouring axes exchanged."""
     method = "transpose" if text.is_torch else "swapaxes"
     return f"{text.in_brackets(array)}.{method}({first}, {first + 1})"
 
 
-def reshaped(text: ProgramText, node: Node) -> tuple[ast.expr, list[str]] | None:
+def reshaped(text: ProgramText, node: Node) -> tuple[expr, list[str]] | None:
     """The array and the sizes of a reshape."""
-    if not isinstance(node, ast.Call) or called(node) not in RESHAPES:
+    if not isinstance(node, Call) or called(node) not in RESHAPES:
         return None
     given = operands(text, node)
     if len(given) < 2:
@@ -70,7 +70,7 @@ def merge_heads(text: ProgramText, node: Node) -> Changes:
 def turn_reshaped(text: ProgramText, node: Node) -> Changes:
     """k.T for k.reshape(d, n), or behind it."""
     found = reshaped(text, node)
-    if found is None or not isinstance(node, ast.Call):
+    if found is None or not isinstance(node, Call):
         return
     array, sizes = found
     if len(sizes) == 2:
@@ -82,18 +82,18 @@ def turn_reshaped(text: ProgramText, node: Node) -> Changes:
 def turn(text: ProgramText, node: Node) -> Changes:
     """A transpose that is missing, or one too many."""
     match node:
-        case ast.Attribute(attr="T" | "mT", value=array):
+        case Attribute(attr="T" | "mT", value=array):
             yield NodeChange("not turned", node, text.of(array))
-        case ast.Call(func=ast.Attribute(value=array)) if called(node) in TRANSPOSES:
+        case Call(func=Attribute(value=array)) if called(node) in TRANSPOSES:
             yield NodeChange("not turned", node, text.of(array))
-        case ast.Name() | ast.Subscript() | ast.Attribute() if isinstance(node.ctx, ast.Load):
+        case Name() | Subscript() | Attribute() if isinstance(node.ctx, Load):
             yield NodeChange("turned", node, f"{text.of(node)}.T")
 
 
 def turn_factors(text: ProgramText, node: Node) -> Changes:
     """A @ B.T for A @ B, and the factors exchanged."""
     both = factors(node)
-    if both is None or not isinstance(node, ast.expr):
+    if both is None or not isinstance(node, expr):
         return
     for factor in reversed(both):
         words = text.in_brackets(factor)
@@ -102,12 +102,11 @@ def turn_factors(text: ProgramText, node: Node) -> Changes:
     left, right = (text.in_brackets(factor) for factor in both)
     exchanged = text.with_parts(node, {both[0]: right, both[1]: left})
     yield NodeChange("exchanged", node, exchanged)
-    yield NodeChange("exchanged and turned", node, f"({right} @ {left}.T).T")
 
 
 def repeat_each(text: ProgramText, node: Node) -> Changes:
     """repeat_interleave(groups, dim=1) for repeat(1, groups, 1, 1)."""
-    if not isinstance(node, ast.Call) or called(node) not in {"repeat", "tile"}:
+    if not isinstance(node, Call) or called(node) not in {"repeat", "tile"}:
         return
     given = operands(text, node)
     counts = [text.of(count) for count in sizes_of(given[1:])]
@@ -126,7 +125,7 @@ def repeat_each(text: ProgramText, node: Node) -> Changes:
 
 def repeat_all(text: ProgramText, node: Node) -> Changes:
     """Columns one set behind the other, where each was repeated by itself: angles for halves."""
-    if not isinstance(node, ast.Call) or called(node) not in {"repeat_interleave", "repeat"}:
+    if not isinstance(node, Call) or called(node) not in {"repeat_interleave", "repeat"}:
         return
     given = operands(text, node)
     axis = keyword(node, "dim", "axis")
@@ -145,7 +144,7 @@ def repeat_all(text: ProgramText, node: Node) -> Changes:
 def change_letters(text: ProgramText, node: Node) -> Changes:
     """The letters of what an einsum sums, exchanged."""
     match node:
-        case ast.Call(args=[ast.Constant(value=str(formula)) as constant, *_]) if called(node) == "einsum":
+        case Call(args=[Constant(value=str(formula)) as constant, *_]) if called(node) == "einsum":
             left, arrow, out = formula.partition("->")
             operand_letters = left.split(",")
             for number, letters in enumerate(operand_letters):
@@ -169,7 +168,7 @@ def exchanged_letters(letters: str) -> Iterator[str]:
 def change_pattern(text: ProgramText, node: Node) -> Changes:
     """rearrange(x, "b h n d -> b n (h d)") for "b h n d -> b n (d h)"."""
     match node:
-        case ast.Call(args=[_, ast.Constant(value=str()) as pattern, *_]) if called(node) == "rearrange":
+        case Call(args=[_, Constant(value=str()) as pattern, *_]) if called(node) == "rearrange":
             words = text.of(pattern)
             for pair in TOGETHER.finditer(words):
                 other = f"{words[: pair.start()]}({pair[2]} {pair[1]}){words[pair.end() :]}"

@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
-import ast
 import re
+from ast import (
+    Add,
+    Assign,
+    Attribute,
+    AugAssign,
+    BinOp,
+    Call,
+    Compare,
+    Eq,
+    Expr,
+    Gt,
+    GtE,
+    Invert,
+    Lt,
+    LtE,
+    Mult,
+    Name,
+    NotEq,
+    Subscript,
+    Tuple,
+    UnaryOp,
+    expr,
+    stmt,
+)
 
 from attnctl.verbs.check.mend.change import (
     NEW_AXIS,
@@ -21,12 +44,12 @@ from attnctl.verbs.check.mend.text import Node, ProgramText, TextEdit
 EXCHANGED = {"triu": "tril", "tril": "triu", "triu_": "tril_", "tril_": "triu_"}
 
 COMPARISONS = {
-    ast.Eq: ("!=",),
-    ast.NotEq: ("==",),
-    ast.Lt: ("<=", ">=", ">"),
-    ast.LtE: ("<", ">", ">="),
-    ast.Gt: (">=", "<=", "<"),
-    ast.GtE: (">", "<", "<="),
+    Eq: ("!=",),
+    NotEq: ("==",),
+    Lt: ("<=", ">=", ">"),
+    LtE: ("<", ">", ">="),
+    Gt: (">=", "<=", "<"),
+    GtE: (">", "<", "<="),
 }
 """What is written in place of a comparison."""
 
@@ -36,14 +59,14 @@ HIDES_NOTHING = re.compile(r"1e-?\d+|0(\.0)?")
 # --- triangles ---
 
 
-def diagonal_of(text: ProgramText, call: ast.Call) -> ast.expr | None:
+def diagonal_of(text: ProgramText, call: Call) -> expr | None:
     given = keyword(call, "k", "diagonal")
     if given is None and len(operands(text, call)) > 1:
         return call.args[-1]
     return given
 
 
-def with_diagonal(text: ProgramText, call: ast.Call, diagonal: str) -> str:
+def with_diagonal(text: ProgramText, call: Call, diagonal: str) -> str:
     """A triangle from another diagonal on."""
     now = diagonal_of(text, call)
     if now is not None:
@@ -54,7 +77,7 @@ def with_diagonal(text: ProgramText, call: ast.Call, diagonal: str) -> str:
 
 def move_diagonal(text: ProgramText, node: Node) -> Changes:
     """k=1 for k=0."""
-    if not isinstance(node, ast.Call) or called(node) not in EXCHANGED:
+    if not isinstance(node, Call) or called(node) not in EXCHANGED:
         return
     now = diagonal_of(text, node)
     moved = ["1", "-1"]
@@ -67,7 +90,7 @@ def move_diagonal(text: ProgramText, node: Node) -> Changes:
 
 def exchange_triangle(text: ProgramText, node: Node) -> Changes:
     """tril for triu, from the diagonal that belongs to it."""
-    if not isinstance(node, ast.Call) or called(node) not in EXCHANGED:
+    if not isinstance(node, Call) or called(node) not in EXCHANGED:
         return
     begin, _ = text.span(node)
     _, end = text.span(node.func)
@@ -81,10 +104,10 @@ def exchange_triangle(text: ProgramText, node: Node) -> Changes:
 
 def align_triangle(text: ProgramText, node: Node) -> Changes:
     """tril(ones(queries, keys), keys - queries): the newest query sees every key."""
-    if not isinstance(node, ast.Call) or called(node) not in EXCHANGED:
+    if not isinstance(node, Call) or called(node) not in EXCHANGED:
         return
     given = operands(text, node)
-    if not given or not isinstance(given[0], ast.Call):
+    if not given or not isinstance(given[0], Call):
         return
     sizes = sizes_of(operands(text, given[0]))
     if len(sizes) != 2:
@@ -98,7 +121,7 @@ def align_triangle(text: ProgramText, node: Node) -> Changes:
 
 def align_flag(text: ProgramText, node: Node) -> Changes:
     """A mask of the newest queries for is_causal=True, which is aligned with the first ones."""
-    if not isinstance(node, ast.Call):
+    if not isinstance(node, Call):
         return
     for key in node.keywords:
         if key.arg == "is_causal" and len(node.args) > 1:
@@ -114,7 +137,7 @@ def align_flag(text: ProgramText, node: Node) -> Changes:
 
 def change_comparison(text: ProgramText, node: Node) -> Changes:
     match node:
-        case ast.Compare(ops=[operator], left=left, comparators=[right]):
+        case Compare(ops=[operator], left=left, comparators=[right]):
             for other in COMPARISONS.get(type(operator), ()):
                 words = f"{text.of(left)} {other} {text.of(right)}"
                 yield NodeChange(f"comparison {other}", node, words)
@@ -122,30 +145,30 @@ def change_comparison(text: ProgramText, node: Node) -> Changes:
 
 def negate(text: ProgramText, node: Node) -> Changes:
     """~mask for mask where it is used, or the other way round."""
-    masks: list[ast.expr] = []
+    masks: list[expr] = []
     match node:
-        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+        case UnaryOp(op=Invert(), operand=operand):
             yield NodeChange("sense", node, text.of(operand))
-        case ast.Call(args=[mask, *_]) if called(node).startswith("masked_fill"):
+        case Call(args=[mask, *_]) if called(node).startswith("masked_fill"):
             masks = [mask]
-    if isinstance(node, ast.Call):
+    if isinstance(node, Call):
         masks += [key.value for key in node.keywords if key.arg and key.arg.endswith("mask")]
     for mask in masks:
-        if isinstance(mask, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+        if isinstance(mask, (Name, Attribute, Call, Subscript)):
             yield NodeChange("sense", mask, f"~{text.of(mask)}")
 
 
 def exchange_branches(text: ProgramText, node: Node) -> Changes:
     """where(mask, b, a) for where(mask, a, b)."""
     match node:
-        case ast.Call(args=[_, yes, no]) if called(node) == "where":
+        case Call(args=[_, yes, no]) if called(node) == "where":
             exchanged = text.with_parts(node, {yes: text.of(no), no: text.of(yes)})
             yield NodeChange("branches", node, exchanged)
 
 
 def turn_mask(text: ProgramText, node: Node) -> Changes:
     """mask[:, None, :] for mask[:, :, None]: along keys, not queries."""
-    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
+    if not isinstance(node, Subscript) or not isinstance(node.slice, Tuple):
         return
     words = [text.of(part) for part in node.slice.elts]
     for at, word in enumerate(words):
@@ -161,7 +184,7 @@ def turn_mask(text: ProgramText, node: Node) -> Changes:
 def turn_unsqueezed(text: ProgramText, node: Node) -> Changes:
     """mask.unsqueeze(1) for mask.unsqueeze(-1)."""
     match node:
-        case ast.Call(args=[*_, axis]) if called(node) in {"unsqueeze", "expand_dims"}:
+        case Call(args=[*_, axis]) if called(node) in {"unsqueeze", "expand_dims"}:
             for other in ("1", "-2", "2", "-1", "0"):
                 if other != text.of(axis):
                     yield NodeChange(f"axis of mask {other}", axis, other)
@@ -169,7 +192,7 @@ def turn_unsqueezed(text: ProgramText, node: Node) -> Changes:
 
 def leave_out_mask(text: ProgramText, node: Node) -> Changes:
     """A call without the mask that another one was given."""
-    if not isinstance(node, ast.Call):
+    if not isinstance(node, Call):
         return
     for argument in [*node.args, *(key.value for key in node.keywords)]:
         if MASK_NAMED.search(text.of(argument)):
@@ -182,7 +205,7 @@ def leave_out_mask(text: ProgramText, node: Node) -> Changes:
 def fill_in_less(text: ProgramText, node: Node) -> Changes:
     """-1e9 for 1e-9, which hides nothing."""
     match node:
-        case ast.Call(args=[_, *rest]) if called(node).startswith("masked_fill") or called(node) == "where":
+        case Call(args=[_, *rest]) if called(node).startswith("masked_fill") or called(node) == "where":
             for filled in rest:
                 if HIDES_NOTHING.fullmatch(text.of(filled)):
                     yield NodeChange("filled in", filled, "-1e9")
@@ -191,7 +214,7 @@ def fill_in_less(text: ProgramText, node: Node) -> Changes:
 def keep_what_is_filled(text: ProgramText, node: Node) -> Changes:
     """scores = scores.masked_fill(…) for scores.masked_fill(…)."""
     match node:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=scores)) as call):
+        case Expr(value=Call(func=Attribute(value=scores)) as call):
             if is_method(text, call) and called(call) in {"masked_fill", "masked_fill_"}:
                 yield NodeChange("kept", node, f"{text.of(scores)} = {text.of(call)}")
 
@@ -199,12 +222,12 @@ def keep_what_is_filled(text: ProgramText, node: Node) -> Changes:
 def hide_instead(text: ProgramText, node: Node) -> Changes:
     """−∞ where a product with 0, or a sum with 0 and 1, was to hide scores."""
     match node:
-        case ast.BinOp(op=ast.Mult() | ast.Add(), left=left, right=right):
+        case BinOp(op=Mult() | Add(), left=left, right=right):
             for scores, mask in ((left, right), (right, left)):
                 yield NodeChange("hidden", node, hidden(text, scores, mask))
 
 
-def hidden(text: ProgramText, scores: ast.expr, mask: ast.expr) -> str:
+def hidden(text: ProgramText, scores: expr, mask: expr) -> str:
     seen = text.in_brackets(mask)
     if text.is_torch:
         return f'{text.in_brackets(scores)}.masked_fill({seen} == 0, float("-inf"))'
@@ -217,18 +240,18 @@ def share_again(text: ProgramText, node: Node) -> Changes:
     if text.is_torch:
         end = ".sum(dim=-1, keepdim=True)"
     match node:
-        case ast.Assign(targets=[target], value=ast.BinOp(op=ast.Mult())):
+        case Assign(targets=[target], value=BinOp(op=Mult())):
             whole = divided_after(text, node, text.of(target), end)
             yield NodeChange("shared again", node, whole)
-        case ast.AugAssign(op=ast.Mult(), target=target):
+        case AugAssign(op=Mult(), target=target):
             whole = divided_after(text, node, text.of(target), end)
             yield NodeChange("shared again", node, whole)
-        case ast.BinOp(op=ast.Mult()):
+        case BinOp(op=Mult()):
             whole = text.of(node)
             yield NodeChange("shared again", node, f"{whole} / ({whole}){end}")
 
 
-def divided_after(text: ProgramText, statement: ast.stmt, name: str, end: str) -> str:
+def divided_after(text: ProgramText, statement: stmt, name: str, end: str) -> str:
     """A statement, and one more behind it in a line of its own."""
     begin, _ = text.span(statement)
     indent = text.text[text.starts[statement.lineno - 1] : begin]
@@ -239,39 +262,39 @@ def divided_after(text: ProgramText, statement: ast.stmt, name: str, end: str) -
 def move_before_softmax(text: ProgramText, node: Node) -> Changes:
     """softmax(s + b) for softmax(s) + b."""
     match node:
-        case ast.BinOp(op=ast.Add(), left=call, right=bias):
+        case BinOp(op=Add(), left=call, right=bias):
             scores = scores_of_softmax(text, call)
             if scores is not None:
                 whole = text.with_parts(call, {scores: added(text, call, scores, bias)})
                 yield NodeChange("before softmax", node, whole)
-        case ast.Assign(targets=[target], value=call):
+        case Assign(targets=[target], value=call):
             scores = scores_of_softmax(text, call)
             if scores is not None:
                 yield from move_later_bias(text, text.of(target), call, scores)
 
 
-def scores_of_softmax(text: ProgramText, node: ast.expr) -> ast.expr | None:
+def scores_of_softmax(text: ProgramText, node: expr) -> expr | None:
     """What a call of softmax, as a function or a method, is taken of."""
-    if not isinstance(node, ast.Call) or "softmax" not in called(node).lower():
+    if not isinstance(node, Call) or "softmax" not in called(node).lower():
         return None
     return next(iter(operands(text, node)), None)
 
 
-def added(text: ProgramText, call: ast.expr, scores: ast.expr, bias: ast.expr) -> str:
+def added(text: ProgramText, call: expr, scores: expr, bias: expr) -> str:
     words = f"{text.of(scores)} + {text.in_brackets(bias)}"
-    if isinstance(call, ast.Call) and is_method(text, call):
+    if isinstance(call, Call) and is_method(text, call):
         return f"({words})"
     return words
 
 
-def move_later_bias(text: ProgramText, weights: str, call: ast.expr, scores: ast.expr) -> Changes:
+def move_later_bias(text: ProgramText, weights: str, call: expr, scores: expr) -> Changes:
     """Of a bias that is added to these weights in a statement of its own."""
     for statement in text.names_made.get(weights, ()):
-        bias: ast.expr | None = None
+        bias: expr | None = None
         match statement:
-            case ast.AugAssign(op=ast.Add(), value=bias):
+            case AugAssign(op=Add(), value=bias):
                 pass
-            case ast.Assign(value=ast.BinOp(op=ast.Add(), left=left, right=right)):
+            case Assign(value=BinOp(op=Add(), left=left, right=right)):
                 if text.of(left) == weights:
                     bias = right
         without = text.removed(statement)

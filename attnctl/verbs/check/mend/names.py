@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+from ast import Add, Assign, BinOp, Call, Constant, List, Return, Subscript, Tuple, expr
 from itertools import combinations
 
 from attnctl.verbs.check.mend.change import Changes, NodeChange, called, family, is_method, is_name
@@ -27,11 +27,11 @@ def use_another_name(text: ProgramText, node: Node) -> Changes:
 def use_another_key(text: ProgramText, node: Node) -> Changes:
     """weights["W_V"] for weights["W_K"]."""
     match node:
-        case ast.Subscript(slice=ast.Constant(value=str(key)) as constant) if "?" in family(key):
+        case Subscript(slice=Constant(value=str(key)) as constant) if "?" in family(key):
             others = {
                 inner.value
                 for inner in text.nodes
-                if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
+                if isinstance(inner, Constant) and isinstance(inner.value, str)
             }
             for other in sorted(others - {key}):
                 if family(other) == family(key):
@@ -42,11 +42,11 @@ def use_another_key(text: ProgramText, node: Node) -> Changes:
 def apply_unused(text: ProgramText, node: Node) -> Changes:
     """A last projection, or positions, that were made and never read."""
     match node:
-        case ast.Return(value=ast.expr() as value) | ast.Assign(value=ast.expr() as value):
+        case Return(value=expr() as value) | Assign(value=expr() as value):
             pass
         case _:
             return
-    if isinstance(value, (ast.Constant, ast.Tuple)):
+    if isinstance(value, (Constant, Tuple)):
         return
     whole = text.in_brackets(value)
     for name in text.unused:
@@ -63,7 +63,7 @@ def apply_unused(text: ProgramText, node: Node) -> Changes:
 def exchange_targets(text: ProgramText, node: Node) -> Changes:
     """q, k, v = for q, v, k =."""
     match node:
-        case ast.Assign(targets=[ast.Tuple(elts=targets)]) if len(targets) == 3:
+        case Assign(targets=[Tuple(elts=targets)]) if len(targets) == 3:
             for first, second in combinations(targets, 2):
                 parts = {first: text.of(second), second: text.of(first)}
                 yield NodeChange("parts", node, text.with_parts(node, parts))
@@ -72,10 +72,9 @@ def exchange_targets(text: ProgramText, node: Node) -> Changes:
 def exchange_joined(text: ProgramText, node: Node) -> Changes:
     """concatenate([old, new]) for concatenate([new, old])."""
     match node:
-        case (
-            ast.Call(args=[ast.List(elts=[first, second]), *_])
-            | ast.Call(args=[ast.Tuple(elts=[first, second]), *_])
-        ) if called(node) in JOINING:
+        case Call(args=[List(elts=[first, second]), *_]) | Call(args=[Tuple(elts=[first, second]), *_]) if (
+            called(node) in JOINING
+        ):
             parts = {first: text.of(second), second: text.of(first)}
             yield NodeChange("joined", node, text.with_parts(node, parts))
 
@@ -83,7 +82,7 @@ def exchange_joined(text: ProgramText, node: Node) -> Changes:
 def call_alike(text: ProgramText, node: Node) -> Changes:
     """k = rotate(x @ W_K) where q = rotate(x @ W_Q), and k is x @ W_K."""
     match node:
-        case ast.Assign(targets=[target], value=value):
+        case Assign(targets=[target], value=value):
             name = name_of(target)
         case _:
             return
@@ -94,7 +93,7 @@ def call_alike(text: ProgramText, node: Node) -> Changes:
             continue
         for statement in text.names_made[other]:
             match statement:
-                case ast.Assign(value=ast.Call(args=[_, *more]) as call) if not is_method(text, call):
+                case Assign(value=Call(args=[_, *more]) as call) if not is_method(text, call):
                     words = [text.of(value), *(text.of(each).replace(other, name) for each in more)]
                     yield NodeChange("alike", value, f"{text.of(call.func)}({', '.join(words)})")
 
@@ -102,6 +101,6 @@ def call_alike(text: ProgramText, node: Node) -> Changes:
 def leave_out_term(text: ProgramText, node: Node) -> Changes:
     """A sum without one of its terms: a residual that is added elsewhere."""
     match node:
-        case ast.BinOp(op=ast.Add(), left=left, right=right):
+        case BinOp(op=Add(), left=left, right=right):
             yield NodeChange("term", node, text.of(right))
             yield NodeChange("term", node, text.of(left))

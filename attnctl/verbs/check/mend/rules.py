@@ -23,13 +23,9 @@ SCALES = (
 TRIANGLES = (masks.move_diagonal, masks.exchange_triangle, masks.change_comparison, sums.shift_by_one)
 ALIGNED = (masks.align_triangle, masks.align_flag)
 SENSES = (masks.negate, masks.exchange_branches, masks.change_comparison, masks.exchange_triangle)
-LAID = (
-    masks.fill_in_less,
-    masks.keep_what_is_filled,
-    masks.hide_instead,
-    masks.turn_mask,
-    masks.turn_unsqueezed,
-)
+LAID = (masks.fill_in_less, masks.keep_what_is_filled, masks.turn_mask, masks.turn_unsqueezed)
+# A sum with what hides nothing loses a bias: only where it is known that a mask was meant.
+HIDDEN = (*LAID, masks.hide_instead)
 LATE = (masks.share_again, masks.hide_instead)
 NAMES = (names.use_another_name, names.use_another_key)
 TURNS = (heads.turn_factors, heads.turn, heads.change_letters)
@@ -46,11 +42,12 @@ RULES_OF_MISTAKE: Mapping[str, Sequence[Rule]] = {
     "mask-inverted": SENSES,
     "mask-after-softmax": LATE,
     "mask-unasked": (masks.leave_out_mask,),
-    "mask": (*SENSES, *TRIANGLES, *LAID),
+    "mask-ignored": (*HIDDEN, sums.cut_cache, *SENSES, *TRIANGLES),
+    "mask": (*SENSES, *TRIANGLES, *HIDDEN),
     "causal-aligned": ALIGNED,
     "causal-offset": (*TRIANGLES, *ALIGNED),
     "causal": TRIANGLES,
-    "padding": (*LAID, *SENSES),
+    "padding": (*HIDDEN, *SENSES),
     "window": TRIANGLES,
     "rule": TRIANGLES,
     "heads-split": SPLITS,
@@ -93,23 +90,23 @@ RULES_OF_STEP: Mapping[str, Sequence[Rule]] = {
     WEIGHTS: (
         *AXES,
         axes.take_off_maximum,
+        sums.train_only,
+        masks.move_before_softmax,
+        masks.share_again,
         *SENSES,
         *TRIANGLES,
         *LAID,
-        *LATE,
-        masks.move_before_softmax,
-        sums.train_only,
     ),
     HEAD_OUTPUTS: (
-        *NAMES,
-        *TURNS,
-        names.exchange_joined,
-        sums.rescale_sum,
         sums.train_only,
         sums.make_floats,
+        sums.rescale_sum,
+        names.exchange_joined,
+        *NAMES,
+        *TURNS,
     ),
     CONCAT: (heads.merge_heads, heads.change_pattern, *NAMES, sums.make_floats),
-    OUTPUT: (names.apply_unused, heads.turn_factors, heads.turn, heads.merge_heads, names.leave_out_term),
+    OUTPUT: (names.apply_unused, heads.turn_factors, heads.turn, heads.merge_heads),
 }
 """Of numbers that no mistake explains."""
 

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import re
+from ast import (
+    Attribute,
+    AugAssign,
+    BinOp,
+    Call,
+    Div,
+    FunctionDef,
+    GeneratorExp,
+    Mult,
+    Name,
+    Pow,
+    Subscript,
+    expr,
+    walk,
+)
 
 from attnctl.verbs.check.mend.change import Changes, NodeChange, TextChange, called, factors
 from attnctl.verbs.check.mend.text import Node, ProgramText, TextEdit
@@ -17,7 +31,7 @@ MOST_SIZES = 6
 def add_scale(text: ProgramText, node: Node) -> Changes:
     """Q @ K.T / K.shape[-1] ** 0.5 for Q @ K.T."""
     both = factors(node)
-    if both is None or not isinstance(node, ast.expr):
+    if both is None or not isinstance(node, expr):
         return
     width = f"{text.in_brackets(both[0])}.shape[-1]"
     yield NodeChange("scale", node, f"{text.of(node)} / {width} ** 0.5")
@@ -26,9 +40,9 @@ def add_scale(text: ProgramText, node: Node) -> Changes:
 def scale_products_of_numbers(text: ProgramText, node: Node) -> Changes:
     """sum(a * b for a, b in zip(q, k)) / len(q) ** 0.5."""
     match node:
-        case ast.Call(args=[ast.GeneratorExp(generators=[loop])]) if called(node) == "sum":
+        case Call(args=[GeneratorExp(generators=[loop])]) if called(node) == "sum":
             match loop.iter:
-                case ast.Call(args=[ast.expr() as rows, *_]) if called(loop.iter) in {"zip", "range"}:
+                case Call(args=[expr() as rows, *_]) if called(loop.iter) in {"zip", "range"}:
                     count = text.of(rows) if called(loop.iter) == "range" else f"len({text.of(rows)})"
                     yield NodeChange("scale", node, f"{text.of(node)} / {count} ** 0.5")
 
@@ -36,44 +50,41 @@ def scale_products_of_numbers(text: ProgramText, node: Node) -> Changes:
 def take_root(text: ProgramText, node: Node) -> Changes:
     """x / d ** 0.5 for x / d, and for x / d ** 1 / 2."""
     match node:
-        case ast.BinOp(
-            op=ast.Div(),
-            left=ast.BinOp(op=ast.Div(), right=ast.BinOp(op=ast.Pow(), left=size, right=power) as raised),
+        case BinOp(
+            op=Div(),
+            left=BinOp(op=Div(), right=BinOp(op=Pow(), left=size, right=power) as raised),
             right=half,
         ):
             if (text.of(power), text.of(half)) == ("1", "2"):
                 begin, _ = text.span(raised)
                 _, end = text.span(half)
                 yield TextChange("root", (TextEdit(begin, end, root_of(text, size)),))
-        case (
-            ast.BinOp(op=ast.Div() | ast.Mult(), right=size)
-            | ast.AugAssign(op=ast.Div() | ast.Mult(), value=size)
-        ):
-            if isinstance(size, (ast.Name, ast.Attribute, ast.Subscript)):
+        case BinOp(op=Div() | Mult(), right=size) | AugAssign(op=Div() | Mult(), value=size):
+            if isinstance(size, (Name, Attribute, Subscript)):
                 yield NodeChange("root", size, root_of(text, size))
 
 
-def root_of(text: ProgramText, size: ast.expr) -> str:
+def root_of(text: ProgramText, size: expr) -> str:
     return f"{text.in_brackets(size)} ** 0.5"
 
 
 def turn_scale_round(text: ProgramText, node: Node) -> Changes:
     """x / d for x * d, and the other way round."""
     match node:
-        case ast.BinOp(left=left, op=ast.Div(), right=right):
+        case BinOp(left=left, op=Div(), right=right):
             yield NodeChange("scale round", node, f"{text.of(left)} * {text.in_brackets(right)}")
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+        case BinOp(left=left, op=Mult(), right=right):
             yield NodeChange("scale round", node, f"{text.of(left)} / {text.in_brackets(right)}")
 
 
 def leave_out_scale(text: ProgramText, node: Node) -> Changes:
     """x for x / d, and for d * x."""
     match node:
-        case ast.BinOp(left=left, op=ast.Div() | ast.Mult() as op, right=right):
+        case BinOp(left=left, op=Div() | Mult() as op, right=right):
             yield NodeChange("no scale", node, text.of(left))
-            if isinstance(op, ast.Mult):
+            if isinstance(op, Mult):
                 yield NodeChange("no scale", node, text.of(right))
-        case ast.AugAssign(op=ast.Div() | ast.Mult()):
+        case AugAssign(op=Div() | Mult()):
             without = text.removed(node)
             if without is not None:
                 yield TextChange("no scale", (without,))
@@ -98,22 +109,22 @@ def change_size(text: ProgramText, node: Node) -> Changes:
     for name in names:
         if HEADS.fullmatch(name):
             of_head = f"{now} // {name}"
-            if isinstance(node, ast.BinOp):
+            if isinstance(node, BinOp):
                 of_head = f"({of_head})"
             yield NodeChange(f"size by {name}", size, of_head)
 
 
-def below_root(text: ProgramText, node: Node) -> ast.expr | None:
+def below_root(text: ProgramText, node: Node) -> expr | None:
     """The size whose root is taken, without what makes another type of it."""
-    size: ast.expr
+    size: expr
     match node:
-        case ast.Call(args=[size]) if called(node) in {"sqrt", "rsqrt"}:
+        case Call(args=[size]) if called(node) in {"sqrt", "rsqrt"}:
             pass
-        case ast.BinOp(left=size, op=ast.Pow(), right=power) if "5" in text.of(power):
+        case BinOp(left=size, op=Pow(), right=power) if "5" in text.of(power):
             pass
         case _:
             return None
-    while isinstance(size, ast.Call) and size.args and called(size) != "size":
+    while isinstance(size, Call) and size.args and called(size) != "size":
         size = size.args[0]
     return size
 
@@ -121,7 +132,7 @@ def below_root(text: ProgramText, node: Node) -> ast.expr | None:
 def size_names(text: ProgramText) -> list[str]:
     """What the program calls its sizes, those of a head first."""
     names = [name for name in text.names_made if SIZES.search(name.removeprefix("self."))]
-    for function in ast.walk(text.tree):
-        if isinstance(function, ast.FunctionDef):
+    for function in walk(text.tree):
+        if isinstance(function, FunctionDef):
             names += [argument.arg for argument in function.args.args if SIZES.search(argument.arg)]
     return sorted(dict.fromkeys(names), key=lambda name: "head" not in name and "k" not in name)

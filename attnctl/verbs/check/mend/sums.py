@@ -2,49 +2,66 @@
 
 from __future__ import annotations
 
-import ast
+from ast import (
+    Add,
+    Assign,
+    AugAssign,
+    BinOp,
+    Call,
+    Compare,
+    Constant,
+    Mult,
+    Name,
+    Slice,
+    Sub,
+    Tuple,
+    UnaryOp,
+    USub,
+    expr,
+    walk,
+)
 
-from attnctl.verbs.check.mend.change import Changes, NodeChange, called, keyword
-from attnctl.verbs.check.mend.text import Node, ProgramText
+from attnctl.verbs.check.mend.change import Changes, NodeChange, called, is_name, keyword
+from attnctl.verbs.check.mend.text import Node, ProgramText, name_of
 
 
 def shift_by_one(text: ProgramText, node: Node) -> Changes:
     """n for n + 1, range(n + 1) for range(n), x[: n + 1] for x[:n]."""
     match node:
-        case ast.BinOp(op=ast.Add(), left=left, right=ast.Constant(value=1)):
+        case BinOp(op=Add(), left=left, right=Constant(value=1)):
             yield NodeChange("without 1", node, text.of(left))
-        case ast.BinOp(op=ast.Sub(), left=left, right=ast.Constant(value=1)):
+        case BinOp(op=Sub(), left=left, right=Constant(value=1)):
             yield NodeChange("without 1", node, text.of(left))
-        case ast.Call(args=[*_, last]) if called(node) in {"range", "arange"}:
+        case Call(args=[*_, last]) if called(node) in {"range", "arange"}:
             yield NodeChange("one more", last, f"{text.of(last)} + 1")
             yield NodeChange("one fewer", last, f"{text.of(last)} - 1")
-        case ast.Slice(upper=ast.expr() as upper):
+        case Slice(upper=expr() as upper):
             yield NodeChange("one more", upper, f"{text.of(upper)} + 1")
-        case ast.Compare(comparators=[ast.Constant(value=int(value)) as right]):
+        case Compare(comparators=[Constant(value=int(value)) as right]):
             yield NodeChange("one more", right, str(value + 1))
             yield NodeChange("one fewer", right, str(value - 1))
 
 
 def change_sign(text: ProgramText, node: Node) -> Changes:
     match node:
-        case ast.BinOp(op=ast.Add(), left=left, right=right):
+        case BinOp(op=Add(), left=left, right=right):
             yield NodeChange("sign", node, f"{text.of(left)} - {text.in_brackets(right)}")
-        case ast.BinOp(op=ast.Sub(), left=left, right=right):
+        case BinOp(op=Sub(), left=left, right=right):
             yield NodeChange("sign", node, f"{text.of(left)} + {text.in_brackets(right)}")
-        case ast.UnaryOp(op=ast.USub(), operand=operand) if not isinstance(operand, ast.Constant):
+        case UnaryOp(op=USub(), operand=operand) if not isinstance(operand, Constant):
             yield NodeChange("sign", node, text.of(operand))
-        case ast.BinOp(op=ast.Mult(), left=left):
+        case BinOp(op=Mult(), left=left):
             yield NodeChange("sign", left, f"-{text.in_brackets(left)}")
 
 
 def rescale_sum(text: ProgramText, node: Node) -> Changes:
     """acc = acc * alpha + p @ v for acc = acc + p @ v, with what the loop multiplies another sum by."""
     match node:
-        case ast.AugAssign(op=ast.Add(), target=ast.expr() as target, value=added):
+        case AugAssign(op=Add(), target=expr() as target, value=added):
             pass
-        case ast.Assign(
-            targets=[ast.expr() as target], value=ast.BinOp(op=ast.Add(), left=before, right=added)
-        ) if text.of(before) == text.of(target):
+        case Assign(targets=[expr() as target], value=BinOp(op=Add(), left=before, right=added)) if text.of(
+            before
+        ) == text.of(target):
             pass
         case _:
             return
@@ -59,14 +76,14 @@ def factors_of_sums(text: ProgramText) -> list[str]:
     found: dict[str, None] = {}
     for node in text.nodes:
         match node:
-            case ast.BinOp(op=ast.Add(), left=ast.BinOp(op=ast.Mult(), left=left, right=right)):
+            case BinOp(op=Add(), left=BinOp(op=Mult(), left=left, right=right)):
                 found.update({text.in_brackets(right): None, text.in_brackets(left): None})
     return [*found]
 
 
 def train_only(text: ProgramText, node: Node) -> Changes:
     """dropout(x, p, training=self.training) for dropout(x, p)."""
-    if not isinstance(node, ast.Call):
+    if not isinstance(node, Call):
         return
     if called(node) == "dropout" and keyword(node, "training") is None and "self" in text.of(node):
         yield NodeChange("training", node, text.with_argument(node, "training=self.training"))
@@ -77,7 +94,7 @@ def train_only(text: ProgramText, node: Node) -> Changes:
 
 
 def put_batch_first(text: ProgramText, node: Node) -> Changes:
-    if not isinstance(node, ast.Call) or called(node) != "MultiheadAttention":
+    if not isinstance(node, Call) or called(node) != "MultiheadAttention":
         return
     if keyword(node, "batch_first") is None:
         words = text.with_argument(node, "batch_first=True")
@@ -86,7 +103,7 @@ def put_batch_first(text: ProgramText, node: Node) -> Changes:
 
 def make_floats(text: ProgramText, node: Node) -> Changes:
     """dtype=float for dtype=int."""
-    if isinstance(node, ast.Call):
+    if isinstance(node, Call):
         kind = keyword(node, "dtype")
         if kind is not None and "int" in text.of(kind):
             words = "torch.float32" if text.is_torch else "float"
@@ -100,7 +117,7 @@ def make_floats(text: ProgramText, node: Node) -> Changes:
 
 def start_positions(text: ProgramText, node: Node) -> Changes:
     """arange(n) + past for arange(n), rotate(q, past) for rotate(q)."""
-    if not isinstance(node, ast.Call):
+    if not isinstance(node, Call):
         return
     for name in text.names_of_function(node):
         if called(node) == "arange" and len(node.args) == 1:
@@ -109,7 +126,7 @@ def start_positions(text: ProgramText, node: Node) -> Changes:
             yield NodeChange(f"start {name}", node, text.with_argument(node, name))
 
 
-def takes_more(text: ProgramText, call: ast.Call) -> bool:
+def takes_more(text: ProgramText, call: Call) -> bool:
     """True if the program's own function has an argument that the call leaves as it is by default."""
     function = text.functions.get(called(call))
     if function is None or not function.args.defaults:
@@ -119,9 +136,30 @@ def takes_more(text: ProgramText, call: ast.Call) -> bool:
 
 def move_start(text: ProgramText, node: Node) -> Changes:
     """rotate(q, n - 1) for rotate(q, n)."""
-    if not isinstance(node, ast.Call) or called(node) not in text.functions:
+    if not isinstance(node, Call) or called(node) not in text.functions:
         return
     for argument in node.args:
-        if isinstance(argument, ast.Name) or called(argument) == "len":
+        if isinstance(argument, Name) or called(argument) == "len":
             yield NodeChange("start", argument, f"{text.of(argument)} - 1")
             yield NodeChange("start", argument, f"{text.of(argument)} + 1")
+
+
+def cut_cache(text: ProgramText, node: Node) -> Changes:
+    """self.k[:, : self.n] for self.k, whose slots are written at self.n."""
+    name = name_of(node)
+    if name is None or not is_name(node):
+        return
+    for index in text.written_at.get(name, ()):
+        if index.value is node:
+            return
+    for index in text.written_at.get(name, ()):
+        parts = [index.slice]
+        if isinstance(index.slice, Tuple):
+            parts = index.slice.elts
+        before: list[str] = []
+        for part in parts:
+            for count in walk(part):
+                if is_name(count):
+                    filled = ", ".join([*before, f": {name_of(count)}"])
+                    yield NodeChange("filled", node, f"{name}[{filled}]")
+            before.append(text.of(part))

@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
-import ast
 import re
+from ast import (
+    AST,
+    AnnAssign,
+    Assign,
+    Attribute,
+    AugAssign,
+    Call,
+    ClassDef,
+    Constant,
+    Expr,
+    For,
+    FunctionDef,
+    Import,
+    ImportFrom,
+    Load,
+    Name,
+    Return,
+    Store,
+    Subscript,
+    expr,
+    parse,
+    stmt,
+    walk,
+)
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +34,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-Node = ast.expr | ast.stmt
+Node = expr | stmt
 
 LINE_ENDS = re.compile("\r\n|\r|\n")
 
@@ -34,9 +57,9 @@ class ProgramText:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tree = ast.parse(text)
+        self.tree = parse(text)
         self.starts = [0, *(found.end() for found in LINE_ENDS.finditer(text))]
-        self.nodes = [node for node in ast.walk(self.tree) if isinstance(node, Node)]
+        self.nodes = [node for node in walk(self.tree) if isinstance(node, Node)]
 
     # --- places ---
 
@@ -59,13 +82,13 @@ class ProgramText:
         begin, end = self.span(node)
         return self.text[begin:end]
 
-    def in_brackets(self, node: ast.expr) -> str:
+    def in_brackets(self, node: expr) -> str:
         words = self.of(node)
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)):
+        if isinstance(node, (Name, Attribute, Call, Subscript, Constant)):
             return words
         return f"({words})"
 
-    def with_parts(self, node: Node, parts: Mapping[ast.expr, str]) -> str:
+    def with_parts(self, node: Node, parts: Mapping[expr, str]) -> str:
         """The text of a node in which some of its parts read otherwise."""
         begin, _ = self.span(node)
         words = self.of(node)
@@ -74,7 +97,7 @@ class ProgramText:
             words = words[: first - begin] + parts[part] + words[last - begin :]
         return words
 
-    def with_argument(self, call: ast.Call, argument: str) -> str:
+    def with_argument(self, call: Call, argument: str) -> str:
         """A call that is given one more thing."""
         words = self.of(call)[:-1].rstrip().removesuffix(",")
         if call.args or call.keywords:
@@ -86,7 +109,7 @@ class ProgramText:
     def replaced(self, node: Node, words: str) -> TextEdit:
         return TextEdit(*self.span(node), words)
 
-    def removed(self, statement: ast.stmt) -> TextEdit | None:
+    def removed(self, statement: stmt) -> TextEdit | None:
         """A statement left out with its lines; None where another one shares them, or none is left."""
         begin = self.starts[statement.lineno - 1]
         last = statement.end_lineno or statement.lineno
@@ -94,7 +117,7 @@ class ProgramText:
         is_alone = self.text[begin:end].strip() == self.of(statement)
         has_others = any(
             statement in block and len(block) > 1
-            for node in ast.walk(self.tree)
+            for node in walk(self.tree)
             for block in (getattr(node, "body", None), getattr(node, "orelse", None))
             if isinstance(block, list)
         )
@@ -109,10 +132,10 @@ class ProgramText:
         """The modules that it imports, by what it calls them."""
         out: dict[str, str] = {}
         for node in self.nodes:
-            if isinstance(node, ast.Import):
+            if isinstance(node, Import):
                 for alias in node.names:
                     out[alias.asname or alias.name] = alias.name
-            elif isinstance(node, ast.ImportFrom) and node.module:
+            elif isinstance(node, ImportFrom) and node.module:
                 for alias in node.names:
                     out[alias.asname or alias.name] = f"{node.module}.{alias.name}"
         return out
@@ -141,20 +164,31 @@ class ProgramText:
             return []
         innermost = max(around, key=lambda function: function.lineno)
         names = [argument.arg for argument in innermost.args.args]
-        for statement in ast.walk(innermost):
-            if isinstance(statement, ast.stmt):
+        for statement in walk(innermost):
+            if isinstance(statement, stmt):
                 names += names_assigned(statement)
         return [*dict.fromkeys(names)]
 
     @cached_property
-    def names_made(self) -> dict[str, list[ast.stmt]]:
+    def names_made(self) -> dict[str, list[stmt]]:
         """The statements that assign a name, or an attribute of self."""
-        made: dict[str, list[ast.stmt]] = defaultdict(list)
+        made: dict[str, list[stmt]] = defaultdict(list)
         for node in self.nodes:
-            if isinstance(node, ast.stmt):
+            if isinstance(node, stmt):
                 for name in names_assigned(node):
                     made[name].append(node)
         return made
+
+    @cached_property
+    def written_at(self) -> dict[str, list[Subscript]]:
+        """Of an array the places in it that are written."""
+        out: dict[str, list[Subscript]] = defaultdict(list)
+        for node in self.nodes:
+            if isinstance(node, Subscript) and isinstance(node.ctx, Store):
+                name = name_of(node.value)
+                if name is not None:
+                    out[name].append(node)
+        return out
 
     @cached_property
     def lines_reading(self) -> dict[str, set[int]]:
@@ -162,7 +196,7 @@ class ProgramText:
         out: dict[str, set[int]] = defaultdict(set)
         for node in self.nodes:
             name = name_of(node)
-            if name is not None and isinstance(getattr(node, "ctx", None), ast.Load):
+            if name is not None and isinstance(getattr(node, "ctx", None), Load):
                 out[name].add(node.lineno)
         return out
 
@@ -184,17 +218,17 @@ class ProgramText:
         return out
 
     @cached_property
-    def functions(self) -> dict[str, ast.FunctionDef]:
+    def functions(self) -> dict[str, FunctionDef]:
         """The functions that it defines."""
-        return {node.name: node for node in self.nodes if isinstance(node, ast.FunctionDef)}
+        return {node.name: node for node in self.nodes if isinstance(node, FunctionDef)}
 
     @cached_property
-    def returned(self) -> dict[str, list[ast.stmt]]:
+    def returned(self) -> dict[str, list[stmt]]:
         """What is returned by its functions, and by the methods of its classes."""
-        out: dict[str, list[ast.stmt]] = {}
+        out: dict[str, list[stmt]] = {}
         for node in self.nodes:
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                out[node.name] = [inner for inner in ast.walk(node) if isinstance(inner, ast.Return)]
+            if isinstance(node, (FunctionDef, ClassDef)):
+                out[node.name] = [inner for inner in walk(node) if isinstance(inner, Return)]
         return out
 
     def distances(self, lines: Iterable[int]) -> dict[int, int]:
@@ -208,28 +242,28 @@ class ProgramText:
         return distance
 
 
-def name_of(node: ast.AST) -> str | None:
+def name_of(node: AST) -> str | None:
     match node:
-        case ast.Name(id=name):
+        case Name(id=name):
             return name
-        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+        case Attribute(value=Name(id="self"), attr=name):
             return f"self.{name}"
     return None
 
 
-def names_assigned(statement: ast.stmt) -> Iterator[str]:
+def names_assigned(statement: stmt) -> Iterator[str]:
     """The names that a statement gives a value, a buffer of a module among them."""
-    targets: list[ast.expr] = []
+    targets: list[expr] = []
     match statement:
-        case ast.Assign(targets=targets):
+        case Assign(targets=targets):
             pass
-        case ast.AugAssign(target=target) | ast.AnnAssign(target=target) | ast.For(target=target):
+        case AugAssign(target=target) | AnnAssign(target=target) | For(target=target):
             targets = [target]
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="register_buffer"), args=[named, *_])):
-            if isinstance(named, ast.Constant) and isinstance(named.value, str):
+        case Expr(value=Call(func=Attribute(attr="register_buffer"), args=[named, *_])):
+            if isinstance(named, Constant) and isinstance(named.value, str):
                 yield f"self.{named.value}"
     for target in targets:
-        for inner in ast.walk(target):
+        for inner in walk(target):
             name = name_of(inner)
             if name is not None:
                 yield name
