@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from ast import AST, Attribute, Call, expr
+from ast import AST, Call, expr
 
-from attnctl.verbs.check.mend.change import Changes, NodeChange, TextChange, called, keyword, number_of
+from attnctl.verbs.check.mend.change import (
+    Changes,
+    NodeChange,
+    called,
+    keyword,
+    number_of,
+    operands,
+)
 from attnctl.verbs.check.mend.text import Node, ProgramText
 
 REDUCING = frozenset({"sum", "max", "amax", "logsumexp"})
@@ -69,24 +76,21 @@ def keep_axis(text: ProgramText, node: Node) -> Changes:
     yield NodeChange("axis kept", node, whole)
     axis = axis_of(node)
     if axis is not None and number_of(axis) != -1:
-        begin, _ = text.span(node)
-        first, last = text.span(axis)
-        yield TextChange(
-            "last axis kept", (text.replaced(node, whole[: first - begin] + "-1" + whole[last - begin :]),)
-        )
+        last = text.with_parts(node, {axis: "-1"})
+        yield NodeChange("last axis kept", node, f"{last[:-1]}, {kept})")
 
 
 def take_off_maximum(text: ProgramText, node: Node) -> Changes:
     """exp(x - x.max(axis=-1, keepdims=True)) for exp(x)."""
     if not isinstance(node, Call) or called(node) != "exp":
         return
-    row = node.args[0] if node.args else node.func.value if isinstance(node.func, Attribute) else None
+    row = next(iter(operands(text, node)), None)
     if row is None:
         return
     words = text.in_brackets(row)
     axis, kept = spelled(text)
-    largest = f"{words}.amax({axis}=-1, {kept})" if text.is_torch else f"{words}.max({axis}=-1, {kept})"
-    lower = f"{words} - {largest}"
+    largest = "amax" if text.is_torch else "max"
+    lower = f"{words} - {words}.{largest}({axis}=-1, {kept})"
     if not node.args:
         lower = f"({lower})"
     yield NodeChange("maximum", row, lower)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from ast import Attribute, Call, Constant, Load, Name, Subscript, expr
 from collections.abc import Iterator
+from itertools import combinations
 
 from attnctl.verbs.check.mend.change import (
     RESHAPES,
@@ -23,11 +24,14 @@ from attnctl.verbs.check.mend.text import Node, ProgramText
 TOGETHER = re.compile(r"\((\w+) (\w+)\)")
 """Two axes that are one, in a pattern of einops."""
 
+LETTERS = re.compile("[a-zA-Z]{2,}")
 
-def turned(text: ProgramText, array: expr, first: int) -> str:
+
+def turned(text: ProgramText, array: str, first: int) -> str:
     """An array with two neighbouring axes exchanged."""
     method = "transpose" if text.is_torch else "swapaxes"
-    return f"{text.in_brackets(array)}.{method}({first}, {first + 1})"
+    second = first + 1
+    return f"{array}.{method}({first}, {second})"
 
 
 def reshaped(text: ProgramText, node: Node) -> tuple[expr, list[str]] | None:
@@ -37,7 +41,8 @@ def reshaped(text: ProgramText, node: Node) -> tuple[expr, list[str]] | None:
     given = operands(text, node)
     if len(given) < 2:
         return None
-    return given[0], [text.of(size) for size in sizes_of(given[1:])]
+    sizes = sizes_of(given[1:])
+    return given[0], [text.of(size) for size in sizes]
 
 
 def split_heads(text: ProgramText, node: Node) -> Changes:
@@ -49,10 +54,10 @@ def split_heads(text: ProgramText, node: Node) -> Changes:
     first = len(sizes) - 3
     if first not in (0, 1):
         return
-    sizes[first], sizes[first + 1] = sizes[first + 1], sizes[first]
-    method = "transpose" if text.is_torch else "swapaxes"
-    whole = f"{text.in_brackets(array)}.{called(node)}({', '.join(sizes)}).{method}({first}, {first + 1})"
-    yield NodeChange("split", node, whole)
+    moved = sizes.pop(first)
+    sizes.insert(first + 1, moved)
+    split = f"{text.in_brackets(array)}.{called(node)}({', '.join(sizes)})"
+    yield NodeChange("split", node, turned(text, split, first))
 
 
 def merge_heads(text: ProgramText, node: Node) -> Changes:
@@ -63,8 +68,8 @@ def merge_heads(text: ProgramText, node: Node) -> Changes:
     array, sizes = found
     first = len(sizes) - 2
     if first in (0, 1):
-        whole = f"{turned(text, array, first)}.reshape({', '.join(sizes)})"
-        yield NodeChange("merged", node, whole)
+        whole = turned(text, text.in_brackets(array), first)
+        yield NodeChange("merged", node, f"{whole}.reshape({', '.join(sizes)})")
 
 
 def turn_reshaped(text: ProgramText, node: Node) -> Changes:
@@ -73,10 +78,12 @@ def turn_reshaped(text: ProgramText, node: Node) -> Changes:
     if found is None or not isinstance(node, Call):
         return
     array, sizes = found
+    words = text.of(node)
     if len(sizes) == 2:
-        yield NodeChange("turned", node, f"{text.in_brackets(array)}.T")
-        yield NodeChange("turned", node, f"{text.of(node)}.T")
-    yield NodeChange("turned", node, f"{text.of(node)}.swapaxes(-1, -2)")
+        bare = text.in_brackets(array)
+        yield NodeChange("turned", node, f"{bare}.T")
+        yield NodeChange("turned", node, f"{words}.T")
+    yield NodeChange("turned", node, f"{words}.swapaxes(-1, -2)")
 
 
 def turn(text: ProgramText, node: Node) -> Changes:
@@ -84,10 +91,11 @@ def turn(text: ProgramText, node: Node) -> Changes:
     match node:
         case Attribute(attr="T" | "mT", value=array):
             yield NodeChange("not turned", node, text.of(array))
-        case Call(func=Attribute(value=array)) if called(node) in TRANSPOSES:
+        case Call(func=Attribute(attr=name, value=array)) if name in TRANSPOSES:
             yield NodeChange("not turned", node, text.of(array))
-        case Name() | Subscript() | Attribute() if isinstance(node.ctx, Load):
-            yield NodeChange("turned", node, f"{text.of(node)}.T")
+        case Name(ctx=Load()) | Subscript(ctx=Load()) | Attribute(ctx=Load()):
+            words = text.of(node)
+            yield NodeChange("turned", node, f"{words}.T")
 
 
 def turn_factors(text: ProgramText, node: Node) -> Changes:
@@ -110,17 +118,16 @@ def repeat_each(text: ProgramText, node: Node) -> Changes:
         return
     given = operands(text, node)
     counts = [text.of(count) for count in sizes_of(given[1:])]
-    several = [at for at, count in enumerate(counts) if count != "1"]
+    several = [axis for axis, count in enumerate(counts) if count != "1"]
     if len(several) != 1:
         return
     axis = several[0]
+    count = counts[axis]
     array = text.in_brackets(given[0])
+    whole = f"{text.numpy}.repeat({array}, {count}, axis={axis})"
     if text.is_torch:
-        whole = f"{array}.repeat_interleave({counts[axis]}, dim={axis})"
-        yield NodeChange("groups", node, whole)
-    elif len(counts) > 1:
-        whole = f"{text.numpy}.repeat({array}, {counts[axis]}, axis={axis})"
-        yield NodeChange("groups", node, whole)
+        whole = f"{array}.repeat_interleave({count}, dim={axis})"
+    yield NodeChange("groups", node, whole)
 
 
 def repeat_all(text: ProgramText, node: Node) -> Changes:
@@ -144,25 +151,22 @@ def repeat_all(text: ProgramText, node: Node) -> Changes:
 def change_letters(text: ProgramText, node: Node) -> Changes:
     """The letters of what an einsum sums, exchanged."""
     match node:
-        case Call(args=[Constant(value=str(formula)) as constant, *_]) if called(node) == "einsum":
-            left, arrow, out = formula.partition("->")
-            operand_letters = left.split(",")
-            for number, letters in enumerate(operand_letters):
-                for other in exchanged_letters(letters.strip()):
-                    several = [*operand_letters]
-                    several[number] = other
-                    words = repr(f"{','.join(several)}{arrow}{out}")
-                    if text.of(constant).startswith('"'):
-                        words = f'"{words[1:-1]}"'
-                    yield NodeChange(f"letters {other}", constant, words)
+        case Call(args=[Constant(value=str()) as formula, *_]) if called(node) == "einsum":
+            words = text.of(formula)
+            read, arrow, made = words.partition("->")
+            for letters in LETTERS.finditer(read):
+                for other in exchanged(letters[0]):
+                    changed = read[: letters.start()] + other + read[letters.end() :]
+                    yield NodeChange(f"letters {other}", formula, changed + arrow + made)
 
 
-def exchanged_letters(letters: str) -> Iterator[str]:
-    for one_end, other in ((-2, -1), (-3, -1), (-3, -2)):
-        if len(letters) >= -min(one_end, other):
-            several = [*letters]
-            several[one_end], several[other] = several[other], several[one_end]
-            yield "".join(several)
+def exchanged(letters: str) -> Iterator[str]:
+    """Letters with two of the last three exchanged."""
+    for first, second in combinations(range(len(letters))[-3:], 2):
+        several = [*letters]
+        several[first] = letters[second]
+        several[second] = letters[first]
+        yield "".join(several)
 
 
 def change_pattern(text: ProgramText, node: Node) -> Changes:

@@ -41,6 +41,8 @@ from attnctl.verbs.check.mend.change import (
 )
 from attnctl.verbs.check.mend.text import Node, ProgramText, TextEdit
 
+FILLING = frozenset({"masked_fill", "masked_fill_"})
+
 EXCHANGED = {"triu": "tril", "tril": "triu", "triu_": "tril_", "tril_": "triu_"}
 
 COMPARISONS = {
@@ -84,22 +86,23 @@ def move_diagonal(text: ProgramText, node: Node) -> Changes:
     if now is not None:
         moved = ["1", "0", "-1", f"{text.of(now)} + 1", f"{text.of(now)} - 1"]
     for diagonal in moved:
-        if now is None or diagonal != text.of(now):
-            yield NodeChange(f"diagonal {diagonal}", node, with_diagonal(text, node, diagonal))
+        whole = with_diagonal(text, node, diagonal)
+        if whole != text.of(node):
+            yield NodeChange(f"diagonal {diagonal}", node, whole)
 
 
 def exchange_triangle(text: ProgramText, node: Node) -> Changes:
     """tril for triu, from the diagonal that belongs to it."""
     if not isinstance(node, Call) or called(node) not in EXCHANGED:
         return
-    begin, _ = text.span(node)
-    _, end = text.span(node.func)
     name = called(node)
-    head = text.of(node.func).removesuffix(name) + EXCHANGED[name]
-    yield TextChange("triangle", (TextEdit(begin, end, head),))
+    function = text.of(node.func)
+    other = function.removesuffix(name) + EXCHANGED[name]
+    yield NodeChange("triangle", node.func, other)
     for diagonal in ("1", "0"):
-        whole = head + with_diagonal(text, node, diagonal)[end - begin :]
-        yield NodeChange(f"triangle {diagonal}", node, whole)
+        whole = with_diagonal(text, node, diagonal)
+        rest = whole.removeprefix(function)
+        yield NodeChange(f"triangle {diagonal}", node, other + rest)
 
 
 def align_triangle(text: ProgramText, node: Node) -> Changes:
@@ -123,13 +126,16 @@ def align_flag(text: ProgramText, node: Node) -> Changes:
     """A mask of the newest queries for is_causal=True, which is aligned with the first ones."""
     if not isinstance(node, Call):
         return
+    if len(node.args) < 2:
+        return
+    queries, keys = (f"{text.in_brackets(array)}.shape[-2]" for array in node.args[:2])
+    mask = f"torch.ones({queries}, {keys}, dtype=torch.bool).tril({keys} - {queries})"
     for key in node.keywords:
-        if key.arg == "is_causal" and len(node.args) > 1:
-            queries, keys = (f"{text.in_brackets(array)}.shape[-2]" for array in node.args[:2])
-            mask = f"torch.ones({queries}, {keys}, dtype=torch.bool).tril({keys} - {queries})"
+        if key.arg == "is_causal":
             begin = text.offset(key.lineno, key.col_offset)
             _, end = text.span(key.value)
-            yield TextChange("aligned", (TextEdit(begin, end, f"attn_mask={mask}"),))
+            edit = TextEdit(begin, end, f"attn_mask={mask}")
+            yield TextChange("aligned", (edit,))
 
 
 # --- what a mask means ---
@@ -138,9 +144,10 @@ def align_flag(text: ProgramText, node: Node) -> Changes:
 def change_comparison(text: ProgramText, node: Node) -> Changes:
     match node:
         case Compare(ops=[operator], left=left, comparators=[right]):
+            before = text.of(left)
+            after = text.of(right)
             for other in COMPARISONS.get(type(operator), ()):
-                words = f"{text.of(left)} {other} {text.of(right)}"
-                yield NodeChange(f"comparison {other}", node, words)
+                yield NodeChange(f"comparison {other}", node, f"{before} {other} {after}")
 
 
 def negate(text: ProgramText, node: Node) -> Changes:
@@ -149,7 +156,7 @@ def negate(text: ProgramText, node: Node) -> Changes:
     match node:
         case UnaryOp(op=Invert(), operand=operand):
             yield NodeChange("sense", node, text.of(operand))
-        case Call(args=[mask, *_]) if called(node).startswith("masked_fill"):
+        case Call(args=[mask, *_]) if called(node) in FILLING:
             masks = [mask]
     if isinstance(node, Call):
         masks += [key.value for key in node.keywords if key.arg and key.arg.endswith("mask")]
@@ -205,7 +212,7 @@ def leave_out_mask(text: ProgramText, node: Node) -> Changes:
 def fill_in_less(text: ProgramText, node: Node) -> Changes:
     """-1e9 for 1e-9, which hides nothing."""
     match node:
-        case Call(args=[_, *rest]) if called(node).startswith("masked_fill") or called(node) == "where":
+        case Call(args=[_, *rest]) if called(node) in {"where", *FILLING}:
             for filled in rest:
                 if HIDES_NOTHING.fullmatch(text.of(filled)):
                     yield NodeChange("filled in", filled, "-1e9")
@@ -215,23 +222,27 @@ def keep_what_is_filled(text: ProgramText, node: Node) -> Changes:
     """scores = scores.masked_fill(…) for scores.masked_fill(…)."""
     match node:
         case Expr(value=Call(func=Attribute(value=scores)) as call):
-            if is_method(text, call) and called(call) in {"masked_fill", "masked_fill_"}:
-                yield NodeChange("kept", node, f"{text.of(scores)} = {text.of(call)}")
+            if is_method(text, call) and called(call) in FILLING:
+                name = text.of(scores)
+                words = text.of(call)
+                yield NodeChange("kept", node, f"{name} = {words}")
 
 
 def hide_instead(text: ProgramText, node: Node) -> Changes:
     """−∞ where a product with 0, or a sum with 0 and 1, was to hide scores."""
     match node:
         case BinOp(op=Mult() | Add(), left=left, right=right):
-            for scores, mask in ((left, right), (right, left)):
-                yield NodeChange("hidden", node, hidden(text, scores, mask))
+            first = text.in_brackets(left)
+            second = text.in_brackets(right)
+            yield NodeChange("hidden", node, hidden(text, first, second))
+            yield NodeChange("hidden", node, hidden(text, second, first))
 
 
-def hidden(text: ProgramText, scores: expr, mask: expr) -> str:
-    seen = text.in_brackets(mask)
+def hidden(text: ProgramText, scores: str, mask: str) -> str:
     if text.is_torch:
-        return f'{text.in_brackets(scores)}.masked_fill({seen} == 0, float("-inf"))'
-    return f"{text.numpy}.where({seen} != 0, {text.of(scores)}, -{text.numpy}.inf)"
+        return f'{scores}.masked_fill({mask} == 0, float("-inf"))'
+    np = text.numpy
+    return f"{np}.where({mask} != 0, {scores}, -{np}.inf)"
 
 
 def share_again(text: ProgramText, node: Node) -> Changes:
@@ -254,9 +265,11 @@ def share_again(text: ProgramText, node: Node) -> Changes:
 def divided_after(text: ProgramText, statement: stmt, name: str, end: str) -> str:
     """A statement, and one more behind it in a line of its own."""
     begin, _ = text.span(statement)
-    indent = text.text[text.starts[statement.lineno - 1] : begin]
+    line = text.starts[statement.lineno - 1]
+    indent = text.text[line:begin]
     line_end = "\r\n" if "\r\n" in text.text else "\n"
-    return f"{text.of(statement)}{line_end}{indent}{name} = {name} / {name}{end}"
+    words = text.of(statement)
+    return f"{words}{line_end}{indent}{name} = {name} / {name}{end}"
 
 
 def move_before_softmax(text: ProgramText, node: Node) -> Changes:
@@ -281,7 +294,9 @@ def scores_of_softmax(text: ProgramText, node: expr) -> expr | None:
 
 
 def added(text: ProgramText, call: expr, scores: expr, bias: expr) -> str:
-    words = f"{text.of(scores)} + {text.in_brackets(bias)}"
+    before = text.of(scores)
+    after = text.in_brackets(bias)
+    words = f"{before} + {after}"
     if isinstance(call, Call) and is_method(text, call):
         return f"({words})"
     return words

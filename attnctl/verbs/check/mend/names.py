@@ -18,7 +18,8 @@ def use_another_name(text: ProgramText, node: Node) -> Changes:
     name = name_of(node)
     if name is None or not is_name(node) or "?" not in family(name):
         return
-    others = [other for other in text.names_made if other != name and family(other) == family(name)]
+    alike = [other for other in text.names_made if family(other) == family(name)]
+    others = [other for other in alike if other != name]
     others.sort(key=lambda other: other not in text.unused)
     for other in others[:MOST_NAMES]:
         yield NodeChange(f"name {name} {other}", node, other)
@@ -28,15 +29,10 @@ def use_another_key(text: ProgramText, node: Node) -> Changes:
     """weights["W_V"] for weights["W_K"]."""
     match node:
         case Subscript(slice=Constant(value=str(key)) as constant) if "?" in family(key):
-            others = {
-                inner.value
-                for inner in text.nodes
-                if isinstance(inner, Constant) and isinstance(inner.value, str)
-            }
-            for other in sorted(others - {key}):
-                if family(other) == family(key):
-                    words = text.of(constant).replace(key, other)
-                    yield NodeChange(f"name {key} {other}", constant, words)
+            words = text.of(constant)
+            for other in text.strings:
+                if other != key and family(other) == family(key):
+                    yield NodeChange(f"name {key} {other}", constant, words.replace(key, other))
 
 
 def apply_unused(text: ProgramText, node: Node) -> Changes:
@@ -48,13 +44,14 @@ def apply_unused(text: ProgramText, node: Node) -> Changes:
             return
     if isinstance(value, (Constant, Tuple)):
         return
+    bare = text.of(value)
     whole = text.in_brackets(value)
     for name in text.unused:
         made = text.names_made[name][-1]
         if made is node or name == "_":
             continue
         if "Linear(" in text.of(made):
-            yield NodeChange("applied", value, f"{name}({text.of(value)})")
+            yield NodeChange("applied", value, f"{name}({bare})")
         else:
             yield NodeChange("applied", value, f"{whole} @ {name}")
             yield NodeChange("added", value, f"{whole} + {name}")
@@ -94,8 +91,10 @@ def call_alike(text: ProgramText, node: Node) -> Changes:
         for statement in text.names_made[other]:
             match statement:
                 case Assign(value=Call(args=[_, *more]) as call) if not is_method(text, call):
-                    words = [text.of(value), *(text.of(each).replace(other, name) for each in more)]
-                    yield NodeChange("alike", value, f"{text.of(call.func)}({', '.join(words)})")
+                    function = text.of(call.func)
+                    given = [text.of(value)]
+                    given += [text.of(argument).replace(other, name) for argument in more]
+                    yield NodeChange("alike", value, f"{function}({', '.join(given)})")
 
 
 def leave_out_term(text: ProgramText, node: Node) -> Changes:

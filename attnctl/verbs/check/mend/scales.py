@@ -9,14 +9,12 @@ from ast import (
     BinOp,
     Call,
     Div,
-    FunctionDef,
     GeneratorExp,
     Mult,
     Name,
     Pow,
     Subscript,
     expr,
-    walk,
 )
 
 from attnctl.verbs.check.mend.change import Changes, NodeChange, TextChange, called, factors
@@ -41,10 +39,20 @@ def scale_products_of_numbers(text: ProgramText, node: Node) -> Changes:
     """sum(a * b for a, b in zip(q, k)) / len(q) ** 0.5."""
     match node:
         case Call(args=[GeneratorExp(generators=[loop])]) if called(node) == "sum":
-            match loop.iter:
-                case Call(args=[expr() as rows, *_]) if called(loop.iter) in {"zip", "range"}:
-                    count = text.of(rows) if called(loop.iter) == "range" else f"len({text.of(rows)})"
-                    yield NodeChange("scale", node, f"{text.of(node)} / {count} ** 0.5")
+            count = count_of(text, loop.iter)
+            if count is not None:
+                words = text.of(node)
+                yield NodeChange("scale", node, f"{words} / {count} ** 0.5")
+
+
+def count_of(text: ProgramText, loop: expr) -> str | None:
+    """How often a loop over numbers of a row goes round."""
+    match loop:
+        case Call(func=Name(id="zip"), args=[row, *_]):
+            return f"len({text.of(row)})"
+        case Call(func=Name(id="range"), args=[count]):
+            return text.of(count)
+    return None
 
 
 def take_root(text: ProgramText, node: Node) -> Changes:
@@ -58,7 +66,8 @@ def take_root(text: ProgramText, node: Node) -> Changes:
             if (text.of(power), text.of(half)) == ("1", "2"):
                 begin, _ = text.span(raised)
                 _, end = text.span(half)
-                yield TextChange("root", (TextEdit(begin, end, root_of(text, size)),))
+                root = root_of(text, size)
+                yield TextChange("root", (TextEdit(begin, end, root),))
         case BinOp(op=Div() | Mult(), right=size) | AugAssign(op=Div() | Mult(), value=size):
             if isinstance(size, (Name, Attribute, Subscript)):
                 yield NodeChange("root", size, root_of(text, size))
@@ -71,10 +80,11 @@ def root_of(text: ProgramText, size: expr) -> str:
 def turn_scale_round(text: ProgramText, node: Node) -> Changes:
     """x / d for x * d, and the other way round."""
     match node:
-        case BinOp(left=left, op=Div(), right=right):
-            yield NodeChange("scale round", node, f"{text.of(left)} * {text.in_brackets(right)}")
-        case BinOp(left=left, op=Mult(), right=right):
-            yield NodeChange("scale round", node, f"{text.of(left)} / {text.in_brackets(right)}")
+        case BinOp(left=left, op=Div() | Mult() as op, right=right):
+            other = "*" if isinstance(op, Div) else "/"
+            before = text.of(left)
+            after = text.in_brackets(right)
+            yield NodeChange("scale round", node, f"{before} {other} {after}")
 
 
 def leave_out_scale(text: ProgramText, node: Node) -> Changes:
@@ -131,8 +141,9 @@ def below_root(text: ProgramText, node: Node) -> expr | None:
 
 def size_names(text: ProgramText) -> list[str]:
     """What the program calls its sizes, those of a head first."""
-    names = [name for name in text.names_made if SIZES.search(name.removeprefix("self."))]
-    for function in walk(text.tree):
-        if isinstance(function, FunctionDef):
-            names += [argument.arg for argument in function.args.args if SIZES.search(argument.arg)]
-    return sorted(dict.fromkeys(names), key=lambda name: "head" not in name and "k" not in name)
+    names = [*text.names_made]
+    for function in text.functions.values():
+        names += [argument.arg for argument in function.args.args]
+
+    sizes = [name for name in dict.fromkeys(names) if SIZES.search(name.removeprefix("self."))]
+    return sorted(sizes, key=lambda name: "head" not in name and "k" not in name)

@@ -24,73 +24,83 @@ from ast import (
 from attnctl.verbs.check.mend.change import Changes, NodeChange, called, is_name, keyword
 from attnctl.verbs.check.mend.text import Node, ProgramText, name_of
 
+LIKE_ANOTHER = frozenset({"zeros_like", "empty_like"})
+
 
 def shift_by_one(text: ProgramText, node: Node) -> Changes:
     """n for n + 1, range(n + 1) for range(n), x[: n + 1] for x[:n]."""
     match node:
-        case BinOp(op=Add(), left=left, right=Constant(value=1)):
+        case BinOp(op=Add() | Sub(), left=left, right=Constant(value=1)):
             yield NodeChange("without 1", node, text.of(left))
-        case BinOp(op=Sub(), left=left, right=Constant(value=1)):
-            yield NodeChange("without 1", node, text.of(left))
-        case Call(args=[*_, last]) if called(node) in {"range", "arange"}:
-            yield NodeChange("one more", last, f"{text.of(last)} + 1")
-            yield NodeChange("one fewer", last, f"{text.of(last)} - 1")
-        case Slice(upper=expr() as upper):
-            yield NodeChange("one more", upper, f"{text.of(upper)} + 1")
-        case Compare(comparators=[Constant(value=int(value)) as right]):
-            yield NodeChange("one more", right, str(value + 1))
-            yield NodeChange("one fewer", right, str(value - 1))
+        case Call(args=[*_, count]) if called(node) in {"range", "arange"}:
+            words = text.of(count)
+            yield NodeChange("one more", count, f"{words} + 1")
+            yield NodeChange("one fewer", count, f"{words} - 1")
+        case Slice(upper=expr() as end):
+            words = text.of(end)
+            yield NodeChange("one more", end, f"{words} + 1")
+        case Compare(comparators=[Constant(value=int(number)) as limit]):
+            yield NodeChange("one more", limit, str(number + 1))
+            yield NodeChange("one fewer", limit, str(number - 1))
 
 
 def change_sign(text: ProgramText, node: Node) -> Changes:
+    """a - b for a + b, -a * b for a * b, and the other way round."""
     match node:
-        case BinOp(op=Add(), left=left, right=right):
-            yield NodeChange("sign", node, f"{text.of(left)} - {text.in_brackets(right)}")
-        case BinOp(op=Sub(), left=left, right=right):
-            yield NodeChange("sign", node, f"{text.of(left)} + {text.in_brackets(right)}")
-        case UnaryOp(op=USub(), operand=operand) if not isinstance(operand, Constant):
-            yield NodeChange("sign", node, text.of(operand))
+        case BinOp(op=Add() | Sub() as op, left=left, right=right):
+            other = "-" if isinstance(op, Add) else "+"
+            before = text.of(left)
+            after = text.in_brackets(right)
+            yield NodeChange("sign", node, f"{before} {other} {after}")
         case BinOp(op=Mult(), left=left):
-            yield NodeChange("sign", left, f"-{text.in_brackets(left)}")
+            words = text.in_brackets(left)
+            yield NodeChange("sign", left, f"-{words}")
+        case UnaryOp(op=USub(), operand=operand):
+            if not isinstance(operand, Constant):
+                yield NodeChange("sign", node, text.of(operand))
 
 
 def rescale_sum(text: ProgramText, node: Node) -> Changes:
     """acc = acc * alpha + p @ v for acc = acc + p @ v, with what the loop multiplies another sum by."""
+    before: expr | None = None
     match node:
-        case AugAssign(op=Add(), target=expr() as target, value=added):
+        case AugAssign(op=Add(), target=target, value=added):
+            before = target
+        case Assign(targets=[target], value=BinOp(op=Add(), left=before, right=added)):
             pass
-        case Assign(targets=[expr() as target], value=BinOp(op=Add(), left=before, right=added)) if text.of(
-            before
-        ) == text.of(target):
-            pass
-        case _:
-            return
+    if before is None or text.of(before) != text.of(target):
+        return
+
     name = text.of(target)
+    more = text.of(added)
     for factor in factors_of_sums(text):
-        for shaped in (factor, f"{factor}[..., None]"):
-            yield NodeChange("rescaled", node, f"{name} = {name} * {shaped} + {text.of(added)}")
+        yield NodeChange("rescaled", node, f"{name} = {name} * {factor} + {more}")
+        yield NodeChange("rescaled", node, f"{name} = {name} * {factor}[..., None] + {more}")
 
 
 def factors_of_sums(text: ProgramText) -> list[str]:
     """What sums are multiplied by before more is added to them: l * alpha + …"""
-    found: dict[str, None] = {}
+    found: list[str] = []
     for node in text.nodes:
         match node:
             case BinOp(op=Add(), left=BinOp(op=Mult(), left=left, right=right)):
-                found.update({text.in_brackets(right): None, text.in_brackets(left): None})
-    return [*found]
+                found.append(text.in_brackets(right))
+                found.append(text.in_brackets(left))
+    return [*dict.fromkeys(found)]
 
 
 def train_only(text: ProgramText, node: Node) -> Changes:
     """dropout(x, p, training=self.training) for dropout(x, p)."""
-    if not isinstance(node, Call):
+    if not isinstance(node, Call) or "self" not in text.text:
         return
-    if called(node) == "dropout" and keyword(node, "training") is None and "self" in text.of(node):
-        yield NodeChange("training", node, text.with_argument(node, "training=self.training"))
+    if called(node) == "dropout" and keyword(node, "training") is None:
+        words = text.with_argument(node, "training=self.training")
+        yield NodeChange("training", node, words)
+
     probability = keyword(node, "dropout_p")
-    if probability is not None and "self" in text.text:
-        words = f"{text.of(probability)} if self.training else 0.0"
-        yield NodeChange("training", probability, words)
+    if probability is not None:
+        words = text.of(probability)
+        yield NodeChange("training", probability, f"{words} if self.training else 0.0")
 
 
 def put_batch_first(text: ProgramText, node: Node) -> Changes:
@@ -103,13 +113,15 @@ def put_batch_first(text: ProgramText, node: Node) -> Changes:
 
 def make_floats(text: ProgramText, node: Node) -> Changes:
     """dtype=float for dtype=int."""
-    if isinstance(node, Call):
-        kind = keyword(node, "dtype")
-        if kind is not None and "int" in text.of(kind):
-            words = "torch.float32" if text.is_torch else "float"
-            yield NodeChange("floats", kind, words)
-        elif called(node) in {"zeros_like", "empty_like"} and kind is None and not text.is_torch:
-            yield NodeChange("floats", node, text.with_argument(node, "dtype=float"))
+    if not isinstance(node, Call):
+        return
+    floats = "torch.float32" if text.is_torch else "float"
+    kind = keyword(node, "dtype")
+    if kind is not None and "int" in text.of(kind):
+        yield NodeChange("floats", kind, floats)
+    if kind is None and called(node) in LIKE_ANOTHER:
+        words = text.with_argument(node, f"dtype={floats}")
+        yield NodeChange("floats", node, words)
 
 
 # --- positions ---
@@ -119,11 +131,15 @@ def start_positions(text: ProgramText, node: Node) -> Changes:
     """arange(n) + past for arange(n), rotate(q, past) for rotate(q)."""
     if not isinstance(node, Call):
         return
+    is_range = called(node) == "arange" and len(node.args) == 1
     for name in text.names_of_function(node):
-        if called(node) == "arange" and len(node.args) == 1:
-            yield NodeChange(f"start {name}", node, f"{text.of(node)} + {name}")
+        kind = f"start {name}"
+        if is_range:
+            words = text.of(node)
+            yield NodeChange(kind, node, f"{words} + {name}")
         elif takes_more(text, node):
-            yield NodeChange(f"start {name}", node, text.with_argument(node, name))
+            words = text.with_argument(node, name)
+            yield NodeChange(kind, node, words)
 
 
 def takes_more(text: ProgramText, call: Call) -> bool:
@@ -140,8 +156,9 @@ def move_start(text: ProgramText, node: Node) -> Changes:
         return
     for argument in node.args:
         if isinstance(argument, Name) or called(argument) == "len":
-            yield NodeChange("start", argument, f"{text.of(argument)} - 1")
-            yield NodeChange("start", argument, f"{text.of(argument)} + 1")
+            words = text.of(argument)
+            yield NodeChange("start", argument, f"{words} - 1")
+            yield NodeChange("start", argument, f"{words} + 1")
 
 
 def cut_cache(text: ProgramText, node: Node) -> Changes:
@@ -149,17 +166,17 @@ def cut_cache(text: ProgramText, node: Node) -> Changes:
     name = name_of(node)
     if name is None or not is_name(node):
         return
-    for index in text.written_at.get(name, ()):
-        if index.value is node:
-            return
-    for index in text.written_at.get(name, ()):
-        parts = [index.slice]
-        if isinstance(index.slice, Tuple):
-            parts = index.slice.elts
-        before: list[str] = []
+    places = text.written_at.get(name, [])
+    if any(place.value is node for place in places):
+        return
+
+    for place in places:
+        parts = [place.slice]
+        if isinstance(place.slice, Tuple):
+            parts = place.slice.elts
+        before = ""
         for part in parts:
             for count in walk(part):
                 if is_name(count):
-                    filled = ", ".join([*before, f": {name_of(count)}"])
-                    yield NodeChange("filled", node, f"{name}[{filled}]")
-            before.append(text.of(part))
+                    yield NodeChange("filled", node, f"{name}[{before}: {name_of(count)}]")
+            before += f"{text.of(part)}, "

@@ -66,12 +66,18 @@ class ProgramText:
     def offset(self, line: int, column: int) -> int:
         """The characters before a place, whose column Python counts in bytes."""
         begin = self.starts[line - 1]
-        end = self.starts[line] if line < len(self.starts) else len(self.text)
-        return begin + len(self.text[begin:end].encode()[:column].decode(errors="replace"))
+        before = self.text[begin : self.end_of(line)].encode()[:column]
+        return begin + len(before.decode(errors="replace"))
+
+    def end_of(self, line: int) -> int:
+        if line < len(self.starts):
+            return self.starts[line]
+        return len(self.text)
 
     def span(self, node: Node) -> tuple[int, int]:
+        begin = self.offset(node.lineno, node.col_offset)
         end = self.offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
-        return self.offset(node.lineno, node.col_offset), end
+        return begin, end
 
     def line_at(self, offset: int) -> int:
         return bisect(self.starts, offset)
@@ -112,18 +118,19 @@ class ProgramText:
     def removed(self, statement: stmt) -> TextEdit | None:
         """A statement left out with its lines; None where another one shares them, or none is left."""
         begin = self.starts[statement.lineno - 1]
-        last = statement.end_lineno or statement.lineno
-        end = self.starts[last] if last < len(self.starts) else len(self.text)
+        end = self.end_of(statement.end_lineno or statement.lineno)
         is_alone = self.text[begin:end].strip() == self.of(statement)
-        has_others = any(
-            statement in block and len(block) > 1
-            for node in walk(self.tree)
-            for block in (getattr(node, "body", None), getattr(node, "orelse", None))
-            if isinstance(block, list)
-        )
-        if is_alone and has_others:
+        if is_alone and self.has_others_beside(statement):
             return TextEdit(begin, end, "")
         return None
+
+    def has_others_beside(self, statement: stmt) -> bool:
+        for node in walk(self.tree):
+            for name in ("body", "orelse"):
+                block = getattr(node, name, None)
+                if isinstance(block, list) and statement in block:
+                    return len(block) > 1
+        return False
 
     # --- what the program imports ---
 
@@ -150,6 +157,15 @@ class ProgramText:
         """True where its arrays are those of torch, as far as its words tell."""
         has_torch = any(module.partition(".")[0] == "torch" for module in self.modules.values())
         return has_torch and (not self.numpy or "dim=" in self.text)
+
+    @cached_property
+    def strings(self) -> list[str]:
+        """The strings that it writes, in order of the alphabet."""
+        found: set[str] = set()
+        for node in self.nodes:
+            if isinstance(node, Constant) and isinstance(node.value, str):
+                found.add(node.value)
+        return sorted(found)
 
     # --- names ---
 
