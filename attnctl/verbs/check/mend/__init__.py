@@ -20,7 +20,7 @@ from attnctl.evidence.walk import Verdict
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.math import Array
-from attnctl.math.names import MASK, MASKED, WEIGHTS
+from attnctl.math.names import BIAS, MASK, MASKED, WEIGHTS
 from attnctl.sources.program import RecordedProgram
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.place import path_of
@@ -312,6 +312,8 @@ def shows_less(before: RecordedProgram, after: RecordedProgram) -> bool:
         return True
     for steps, changed in zip(before.steps, after.steps, strict=False):
         needed = shown(steps) & {WEIGHTS, *ENDS, *steps.given}
+        if MASK in {*changed.arrays} - {*steps.arrays}:
+            needed.discard(BIAS)  # numbers that were to hide, and are now what hides
         if not needed <= {*changed.arrays} or not {*steps.options} <= {*changed.options}:
             return True
     return False

@@ -62,20 +62,27 @@ def ranked(text: ProgramText, place: WrongPlace) -> Iterator[RankedChange]:
     """All changes near a place, and those of a kind made everywhere at once."""
     distance = text.distances(place.lines)
     near = [node for node in text.nodes if node.lineno in distance]
-    edits_alike: dict[str, list[TextEdit]] = defaultdict(list)
-    number_of_kind: dict[str, int] = {}
     for number, rule in enumerate(rules_of(place.step, place.mistake)):
+        found_of_kind: dict[str, list[RankedChange]] = defaultdict(list)
         for node in near:
             for found in rule(text, node):
-                change = in_text(text, found)
-                edits_alike[change.kind] += change.edits
-                number_of_kind.setdefault(change.kind, number)
-                yield RankedChange(2 * distance[node.lineno] + number, change)
+                far = 2 * distance[node.lineno]
+                change = RankedChange(far + number, in_text(text, found))
+                found_of_kind[found.kind].append(change)
+                yield change
 
-    for kind, edits in edits_alike.items():
-        apart = without_overlap(edits)
+        for alike in found_of_kind.values():
+            for together in made_at_once(alike):
+                yield RankedChange(ALIKE + number, together)
+
+
+def made_at_once(alike: Sequence[RankedChange]) -> Iterator[TextChange]:
+    """The changes of a kind together: the nearest of them, and more of them the farther they are."""
+    for rank in sorted({one.rank for one in alike}):
+        near = [one.change for one in alike if one.rank <= rank]
+        apart = without_overlap([edit for change in near for edit in change.edits])
         if 1 < len(apart) <= MOST_ALIKE:
-            yield RankedChange(ALIKE + number_of_kind[kind], TextChange(kind, tuple(apart)))
+            yield TextChange(near[0].kind, tuple(apart))
 
 
 def without_overlap(edits: Sequence[TextEdit]) -> list[TextEdit]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from attnctl.verbs.check.mend.text import Node, ProgramText, TextEdit, name_of
 
-PRODUCTS = frozenset({"matmul", "dot", "einsum", "bmm", "inner", "sum"})
+PRODUCTS = frozenset({"matmul", "dot", "einsum", "bmm", "inner"})
 TRANSPOSES = frozenset({"transpose", "swapaxes", "permute"})
 RESHAPES = frozenset({"reshape", "view"})
 

@@ -54,10 +54,11 @@ def split_heads(text: ProgramText, node: Node) -> Changes:
     first = len(sizes) - 3
     if first not in (0, 1):
         return
+    kind = f"split {sizes}"
     moved = sizes.pop(first)
     sizes.insert(first + 1, moved)
     split = f"{text.in_brackets(array)}.{called(node)}({', '.join(sizes)})"
-    yield NodeChange("split", node, turned(text, split, first))
+    yield NodeChange(kind, node, turned(text, split, first))
 
 
 def merge_heads(text: ProgramText, node: Node) -> Changes:

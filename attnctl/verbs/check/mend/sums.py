@@ -5,6 +5,7 @@ from __future__ import annotations
 from ast import (
     Add,
     Assign,
+    Attribute,
     AugAssign,
     BinOp,
     Call,
@@ -14,6 +15,7 @@ from ast import (
     Name,
     Slice,
     Sub,
+    Subscript,
     Tuple,
     UnaryOp,
     USub,
@@ -80,13 +82,13 @@ def rescale_sum(text: ProgramText, node: Node) -> Changes:
 
 def factors_of_sums(text: ProgramText) -> list[str]:
     """What sums are multiplied by before more is added to them: l * alpha + …"""
-    found: list[str] = []
+    found: list[expr] = []
     for node in text.nodes:
         match node:
             case BinOp(op=Add(), left=BinOp(op=Mult(), left=left, right=right)):
-                found.append(text.in_brackets(right))
-                found.append(text.in_brackets(left))
-    return [*dict.fromkeys(found)]
+                found += [right, left]
+    names = [text.of(factor) for factor in found if isinstance(factor, (Name, Attribute, Subscript))]
+    return [*dict.fromkeys(names)]
 
 
 def train_only(text: ProgramText, node: Node) -> Changes:

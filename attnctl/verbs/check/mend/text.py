@@ -126,8 +126,8 @@ class ProgramText:
 
     def has_others_beside(self, statement: stmt) -> bool:
         for node in walk(self.tree):
-            for name in ("body", "orelse"):
-                block = getattr(node, name, None)
+            for part in ("body", "orelse"):
+                block = getattr(node, part, None)
                 if isinstance(block, list) and statement in block:
                     return len(block) > 1
         return False
