@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import strftime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnctl import api
 from attnctl.base.errors import AttnError, Exit, raise_all
@@ -14,6 +14,7 @@ from attnctl.base.files import STANDARD_INPUT
 from attnctl.base.setting import ARRAYS, Given
 from attnctl.base.setting import ATTENTION as OF_KIND
 from attnctl.base.values import TOLERANCE, whole_number
+from attnctl.base.words import plural
 from attnctl.cli import options
 from attnctl.cli.model import IDS, SECTION
 from attnctl.cli.options import argument, command, excludes, option
@@ -32,15 +33,27 @@ from attnctl.sources import HELP, open_source
 from attnctl.sources.dump import flags_meant, settings_over
 from attnctl.sources.sentence import Arguments, Source
 from attnctl.verbs.check.exercise import read_source
-from attnctl.verbs.check.report import Judge, Report, StepPlace, agree, check_each
+from attnctl.verbs.check.report import CheckedTrace, Judge, Report, StepPlace, agree, check_each
 from attnctl.verbs.check.view import lines_of_checked
 
+if TYPE_CHECKING:
+    from attnctl.verbs.check.program import ProgramJudge
+
 ALLOWS = excludes("rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol")
+ALONE = excludes(
+    "json quiet watch model output",
+    "the change is text on stdout; leave out --json, --quiet, --watch, --model, -o",
+)
+NOTHING_TO_MEND = {
+    True: "Nothing to mend: every attention agrees, and the program stays as it is.",
+    None: "Nothing is mended: no step is wrong as far as can be judged, and the program stays as it is.",
+}
 OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(OF_KIND)])
 
 
 @command(
     "attnctl check homework.py",
+    "attnctl check homework.py --diff",
     "attnctl check dump.json",
     "attnctl check theirs.npz --heads 2 --causal --name query=Q --name key=K --name value=V",
     "attnctl check handed-in.json --decimals 2 --quiet && echo right",
@@ -89,6 +102,13 @@ def check(  # noqa: PLR0913  (options, and groups of them)
         section=SECTION,
     ),
     watch: bool = option("Check a program again whenever it is saved, until it agrees. Ctrl-C ends."),
+    fix: bool = option(
+        "Mend a program: changes of it are tried, for a minute at most, and the one with which every "
+        "attention agrees is shown, and written.",
+        terms=[ALONE, excludes("diff", "--diff shows the change only; leave one out")],
+    ),
+    diff: bool = option("As --fix, and the change is only shown.", terms=[ALONE]),
+    stdin: str | None = option("What a program reads, as input() does.", metavar="FILE"),
     max_memory: options.Memory = None,
     output: list[str] | None = options.findings_option("check"),
 ) -> Exit:
@@ -100,7 +120,9 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     say what was intended. Options also override what a dump of attnctl records.
 
     A program (FILE.py, or a notebook) is run, in a process of its own, and every attention in it is read by
-    what it computes, whatever its variables are called; what is wrong is shown at its expression.
+    what it computes, whatever its variables are called; what is wrong is shown at its expression. With
+    --fix it is mended, where a small change of its text makes every attention agree: each that is tried
+    runs as the program did, and the file is written only after that. --diff writes nothing.
 
     Steps that are not recorded are recomputed from those that are. In an exercise, null cells and steps
     are blanks still to be filled in.
@@ -120,15 +142,16 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     if source is None:
         raise AttnError("no SOURCE; give one, or --about MISTAKE")
     flags = {**layout, **attention}
-    named = Arguments(trace=trace, rename=options.renames(name or []), flags=flags)
+    named = Arguments(trace=trace, rename=options.renames(name or []), flags=flags, stdin=stdin or "")
     read = [source, *["--trace", trace or ""] * bool(trace)]
     read += [word for pair in name or [] for word in ("--name", pair)]
+
+    strictness = {"rtol": rtol, "atol": atol, "decimals": decimals}
 
     def once() -> Exit:
         asked = open_source(source, named, lone_word=False)
         raise_all(asked.list_unused({"--trace": trace, "--name": name or None}, {}))
-        if asked.is_program and name:
-            raise AttnError("--name: a program is read by what it computes, not by names; leave it out")
+        refuse_for_source(asked, {"--fix": fix, "--diff": diff, "--stdin": stdin is not None}, name)
         several = read_source(asked)
         if model is not None and layer is None:
             files, _ = options.split_outputs(output)
@@ -137,16 +160,19 @@ def check(  # noqa: PLR0913  (options, and groups of them)
             )
             found = several[0] if len(several) == 1 else asked.trace()  # which refuses several
             return check_layers(model, found, json=json, quiet=quiet)
+        of_program = judge_of(asked, config, flags, strictness)
         with progress("checking") as moved:
             files, _ = options.split_outputs(output)  # a page shows all of each
-            checked = check_each(several, judge_as(asked), moved, keep=bool(files), tell=json)
+            checked = check_each(several, judge_as(asked, of_program), moved, keep=bool(files), tell=json)
         reports = [one.report for one in checked if len(checked) == 1]
         view = partial(lines_of_checked, checked, summary=asked.summary)
         give("check", reports or checked, output, view, json=json, quiet=quiet, full=full)
-        agrees = agree(checked)
-        return Exit.of(None if agrees and not asked.is_judged_whole else agrees)
+        agrees = verdict_on(asked, checked)
+        if of_program is not None and (fix or diff):
+            return mend_program(of_program, agrees, strictness, write=fix)
+        return Exit.of(agrees)
 
-    def judge_as(asked: Source) -> Judge:
+    def judge_as(asked: Source, of_program: ProgramJudge | None) -> Judge:
         """What judges a trace of the source, and names the command that explains what is wrong of it."""
         port = None
         if model is not None:
@@ -154,10 +180,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
             from attnctl.sources.model import Layers
 
             port = Layers(model, ModelInput(ids=ids), layer, Settings())
-        if asked.is_program:
-            return judge_program(
-                asked, config, flags, strictness={"rtol": rtol, "atol": atol, "decimals": decimals}
-            )
+        if of_program is not None:
+            return judge_program(asked, of_program)
 
         def judge(found: Trace, which: str) -> tuple[Report, str]:
             settings = settings_over(found, config, flags)
@@ -182,8 +206,31 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     return watching(source, once) if watch else once()
 
 
-def judge_program(source: Source, config: str | None, flags: Given, strictness: Mapping[str, Any]) -> Judge:
-    """What judges an attention of a program, where it stands."""
+def verdict_on(source: Source, checked: Sequence[CheckedTrace]) -> bool | None:
+    """Whether all of it agrees; None, too, where something in it could not be judged at all."""
+    agrees = agree(checked)
+    if agrees and not source.is_judged_whole:
+        return None
+    return agrees
+
+
+def refuse_for_source(source: Source, of_program: Mapping[str, bool], name: Sequence[str] | None) -> None:
+    """Raise AttnError for what is said of a program where it is none, and the other way round."""
+    if source.is_program and name:
+        raise AttnError("--name: a program is read by what it computes, not by names; leave it out")
+    raise_all(
+        f"{flag}: it is about a program; give a FILE.py"
+        for flag, is_said in of_program.items()
+        if is_said and not source.is_program
+    )
+
+
+def judge_of(
+    source: Source, config: str | None, flags: Given, strictness: Mapping[str, Any]
+) -> ProgramJudge | None:
+    """What judges the attentions of a program, as the command line asks; None of other sources."""
+    if not source.is_program:
+        return None
     from attnctl.sources.program import Script
     from attnctl.verbs.check.program import ProgramJudge, over_shown
 
@@ -195,16 +242,48 @@ def judge_program(source: Source, config: str | None, flags: Given, strictness: 
     def check_arrays(arrays: Mapping[str, Array], settings: Settings) -> Report:
         return api.check(arrays, settings, **strictness)
 
-    of_program = ProgramJudge(source.program, check_arrays, make_settings)
+    return ProgramJudge(source.program, check_arrays, make_settings)
+
+
+def judge_program(source: Source, of_program: ProgramJudge) -> Judge:
+    """What judges an attention of a program, where it stands."""
 
     def judge(found: Trace, which: str) -> tuple[Report, str]:
-        steps = source.program.steps[found.header[ATTENTION]["number"]]
+        steps = of_program.program.steps[found.header[ATTENTION]["number"]]
         report = of_program.judge(steps).report
         header = {**report.trace.header, ATTENTION: found.header[ATTENTION]}
         report = report.with_header(header)
         return replace(report, notes=(*report.notes, *source.notes)), ""
 
     return judge
+
+
+def mend_program(
+    judge: ProgramJudge, agrees: bool | None, strictness: Mapping[str, Any], *, write: bool
+) -> Exit:
+    """Try changes of a wrong program, show the one with which everything agrees, and write it."""
+    if agrees is not False:
+        say("", NOTHING_TO_MEND[agrees])
+        return Exit.of(agrees)
+    from attnctl.verbs.check.mend import Mender
+
+    mender = Mender(judge, strictness)
+    with progress("mending"):
+        mending = mender.mend()
+    for diff in mending.diffs():
+        say("", *(line.rstrip("\r") for line in diff.split("\n")[:-1]))
+
+    tried = f"({plural(mending.tried, 'change')} tried)"
+    if mending.reason:
+        say("", f"Not mended: {mending.reason} {tried}.")
+        return Exit.of(False)
+    done = "not written; --fix writes it"
+    if write:
+        mending.write()
+        mender.leave_files_as_it_stands()
+        done = "written"
+    say("", f"With this the program runs, and every attention in it agrees: {done} {tried}.")
+    return Exit.of(write)
 
 
 def watching(path: str, once: Callable[[], Exit]) -> Exit:

@@ -31,6 +31,8 @@ class Arguments(NamedTuple):
     rename: Mapping[str, str] | None = None
     layer: int | None = None
     """The layer to read of a state dict."""
+    stdin: str = ""
+    """The file that a program reads as its input; "" for none."""
 
 
 class Source:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from attnctl.sources.program import child
+from attnctl.sources.program.run import texts_beside
 
 TABLE = pytest.StashKey[dict]()
 
@@ -22,14 +23,14 @@ def planted_table(request):
 def in_process(monkeypatch):
     """Programs are carried out in this process, where the one of their own is not the point."""
 
-    def run_here(path, into, _seconds, added):
+    def run_here(path, into, _seconds, surroundings):
         with monkeypatch.context() as patch, redirect_stdout(StringIO()) as out:
             for name in ("argv", "path", "path_hooks"):
                 patch.setattr(sys, name, [*getattr(sys, name)])
             patch.setitem(sys.modules, "__main__", None)
-            for name, value in added.items():
+            for name, value in surroundings.environment.items():
                 patch.setenv(name, value)
-            child.main(str(Path(path).resolve()), str(into))
+            child.main(str(Path(path).resolve()), str(into), *texts_beside(into, surroundings))
             return out.getvalue()
 
     monkeypatch.setattr("attnctl.sources.program.run.run_isolated", run_here)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
+from attnctl.base.files import open_input, refuse_os_errors
 from attnctl.base.words import plural
 from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.math import Array
@@ -29,7 +30,14 @@ from attnctl.sources.program.module import read_module
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origins
 from attnctl.sources.program.place import place_of
-from attnctl.sources.program.run import WITHOUT_JIT, Recording, ending_of, record_program
+from attnctl.sources.program.run import (
+    AS_IT_IS,
+    WITHOUT_JIT,
+    Recording,
+    Surroundings,
+    ending_of,
+    record_program,
+)
 from attnctl.sources.program.steps import StepReader
 from attnctl.sources.program.text import MAGIC, NOTEBOOK, code_of
 from attnctl.sources.program.tiles import join_tiles
@@ -53,7 +61,14 @@ class Left(NamedTuple):
 class RecordedProgram:
     """What was recorded of a program, and the attentions in it."""
 
-    def __init__(self, recording: Recording, asked: dict[str, object]) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        asked: dict[str, object],
+        surroundings: Surroundings = AS_IT_IS,
+    ) -> None:
+        self.asked = asked
+        self.surroundings = surroundings
         self.recording = recording
         self.graph = Graph(recording)
         self.origins = Origins(self.graph)
@@ -92,6 +107,12 @@ class RecordedProgram:
                     self.left.append(Left(place, f"its arrays do not fit together ({error})"))
         return out
 
+    def run_again(self, texts: Mapping[str, str], seconds: float) -> RecordedProgram:
+        """Carry it out once more, with files of it reading otherwise. Raises AttnError where that fails."""
+        surroundings = self.surroundings._replace(texts=texts)
+        recording = record_program(self.recording.path, seconds, surroundings)
+        return RecordedProgram(recording, self.asked, surroundings)
+
     @property
     def variables(self) -> dict[str, Array]:
         """The arrays by the names that the program has for them, the latest of each name."""
@@ -120,16 +141,18 @@ class RecordedProgram:
 JITTED = re.compile(r"\bjit\b")
 
 
-def read_program(path: str, asked: dict[str, object]) -> RecordedProgram:
-    """Carry a program out and read its attentions.
+def read_program(path: str, asked: dict[str, object], answers: bytes = b"") -> RecordedProgram:
+    """Carry a program out and read its attentions; `answers` are what it reads as its input.
 
     What jax compiles is not seen. Where nothing else is there, the program runs once more with jax
     carrying out what it would compile: the same numbers, but for rounding.
     """
-    program = RecordedProgram(record_program(path), asked)
+    as_it_is = AS_IT_IS._replace(answers=answers)
+    program = RecordedProgram(record_program(path, surroundings=as_it_is), asked, as_it_is)
     if program.found or not any(map(JITTED.search, program.recording.files.values())):
         return program
-    eager = RecordedProgram(record_program(path, environment=WITHOUT_JIT), asked)
+    without_jit = as_it_is._replace(environment=WITHOUT_JIT)
+    eager = RecordedProgram(record_program(path, surroundings=without_jit), asked, without_jit)
     return eager if eager.found else program
 
 
@@ -141,7 +164,16 @@ class Script(Dump):
 
     @cached_property
     def program(self) -> RecordedProgram:
-        return read_program(self.path_alone, dict(self.beside.flags))
+        return read_program(self.path_alone, dict(self.beside.flags), self.answers)
+
+    @cached_property
+    def answers(self) -> bytes:
+        """What the program reads as its input."""
+        path = self.beside.stdin
+        if not path:
+            return b""
+        with refuse_os_errors(f"--stdin {path}: cannot be read"), open_input(path) as stream:
+            return stream.read()
 
     @cached_property
     def path_alone(self) -> str:
@@ -209,10 +241,11 @@ class Script(Dump):
         if recording.processes:
             remarks.append(f"Not seen: {plural(recording.processes, 'process')} that the program began.")
         if recording.questions:
-            remarks.append(
-                f"input() was answered with an empty line {plural(recording.questions, 'time')}: "
-                "check gives a program nothing to read; write the values there instead."
-            )
+            why = "check gives a program nothing to read; write the values there, or give --stdin FILE"
+            if self.beside.stdin:
+                why = f"{self.beside.stdin} has no more lines"
+            times = plural(recording.questions, "time")
+            remarks.append(f"input() was answered with an empty line {times}: {why}.")
 
         magics = [line for line in lines_of(self.path_alone) if line.lstrip().startswith(MAGIC)]
         if magics:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib.machinery
+import json
 import os
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from types import CodeType
@@ -34,8 +35,10 @@ MOST_QUESTIONS = 50
 class Guest:
     """A program that is carried out here, and the modules beside it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, texts: Mapping[str, str]) -> None:
         self.path = path
+        self.texts = texts
+        """What is carried out in place of what these files hold."""
         self.folder = Path(path).resolve().parent
         self.sites: list[Site] = []
         self.files: dict[str, str] = {}
@@ -52,7 +55,7 @@ class Guest:
             def get_code(self, fullname: str) -> CodeType | None:
                 path = self.get_filename(fullname)
                 try:
-                    text = text_of(path)
+                    text = guest.text_of(path)
                     tree = instrument(text, path, guest.sites)
                 except (OSError, SyntaxError, ValueError, RecursionError):
                     return super().get_code(fullname)  # which says what is wrong with it
@@ -68,6 +71,11 @@ class Guest:
 
         sys.path_hooks.insert(0, beside)
 
+    def text_of(self, path: str) -> str:
+        if path in self.texts:
+            return self.texts[path]
+        return text_of(path)
+
     def variables(self) -> dict[str, int]:
         """The arrays that the program's own names stand for at its end, by their events."""
         names = vars(sys.modules["__main__"])
@@ -77,7 +85,7 @@ class Guest:
 
     def run(self) -> str:
         """Carry it out; the exception that ended it, as `LINE: NAME: words`, or nothing."""
-        self.files[self.path] = text_of(self.path)
+        self.files[self.path] = self.text_of(self.path)
         tree = self.instrumented()
         setattr(builtins, NAME, self.recorder)
         ask = builtins.input
@@ -149,10 +157,13 @@ def end_with_parent(parent: int) -> None:
     os._exit(1)
 
 
-def main(path: str, into: str) -> None:
-    """Carry out the file; what it computes goes into an .npz."""
+def main(path: str, into: str, changed: str = "") -> None:
+    """Carry out the file, with the texts of a JSON file if any; what it computes goes into an .npz."""
     process = os.getpid()
-    guest = Guest(path)
+    texts = {}
+    if changed:
+        texts = json.loads(Path(changed).read_text("utf-8"))
+    guest = Guest(path, texts)
     guest.instrument_modules()
     ending = guest.run()
     if os.getpid() == process:  # a process that it forked comes here, too

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from time import sleep as wait
 from typing import Any, NamedTuple
@@ -55,10 +56,24 @@ WITHOUT_JIT = {"JAX_DISABLE_JIT": "1"}
 """jax carries out what it would compile, so that its arrays are seen."""
 
 
+class Surroundings(NamedTuple):
+    """What a program is carried out with, beside what it finds by itself."""
+
+    environment: Mapping[str, str] = {}
+    """Variables that are added to those that there are."""
+    texts: Mapping[str, str] = {}
+    """Of some of its files what they read instead, by their full paths."""
+    answers: bytes = b""
+    """What it reads as its input."""
+
+
+AS_IT_IS = Surroundings()
+
+
 def record_program(
-    path: str, seconds: float | None = None, environment: Mapping[str, str] | None = None
+    path: str, seconds: float | None = None, surroundings: Surroundings = AS_IT_IS
 ) -> Recording:
-    """Carry a program out and record every array that it computes; `environment` is added to its own.
+    """Carry a program out and record every array that it computes.
 
     Raises AttnError with its line where it is no Python, where it ended its process itself, or where it
     goes on for too long.
@@ -74,7 +89,7 @@ def record_program(
 
     with temporary_folder() as folder:
         into = Path(folder, "recorded.npz")
-        printed = run_isolated(path, into, seconds or SECONDS, environment or {})
+        printed = run_isolated(path, into, seconds or SECONDS, surroundings)
         if not os.path.lexists(into):
             raise AttnError(f"{path}: it ended itself, and its variables with it")
         # Beside the arrays there is a table of what they are.
@@ -87,15 +102,21 @@ def record_program(
             ) from None
 
 
-def run_isolated(path: str, into: Path, seconds: float, added: Mapping[str, str]) -> str:
+def run_isolated(path: str, into: Path, seconds: float, surroundings: Surroundings) -> str:
     """Run the recorder on a program; what it printed. Raises AttnError where it fails or goes on."""
     whole = Path(path).resolve()
     out = Said()
     err = Said()
-    command = [sys.executable, str(CHILD), str(whole), str(into)]
+    command = [sys.executable, str(CHILD), str(whole), str(into), *texts_beside(into, surroundings)]
     # A window that waits to be closed would wait for good.
-    environment = {"MPLBACKEND": "Agg", **os.environ, **added}
-    process = begin(command, out, err, cwd=whole.parent, stdin=subprocess.DEVNULL, env=environment)
+    environment = {"MPLBACKEND": "Agg", **os.environ, **surroundings.environment}
+    with ExitStack() as open_files:
+        read: Any = subprocess.DEVNULL
+        if surroundings.answers:
+            answers = into.with_name("answers")
+            answers.write_bytes(surroundings.answers)
+            read = open_files.enter_context(answers.open("rb"))
+        process = begin(command, out, err, cwd=whole.parent, stdin=read, env=environment)
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -107,6 +128,15 @@ def run_isolated(path: str, into: Path, seconds: float, added: Mapping[str, str]
     if code:
         raise AttnError(f"{path}{last_words(err.end().decode(errors='replace'), str(whole))}")
     return out.end().decode(errors="replace")
+
+
+def texts_beside(into: Path, surroundings: Surroundings) -> list[str]:
+    """The file that says what some files read instead, where there are any."""
+    if not surroundings.texts:
+        return []
+    changed = into.with_name("texts.json")
+    changed.write_text(json.dumps(dict(surroundings.texts)), "utf-8")
+    return [str(changed)]
 
 
 def read_recording(path: str, arrays: Mapping[str, Array], printed: str) -> Recording:

@@ -89,9 +89,17 @@ class ProgramJudge:
         self.graph = program.graph
         self.check = check
         self.make_settings = make_settings
+        self.judged: dict[int, AttentionJudgement] = {}
+        """What was said of an attention, by the event of its output."""
 
     def judge(self, steps: Steps) -> AttentionJudgement:
         """The report of one attention. Raises AttnError where nothing of it can be compared."""
+        output = steps.attention.output
+        if output not in self.judged:
+            self.judged[output] = self.judge_anew(steps)
+        return self.judged[output]
+
+    def judge_anew(self, steps: Steps) -> AttentionJudgement:
         settings = self.make_settings(steps.options)
         whole = self.check_most(steps, settings)
         whole = replace(whole, notes=(*steps.notes, *whole.notes))
