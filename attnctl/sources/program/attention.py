@@ -278,9 +278,9 @@ class AttentionFinder:
             labels, shape = found[-1]
             a = self.graph.value(before).reshape(shape)
             b = self.graph.value(n)
-            moved = self.graph.op(n) in MOVES or a.shape != b.shape
-            if not moved:
-                found.append((labels, b.shape))
+            is_elementwise = self.graph.op(n) not in MOVES and self.graph.value(before).shape == b.shape
+            if is_elementwise:
+                found.append((labels, shape))
                 continue
             for order in orders(a.shape, b.shape):
                 if is_same(a.transpose(order), b):
@@ -288,7 +288,8 @@ class AttentionFinder:
                     break
             else:
                 squeezed = [size for size in b.shape if size > 1] == [size for size in shape if size > 1]
-                if a.shape[-2:] != b.shape[-2:] and not squeezed:
+                keeps_rows = a.shape[-1] == b.shape[-1] and is_same(a, b.reshape(a.shape))
+                if a.shape[-2:] != b.shape[-2:] and not squeezed and not keeps_rows:
                     raise Unread("its scores are laid out anew before the softmax")
                 # Only what stands before its rows is split or merged.
                 found.append((labels, shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,6 +60,15 @@ class MaskReader:
             steps.empty_slots = self.where_slots_are_left(steps, empty)
             slots = plural(int(empty.any(0).sum()), "slot")
             steps.notes.append(f"{slots} of its cache had not been written to: these are no keys yet.")
+            if self.put_what_was_written_over(steps, empty):
+                empty = self.empty_slots(steps)
+                assert empty is not None
+                steps.arrays[MASK] = np.broadcast_to(~empty[:, None, None], hidden.shape)
+            if steps.triangle is not None or self.asked.get("causal"):
+                # The queries are the last tokens that were written.
+                written = int((~empty).sum(-1).max())
+                queries = hidden.shape[-2]
+                steps.options |= {"causal": True, "causal_offset": max(written - queries, 0)}
             return
         is_made = steps.triangle is not None
         is_newest = steps.reads_newest(len(hidden))
@@ -69,12 +79,30 @@ class MaskReader:
             steps.put(MASK, hidden, steps.score_events[:1])  # words were to be seen, not what fills up
             return
         causal = is_made or (bool(self.asked.get("causal")) and not self.some_causal)
-        meant = what_was_meant(hidden, self.asked, causal=causal, is_newest=is_newest)
+        first_query = self.first_row(steps.attention, "Q") if steps.attention.is_tiled else None
+        meant = what_was_meant(
+            hidden, self.asked, causal=causal, is_newest=is_newest, first_query=first_query
+        )
         steps.options |= meant.options
         if meant.note:
             steps.notes.append(meant.note)
         for name, array in meant.arrays.items():
             steps.put(name, array, steps.score_events[:1])
+
+    def first_row(self, attention: Attention, name: str) -> int | None:
+        """Which row of an array the first one of a tile of it is; None where nothing was cut."""
+        graph = self.graph
+        origins = attention.origins.get(name)
+        for now, before in itertools.pairwise(origins[0].path if origins else ()):
+            tile, whole = graph.value(now), graph.value(before)
+            if tile.ndim < 2 or tile.ndim != whole.ndim or tile.shape[-1] != whole.shape[-1]:
+                continue
+            for start in range(whole.shape[-2] - tile.shape[-2] + 1):
+                if start + tile.shape[-2] < whole.shape[-2] or start:
+                    cut = whole[..., start : start + tile.shape[-2], :]
+                    if cut.shape == tile.shape and (cut == tile).all():
+                        return start
+        return None
 
     def empty_slots(self, steps: Steps) -> Array | None:
         """(batch, key): the slots of a cache that was made of zeros which nothing has been written to."""
@@ -85,6 +113,54 @@ class MaskReader:
         if not empty.any() or empty.all():
             return None
         return empty
+
+    def put_what_was_written_over(self, steps: Steps, empty: Array) -> bool:
+        """Keep rows of a cache that new ones were written over: these belong into slots that are free.
+
+        A cache that is full begins again at its first slot; while some are free nothing is to be lost.
+        """
+        attention = steps.attention
+        meant = {}
+        for name in "KV":
+            wrote = self.last_write(attention, name)
+            if wrote is None:
+                return False
+            before = self.rows_before(wrote, steps.arrays[name].shape)
+            if before is None:
+                return False
+            rows = self.appended(before, steps.arrays[name])
+            if rows is None:
+                return False
+            meant[name] = rows
+
+        for name, rows in meant.items():
+            steps.arrays[name] = rows
+        attention.suspect = self.last_write(attention, "K")
+        steps.notes.append("Rows of its cache were written over while slots behind them are free.")
+        return True
+
+    def rows_before(self, wrote: int, shape: tuple[int, ...]) -> Array | None:
+        """What a cache held before the last statement that wrote into it, laid out as its rows are now."""
+        before = self.graph.events[wrote].parents[0]
+        if not self.graph.has_value(before):
+            return None
+        value = self.graph.value(before)
+        same_axes = value.ndim == len(shape) and value.shape == shape
+        return value if same_axes else None
+
+    def appended(self, before: Array, now: Array) -> Array | None:
+        """The rows before with the new ones behind them; None where these took no other's place."""
+        changed = (before != now).any(axis=(0, 1, 3))
+        filled = (before != 0).any(axis=(0, 1, 3))
+        new = np.flatnonzero(changed)
+        free = np.flatnonzero(~filled)
+        if not (changed & filled).any() or len(free) < len(new):
+            return None
+        if new[0] == 0:
+            return None  # another text begins
+        rows = before.copy()
+        rows[:, :, free[: len(new)]] = now[:, :, new]
+        return rows
 
     def where_slots_are_left(self, steps: Steps, empty: Array) -> int:
         """The product that reads slots behind the last token; where one before it is empty, what wrote."""

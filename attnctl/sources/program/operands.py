@@ -69,7 +69,7 @@ class OperandReader:
                 origins = [Origin([unread.n], unread)]
                 array = self.projecting.split(unread, array.shape)
                 steps.put(name, array, [unread.n])
-        projected = self.projecting.lay_out(name, origins, array)
+        projected = self.projecting.lay_out(name, origins, array, is_packed=is_packed(attention, name))
         if projected is None:
             if self.origins.is_unexplained(origins[0]):
                 steps.unexplained[name] = origins[0].last
@@ -256,3 +256,12 @@ def without_factor(origin: Origin, factor: float) -> Origin:
     rows = (projection.rows / factor).astype(projection.rows.dtype)
     matrix = (projection.matrix / factor).astype(projection.matrix.dtype)
     return origin._replace(projection=projection._replace(matrix=matrix, bias=bias, rows=rows))
+
+
+def is_packed(attention: Attention, name: str) -> bool:
+    """True for an operand that is a part of what another one is a part of, too."""
+    projection = attention.origins[name][0].projection
+    if projection is None:
+        return False
+    others = [attention.origins[other][0].projection for other in "QKV" if other != name]
+    return any(other is not None and other.n == projection.n for other in others)

@@ -59,7 +59,9 @@ class Projecting:
         self.graph = graph
         self.origins = origins
 
-    def lay_out(self, name: str, origins: Sequence[Origin], array: Array) -> Projected | None:
+    def lay_out(
+        self, name: str, origins: Sequence[Origin], array: Array, *, is_packed: bool = False
+    ) -> Projected | None:
         """How an operand, (batch, head, rows, d), comes from its projection; None where nothing tells."""
         flat = side_by_side(array)
         projections = [origin.projection for origin in origins]
@@ -67,7 +69,7 @@ class Projecting:
             found = [projection for projection in projections if projection is not None]
             if len({projection.n for projection in found}) > 1:
                 return self.of_heads(found, flat)
-            projected = self.of_one(name, found[0], origins[0], array)
+            projected = self.of_one(name, found[0], origins[0], array, is_packed=is_packed)
             if projected is not None:
                 return projected
         by_rows = self.by_rows(name, flat)
@@ -100,7 +102,9 @@ class Projecting:
     def input_of(self, projection: Projection) -> ProjectedRows:
         return ProjectedRows(projection.x, self.graph.value(projection.x))
 
-    def of_one(self, name: str, projection: Projection, origin: Origin, array: Array) -> Projected | None:
+    def of_one(
+        self, name: str, projection: Projection, origin: Origin, array: Array, *, is_packed: bool
+    ) -> Projected | None:
         """All columns of a projection, some of it, or fewer that are repeated for heads."""
         flat = side_by_side(array)
         rows = projection.rows
@@ -138,6 +142,11 @@ class Projecting:
             and rows.shape[1] < width
             and rows.shape[1] % head_width == 0
         ):
+            if is_packed:
+                # The other columns are another operand's: it reads no head of these.
+                read = sorted({*(match_columns(rows, flat) or range(rows.shape[1]))})
+                rows = rows[:, read]
+                whole = columns_of(whole, read)
             stored = rows.reshape(array.shape[0], array.shape[2], -1, head_width).swapaxes(1, 2)
             return whole._replace(stored=stored)
 
@@ -145,10 +154,7 @@ class Projecting:
             columns = match_columns(rows, flat)
             if columns is None:
                 return None
-            some = None
-            if bias is not None:
-                some = bias[columns]
-            return whole._replace(matrix=matrix[:, columns], bias=some, is_whole=False)
+            return columns_of(whole, columns)
         return self.of_some_rows(whole, projection, flat)
 
     def tokens_before_batch(self, projection: Projection, array: Array) -> ProjectedRows | None:
@@ -292,7 +298,7 @@ class Projecting:
             if way.projection is None:
                 between.append(laid)
                 continue
-            projected = self.of_one(name, way.projection, way, laid.array)
+            projected = self.of_one(name, way.projection, way, laid.array, is_packed=False)
             if projected is None:
                 continue
             stages = changes(laid.array, after, between, self.vectors_near(origin.last))
@@ -392,6 +398,12 @@ def move_between(value: Array, laid: Array) -> Callable[[Array], Array] | None:
         if is_near(value.reshape(shape).transpose(order), laid):
             return lambda array, shape=shape, order=order: array.reshape(shape).transpose(order)  # type: ignore[misc]
     return None
+
+
+def columns_of(whole: Projected, columns: Sequence[int]) -> Projected:
+    """Some columns of a projection, or these in another order."""
+    bias = None if whole.bias is None else whole.bias[columns]
+    return whole._replace(matrix=whole.matrix[:, columns], bias=bias, is_whole=False)
 
 
 def match_columns(have: Array, wanted: Array) -> list[int] | None:

@@ -57,15 +57,15 @@ def join_tiles(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
 
 
 def runs_of_queries(graph: Graph, group: Sequence[Attention]) -> Iterator[list[Attention]]:
-    """Those one after the other with the same queries and other keys, which are merged."""
-    run: list[Attention] = []
+    """Those with the same queries and other keys, which are merged; of loops over either the outer one."""
+    runs: list[list[Attention]] = []
     for attention in group:
-        if run and not goes_on(graph, run[-1], attention):
-            yield run
-            run = []
-        run.append(attention)
-    if run:
-        yield run
+        own = next((run for run in reversed(runs) if goes_on(graph, run[-1], attention)), None)
+        if own is None:
+            runs.append([attention])
+        else:
+            own.append(attention)
+    yield from runs
 
 
 def goes_on(graph: Graph, before: Attention, attention: Attention) -> bool:
@@ -90,8 +90,10 @@ def is_unnormalized(graph: Graph, attention: Attention) -> bool:
 def join_run(graph: Graph, run: Sequence[Attention]) -> Attention | None:
     """One attention over the keys of all tiles; None where these are not merged as one softmax is."""
     tiles = [tile for attention in run if (tile := tile_of(graph, attention)) is not None]
-    if len(tiles) < len(run) or len({len(tile.lines) for tile in tiles}) > 1:
+    if len(tiles) < len(run):
         return None
+    most_lines = max(tiles, key=lambda tile: len(tile.lines))
+    tiles = [with_lines(tile, len(most_lines.lines)) for tile in tiles]
 
     keys = np.concatenate([attention.arrays["K"] for attention in run], axis=-2)
     values = np.concatenate([attention.arrays["V"] for attention in run], axis=-2)
@@ -112,15 +114,22 @@ def join_run(graph: Graph, run: Sequence[Attention]) -> Attention | None:
     whole = Attention(
         product=first.product, output=output, factor=first.factor, batch=list(first.batch), is_tiled=True
     )
-    made = laid_like(graph.value(output), right)
-    whole.arrays = {"Q": first.arrays["Q"], "K": keys, "V": values, "head_outputs": made}
+    outputs = laid_like(graph.value(output), right)
+    whole.arrays = {"Q": first.arrays["Q"], "K": keys, "V": values, "head_outputs": outputs}
     for number in range(len(tiles[0].lines)):
-        whole.lines.append(ScoreLine(first.lines[number].n, side_by_side_keys(tiles, number)))
+        made = most_lines.attention.lines[number].n
+        whole.lines.append(ScoreLine(made, side_by_side_keys(tiles, number)))
     whole.lines.append(ScoreLine(tiles[0].power, weights))
     whole.origins = dict(first.origins)
     if not as_meant:
         whole.suspect = first_wrong(graph, tiles)
     return whole
+
+
+def with_lines(tile: Tile, count: int) -> Tile:
+    """A tile with as many lines as others: a statement that hides none of its keys is none of its lines."""
+    missing = count - len(tile.lines)
+    return tile._replace(lines=[*tile.lines, *[tile.lines[-1]] * missing])
 
 
 def side_by_side_keys(tiles: Sequence[Tile], number: int) -> Array:

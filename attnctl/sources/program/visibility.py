@@ -15,6 +15,8 @@ from attnctl.sources.program.relations import HIDDEN, Array
 
 TRIANGLES = frozenset({"tril", "triu", "tri", "tril_", "triu_", "generate_square_subsequent_mask"})
 
+OF_DOCUMENTS = "Each text of several in a row sees itself alone, as the program has them."
+
 NEAR = 6
 """Expressions between a triangle and the scores that it hides some of."""
 
@@ -41,11 +43,18 @@ def causal_hides(queries: int, keys: int, offset: int = 0) -> Array:
     return ~np.tri(queries, keys, offset, dtype=bool)
 
 
-def what_was_meant(hidden: Array, asked: dict[str, Any], *, causal: bool, is_newest: bool = False) -> Meant:
+def what_was_meant(
+    hidden: Array,
+    asked: dict[str, Any],
+    *,
+    causal: bool,
+    is_newest: bool = False,
+    first_query: int | None = None,
+) -> Meant:
     """Read what was meant off the keys that are hidden, (batch, head, query, key).
 
     `causal` says that a causal mask was asked for, or that the program made one; `is_newest` that the
-    queries are the last tokens of a cache.
+    queries are the last tokens of a cache; `first_query` where the first stands among the keys, if known.
     """
     queries, keys = hidden.shape[-2:]
     if not causal and shows_triangle(hidden):
@@ -55,7 +64,10 @@ def what_was_meant(hidden: Array, asked: dict[str, Any], *, causal: bool, is_new
     if not causal:
         return padding_meant(hidden, asked)
 
-    offset = keys - queries if is_newest else offset_shown(hidden)
+    if first_query is not None:
+        offset = first_query
+    else:
+        offset = keys - queries if is_newest else offset_shown(hidden)
     options: dict[str, Any] = {"causal": True}
     if offset:
         options["causal_offset"] = offset
@@ -72,7 +84,30 @@ def what_was_meant(hidden: Array, asked: dict[str, Any], *, causal: bool, is_new
     is_padding = (more == (padded & ~later)).all()
     if is_padding and not padded.all():
         return Meant(options, {"mask": ~np.broadcast_to(padded, hidden.shape)})
+    documents = documents_shown(hidden)
+    if documents is not None:
+        return Meant(options, {"mask": documents}, OF_DOCUMENTS)
     return window_meant(hidden, offset, asked, options)
+
+
+def documents_shown(hidden: Array) -> Array | None:
+    """Which keys are of the query's own text, if texts stand in a row and each sees itself alone."""
+    queries, keys = hidden.shape[-2:]
+    if queries != keys:
+        return None
+    rows = np.arange(queries)
+    start = np.argmin(hidden, axis=-1)  # the first key that a query sees
+    columns = np.arange(keys)
+    is_span = (columns >= start[..., None]) & (columns <= rows[:, None])
+    if (hidden == is_span).any():
+        return None
+
+    # A text goes on, or begins with the query.
+    goes_on = start[..., 1:] == start[..., :-1]
+    begins = start[..., 1:] == rows[1:]
+    if not (goes_on | begins).all() or start.max() == 0 or begins.all():
+        return None
+    return start[..., :, None] == start[..., None, :]
 
 
 def window_meant(hidden: Array, offset: int, asked: dict[str, Any], options: dict[str, Any]) -> Meant:
