@@ -109,6 +109,8 @@ class Attention:
     """The event in which these come together."""
     is_tiled: bool = False
     """True if it read some keys at a time: its weights were never there as a whole."""
+    sink: ScoreLine | None = None
+    """The logits of a sink that the softmax reads beside the scores, as wide as these."""
     suspect: int | None = None
     """Of tiles the first running sum that is not what it should be."""
     arguments: Mapping[str, object] = field(default_factory=dict)
@@ -119,6 +121,19 @@ class Attention:
         yield self.product
         yield from (line.n for line in self.lines)
         yield self.output
+
+
+def join_heads(attention: Attention) -> None:
+    """Lay out both axes before the rows as one: heads in groups, one behind the other."""
+
+    def join(array: Array) -> Array:
+        return array.reshape(-1, *array.shape[2:])
+
+    attention.batch = [int(np.prod(attention.batch))]
+    attention.arrays = {name: join(array) for name, array in attention.arrays.items()}
+    attention.lines = [ScoreLine(line.n, join(np.asarray(line.array))) for line in attention.lines]
+    if attention.sink is not None:
+        attention.sink = ScoreLine(attention.sink.n, join(np.asarray(attention.sink.array)))
 
 
 class Unread(Exception):  # noqa: N818  (a reason, no accident)
@@ -209,6 +224,7 @@ class AttentionFinder:
         ]
         if value.ndim > 1:
             near = [p for p in near if graph.value(p).ndim > 1]
+            near += [p for p in graph.parents(n) if self.is_beside_sink(p, n) or self.is_beside_sink(n, p)]
         if is_opaque and not any(self.chain(parent, known, depth + 1) for parent in near):
             if graph.product(n):
                 known[n] = [n]
@@ -221,6 +237,42 @@ class AttentionFinder:
         longest = max(ways, key=len, default=[])
         known[n] = [*longest, n] if longest else []
         return known[n]
+
+    def is_beside_sink(self, scores: int, wider: int) -> bool:
+        """True if one array is another without its last column, as scores are beside the logit of a sink."""
+        value = self.graph.value(scores)
+        other = self.graph.value(wider)
+        if value.ndim < 2 or other.shape != (*value.shape[:-1], value.shape[-1] + 1):
+            return False
+        return is_same(other[..., :-1], value)
+
+    def without_sink(self, chain: list[int]) -> tuple[list[int], int | None]:
+        """A chain of scores and weights of keys alone, and the logits of a sink, as wide, if it has one."""
+        graph = self.graph
+        begins = next(
+            (now for before, now in itertools.pairwise(chain) if self.is_beside_sink(before, now)), None
+        )
+        if begins is None:
+            return chain, None
+        width = graph.value(begins).shape[-1]
+        kept: list[int] = []
+        for n in chain:
+            if n == begins:
+                continue
+            kept.append(self.made_of_keys(n) if graph.value(n).shape[-1] == width else n)
+        wider = graph.value(begins)
+        logits = np.broadcast_to(wider[..., -1:], (*wider.shape[:-1], width - 1))
+        event = graph.events[begins]
+        graph.events[begins + 1] = Event(event.site, logits, (begins,), event.callers, MADE)
+        return kept, begins + 1
+
+    def made_of_keys(self, n: int) -> int:
+        """An event of an array without the column of a sink."""
+        event = self.graph.events[n]
+        made = n + 1
+        narrower = self.graph.value(n)[..., :-1]
+        self.graph.events[made] = Event(event.site, narrower, (n,), event.callers, event.function)
+        return made
 
     def without_partial(self, chain: list[int]) -> list[int]:
         """A chain without what loops only began to change: of statements in turn the last."""
@@ -300,7 +352,7 @@ class AttentionFinder:
     def read(self, way: Way) -> Attention:
         """Tell Q from K, and lay everything out."""
         output = way.output
-        chain = way.chain
+        chain, sink = self.without_sink(way.chain)
         first = self.graph.product(chain[0])
         assert first is not None
         axes = self.axes_of_chain(chain, first.axes)
@@ -340,8 +392,22 @@ class AttentionFinder:
 
         attention = Attention(product=chain[0], output=output, factor=first.factor)
         laid = {"Q": (q, q_axes), "K": (k, k_axes), "V": (v, v_axes), "head_outputs": (output, out_axes)}
+        if sink is not None:
+            chain = [*chain, sink]
+            axes = [*axes, self.axes_before(chain, axes, sink)]
         self.lay_out(attention, laid, (query, key), chain, axes, group)
+        if sink is not None:
+            attention.sink = attention.lines.pop()
+            logits = np.asarray(attention.sink.array)
+            if logits.ndim == 4 and not (logits == logits[:1]).all():
+                join_heads(attention)  # each head has its sink: what these differ along are heads
         return attention
+
+    def axes_before(
+        self, chain: Sequence[int], axes: Sequence[tuple[Labels, tuple[int, ...]]], sink: int
+    ) -> tuple[Labels, tuple[int, ...]]:
+        """The axes of what a sink was put beside: of the last array of a chain that stands before it."""
+        return [found for n, found in zip(chain, axes, strict=False) if n < sink][-1]
 
     def divided_later(self, output: int, weights: int, axis: int) -> tuple[int, int] | None:
         """Where the output is divided by the sums of the weights, and the weights so divided."""

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
-from attnctl.math.names import BIAS, EMBEDDINGS, KEY_LENGTHS, MASK, MEMORY, X
+from attnctl.math.names import BIAS, EMBEDDINGS, KEY_LENGTHS, MASK, MEMORY, SINK, X
 from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.changed import Turn
 from attnctl.sources.program.projected import ProjectedRows
@@ -61,7 +61,7 @@ class Steps:
     @property
     def given(self) -> dict[str, Array]:
         """What it was computed from: X and weights, or Q, K and V by themselves; masks and biases."""
-        names = {X, MEMORY, EMBEDDINGS, MASK, BIAS, KEY_LENGTHS, "Q_norm_weight", "K_norm_weight"}
+        names = {X, MEMORY, EMBEDDINGS, MASK, BIAS, SINK, KEY_LENGTHS, "Q_norm_weight", "K_norm_weight"}
         names |= {f"{kind}_{of}" for kind in "Wb" for of in "QKVO"}
         for name in "QKV":
             if f"W_{name}" not in self.arrays or (X not in self.arrays and MEMORY not in self.arrays):

@@ -19,6 +19,7 @@ from attnctl.math.names import (
     MEMORY,
     OUTPUT,
     SCALED,
+    SINK,
     WEIGHTS,
     X,
 )
@@ -191,6 +192,17 @@ class StepReader:
             self.let_unscaled(steps)
         if not attention.is_tiled:
             steps.put(WEIGHTS, weights, steps.weight_events)
+        self.read_sink(steps, layout)
+
+    def read_sink(self, steps: Steps, layout: Layout) -> None:
+        """The logit of each head's sink, which the softmax reads beside the scores."""
+        sink = steps.attention.sink
+        if sink is None:
+            return
+        logits = layout.four(np.asarray(sink.array))
+        of_heads = logits[0, :, 0, 0]
+        if (logits == of_heads[:, None, None]).all():
+            steps.put(SINK, of_heads, [sink.n])
 
     def let_unscaled(self, steps: Steps) -> None:
         """Scores with a relative bias need no scale: T5 has none, and no program shows what was meant."""
