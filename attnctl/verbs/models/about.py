@@ -54,9 +54,9 @@ def describe_stack(d: Description) -> dict[str, Any]:
     for layer in d.layers:
         ends = isinstance(layer.window, Window) and [layer.window.left, layer.window.right]
         window = ends or (layer.window and layer.window.plain())
-        turned, scale, own = layer.rope, layer.scale, layer.own
+        turned, scale, own = layer.rope, layer.scale, layer.overrides
         rope = turned and {"kind": turned.kind, "theta": turned.theta, "dims": turned.dims}
-        layers.append({"window": window, "rope": rope, "scale": scale, "experts": layer.experts, **own})
+        layers.append({"window": window, "rope": rope, "scale": scale, "experts": layer.has_experts, **own})
     return {"family": d.family, "part": d.part, **settings, "by_layer": layers}
 
 
@@ -120,7 +120,7 @@ def size_lines(found: About) -> list[str]:
 
 def facts_of(d: Description) -> list[str]:
     """A stack in a few words each: its sizes, and what attention has besides (norms, sinks, latents)."""
-    sizes = dict.fromkeys(str(layer.own.get("d_k", d["d_k"])) for layer in d.layers)
+    sizes = dict.fromkeys(str(layer.overrides.get("d_k", d["d_k"])) for layer in d.layers)
     norm = "LayerNorm" if d["norm"] == "layer" else "RMSNorm"
     facts = [
         plural(len(d.layers), "layer"),
@@ -140,7 +140,7 @@ def facts_of(d: Description) -> list[str]:
     facts += [f"latent rows of {d['kv_rank']}"] if d["kv_rank"] else []
     facts += ["attention and network side by side"] if d["parallel"] else []
     facts += ["also attends to an encoder"] if d.crosses else []
-    shared = sum("source" in layer.own for layer in d.layers)
+    shared = sum("source" in layer.overrides for layer in d.layers)
     facts += [f"the last {shared} layers read K and V of earlier ones"] if shared else []
     return facts
 
@@ -185,7 +185,7 @@ def layer_cells(d: Description, layer: Layer) -> list[str]:
         pairs = ", neighbours" if layer.rope.interleaved else ""
         rope = f"{layer.rope.kind}, theta {layer.rope.theta:g}{share}{pairs}"
     scale = "1/√d_k" if layer.scale is None else f"{layer.scale:g}"
-    network = f"{d['chosen']} of {d['experts']} experts" if layer.experts else "dense"
-    if layer.linear:
+    network = f"{d['chosen']} of {d['experts']} experts" if layer.has_experts else "dense"
+    if layer.is_linear:
         return ["a state", "none", "none", network]
     return [window, rope, scale, network]
