@@ -54,7 +54,13 @@ def prepare_attention(
 
 
 def plan_on(model: Model, kind: Variant, named: Named, header: Mapping[str, Any] | None) -> Plan:
-    return Plan(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
+    return Plan(
+        kind,
+        arrays_of(named),
+        dict(header or {}),
+        dtype=model.dtype,
+        max_memory=model.max_memory,
+    )
 
 
 def cross_settings(d: Description, layer: Layer) -> Settings:
@@ -229,7 +235,9 @@ def read_projections(tensors: LayerTensors, role: str) -> Named:
     if tensors.has("qkv"):
         return fused_projections(tensors)
 
-    width, heads, kv_heads = d["width"], d["heads"], d["kv_heads"]
+    width = d["width"]
+    heads = d["heads"]
+    kv_heads = d["kv_heads"]
     named: Named = {}
     if d["gated_q"]:
         named |= read_gated(tensors)
@@ -279,13 +287,6 @@ def read_gated(tensors: LayerTensors) -> Named:
     return named
 
 
-def read_both(tensors: LayerTensors, use: str, rows: int, columns: int) -> Iterator[tuple[str, Array, str]]:
-    """The matrix (in, out) of several projections, W, and their bias, b, if they have one; its name."""
-    yield "W", tensors.matrix(use, rows, columns), tensors.origin(use)
-    if tensors.d["bias"]:
-        yield "b", *tensors.read_with_origin(use, ".bias", (columns,))
-
-
 def read_fused(tensors: LayerTensors, use: str, rows: int, columns: int) -> Iterator[Fused]:
     """The matrix of several projections, and their bias if they have one."""
     yield Fused("W", tensors.matrix(use, rows, columns), tensors.origin(use))
@@ -307,17 +308,21 @@ def fused_projections(tensors: LayerTensors) -> Named:
 
 def parts_in_blocks(fused: Array, d: Description) -> list[Array]:
     """All of Q, then K, then V, by head."""
-    heads, kv_heads, size = d["heads"], d["kv_heads"], d["d_k"]
-    q, k, v = np.split(fused, [heads * size, (heads + kv_heads) * size], axis=-1)
+    heads = d["heads"]
+    kv_heads = d["kv_heads"]
+    end_of_q = heads * d["d_k"]
+    end_of_k = end_of_q + kv_heads * d["d_k"]
+    q, k, v = np.split(fused, [end_of_q, end_of_k], axis=-1)
     return [split(q, heads), split(k, kv_heads), split(v, kv_heads)]
 
 
 def parts_in_groups(fused: Array, d: Description) -> list[Array]:
     """By kv head its queries, its K and its V."""
-    heads, kv_heads, size = d["heads"], d["kv_heads"], d["d_k"]
-    groups = rearrange(fused, "... (kv group d) -> kv group ... d", kv=kv_heads, d=size)
+    axes = "... (kv group d) -> kv group ... d"
+    groups = rearrange(fused, axes, kv=d["kv_heads"], d=d["d_k"])
     by_group = np.ascontiguousarray(groups)
-    q = by_group[:, :-2].reshape(heads, *by_group.shape[2:])
+    queries = by_group[:, :-2]
+    q = queries.reshape(d["heads"], *by_group.shape[2:])
     return [q, by_group[:, -2], by_group[:, -1]]
 
 
@@ -415,8 +420,9 @@ def convolved_projections(tensors: LayerTensors, sizes: DeltaSizes, matrices: Na
     """Q, K and V and the convolution that each goes through, for every head of V."""
     channels = 2 * sizes.keys + sizes.values
     convolution = tensors.read("delta_conv", ".weight", (channels, 1, sizes.kernel))[:, 0]
+    by_symbol = np.split(convolution, [sizes.keys, 2 * sizes.keys])
     named: Named = {}
-    for symbol, kernels in zip("QKV", np.split(convolution, [sizes.keys, 2 * sizes.keys]), strict=True):
+    for symbol, kernels in zip("QKV", by_symbol, strict=True):
         fused, origin = matrices[symbol]
         by_head = split(fused, sizes.v_heads if symbol == "V" else sizes.heads)
         kernels_by_head = rearrange(kernels, "(head d) kernel -> head d kernel", head=len(by_head))

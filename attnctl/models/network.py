@@ -87,6 +87,7 @@ def cut_off(gate: Array, deviations: float) -> Array:
 
 
 def expert_output(tensors: LayerTensors, x: Array, expert: int) -> Array:
+    """Rows through one expert, whichever tensors it is in."""
     d = tensors.d
     size = d["expert_size"]
     if not tensors.has("experts_gate_up") or tensors.is_there("expert_up", expert):
@@ -94,10 +95,13 @@ def expert_output(tensors: LayerTensors, x: Array, expert: int) -> Array:
     if d["clamp"] is not None:
         return clamped_expert(tensors, x, expert)
 
-    gate_up = fused_expert(tensors, "experts_gate_up", d["width"], 2 * size, expert)
+    width = d["width"]
+    act = ACTIVATIONS[d["act"]]
+    gate_up = fused_expert(tensors, "experts_gate_up", width, 2 * size, expert)
+    down = fused_expert(tensors, "experts_down", size, width, expert)
     gate, up = np.split(x @ gate_up, 2, axis=-1)
-    inner = activate(ACTIVATIONS[d["act"]], gate) * up
-    return inner @ fused_expert(tensors, "experts_down", size, d["width"], expert)
+    inner = activate(act, gate) * up
+    return inner @ down
 
 
 def clamped_expert(tensors: LayerTensors, x: Array, expert: int) -> Array:
@@ -180,7 +184,8 @@ def weigh_chosen(tensors: LayerTensors, scores: Array, best: Array) -> Array:
 def in_best_groups(scores: Array, groups: int, chosen: int, best: int) -> Array:
     """The scores, −∞ outside of the groups whose so many best have the largest sums."""
     grouped = scores.reshape(len(scores), groups, -1)
-    sums = np.sort(grouped, axis=-1)[..., -best:].sum(axis=-1)
+    in_order = np.sort(grouped, axis=-1)
+    sums = in_order[..., -best:].sum(axis=-1)
 
     is_kept = np.zeros(sums.shape, bool)
     np.put_along_axis(is_kept, top(sums, chosen), True, -1)

@@ -48,11 +48,12 @@ def stream_width(d: Description) -> int:
 def read_beside(tensors: LayerTensors, hidden: Array, part: str, index: int) -> Array:
     """A part of what came into a layer. Raises AttnError where only the rows did."""
     place = columns(tensors.model.description)[part, index]
-    if hidden.shape[-1] < place.stop:
-        what = f"K and V of layer {index}" if part in SHARED else f"{part} of its own"
-        name = f"layer {tensors.index} of {tensors.d.family}"
-        raise AttnError(f"{name} reads {what} beside its rows; run a sentence or --ids, check one --layer")
-    return hidden[..., place]
+    if place.stop <= hidden.shape[-1]:
+        return hidden[..., place]
+
+    what = f"K and V of layer {index}" if part in SHARED else f"{part} of its own"
+    name = f"layer {tensors.index} of {tensors.d.family}"
+    raise AttnError(f"{name} reads {what} beside its rows; run a sentence or --ids, check one --layer")
 
 
 def own_inputs(tensors: LayerTensors, hidden: Array, x: Array) -> Array:
@@ -109,13 +110,16 @@ def advance(tensors: LayerTensors, hidden: Array, out: Array) -> Array:
 
     # Every stream is corrected by its share of how far off the first one was predicted.
     error = out[..., None, :] - predicted[..., :1, :]
-    shares = tensors.multiply("altup_correct", route_streams(tensors, out), count) + 1
+    routed = route_streams(tensors, out)
+    shares = tensors.multiply("altup_correct", routed, count) + 1
     streams = predicted + error * shares[..., None]
 
+    # The others take the inputs that are the layer's own, as the first one gates them.
     first = streams[..., 0, :]
     if tensors.has("altup_scale"):
         first = first * tensors.read("altup_scale", "", out.shape[-1:])
-    streams[..., 1:, :] += own_inputs(tensors, hidden, first)[..., None, :]
+    inputs = own_inputs(tensors, hidden, first)
+    streams[..., 1:, :] += inputs[..., None, :]
 
     following = tensors.index + 1
     if following < len(tensors.d.layers):
@@ -141,8 +145,10 @@ def predict(tensors: LayerTensors, streams: Array) -> Array:
 
 
 def route_streams(tensors: LayerTensors, x: Array) -> Array:
+    """How much of each stream a row has, from −1 to 1."""
     normed = tensors.norm("altup_norm", x) / x.shape[-1]
-    return np.tanh(tensors.multiply("altup_router", normed, tensors.d["streams"]))
+    routed = tensors.multiply("altup_router", normed, tensors.d["streams"])
+    return np.tanh(routed)
 
 
 def project(model: Model, use: str, number: int, x: Array, like: Array) -> Array:

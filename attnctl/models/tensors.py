@@ -27,9 +27,14 @@ from attnctl.store.json_file import header_of
 from attnctl.store.raw import File
 from attnctl.store.safetensors import contents
 
-WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-LONGEST_CONFIG, LONGEST_INDEX = 2**22, 2**27
-"""Bytes of a config.json, and of an index of tensors."""
+WHOLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+LONGEST_CONFIG = 2**22
+"""Bytes of a config.json."""
+
+LONGEST_INDEX = 2**27
+"""Bytes of an index of tensors."""
 
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth")
 
@@ -279,10 +284,13 @@ def foreign(names: Sequence[str], inner: Names, ignored: tuple[str, ...]) -> Ite
     for name in inner.values():
         escaped = re.escape(name.removesuffix("!"))
         with_numbers = escaped.replace(r"\{e\}", r"\d+").replace(r"\{h\}", r"\d+")
-        known.append(with_numbers if name.endswith("!") else rf"{with_numbers}\.(?:weight|bias|gamma|beta)")
+        suffix = "" if name.endswith("!") else r"\.(?:weight|bias|gamma|beta)"
+        known.append(f"{with_numbers}{suffix}")
 
     pattern = re.compile("|".join(known))
-    return (name for name in names if not pattern.fullmatch(name) and not name.startswith(ignored))
+    for name in names:
+        if not pattern.fullmatch(name) and not name.startswith(ignored):
+            yield name
 
 
 # --- weights in fewer bits: blocks of FP8 with a scale each, and MXFP4; only what is read is made wide ---
@@ -290,7 +298,12 @@ def foreign(names: Sequence[str], inner: Names, ignored: tuple[str, ...]) -> Ite
 Block = tuple[int, int]
 """Rows and columns that have one scale."""
 
-EIGHT, SCALES = "F8_E4M3", ("F32", "BF16", "F8_E8M0", "U8")
+EIGHT = "F8_E4M3"
+"""The type of numbers in eight bits, as safetensors calls it."""
+
+SCALES = ("F32", "BF16", "F8_E8M0", "U8")
+"""The types that scales may have."""
+
 PACKED = 32
 """The numbers of MXFP4 that have one scale."""
 
@@ -350,10 +363,13 @@ def load_packed(blocks: Stored, scales: Stored, part: Any = ..., room: Array | N
     """
     packed = blocks.load(part)
     powers = scales.load(part)
+    numbers = e2m1()
     out = np.empty((*powers.shape, PACKED), np.float32)
-    out[..., ::2] = e2m1()[packed & 15]
-    out[..., 1::2] = e2m1()[packed >> 4]
-    np.ldexp(out, powers[..., None].astype(np.int32) - 127, out=out)
+    out[..., ::2] = numbers[packed & 15]
+    out[..., 1::2] = numbers[packed >> 4]
+
+    exponents = powers[..., None].astype(np.int32) - 127
+    np.ldexp(out, exponents, out=out)
     return out.reshape(*powers.shape[:-1], -1).swapaxes(-1, -2)
 
 
@@ -370,8 +386,8 @@ def places(shape: Shape, part: Any) -> tuple[Array, Array]:
 
 def runs(numbers: Array) -> Iterator[tuple[int, int]]:
     """The first and the last place of equal numbers beside each other."""
-    ends = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-    yield from pairwise(ends)
+    changes = np.flatnonzero(np.diff(numbers)) + 1
+    yield from pairwise([0, *changes.tolist(), len(numbers)])
 
 
 class Scaled(NamedTuple):
@@ -399,8 +415,9 @@ def with_scales(tensors: dict[str, Stored], block: Block | None, place: str) -> 
         names_of_scales.add(scaled.scales)
         scales = tensors[scaled.scales]
         if scales.shape != scaled.expected or scales.type_name not in SCALES:
-            problem = f"{dims(scales.shape)} of {scales.type_name}, expected {dims(scaled.expected)}"
-            problems.append(f"{place}: {scaled.scales} is {problem}, a scale for each block of {name}")
+            stored = f"{dims(scales.shape)} of {scales.type_name}"
+            expected = f"{dims(scaled.expected)}, a scale for each block of {name}"
+            problems.append(f"{place}: {scaled.scales} is {stored}, expected {expected}")
 
     raise_all(problems)
     return {name: tensor for name, tensor in joined.items() if name not in names_of_scales}

@@ -31,7 +31,9 @@ from attnctl.models.next import Pass, Ranked, log_sum_exp
 from attnctl.models.stream import steps_to_keep
 from attnctl.record import Trace
 
-ZERO, MEAN, PATCH = "zero", "mean", "patch"
+ZERO = "zero"
+MEAN = "mean"
+PATCH = "patch"
 
 Change = Callable[[Array], Array]
 """From the outputs of a layer's heads, (head, query, d_v), what takes the place of each."""

@@ -89,10 +89,13 @@ def table_of(effect: Array, screen: Screen, *more: str) -> Iterator[Element]:
     strong = STRONG * np.nanmax(np.abs(effect), initial=0)
     rows: list[list[Span]] = []
     for layer, numbers in enumerate(effect.tolist()):
-        cells = [effect_cell(number, strong, screen) for number in numbers]
-        rows.append([(f"layer {layer}", "label"), *cells])
+        row: list[Span] = [(f"layer {layer}", "label")]
+        row += [effect_cell(number, strong, screen) for number in numbers]
+        rows.append(row)
+
     heads = map(str, range(effect.shape[1] - len(more)))
-    yield from column_blocks(screen, ["", *heads, *more], rows, frozenset({0}))
+    titles = ["", *heads, *more]
+    yield from column_blocks(screen, titles, rows, frozenset({0}))
 
 
 def effect_cell(number: float, strong: float, screen: Screen) -> Span:

@@ -84,10 +84,14 @@ def head_profiles(trace: Trace) -> list[HeadProfile]:
         shares = {}
         for kind, mask in masks.items():
             by_query = (head * mask).sum(axis=-1)
-            shares[kind] = float(by_query[queries].mean(dtype=np.float64))
-        shares["sink"] += float(left_over[number][queries].mean(dtype=np.float64))
+            shares[kind] = mean_of(by_query[queries])
+        shares["sink"] += mean_of(left_over[number][queries])
         profiles.append(HeadProfile(layer, number, shares))
     return profiles
+
+
+def mean_of(shares: Array) -> float:
+    return float(shares.mean(dtype=np.float64))
 
 
 def key_masks(ids: Sequence[int], special: Sequence[int]) -> dict[str, Array]:
@@ -132,8 +136,11 @@ SCORES = {
     "sink": "attends to the first token, or its learned sink",
 }
 
-LENGTH, DRAWS = 24, 4
-"""Tokens in a copy, and how often other tokens are drawn."""
+LENGTH = 24
+"""Tokens in a copy."""
+
+DRAWS = 4
+"""How often other tokens are drawn."""
 
 
 def battery(
@@ -168,11 +175,12 @@ def battery_scores(weights: Array) -> Array:
     earlier = in_second - LENGTH  # the place of the same token in the first copy
     left_over = np.maximum(1 - weights.sum(axis=-1, dtype=np.float64), 0)
 
-    induction = weights[in_second, earlier + 1].mean(dtype=np.float64)
-    duplicate = weights[in_second, earlier].mean(dtype=np.float64)
-    previous = weights[but_first, but_first - 1].mean(dtype=np.float64)
-    first = weights[but_first, 0].mean(dtype=np.float64)
-    return np.array([induction, duplicate, previous, first + left_over[but_first].mean()])
+    induction = mean_of(weights[in_second, earlier + 1])
+    duplicate = mean_of(weights[in_second, earlier])
+    previous = mean_of(weights[but_first, but_first - 1])
+    first = mean_of(weights[but_first, 0])
+    sink = first + mean_of(left_over[but_first])
+    return np.array([induction, duplicate, previous, sink])
 
 
 def battery_data(found: list[HeadProfile]) -> dict[str, Any]:
@@ -228,8 +236,11 @@ def grid_lines(heads: list[HeadProfile], screen: Screen) -> Iterator[Line]:
 def legend_lines(heads: list[HeadProfile], screen: Screen) -> Iterator[Line]:
     first = first_width(heads)
     for kind, meaning in KINDS.items():
-        yield [(f"{pad_right(SHORT.get(kind, kind), first)}{screen.printable(meaning)}", "dim")]
-    yield [(f"{pad_right(screen.printable(DOT), first)}{SPREAD}: nothing of these", "dim")]
+        name = pad_right(SHORT.get(kind, kind), first)
+        yield [(f"{name}{screen.printable(meaning)}", "dim")]
+
+    dot = pad_right(screen.printable(DOT), first)
+    yield [(f"{dot}{SPREAD}: nothing of these", "dim")]
     yield [(RULE, "dim")]
 
 
@@ -249,8 +260,10 @@ def battery_lines(found: list[HeadProfile], screen: Screen) -> Iterator[Line]:
     title = f"{LENGTH} random tokens twice in a row, {DRAWS} draws; heads with {ENOUGH:.0%} or more"
     yield [(screen.printable(title), "label")]
     for name, meaning in SCORES.items():
-        named = [head for head in found if name in head.names]
-        named.sort(key=lambda head: -head.shares[name])
-        text = ", ".join(f"{head.layer}.{head.head} ({head.shares[name]:.2f})" for head in named) or "none"
-        yield [(pad_right(name, 11), "label"), (text, "")]
-        yield [(f"{pad_right('', 11)}{screen.printable(meaning)}", "dim")]
+        scored = [(head.shares[name], head) for head in found if name in head.names]
+        scored.sort(key=lambda item: -item[0])
+        heads = ", ".join(f"{head.layer}.{head.head} ({score:.2f})" for score, head in scored)
+        yield [(pad_right(name, 11), "label"), (heads or "none", "")]
+
+        margin = pad_right("", 11)
+        yield [(f"{margin}{screen.printable(meaning)}", "dim")]

@@ -25,15 +25,15 @@ from attnctl.record.cells import spell_cell
 
 def next_lines(trace: Trace, screen: Screen) -> Iterator[Element]:
     """The prompt, the likeliest tokens at the position that was asked, and how to see one's arithmetic."""
-    found = trace.header["next"]
-    place = found["at"]
+    prediction = trace.header["next"]
+    place = prediction["at"]
     yield from prompt_lines(trace.tokens or [], screen, place)
     yield []
 
     rows = next_rows(trace, screen)
     yield from Listing(screen, [NEXT_TITLES], rows, frozenset({0})).lines()
-    total = sum(token["probability"] for token in found["tokens"])
-    yield [(f"{len(rows)} of {found['vocabulary']:,} tokens, {total:.1%} of the probability", "dim")]
+    total = sum(token["probability"] for token in prediction["tokens"])
+    yield [(f"{len(rows)} of {prediction['vocabulary']:,} tokens, {total:.1%} of the probability", "dim")]
 
     cell = spell_cell(trace, LOGITS, (place, 0))
     yield [(f"Where a logit comes from: attnctl explain last {shell_word(cell)}", "")]

@@ -69,10 +69,10 @@ def find_spectra(name: str, moved: Progress | None = None) -> Spectra:
     names = [score for score in MEANINGS if score != "previous" or circuits.positions is not None]
     scores = {score: np.full((len(d.layers), d["heads"]), np.nan) for score in names}
     for index in d.attending:
-        given = prepare_attention(model.layer(index), blank_rows(model, 1)).given
-        if "W_K" not in given:  # K and V are those of an earlier layer
+        plan = prepare_attention(model.layer(index), blank_rows(model, 1))
+        if "W_K" not in plan.given:  # K and V are those of an earlier layer
             continue
-        for number, head_matrices in enumerate(matrices_of_heads(d, given)):
+        for number, head_matrices in enumerate(matrices_of_heads(d, plan.given)):
             for score, value in circuits.scores_of(head_matrices).items():
                 scores[score][index, number] = value
         if moved:

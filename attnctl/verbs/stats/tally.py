@@ -45,7 +45,8 @@ from attnctl.verbs.stats import DumpStats, HeadStats, Largest, Tally
 
 GRID = 60  # sums are multiples of 2 to the minus this
 
-BINS, BINS_A_BIT = 64, 4
+BINS = 64
+BINS_A_BIT = 4
 """Of the histogram of entropies: a quarter of a bit each, the last with all that is more."""
 
 EXAMPLES = 5  # largest weights that are kept of a head, one a sentence at most, and lines of those left out
@@ -236,12 +237,16 @@ def add_counts(tally: LayerTally, rows: WeightRows) -> None:
 
 def add_pairs(tally: LayerTally, rows: WeightRows) -> None:
     """Add how far each two heads are apart, over the rows that both see."""
-    for a, b in combinations(range(len(tally.heads)), 2):
-        bits = rows.bits[:, a] + rows.bits[:, b]
-        apart = divergence(rows.shares[:, a], rows.shares[:, b], bits)
-        both_see = rows.seen[:, a] & rows.seen[:, b]
+    heads = range(len(tally.heads))
+    shares = [rows.shares[:, head] for head in heads]
+    bits = [rows.bits[:, head] for head in heads]
+    sees = [rows.seen[:, head] for head in heads]
+    for a, b in combinations(heads, 2):
+        apart = divergence(shares[a], shares[b], bits[a] + bits[b])
+        both_see = sees[a] & sees[b]
         (units,), (count,) = sum_rows(apart[:, None], both_see[:, None])
-        tally.pairs.setdefault((a, b), GridSum()).add(units, count)
+        total = tally.pairs.setdefault((a, b), GridSum())
+        total.add(units, count)
 
 
 def sum_rows(values: Array, valid: Array) -> tuple[list[int], list[int]]:
@@ -265,7 +270,8 @@ def note_largest(tally: LayerTally, weights: Array, sentences: Sentences) -> Non
     count, heads, _, keys = weights.shape
     flat = weights.reshape(count, heads, -1)
     places = flat.argmax(axis=-1)
-    largest = np.take_along_axis(flat, places[..., None], axis=-1)[..., 0].astype(np.float64)
+    values = np.take_along_axis(flat, places[..., None], axis=-1)
+    largest = values[..., 0].astype(np.float64)
     lines = np.array(sentences.lines)
     for number, head in enumerate(tally.heads):
         ranked = np.lexsort((lines, -largest[:, number]))
@@ -340,8 +346,11 @@ def require_weights(block: Array, where: tuple[int, int]) -> None:
 
 def number_tokens(tokens: Sequence[str], key_tokens: Sequence[str]) -> tuple[Array, Array]:
     """A number for each token of the queries and of the keys, the same for the same token."""
-    ids = {token: number for number, token in enumerate(dict.fromkeys([*tokens, *key_tokens]))}
-    return np.array([ids[token] for token in tokens]), np.array([ids[token] for token in key_tokens])
+    different = dict.fromkeys([*tokens, *key_tokens])
+    numbers = {token: number for number, token in enumerate(different)}
+    of_queries = [numbers[token] for token in tokens]
+    of_keys = [numbers[token] for token in key_tokens]
+    return np.array(of_queries), np.array(of_keys)
 
 
 # --- as the statistics of a dump ---

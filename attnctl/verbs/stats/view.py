@@ -89,10 +89,11 @@ def title_line(group: DumpStats, name: str, screen: Screen) -> Line:
     name = screen.printable(name)
     line: Line = [(name, "name")]
     if group.sentence and group.sentence != group.name:
-        start, rest = beginning(group.sentence)
-        more = f" {screen.left_out(rest)} characters" if rest else ""
+        start, left_out = beginning(group.sentence)
+        more = f" {screen.left_out(left_out)} characters" if left_out else ""
         room = max(12, screen.width - cells(name + GAP + more))
-        line.append((GAP + screen.short(screen.printable(start), room) + more, "aside"))
+        sentence = screen.short(screen.printable(start), room)
+        line.append((f"{GAP}{sentence}{more}", "aside"))
     return line
 
 
@@ -122,10 +123,12 @@ def head_rows(group: DumpStats, most: int, screen: Screen, precision: int = PREC
 
 def table_line(row: Sequence[str], widths: Sequence[int], style: str) -> Line:
     numbers = 1 + len(HEADINGS)
-    columns = list(zip(row, widths, strict=True))
-    texts = [pad_left(*column) for column in columns[:numbers]]
-    texts += [pad_right(*column) for column in columns[numbers:-1]]
-    return [(GAP.join([*texts, row[-1]]), style)]
+    texts = []
+    for place, (text, width) in enumerate(zip(row[:-1], widths[:-1], strict=True)):
+        pad = pad_left if place < numbers else pad_right
+        texts.append(pad(text, width))
+    texts.append(row[-1])  # nothing is right of it: no spaces at the end of a line
+    return [(GAP.join(texts), style)]
 
 
 def legend_of(report: StatsReport) -> dict[str, str]:
@@ -169,9 +172,10 @@ def rollout_lines(found: StatsReport, screen: Screen, precision: int | None) -> 
     formula = "Ã_L … Ã_2 Ã_1, Ã = (A + I) / 2"
     step = Step("rollout", Unstated(), (), axes=("query", "key"), formula=formula, symbol="R")
     trace = Trace({"rollout": step}, {"rollout": found.rolled}, {"tokens": found.tokens})
-    view = View(precision=View.precision if precision is None else precision)
+    view = View() if precision is None else View(precision=precision)
+    about = screen.printable(f"   {formula}   {len(found.dumps)} layers")
     yield []
-    yield [("rollout", "name"), (screen.printable(f"   {formula}   {len(found.dumps)} layers"), "aside")]
+    yield [("rollout", "name"), (about, "aside")]
     yield from frames(trace, "rollout", screen, view, 0).lines()
 
 
@@ -181,7 +185,8 @@ def part_lines(part: CorpusPart, screen: Screen) -> Iterator[Element]:
 
 
 def part_headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
-    headline = f"{plural(part.sentences, 'sentence')}, {part.tokens:,} tokens"
+    sentences = plural(part.sentences, "sentence")
+    headline = f"{sentences}, {part.tokens:,} tokens"
     if (part.first, part.stop) != (0, part.lines):
         headline += f"; {part.span} of {part.lines:,}"
     if part.skipped:
