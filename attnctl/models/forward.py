@@ -93,10 +93,13 @@ def layer_inputs(model: Model, ids: Sequence[int], x: Array) -> Array:
     size = d["inputs"]
     width = len(d.layers) * size
 
-    looked_up = rows(model, "inputs_embed", "token", ids, width) * number(size**0.5)
+    looked_up = rows(model, "inputs_embed", "token", ids, width)
+    looked_up = looked_up * number(size**0.5)
+
     matrix = model.outer("inputs_project", ".weight", (width, d["width"]))
     made = x @ matrix.T * number(d["width"] ** -0.5)
-    normed = model.norm("inputs_norm", made.reshape(-1, size)).reshape(made.shape)
+    by_layer = made.reshape(-1, size)
+    normed = model.norm("inputs_norm", by_layer).reshape(made.shape)
     return (normed + looked_up) * number(2**-0.5)
 
 
@@ -202,8 +205,10 @@ def require_rows(model: Model, tokens: int) -> None:
     """Refuse a sequence whose rows do not fit memory, before anything is made."""
     d = model.description
     # As many arrays as live at once in a layer, in float32: of the stream, of the network, of heads.
-    numbers = stream_width(d) * 6 + d["intermediate"] * 2 + d["heads"] * d["d_k"] * 4
-    size = 4 * tokens * numbers
+    of_stream = stream_width(d) * 6
+    of_network = d["intermediate"] * 2
+    of_heads = d["heads"] * d["d_k"] * 4
+    size = 4 * tokens * (of_stream + of_network + of_heads)
     require(size, f"{tokens} tokens through {d.family} ({size_text(size)})", model.max_memory)
 
 

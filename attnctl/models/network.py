@@ -200,7 +200,8 @@ def among_rivals(logits: Array, jitter: float) -> tuple[Array, Array]:
     for _ in range(2):
         best = top(left, 1)
         largest = np.take_along_axis(left, best, -1)
-        is_far = (largest - logits) / np.maximum(np.abs(logits), largest) > 2 * jitter
+        distance = (largest - logits) / np.maximum(np.abs(logits), largest)
+        is_far = distance > 2 * jitter
 
         shares = softmax(np.where(is_far, -np.inf, left))
         weights.append(np.take_along_axis(shares, best, -1))
@@ -211,9 +212,11 @@ def among_rivals(logits: Array, jitter: float) -> tuple[Array, Array]:
 
 
 def top(scores: Array, count: int) -> Array:
+    """The places of the largest scores of each row, the first of those that are equal first."""
     return np.argsort(-scores, axis=-1, kind="stable")[:, :count]
 
 
 def softmax(x: Array) -> Array:
+    """exp(x) / Σ exp(x) of each row, less its maximum so that nothing overflows."""
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)

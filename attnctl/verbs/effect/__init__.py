@@ -98,8 +98,9 @@ def rows_without_nan(table: Array) -> list[list[float | None]]:
 
 def difference_at(prompt: Pass, hidden: Array, place: int, ids: Sequence[int]) -> Array:
     """Logit A − logit B at a position, of rows that left the last layer."""
-    rows = prompt.head.final(hidden[..., place, :])
-    logits = prompt.head.logits_of(rows, ids).astype(np.float64)
+    head = prompt.head
+    rows = head.final(hidden[..., place, :])
+    logits = head.logits_of(rows, ids).astype(np.float64)
     return np.asarray(logits[..., 0] - logits[..., 1])
 
 

@@ -185,9 +185,11 @@ def special_facts(d: Description) -> list[str]:
 
 
 def head_sizes(d: Description) -> str:
-    sizes = dict.fromkeys(str(layer.overrides.get("d_k", d["d_k"])) for layer in d.layers)
-    text = f"head size {' or '.join(sizes)}"
-    return text if d["d_v"] == d["d_k"] else f"{text}, values {d['d_v']}"
+    by_layer = [layer.overrides.get("d_k", d["d_k"]) for layer in d.layers]
+    sizes = " or ".join(map(str, dict.fromkeys(by_layer)))
+    if d["d_v"] == d["d_k"]:
+        return f"head size {sizes}"
+    return f"head size {sizes}, values {d['d_v']}"
 
 
 def norm_places(d: Description) -> str:

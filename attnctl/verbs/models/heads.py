@@ -221,15 +221,19 @@ def grid_lines(heads: list[HeadProfile], screen: Screen) -> Iterator[Line]:
     count = 1 + max(head.head for head in heads)
     first = first_width(heads)
     width = 6
-    side_by_side = max(1, (screen.width - first) // width) if screen.fits else count
+    side_by_side = count
+    if screen.fits:
+        side_by_side = max(1, (screen.width - first) // width)
+
     for start in range(0, count, side_by_side):
         numbers = range(start, min(start + side_by_side, count))
         heading = "".join(pad_left(str(number), width) for number in numbers)
         yield [(pad_right("", first), ""), (heading, "label")]
+        in_block = [head for head in heads if head.head in numbers]
         for layer in layers:
-            row = [head for head in heads if head.layer == layer and head.head in numbers]
-            names = [profile_cell(head, width, screen) for head in row]
-            yield [(pad_right(f"layer {layer}", first), "label"), *names]
+            name = pad_right(f"layer {layer}", first)
+            names = [profile_cell(head, width, screen) for head in in_block if head.layer == layer]
+            yield [(name, "label"), *names]
         yield []
 
 
@@ -252,8 +256,9 @@ def largest_share_of_text(head: HeadProfile) -> float:
 def profile_cell(head: HeadProfile, width: int, screen: Screen) -> tuple[str, str]:
     if head.name == SPREAD:
         return pad_left(screen.printable(DOT), width), "dim"
-    text = pad_left(SHORT.get(head.name, head.name), width)
-    return text, "strong" if head.name == "induction" else ""
+    name = SHORT.get(head.name, head.name)
+    style = "strong" if head.name == "induction" else ""
+    return pad_left(name, width), style
 
 
 def battery_lines(found: list[HeadProfile], screen: Screen) -> Iterator[Line]:

@@ -71,7 +71,8 @@ def prompt_lines(tokens: Sequence[str], screen: Screen, place: int) -> Iterator[
 
 def place_words(tokens: Sequence[str], screen: Screen, place: int) -> str:
     preposition = "at" if tokens[place] in MASKS else "after"
-    return f"{preposition} token {place}, {quote(screen.token(tokens[place]))}"
+    name = quote(screen.token(tokens[place]))
+    return f"{preposition} token {place}, {name}"
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,9 @@ class Lens:
 
     @property
     def names(self) -> list[str]:
-        return ["embeddings", *(f"layer {number}" for number in range(len(self.layers) - 1))]
+        """What each of `layers` is after."""
+        layers = [f"layer {number}" for number, _ in enumerate(self.layers[1:])]
+        return ["embeddings", *layers]
 
     @property
     def shares(self) -> Array:
@@ -101,7 +104,12 @@ class Lens:
 
 def lens_of(prompt: Pass, states: Iterable[Array]) -> Lens:
     layers = tuple(top_tokens(prompt, state) for state in states)
-    return Lens(prompt.runner.model.name, prompt.tokens.labels, prompt.tokens.ids, layers)
+    return Lens(
+        model=prompt.runner.model.name,
+        tokens=prompt.tokens.labels,
+        ids=prompt.tokens.ids,
+        layers=layers,
+    )
 
 
 def lens_lines(found: Lens, screen: Screen) -> Iterator[Element]:

@@ -150,8 +150,10 @@ class Sentences:
 
     def same(self) -> Array | None:
         """True where a key has the query's token, (sentence, 1, query, key); None where there are none."""
-        numbers = map(number_tokens, self.tokens, self.key_tokens)
-        same = [rows[:, None] == columns for rows, columns in numbers]
+        same = []
+        for tokens, key_tokens in zip(self.tokens, self.key_tokens, strict=False):
+            of_queries, of_keys = number_tokens(tokens, key_tokens)
+            same.append(of_queries[:, None] == of_keys)
         return np.stack(same)[:, None] if same else None
 
 
@@ -217,9 +219,11 @@ class WeightRows(NamedTuple):
 def add_measures(tally: LayerTally, rows: WeightRows, places: Array | None, same: Array | None) -> None:
     """Add the measures of queries that stand at these places among the keys."""
     for measured in measure(rows.shares, rows.bits, places, same):
-        sums, counts = sum_rows(measured.values, rows.seen & measured.valid)
+        counted = rows.seen & measured.valid
+        sums, counts = sum_rows(measured.values, counted)
         for head, units, count in zip(tally.heads, sums, counts, strict=True):
-            head.sums[measured.name].add(units, count)
+            total = head.sums[measured.name]
+            total.add(units, count)
 
 
 def add_counts(tally: LayerTally, rows: WeightRows) -> None:
@@ -259,10 +263,11 @@ def sum_rows(values: Array, valid: Array) -> tuple[list[int], list[int]]:
     rest = values - np.ldexp(high, -HALF_GRID)
     low = np.rint(np.ldexp(rest, GRID))
 
-    highs = high.astype(np.int64).sum(axis=(0, 2)).tolist()
-    lows = low.astype(np.int64).sum(axis=(0, 2)).tolist()
+    but_heads = (0, 2)
+    highs = high.astype(np.int64).sum(axis=but_heads).tolist()
+    lows = low.astype(np.int64).sum(axis=but_heads).tolist()
     units = [(upper << GRID - HALF_GRID) + lower for upper, lower in zip(highs, lows, strict=True)]
-    return units, valid.sum(axis=(0, 2)).tolist()
+    return units, valid.sum(axis=but_heads).tolist()
 
 
 def note_largest(tally: LayerTally, weights: Array, sentences: Sentences) -> None:

@@ -101,14 +101,17 @@ def head_rows(group: DumpStats, most: int, screen: Screen, precision: int = PREC
     """The cells of each head, tokens in at most so many."""
 
     def number(value: float | None) -> str:
-        return screen.printable("–") if value is None else f"{value:.{precision}f}"
+        if value is None:
+            return screen.printable("–")
+        return f"{value:.{precision}f}"
 
     def largest(head: HeadStats) -> str:
         if head.largest is None:
             return number(None)
         places = head.largest.tokens or tuple(map(str, head.largest.at[-2:]))
         words = [screen.short(screen.token(place), most) for place in places]
-        return f"{number(head.largest.value)} {screen.printable('→').join(words)}"
+        arrow = screen.printable("→")
+        return f"{number(head.largest.value)} {arrow.join(words)}"
 
     def nearest(head: int) -> str:
         near = group.nearest(head)
