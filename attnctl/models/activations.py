@@ -27,21 +27,25 @@ def activate(act: Callable[[Array], Array], x: Array) -> Array:
     """The function of every number, in pieces of an array that is in one piece."""
     if not x.flags.c_contiguous or x.size <= PIECE:
         return act(x)
+
     out = np.empty_like(x)
-    source, target = x.reshape(-1), out.reshape(-1)
+    source = x.reshape(-1)
+    target = out.reshape(-1)
     for start in range(0, x.size, PIECE):
-        target[start : start + PIECE] = act(source[start : start + PIECE])
+        piece = slice(start, start + PIECE)
+        target[piece] = act(source[piece])
     return out
 
 
 def erf_single(x: Array) -> Array:
     """The error function of float32, to its last digits: a fraction of polynomials, from −4 to 4."""
+    above, below = SINGLE
     x = np.clip(x, np.float32(-4), np.float32(4))
     square = x * x
-    above, below = horner(SINGLE[0], square), horner(SINGLE[1], square)
-    above *= x
-    above /= below
-    return above
+    out = horner(above, square)
+    out *= x
+    out /= horner(below, square)
+    return out
 
 
 def horner(coefficients: tuple[float, ...], x: Array) -> Array:
@@ -56,13 +60,18 @@ def horner(coefficients: tuple[float, ...], x: Array) -> Array:
 def gelu(x: Array) -> Array:
     """x Φ(x) (Hendrycks & Gimpel 2016)."""
     if x.dtype == np.float32:
-        return x * np.float32(0.5) * (1 + erf_single(x * np.float32(1 / sqrt(2))))
-    return x * 0.5 * (1 + error_function(x.astype(np.float64) / sqrt(2)).astype(x.dtype))
+        half = x * np.float32(0.5)
+        return half * (1 + erf_single(x * np.float32(1 / sqrt(2))))
+
+    half = x * 0.5
+    error = error_function(x.astype(np.float64) / sqrt(2))
+    return half * (1 + error.astype(x.dtype))
 
 
 def gelu_tanh(x: Array) -> Array:
     """x Φ(x) with Φ by a tanh."""
-    return 0.5 * x * (1 + np.tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))
+    inner = x + 0.044715 * x**3
+    return 0.5 * x * (1 + np.tanh(sqrt(2 / pi) * inner))
 
 
 def sigmoid(x: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from attnctl.inputs.plan import Plan, variant
 from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array, Shape
 from attnctl.math.axes import rearrange
-from attnctl.math.derivation import LayerParts
+from attnctl.math.derivation import LayerParts, Variant
 from attnctl.math.kind import HEAD, HEADS, HeadNorm
 from attnctl.math.ops import Buckets, RMSNorm
 from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
@@ -32,42 +32,79 @@ def prepare_attention(
     cross: bool = False,
 ) -> Plan:
     """The attention of a layer, or its `cross` one to `memory`. Raises AttnError for unfit tensors."""
-    d, own = tensors.d, tensors.this_layer
+    d = tensors.d
     tensors.refuse_foreign()
-    if own.linear:
+    if tensors.this_layer.is_linear:
         return prepare_delta(tensors, hidden, header)
+
+    queries = hidden.shape[-2]
+    keys = queries if memory is None else memory.shape[-2]
     named: Named = {"hidden": (hidden[..., : d["width"]], "what came into the layer")}
     if cross:
         assert memory is not None
         named["memory"] = memory, "the encoder's output"
-    queries = hidden.shape[-2]
     named |= read_shared(tensors, hidden)
-    named |= read_weights(tensors, cross=cross) | read_biases(tensors, queries, cross=cross)
-    over = HEADS if d["qk_norm"] == "heads" else HEAD
-    norm = HeadNorm(d["norm"], float(d["eps"]), over, bool(d["plus_one"]), bool(d["norm_after_rotation"]))
-    asked = Settings(
-        scale=own.scale,
-        rules=() if cross else rules_of(d, own),
-        positions=NONE if cross or own.rope is None else own.rope.rotary(queries),
-        qk_norm=norm if norms_heads(tensors, cross=cross) else None,
-        temperature=None if cross else own.temperature,
+    named |= read_weights(tensors, cross=cross)
+    named |= read_biases(tensors, queries, cross=cross)
+
+    settings = cross_settings(d, tensors.this_layer) if cross else self_settings(tensors, queries)
+    parts = parts_of_layer(tensors, cross=cross)
+    kind = variant(settings, {**d.sizes, "query": queries, "key": keys}, named, layer=parts)
+    return plan_on(tensors.model, kind, named, header)
+
+
+def plan_on(model: Model, kind: Variant, named: Named, header: Mapping[str, Any] | None) -> Plan:
+    return Plan(
+        kind,
+        arrays_of(named),
+        dict(header or {}),
+        dtype=model.dtype,
+        max_memory=model.max_memory,
+    )
+
+
+def cross_settings(d: Description, layer: Layer) -> Settings:
+    """Attention to another sequence: no rule, no position and no norm of heads is about its keys."""
+    return Settings(scale=layer.scale, positions=NONE, gate=bool(d["gated_q"]))
+
+
+def self_settings(tensors: LayerTensors, queries: int) -> Settings:
+    d = tensors.d
+    layer = tensors.this_layer
+    norm = HeadNorm(
+        kind=d["norm"],
+        eps=float(d["eps"]),
+        over=HEADS if d["qk_norm"] == "heads" else HEAD,
+        plus_one=bool(d["plus_one"]),
+        after_rotation=bool(d["norm_after_rotation"]),
+    )
+    return Settings(
+        scale=layer.scale,
+        rules=rules_of(d, layer),
+        positions=NONE if layer.rope is None else layer.rope.rotary(queries),
+        qk_norm=norm if norms_heads(tensors, cross=False) else None,
+        temperature=layer.temperature,
         gate=bool(d["gated_q"]),
     )
-    sizes = {**d.sizes, "query": queries, "key": queries if memory is None else memory.shape[-2]}
-    buckets = Buckets(furthest=d["furthest"], both_ways=not d["causal"])
-    parts = LayerParts(
-        norm=norm_op(d, d["eps"]) if norm_before(tensors, cross=cross) else None,
-        v_norm=norm_op(d, d["eps"]) if d["v_norm"] and d["source"] is None else None,
-        shared=d["source"] is not None,
+
+
+def parts_of_layer(tensors: LayerTensors, *, cross: bool) -> LayerParts:
+    """What a layer of a model has around its attention, and in it, that no setting asks for."""
+    d = tensors.d
+    norm = norm_op(d, d["eps"])
+    is_shared = d["source"] is not None
+    has_buckets = d["buckets"] and not cross
+    has_output_norm = tensors.has("attention_out_norm") and not cross
+    return LayerParts(
+        norm=norm if norm_before(tensors, cross=cross) else None,
+        v_norm=norm if d["v_norm"] and not is_shared else None,
+        shared=is_shared,
         latent_norm=norm_op(d, d["latent_eps"]) if d["kv_rank"] else None,
-        buckets=buckets if d["buckets"] and not cross else None,
-        output_norm=norm_op(d, d["eps"]) if tensors.has("attention_out_norm") and not cross else None,
+        buckets=Buckets(furthest=d["furthest"], both_ways=not d["causal"]) if has_buckets else None,
+        output_norm=norm if has_output_norm else None,
         residual=float(d["residual"]),
         from_norm=bool(d["from_norm"]),
     )
-    kind = variant(asked, sizes, named, layer=parts)
-    model = tensors.model
-    return Plan(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
 
 
 def blank_rows(model: Model, tokens: int) -> Array:
@@ -77,36 +114,45 @@ def blank_rows(model: Model, tokens: int) -> Array:
 
 def read_shared(tensors: LayerTensors, hidden: Array) -> Named:
     """K and V of the earlier layer that has them for this one, if it has none."""
-    if (source := tensors.d["source"]) is None:
+    source = tensors.d["source"]
+    if source is None:
         return {}
-    rows = {symbol: read_beside(tensors, hidden, symbol, source) for symbol in SHARED}
-    by_head, heads = "... token (head d) -> ... head token d", tensors.d["kv_heads"]
-    return {
-        symbol: (rearrange(rows[symbol], by_head, head=heads), f"{step} of layer {source}")
-        for symbol, step in SHARED.items()
-    }
+
+    named: Named = {}
+    for symbol, step in SHARED.items():
+        rows = read_beside(tensors, hidden, symbol, source)
+        by_head = rearrange(rows, "... token (head d) -> ... head token d", head=tensors.d["kv_heads"])
+        named[symbol] = by_head, f"{step} of layer {source}"
+    return named
 
 
 def norm_before(tensors: LayerTensors, *, cross: bool) -> str | None:
-    name = "cross_norm" if cross else "attention_norm"
-    return name if tensors.has(name) and (tensors.this_layer.normed or cross) else None
+    """The use of the norm that attention reads through; None where it reads the rows as they are."""
+    if cross:
+        return "cross_norm" if tensors.has("cross_norm") else None
+    has_norm = tensors.has("attention_norm") and tensors.this_layer.has_norm
+    return "attention_norm" if has_norm else None
 
 
 def norms_heads(tensors: LayerTensors, *, cross: bool) -> bool:
-    here = tensors.d["norm_unrotated"] or tensors.this_layer.rope is not None
-    return bool(tensors.d["qk_norm"]) and here and not cross
+    """Whether rows of Q and K go through norms of their own."""
+    if cross or not tensors.d["qk_norm"]:
+        return False
+    return bool(tensors.d["norm_unrotated"] or tensors.this_layer.rope is not None)
 
 
 def read_weights(tensors: LayerTensors, *, cross: bool) -> Named:
-    d, role = tensors.d, "cross_" if cross else ""
+    d = tensors.d
+    role = "cross_" if cross else ""
     named: Named = {}
     if before := norm_before(tensors, cross=cross):
         named |= norm_factors(tensors, before, "norm", (d["width"],))
     named |= read_latents(tensors) if d["kv_rank"] else read_projections(tensors, role)
     if norms_heads(tensors, cross=cross) and tensors.has("q_norm"):
         named |= head_norm_factors(tensors)
-    shape = d["heads"] * d["d_v"], d["width"]
-    named |= read_projection(tensors, f"{role}o", "O", shape, d["out_bias"])
+
+    shape = (d["heads"] * d["d_v"], d["width"])
+    named |= read_projection(tensors, f"{role}o", "O", shape, has_bias=d["out_bias"])
     if tensors.has("attention_out_norm") and not cross:
         named |= norm_factors(tensors, "attention_out_norm", "output_norm", (d["width"],))
     if tensors.has("attention_scale"):
@@ -123,18 +169,25 @@ def read_biases(tensors: LayerTensors, keys: int, *, cross: bool) -> Named:
     if d["buckets"] and not cross:
         table = tensors.model.outer("bias_table", ".weight", (d["buckets"], d["heads"]))
         named["bias_table"] = np.ascontiguousarray(table.T), d.stack.outer["bias_table"]
-    if d["alibi"] == "keys":  # Falcon's, (head, 1, key): slope · key rounded to bfloat16, over √d_k
-        slopes = bfloat16(alibi_slopes(d["heads"]).astype(np.float32))
-        rows = bfloat16(slopes[:, None] * np.arange(keys, dtype=np.float32))
-        bias = rows[:, None, :] * np.float32(1 / sqrt(d["d_k"]))
+    if d["alibi"] == "keys":
+        bias = falcon_alibi(d["heads"], d["d_k"], keys)
         named["bias"] = bias.astype(tensors.model.dtype), "slope · key, in bfloat16"
     return named
 
 
-def rules_of(d: Description, own: Layer) -> tuple[Rule, ...]:
-    rules: list[Rule] = [Causal()] if d["causal"] else []
-    if own.window:
-        rules.append(own.window)
+def falcon_alibi(heads: int, d_k: int, keys: int) -> Array:
+    """What Falcon adds to scores, (head, 1, key): slope · key rounded to bfloat16, over √d_k."""
+    slopes = bfloat16(alibi_slopes(heads).astype(np.float32))
+    rows = bfloat16(slopes[:, None] * np.arange(keys, dtype=np.float32))
+    return rows[:, None, :] * np.float32(1 / sqrt(d_k))
+
+
+def rules_of(d: Description, layer: Layer) -> tuple[Rule, ...]:
+    rules: list[Rule] = []
+    if d["causal"]:
+        rules.append(Causal())
+    if layer.window:
+        rules.append(layer.window)
     if d["softcap"]:
         rules.append(Softcap(float(d["softcap"])))
     if d["alibi"] == "slopes":
@@ -151,108 +204,154 @@ def norm_factors(tensors: LayerTensors, use: str, name: str, shape: Shape) -> Na
 
 def head_norm_factors(tensors: LayerTensors) -> Named:
     """The weights of the norms of Q and K: one row for all heads, or one for each."""
-    d, size = tensors.d, tensors.d["d_k"]
-    named: Named = {}
-    for symbol, use, heads in (("Q", "q_norm", d["heads"]), ("K", "k_norm", d["kv_heads"])):
-        if symbol == "K" and tensors.d["source"] is not None:
-            continue
-        if "{h}" in d.inner[use]:
-            weight = np.stack([tensors.read(use, ".weight", (size,), h=head) for head in range(heads)])
-        elif d["qk_norm"] == "heads":
-            weight = tensors.read(use, ".weight", (heads * size,)).reshape(heads, size)
-        else:
-            stored = tensors.model.checkpoint.tensors.get(tensors.name_of(use, ".weight"))
-            by_head = stored is not None and stored.shape == (heads, size)
-            weight = tensors.read(use, ".weight", (heads, size) if by_head else (size,))
-        named[f"{symbol}_norm_weight"] = weight, tensors.origin(use)
-        if d["qk_norm_bias"]:
-            named[f"{symbol}_norm_bias"] = tensors.read_with_origin(use, ".bias", (size,))
+    d = tensors.d
+    named = factors_of_head_norm(tensors, "Q", "q_norm", d["heads"])
+    if d["source"] is None:
+        named |= factors_of_head_norm(tensors, "K", "k_norm", d["kv_heads"])
+    return named
+
+
+def factors_of_head_norm(tensors: LayerTensors, symbol: str, use: str, heads: int) -> Named:
+    d = tensors.d
+    size = d["d_k"]
+    if "{h}" in d.inner[use]:
+        weight = np.stack([tensors.read(use, ".weight", (size,), h=head) for head in range(heads)])
+    elif d["qk_norm"] == "heads":
+        weight = tensors.read(use, ".weight", (heads * size,)).reshape(heads, size)
+    else:
+        stored = tensors.model.checkpoint.tensors.get(tensors.name_of(use, ".weight"))
+        by_head = stored is not None and stored.shape == (heads, size)
+        weight = tensors.read(use, ".weight", (heads, size) if by_head else (size,))
+
+    named: Named = {f"{symbol}_norm_weight": (weight, tensors.origin(use))}
+    if d["qk_norm_bias"]:
+        named[f"{symbol}_norm_bias"] = tensors.read_with_origin(use, ".bias", (size,))
     return named
 
 
 def read_projections(tensors: LayerTensors, role: str) -> Named:
+    """Q, K and V, but for what is in one matrix with a gate, or read of an earlier layer."""
     d = tensors.d
     if tensors.has("qkv"):
         return fused_projections(tensors)
+
+    width = d["width"]
+    heads = d["heads"]
+    kv_heads = d["kv_heads"]
     named: Named = {}
     if d["gated_q"]:
         named |= read_gated(tensors)
-    for symbol, count in (("Q", d["heads"]), ("K", d["kv_heads"]), ("V", d["kv_heads"])):
-        if d["gated_q"] if symbol == "Q" else tensors.d["source"] is not None:
-            continue
-        columns = count * d["d_v" if symbol == "V" else "d_k"]
-        there = d["k_bias" if symbol == "K" else "bias"]
-        use = "k" if symbol == "V" and d["v_of_k"] else f"{role}{symbol.lower()}"
-        named |= read_projection(tensors, use, symbol, (d["width"], columns), there, heads=count)
-    return named
+    else:
+        shape = (width, heads * d["d_k"])
+        named |= read_projection(tensors, f"{role}q", "Q", shape, has_bias=d["bias"], heads=heads)
+    if d["source"] is not None:
+        return named
+
+    shape = (width, kv_heads * d["d_k"])
+    named |= read_projection(tensors, f"{role}k", "K", shape, has_bias=d["k_bias"], heads=kv_heads)
+    shape = (width, kv_heads * d["d_v"])
+    use = "k" if d["v_of_k"] else f"{role}v"
+    return named | read_projection(tensors, use, "V", shape, has_bias=d["bias"], heads=kv_heads)
 
 
 def read_projection(
-    tensors: LayerTensors, use: str, symbol: str, shape: Shape, there: bool, *, heads: int = 0
+    tensors: LayerTensors, use: str, symbol: str, shape: Shape, *, has_bias: bool, heads: int = 0
 ) -> Named:
     """The matrix (in, out) of a projection and its bias, if there is one; split where it has heads."""
     rows, columns = shape
     named: Named = {f"W_{symbol}": (tensors.projection(use, rows, columns, heads), tensors.origin(use))}
-    if there:
+    if has_bias:
         bias, origin = tensors.read_with_origin(use, ".bias", (columns,))
         named[f"b_{symbol}"] = split(bias, heads) if heads else bias, origin
     return named
+
+
+class Fused(NamedTuple):
+    """A matrix (in, out) of several projections, or their bias, which has the same columns."""
+
+    letter: str
+    """What stands before the names of its parts: W or b."""
+    columns: Array
+    origin: str
 
 
 def read_gated(tensors: LayerTensors) -> Named:
     """Q and the gate of one matrix, which has those of a head beside each other."""
     d = tensors.d
     named: Named = {}
-    for kind, fused, origin in read_both(tensors, "q", d["width"], 2 * d["heads"] * d["d_k"]):
-        q, gate = rearrange(fused, "... (head two d) -> two head ... d", head=d["heads"], two=2)
-        flat = rearrange(gate, "head ... d -> ... (head d)")
-        named |= {f"{kind}_Q": (q, origin), f"{kind}_gate": (flat, origin)}
+    for fused in read_fused(tensors, "q", d["width"], 2 * d["heads"] * d["d_k"]):
+        both = rearrange(fused.columns, "... (head two d) -> two head ... d", head=d["heads"], two=2)
+        q, gate = both
+        named[f"{fused.letter}_Q"] = q, fused.origin
+        named[f"{fused.letter}_gate"] = rearrange(gate, "head ... d -> ... (head d)"), fused.origin
     return named
 
 
-def read_both(tensors: LayerTensors, use: str, rows: int, columns: int) -> Iterator[tuple[str, Array, str]]:
-    """The matrix (in, out) of several projections, W, and their bias, b, if they have one; its name."""
-    yield "W", tensors.matrix(use, rows, columns), tensors.origin(use)
+def read_fused(tensors: LayerTensors, use: str, rows: int, columns: int) -> Iterator[Fused]:
+    """The matrix of several projections, and their bias if they have one."""
+    yield Fused("W", tensors.matrix(use, rows, columns), tensors.origin(use))
     if tensors.d["bias"]:
-        yield "b", *tensors.read_with_origin(use, ".bias", (columns,))
+        yield Fused("b", *tensors.read_with_origin(use, ".bias", (columns,)))
 
 
 def fused_projections(tensors: LayerTensors) -> Named:
-    """Q, K and V from one matrix: all of Q, then K, then V; or by kv head, its queries, its K and its V."""
+    """Q, K and V from one matrix."""
     d = tensors.d
-    heads, kv_heads, size = d["heads"], d["kv_heads"], d["d_k"]
+    columns = (d["heads"] + 2 * d["kv_heads"]) * d["d_k"]
+    parts_of = parts_in_blocks if d["qkv"] == "blocks" else parts_in_groups
     named: Named = {}
-    for kind, fused, origin in read_both(tensors, "qkv", d["width"], (heads + 2 * kv_heads) * size):
-        if d["qkv"] == "blocks":
-            parts = np.split(fused, [heads * size, (heads + kv_heads) * size], axis=-1)
-            q, k, v = map(split, parts, (heads, kv_heads, kv_heads))
-        else:
-            groups = rearrange(fused, "... (kv group d) -> kv group ... d", kv=kv_heads, d=size)
-            by_group = np.ascontiguousarray(groups)
-            q = by_group[:, :-2].reshape(heads, *by_group.shape[2:])
-            k, v = by_group[:, -2], by_group[:, -1]
-        named |= {f"{kind}_Q": (q, origin), f"{kind}_K": (k, origin), f"{kind}_V": (v, origin)}
+    for fused in read_fused(tensors, "qkv", d["width"], columns):
+        for symbol, part in zip("QKV", parts_of(fused.columns, d), strict=True):
+            named[f"{fused.letter}_{symbol}"] = part, fused.origin
     return named
+
+
+def parts_in_blocks(fused: Array, d: Description) -> list[Array]:
+    """All of Q, then K, then V, by head."""
+    heads = d["heads"]
+    kv_heads = d["kv_heads"]
+    end_of_q = heads * d["d_k"]
+    end_of_k = end_of_q + kv_heads * d["d_k"]
+    q, k, v = np.split(fused, [end_of_q, end_of_k], axis=-1)
+    return [split(q, heads), split(k, kv_heads), split(v, kv_heads)]
+
+
+def parts_in_groups(fused: Array, d: Description) -> list[Array]:
+    """By kv head its queries, its K and its V."""
+    axes = "... (kv group d) -> kv group ... d"
+    groups = rearrange(fused, axes, kv=d["kv_heads"], d=d["d_k"])
+    by_group = np.ascontiguousarray(groups)
+    queries = by_group[:, :-2]
+    q = queries.reshape(d["heads"], *by_group.shape[2:])
+    return [q, by_group[:, -2], by_group[:, -1]]
 
 
 def read_latents(tensors: LayerTensors) -> Named:
     """DeepSeek's matrices: down to the latent rows, and up from them by head."""
     d = tensors.d
-    heads, rank, d_rope, d_v = d["heads"], d["kv_rank"], d["d_rope"], d["d_v"]
-    own = d["d_k"] - d_rope
+    heads = d["heads"]
+    kv_rank = d["kv_rank"]
     named: Named = {}
-    source = d["width"]
+
+    columns_of_q = d["width"]
     if d["rank"]:
-        named |= read_projection(tensors, "latent_q", "latent_Q", (source, d["rank"]), d["bias"])
+        shape = (d["width"], d["rank"])
+        named |= read_projection(tensors, "latent_q", "latent_Q", shape, has_bias=d["bias"])
         named |= norm_factors(tensors, "latent_q_norm", "latent_Q_norm", (d["rank"],))
-        source = d["rank"]
-    named["W_Q"] = split(tensors.matrix("q", source, heads * d["d_k"]), heads), tensors.origin("q")
-    for kind, down, origin in read_both(tensors, "latent_kv", d["width"], rank + d_rope):
-        latent, rope = np.split(down, [rank], axis=-1)
-        named |= {f"{kind}_latent_KV": (latent, origin), f"{kind}_K_rope": (rope, origin)}
-    named |= norm_factors(tensors, "latent_kv_norm", "latent_KV_norm", (rank,))
-    up = split(tensors.matrix("kv", rank, heads * (own + d_v)), heads)
-    named["W_K"], named["W_V"] = ((word, tensors.origin("kv")) for word in np.split(up, [own], axis=-1))
+        columns_of_q = d["rank"]
+    named["W_Q"] = split(tensors.matrix("q", columns_of_q, heads * d["d_k"]), heads), tensors.origin("q")
+
+    for fused in read_fused(tensors, "latent_kv", d["width"], kv_rank + d["d_rope"]):
+        latent, rope = np.split(fused.columns, [kv_rank], axis=-1)
+        named[f"{fused.letter}_latent_KV"] = latent, fused.origin
+        named[f"{fused.letter}_K_rope"] = rope, fused.origin
+    named |= norm_factors(tensors, "latent_kv_norm", "latent_KV_norm", (kv_rank,))
+
+    unrotated = d["d_k"] - d["d_rope"]  # the columns of K that come of the latent rows
+    up = split(tensors.matrix("kv", kv_rank, heads * (unrotated + d["d_v"])), heads)
+    w_k, w_v = np.split(up, [unrotated], axis=-1)
+    named["W_K"] = w_k, tensors.origin("kv")
+    named["W_V"] = w_v, tensors.origin("kv")
     return named
 
 
@@ -262,66 +361,117 @@ UNIT = 1e-6
 """What is added to the sum of squares that a row of Q or K is divided by the root of."""
 
 
+class DeltaSizes(NamedTuple):
+    """The setting `delta`: tokens of the convolution, heads of Q and K, of V, the columns of each."""
+
+    kernel: int
+    heads: int
+    v_heads: int
+    d_k: int
+    d_v: int
+
+    @property
+    def keys(self) -> int:
+        """The columns of Q in all its heads; those of K are as many."""
+        return self.heads * self.d_k
+
+    @property
+    def values(self) -> int:
+        return self.v_heads * self.d_v
+
+
 def prepare_delta(tensors: LayerTensors, hidden: Array, header: Mapping[str, Any] | None) -> Plan:
     """The lines of a layer, heads of Q and K repeated for those of V."""
-    d, model = tensors.d, tensors.model
-    _, _, heads, d_k, d_v = d["delta"]
+    d = tensors.d
+    model = tensors.model
+    sizes = DeltaSizes(*d["delta"])
     named: Named = {"hidden": (hidden, "what came into the layer")}
-    named |= norm_factors(tensors, "attention_norm", "norm", (d["width"],)) | dict(read_delta(tensors))
-    for symbol in "QK":  # a row over its length is one over the root of its mean square, times that
-        weight = np.full(d_k, d_k**-0.5, model.dtype)
+    named |= norm_factors(tensors, "attention_norm", "norm", (d["width"],))
+    named |= read_delta(tensors)
+    # A row over its length is the row over the root of its mean square, times 1/√d_k.
+    for symbol in "QK":
+        weight = np.full(sizes.d_k, sizes.d_k**-0.5, model.dtype)
         named[f"{symbol}_norm_weight"] = weight, "1/√d_k: rows of length 1"
-    asked = Settings(qk_norm=HeadNorm(eps=UNIT / d_k), gate=True)
-    axes = {"head": heads, "kv_head": heads, "d_k": d_k, "d_v": d_v, "d_model": d["width"]}
-    layer = LayerParts(norm=norm_op(d, d["eps"]), head_norm=RMSNorm(float(d["eps"])))
-    axes |= {"query": hidden.shape[-2], "key": hidden.shape[-2]}
-    kind = variant(asked, axes, named, layer=layer)
-    return Plan(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
+
+    axes = {"head": sizes.v_heads, "kv_head": sizes.v_heads, "d_k": sizes.d_k, "d_v": sizes.d_v}
+    axes |= {"d_model": d["width"], "query": hidden.shape[-2], "key": hidden.shape[-2]}
+    settings = Settings(qk_norm=HeadNorm(eps=UNIT / sizes.d_k), gate=True)
+    parts = LayerParts(norm=norm_op(d, d["eps"]), head_norm=RMSNorm(float(d["eps"])))
+    return plan_on(model, variant(settings, axes, named, layer=parts), named, header)
 
 
-def read_delta(tensors: LayerTensors) -> Iterator[tuple[str, tuple[Array, str]]]:
+def read_delta(tensors: LayerTensors) -> Named:
     """The tensors of a layer under our names."""
-    kernel, heads, v_heads, d_k, d_v = tensors.d["delta"]
-    width, values = tensors.d["width"], v_heads * d_v
-    matrices = dict(read_matrices(tensors))
-    convolved = tensors.read("delta_conv", ".weight", (2 * heads * d_k + values, 1, kernel))[:, 0]
-    columns = np.split(convolved, [heads * d_k, 2 * heads * d_k])
-    for symbol, own in zip("QKV", columns, strict=True):
-        fused, origin = matrices[symbol]
-        by_head = split(fused, v_heads if symbol == "V" else heads)
-        mixed = rearrange(own, "(head d) kernel -> head d kernel", head=len(by_head))
-        share = v_heads // len(by_head)
-        yield f"W_{symbol}", (by_head.repeat(share, axis=0), origin)
-        yield f"conv_{symbol}", (mixed.repeat(share, axis=0), tensors.origin("delta_conv"))
+    sizes = DeltaSizes(*tensors.d["delta"])
+    matrices = read_matrices(tensors)
+    named = convolved_projections(tensors, sizes, matrices)
     for name in ("beta", "decay"):
         fused, origin = matrices[name]
-        yield f"W_{name}", (split(fused, v_heads), origin)
-    yield "W_gate", matrices["gate"]
-    for name, use in (("decay_rate", "delta_decay"), ("decay_step", "delta_step")):
-        yield name, tensors.read_with_origin(use, "", (v_heads,))
-    yield "head_norm_weight", tensors.read_with_origin("delta_norm", ".weight", (d_v,))
-    yield "W_O", (tensors.matrix("delta_o", values, width), tensors.origin("delta_o"))
+        named[f"W_{name}"] = split(fused, sizes.v_heads), origin
+    named["W_gate"] = matrices["gate"]
+    named["decay_rate"] = tensors.read_with_origin("delta_decay", "", (sizes.v_heads,))
+    named["decay_step"] = tensors.read_with_origin("delta_step", "", (sizes.v_heads,))
+    named["head_norm_weight"] = tensors.read_with_origin("delta_norm", ".weight", (sizes.d_v,))
+    named["W_O"] = tensors.matrix("delta_o", sizes.values, tensors.d["width"]), tensors.origin("delta_o")
+    return named
 
 
-def read_matrices(tensors: LayerTensors) -> Iterator[tuple[str, tuple[Array, str]]]:
-    """The matrices (in, out) that X goes through: of four tensors, or of two that have heads together."""
-    _, heads, v_heads, d_k, d_v = tensors.d["delta"]
-    both, values, width = 2 * heads * d_k, v_heads * d_v, tensors.d["width"]
-    own = values // heads
+def convolved_projections(tensors: LayerTensors, sizes: DeltaSizes, matrices: Named) -> Named:
+    """Q, K and V and the convolution that each goes through, for every head of V."""
+    channels = 2 * sizes.keys + sizes.values
+    convolution = tensors.read("delta_conv", ".weight", (channels, 1, sizes.kernel))[:, 0]
+    by_symbol = np.split(convolution, [sizes.keys, 2 * sizes.keys])
+    named: Named = {}
+    for symbol, kernels in zip("QKV", by_symbol, strict=True):
+        fused, origin = matrices[symbol]
+        by_head = split(fused, sizes.v_heads if symbol == "V" else sizes.heads)
+        kernels_by_head = rearrange(kernels, "(head d) kernel -> head d kernel", head=len(by_head))
+
+        repeats = sizes.v_heads // len(by_head)
+        named[f"W_{symbol}"] = by_head.repeat(repeats, axis=0), origin
+        named[f"conv_{symbol}"] = kernels_by_head.repeat(repeats, axis=0), tensors.origin("delta_conv")
+    return named
+
+
+class FusedMatrix(NamedTuple):
+    """A tensor that has several matrices beside each other, in each of its groups of columns."""
+
+    use: str
+    groups: int
+    columns: Mapping[str, int]
+    """Of each matrix, those in one group."""
+
+
+def delta_matrices(tensors: LayerTensors) -> list[FusedMatrix]:
+    """The tensors of X's matrices: four of all heads in turn, or two that have heads together."""
+    sizes = DeltaSizes(*tensors.d["delta"])
     if tensors.has("delta_qkv"):
-        wanted = {
-            "delta_qkv": (1, both + values, {"Q": heads * d_k, "K": heads * d_k, "V": values}),
-            "delta_z": (1, values, {"gate": values}),
-            "delta_b": (1, v_heads, {"beta": v_heads}),
-            "delta_a": (1, v_heads, {"decay": v_heads}),
-        }
-    else:
-        wanted = {
-            "delta_qkvz": (heads, both + 2 * values, {"Q": d_k, "K": d_k, "V": own, "gate": own}),
-            "delta_ba": (heads, 2 * v_heads, {"beta": v_heads // heads, "decay": v_heads // heads}),
-        }
-    for use, (groups, columns, parts) in wanted.items():
-        fused = rearrange(tensors.matrix(use, width, columns), "x (group d) -> x group d", group=groups)
-        cuts = np.cumsum([*parts.values()])[:-1]
-        for name, part in zip(parts, np.split(fused, cuts, axis=-1), strict=True):
-            yield name, (part.reshape(width, -1), tensors.origin(use))
+        qkv = {"Q": sizes.keys, "K": sizes.keys, "V": sizes.values}
+        return [
+            FusedMatrix("delta_qkv", 1, qkv),
+            FusedMatrix("delta_z", 1, {"gate": sizes.values}),
+            FusedMatrix("delta_b", 1, {"beta": sizes.v_heads}),
+            FusedMatrix("delta_a", 1, {"decay": sizes.v_heads}),
+        ]
+
+    values = sizes.values // sizes.heads  # those that share a head of Q and K
+    shared = sizes.v_heads // sizes.heads
+    qkvz = {"Q": sizes.d_k, "K": sizes.d_k, "V": values, "gate": values}
+    return [
+        FusedMatrix("delta_qkvz", sizes.heads, qkvz),
+        FusedMatrix("delta_ba", sizes.heads, {"beta": shared, "decay": shared}),
+    ]
+
+
+def read_matrices(tensors: LayerTensors) -> Named:
+    """The matrices (in, out) that X goes through."""
+    width = tensors.d["width"]
+    named: Named = {}
+    for stored in delta_matrices(tensors):
+        total = stored.groups * sum(stored.columns.values())
+        fused = tensors.matrix(stored.use, width, total)
+        by_group = rearrange(fused, "x (group d) -> x group d", group=stored.groups)
+        ends = np.cumsum([*stored.columns.values()])[:-1]
+        for name, part in zip(stored.columns, np.split(by_group, ends, axis=-1), strict=True):
+            named[name] = part.reshape(width, -1), tensors.origin(stored.use)
+    return named

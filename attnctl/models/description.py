@@ -7,9 +7,9 @@ nested by type of layer; `layer_types`). What is not understood is refused by na
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
@@ -30,12 +30,55 @@ class Layer:
     rope: Rope | None
     temperature: Temperature | None
     scale: float | None
-    experts: bool
-    normed: bool
-    linear: bool
+    has_experts: bool
+    has_norm: bool
+    is_linear: bool
     """Whether it carries a state instead of attending."""
-    own: Mapping[str, Any]
+    overrides: Mapping[str, Any]
     """Settings that are those of this layer alone."""
+
+
+class ByLayer(NamedTuple):
+    """The settings that are said for each layer, or for each type of layer."""
+
+    types: Sequence[str] | None
+    slides: Sequence[bool]
+    """Whether each layer has a window, or is a chunk at a time."""
+    linear: Callable[[int], bool]
+    expert_layer: Callable[[int], bool]
+    rotated: Callable[[int], bool]
+    rope: Mapping[str, Any] | None
+    rope_by_type: Mapping[str, Any] | None
+    overriding: Callable[[int, Sequence[bool]], Mapping[str, Any]] | None
+
+    @classmethod
+    def take_from(cls, settings: dict[str, Any]) -> ByLayer:
+        """Take these settings out of those of the whole stack."""
+        by_layer = {name: settings.pop(name) for name in BY_LAYER}
+        types = by_layer["types"]
+        if types:
+            slides = [TYPES[name] for name in types]
+        else:
+            slides = [by_layer["sliding"](index) for index in range(settings["layers"])]
+
+        return cls(
+            types=types,
+            slides=slides,
+            linear=by_layer["linear"],
+            expert_layer=by_layer["expert_layer"],
+            rotated=by_layer["rotated"],
+            rope=by_layer["rope"],
+            rope_by_type=by_layer["rope_by_type"],
+            overriding=by_layer["own"],
+        )
+
+    def overrides(self, index: int) -> Mapping[str, Any]:
+        return self.overriding(index, self.slides) if self.overriding else {}
+
+    def is_linear(self, index: int) -> bool:
+        if self.types:
+            return self.types[index] == "linear_attention"
+        return self.linear(index)
 
 
 @dataclass(frozen=True)
@@ -56,26 +99,35 @@ class Description:
 
     @property
     def norm_suffixes(self) -> list[str]:
-        there = {".weight": self["norm_weight"], ".bias": self["norm_bias"]}
-        return [suffix for suffix, is_there in there.items() if is_there]
+        suffixes = []
+        if self["norm_weight"]:
+            suffixes.append(".weight")
+        if self["norm_bias"]:
+            suffixes.append(".bias")
+        return suffixes
 
     @property
     def sizes(self) -> dict[str, int]:
-        said = {"head": "heads", "kv_head": "kv_heads", "d_model": "width", "d_k": "d_k", "d_v": "d_v"}
-        return {axis: self[setting] for axis, setting in said.items()}
+        return {
+            "head": self["heads"],
+            "kv_head": self["kv_heads"],
+            "d_model": self["width"],
+            "d_k": self["d_k"],
+            "d_v": self["d_v"],
+        }
 
     @property
     def attending(self) -> list[int]:
-        return [index for index, layer in enumerate(self.layers) if not layer.linear]
+        return [index for index, layer in enumerate(self.layers) if not layer.is_linear]
 
     @property
     def sources(self) -> list[int]:
         """The layers whose K and V others read."""
-        return sorted({layer.own["source"] for layer in self.layers if "source" in layer.own})
+        return sorted({layer.overrides["source"] for layer in self.layers if "source" in layer.overrides})
 
     def of_layer(self, index: int) -> Description:
-        own = self.layers[index].own
-        return replace(self, settings={**self.settings, **own}) if own else self
+        overrides = self.layers[index].overrides
+        return replace(self, settings={**self.settings, **overrides}) if overrides else self
 
     @property
     def crosses(self) -> bool:
@@ -84,53 +136,78 @@ class Description:
 
 def describe(config: Config, part: str = "", place: str = "config.json") -> Description:
     """The description of a stack of layers. Raises AttnError with everything wrong or not understood."""
-    kind = config.get("model_type")
+    # Weights that are quantised in another way come first: their config.json may say anything else.
     scale_blocks(config, place)
-    if not isinstance(kind, str) or kind not in FAMILIES:
-        found = "no model_type" if kind is None else f"model_type {quote(str(kind))} is not known"
-        if config.get("auto_map"):
-            found += " (it comes with code of its own, which attnctl does not run)"
-        if need := LACKING.get(str(kind)):
-            found += f": it has {need}, which no family here has"
-        raise AttnError(f"{place}: {found}; known are {', '.join(sorted(FAMILIES))}")
-    stacks = FAMILIES[kind]
+    family = family_of(config, place)
+    stack = stack_of(family, part, place)
+    section = section_of(stack, config, place)
+
+    try:
+        raise_all(f"{place}: {problem}" for problem in misread(family, stack, section))
+        settings, inner = resolve_settings(stack, section)
+        raise_all(f"{place}: {problem}" for problem in impossible(settings, stack))
+
+        by_layer = ByLayer.take_from(settings)
+        layers = [layer_of(settings, by_layer, index, stack, place) for index in range(settings["layers"])]
+        return Description(
+            family=family,
+            part=part,
+            stack=stack,
+            inner=inner,
+            settings=settings,
+            layers=tuple(layers),
+            head=resolve_head(stack, {**config, **section}),
+        )
+    # Rules of families compute with what keys say, each of which is as it should be only by itself.
+    except (AttributeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
+        text = f"no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+        raise AttnError(f"{place}: a setting is missing or of the wrong kind ({text})") from None
+
+
+def family_of(config: Config, place: str) -> str:
+    """The model_type. Raises AttnError where no family has it, with what it would need if known."""
+    kind = config.get("model_type")
+    if isinstance(kind, str) and kind in FAMILIES:
+        return kind
+
+    problem = "no model_type" if kind is None else f"model_type {quote(str(kind))} is not known"
+    if config.get("auto_map"):
+        problem += " (it comes with code of its own, which attnctl does not run)"
+    if need := LACKING.get(str(kind)):
+        problem += f": it has {need}, which no family here has"
+    raise AttnError(f"{place}: {problem}; known are {', '.join(sorted(FAMILIES))}")
+
+
+def stack_of(family: str, part: str, place: str) -> Stack:
+    stacks = FAMILIES[family]
     if part not in stacks:
         names = one_of(name or "the first" for name in stacks)
-        raise AttnError(f"{place}: {kind} has no part {quote(part)}; it has {names}")
-    stack = stacks[part]
-    own = config
-    if stack.section:
-        in_one = "hidden_size" in config and stack.section not in config  # as the first Qwen2-VL had it
-        own = config if in_one else config.get(stack.section) or {}
-        if not isinstance(own, Mapping):
-            raise AttnError(f"{place}: {stack.section}: expected an object")
-    try:
-        raise_all(f"{place}: {problem}" for problem in misread(kind, stack, own))
-        settings, inner = resolve_settings(stack, own)
-        raise_all(f"{place}: {problem}" for problem in impossible(settings, stack))
-        by_layer = {name: settings.pop(name) for name in BY_LAYER}
-        types, slides = by_layer["types"], by_layer["sliding"]
-        every = range(settings["layers"])
-        by_layer["slides"] = [TYPES[types[index]] if types else slides(index) for index in every]
-        layers = tuple(layer_of(settings, by_layer, index, stack, place) for index in every)
-        head = {
-            name: setting_value(setting, {**config, **own})
-            for name, setting in {**HEAD, **stack.head}.items()
-        }
-        return Description(kind, part, stack, inner, settings, layers, head)
-    except (AttributeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
-        text = f"{type(error).__name__}: {error}" if not isinstance(error, KeyError) else f"no {error}"
-        raise AttnError(f"{place}: a setting is missing or of the wrong kind ({text})") from None
+        raise AttnError(f"{place}: {family} has no part {quote(part)}; it has {names}")
+    return stacks[part]
+
+
+def section_of(stack: Stack, config: Config, place: str) -> Config:
+    """The part of config.json that is about a stack: all of it, or one object in it."""
+    if not stack.section:
+        return config
+    if "hidden_size" in config and stack.section not in config:
+        return config  # the first Qwen2-VL had the keys of its text model beside the others
+
+    section = config.get(stack.section) or {}
+    if not isinstance(section, Mapping):
+        raise AttnError(f"{place}: {stack.section}: expected an object")
+    return section
 
 
 def scale_blocks(config: Config, place: str) -> Block | None:
     """The rows and columns that have one scale, of weights in FP8. Raises AttnError where others are."""
     quantised = config.get("quantization_config") or config.get("compression_config") or {}
-    kinds = quantised if isinstance(quantised, Mapping) else {}
-    method = kinds.get("quant_method", "of some kind")
-    match kinds.get("weight_block_size"):
+    entries = quantised if isinstance(quantised, Mapping) else {}
+    method = entries.get("quant_method", "of some kind")
+    match entries.get("weight_block_size"):
         case [int(rows), int(columns)] if method == "fp8" and rows > 0 and columns > 0:
             return rows, columns
+
     if quantised and method != "mxfp4":
         instead = "give blocks of FP8, MXFP4, or float32, float16 or bfloat16"
         raise AttnError(f"{place}: its weights are quantised ({method}); {instead}")
@@ -143,98 +220,192 @@ BY_LAYER = ("types", "sliding", "linear", "expert_layer", "rotated", "rope", "ro
 
 def resolve_settings(stack: Stack, config: Config) -> tuple[dict[str, Any], dict[str, str]]:
     """Every setting with its value, those that follow from others too; and the tensors of a layer."""
-    found = {**DEFAULTS, **stack.settings}
+    entries = {**DEFAULTS, **stack.settings}
     inner = dict(stack.inner)
     for case in stack.when:
         if setting_value(case.setting, config) == case.equals:
-            found.update(case.settings)
+            entries.update(case.settings)
             inner.update(case.inner)
             inner = {use: name for use, name in inner.items() if use not in case.without}
-    s = {name: setting_value(setting, config) for name, setting in found.items()}
-    width, heads = s["width"], s["heads"]
-    if s["d_k"] is None and width and heads and width % heads == 0:
-        s["d_k"] = width // heads
-    usual = {"kv_heads": heads, "d_v": s["d_k"], "expert_size": s["intermediate"], "embed_width": width}
-    usual |= dict.fromkeys(("k_bias", "out_bias", "mlp_bias"), s["bias"])
-    s |= {name: value for name, value in usual.items() if s[name] is None}
-    there = {
-        "project": s["embed_width"] != width,
+
+    settings = {name: setting_value(setting, config) for name, setting in entries.items()}
+    # In this order: the size of a head first, as `d_v` follows from it.
+    use_defaults(settings, {"d_k": head_size(settings)})
+    use_defaults(settings, sizes_by_default(settings))
+    use_defaults(settings, facts_of_tensors(settings, stack, inner))
+    return settings, inner
+
+
+def use_defaults(settings: dict[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Give these values to the settings that have none."""
+    for name, value in defaults.items():
+        if settings[name] is None:
+            settings[name] = value
+
+
+def head_size(settings: Mapping[str, Any]) -> int | None:
+    """The columns of a head where nothing says them; None where the heads do not divide the width."""
+    width = settings["width"]
+    heads = settings["heads"]
+    if not width or not heads or width % heads:
+        return None
+    size: int = width // heads
+    return size
+
+
+def sizes_by_default(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes and biases that are those of others unless a family or its config.json says otherwise."""
+    return {
+        "kv_heads": settings["heads"],
+        "d_v": settings["d_k"],
+        "expert_size": settings["intermediate"],
+        "embed_width": settings["width"],
+        "k_bias": settings["bias"],
+        "out_bias": settings["bias"],
+        "mlp_bias": settings["bias"],
+    }
+
+
+def facts_of_tensors(settings: Mapping[str, Any], stack: Stack, inner: Names) -> dict[str, Any]:
+    """What follows from the sizes, and from which tensors the family has."""
+    return {
+        "project": settings["embed_width"] != settings["width"],
         "qk_norm": "row" if "q_norm" in inner else None,
         "sink": "sink" in inner,
         "gated": "gate" in inner or "gate_up" in inner,
         "positions": "plain" if "position" in stack.outer else None,
         "final_norm": "final_norm" in stack.outer,
     }
-    return s | {name: value for name, value in there.items() if s[name] is None}, inner
 
 
-def layer_of(
-    s: Mapping[str, Any], by_layer: Mapping[str, Any], index: int, stack: Stack, place: str
-) -> Layer:
-    types, slides = by_layer["types"], by_layer["slides"][index]
-    own = by_layer["own"](index, by_layer["slides"]) if by_layer["own"] else {}
-    s = {**s, **own}
-    raise_all(f"{place}: {problem}" for problem in impossible({**s, **by_layer}, stack) if own)
-    reach, chunk = (s["window"], s["chunk"]) if slides else (None, None)
-    rotates = s["rotary"] and by_layer["rotated"](index) and (slides or s["rotated_in_full"])
-    scale = s["scale"]
-    if s["scale_over_layer"]:
-        scale = (s["d_k"] ** -0.5 if scale is None else scale) / (index + 1)
-    window = None if reach is None else Window(reach - 1, reach - 1 if s["both_ways"] else None)
+def resolve_head(stack: Stack, config: Config) -> dict[str, Any]:
+    entries = {**HEAD, **stack.head}
+    return {name: setting_value(setting, config) for name, setting in entries.items()}
+
+
+def layer_of(settings: Mapping[str, Any], by_layer: ByLayer, index: int, stack: Stack, place: str) -> Layer:
+    """What layer `index` is: its window, its positions, its experts."""
+    overrides = by_layer.overrides(index)
+    if overrides:
+        settings = {**settings, **overrides}
+        together = {**settings, "types": by_layer.types}
+        raise_all(f"{place}: {problem}" for problem in impossible(together, stack))
+
+    slides = by_layer.slides[index]
+    rotates = settings["rotary"] and by_layer.rotated(index) and (slides or settings["rotated_in_full"])
+    has_temperature = not rotates or settings["temperature_rotated"]
+
     return Layer(
-        window if chunk is None else BlockLocal(chunk),
-        rope_of(s, by_layer, slides, place) if rotates else None,
-        None if rotates and not s["temperature_rotated"] else s["temperature"],
-        None if scale is None else float(scale),
-        s["experts"] is not None and by_layer["expert_layer"](index),
-        index > 0 or s["first_norm"],
-        types[index] == "linear_attention" if types else by_layer["linear"](index),
-        own,
+        window=window_rule(settings) if slides else None,
+        rope=rope_of(settings, by_layer, slides, place) if rotates else None,
+        temperature=settings["temperature"] if has_temperature else None,
+        scale=scale_of(settings, index),
+        has_experts=settings["experts"] is not None and by_layer.expert_layer(index),
+        has_norm=index > 0 or settings["first_norm"],
+        is_linear=by_layer.is_linear(index),
+        overrides=overrides,
     )
 
 
-def rope_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool, place: str) -> Rope:
-    parameters = rope_parameters(s, by_layer, slides)
-    kind = parameters.get("rope_type") or parameters.get("type") or "default"
-    known = s["rope_kinds"] or {name: name for name in USUAL}
-    if kind not in known:
-        raise AttnError(f"{place}: rope_type {quote(str(kind))} is not understood; only {one_of(known)}")
-    kind, share = known[kind], parameters.get("partial_rotary_factor")
-    share = None if kind == PROPORTIONAL else share  # a share of frequencies, not of columns
+def window_rule(settings: Mapping[str, Any]) -> Window | BlockLocal | None:
+    if settings["chunk"] is not None:
+        return BlockLocal(settings["chunk"])
+    if settings["window"] is None:
+        return None
+
+    # A window counts the query itself, a rule how far to either side it sees.
+    reach = settings["window"] - 1
+    return Window(reach, reach if settings["both_ways"] else None)
+
+
+def scale_of(settings: Mapping[str, Any], index: int) -> float | None:
+    scale = settings["scale"]
+    if settings["scale_over_layer"]:
+        whole = settings["d_k"] ** -0.5 if scale is None else scale
+        scale = whole / (index + 1)
+    return None if scale is None else float(scale)
+
+
+def rope_of(settings: Mapping[str, Any], by_layer: ByLayer, slides: bool, place: str) -> Rope:
+    """The rotary positions of layers with a window, or of those without. Raises AttnError for misfits."""
+    parameters = rope_parameters(settings, by_layer, slides)
+    kind = rope_kind(settings, parameters, place)
     raise_all(f"{place}: {problem}" for problem in misread_rope(kind, parameters))
-    if s["rotary_share"] is None and share not in (None, 1):
-        raise AttnError(f"{place}: rope: partial_rotary_factor {share}; this family rotates all columns")
-    theta = parameters.get("rope_theta")
-    if theta is None:
-        theta = s["local_theta"] if slides and s["local_theta"] is not None else s["theta"]
-    size = s["d_rope"] or s["d_k"]
-    dims = s["rotary_size"] or int(size * (share or s["rotary_share"] or 1))
-    if dims % 2 or not 2 <= dims <= size:
-        said = "rotary_dim" if s["rotary_size"] else "partial_rotary_factor"
-        raise AttnError(
-            f"{place}: {said}: {dims} of {size} columns of a head would turn, which they do in pairs "
-            "(head_dim is hidden_size / num_attention_heads)"
-        )
-    first = s["d_k"] - size
-    rope = Rope(kind, float(theta), dims, bool(s["interleaved"]), first, s["longest"], parameters)
-    for name in ("short_factor", "long_factor") if kind.startswith("longrope") else ():
-        if len(parameters[name]) != dims // 2:
-            raise AttnError(f"{place}: rope: {name}: {len(parameters[name])} numbers, expected {dims // 2}")
+
+    size = settings["d_rope"] or settings["d_k"]
+    dims = rotated_columns(settings, kind, parameters, size=size, place=place)
+    rope = Rope(
+        kind=kind,
+        theta=float(rope_theta(settings, parameters, slides)),
+        dims=dims,
+        interleaved=bool(settings["interleaved"]),
+        first=settings["d_k"] - size,
+        longest=settings["longest"],
+        parameters=parameters,
+    )
+
+    if kind.startswith("longrope"):
+        for name in ("short_factor", "long_factor"):
+            count = len(parameters[name])
+            if count != dims // 2:
+                raise AttnError(f"{place}: rope: {name}: {count} numbers, expected {dims // 2}")
     rope.rotary(1)  # what is not possible together shows here
     return rope
 
 
-def rope_parameters(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool) -> dict[str, Any]:
-    own = "sliding_attention" if slides else "full_attention"
-    found = dict((by_layer["rope_by_type"] or {}).get(own) or {})
-    if not slides or s["rope_in_windows"]:
-        found |= by_layer["rope"] or {}
-    if s["original"] is not None and found.get("rope_type", found.get("type")) in ORIGINALS:
-        found[ORIGINAL] = s["original"]
-    return found
+def rope_kind(settings: Mapping[str, Any], parameters: Mapping[str, Any], place: str) -> str:
+    """The kind as `attnctl.models.rope` calls it: some families mean another by a usual name."""
+    name = parameters.get("rope_type") or parameters.get("type") or "default"
+    known = settings["rope_kinds"] or {usual: usual for usual in USUAL}
+    if name not in known:
+        raise AttnError(f"{place}: rope_type {quote(str(name))} is not understood; only {one_of(known)}")
+    kind: str = known[name]
+    return kind
 
 
-ORIGINALS = [name for name, (_, _, reads) in KINDS.items() if ORIGINAL in reads] + ["su"]
+def rotated_columns(
+    settings: Mapping[str, Any], kind: str, parameters: Mapping[str, Any], *, size: int, place: str
+) -> int:
+    """How many of the columns of a head turn. Raises AttnError where that cannot be."""
+    share = parameters.get("partial_rotary_factor")
+    if kind == PROPORTIONAL:
+        share = None  # a share of frequencies, not of columns
+    if settings["rotary_share"] is None and share not in (None, 1):
+        raise AttnError(f"{place}: rope: partial_rotary_factor {share}; this family rotates all columns")
+
+    dims: int = settings["rotary_size"] or int(size * (share or settings["rotary_share"] or 1))
+    if dims % 2 or not 2 <= dims <= size:
+        key = "rotary_dim" if settings["rotary_size"] else "partial_rotary_factor"
+        raise AttnError(
+            f"{place}: {key}: {dims} of {size} columns of a head would turn, which they do in pairs "
+            "(head_dim is hidden_size / num_attention_heads)"
+        )
+    return dims
+
+
+def rope_theta(settings: Mapping[str, Any], parameters: Mapping[str, Any], slides: bool) -> Any:
+    theta = parameters.get("rope_theta")
+    if theta is not None:
+        return theta
+    if slides and settings["local_theta"] is not None:
+        return settings["local_theta"]
+    return settings["theta"]
+
+
+def rope_parameters(settings: Mapping[str, Any], by_layer: ByLayer, slides: bool) -> dict[str, Any]:
+    """What config.json says of the rope: for this type of layer, and over that for all."""
+    layer_type = "sliding_attention" if slides else "full_attention"
+    parameters = dict((by_layer.rope_by_type or {}).get(layer_type) or {})
+    if not slides or settings["rope_in_windows"]:
+        parameters |= by_layer.rope or {}
+
+    kind = parameters.get("rope_type", parameters.get("type"))
+    if settings["original"] is not None and kind in ORIGINALS:
+        parameters[ORIGINAL] = settings["original"]
+    return parameters
+
+
+ORIGINALS = [*(name for name, kind in KINDS.items() if ORIGINAL in kind.reads), "su"]
 """The kinds that read how many positions there were first, which may stand outside of their parameters."""
 
 
@@ -284,82 +455,126 @@ INERT = re.compile("|".join(NAMES))
 
 def misread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     """Keys whose values are of no kind that they may have, and keys that this family does not read."""
-    of_head = (key for setting in stack.head.values() for key in keys_of_setting(setting))
-    yield from dict.fromkeys(problem for key in (*stack.keys, *of_head) for problem in key.problems(config))
+    keys = [*stack.keys, *(key for setting in stack.head.values() for key in keys_of_setting(setting))]
+    # Several settings may be read off one key: its problem is said once.
+    yield from dict.fromkeys(problem for key in keys for problem in key.problems(config))
+
     for setting in ("layers", "width", "heads", "intermediate"):
-        keys = keys_of_setting({**DEFAULTS, **stack.settings}[setting])
-        if all(key.value(config) is None for key in keys):
-            yield f"no {keys[0].names[0]}"
+        keys_of_size = keys_of_setting({**DEFAULTS, **stack.settings}[setting])
+        if all(key.value(config) is None for key in keys_of_size):
+            yield f"no {keys_of_size[0].names[0]}"
+
     for name, setting in stack.only.items():
-        said, understood = config.get(name), setting_value(setting, config)
-        if said is not None and said != understood:
-            yield f"{name} {quote(str(said))} is not understood; only {understood}"
+        value = config.get(name)
+        understood = setting_value(setting, config)
+        if value is not None and value != understood:
+            yield f"{name} {quote(str(value))} is not understood; only {understood}"
+
     yield from unread(kind, stack, config)
 
 
 def unread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     """The keys that say something and that no part of the family reads."""
-    parts = (part.understood for part in FAMILIES[kind].values() if part.section == stack.section)
-    understood = frozenset[str]().union(*parts)
-    for name, said in config.items():
-        silent = said is None or (said == SILENT[name] if name in SILENT else not said)
-        if not silent and name not in understood and not INERT.fullmatch(name):
-            hint = did_you_mean(name, sorted(understood), "leave it out where it changes nothing")
-            yield f"{quote(name)} is {quote(str(said))}, but {kind} reads no such key; {hint}"
+    understood: set[str] = set()
+    for part in FAMILIES[kind].values():
+        if part.section == stack.section:
+            understood |= part.understood
+
+    for name, value in config.items():
+        if is_silent(name, value) or name in understood or INERT.fullmatch(name):
+            continue
+        hint = did_you_mean(name, sorted(understood), "leave it out where it changes nothing")
+        yield f"{quote(name)} is {quote(str(value))}, but {kind} reads no such key; {hint}"
 
 
-def impossible(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
+def is_silent(name: str, value: Any) -> bool:
+    """Whether a key says nothing by this value."""
+    if value is None:
+        return True
+    if name in SILENT:
+        return bool(value == SILENT[name])
+    return not value
+
+
+def impossible(settings: Mapping[str, Any], stack: Stack) -> Iterator[str]:
     """Combinations that no model can have, though each key by itself says what it may."""
     key = stack.key_of
-    if s["act"] not in ACTIVATIONS:
-        yield (
-            f"{key('act')}: the function {quote(str(s['act']))} is not known; "
-            f"known are {', '.join(ACTIVATIONS)}"
-        )
-    if s["d_k"] is None:
-        yield f"{key('heads')}: {s['heads']} heads do not divide {key('width')}, {s['width']}"
-    elif s["rotary"] and s["rotary_share"] is s["rotary_size"] is None and (s["d_rope"] or s["d_k"]) % 2:
-        name = "d_rope" if s["d_rope"] else "d_k"
-        yield f"{key(name)}: {s[name]} columns of a head do not turn in pairs"
-    if s["heads"] % s["kv_heads"]:
-        yield f"{key('kv_heads')}: {s['kv_heads']} do not divide {key('heads')}, {s['heads']}"
+    if settings["act"] not in ACTIVATIONS:
+        function = quote(str(settings["act"]))
+        yield f"{key('act')}: the function {function} is not known; known are {', '.join(ACTIVATIONS)}"
+    yield from impossible_heads(settings, stack)
     for name, most in MOST.items():
-        if s[name] is not None and s[name] > most:
-            yield f"{key(name)}: {s[name]}; {most} are the most"
-    if s["experts"] is not None:
-        yield from impossible_experts(s, stack)
-    if s["delta"]:
-        yield from impossible_delta(s, key("act"))
-    if s["types"] is not None:
-        yield from impossible_types(s, key("types"), chunked="chunk" in stack.settings)
+        if settings[name] is not None and settings[name] > most:
+            yield f"{key(name)}: {settings[name]}; {most} are the most"
+
+    if settings["experts"] is not None:
+        yield from impossible_experts(settings, stack)
+    if settings["delta"]:
+        yield from impossible_delta(settings, key("act"))
+    if settings["types"] is not None:
+        yield from impossible_types(settings, key("types"), chunked="chunk" in stack.settings)
 
 
-def impossible_experts(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
+def impossible_heads(settings: Mapping[str, Any], stack: Stack) -> Iterator[str]:
     key = stack.key_of
-    experts, groups, kept, chosen = (s[name] for name in ("experts", "groups", "chosen_groups", "chosen"))
+    heads = settings["heads"]
+    kv_heads = settings["kv_heads"]
+    turns_all = settings["rotary"] and settings["rotary_share"] is None and settings["rotary_size"] is None
+
+    if settings["d_k"] is None:
+        yield f"{key('heads')}: {heads} heads do not divide {key('width')}, {settings['width']}"
+    elif turns_all:
+        name = "d_rope" if settings["d_rope"] else "d_k"
+        if settings[name] % 2:
+            yield f"{key(name)}: {settings[name]} columns of a head do not turn in pairs"
+
+    if heads % kv_heads:
+        yield f"{key('kv_heads')}: {kv_heads} do not divide {key('heads')}, {heads}"
+
+
+def impossible_experts(settings: Mapping[str, Any], stack: Stack) -> Iterator[str]:
+    key = stack.key_of
+    experts = settings["experts"]
+    chosen = settings["chosen"]
+    groups = settings["groups"]
+    chosen_groups = settings["chosen_groups"]
+
     if experts % groups:
         yield f"{key('groups')}: {groups} do not divide {key('experts')}, {experts}"
-    elif kept > groups:
-        yield f"{key('chosen_groups')}: {kept} cannot be chosen of {groups}"
-    elif (most := kept * experts // groups) < (chosen or experts + 1):
+        return
+    if chosen_groups > groups:
+        yield f"{key('chosen_groups')}: {chosen_groups} cannot be chosen of {groups}"
+        return
+
+    most = chosen_groups * experts // groups
+    if not chosen or chosen > most:
         yield f"{key('chosen')}: {chosen} experts cannot be chosen of {most}"
 
 
-def impossible_delta(s: Mapping[str, Any], act: str) -> Iterator[str]:
-    _, heads, v_heads, *_ = s["delta"]
+def impossible_delta(settings: Mapping[str, Any], act: str) -> Iterator[str]:
+    _, heads, v_heads, *_ = settings["delta"]
     if v_heads % heads:
         yield f"linear_num_key_heads: {heads} do not divide linear_num_value_heads, {v_heads}"
-    if ACTIVATIONS.get(s["act"]) is not ACTIVATIONS["silu"]:
-        yield f"{act}: {quote(str(s['act']))}; layers of a delta rule are read with silu alone"
+    if ACTIVATIONS.get(settings["act"]) is not ACTIVATIONS["silu"]:
+        yield f"{act}: {quote(str(settings['act']))}; layers of a delta rule are read with silu alone"
 
 
-def impossible_types(s: Mapping[str, Any], key: str, *, chunked: bool) -> Iterator[str]:
-    near, size = ("chunked_attention", "chunk") if chunked else ("sliding_attention", "window")
-    near, size = ("linear_attention", "delta") if s["delta"] else (near, size)
-    types, known = s["types"], ("full_attention", near)
+def impossible_types(settings: Mapping[str, Any], key: str, *, chunked: bool) -> Iterator[str]:
+    if settings["delta"]:
+        near = "linear_attention"
+        size = "delta"
+    elif chunked:
+        near = "chunked_attention"
+        size = "chunk"
+    else:
+        near = "sliding_attention"
+        size = "window"
+
+    types = settings["types"]
+    known = ("full_attention", near)
     for name in sorted({*types} - set(known)):
         yield f"{key}: {quote(name)} is not understood; only {one_of(known)}"
-    if len(types) != s["layers"]:
-        yield f"{key}: {len(types)} of {s['layers']} layers"
-    if s[size] is None and near in types:
+    if len(types) != settings["layers"]:
+        yield f"{key}: {len(types)} of {settings['layers']} layers"
+    if settings[size] is None and near in types:
         yield f"{key}: '{near}', but there is no {'attention_chunk_size' if chunked else 'sliding_window'}"

@@ -69,6 +69,7 @@ class Stack:
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
+        """All that config.json is read for, those of cases among them."""
         settings = [*{**DEFAULTS, **self.settings}.values(), *self.only.values()]
         for case in self.when:
             settings += [case.setting, *case.settings.values()]
@@ -77,9 +78,13 @@ class Stack:
     @cached_property
     def understood(self) -> frozenset[str]:
         """The names of config.json that mean something here, or are known to mean nothing."""
-        return frozenset((*(name for key in self.keys for name in key.names), *self.only, *self.inert))
+        names = {*self.only, *self.inert}
+        for key in self.keys:
+            names |= {*key.names}
+        return frozenset(names)
 
     def key_of(self, name: str) -> str:
+        """What config.json calls a setting; its own name where no key gives it."""
         keys = keys_of_setting({**DEFAULTS, **self.settings}[name])
         return keys[0].names[0] if keys else name
 
@@ -250,10 +255,14 @@ LAYER_NORM = {"norm": "layer", "norm_bias": True, "eps": epsilon("layer_norm_eps
 
 def derive_stack(stack: Stack, *, without: tuple[str, ...] = (), **changes: Any) -> Stack:
     """A stack with other entries, and without these tensors; mappings are laid over its own."""
-    entries: dict[str, Any] = {
-        name: {**getattr(stack, name), **value} if isinstance(value, dict) else value
-        for name, value in {"inner": {}, "outer": {}, **changes}.items()
-    }
-    for name in ("inner", "outer"):
-        entries[name] = {use: entry for use, entry in entries[name].items() if use not in without}
+    entries: dict[str, Any] = {"inner": dict(stack.inner), "outer": dict(stack.outer)}
+    for name, value in changes.items():
+        if isinstance(value, dict):
+            entries[name] = {**getattr(stack, name), **value}
+        else:
+            entries[name] = value
+
+    for use in without:
+        entries["inner"].pop(use, None)
+        entries["outer"].pop(use, None)
     return replace(stack, **entries)

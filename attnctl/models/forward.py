@@ -14,6 +14,7 @@ from attnctl.math.engine.cost import require, size_text
 from attnctl.math.names import RESIDUAL, WEIGHTS, X
 from attnctl.math.ops.products import in_tiles
 from attnctl.models.attention import prepare_attention
+from attnctl.models.description import Description
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.network import feed_forward
 from attnctl.models.stream import advance, carry, own_inputs, start_streams, steps_to_keep, stream_width
@@ -26,62 +27,99 @@ Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
 def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
     """Only what the pass goes on with."""
     passing = replace(tensors, passing=True)
-    return prepare_attention(passing, hidden, None, memory, cross=cross).run(
-        steps_to_keep(tensors, X, RESIDUAL)
-    )
+    plan = prepare_attention(passing, hidden, None, memory, cross=cross)
+    return plan.run(steps_to_keep(tensors, X, RESIDUAL))
 
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None = None) -> Array:
     """The rows that come into layer 0. Raises AttnError for ids that the model does not take."""
     d = model.description
+    outer = d.stack.outer
+    scale = np.dtype(model.dtype).type(d["embed_scale"])
     width = d["embed_width"]
-    x = rows(model, "embed", "token", ids, width) * np.dtype(model.dtype).type(d["embed_scale"])
+    x = rows(model, "embed", "token", ids, width) * scale
     if d["project"] and d["project_first"]:
-        x, width = project_embeddings(model, x), d["width"]
+        x = project_embeddings(model, x)
+        width = d["width"]
+
     if d["positions"]:
-        places = [index + d["position_start"] for index in range(len(ids))]
-        if d["positions"] == "after_pad":  # those of padding are not counted
-            padding = d["position_start"] - 1
-            seen = np.cumsum([row != padding for row in ids]).tolist()
-            places = [padding + n * (row != padding) for row, n in zip(ids, seen, strict=True)]
-        x = x + rows(model, "position", "position", places, width)
-    if "segment" in d.stack.outer:
+        x = x + rows(model, "position", "position", places_of_tokens(d, ids), width)
+    if "segment" in outer:
         x = x + rows(model, "segment", "segment", segments or [0] * len(ids), width)
-    if "embed_norm" in d.stack.outer:
+    if "embed_norm" in outer:
         x = model.norm("embed_norm", x)
     if d["project"] and not d["project_first"]:
         x = project_embeddings(model, x)
+
+    return with_streams(model, ids, x)
+
+
+def places_of_tokens(d: Description, ids: Sequence[int]) -> list[int]:
+    """The row of the table of positions that is added to each token."""
+    first = d["position_start"]
+    if d["positions"] != "after_pad":
+        return [first + index for index in range(len(ids))]
+
+    # Padding is not counted; it is given the row before the first, which has its own id.
+    padding = first - 1
+    places = []
+    counted = 0
+    for token in ids:
+        if token == padding:
+            places.append(padding)
+        else:
+            counted += 1
+            places.append(padding + counted)
+    return places
+
+
+def with_streams(model: Model, ids: Sequence[int], x: Array) -> Array:
+    """The embeddings, and behind them the columns of all that flows beside them (see `stream`)."""
+    d = model.description
     inputs = [layer_inputs(model, ids, x)] if d["inputs"] else []
-    x = start_streams(model, x) if "altup_project" in d.stack.outer else x
+    if "altup_project" in d.stack.outer:
+        x = start_streams(model, x)
+
     x = np.concatenate([x, *inputs], axis=-1)
-    return np.pad(x, [(0, 0), (0, stream_width(d) - x.shape[-1])])
+    empty = stream_width(d) - x.shape[-1]  # K and V of earlier layers, which those will fill
+    return np.pad(x, [(0, 0), (0, empty)])
 
 
 def layer_inputs(model: Model, ids: Sequence[int], x: Array) -> Array:
     """What each layer reads of the tokens besides, side by side: of a table, and made of embeddings."""
-    d, number = model.description, np.dtype(model.dtype).type
-    size, width = d["inputs"], len(d.layers) * d["inputs"]
-    known = rows(model, "inputs_embed", "token", ids, width) * number(size**0.5)
-    made = x @ model.outer("inputs_project", ".weight", (width, d["width"])).T * number(d["width"] ** -0.5)
-    normed = model.norm("inputs_norm", made.reshape(-1, size)).reshape(made.shape)
-    return (normed + known) * number(2**-0.5)
+    d = model.description
+    number = np.dtype(model.dtype).type
+    size = d["inputs"]
+    width = len(d.layers) * size
+
+    looked_up = rows(model, "inputs_embed", "token", ids, width)
+    looked_up = looked_up * number(size**0.5)
+
+    matrix = model.outer("inputs_project", ".weight", (width, d["width"]))
+    made = x @ matrix.T * number(d["width"] ** -0.5)
+    by_layer = made.reshape(-1, size)
+    normed = model.norm("inputs_norm", by_layer).reshape(made.shape)
+    return (normed + looked_up) * number(2**-0.5)
 
 
 def rows(model: Model, use: str, noun: str, numbers: Sequence[int], width: int) -> Array:
     """These rows of a table outside of layers. Raises AttnError for those it does not have."""
     count = model.rows(use)
-    wrong = sorted({number for number in numbers if not 0 <= number < count}) if count else []
+    # A table of no known size (0) is held to its shape when it is read.
+    wrong = [number for number in numbers if count and not 0 <= number < count]
     if wrong:
-        raise AttnError(f"{model.name}: no {noun} {wrong[0]}; there are {count}, from 0")
+        raise AttnError(f"{model.name}: no {noun} {min(wrong)}; there are {count}, from 0")
     return model.outer(use, ".weight", (count, width), np.asarray(numbers, int))
 
 
 def project_embeddings(model: Model, x: Array) -> Array:
     width = model.description["width"]
-    out = x @ model.outer("embed_project", ".weight", (width, x.shape[-1])).T
-    biased = model.description["project_bias"]
-    return out + model.outer("embed_project", ".bias", (width,)) if biased else out
+    matrix = model.outer("embed_project", ".weight", (width, x.shape[-1]))
+    out = x @ matrix.T
+    if not model.description["project_bias"]:
+        return out
+    return out + model.outer("embed_project", ".bias", (width,))
 
 
 def states(
@@ -97,15 +135,17 @@ def states(
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run) -> Array:
-    d = tensors.d
+    """What leaves a layer, whose attention `run` carries out, and what flows on beside it."""
     trace = run(tensors, hidden, memory, False)
-    x, after = trace[X], trace[RESIDUAL]
-    if d.crosses:
+    after = trace[RESIDUAL]
+    if tensors.d.crosses:
         if memory is None:
             name = tensors.model.name
             raise AttnError(f"{name}: a decoder's layers read what the encoder made; give it too")
         after = run(tensors, tensors.norm("self_sum_norm", after), memory, True)[RESIDUAL]
-    return carry(tensors, hidden, finish(tensors, hidden, x, after), trace)
+
+    out = finish(tensors, hidden, trace[X], after)
+    return carry(tensors, hidden, out, trace)
 
 
 def finish(tensors: LayerTensors, hidden: Array, x: Array, after: Array) -> Array:
@@ -113,41 +153,63 @@ def finish(tensors: LayerTensors, hidden: Array, x: Array, after: Array) -> Arra
     d = tensors.d
     after = tensors.norm("attention_sum_norm", after)
     if d["laurel"]:
-        low = tensors.multiply("laurel_up", tensors.multiply("laurel_down", x, d["laurel"]), d["width"])
-        after = (after + x + tensors.norm("laurel_norm", low)) * 0.5**0.5
-    source = hidden if d["parallel"] else after
-    read = x if d["parallel"] and not tensors.has("mlp_norm") else tensors.norm("mlp_norm", source)
+        after = (after + x + learned_residual(tensors, x)) * 0.5**0.5
+
+    # In a parallel layer the network reads what attention read, through a norm of its own if it has one.
+    if not d["parallel"]:
+        read = tensors.norm("mlp_norm", after)
+    elif tensors.has("mlp_norm"):
+        read = tensors.norm("mlp_norm", hidden)
+    else:
+        read = x
+
     made = tensors.norm("mlp_out_norm", feed_forward(tensors, read, after))
     if tensors.has("mlp_scale"):
         made = made * tensors.read("mlp_scale", "", (d["width"],))
     start = read if d["from_norm"] else after
     out = tensors.norm("mlp_sum_norm", start + made * made.dtype.type(d["residual"]))
+
     if tensors.has("altup_router"):
         out = advance(tensors, hidden, out)
     elif d["inputs"]:
         out = out + own_inputs(tensors, hidden, out)
     if tensors.has("layer_scale"):
         out = out * tensors.read("layer_scale", "", (1,))
+
+    # Only now has everything that the layer has been read.
     tensors.refuse_unread()
     return out
+
+
+def learned_residual(tensors: LayerTensors, x: Array) -> Array:
+    """What LAuReL adds beside attention: rows through two matrices of a low rank (Gemma 3n)."""
+    low = tensors.multiply("laurel_down", x, tensors.d["laurel"])
+    return tensors.norm("laurel_norm", tensors.multiply("laurel_up", low, tensors.d["width"]))
 
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def final_norm(model: Model, hidden: Array) -> Array:
     """What leaves the last layer as the model gives it away: normed, and in OPT as wide as embeddings."""
     d = model.description
-    hidden = hidden[..., : d["width"]]
-    out = model.norm("final_norm", hidden) if d["final_norm"] else hidden
-    if not (d["project"] and "final_project" in d.stack.outer):
+    out = hidden[..., : d["width"]]
+    if d["final_norm"]:
+        out = model.norm("final_norm", out)
+    if not d["project"] or "final_project" not in d.stack.outer:
         return out
-    return out @ model.outer("final_project", ".weight", (d["embed_width"], d["width"])).T
+
+    matrix = model.outer("final_project", ".weight", (d["embed_width"], d["width"]))
+    return out @ matrix.T
 
 
 def require_rows(model: Model, tokens: int) -> None:
     """Refuse a sequence whose rows do not fit memory, before anything is made."""
     d = model.description
-    rows = 4 * tokens * (stream_width(d) * 6 + d["intermediate"] * 2 + d["heads"] * d["d_k"] * 4)
-    require(rows, f"{tokens} tokens through {d.family} ({size_text(rows)})", model.max_memory)
+    # As many arrays as live at once in a layer, in float32: of the stream, of the network, of heads.
+    of_stream = stream_width(d) * 6
+    of_network = d["intermediate"] * 2
+    of_heads = d["heads"] * d["d_k"] * 4
+    size = 4 * tokens * (of_stream + of_network + of_heads)
+    require(size, f"{tokens} tokens through {d.family} ({size_text(size)})", model.max_memory)
 
 
 # --- several sentences of one length at once ---
@@ -163,23 +225,28 @@ MOST_ROWS = 2**10
 def together(model: Model, tokens: int) -> int:
     """How many sentences of so many tokens go through at once: one where experts or tiles mix them."""
     d = model.description
-    if any(layer.experts for layer in d.layers):
+    if any(layer.has_experts for layer in d.layers):
         return 1
-    return max(1, min(MOST_ROWS // tokens, FEWEST_FOR_TILES // (d["heads"] * tokens * tokens)))
+
+    by_rows = MOST_ROWS // tokens
+    by_scores = FEWEST_FOR_TILES // (d["heads"] * tokens * tokens)
+    return max(1, min(by_rows, by_scores))
 
 
 def require_length(model: Model, tokens: int) -> None:
     """Raise AttnError for more tokens than the model has places for, or fit memory."""
     require_rows(model, tokens)
-    if 0 < (longest := most_tokens(model)) < tokens:
+    longest = most_tokens(model)
+    if longest and tokens > longest:
         raise AttnError(f"{tokens:,} tokens; {model.description.family} takes {longest:,}")
 
 
 def most_tokens(model: Model) -> int:
     """The number of places that a model has learned; 0 where it takes texts of any length."""
     d = model.description
-    learned = d["positions"] and "position" in d.stack.outer
-    return max(0, model.rows("position") - d["position_start"]) if learned else 0
+    if not d["positions"] or "position" not in d.stack.outer:
+        return 0
+    return max(0, model.rows("position") - d["position_start"])
 
 
 def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:
@@ -189,18 +256,22 @@ def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:
         raise AttnError(
             f"{model.name}: layers that carry a state have no weights to count; see run --model"
         )
+
     traces: list[Trace] = []
 
     def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
-        keep = [WEIGHTS] if tensors.index == last else steps_to_keep(tensors, X, RESIDUAL, WEIGHTS)
-        traces.append(prepare_attention(tensors, hidden).run(keep))
+        # Nothing reads what leaves the last layer: its weights are all that is computed.
+        is_last = tensors.index == last
+        steps = [WEIGHTS] if is_last else steps_to_keep(tensors, X, RESIDUAL, WEIGHTS)
+        traces.append(prepare_attention(tensors, hidden).run(steps))
         return traces[-1]
 
     hidden = np.stack(starts)
     for index in range(last + 1):
+        tensors = model.layer(index)
         with in_tiles():
             if index == last:
-                run(model.layer(index), hidden, None, False)
+                run(tensors, hidden, None, False)
             else:
-                hidden = through(model.layer(index), hidden, None, run)
+                hidden = through(tensors, hidden, None, run)
         yield traces.pop()[WEIGHTS]

@@ -11,7 +11,8 @@ from attnctl.base.words import quote
 Config = Mapping[str, Any]
 """A config.json, or the part of one that is about a stack of layers."""
 
-LARGEST, LARGEST_NUMBER = 2**31, 1e30
+LARGEST = 2**31
+LARGEST_NUMBER = 1e30
 MOST_TIMES = 10_000
 
 
@@ -22,12 +23,16 @@ class KeyKind(NamedTuple):
 
 def is_count(value: Any, least: int = 1) -> bool:
     """True if it is a whole number from `least` on that a model can have of anything."""
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value < LARGEST
+    if isinstance(value, bool) or not isinstance(value, int):
+        return False
+    return least <= value < LARGEST
 
 
 def is_number(value: Any) -> bool:
     """True if it is a number that float32 holds."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return abs(value) < LARGEST_NUMBER
 
 
 COUNT = KeyKind("a whole number from 1", is_count)
@@ -42,14 +47,18 @@ TABLE = KeyKind("an object", lambda value: isinstance(value, Mapping))
 UNTYPED = KeyKind(
     "an object with rope_type, not type", lambda value: TABLE.fits(value) and "type" not in value
 )
-BY_TYPE = KeyKind(
-    "an object by type of layer",
-    lambda value: (
-        TABLE.fits(value)
-        and all(name.endswith("_attention") for name in value)
-        and all(part is None or TABLE.fits(part) for part in value.values())
-    ),
-)
+
+
+def is_by_type(value: Any) -> bool:
+    """True if it is an object with an object, or null, for each type of layer."""
+    if not TABLE.fits(value):
+        return False
+    if not all(name.endswith("_attention") for name in value):
+        return False
+    return all(part is None or TABLE.fits(part) for part in value.values())
+
+
+BY_TYPE = KeyKind("an object by type of layer", is_by_type)
 
 
 def read_list(expected: str, kind: KeyKind) -> KeyKind:
@@ -64,22 +73,35 @@ COUNTS = KeyKind(f"{COUNT.expected}, or a list", lambda value: COUNT.fits(value)
 SHARE = KeyKind("a number from 0 to below 1", lambda value: EPSILON.fits(value) and value < 1)
 SHARES = read_list("a list of numbers from 0 to below 1", SHARE)
 
-TYPES_TIMES = KeyKind(
-    "a list of types of layers, and how many times",
-    lambda value: (
-        isinstance(value, list)
-        and all(isinstance(part, list) and len(part) == 2 for part in value)
-        and all(TEXTS.fits(names) and is_count(times) and times < MOST_TIMES for names, times in value)
-    ),
-)
+
+def is_types_times(value: Any) -> bool:
+    """True for [[["global", "local"], 12]]: types of layers that take turns, and how often."""
+    if not isinstance(value, list):
+        return False
+    if not all(isinstance(part, list) and len(part) == 2 for part in value):
+        return False
+    return all(TEXTS.fits(names) and is_count(times) and times < MOST_TIMES for names, times in value)
+
+
+TYPES_TIMES = KeyKind("a list of types of layers, and how many times", is_types_times)
+
+
+def is_plain_alibi(value: Any) -> bool:
+    if not TABLE.fits(value):
+        return False
+    for name, part in value.items():
+        if name not in OF_MPT and not name.startswith("_"):
+            return False
+        known = OF_MPT.get(name)
+        if known and part not in known:
+            return False
+
+    scale = value.get("softmax_scale")
+    return scale is None or NUMBER.fits(scale)
+
+
 PLAIN_ALIBI = KeyKind(
-    "an object with softmax_scale, ALiBi as it is by default, and nothing else",
-    lambda value: (
-        TABLE.fits(value)
-        and all(name in OF_MPT or name.startswith("_") for name in value)
-        and all(value[name] in known for name, known in OF_MPT.items() if known and name in value)
-        and (value.get("softmax_scale") is None or NUMBER.fits(value["softmax_scale"]))
-    ),
+    "an object with softmax_scale, ALiBi as it is by default, and nothing else", is_plain_alibi
 )
 OF_MPT: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("softmax_scale", "attn_pdrop", "attn_impl", "transformers_version", "model_type"), ()),
@@ -109,25 +131,37 @@ class Key:
     nullable: bool = False
 
     def given(self, config: Config) -> dict[str, Any]:
-        return {name: config[name] for name in self.names if config.get(name) is not None}
+        """What config.json says under each of the names that it has."""
+        values = {}
+        for name in self.names:
+            value = config.get(name)
+            if value is not None:
+                values[name] = value
+        return values
 
     def value(self, config: Config) -> Any:
-        for found in self.given(config).values():
-            return found
-        return None if self.nullable and any(name in config for name in self.names) else self.default
+        values = self.given(config)
+        if values:
+            return next(iter(values.values()))
+        is_null = any(name in config for name in self.names)
+        return None if self.nullable and is_null else self.default
 
     def problems(self, config: Config) -> Iterator[str]:
         """Values that it cannot have, and names that say different things."""
-        given = self.given(config)
-        for name in self.names if self.default and not self.nullable else ():
-            if name in config and config[name] is None:
-                yield f"{name}: null, expected {self.kind.expected}"
-        for name, value in given.items():
+        expected = self.kind.expected
+        if self.default and not self.nullable:
+            for name in self.names:
+                if name in config and config[name] is None:
+                    yield f"{name}: null, expected {expected}"
+
+        values = self.given(config)
+        for name, value in values.items():
+            first, first_value = next(iter(values.items()))
             if not self.kind.fits(value):
-                yield f"{name}: {quote(str(value))}, expected {self.kind.expected}"
-            elif value != self.value(config):
-                (first, other), *_ = given.items()
-                yield f"{name}: {quote(str(value))}, but {first} is {quote(str(other))}; leave one out"
+                yield f"{name}: {quote(str(value))}, expected {expected}"
+            elif value != first_value:
+                first_text = quote(str(first_value))
+                yield f"{name}: {quote(str(value))}, but {first} is {first_text}; leave one out"
 
 
 @dataclass(frozen=True)
@@ -159,7 +193,7 @@ def from_keys(rule: Callable[..., Any], *keys: Key) -> Derived:
 
 def by_layer(rule: Callable[..., bool], *keys: Key) -> Derived:
     """Apply a rule to the number of each layer and to these keys."""
-    return Derived(lambda *said: lambda layer: rule(layer, *said), keys)
+    return Derived(lambda *values: lambda layer: rule(layer, *values), keys)
 
 
 def count(*names: str, default: int | None = None, kind: KeyKind = COUNT, nullable: bool = False) -> Key:

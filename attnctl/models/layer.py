@@ -37,10 +37,12 @@ class Model:
     def prefix(self) -> str:
         """The text that stands before every name of the family in this checkpoint."""
         d = self.description
-        probe = next(name for use in ("qkv", "q", "latent_q") if (name := d.inner.get(use)))
-        names, place = self.checkpoint.tensors, str(self.checkpoint.folder)
-        layer = d.stack.layer.format(i=d.attending[0] if d.attending else 0)
-        return prefix_of(names, f"{layer}{probe}.weight", d.stack.within, place)
+        first = d.attending[0] if d.attending else 0
+        layer = d.stack.layer.format(i=first)
+        # Every layer that attends makes Q of a matrix by one of these names.
+        matrix_of_q = next(d.inner[use] for use in ("qkv", "q", "latent_q") if d.inner.get(use))
+        wanted = f"{layer}{matrix_of_q}.weight"
+        return prefix_of(self.checkpoint.tensors, wanted, d.stack.within, str(self.checkpoint.folder))
 
     def outer(self, use: str, suffix: str, shape: Shape, part: Any = ...) -> Array:
         name = f"{self.prefix}{self.description.stack.outer[use]}{suffix}"
@@ -53,31 +55,37 @@ class Model:
                 f"{self.name}: {self.description.family} takes no tokens here; "
                 "give what came into a layer as `hidden`"
             )
-        said = self.description[ROWS[use]]
-        if said is not None:
-            return int(said)
+        count = self.description[ROWS[use]]
+        if count is not None:
+            return int(count)
+
         tensor = self.checkpoint.tensors.get(f"{self.prefix}{self.description.stack.outer[use]}.weight")
         return tensor.shape[0] if tensor is not None and tensor.shape else 0
 
     def refuse_layers(self) -> None:
         """Refuse a checkpoint with other layers than config.json says."""
-        d, under = self.description, self.checkpoint.under
-        name = d.stack.key_of("shared_groups" if d["shared_groups"] else "layers")
-        said = d["shared_groups"] or len(d.layers)
-        layers = (self.prefix + d.stack.layer.format(i=index) for index in range(said + d["spare"] + 1))
-        found = sum(1 for _ in takewhile(under, layers))
-        if not said <= found <= said + d["spare"]:
-            there = f"more than {said}" if found > said else found
-            raise AttnError(
-                f"{self.checkpoint.folder}: config.json: {name} is {said}, but there are tensors of {there}"
-            )
+        d = self.description
+        key = d.stack.key_of("shared_groups" if d["shared_groups"] else "layers")
+        expected = d["shared_groups"] or len(d.layers)
+        most = expected + d["spare"]
+
+        # One more than may be there shows that there are too many.
+        prefixes = (self.prefix + d.stack.layer.format(i=index) for index in range(most + 1))
+        count = sum(1 for _ in takewhile(self.checkpoint.under, prefixes))
+        if expected <= count <= most:
+            return
+
+        stored = f"more than {expected}" if count > expected else count
+        raise AttnError(
+            f"{self.checkpoint.folder}: config.json: {key} is {expected}, but there are tensors of {stored}"
+        )
 
     def layer(self, index: int) -> LayerTensors:
         return LayerTensors(self, index)
 
     def norm(self, use: str, x: Array) -> Array:
         d = self.description
-        factors = (self.outer(use, suffix, x.shape[-1:]) for suffix in d.norm_suffixes)
+        factors = [self.outer(use, suffix, x.shape[-1:]) for suffix in d.norm_suffixes]
         return norm_op(d, d["eps"]).apply(x, *factors)
 
 
@@ -104,8 +112,9 @@ class LayerTensors:
 
     @cached_property
     def prefix(self) -> str:
-        groups = self.d["shared_groups"]
-        number = self.index * groups // len(self.d.layers) if groups else self.index
+        number = self.index
+        if groups := self.d["shared_groups"]:
+            number = self.index * groups // len(self.d.layers)
         return self.model.prefix + self.d.stack.layer.format(i=number)
 
     def has(self, use: str) -> bool:
@@ -123,8 +132,13 @@ class LayerTensors:
     def name_of(self, use: str, suffix: str, **numbers: int) -> str:
         """The checkpoint's own name of a tensor, noted as the origin of what it is used for."""
         name = self.d.inner[use]
-        exact = name.endswith("!")
-        whole = self.prefix + name.removesuffix("!").format(**numbers) + ("" if exact else suffix)
+        if name.endswith("!"):
+            name = name.removesuffix("!")
+            ending = ""
+        else:
+            ending = suffix
+
+        whole = f"{self.prefix}{name.format(**numbers)}{ending}"
         self.names.setdefault(f"{use}{suffix}", whole)
         return whole
 
@@ -144,9 +158,17 @@ class LayerTensors:
         """Rows through a projection, of which one block at a time is in our type of number, or all."""
         if TILED.get():
             return times(x, self.matrix(use, x.shape[-1], columns, **numbers))
-        axis, name = int(self.d["transposed"]), self.name_of(use, ".weight", **numbers)
-        shape = (x.shape[-1], columns) if axis else (columns, x.shape[-1])
-        return self.model.checkpoint.multiply(x, name, shape, self.model.dtype, axis)
+
+        name = self.name_of(use, ".weight", **numbers)
+        rows = x.shape[-1]
+        is_transposed = self.d["transposed"]
+        return self.model.checkpoint.multiply(
+            x,
+            name,
+            shape=(rows, columns) if is_transposed else (columns, rows),
+            dtype=self.model.dtype,
+            axis=1 if is_transposed else 0,
+        )
 
     def projection(self, use: str, rows: int, columns: int, heads: int) -> Array:
         """A matrix (in, out), or where it has heads (head, in, d)."""
@@ -159,7 +181,7 @@ class LayerTensors:
         """A row through one of the layer's norms; as it is where the layer has no such norm."""
         if not self.has(use):
             return x
-        factors = (self.read(use, suffix, x.shape[-1:]) for suffix in self.d.norm_suffixes)
+        factors = [self.read(use, suffix, x.shape[-1:]) for suffix in self.d.norm_suffixes]
         return norm_op(self.d, self.d["eps"]).apply(x, *factors)
 
     @property
@@ -169,24 +191,28 @@ class LayerTensors:
 
     def refuse_foreign(self) -> None:
         """Refuse tensors of this layer that the family does not have: it would be another model."""
-        checkpoint, d = self.model.checkpoint, self.d
-        names = [name.removeprefix(self.prefix) for name in checkpoint.under(self.prefix)]
+        folder = self.model.checkpoint.folder
+        whole_names = self.model.checkpoint.under(self.prefix)
+        names = [name.removeprefix(self.prefix) for name in whole_names]
         raise_first(
-            f"{checkpoint.folder}: {self.prefix}{name}: {d.family} as config.json has it has no such "
+            f"{folder}: {self.prefix}{name}: {self.d.family} as config.json has it has no such "
             "tensor; is it another model, or quantised?"
-            for name in foreign(names, d.inner, self.ignored)
+            for name in foreign(names, self.d.inner, self.ignored)
         )
 
     def refuse_unread(self) -> None:
         """Refuse tensors that the family has and config.json says this model has not: a bias, say."""
         checkpoint = self.model.checkpoint
-        experts = [name for use, name in self.d.inner.items() if use.startswith("expert")]
-        starts = [name.partition("{")[0].removesuffix("!") for name in experts]  # no token may go to one
-        allowed = tuple(self.prefix + start for start in (*starts, *self.ignored))
+        allowed = [self.prefix + start for start in self.ignored]
+        for use, name in self.d.inner.items():
+            if use.startswith("expert"):  # one that no token went to was not read
+                start, _, _ = name.partition("{")
+                allowed.append(self.prefix + start.removesuffix("!"))
+
         raise_first(
             f"{checkpoint.folder}: {name}: config.json says that there is none"
             for name in checkpoint.under(self.prefix)
-            if name not in checkpoint.used and not name.startswith(allowed)
+            if name not in checkpoint.used and not name.startswith(tuple(allowed))
         )
 
 
@@ -201,9 +227,15 @@ class ProjectionInFile:
     __array_ufunc__ = None  # x @ W is __rmatmul__ here
 
     def __init__(self, tensors: LayerTensors, use: str, rows: int, columns: int, heads: int) -> None:
-        self.tensors, self.use, self.columns, self.heads = tensors, use, columns, heads
+        self.tensors = tensors
+        self.use = use
+        self.columns = columns
+        self.heads = heads
         self.shape: Shape = (heads, rows, columns // heads) if heads else (rows, columns)
-        self.ndim, self.dtype = len(self.shape), np.dtype(tensors.model.dtype)
+        self.ndim = len(self.shape)
+        self.dtype = np.dtype(tensors.model.dtype)
+
+        # Looked up for its problems: one that is missing or misshapen is refused before any product.
         stored = (rows, columns) if tensors.d["transposed"] else (columns, rows)
         tensors.model.checkpoint.tensor(tensors.name_of(use, ".weight"), stored)
 

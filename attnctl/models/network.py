@@ -14,44 +14,54 @@ from attnctl.models.layer import LayerTensors
 
 def feed_forward(tensors: LayerTensors, x: Array, after: Array) -> Array:
     """What the network makes of its rows; experts beside it read those `after` attention (Gemma 4)."""
-    if not tensors.this_layer.experts:
-        return network(tensors, x, "", tensors.d["intermediate"])
+    size = tensors.d["intermediate"]
+    if not tensors.this_layer.has_experts:
+        return network(tensors, x, "", size)
     if not tensors.has("experts_norm"):
         rows = x.reshape(-1, x.shape[-1])
         return experts(tensors, rows, rows).reshape(x.shape)
-    made = tensors.norm("mlp_own_norm", network(tensors, x, "", tensors.d["intermediate"]))
+
+    dense = tensors.norm("mlp_own_norm", network(tensors, x, "", size))
     rows = after.reshape(-1, x.shape[-1])
-    other = experts(tensors, tensors.norm("experts_norm", rows), rows).reshape(x.shape)
-    return made + tensors.norm("experts_out_norm", other)
+    beside = experts(tensors, tensors.norm("experts_norm", rows), rows).reshape(x.shape)
+    return dense + tensors.norm("experts_out_norm", beside)
 
 
 def experts(tensors: LayerTensors, x: Array, routed: Array) -> Array:
     """The experts that each row is sent to, by what is `routed`: rows (token, width) -> rows."""
     weights, chosen = route(tensors, routed)
+    weighs_inputs = tensors.d["router"] == "inputs"
     out = np.zeros_like(x)
     for expert in np.unique(chosen).tolist():
         row, place = np.nonzero(chosen == expert)
         share = weights[row, place, None]
-        if tensors.d["router"] == "inputs":
+        if weighs_inputs:
             out[row] += expert_output(tensors, x[row] * share, expert)
         else:
             out[row] += share * expert_output(tensors, x[row], expert)
+
     if tensors.has("shared_up"):
-        shared = network(tensors, x, "shared_", tensors.d["shared_size"])
-        if tensors.has("shared_switch"):
-            shared = shared * sigmoid(x @ tensors.matrix("shared_switch", x.shape[-1], 1))
-        out += shared
+        out += shared_expert(tensors, x)
     return out
+
+
+def shared_expert(tensors: LayerTensors, x: Array) -> Array:
+    """The expert that every row goes to; some models say how much of it a row takes."""
+    out = network(tensors, x, "shared_", tensors.d["shared_size"])
+    if not tensors.has("shared_switch"):
+        return out
+    switch = tensors.matrix("shared_switch", x.shape[-1], 1)
+    return out * sigmoid(x @ switch)
 
 
 def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: int) -> Array:
     """act(x W_up) W_down, or act(x W_gate) · (x W_up) through W_down."""
     d = tensors.d
-    act, width, biased = partial(activate, ACTIVATIONS[d["act"]]), d["width"], d["mlp_bias"]
+    act = partial(activate, ACTIVATIONS[d["act"]])
 
     def linear(use: str, rows: Array, columns: int) -> Array:
         out = tensors.multiply(use, rows, columns, **numbers)
-        if biased:
+        if d["mlp_bias"]:
             out += tensors.read(use, ".bias", (columns,), **numbers)
         return out
 
@@ -61,97 +71,152 @@ def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: in
     elif d["gated"]:
         gate = linear(f"{role}gate", x, size)
         if d["cutoff"] is not None:
-            least = gate.mean(axis=-1, keepdims=True) + gate.std(axis=-1, keepdims=True) * d["cutoff"]
-            gate = np.maximum(gate - least, 0)
+            gate = cut_off(gate, d["cutoff"])
         inner = act(gate) * linear(f"{role}up", x, size)
     else:
         inner = act(linear(f"{role}up", x, size))
-    return linear(f"{role}down", inner, width)
+
+    return linear(f"{role}down", inner, d["width"])
+
+
+def cut_off(gate: Array, deviations: float) -> Array:
+    """What of each row is above its mean by more than so many standard deviations (Gemma 3n)."""
+    mean = gate.mean(axis=-1, keepdims=True)
+    least = mean + gate.std(axis=-1, keepdims=True) * deviations
+    return np.maximum(gate - least, 0)
 
 
 def expert_output(tensors: LayerTensors, x: Array, expert: int) -> Array:
+    """Rows through one expert, whichever tensors it is in."""
     d = tensors.d
-    size, width, count = d["expert_size"], d["width"], d["experts"]
+    size = d["expert_size"]
     if not tensors.has("experts_gate_up") or tensors.is_there("expert_up", expert):
         return network(tensors, x, "expert_", size, e=expert)
-    if d["clamp"] is None:
-        gate_up = fused_expert(tensors, "experts_gate_up", width, 2 * size, expert)
-        gate, up = np.split(x @ gate_up, 2, axis=-1)
-        inner = activate(ACTIVATIONS[d["act"]], gate) * up
-        return inner @ fused_expert(tensors, "experts_down", size, width, expert)
+    if d["clamp"] is not None:
+        return clamped_expert(tensors, x, expert)
+
+    width = d["width"]
+    act = ACTIVATIONS[d["act"]]
+    gate_up = fused_expert(tensors, "experts_gate_up", width, 2 * size, expert)
+    down = fused_expert(tensors, "experts_down", size, width, expert)
+    gate, up = np.split(x @ gate_up, 2, axis=-1)
+    inner = activate(act, gate) * up
+    return inner @ down
+
+
+def clamped_expert(tensors: LayerTensors, x: Array, expert: int) -> Array:
+    """The experts of gpt-oss: gate and up take turns in the columns, and both are held to a limit."""
+    d = tensors.d
+    alpha, limit = d["clamp"]
+    count = d["experts"]
+    size = d["expert_size"]
+    width = d["width"]
+
     both = x @ tensors.read("experts_gate_up", "", (count, width, 2 * size), expert)
     both = both + tensors.read("experts_gate_up_bias", "", (count, 2 * size), expert)
-    alpha, limit = d["clamp"]
     gate = np.minimum(both[:, ::2], limit)
     up = np.clip(both[:, 1::2], -limit, limit)
     inner = (up + 1) * gate * sigmoid(gate * x.dtype.type(alpha))
+
     down = inner @ tensors.read("experts_down", "", (count, size, width), expert)
     return down + tensors.read("experts_down_bias", "", (count, width), expert)
 
 
 def fused_expert(tensors: LayerTensors, use: str, rows: int, columns: int, expert: int) -> Array:
     """The matrix (in, out) of one expert, of a tensor that has those of all."""
+    count = tensors.d["experts"]
     if tensors.d["experts_transposed"]:
-        return tensors.read(use, "", (tensors.d["experts"], rows, columns), expert)
-    return tensors.read(use, "", (tensors.d["experts"], columns, rows), expert).T
+        return tensors.read(use, "", (count, rows, columns), expert)
+    return tensors.read(use, "", (count, columns, rows), expert).T
 
 
 def route(tensors: LayerTensors, x: Array) -> tuple[Array, Array]:
     """The weight and the number of each expert that a row is sent to, (token, chosen)."""
     d = tensors.d
-    count, chosen = d["experts"], d["chosen"]
-    if tensors.has("router_input_scale"):
-        scale = tensors.read("router_input_scale", "", x.shape[-1:]) * x.dtype.type(d["width"] ** -0.5)
-        x = RMSNorm(float(d["eps"])).apply(x, scale)
-    logits = x @ tensors.matrix("router", d["width"], count)
-    if d["router_bias"]:
-        logits = logits + tensors.read("router", ".bias", (count,))
+    logits = router_logits(tensors, x)
+    # These two give weights as they are: neither is made to sum to 1 or scaled any further.
+    if d["router"] == "rivals":
+        return among_rivals(logits, d["rivals"])
+    if d["router"] in {"chosen", "inputs"}:
+        weigh = softmax if d["router"] == "chosen" else sigmoid
+        best = top(logits, d["chosen"])
+        return weigh(np.take_along_axis(logits, best, -1)), best
+
     if d["router"] == "sigmoid":
         scores = sigmoid(logits)
-        corrected = scores + tensors.read("router_correction", "", (count,))
-        best = top(in_best_groups(corrected, d["groups"], d["chosen_groups"], 2), chosen)
-    elif d["router"] in {"chosen", "inputs"}:
-        best, weigh = top(logits, chosen), softmax if d["router"] == "chosen" else sigmoid
-        return weigh(np.take_along_axis(logits, best, -1)), best
-    elif d["router"] == "rivals":
-        return among_rivals(logits, d["rivals"])
+        ranked = scores + tensors.read("router_correction", "", (d["experts"],))
+        best_of_group = 2
     else:
         scores = softmax(logits)
-        best = top(in_best_groups(scores, d["groups"], d["chosen_groups"], d["best_of_group"]), chosen)
+        ranked = scores
+        best_of_group = d["best_of_group"]
+
+    candidates = in_best_groups(ranked, d["groups"], d["chosen_groups"], best_of_group)
+    best = top(candidates, d["chosen"])
+    return weigh_chosen(tensors, scores, best), best
+
+
+def router_logits(tensors: LayerTensors, x: Array) -> Array:
+    d = tensors.d
+    if tensors.has("router_input_scale"):
+        factors = tensors.read("router_input_scale", "", x.shape[-1:])
+        scale = factors * x.dtype.type(d["width"] ** -0.5)
+        x = RMSNorm(float(d["eps"])).apply(x, scale)
+
+    logits = x @ tensors.matrix("router", d["width"], d["experts"])
+    if d["router_bias"]:
+        logits = logits + tensors.read("router", ".bias", (d["experts"],))
+    return logits
+
+
+def weigh_chosen(tensors: LayerTensors, scores: Array, best: Array) -> Array:
+    """The weights of the experts that each row is sent to, of the scores of all."""
+    d = tensors.d
+    number = scores.dtype.type
     weights = np.take_along_axis(scores, best, -1)
     if d["router_normalized"]:
-        weights = weights / (weights.sum(axis=-1, keepdims=True) + x.dtype.type(1e-20))
+        weights = weights / (weights.sum(axis=-1, keepdims=True) + number(1e-20))
     if tensors.has("expert_factors"):
-        weights = weights * tensors.read("expert_factors", "", (count,))[best]
-    return weights * x.dtype.type(d["router_scale"]), best
+        weights = weights * tensors.read("expert_factors", "", (d["experts"],))[best]
+    return weights * number(d["router_scale"])
 
 
 def in_best_groups(scores: Array, groups: int, chosen: int, best: int) -> Array:
     """The scores, −∞ outside of the groups whose so many best have the largest sums."""
     grouped = scores.reshape(len(scores), groups, -1)
-    sums = np.sort(grouped, axis=-1)[..., -best:].sum(axis=-1)
-    kept = np.zeros(sums.shape, bool)
-    np.put_along_axis(kept, top(sums, chosen), True, -1)
-    return np.where(kept[..., None], grouped, -np.inf).reshape(scores.shape)
+    in_order = np.sort(grouped, axis=-1)
+    sums = in_order[..., -best:].sum(axis=-1)
+
+    is_kept = np.zeros(sums.shape, bool)
+    np.put_along_axis(is_kept, top(sums, chosen), True, -1)
+    return np.where(is_kept[..., None], grouped, -np.inf).reshape(scores.shape)
 
 
 def among_rivals(logits: Array, jitter: float) -> tuple[Array, Array]:
     """The best expert, then the best of the others, each weighed against those that come near it."""
-    left, weights, chosen = logits.copy(), [], []
+    left = logits.copy()
+    weights: list[Array] = []
+    chosen: list[Array] = []
     for _ in range(2):
         best = top(left, 1)
-        most = np.take_along_axis(left, best, -1)
-        far = (most - logits) / np.maximum(np.abs(logits), most) > 2 * jitter
-        weights.append(np.take_along_axis(softmax(np.where(far, -np.inf, left)), best, -1))
+        largest = np.take_along_axis(left, best, -1)
+        distance = (largest - logits) / np.maximum(np.abs(logits), largest)
+        is_far = distance > 2 * jitter
+
+        shares = softmax(np.where(is_far, -np.inf, left))
+        weights.append(np.take_along_axis(shares, best, -1))
         chosen.append(best)
         np.put_along_axis(left, best, -np.inf, -1)
+
     return np.concatenate(weights, -1), np.concatenate(chosen, -1)
 
 
 def top(scores: Array, count: int) -> Array:
+    """The places of the largest scores of each row, the first of those that are equal first."""
     return np.argsort(-scores, axis=-1, kind="stable")[:, :count]
 
 
 def softmax(x: Array) -> Array:
+    """exp(x) / Σ exp(x) of each row, less its maximum so that nothing overflows."""
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)

@@ -32,34 +32,48 @@ class LogitHead:
     """
 
     def __init__(self, model: Model) -> None:
-        d, said = model.description, model.description.head
-        if not said["unembed"]:
+        d = model.description
+        settings = d.head
+        if not settings["unembed"]:
             raise AttnError(
                 f"{model.name}: {d.family} has no head that is read here; next tokens are those of "
                 "decoders without an encoder, and of encoders at [MASK]"
             )
-        self.model, self.said, self.own_layer = model, said, said["dense"] is not None
+        self.model = model
+        self.settings = settings
+        self.own_layer = settings["dense"] is not None
         self.projects = bool(d["project"] and "final_project" in d.stack.outer)
         self.width = int(d["embed_width"] if self.own_layer or self.projects else d["width"])
         self.vocab = model.rows("embed")
-        modules = [said[name] for name in ("dense", "norm") if self.own_layer]
-        weights = (self.find(f"{module}.weight", f"{module}.gamma") for module in modules)
-        self.layer = [weight.rpartition(".")[0] for weight in weights]
-        embeddings = f"{model.prefix}{d.stack.outer['embed']}.weight" if said["tied"] else None
-        self.weight = self.find(*(f"{name}.weight" for name in said["unembed"]), otherwise=embeddings)
-        self.bias = self.find(*said["bias"]) if said["bias"] else None
+
+        self.layer: list[str] = []
+        """The names of the layer's matrix and of its norm."""
+        if self.own_layer:
+            self.layer = [self.find_module(settings["dense"]), self.find_module(settings["norm"])]
+
+        tied = f"{model.prefix}{d.stack.outer['embed']}.weight" if settings["tied"] else None
+        self.weight = self.find(*(f"{name}.weight" for name in settings["unembed"]), otherwise=tied)
+        self.bias = self.find(*settings["bias"]) if settings["bias"] else None
+
+    def find_module(self, name: str) -> str:
+        """The whole name of a module, whose weight may be called as TensorFlow called it."""
+        module, _, _ = self.find(f"{name}.weight", f"{name}.gamma").rpartition(".")
+        return module
 
     def find(self, *names: str, otherwise: str | None = None) -> str:
         """The first of these tensors that is there, whatever stands before its name."""
-        there = self.model.checkpoint.names
-        found = [name for end in names for name in there if name == end or name.endswith(f".{end}")]
-        if not found and otherwise is None:
-            kind = "masked-language head" if self.own_layer else "head"
-            raise AttnError(
-                f"{self.model.checkpoint.folder}: no tensor {names[0]}: the checkpoint has the layers of "
-                f"{self.model.description.family}, not its {kind}; save the model with its head"
-            )
-        return (*found, otherwise or "")[0]
+        for ending in names:
+            for name in self.model.checkpoint.names:
+                if name == ending or name.endswith(f".{ending}"):
+                    return name
+        if otherwise is not None:
+            return otherwise
+
+        kind = "masked-language head" if self.own_layer else "head"
+        raise AttnError(
+            f"{self.model.checkpoint.folder}: no tensor {names[0]}: the checkpoint has the layers of "
+            f"{self.model.description.family}, not its {kind}; save the model with its head"
+        )
 
     def read(self, name: str, *shape: int, part: Any = ...) -> Array:
         return self.model.checkpoint.read(name, shape, self.model.dtype, part)
@@ -70,59 +84,78 @@ class LogitHead:
         rows = final_norm(self.model, hidden)
         if not self.own_layer:
             return rows
-        said, d, width = self.said, self.model.description, self.width
+
+        d = self.model.description
         dense, norm = self.layer
-        rows = rows @ self.read(f"{dense}.weight", width, rows.shape[-1]).T
-        if said["dense_bias"]:
-            rows = rows + self.read(f"{dense}.bias", width)
-        rows = activate(ACTIVATIONS[said["act"] or d["act"]], rows)
-        factors = (self.read(f"{norm}{suffix}", width) for suffix in d.norm_suffixes)
+        rows = rows @ self.read(f"{dense}.weight", self.width, rows.shape[-1]).T
+        if self.settings["dense_bias"]:
+            rows = rows + self.read(f"{dense}.bias", self.width)
+        rows = activate(ACTIVATIONS[self.settings["act"] or d["act"]], rows)
+        factors = [self.read(f"{norm}{suffix}", self.width) for suffix in d.norm_suffixes]
         return LayerNorm(float(d["eps"])).apply(rows, *factors)
 
     def logits(self, rows: Array) -> Array:
         """The logits of every token, (…, vocab): the unembedding is read and multiplied in blocks."""
         shape = (self.vocab, self.width)
         out = self.model.checkpoint.multiply(rows, self.weight, shape, self.model.dtype, axis=0)
-        return self.bend(out + self.read(self.bias, self.vocab) if self.bias else out)
+        if self.bias:
+            out = out + self.read(self.bias, self.vocab)
+        return self.bend(out)
 
     def logits_of(self, rows: Array, ids: Sequence[int], *, capped: bool = True) -> Array:
         """The logits of these tokens alone, (…, token)."""
         columns = self.columns(ids)
-        return self.bend(rows @ columns["W_U"] + columns.get("b_U", rows.dtype.type(0)), capped=capped)
+        no_bias = rows.dtype.type(0)
+        return self.bend(rows @ columns["W_U"] + columns.get("b_U", no_bias), capped=capped)
 
     def bend(self, out: Array, *, capped: bool = True) -> Array:
-        if self.said["scale"] is not None:
-            out = Scale(factor=self.said["scale"]).apply(out, out=out)
-        return (
-            out if self.said["cap"] is None or not capped else Squeeze(self.said["cap"]).apply(out, out=out)
-        )
+        """Logits, scaled and held under the cap, in the array they came in."""
+        scale = self.settings["scale"]
+        cap = self.settings["cap"]
+        if scale is not None:
+            out = Scale(factor=scale).apply(out, out=out)
+        if cap is not None and capped:
+            out = Squeeze(cap).apply(out, out=out)
+        return out
 
     def columns(self, ids: Sequence[int]) -> dict[str, Array]:
         """The unembedding of these tokens alone: W_U (width, token), and b_U."""
         part = np.asarray(ids, int)
-        found = {"W_U": self.read(self.weight, self.vocab, self.width, part=part).T}
-        return found | ({"b_U": self.read(self.bias, self.vocab, part=part)} if self.bias else {})
+        columns = {"W_U": self.read(self.weight, self.vocab, self.width, part=part).T}
+        if self.bias:
+            columns["b_U"] = self.read(self.bias, self.vocab, part=part)
+        return columns
 
     def trace(
         self, hidden: Array, ids: Sequence[int], labels: Sequence[str], header: dict[str, Any]
     ) -> Trace:
         """The steps from what left the last layer to the logits of these tokens."""
-        d, arrays, made, norm = self.model.description, dict[str, Array](), dict[str, str](), None
+        d = self.model.description
+        arrays: dict[str, Array] = {}
+        origins: dict[str, str] = {}
+        norm = None
         if self.own_layer or self.projects:
             arrays[FINAL] = self.final(hidden)
-            made[FINAL] = "what the head makes of the last layer's rows before it unembeds them"
+            origins[FINAL] = "what the head makes of the last layer's rows before it unembeds them"
         else:
-            arrays["hidden"], made["hidden"] = hidden, "what left the last layer"
-            norm = norm_op(d, d["eps"]) if d["final_norm"] else None
-            for suffix in d.norm_suffixes if norm else ():
-                name = f"norm_{suffix[1:]}"
-                arrays[name] = self.model.outer("final_norm", suffix, hidden.shape[-1:])
-                made[name] = f"{d.stack.outer['final_norm']}{suffix}"
+            arrays["hidden"] = hidden
+            origins["hidden"] = "what left the last layer"
+            if d["final_norm"]:
+                norm = norm_op(d, d["eps"])
+                for suffix in d.norm_suffixes:
+                    name = f"norm_{suffix[1:]}"
+                    arrays[name] = self.model.outer("final_norm", suffix, hidden.shape[-1:])
+                    origins[name] = f"{d.stack.outer['final_norm']}{suffix}"
+
         arrays |= self.columns(ids)
-        made |= {"W_U": self.weight} | ({"b_U": self.bias} if self.bias else {})
-        lines = derive_head(made, norm, self.said["scale"], self.said["cap"])
+        origins["W_U"] = self.weight
+        if self.bias:
+            origins["b_U"] = self.bias
+
+        lines = derive_head(origins, norm, self.settings["scale"], self.settings["cap"])
         values = carry_out(lines, arrays, self.model.dtype).values
-        return Trace({step.name: step for step in lines}, values, {**header, NEXT_TOKENS: list(labels)})
+        steps = {step.name: step for step in lines}
+        return Trace(steps, values, {**header, NEXT_TOKENS: list(labels)})
 
 
 MASKS = ("[MASK]", "<mask>")
@@ -142,7 +175,8 @@ class Pass:
 
     def states(self, moved: Progress | None = None) -> Iterator[Array]:
         """The rows of all positions before each layer, then after the last."""
-        start, runner = self.runner.begin(self.tokens), self.runner
+        runner = self.runner
+        start = runner.begin(self.tokens)
         for index, hidden in states(runner.model, start, None, runner.pass_on):
             if moved:
                 moved(index, len(runner.layers))
@@ -155,34 +189,40 @@ class Pass:
         """Tokens with their names, and their shares of exp(total)."""
         shares = np.exp(logits.astype(np.float64) - total)
         names = self.name_tokens(ids.tolist())
-        numbers = zip(ids.tolist(), names, logits.tolist(), shares.tolist(), strict=True)
-        return [Ranked(number, *name, logit, share) for number, name, logit, share in numbers]
+        ranked = []
+        for number, (token, text), logit, share in zip(
+            ids.tolist(), names, logits.tolist(), shares.tolist(), strict=True
+        ):
+            ranked.append(Ranked(number, token, text, logit=logit, probability=share))
+        return ranked
 
     def pieces(self, text: str) -> list[int]:
         """The tokens of a text by itself; where a space before a word is written as none, without it."""
-        words = Words(folder_of(self.runner.model.name))
-        cut = (words.tokenizer.encode(word, add_special_tokens=False).ids for word in (text, text.strip()))
-        return min(map(list[int], cut), key=len)
+        tokenizer = Words(folder_of(self.runner.model.name)).tokenizer
+        as_written = tokenizer.encode(text, add_special_tokens=False).ids
+        stripped = tokenizer.encode(text.strip(), add_special_tokens=False).ids
+        return list(as_written if len(as_written) <= len(stripped) else stripped)
 
     def place(self, at: int | None) -> int:
         """The position whose logits are meant: one that is named, the last, or that of the only mask.
 
         Raises AttnError where there is none.
         """
-        count, d = len(self.tokens.ids), self.runner.model.description
+        count = len(self.tokens.ids)
         if at is not None:
             if not -count <= at < count:
                 raise AttnError(f"--at: no position {at}; there are {count}, from 0 to {count - 1}")
             return at % count
+
+        d = self.runner.model.description
         if d["causal"]:
             return count - 1
+
         masks = [place for place, label in enumerate(self.tokens.labels) if label in MASKS]
-        if len(masks) != 1:
-            there = f"there are {len(masks)} masks" if masks else "there is no [MASK]"
-            raise AttnError(
-                f"--at: missing; {d.family} sees both ways, and {there} to fill: name a position"
-            )
-        return masks[0]
+        if len(masks) == 1:
+            return masks[0]
+        problem = f"there are {len(masks)} masks" if masks else "there is no [MASK]"
+        raise AttnError(f"--at: missing; {d.family} sees both ways, and {problem} to fill: name a position")
 
 
 NameTokens = Callable[[Sequence[int]], list[tuple[str, str]]]
@@ -225,26 +265,34 @@ class Ranked(NamedTuple):
 
 def run_next(prompt: Pass, count: int, at: int | None, moved: Progress | None = None) -> Trace:
     """The steps after the last layer, of the tokens that are likeliest at a position."""
-    place, head, model = prompt.place(at), prompt.head, prompt.runner.model
+    model = prompt.runner.model
+    place = prompt.place(at)
     hidden = prompt.last(moved)
+
     (row,) = logits_of(prompt, hidden[place : place + 1])
     best = np.argsort(-row, kind="stable")[:count]
     ranked = prompt.rank(best, row[best], log_sum_exp(row))
-    told = {"at": place, "vocabulary": len(row), "tokens": [token._asdict() for token in ranked]}
-    header: dict[str, Any] = {**prompt.runner.header, "model": model.name}
-    header |= {"family": model.description.family, "next": told}
-    return head.trace(hidden, best.tolist(), [token.token for token in ranked], header)
+
+    likeliest = [token._asdict() for token in ranked]
+    header = {
+        **prompt.runner.header,
+        "model": model.name,
+        "family": model.description.family,
+        "next": {"at": place, "vocabulary": len(row), "tokens": likeliest},
+    }
+    return prompt.head.trace(hidden, best.tolist(), [token.token for token in ranked], header)
 
 
 def top_tokens(prompt: Pass, hidden: Array) -> list[Ranked]:
     """The likeliest token at each position, were these rows those of the last layer."""
-    at_once, found = max(1, AT_ONCE // prompt.head.vocab), list[Ranked]()
+    at_once = max(1, AT_ONCE // prompt.head.vocab)
+    ranked: list[Ranked] = []
     for start in range(0, len(hidden), at_once):
         logits = logits_of(prompt, hidden[start : start + at_once])
         best = logits.argmax(axis=-1)
-        most = np.take_along_axis(logits, best[:, None], -1)[:, 0]
-        found += prompt.rank(best, most, log_sum_exp(logits))
-    return found
+        largest = np.take_along_axis(logits, best[:, None], -1)[:, 0]
+        ranked += prompt.rank(best, largest, log_sum_exp(logits))
+    return ranked
 
 
 def logits_of(prompt: Pass, hidden: Array) -> Array:
@@ -257,5 +305,7 @@ def logits_of(prompt: Pass, hidden: Array) -> Array:
 
 
 def log_sum_exp(logits: Array) -> Array:
-    top = logits.max(axis=-1, keepdims=True)
-    return np.log(np.exp((logits - top).astype(np.float64)).sum(axis=-1)) + top[..., 0]
+    """log Σ exp of each row, the largest logit taken out of the sum so that nothing overflows."""
+    largest = logits.max(axis=-1, keepdims=True)
+    sums = np.exp((logits - largest).astype(np.float64)).sum(axis=-1)
+    return np.log(sums) + largest[..., 0]

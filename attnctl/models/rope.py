@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from math import ceil, floor, log, pi, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,10 +37,16 @@ class Rope:
     def rotary(self, length: int) -> Rotary:
         if self.kind == "default":
             return Rotary(self.theta, self.dims, self.interleaved, first=self.first)
-        scaling, _, _ = KINDS[self.kind]
-        frequencies, factor = scaling(self, length)
-        listed = tuple(float(frequency) for frequency in frequencies)
-        return Rotary(self.theta, self.dims, self.interleaved, listed, factor, self.first)
+
+        frequencies, factor = KINDS[self.kind].scaling(self, length)
+        return Rotary(
+            self.theta,
+            self.dims,
+            self.interleaved,
+            frequencies=tuple(float(frequency) for frequency in frequencies),
+            factor=factor,
+            first=self.first,
+        )
 
     @property
     def original(self) -> int:
@@ -56,10 +62,12 @@ class Rope:
 
     @property
     def factor(self) -> float:
-        given = self.parameters.get("factor")
-        return float(self.positions / self.original if given is None else given)
+        factor = self.parameters.get("factor")
+        if factor is None:
+            factor = self.positions / self.original
+        return float(factor)
 
-    def says(self, name: str, default: float) -> float:
+    def number(self, name: str, default: float) -> float:
         """A number among the parameters; null is the default."""
         value = self.parameters.get(name)
         return float(default if value is None else value)
@@ -75,7 +83,8 @@ def exponents(rope: Rope) -> Array:
 
 def base_frequencies(rope: Rope, theta: float | None = None) -> Array:
     """θ^(−2i/dims)."""
-    return FLOAT(1) / FLOAT(rope.theta if theta is None else theta) ** exponents(rope)
+    base = FLOAT(rope.theta if theta is None else theta)
+    return FLOAT(1) / base ** exponents(rope)
 
 
 def linear(rope: Rope, length: int) -> Frequencies:
@@ -87,9 +96,12 @@ def dynamic(rope: Rope, length: int) -> Frequencies:
     """θ grows with the length where it is more than the model was trained on (NTK)."""
     if rope.dims == 2:
         raise AttnError("rope_type dynamic turns two pairs of columns or more")
-    longest, factor = rope.positions, rope.factor
-    grown = (factor * max(length, longest) / longest - (factor - 1)) ** (rope.dims / (rope.dims - 2))
-    return base_frequencies(rope, rope.theta * grown), 1.0
+
+    longest = rope.positions
+    factor = rope.factor
+    stretch = factor * max(length, longest) / longest - (factor - 1)
+    growth = stretch ** (rope.dims / (rope.dims - 2))
+    return base_frequencies(rope, rope.theta * growth), 1.0
 
 
 def yarn(rope: Rope, length: int) -> Frequencies:
@@ -98,25 +110,35 @@ def yarn(rope: Rope, length: int) -> Frequencies:
     low = yarn_edge(rope, rope.parameters.get("beta_fast") or 32)
     high = yarn_edge(rope, rope.parameters.get("beta_slow") or 1)
     if rope.parameters.get("truncate", True):
-        low, high = floor(low), ceil(high)
-    low, high = max(low, 0), min(high, rope.dims - 1)
-    width = FLOAT(high - low if high != low else 0.001)
-    kept = FLOAT(1) - np.clip((np.arange(rope.dims // 2, dtype=FLOAT) - FLOAT(low)) / width, 0, 1)
+        low = floor(low)
+        high = ceil(high)
+    low = max(low, 0)
+    high = min(high, rope.dims - 1)
+    width = FLOAT(high - low if high != low else 0.001)  # never 0, as it is divided by
+
+    pairs = np.arange(rope.dims // 2, dtype=FLOAT)
+    kept = FLOAT(1) - np.clip((pairs - FLOAT(low)) / width, 0, 1)
     powers = FLOAT(rope.theta) ** exponents(rope)
+    plain = FLOAT(1) / powers
     stretched = FLOAT(1) / (FLOAT(factor) * powers)
-    return stretched * (1 - kept) + FLOAT(1) / powers * kept, yarn_factor(rope, factor)
+    return stretched * (1 - kept) + plain * kept, yarn_factor(rope, factor)
 
 
 def yarn_edge(rope: Rope, turns: float) -> float:
+    """The pair that turns so many times over the original length; a fraction where none does exactly."""
     return rope.dims * log(rope.original / (turns * 2 * pi)) / (2 * log(rope.theta))
 
 
 def yarn_factor(rope: Rope, factor: float) -> float:
-    given, mscale, of_all = map(rope.parameters.get, ("attention_factor", "mscale", "mscale_all_dim"))
-    if given is not None:
-        return float(given)
-    if mscale and of_all:
-        return scale_of_length(factor, mscale) / scale_of_length(factor, of_all)
+    """What Q and K are multiplied by, so that softmax over more keys stays as sharp."""
+    attention_factor = rope.parameters.get("attention_factor")
+    if attention_factor is not None:
+        return float(attention_factor)
+
+    mscale = rope.parameters.get("mscale")
+    mscale_all_dim = rope.parameters.get("mscale_all_dim")
+    if mscale and mscale_all_dim:
+        return scale_of_length(factor, mscale) / scale_of_length(factor, mscale_all_dim)
     return scale_of_length(factor)
 
 
@@ -130,49 +152,67 @@ def longrope(rope: Rope, length: int) -> Frequencies:
     key = "long_factor" if length > rope.original else "short_factor"
     factors = np.array(rope.parameters[key], FLOAT)
     factor = rope.factor
-    given = rope.parameters.get("attention_factor")
+    # Worked out even where the parameters say another: a length of 1 is refused there, too.
     natural = 1.0 if factor <= 1 else sqrt(1 + log(factor) / log(rope.original))
-    scale = natural if given is None else given
-    return FLOAT(1) / (factors * FLOAT(rope.theta) ** exponents(rope)), float(scale)
+    scale = rope.parameters.get("attention_factor")
+
+    powers = FLOAT(rope.theta) ** exponents(rope)
+    return FLOAT(1) / (factors * powers), float(natural if scale is None else scale)
 
 
 def longrope_of_phimoe(rope: Rope, length: int) -> Frequencies:
     """As transformers has that of Phi-3.5-MoE: the short factors, a scale by length."""
-    scale = rope.parameters["long_mscale" if length > rope.original else "short_mscale"]
-    return longrope(rope, 0)[0], float(scale)
+    is_long = length > rope.original
+    scale = rope.parameters["long_mscale" if is_long else "short_mscale"]
+    frequencies, _ = longrope(rope, 0)
+    return frequencies, float(scale)
 
 
 def llama3(rope: Rope, length: int) -> Frequencies:
     """Long waves over a factor, short ones as they are, a blend between (Llama 3.1)."""
-    frequencies, factor = base_frequencies(rope), FLOAT(rope.factor)
-    low, high = rope.says("low_freq_factor", 1), rope.says("high_freq_factor", 4)
+    frequencies = base_frequencies(rope)
+    factor = FLOAT(rope.factor)
+    low = rope.number("low_freq_factor", 1)
+    high = rope.number("high_freq_factor", 4)
+
     wavelength = FLOAT(2 * pi) / frequencies
     blend = (FLOAT(rope.original) / wavelength - FLOAT(low)) / FLOAT(high - low)
     blended = (1 - blend) * frequencies / factor + blend * frequencies
-    long, short = wavelength > rope.original / low, wavelength < rope.original / high
-    return np.where(long, frequencies / factor, np.where(short, frequencies, blended)), 1.0
+    is_long = wavelength > rope.original / low
+    is_short = wavelength < rope.original / high
+    return np.where(is_long, frequencies / factor, np.where(is_short, frequencies, blended)), 1.0
 
 
 def proportional(rope: Rope, length: int) -> Frequencies:
     """The first share of the frequencies; the other pairs are not turned (Gemma 4)."""
-    turned = np.arange(rope.dims // 2) < int(rope.says("partial_rotary_factor", 1) * rope.dims // 2)
-    return np.where(turned, base_frequencies(rope) / FLOAT(rope.says("factor", 1)), FLOAT(0)), 1.0
+    share = rope.number("partial_rotary_factor", 1)
+    is_turned = np.arange(rope.dims // 2) < int(share * rope.dims // 2)
+    frequencies = base_frequencies(rope) / FLOAT(rope.number("factor", 1))
+    return np.where(is_turned, frequencies, FLOAT(0)), 1.0
 
 
 ORIGINAL = "original_max_position_embeddings"
 OF_YARN = (ORIGINAL, "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate")
 
-KINDS: dict[str, tuple[Callable[[Rope, int], Frequencies], tuple[str, ...], tuple[str, ...]]] = {
-    "linear": (linear, ("factor",), ()),
-    "dynamic": (dynamic, ("factor",), ()),
-    "yarn": (yarn, ("factor",), OF_YARN),
-    "longrope": (longrope, ("short_factor", "long_factor"), (ORIGINAL, "attention_factor", "factor")),
-    "llama3": (llama3, ("factor", "low_freq_factor", "high_freq_factor"), (ORIGINAL,)),
-}
-"""The kinds of rope beside the default, by the name that config.json gives them.
 
-Of each its frequencies, the parameters that it needs, and those that it reads besides.
-"""
+class RopeKind(NamedTuple):
+    """A kind of rope: its frequencies, the parameters that it needs, and those that it reads besides."""
+
+    scaling: Callable[[Rope, int], Frequencies]
+    needs: tuple[str, ...]
+    reads: tuple[str, ...]
+
+
+KINDS: dict[str, RopeKind] = {
+    "linear": RopeKind(linear, ("factor",), ()),
+    "dynamic": RopeKind(dynamic, ("factor",), ()),
+    "yarn": RopeKind(yarn, ("factor",), OF_YARN),
+    "longrope": RopeKind(
+        longrope, ("short_factor", "long_factor"), (ORIGINAL, "attention_factor", "factor")
+    ),
+    "llama3": RopeKind(llama3, ("factor", "low_freq_factor", "high_freq_factor"), (ORIGINAL,)),
+}
+"""The kinds of rope beside the default, by the name that config.json gives them."""
 
 USUAL = ("default", *KINDS)
 
@@ -181,9 +221,11 @@ PROPORTIONAL = "proportional"
 OF_PHIMOE = "longrope with mscale"
 SCALES = ("short_factor", "long_factor", "short_mscale", "long_mscale")
 KINDS |= {
-    TEMPERED: (yarn, ("factor", "llama_4_scaling_beta", ORIGINAL), (*OF_YARN, "max_position_embeddings")),
-    PROPORTIONAL: (proportional, (), ("factor",)),
-    OF_PHIMOE: (longrope_of_phimoe, SCALES, (ORIGINAL, "factor")),
+    TEMPERED: RopeKind(
+        yarn, ("factor", "llama_4_scaling_beta", ORIGINAL), (*OF_YARN, "max_position_embeddings")
+    ),
+    PROPORTIONAL: RopeKind(proportional, (), ("factor",)),
+    OF_PHIMOE: RopeKind(longrope_of_phimoe, SCALES, (ORIGINAL, "factor")),
 }
 """Those of one family each, whose `rope_kinds` lead to them."""
 
@@ -207,11 +249,17 @@ SILENT = ("finetuned", "mrope_section", "mrope_interleaved")
 
 def misread_rope(kind: str, parameters: Mapping[str, Any]) -> Iterator[str]:
     """Parameters with impossible values, those that this kind does not read, and those it lacks."""
-    _, needs, reads = KINDS.get(kind, (None, (), ()))
-    known = {*SILENT, "rope_type", "type", "rope_theta", "partial_rotary_factor", *needs, *reads}
+    needs: tuple[str, ...] = ()
+    known = {*SILENT, "rope_type", "type", "rope_theta", "partial_rotary_factor"}
+    if kind in KINDS:  # the default has no more
+        needs = KINDS[kind].needs
+        known |= {*needs, *KINDS[kind].reads}
+
     for name, value in parameters.items():
-        if value is not None and name not in known:
+        if value is None:
+            continue
+        if name not in known:
             yield f"rope: {quote(str(name))} is not understood with rope_type {kind}"
-        elif value is not None and not PARAMETERS[name].fits(value):
+        elif not PARAMETERS[name].fits(value):
             yield f"rope: {name}: {quote(str(value))}, expected {PARAMETERS[name].expected}"
     yield from (f"rope_type {kind} without {name}" for name in needs if parameters.get(name) is None)

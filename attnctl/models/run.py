@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
@@ -16,7 +16,7 @@ from attnctl.inputs.plan import Plan, what_if_of, with_gradients
 from attnctl.math import Array, Keep, Progress
 from attnctl.math.kind import GRADIENT_SETTINGS
 from attnctl.math.names import FADED, OUTPUT, RESIDUAL, SINK_WEIGHTS, WEIGHTS, X, gradient_of, shares_in
-from attnctl.models.attention import blank_rows, prepare_attention, rules_of
+from attnctl.models.attention import DeltaSizes, blank_rows, prepare_attention, rules_of
 from attnctl.models.forward import attend_plainly, embed_ids, final_norm, require_rows, states, through
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.source import Tokens, Words, folder_of, open_model, plain_ids
@@ -44,30 +44,45 @@ class ModelInput:
     d_output: Array | None = None
 
 
-def wanted_layers(text: str, count: Callable[[str], int]) -> tuple[str, list[int], bool]:
-    """'3', '0,2', '-1', 'all', 'decoder.1', 'cross.all' -> a part, its layers, if they attend to memory.
+class WantedLayers(NamedTuple):
+    """The layers that --layer names, of one part of a model."""
 
-    `count` is that of the layers of a part.
+    part: str
+    numbers: list[int]
+    cross: bool
+    """Whether their attention to memory is meant."""
+
+
+def wanted_layers(text: str, count: Callable[[str], int]) -> WantedLayers:
+    """Read '3', '0,2', '-1', 'all', 'decoder.1' or 'cross.all'; `count` is that of the layers of a part.
+
     Raises AttnError for what names none, and for layers of several parts.
     """
-    found = [LAYER.fullmatch(word.strip()) for word in text.split(",")]
-    if not all(found):
-        what = "write 3, 0,2, -1 or all; decoder.1 or cross.1 for a decoder"
-        raise AttnError(f"--layer: {quote(text)}; {what}")
-    parts = {match["part"] or "" for match in found if match}
+    parts: set[str] = set()
+    named: list[str] = []
+    for word in text.split(","):
+        match = LAYER.fullmatch(word.strip())
+        if not match:
+            usage = "write 3, 0,2, -1 or all; decoder.1 or cross.1 for a decoder"
+            raise AttnError(f"--layer: {quote(text)}; {usage}")
+        parts.add(match["part"] or "")
+        named.append(match["number"])
     if len(parts) > 1:
         raise AttnError(f"--layer: {quote(text)} names layers of several parts; give one at a time")
+
     (name,) = parts
     part = "decoder" if name == CROSS else name
     total = count(part)
-    layers: list[int] = []
-    for match in found:
-        assert match
-        numbers = range(total) if match["number"] == "all" else [int(match["number"])]
-        wrong = [number for number in numbers if not -total <= number < total]
-        raise_all(f"--layer: no layer {n}; there are {total}, from 0 to {total - 1}" for n in wrong)
-        layers += [number % total for number in numbers]
-    return part, sorted(set(layers)), name == CROSS
+    layers: set[int] = set()
+    for number in named:
+        if number == "all":
+            layers |= set(range(total))
+        elif -total <= int(number) < total:
+            layers.add(int(number) % total)
+        else:
+            raise AttnError(f"--layer: no layer {int(number)}; there are {total}, from 0 to {total - 1}")
+
+    return WantedLayers(part, sorted(layers), name == CROSS)
 
 
 def run_model(
@@ -90,20 +105,34 @@ def run_model(
     runner = replace(runner, keep=keep, moved=moved, d_output=source.d_output)
     if source.hidden is not None:
         return runner.of_hidden(source)
-    tokens, d = tokens_of(name, source), runner.model.description
+
+    tokens = tokens_of(name, source)
+    d = runner.model.description
     context = memory = None
     if d.part and d.crosses:
         context = tokens_of(name, source, context=True)
-        encoder = part("")
-        memory = embed_ids(encoder, context.ids, context.segments)
-        for _, came in states(encoder, memory):
-            memory = came
-        memory = final_norm(encoder, memory)
+        memory = encode_context(part(""), context)
     else:
-        beside = {"--context": source.context, "--context-ids": source.context_ids}
-        flags = (flag for flag, given in beside.items() if given is not None)
-        raise_all(f"{flag}: only a decoder that attends to an encoder has that" for flag in flags)
+        refuse_context(source)
+
     return list(runner.traces(runner.begin(tokens, context), memory))
+
+
+def encode_context(encoder: Model, context: Tokens) -> Array:
+    """What a decoder's layers attend to: the rows that leave its encoder."""
+    memory = embed_ids(encoder, context.ids, context.segments)
+    for _, hidden in states(encoder, memory):
+        memory = hidden
+    return final_norm(encoder, memory)
+
+
+def refuse_context(source: ModelInput) -> None:
+    flags = {"--context": source.context, "--context-ids": source.context_ids}
+    raise_all(
+        f"{flag}: only a decoder that attends to an encoder has that"
+        for flag, value in flags.items()
+        if value is not None
+    )
 
 
 def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> list[Plan]:
@@ -113,61 +142,82 @@ def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> lis
     model.checkpoint.looks = False
     tokens = tokens_of(name, source)
     context = tokens_of(name, source, context=True) if runner.cross else tokens
-    hidden, memory = (blank_rows(model, len(words.ids)) for words in (tokens, context))
+    hidden = blank_rows(model, len(tokens.ids))
+    memory = blank_rows(model, len(context.ids))
     return [runner.plan(model.layer(index), hidden, memory, runner.cross) for index in runner.layers]
 
 
 def begin_run(name: str, layers: str, settings: Settings) -> tuple[Runner, Callable[[str], Model]]:
     """The run of the layers that are asked for, and the parts of the model, each opened once."""
     part = cache(lambda of: open_model(name, of, settings.dtype, settings.max_memory))
-    named, wanted, cross = wanted_layers(layers, lambda of: len(part(of).description.layers))
-    model = part(named)
-    if "all" in layers and not (
-        wanted := [index for index in wanted if index in model.description.attending]
-    ):
-        raise AttnError(f"--layer: {model.description.family}: no layer attends; all carry a state")
-    if cross and not model.description.crosses:
-        raise AttnError(f"--layer: {model.description.family} has no attention to another sequence")
-    if settings.backward and len(wanted) > 1:
+    wanted = wanted_layers(layers, lambda of: len(part(of).description.layers))
+    model = part(wanted.part)
+    d = model.description
+
+    numbers = wanted.numbers
+    if "all" in layers:
+        numbers = [index for index in numbers if index in d.attending]
+        if not numbers:
+            raise AttnError(f"--layer: {d.family}: no layer attends; all carry a state")
+    if wanted.cross and not d.crosses:
+        raise AttnError(f"--layer: {d.family} has no attention to another sequence")
+    if settings.backward and len(numbers) > 1:
         raise AttnError("--backward: gradients are those of one layer's attention; name it: --layer 0")
-    edits = edits_by_layer(settings, wanted, len(model.description.layers))
-    return Runner(model, wanted, cross, settings, edits), part
+
+    edits = edits_by_layer(settings, numbers, len(d.layers))
+    return Runner(model, numbers, wanted.cross, settings=settings, edits=edits), part
 
 
 def edits_by_layer(settings: Settings, layers: Sequence[int], count: int) -> dict[int, WhatIf]:
     """The edits of each layer. Raises AttnError for a layer that there is not, or that nobody would see."""
-    found = [IN_LAYER.fullmatch(text) for text in settings.edits]
-    texts = [
-        (match[1], match[2]) if match else ("", text)
-        for match, text in zip(found, settings.edits, strict=True)
-    ]
-    whole = what_if_of(settings.with_(edits=[text for _, text in texts]))
+    written = [split_edit(text) for text in settings.edits]
+    whole = what_if_of(settings.with_(edits=[edit.text for edit in written]))
     if whole is None:
         return {}
-    first, last = layers[0], layers[-1]
-    problems, by_layer = [], dict[int, WhatIf]()
-    for (number, text), edit in zip(texts, whole.edits, strict=True):
-        place, said = int(number or first), f"edit {quote(f'{number}:{text}')}"
-        if not -count <= place < count:
-            problems.append(f"{said}: no layer {place}; there are {count}, from 0 to {count - 1}")
-        elif place % count > last:
-            problems.append(f"{said}: after layer {last}, the last one here; add --layer {place % count}")
-        else:
-            before = by_layer.get(place % count, WhatIf())
-            by_layer[place % count] = WhatIf((*before.edits, edit), whole.renormalize)
+
+    last = layers[-1]
+    problems: list[str] = []
+    by_layer: dict[int, WhatIf] = {}
+    for (number, text), edit in zip(written, whole.edits, strict=True):
+        layer = int(number or layers[0])
+        name = f"edit {quote(f'{number}:{text}')}"
+        if not -count <= layer < count:
+            problems.append(f"{name}: no layer {layer}; there are {count}, from 0 to {count - 1}")
+            continue
+        layer %= count
+        if layer > last:
+            problems.append(f"{name}: after layer {last}, the last one here; add --layer {layer}")
+            continue
+
+        before = by_layer.get(layer, WhatIf())
+        by_layer[layer] = WhatIf((*before.edits, edit), whole.renormalize)
+
     raise_all(problems)
     return by_layer
 
 
+class EditInLayer(NamedTuple):
+    layer: str
+    """Its number as it is written; empty where none is."""
+    text: str
+
+
+def split_edit(text: str) -> EditInLayer:
+    """'3:head_outputs[1]=0' -> the layer and the edit."""
+    match = IN_LAYER.fullmatch(text)
+    return EditInLayer(match[1], match[2]) if match else EditInLayer("", text)
+
+
 def tokens_of(name: str, source: ModelInput, *, context: bool = False) -> Tokens:
     """Those of its text or ids, or of the `context` that a decoder reads. Raises AttnError for neither."""
-    text, ids, flags = source.text, source.ids, ("SENTENCE", "--ids")
-    if context:
-        text, ids, flags = source.context, source.context_ids, ("--context", "--context-ids")
+    text = source.context if context else source.text
+    ids = source.context_ids if context else source.ids
     if ids is not None:
         return plain_ids(ids)
     if text is None:
-        raise AttnError(f"{flags[0]}: missing; give a text, or {flags[1]} 1,2,3")
+        if context:
+            raise AttnError("--context: missing; give a text, or --context-ids 1,2,3")
+        raise AttnError("SENTENCE: missing; give a text, or --ids 1,2,3")
     return Words(folder_of(name)).tokens(text, None if context else source.pair)
 
 
@@ -189,12 +239,19 @@ class Runner:
 
     def begin(self, tokens: Tokens, context: Tokens | None = None) -> Array:
         """What comes into layer 0; the header says what it is of. Raises AttnError for misfits."""
-        header: dict[str, Any] = {} if tokens.text is None else {"sentence": tokens.text}
-        header |= {"tokens": tokens.labels, "ids": tokens.ids}
+        self.header = {}
+        if tokens.text is not None:
+            self.header["sentence"] = tokens.text
+        self.header["tokens"] = tokens.labels
+        self.header["ids"] = tokens.ids
         if context is not None and self.cross:
-            header |= {"key_tokens": context.labels, "key_ids": context.ids}
-        header |= {"special": list(tokens.special)} if tokens.special else {}
-        self.header = header | ({"notes": list(tokens.notes)} if tokens.notes else {})
+            self.header["key_tokens"] = context.labels
+            self.header["key_ids"] = context.ids
+        if tokens.special:
+            self.header["special"] = list(tokens.special)
+        if tokens.notes:
+            self.header["notes"] = list(tokens.notes)
+
         require_rows(self.model, len(tokens.ids))
         return embed_ids(self.model, tokens.ids, tokens.segments)
 
@@ -202,30 +259,37 @@ class Runner:
         """Only what the pass goes on with, edited."""
         if cross != self.cross or tensors.index not in self.edits:
             return attend_plainly(tensors, hidden, memory, cross)
+
         plan = prepare_attention(tensors, hidden, self.header, memory, cross=cross)
-        return replace(plan, what_if=self.edits[tensors.index]).run(steps_to_keep(tensors, X, RESIDUAL))
+        edited = replace(plan, what_if=self.edits[tensors.index])
+        return edited.run(steps_to_keep(tensors, X, RESIDUAL))
 
     def of_hidden(self, source: ModelInput) -> list[Trace]:
         if len(self.layers) != 1:
             raise AttnError("--layer: `hidden` is what came into one layer; name that one")
-        hidden, memory = self.rows(source.hidden), self.rows(source.memory)
+        hidden = self.rows(source.hidden)
+        memory = self.rows(source.memory)
         assert hidden is not None
         if self.cross and memory is None:
             raise AttnError("memory: missing; cross-attention reads what the encoder made")
+
         (index,) = self.layers
-        return [select_steps(self.trace(self.model.layer(index), hidden, memory, self.cross), self.keep)]
+        trace = self.trace(self.model.layer(index), hidden, memory, self.cross)
+        return [select_steps(trace, self.keep)]
 
     def rows(self, array: Array | None, name: str = "hidden") -> Array | None:
         """Rows that a file holds, (token, width), in the model's type of number."""
         if array is None:
             return None
-        rows = array[0] if array.ndim == 3 and array.shape[0] == 1 else array
+        is_batch_of_one = array.ndim == 3 and array.shape[0] == 1
+        rows = array[0] if is_batch_of_one else array
         width = self.model.description["width"]
         if rows.ndim != 2 or rows.shape[-1] != width or not len(rows):
             raise AttnError(f"{name}: {array.shape}, expected (token, {width}), as config.json says")
         return rows.astype(self.model.dtype, copy=False)
 
     def traces(self, hidden: Array, memory: Array | None) -> Iterator[Trace]:
+        """The traces that are asked for, each as soon as its layer is done."""
         last = max(self.layers)
         kept: list[Trace] = []
 
@@ -242,19 +306,27 @@ class Runner:
             if index < last:
                 hidden = through(tensors, hidden, memory, run)
             else:
+                # Nothing reads what leaves the last layer: its network is left out.
                 attended = run(tensors, hidden, memory, False)
                 if self.cross:
                     run(tensors, tensors.norm("self_sum_norm", attended[RESIDUAL]), memory, True)
+
             while kept:
                 yield select_steps(kept.pop(), self.keep)
 
     def plan(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Plan:
-        named = {"model": self.model.name, "family": tensors.d.family, "layer": tensors.index}
+        header = {
+            **self.header,
+            "model": self.model.name,
+            "family": tensors.d.family,
+            "layer": tensors.index,
+        }
         if part := self.model.description.part:
-            named["part"] = CROSS if cross else part
-        whole = {**self.header, **named, "config": config_of(tensors, self.settings, cross)}
-        plan = prepare_attention(tensors, hidden, whole, memory if cross else None, cross=cross)
-        if tensors.this_layer.linear and self.settings.backward:
+            header["part"] = CROSS if cross else part
+        header["config"] = config_of(tensors, self.settings, cross)
+
+        plan = prepare_attention(tensors, hidden, header, memory if cross else None, cross=cross)
+        if tensors.this_layer.is_linear and self.settings.backward:
             raise AttnError(
                 f"--backward: layer {tensors.index} has no softmax; gradients are those of attention"
             )
@@ -262,12 +334,17 @@ class Runner:
 
     def trace(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
         """The attention of one layer, with what the layers after it go on from."""
-        plan = replace(self.plan(tensors, hidden, memory, cross), what_if=self.edits.get(tensors.index))
-        later = steps_to_keep(tensors, X, RESIDUAL) if tensors.index < self.layers[-1] else ()
-        keep = None if self.keep is None else {*self.keep, *later}
-        if keep and {WEIGHTS, FADED} <= keep:  # those that this layer has
+        plan = self.plan(tensors, hidden, memory, cross)
+        plan = replace(plan, what_if=self.edits.get(tensors.index))
+        if self.keep is None:
+            return plan.run(None)
+
+        keep = {*self.keep}
+        if tensors.index < self.layers[-1]:
+            keep |= {*steps_to_keep(tensors, X, RESIDUAL)}
+        if {WEIGHTS, FADED} <= keep:  # those that this layer has
             keep -= {WEIGHTS, FADED} - {*shares_in(plan.derivation)}
-        if keep and WEIGHTS in keep and SINK_WEIGHTS in plan.derivation:
+        if WEIGHTS in keep and SINK_WEIGHTS in plan.derivation:
             keep.add(SINK_WEIGHTS)  # tables show it as a column more
         return plan.run(keep)
 
@@ -278,14 +355,19 @@ def select_steps(trace: Trace, keep: Keep) -> Trace:
 
 def config_of(tensors: LayerTensors, asked: Settings, cross: bool) -> dict[str, Any]:
     """The layer's attention as settings say it, as far as they can."""
-    d, own = tensors.d, tensors.this_layer
-    sizes = {"d_model": d["width"], **{name: d[name] for name in ("heads", "kv_heads", "d_k", "d_v")}}
-    if own.linear:
-        _, _, heads, d_k, d_v = d["delta"]
-        sizes |= {"heads": heads, "kv_heads": heads, "d_k": d_k, "d_v": d_v}
-    rules = () if cross or own.linear else rules_of(d, own)
-    known: dict[str, Any] = sizes | {"scale": own.scale, "rules": rules, "dtype": tensors.model.dtype}
-    known |= {} if cross else {"temperature": own.temperature}
+    d = tensors.d
+    layer = tensors.this_layer
+    known = {"d_model": d["width"], **{name: d[name] for name in ("heads", "kv_heads", "d_k", "d_v")}}
+    if layer.is_linear:
+        sizes = DeltaSizes(*d["delta"])
+        known |= {"heads": sizes.v_heads, "kv_heads": sizes.v_heads, "d_k": sizes.d_k, "d_v": sizes.d_v}
+
+    known["scale"] = layer.scale
+    known["rules"] = () if cross or layer.is_linear else rules_of(d, layer)
+    known["dtype"] = tensors.model.dtype
+    if not cross:
+        known["temperature"] = layer.temperature
     known |= {name: getattr(asked, name) for name in GRADIENT_SETTINGS}
-    said = Settings(**known).to_dict()
-    return {name: said[name] for name in known if name in said}
+
+    written = Settings(**known).to_dict()
+    return {name: written[name] for name in known if name in written}

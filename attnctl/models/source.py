@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
@@ -84,9 +85,12 @@ def find_cached(name: str) -> Path | None:
             revision = stream.read().decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None
+    if not re.fullmatch(r"[\w.-]+", revision):
+        return None
+
     snapshot = repository / "snapshots" / revision
-    whole = re.fullmatch(r"[\w.-]+", revision) and (snapshot / CONFIG).is_file()
-    return snapshot if whole and (snapshot / WHOLE).exists() | (snapshot / INDEX).exists() else None
+    has_tensors = (snapshot / WHOLE).exists() or (snapshot / INDEX).exists()
+    return snapshot if (snapshot / CONFIG).is_file() and has_tensors else None
 
 
 def fetch_snapshot(name: str) -> Path:
@@ -122,11 +126,13 @@ class Tokens:
 
 def plain_ids(ids: Sequence[int]) -> Tokens:
     """Ids that are given; each is its own label. Raises AttnError where there are none, or others."""
+    if not ids:
+        raise AttnError("ids: none; give one or more")
     wrong = [number for number in ids if not isinstance(number, Integral)]
     raise_all(f"ids: {quote(str(number))} is no whole number" for number in wrong)
-    raise_all([] if ids else ["ids: none; give one or more"])
-    ids = [int(number) for number in ids]
-    return Tokens(ids, [str(number) for number in ids], [0] * len(ids))
+
+    numbers = [int(number) for number in ids]
+    return Tokens(ids=numbers, labels=list(map(str, numbers)), segments=[0] * len(numbers))
 
 
 class Words:
@@ -139,26 +145,32 @@ class Words:
     def __init__(self, folder: Path) -> None:
         self.tokenizer = load_tokenizer(folder)
         self.labels: dict[tuple[int, str], str] = {}
-        notes = []
-        for word, setting, switch in (
-            ("truncates", self.tokenizer.truncation, self.tokenizer.no_truncation),
-            ("pads", self.tokenizer.padding, self.tokenizer.no_padding),
-        ):
-            if setting:
-                switch()
-                length = setting.get("max_length", setting.get("length"))
-                notes.append(f"{word} to {length}" if length else f"{word} to the longest")
-        self.notes = (f"{TOKENIZER} {' and '.join(notes)}; that is switched off",) if notes else ()
+        self.notes: tuple[str, ...] = ()
+
+        changes = []
+        if truncation := self.tokenizer.truncation:
+            self.tokenizer.no_truncation()
+            changes.append(f"truncates to {length_in(truncation)}")
+        if padding := self.tokenizer.padding:
+            self.tokenizer.no_padding()
+            changes.append(f"pads to {length_in(padding)}")
+        if changes:
+            self.notes = (f"{TOKENIZER} {' and '.join(changes)}; that is switched off",)
 
     def tokens(self, text: str, pair: str | None = None) -> Tokens:
         """The tokens of a text, or of two for models that take a pair. Raises AttnError for none."""
-        found = self.tokenizer.encode(text, pair) if pair is not None else self.tokenizer.encode(text)
-        if not found.ids:
+        encoded = self.tokenizer.encode(text) if pair is None else self.tokenizer.encode(text, pair)
+        if not encoded.ids:
             raise AttnError(f"sentence: no tokens in {text!r}; give words")
-        labels = list(map(self.label, found.ids, found.tokens))
-        special = tuple(place for place, flag in enumerate(found.special_tokens_mask) if flag)
-        whole = text if pair is None else f"{text} / {pair}"
-        return Tokens(list(found.ids), labels, list(found.type_ids), special, self.notes, whole)
+
+        return Tokens(
+            ids=list(encoded.ids),
+            labels=list(map(self.label, encoded.ids, encoded.tokens)),
+            segments=list(encoded.type_ids),
+            special=tuple(place for place, flag in enumerate(encoded.special_tokens_mask) if flag),
+            notes=self.notes,
+            text=text if pair is None else f"{text} / {pair}",
+        )
 
     def label(self, number: int, token: str) -> str:
         """A token's text without the space before it, or its name in the vocabulary."""
@@ -167,6 +179,12 @@ class Words:
             readable = text.strip() and "\ufffd" not in text
             self.labels[number, token] = text.strip() if readable else token
         return self.labels[number, token]
+
+
+def length_in(setting: Mapping[str, Any]) -> str:
+    """To how many tokens a tokenizer truncates or pads."""
+    length = setting.get("max_length", setting.get("length"))
+    return str(length) if length else "the longest"
 
 
 def load_tokenizer(folder: Path) -> GuestTokenizer:

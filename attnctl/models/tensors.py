@@ -12,7 +12,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,9 +27,14 @@ from attnctl.store.json_file import header_of
 from attnctl.store.raw import File
 from attnctl.store.safetensors import contents
 
-WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-LONGEST_CONFIG, LONGEST_INDEX = 2**22, 2**27
-"""Bytes of a config.json, and of an index of tensors."""
+WHOLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+LONGEST_CONFIG = 2**22
+"""Bytes of a config.json."""
+
+LONGEST_INDEX = 2**27
+"""Bytes of an index of tensors."""
 
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth")
 
@@ -47,12 +52,15 @@ def path_inside(folder: Path, name: str) -> Path:
     """A file of a checkpoint. Raises AttnError if it leads out, but to the blobs of its repository."""
     if not name or Path(name).name != name or "\0" in name:
         raise AttnError(f"{folder}: {quote(name)} is not the name of a file beside config.json")
-    root, path = folder.resolve(), folder / name
-    target = path.resolve()
+
+    root = folder.resolve()
     allowed = [root]
-    if root.parent.name == "snapshots":
+    if root.parent.name == "snapshots":  # the hub's cache, which links to files by their hash
         allowed.append(root.parent.parent / "blobs")
-    if not any(target.is_relative_to(name) for name in allowed):
+
+    path = folder / name
+    target = path.resolve()
+    if not any(target.is_relative_to(place) for place in allowed):
         raise AttnError(f"{path}: a link that leads out of {folder}")
     return path
 
@@ -67,13 +75,16 @@ class Checkpoint:
     """
 
     def __init__(self, folder: Path, block: Block | None = None) -> None:
-        self.folder, self.block = folder, block
-        found: dict[str, Stored] = {}
+        self.folder = folder
+        self.block = block
+        stored: dict[str, Stored] = {}
         for name in shards(folder):
             path = path_inside(folder, name)
             with refuse_os_errors(f"{path}: cannot be read"), open_found(path) as stream:
-                found.update(contents(File(stream.fileno(), str(path)), quantised=True)[1])
-        self.tensors = with_scales(found, block, str(folder))
+                _, tensors = contents(File(stream.fileno(), str(path)), quantised=True)
+            stored.update(tensors)
+
+        self.tensors = with_scales(stored, block, str(folder))
         self.names = sorted(self.tensors)
         self.used: set[str] = set()
         self.finite: set[str] = set()
@@ -81,14 +92,18 @@ class Checkpoint:
         self.rooms: list[Array] = []
 
     def under(self, prefix: str) -> list[str]:
+        """The names that start so, which are beside each other among sorted ones."""
         start = bisect_left(self.names, prefix)
-        return self.names[start : bisect_left(self.names, prefix + chr(0x10FFFF))]
+        stop = bisect_left(self.names, prefix + chr(0x10FFFF))
+        return self.names[start:stop]
 
     def find_name(self, name: str) -> str:
         """The name as this checkpoint has it: those that were TensorFlow's have norms of gamma and beta."""
+        if name in self.tensors:
+            return name
         for ending, older in OLDER.items():
             old = name.removesuffix(ending) + older
-            if name not in self.tensors and name.endswith(ending) and old in self.tensors:
+            if name.endswith(ending) and old in self.tensors:
                 return old
         return name
 
@@ -104,6 +119,7 @@ class Checkpoint:
         """
         tensor = self.tensor(name, shape)
         array = tensor.load(part, room).astype(dtype, copy=False)
+
         name = self.find_name(name)
         self.used.add(name)
         if self.looks and name not in self.finite:
@@ -113,15 +129,17 @@ class Checkpoint:
         return array
 
     def tensor(self, name: str, shape: Shape) -> Stored:
+        """A tensor that is still in its file. Raises AttnError where it is missing, or another."""
         name = self.find_name(name)
         if name not in self.tensors:
             near = nearest(name, self.tensors)
             hint = f"; there is {near[0]}" if near else ""
             raise AttnError(f"{self.folder}: no tensor {name}{hint}")
+
         tensor = self.tensors[name]
         if tensor.shape != shape:
-            found, asked = dims(tensor.shape), dims(shape)
-            raise AttnError(f"{self.folder}: {name} is {found}, but config.json asks for {asked}")
+            stored = dims(tensor.shape)
+            raise AttnError(f"{self.folder}: {name} is {stored}, but config.json asks for {dims(shape)}")
         if tensor.dtype.kind != "f":
             raise AttnError(
                 f"{self.folder}: {name} holds {tensor.type_name}, and no scales that its config.json "
@@ -140,10 +158,11 @@ class Checkpoint:
         columns = self.tensor(name, shape).shape[axis]
         blocks = blocks_of(columns, x.shape[-1])
         out = np.empty((*x.shape[:-1], columns), dtype)
-        with blas_alone() if len(blocks) > 1 else nullcontext(False) as held:
-            threads = min(cores(), len(blocks)) if held else 1
-            numbers = max(block.stop - block.start for block in blocks) * x.shape[-1]
-            rooms = [self.take_room(numbers) for _ in range(threads)]
+        largest = max(block.stop - block.start for block in blocks) * x.shape[-1]
+        # Threads of our own only where BLAS is held to one: together they would be more than the cores.
+        with blas_alone() if len(blocks) > 1 else nullcontext(False) as is_held:
+            threads = min(cores(), len(blocks)) if is_held else 1
+            rooms = [self.take_room(largest) for _ in range(threads)]
 
             def fill(block: slice) -> None:
                 room = rooms.pop()
@@ -160,13 +179,12 @@ class Checkpoint:
 
     def take_room(self, numbers: int) -> Array:
         """Memory for so many numbers: that of an earlier product, as what is new is slow."""
-        room = EMPTY
         with suppress(IndexError):
             room = self.rooms.pop()
-        return room if room.size >= numbers else np.empty(numbers, np.uint32)
+            if room.size >= numbers:
+                return room
+        return np.empty(numbers, np.uint32)
 
-
-EMPTY = np.empty(0, np.uint32)
 
 LEAST = 2**19
 """The fewest numbers of a matrix in a block: BLAS may sum the terms of small products in another order."""
@@ -175,8 +193,10 @@ LEAST = 2**19
 def blocks_of(columns: int, rows: int) -> list[slice]:
     """Blocks of columns, a multiple of 64 but for the last, each of LEAST numbers if all have so many."""
     size = -(-LEAST // (64 * rows)) * 64
+    # The last block has what is left over besides, as it would be too small by itself.
     starts = range(0, max(1, columns - size + 1), size)
-    return [slice(start, stop) for start, stop in pairwise((*starts, columns))]
+    ends = (*starts, columns)
+    return [slice(start, stop) for start, stop in pairwise(ends)]
 
 
 PIECE = 2**22
@@ -191,15 +211,27 @@ def refuse_infinite(place: str, array: Array, part: Any) -> None:
         with np.errstate(all="ignore"):
             if np.isfinite(np.vdot(piece, piece)):
                 continue
-        for wrong in (start + np.flatnonzero(~np.isfinite(piece))).tolist():
-            index = [int(place) for place in np.unravel_index(wrong, array.shape)]
-            if isinstance(part, int):
-                index = [part, *index]
-            elif isinstance(part, tuple):
-                index = [at + (cut.start or 0) for at, cut in zip(index, part, strict=True)]
-            elif part is not ...:
-                index[0] = int(part[index[0]])
-            raise AttnError(f"{place}{index} is {flat[wrong]}; weights are finite numbers")
+
+        # Large numbers overflow in the sum, too: only a look at each tells whether one is wrong.
+        wrong = start + np.flatnonzero(~np.isfinite(piece))
+        if len(wrong):
+            first = int(wrong[0])
+            index = [int(axis) for axis in np.unravel_index(first, array.shape)]
+            whole_index = index_in_tensor(index, part)
+            raise AttnError(f"{place}{whole_index} is {flat[first]}; weights are finite numbers")
+
+
+def index_in_tensor(index: list[int], part: Any) -> list[int]:
+    """The index in a whole tensor of a number in the part that was read."""
+    if part is ...:
+        return index
+    if isinstance(part, int):
+        return [part, *index]
+    if isinstance(part, tuple):
+        return [place + (cut.start or 0) for place, cut in zip(index, part, strict=True)]
+
+    row, *columns = index
+    return [int(part[row]), *columns]
 
 
 def shards(folder: Path) -> list[str]:
@@ -207,20 +239,26 @@ def shards(folder: Path) -> list[str]:
     if (folder / WHOLE).exists():
         return [WHOLE]
     if (folder / INDEX).exists():
-        files = json_file(path_inside(folder, INDEX), LONGEST_INDEX).get("weight_map")
-        if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
-            raise AttnError(f"{folder / INDEX}: $.weight_map: expected the file of each tensor")
-        names = sorted(set(files.values()))
-        for name in names:
-            note_input(path_inside(folder, name))
-        return names
-    pickles = [name for name in PICKLES if (folder / name).exists()]
-    if pickles:
-        raise AttnError(
-            f"{folder}: {pickles[0]} is a pickle, which can run code; save the model as safetensors "
-            "(model.save_pretrained)"
-        )
+        return shards_of_index(folder)
+
+    for name in PICKLES:
+        if (folder / name).exists():
+            raise AttnError(
+                f"{folder}: {name} is a pickle, which can run code; save the model as safetensors "
+                "(model.save_pretrained)"
+            )
     raise AttnError(f"{folder}: no {WHOLE} and no {INDEX}")
+
+
+def shards_of_index(folder: Path) -> list[str]:
+    file_of = json_file(path_inside(folder, INDEX), LONGEST_INDEX).get("weight_map")
+    if not isinstance(file_of, dict) or not all(isinstance(file, str) for file in file_of.values()):
+        raise AttnError(f"{folder / INDEX}: $.weight_map: expected the file of each tensor")
+
+    names = sorted(set(file_of.values()))
+    for name in names:
+        note_input(path_inside(folder, name))
+    return names
 
 
 def prefix_of(names: Mapping[str, Stored], wanted: str, within: str, place: str) -> str:
@@ -230,12 +268,13 @@ def prefix_of(names: Mapping[str, Stored], wanted: str, within: str, place: str)
     `within` in its prefix is meant. Raises AttnError where it is not there, or is
     there several times.
     """
-    found = [name.removesuffix(wanted) for name in names if name == wanted or name.endswith(f".{wanted}")]
-    found = [prefix for prefix in found if within in prefix] or found
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise AttnError(f"{place}: {len(found)} tensors end in {wanted}; which one is meant?")
+    named_so = [name for name in names if name == wanted or name.endswith(f".{wanted}")]
+    prefixes = [name.removesuffix(wanted) for name in named_so]
+    prefixes = [prefix for prefix in prefixes if within in prefix] or prefixes
+    if len(prefixes) == 1:
+        return prefixes[0]
+    if prefixes:
+        raise AttnError(f"{place}: {len(prefixes)} tensors end in {wanted}; which one is meant?")
     raise AttnError(f"{place}: no tensor ends in {wanted}; is it another model, or a part of one?")
 
 
@@ -243,10 +282,15 @@ def foreign(names: Sequence[str], inner: Names, ignored: tuple[str, ...]) -> Ite
     """The names in a layer (without the layer's own) that its family does not know."""
     known = []
     for name in inner.values():
-        text = re.escape(name.removesuffix("!")).replace(r"\{e\}", r"\d+").replace(r"\{h\}", r"\d+")
-        known.append(text if name.endswith("!") else rf"{text}\.(?:weight|bias|gamma|beta)")
+        escaped = re.escape(name.removesuffix("!"))
+        with_numbers = escaped.replace(r"\{e\}", r"\d+").replace(r"\{h\}", r"\d+")
+        suffix = "" if name.endswith("!") else r"\.(?:weight|bias|gamma|beta)"
+        known.append(f"{with_numbers}{suffix}")
+
     pattern = re.compile("|".join(known))
-    return (name for name in names if not pattern.fullmatch(name) and not name.startswith(ignored))
+    for name in names:
+        if not pattern.fullmatch(name) and not name.startswith(ignored):
+            yield name
 
 
 # --- weights in fewer bits: blocks of FP8 with a scale each, and MXFP4; only what is read is made wide ---
@@ -254,7 +298,12 @@ def foreign(names: Sequence[str], inner: Names, ignored: tuple[str, ...]) -> Ite
 Block = tuple[int, int]
 """Rows and columns that have one scale."""
 
-EIGHT, SCALES = "F8_E4M3", ("F32", "BF16", "F8_E8M0", "U8")
+EIGHT = "F8_E4M3"
+"""The type of numbers in eight bits, as safetensors calls it."""
+
+SCALES = ("F32", "BF16", "F8_E8M0", "U8")
+"""The types that scales may have."""
+
 PACKED = 32
 """The numbers of MXFP4 that have one scale."""
 
@@ -262,15 +311,20 @@ PACKED = 32
 def bfloat16(x: Array) -> Array:
     """float32 numbers rounded to bfloat16, to even."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    rounded = bits + 0x7FFF + ((bits >> 16) & 1)
+    # 0x7FFF is just under half a step; a last bit of 1 makes it half, so that ties go to even.
+    last_bit = (bits >> 16) & 1
+    rounded = bits + 0x7FFF + last_bit
     return (rounded & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
 def e4m3() -> Array:
     """The number of each byte: a sign, four bits of exponent, three of a fraction; no infinity, one NaN."""
     byte = np.arange(128)
-    exponent, fraction = byte >> 3, byte & 7
-    size = np.where(exponent, (8 + fraction) * 2.0 ** (exponent - 10), fraction * 2.0**-9)
+    exponent = byte >> 3
+    fraction = byte & 7
+    normal = (8 + fraction) * 2.0 ** (exponent - 10)
+    subnormal = fraction * 2.0**-9
+    size = np.where(exponent, normal, subnormal)
     size[-1] = np.nan
     return np.concatenate([size, -size]).astype(np.float32)
 
@@ -288,13 +342,16 @@ def load_blocks(
 
     Its numbers, or those at an index; the scales of one row of blocks at a time.
     """
+    block_rows, block_columns = block
     rows, columns = places(weight.shape, part)
-    out, factors = e4m3()[weight.load(part)], scales.load()
-    if scales.dtype.kind == "u":
+    out = e4m3()[weight.load(part)]
+    factors = scales.load()
+    if scales.dtype.kind == "u":  # bytes that are exponents of 2
         factors = np.exp2(factors.astype(np.float32) - 127)
-    by_row = factors[:, columns // block[1]]
-    for first, last in runs(rows // block[0]):
-        out[first:last] *= by_row[rows[first] // block[0]]
+
+    by_row = factors[:, columns // block_columns]
+    for first, last in runs(rows // block_rows):
+        out[first:last] *= by_row[rows[first] // block_rows]
         out[first:last] = bfloat16(out[first:last])
     return out
 
@@ -304,50 +361,102 @@ def load_packed(blocks: Stored, scales: Stored, part: Any = ..., room: Array | N
 
     (…, out, groups, 16) as (…, in, out).
     """
-    packed, powers = blocks.load(part), scales.load(part)
+    packed = blocks.load(part)
+    powers = scales.load(part)
+    numbers = e2m1()
     out = np.empty((*powers.shape, PACKED), np.float32)
-    out[..., ::2], out[..., 1::2] = e2m1()[packed & 15], e2m1()[packed >> 4]
-    np.ldexp(out, powers[..., None].astype(np.int32) - 127, out=out)
+    out[..., ::2] = numbers[packed & 15]
+    out[..., 1::2] = numbers[packed >> 4]
+
+    exponents = powers[..., None].astype(np.int32) - 127
+    np.ldexp(out, exponents, out=out)
     return out.reshape(*powers.shape[:-1], -1).swapaxes(-1, -2)
 
 
 def places(shape: Shape, part: Any) -> tuple[Array, Array]:
+    """The numbers of the rows and of the columns of a matrix that an index takes."""
     rows, columns = (np.arange(size) for size in shape)
     if part is ...:
         return rows, columns
-    first, second = part if isinstance(part, tuple) else (part, slice(None))
-    return rows[first], columns[second]
+    if isinstance(part, tuple):
+        of_rows, of_columns = part
+        return rows[of_rows], columns[of_columns]
+    return rows[part], columns
 
 
 def runs(numbers: Array) -> Iterator[tuple[int, int]]:
     """The first and the last place of equal numbers beside each other."""
-    ends = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-    yield from pairwise(ends)
+    changes = np.flatnonzero(np.diff(numbers)) + 1
+    yield from pairwise([0, *changes.tolist(), len(numbers)])
+
+
+class Scaled(NamedTuple):
+    """A tensor in fewer bits and its scales, as the one that they make together."""
+
+    name: str
+    scales: str
+    expected: Shape
+    """That of the scales."""
+    joined: Stored
 
 
 def with_scales(tensors: dict[str, Stored], block: Block | None, place: str) -> dict[str, Stored]:
     """The tensors, those in fewer bits joined with their scales. Raises AttnError for what does not fit."""
-    found: dict[str, Stored] = {}
-    problems, scales = [], set[str]()
+    joined: dict[str, Stored] = {}
+    problems: list[str] = []
+    names_of_scales: set[str] = set()
     for name, tensor in tensors.items():
-        base, by_row = name.removesuffix("_blocks"), f"{name}_scale_inv"
-        shape, number = tensor.shape, tensor.type_name
-        if number == EIGHT and len(shape) == 2 and block and by_row in tensors:
-            base, expected = name, tuple(-(-size // by) for size, by in zip(shape, block, strict=False))
-            load = partial(load_blocks, tensor, tensors[by_row], block)
-        elif shape[-1:] == (PACKED // 2,) and base != name and f"{base}_scales" in tensors:
-            by_row, expected, number = f"{base}_scales", shape[:-1], "MXFP4"
-            load = partial(load_packed, tensor, tensors[by_row])
-            *lead, columns, groups, _ = shape
-            shape = (*lead, groups * PACKED, columns)
-        else:
-            found.setdefault(name, tensor)
+        scaled = join_fp8(tensors, name, block) or join_mxfp4(tensors, name)
+        if scaled is None:
+            joined.setdefault(name, tensor)  # where blocks are joined to one of this name, they count
             continue
-        there = tensors[by_row]
-        found[base] = Stored(shape, np.dtype(np.float32), load, number, tensor.nbytes + there.nbytes)
-        scales.add(by_row)
-        if there.shape != expected or there.type_name not in SCALES:
-            what = f"{dims(there.shape)} of {there.type_name}, expected {dims(expected)}"
-            problems.append(f"{place}: {by_row} is {what}, a scale for each block of {name}")
+
+        joined[scaled.name] = scaled.joined
+        names_of_scales.add(scaled.scales)
+        scales = tensors[scaled.scales]
+        if scales.shape != scaled.expected or scales.type_name not in SCALES:
+            stored = f"{dims(scales.shape)} of {scales.type_name}"
+            expected = f"{dims(scaled.expected)}, a scale for each block of {name}"
+            problems.append(f"{place}: {scaled.scales} is {stored}, expected {expected}")
+
     raise_all(problems)
-    return {name: tensor for name, tensor in found.items() if name not in scales}
+    return {name: tensor for name, tensor in joined.items() if name not in names_of_scales}
+
+
+def join_fp8(tensors: Mapping[str, Stored], name: str, block: Block | None) -> Scaled | None:
+    """A matrix of FP8 with its scales; None where it is something else, or has none."""
+    weight = tensors[name]
+    scales = f"{name}_scale_inv"
+    if weight.type_name != EIGHT or len(weight.shape) != 2 or not block or scales not in tensors:
+        return None
+
+    rows, columns = weight.shape
+    block_rows, block_columns = block
+    joined = Stored(
+        shape=weight.shape,
+        dtype=np.dtype(np.float32),
+        load=partial(load_blocks, weight, tensors[scales], block),
+        type_name=EIGHT,
+        nbytes=weight.nbytes + tensors[scales].nbytes,
+    )
+    blocks = (-(-rows // block_rows), -(-columns // block_columns))
+    return Scaled(name, scales, blocks, joined=joined)
+
+
+def join_mxfp4(tensors: Mapping[str, Stored], name: str) -> Scaled | None:
+    """Blocks of MXFP4 with their scales, which have names of their own; None where it is something else."""
+    blocks = tensors[name]
+    whole = name.removesuffix("_blocks")
+    scales = f"{whole}_scales"
+    if blocks.shape[-1:] != (PACKED // 2,) or whole == name or scales not in tensors:
+        return None
+
+    *lead, columns, groups, _ = blocks.shape
+    joined = Stored(
+        shape=(*lead, groups * PACKED, columns),
+        dtype=np.dtype(np.float32),
+        load=partial(load_packed, blocks, tensors[scales]),
+        type_name="MXFP4",
+        nbytes=blocks.nbytes + tensors[scales].nbytes,
+    )
+    return Scaled(whole, scales, blocks.shape[:-1], joined=joined)

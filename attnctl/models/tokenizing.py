@@ -56,12 +56,16 @@ class GuestTokenizer:
         secret = os.urandom(16)
         ours, theirs = make_pipes()
         self.channel = Channel(ours, secret)
-        numbers = [own.number for own in theirs]
-        words = [sys.executable, "-m", "attnctl.models.tokenizing", *map(str, numbers), secret.hex()]
-        environ = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        more: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": environ, "pass_fds": numbers}
+        descriptors = [descriptor.number for descriptor in theirs]
+        words = [sys.executable, "-m", "attnctl.models.tokenizing", *map(str, descriptors), secret.hex()]
+        path_of_modules = os.pathsep.join(filter(None, sys.path))
+        options: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "env": {**os.environ, **ONE_THREAD, "PYTHONPATH": path_of_modules},
+            "pass_fds": descriptors,
+        }
         try:
-            self.process = begin(words, self.said, self.said, **more)
+            self.process = begin(words, self.said, self.said, **options)
         finally:
             theirs.close()
         self.close = weakref.finalize(self, end, self.process, ours)
@@ -106,14 +110,16 @@ class GuestTokenizer:
             self.process.wait(LONGEST_END)
         code = self.process.poll()
         self.close()
-        said = self.said.end()
-        if code == OUT_OF_MEMORY or NO_MEMORY in said:
-            there_is = f"the {size_text(self.limit)} of memory that there may be"
-            return f"its tokenizer takes more than {there_is}; give --ids 1,2,3, or raise --max-memory"
+        output = self.said.end()
+        if code == OUT_OF_MEMORY or NO_MEMORY in output:
+            most = f"the {size_text(self.limit)} of memory that there may be"
+            return f"its tokenizer takes more than {most}; give --ids 1,2,3, or raise --max-memory"
         if code is not None and code < 0:
             return f"its tokenizer died of {signal_name(-code)}"
-        lines = [line for line in said.decode(errors="replace").split("\n") if line.strip()]
-        return f"its tokenizer failed: {lines[-1][:300] if lines else 'it said nothing'}"
+
+        lines = [line for line in output.decode(errors="replace").split("\n") if line.strip()]
+        last = lines[-1][:300] if lines else "it said nothing"
+        return f"its tokenizer failed: {last}"
 
 
 def end(process: subprocess.Popen[bytes], ends: Ends) -> None:
@@ -154,8 +160,8 @@ def limit_process(limit: int) -> None:
 
 def encode(tokenizer: Any, text: str, pair: str | None, add_special_tokens: bool) -> list[Any]:
     words = [text] if pair is None else [text, pair]
-    found = tokenizer.encode(*words, add_special_tokens=add_special_tokens)
-    return [found.ids, found.tokens, found.special_tokens_mask, found.type_ids]
+    encoded = tokenizer.encode(*words, add_special_tokens=add_special_tokens)
+    return [encoded.ids, encoded.tokens, encoded.special_tokens_mask, encoded.type_ids]
 
 
 REQUESTS: Mapping[str, Callable[..., Any]] = {
@@ -175,13 +181,13 @@ def serve(channel: Channel) -> None:
             number, message = channel.receive(None)
         except ChannelError:
             return
-        name, given = json.loads(message.data)
+        name, arguments = json.loads(message.data)
         try:
             if tokenizer is None:
-                tokenizer = load(*given)
+                tokenizer = load(*arguments)
                 answer = {"value": {"truncation": tokenizer.truncation, "padding": tokenizer.padding}}
             else:
-                answer = {"value": REQUESTS[name](tokenizer, *given)}
+                answer = {"value": REQUESTS[name](tokenizer, *arguments)}
             sent = message_of(answer)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)

@@ -37,7 +37,7 @@ def test_gradients_of_every_family_are_slopes(name, tmp_path):
         hidden, memory, d = rng.standard_normal((3, 5, model.description["width"]))
         rows = {"hidden": hidden, "memory": memory if cross else None}
         layers = model.description.layers
-        index = max(index for index, own in enumerate(layers) if "source" not in own.own)
+        index = max(index for index, layer in enumerate(layers) if "source" not in layer.overrides)
         layer = f"{'cross' if cross else part}.{index}".lstrip(".")
         (trace,) = attnctl.run_model(
             folder, layer=layer, **rows, d_output=d, backward=True, dtype="float64"

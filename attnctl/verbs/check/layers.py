@@ -108,7 +108,7 @@ def check_layer(layer: RoundedLayer, after: Array) -> LayerCheck:
     known = Known(layer.right, layer.run)
     right, few_runs = known.value, known.scatter_in(LEAST_RUNS)
     found = compare(layer.index, right, after, few_runs)
-    if not found.agrees and layer.tensors.this_layer.experts:
+    if not found.agrees and layer.tensors.this_layer.has_experts:
         rows = np.flatnonzero((np.abs(right - after) > known.error_by(few_runs)).any(axis=-1))
         right = layer.with_routings(after, rows)
         found = compare(layer.index, right, after, few_runs)

@@ -35,7 +35,9 @@ class Shard(NamedTuple):
 
     def span(self, lines: int) -> range:
         """Which of so many lines it has, from 0."""
-        return range((self.number - 1) * lines // self.of, self.number * lines // self.of)
+        start = (self.number - 1) * lines // self.of
+        stop = self.number * lines // self.of
+        return range(start, stop)
 
 
 WHOLE = Shard(1, 1)
@@ -44,7 +46,7 @@ WHOLE = Shard(1, 1)
 def read_shard(text: str) -> Shard:
     """'3/8' -> the third of eight."""
     parts = text.split("/")
-    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+    if len(parts) != 2 or not all(map(is_short_number, parts)):
         raise BadValueError(f"{text!r} is no shard; write 3/8 for the third of eight")
     number, count = map(int, parts)
     if not count:
@@ -52,6 +54,10 @@ def read_shard(text: str) -> Shard:
     if not 1 <= number <= count:
         raise BadValueError(f"{text}: no such shard; they go from 1/{count} to {count}/{count}")
     return Shard(number, count)
+
+
+def is_short_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 SHARD = Reader(read_shard, {}, "I/N")
@@ -109,7 +115,10 @@ def source_name(source: Lines) -> str:
 
 def survey(source: Lines) -> CorpusSurvey:
     """The hash of a corpus and how many lines it has. Raises AttnError where it has no sentence."""
-    digest, newlines, last, empty = sha256(), 0, b"\n", True
+    digest = sha256()
+    newlines = 0
+    last = b"\n"
+    empty = True
     with refuse_unreadable(source):
         for chunk in chunks_of(source):
             digest.update(chunk)
@@ -117,7 +126,13 @@ def survey(source: Lines) -> CorpusSurvey:
             last = chunk[-1:]
             empty = empty and not chunk.removeprefix(BOM).strip()
     refuse_empty(source, empty=empty)
-    lines = newlines + (last != b"\n") if isinstance(source, str) else len(source)
+
+    if not isinstance(source, str):
+        lines = len(source)  # a sentence with a line break in it is one bad line, not two
+    elif last == b"\n":
+        lines = newlines
+    else:
+        lines = newlines + 1
     return CorpusSurvey(digest.hexdigest(), lines)
 
 
@@ -130,30 +145,37 @@ def survey_blocks(path: str, size: int | None = None) -> CorpusSurvey:
     with refuse_unreadable(path), open_corpus(path) as stream:
         size = size or block_size(path)
         while data := stream.read(size):
-            own = sha256()
+            digest = sha256()
             length = newlines = 0
             for piece in (data, *rest_of_line(stream, data)):
                 whole.update(piece)
-                own.update(piece)
+                digest.update(piece)
                 length += len(piece)
                 newlines += piece.count(b"\n")
-                ended = piece.endswith(b"\n")
+                is_ended = piece.endswith(b"\n")
                 empty = empty and not piece.removeprefix(BOM).strip()
-            lines = newlines if ended else newlines + 1
-            blocks.append(CorpusBlock(path, offset, length, first, lines, own.hexdigest()))
+
+            lines = newlines if is_ended else newlines + 1
+            blocks.append(
+                CorpusBlock(path, offset, length, first=first, lines=lines, sha256=digest.hexdigest())
+            )
             offset += length
             first += lines
+
     refuse_empty(path, empty=empty)
     return CorpusSurvey(whole.hexdigest(), first, blocks)
 
 
 def block_size(path: str) -> int:
     """The bytes of a block: a small part of a file whose size is known."""
-    size = os.path.getsize(path) if is_plain(path) else MOST_BYTES * BLOCKS  # noqa: PTH202  (any text)
+    if not is_plain(path):
+        return MOST_BYTES
+    size = os.path.getsize(path)  # noqa: PTH202  (any text)
     return max(LEAST_BYTES, min(size // BLOCKS, MOST_BYTES))
 
 
 def rest_of_line(stream: BinaryIO, data: bytes) -> Iterator[bytes]:
+    """What is left of the line that data ends in, in pieces; the last may be empty."""
     while data and not data.endswith(b"\n"):
         data = stream.readline(CHUNK)
         yield data
@@ -218,7 +240,7 @@ def lines_of(source: Lines, span: range) -> Iterator[tuple[int, bytes]]:
         return
     with open_corpus(source) as stream:
         for index in range(span.stop):
-            data = read_line(stream)[0]
+            data, *_ = read_line(stream)
             if index >= span.start:
                 yield index + 1, data if index else data.removeprefix(BOM)
 
@@ -229,11 +251,13 @@ def lines_of_block(block: CorpusBlock, span: range) -> Iterator[tuple[int, bytes
     with refuse_unreadable(block), open_corpus(block.path) as stream:
         stream.seek(block.offset)
         for index in range(block.first, block.stop):
-            data, *more = read_line(stream)
-            for piece in (data, *more):
+            pieces = read_line(stream)
+            for piece in pieces:
                 digest.update(piece)
             if index in span:
+                data = pieces[0]
                 yield index + 1, data if index else data.removeprefix(BOM)
+
     if digest.hexdigest() != block.sha256:
         raise AttnError(f"{block.path}: changed while it was measured; begin anew")
 
@@ -252,6 +276,7 @@ def decode_line(data: bytes) -> str:
         raise BadLineError("longer than 1 MiB", "longer than 1 MiB; write a sentence a line")
     if b"\0" in data:
         raise BadLineError("a NUL byte", "a NUL byte; save it as UTF-8 text")
+
     data = data.removesuffix(b"\n").removesuffix(b"\r")
     if b"\n" in data:
         raise BadLineError("a line break", "a line break within a sentence; give them one by one")

@@ -68,30 +68,32 @@ class CorpusPart:
             self.skip(reason, lines.count, lines.first)
         if not self.layers:
             self.layers = [LayerTally([HeadTally() for _ in layer.heads]) for layer in other.layers]
-        for own, theirs in zip(self.layers, other.layers, strict=bool(other.layers)):
-            own.add(theirs)
+        if other.layers:  # a part of no sentences has none
+            for ours, theirs in zip(self.layers, other.layers, strict=True):
+                ours.add(theirs)
 
     def skip(self, reason: str, count: int, first: Iterable[int]) -> None:
         self.skipped.setdefault(reason, SkippedLines()).add(count, first)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, with the hash of all of it."""
-        skipped = [
-            {"reason": reason, "count": count.count, "lines": count.first}
-            for reason, count in sorted(self.skipped.items())
-        ]
         data = {
             "schema": SCHEMA,
             **self.about,
             "lines": {"first": self.first + 1, "count": self.stop - self.first},
             "sentences": self.sentences,
             "tokens": self.tokens,
-            **({"skipped": skipped} if skipped else {}),
-            "sums_in": f"2^-{tally.GRID}",
-            "bits_a_bin": 1 / tally.BINS_A_BIT,
-            "layers": [layer_data(number, layer) for number, layer in enumerate(self.layers)],
         }
-        return {**data, "sha256": content_hash(data)}
+        if self.skipped:
+            data["skipped"] = [
+                {"reason": reason, "count": lines.count, "lines": lines.first}
+                for reason, lines in sorted(self.skipped.items())
+            ]
+        data["sums_in"] = f"2^-{tally.GRID}"
+        data["bits_a_bin"] = 1 / tally.BINS_A_BIT
+        data["layers"] = [layer_data(number, layer) for number, layer in enumerate(self.layers)]
+        data["sha256"] = content_hash(data)
+        return data
 
     def to_bytes(self) -> bytes:
         """As JSON; the same bytes for the same content."""
@@ -103,28 +105,39 @@ def content_hash(data: Mapping[str, Any]) -> str:
 
 
 def layer_data(number: int, layer: LayerTally) -> dict[str, Any]:
-    heads = [{"head": at, **head_data(head)} for at, head in enumerate(layer.heads)]
-    pairs = [
-        {"heads": list(pair), "divergence": apart.mean, "sum": str(apart.units), "rows": apart.rows}
-        for pair, apart in sorted(layer.pairs.items())
-    ]
-    return {"layer": number, "heads": heads, **({"pairs": pairs} if pairs else {})}
+    data: dict[str, Any] = {
+        "layer": number,
+        "heads": [{"head": place, **head_data(head)} for place, head in enumerate(layer.heads)],
+    }
+    if layer.pairs:
+        data["pairs"] = [
+            {"heads": list(pair), "divergence": apart.mean, "sum": str(apart.units), "rows": apart.rows}
+            for pair, apart in sorted(layer.pairs.items())
+        ]
+    return data
 
 
 def head_data(head: HeadTally) -> dict[str, Any]:
     """Means by name, then the sums (whole numbers as text: many readers of JSON would round them)."""
     return {
         **head.means,
-        "sums": {name: str(sum_.units) for name, sum_ in head.sums.items()},
-        "rows": {name: sum_.rows for name, sum_ in head.sums.items()},
+        "sums": {name: str(total.units) for name, total in head.sums.items()},
+        "rows": {name: total.rows for name, total in head.sums.items()},
         "entropies": head.entropies,
-        "largest": [
-            {"value": found.value, "line": found.line, "query": found.at[0], "key": found.at[1]}
-            | {"tokens": list(found.tokens or ())}
-            for found in head.examples
-        ],
+        "largest": list(map(largest_data, head.examples)),
         "empty_rows": head.empty_rows,
         "uneven_rows": head.uneven_rows,
+    }
+
+
+def largest_data(largest: Largest) -> dict[str, Any]:
+    query, key = largest.at
+    return {
+        "value": largest.value,
+        "line": largest.line,
+        "query": query,
+        "key": key,
+        "tokens": list(largest.tokens or ()),
     }
 
 
@@ -134,8 +147,10 @@ def read_part(path: str, *, own: bool = False) -> CorpusPart:
         with open_address(path, "rb") as elsewhere:
             data = elsewhere.read(LONGEST + 1)
     else:
-        with refuse_os_errors(path), (open_own if own else open_input)(path) as stream:
+        opener = open_own if own else open_input
+        with refuse_os_errors(path), opener(path) as stream:
             data = stream.read(LONGEST + 1)
+
     if len(data) > LONGEST:
         raise AttnError(f"{path}: not a part of a corpus: longer than {LONGEST} bytes")
     return part_of_bytes(data, path)
@@ -147,17 +162,20 @@ def may_be_there(path: str) -> bool:
 
 
 def part_of_bytes(data: bytes, place: str) -> CorpusPart:
-    found = header_of(data, place)
-    if found.get("schema") != SCHEMA:
-        how = "attnctl stats --file CORPUS --shard I/N -o PART makes them"
-        raise AttnError(f"{place}: not a part of a corpus (its schema is not {SCHEMA}); {how}")
+    """A part from the bytes of its file. Raises AttnError where they are not those that were written."""
+    header = header_of(data, place)
+    if header.get("schema") != SCHEMA:
+        instead = "attnctl stats --file CORPUS --shard I/N -o PART makes them"
+        raise AttnError(f"{place}: not a part of a corpus (its schema is not {SCHEMA}); {instead}")
+
     changed = f"{place}: changed since it was written; make it again (attnctl stats --shard … -o {place})"
     try:
-        part = part_from(found)
-        same = part.to_bytes() == data
+        part = part_from(header)
+        # Written again it has the same bytes, its hash among them, unless something was changed.
+        is_same = part.to_bytes() == data
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
         raise AttnError(changed) from None
-    if not same or not 0 <= part.first <= part.stop <= part.lines:
+    if not is_same or not 0 <= part.first <= part.stop <= part.lines:
         raise AttnError(changed)
     return part
 
@@ -165,50 +183,51 @@ def part_of_bytes(data: bytes, place: str) -> CorpusPart:
 def part_from(data: Mapping[str, Any]) -> CorpusPart:
     """Read back what `to_dict` wrote; anything else raises one of its errors, or comes out different."""
     first = data["lines"]["first"] - 1
-    layers = [
-        LayerTally(
-            [head_from(head) for head in layer["heads"]],
-            {
-                (a, b): GridSum(read_units(pair["sum"]), read_count(pair["rows"]))
-                for pair in layer.get("pairs", ())
-                for a, b in [pair["heads"]]
-            },
-        )
-        for layer in data["layers"]
-    ]
-    common = {name: data[name] for name in data if name in SAME}
-    if common.keys() != set(SAME):
+    layers = [layer_from(layer) for layer in data["layers"]]
+    about = {name: data[name] for name in data if name in SAME}
+    if about.keys() != set(SAME):
         raise LookupError
-    read_count(common["corpus"]["lines"])
+    read_count(about["corpus"]["lines"])
+
     return CorpusPart(
-        common,
+        about,
         first,
         first + read_count(data["lines"]["count"]),
-        read_count(data["sentences"]),
-        read_count(data["tokens"]),
-        layers,
-        {str(reason["reason"]): read_skipped(reason) for reason in data.get("skipped", ())},
+        sentences=read_count(data["sentences"]),
+        tokens=read_count(data["tokens"]),
+        layers=layers,
+        skipped={str(entry["reason"]): read_skipped(entry) for entry in data.get("skipped", ())},
     )
 
 
+def layer_from(data: Mapping[str, Any]) -> LayerTally:
+    layer = LayerTally([head_from(head) for head in data["heads"]])
+    for pair in data.get("pairs", ()):
+        a, b = pair["heads"]
+        layer.pairs[a, b] = GridSum(read_units(pair["sum"]), read_count(pair["rows"]))
+    return layer
+
+
 def read_skipped(data: Mapping[str, Any]) -> SkippedLines:
-    found = SkippedLines(read_count(data["count"]), list(map(read_count, data["lines"])))
-    if not found.count or len(found.first) != min(found.count, tally.EXAMPLES):
+    lines = SkippedLines(read_count(data["count"]), list(map(read_count, data["lines"])))
+    if not lines.count or len(lines.first) != min(lines.count, tally.EXAMPLES):
         raise ValueError
-    return found
+    return lines
 
 
 def head_from(data: Mapping[str, Any]) -> HeadTally:
     head = HeadTally(empty_rows=read_count(data["empty_rows"]), uneven_rows=read_count(data["uneven_rows"]))
-    for name, sum_ in head.sums.items():
-        sum_.add(read_units(data["sums"][name]), read_count(data["rows"][name]))
+    for name, total in head.sums.items():
+        total.add(read_units(data["sums"][name]), read_count(data["rows"][name]))
+
     head.entropies = list(map(read_count, data["entropies"]))
     if len(head.entropies) != tally.BINS or sum(head.entropies) != head.sums["entropy"].rows:
         raise ValueError
     for entry in data["largest"]:
         query, key = map(str, entry["tokens"])
-        line, *at = (read_count(entry[name]) for name in ("line", "query", "key"))
-        head.note(Largest(float(entry["value"]), tuple(at), (query, key), line))
+        line = read_count(entry["line"])
+        cell = (read_count(entry["query"]), read_count(entry["key"]))
+        head.note(Largest(float(entry["value"]), cell, (query, key), line=line))
     return head
 
 
@@ -233,12 +252,15 @@ def merge_parts(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
     """A whole corpus from named parts. Raises AttnError where they overlap, leave gaps or differ."""
     ordered = sorted(parts, key=lambda named: (named[1].first, named[1].stop))
     name, start = ordered[0]
-    raise_all(
-        f"{other}: another {differs} than that of {name}; parts of one corpus have the same"
-        for other, part in ordered[1:]
-        for differs in differing_facts(start.about, part.about)
-    )
+    problems: list[str] = []
+    for other, part in ordered[1:]:
+        problems.extend(
+            f"{other}: another {fact} than that of {name}; parts of one corpus have the same"
+            for fact in differing_facts(start.about, part.about)
+        )
+    raise_all(problems)
     raise_all(overlaps(ordered) + lines_left_out(ordered))
+
     whole = CorpusPart(start.about, 0, start.lines)
     for _, part in ordered:
         try:
@@ -255,21 +277,26 @@ def differing_facts(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[
 
 def overlaps(ordered: Sequence[tuple[str, CorpusPart]]) -> list[str]:
     filled = [(name, part) for name, part in ordered if part.first < part.stop]
-    return [
-        f"{spell(later.first, min(part.stop, later.stop))}: in {name} and in {other}; give each part once"
-        for (name, part), (other, later) in pairwise(filled)
-        if later.first < part.stop
-    ]
+    problems = []
+    for (name, part), (other, later) in pairwise(filled):
+        if later.first < part.stop:
+            lines = spell(later.first, min(part.stop, later.stop))
+            problems.append(f"{lines}: in {name} and in {other}; give each part once")
+    return problems
 
 
 def lines_left_out(ordered: Sequence[tuple[str, CorpusPart]]) -> list[str]:
-    lines = ordered[0][1].lines
-    found, reached = [], 0
-    for first, stop in [*((part.first, part.stop) for _, part in ordered), (lines, lines)]:
+    spans = [(part.first, part.stop) for _, part in ordered]
+    _, start = ordered[0]
+    spans.append((start.lines, start.lines))  # what is behind the last part is left out, too
+
+    problems = []
+    reached = 0
+    for first, stop in spans:
         if first > reached:
-            found.append(f"{spell(reached, first)}: in none of the parts; give the part that has them")
+            problems.append(f"{spell(reached, first)}: in none of the parts; give the part that has them")
         reached = max(reached, stop)
-    return found
+    return problems
 
 
 def spell(first: int, stop: int) -> str:
@@ -283,7 +310,7 @@ def spell(first: int, stop: int) -> str:
 def report_of(part: CorpusPart) -> StatsReport:
     """A measure that no row has means nothing here."""
     dumps = []
-    for at, layer in enumerate(part.layers):
+    for number, layer in enumerate(part.layers):
         empty = [name for name in tally.MEASURES if not any(head.sums[name].rows for head in layer.heads)]
-        dumps.append(tally.as_stats(f"layer {at}", layer, empty))
+        dumps.append(tally.as_stats(f"layer {number}", layer, empty))
     return StatsReport(tuple(dumps))

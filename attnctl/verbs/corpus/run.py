@@ -63,13 +63,25 @@ def open_sources(
         surveyed = corpus.survey_blocks(source)
     else:
         raise AttnError("an engine reads a file; write the sentences to one, a line each")
-    sha256, lines, blocks = surveyed
+
     maker = Maker(model, settings)
-    measured = maker.source()
-    said = {"sha256": sha256, "lines": lines}
-    about = {"attnctl": __version__, **measured.identity, "corpus": said, "pairs": pairs}
-    span = shard.span(lines)
-    return Work(source, measured, span, CorpusPart(about, span.start, span.start), skip_bad, blocks, maker)
+    weights = maker.source()
+    about = {
+        "attnctl": __version__,
+        **weights.identity,
+        "corpus": {"sha256": surveyed.sha256, "lines": surveyed.lines},
+        "pairs": pairs,
+    }
+    span = shard.span(surveyed.lines)
+    return Work(
+        source,
+        weights,
+        span,
+        part=CorpusPart(about, span.start, span.start),
+        skip_bad=skip_bad,
+        blocks=surveyed.blocks,
+        maker=maker,
+    )
 
 
 def measure_into(
@@ -81,7 +93,8 @@ def measure_into(
     `Work.resume` does.
     """
     complete = [path for path in paths if work.resume(path)]
-    part = work.done(moved, saving(paths)) if engine is None else work.done_by(engine, moved, saving(paths))
+    save = saving(paths)
+    part = work.done(moved, save) if engine is None else work.done_by(engine, moved, save)
     for path in paths:
         if path not in complete:
             write_part(part, path)
@@ -135,19 +148,22 @@ class Work:
         holds a part of something else.
         """
         try:
-            found = read_part(path, own=True)
+            saved = read_part(path, own=True)
         except AttnError:
             return False
-        wrong = [f"another {name}" for name in differing_facts(self.part.about, found.about)]
-        if found.first != self.span.start or found.stop > self.span.stop:
-            have, asked = spell(found.first, found.stop), spell(self.span.start, self.span.stop)
-            wrong.append(f"{have} where {asked} are asked for")
-        if found.skipped and not self.skip_bad:
-            wrong.append("lines left out by --skip-bad")
+
+        differences = [f"another {name}" for name in differing_facts(self.part.about, saved.about)]
+        if saved.first != self.span.start or saved.stop > self.span.stop:
+            wanted = spell(self.span.start, self.span.stop)
+            differences.append(f"{saved.span} where {wanted} are asked for")
+        if saved.skipped and not self.skip_bad:
+            differences.append("lines left out by --skip-bad")
         instead = "remove it, or write to another file"
-        raise_all(f"{path}: it holds a part with {line}; {instead}" for line in wrong)
-        self.part = found if found.stop > self.part.stop else self.part
-        return found.stop == self.span.stop
+        raise_all(f"{path}: it holds a part with {difference}; {instead}" for difference in differences)
+
+        if saved.stop > self.part.stop:  # of several files the one that is furthest
+            self.part = saved
+        return saved.stop == self.span.stop
 
     def done(self, moved: Moved | None = None, save: Save | None = None) -> CorpusPart:
         """Measure every line that is left, and `save` what there is from time to time."""
@@ -170,7 +186,11 @@ class Work:
     def done_by(self, engine: Engine, moved: Moved | None = None, save: Save | None = None) -> CorpusPart:
         """The same by the workers of an engine, a block each; what was done of the first ones is kept."""
         left = [block for block in self.blocks if block.stop > self.part.stop]
-        tasks = [Task(block, self.part.about, self.maker, self.part.stop, self.skip_bad) for block in left]
+        tasks = [
+            Task(block, self.part.about, self.maker, start=self.part.stop, skip_bad=self.skip_bad)
+            for block in left
+        ]
+        # Parts are added in the order of the blocks, so that what is saved is always the first lines.
         ready: dict[int, Measured] = {}
         added = 0
         saved = monotonic()
@@ -179,6 +199,7 @@ class Work:
             while added in ready:
                 self.take_in(left[added], ready.pop(added))
                 added += 1
+
             if moved:
                 moved(self.part.stop, self.span.stop)
             if save and monotonic() - saved >= SAVE_EVERY and not self.problems:
@@ -194,10 +215,14 @@ class Work:
         self.unmeasured = self.unmeasured or measured.unmeasured
 
     def concluded(self) -> CorpusPart:
+        """The part, when nothing is left. Raises AttnError where lines were bad, or all were left out."""
         if self.problems:
+            problems = self.problems[:MAX_PROBLEMS]
             more = len(self.problems) - MAX_PROBLEMS
-            hint = "--skip-bad leaves bad lines out, and counts them by reason"
-            raise AttnError([*self.problems[:MAX_PROBLEMS], *[f"{more} lines more"] * (more > 0), hint])
+            if more > 0:
+                problems.append(f"{more} lines more")
+            raise AttnError([*problems, "--skip-bad leaves bad lines out, and counts them by reason"])
+
         if not self.part.sentences:  # then it is no matter of lines
             raise_all(self.unmeasured[:1])
         return self.part
@@ -211,13 +236,18 @@ class Work:
         except BadLineError as bad:
             self.leave_out(number, bad)
             return
+
         batch = self.waiting.setdefault(count, {})
         batch[number] = taken
         if len(batch) >= self.source.at_once(count):
             self.measure(count, self.waiting.pop(count))
-        elif sum(n * len(part) for n, part in self.waiting.items()) > MOST_WAITING:
-            most = max(self.waiting, key=lambda n: n * len(self.waiting[n]))
-            self.measure(most, self.waiting.pop(most))
+        elif sum(map(self.tokens_waiting, self.waiting)) > MOST_WAITING:
+            longest = max(self.waiting, key=self.tokens_waiting)
+            self.measure(longest, self.waiting.pop(longest))
+
+    def tokens_waiting(self, count: int) -> int:
+        """The tokens of all sentences of this length that wait."""
+        return count * len(self.waiting[count])
 
     def leave_out(self, number: int, bad: BadLineError) -> None:
         problem = f"{corpus.source_name(self.lines)}:{number}: {'; '.join(bad.problems)}"
@@ -242,17 +272,22 @@ class Work:
             return
         try:
             with corpus.bad_for(UNMEASURED):
-                layers = [
-                    tally_of(*layer, pairs=self.part.about["pairs"]) for layer in self.source.layers(batch)
-                ]
-                self.part.add(CorpusPart(self.part.about, 0, 0, len(batch), count * len(batch), layers))
+                self.part.add(self.part_of_batch(count, batch))
         except BadLineError as bad:
             if len(batch) == 1:
                 (line,) = batch
                 self.leave_out(line, bad)
                 return
-            for line, taken in batch.items():
+            for line, taken in batch.items():  # to find those that are bad
                 self.measure(count, {line: taken})
+
+    def part_of_batch(self, count: int, batch: Mapping[int, Any]) -> CorpusPart:
+        """What sentences of so many tokens add up to; a part of no lines of its own."""
+        about = self.part.about
+        layers = []
+        for weights, sentences in self.source.layers(batch):
+            layers.append(tally_of(weights, sentences, pairs=about["pairs"]))
+        return CorpusPart(about, 0, 0, sentences=len(batch), tokens=count * len(batch), layers=layers)
 
 
 # --- by workers: each reads the bytes of its block ---
@@ -282,9 +317,10 @@ def measure_block(task: Task) -> Measured:
     source = task.maker.source()
     wrong = [name for name, value in source.identity.items() if task.about[name] != value]
     raise_all(f"a worker has another {name} than this machine; give them the same files" for name in wrong)
+
     block = task.block
     span = range(max(task.start, block.first), block.stop)
     part = CorpusPart(task.about, span.start, span.start)
-    work = Work(block, source, span, part, task.skip_bad)
+    work = Work(block, source, span, part=part, skip_bad=task.skip_bad)
     work.measure_lines()
     return Measured(work.part.to_bytes(), work.problems, work.unmeasured)

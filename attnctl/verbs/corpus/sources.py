@@ -50,10 +50,10 @@ def load_model(name: str) -> TrainedModel:
 def signature(path: Path) -> tuple[int, int]:
     """A file's size and the time it was written, which change when it does; (0, 0) where there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 @lru_cache(maxsize=1)
@@ -65,7 +65,8 @@ class TrainedModel:
     def __init__(self, name: str, files: Sequence[str]) -> None:
         from attnctl.models.source import Words, folder_of, open_model
 
-        self.folder, self.files = folder_of(name), files
+        self.folder = folder_of(name)
+        self.files = files
         self.model = open_model(name)
         self.words = Words(self.folder)
 
@@ -116,12 +117,12 @@ class DrawnAttention:
     @property
     def identity(self) -> dict[str, Any]:
         """Hashes of the settings, with the files they name, and of how sentences are cut."""
-        said = self.settings.with_(sentence=None).to_dict()
-        files = {path: file_hash(Path(path)) for path in sorted(set(files_in(said)))}
-        tokenizer = {name: said.get(name) for name in ("tokenizer", "vocab")}
-        model = {name: value for name, value in said.items() if name not in tokenizer}
+        written = self.settings.with_(sentence=None).to_dict()
+        tokenizer = {name: written.get(name) for name in ("tokenizer", "vocab")}
+        model = {name: value for name, value in written.items() if name not in tokenizer}
+        files = [file_hash(Path(path)) for path in sorted(set(files_in(written)))]
         return {
-            "model": {"family": "settings", "sha256": text_hash([model, list(files.values())])},
+            "model": {"family": "settings", "sha256": text_hash([model, files])},
             "tokenizer": {"sha256": text_hash(tokenizer)},
             "dtype": self.settings.dtype,
         }
@@ -136,9 +137,11 @@ class DrawnAttention:
     def at_once(self, count: int) -> int:
         """Many where a token's row does not depend on other sentences: its weights are then read once."""
         embeddings = self.settings.embeddings
-        by_token = isinstance(embeddings, Random) and not embeddings.legacy
-        known = self.settings.vocab is not None or isinstance(embeddings, Mapping)
-        return max(1, MOST_ROWS // count) if known or by_token else 1
+        is_drawn_by_token = isinstance(embeddings, Random) and not embeddings.legacy
+        has_vocabulary = self.settings.vocab is not None or isinstance(embeddings, Mapping)
+        if not is_drawn_by_token and not has_vocabulary:
+            return 1
+        return max(1, MOST_ROWS // count)
 
     def layers(self, batch: Mapping[int, str]) -> Iterator[tuple[Array, Sentences]]:
         from attnctl.inputs.plan.sentence import prepare_all
@@ -148,12 +151,19 @@ class DrawnAttention:
         places = places_of(traces[0], weights[:1].shape)
         tokens = [trace.tokens or [] for trace in traces]
         keys = [trace.key_tokens or [] for trace in traces]
-        yield weights, Sentences(list(batch), tokens, keys, places[0] if places else None)
+        start = places[0] if places else None
+        yield weights, Sentences(list(batch), tokens, keys, start=start)
 
 
-def files_in(said: Any) -> Iterator[str]:
-    children = said.items() if isinstance(said, dict) else enumerate(said) if isinstance(said, list) else ()
-    for name, value in children:
+def files_in(written: Any) -> Iterator[str]:
+    """The files that settings name, wherever they do: {file: …}."""
+    if isinstance(written, list):
+        for value in written:
+            yield from files_in(value)
+    if not isinstance(written, dict):
+        return
+
+    for name, value in written.items():
         if name == "file" and isinstance(value, str):
             yield value
         else:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,9 @@ from attnctl.models.next import Pass, Ranked, log_sum_exp
 from attnctl.models.stream import steps_to_keep
 from attnctl.record import Trace
 
-ZERO, MEAN, PATCH = "zero", "mean", "patch"
+ZERO = "zero"
+MEAN = "mean"
+PATCH = "patch"
 
 Change = Callable[[Array], Array]
 """From the outputs of a layer's heads, (head, query, d_v), what takes the place of each."""
@@ -57,78 +59,112 @@ class Effects:
 
     @property
     def strongest(self) -> tuple[int, int]:
-        at = int(np.nanargmax(np.abs(self.effect)))
-        return divmod(at, self.effect.shape[1])
+        """The layer and the head with the largest effect."""
+        largest = int(np.nanargmax(np.abs(self.effect)))
+        return divmod(largest, self.effect.shape[1])
 
     @property
     def is_changed(self) -> bool:
         """Whether any head does more to the difference than rounding may."""
-        size = max(abs(token.logit) for token in self.between)
-        return bool(np.abs(self.effect).max() > 1e-5 * max(size, abs(self.difference)))
+        # A difference of large logits is as rough as they are.
+        logit = max(abs(token.logit) for token in self.between)
+        rounding = 1e-5 * max(logit, abs(self.difference))
+        return bool(np.abs(self.effect).max() > rounding)
 
     @property
     def asked(self) -> dict[str, Any]:
         """All that the numbers follow from."""
-        said = {"between": [token._asdict() for token in self.between], "difference": self.difference}
-        return {**self.prompt, **said, "how": self.how, **({"other": self.other} if self.other else {})}
+        question = {
+            **self.prompt,
+            "between": [token._asdict() for token in self.between],
+            "difference": self.difference,
+            "how": self.how,
+        }
+        if self.other:
+            question["other"] = self.other
+        return question
 
     def to_dict(self) -> dict[str, Any]:
-        rows = [[None if np.isnan(cell) else cell for cell in row] for row in self.effect.tolist()]
-        return {**self.asked, "effect": rows, **({"direct": self.direct} if self.direct else {})}
+        data = {**self.asked, "effect": rows_without_nan(self.effect)}
+        if self.direct:
+            data["direct"] = self.direct
+        return data
+
+
+def rows_without_nan(table: Array) -> list[list[float | None]]:
+    """The rows of a table for JSON, which has no NaN."""
+    return [[None if np.isnan(cell) else cell for cell in row] for row in table.tolist()]
 
 
 def difference_at(prompt: Pass, hidden: Array, place: int, ids: Sequence[int]) -> Array:
     """Logit A − logit B at a position, of rows that left the last layer."""
-    logits = prompt.head.logits_of(prompt.head.final(hidden[..., place, :]), ids).astype(np.float64)
+    head = prompt.head
+    rows = head.final(hidden[..., place, :])
+    logits = head.logits_of(rows, ids).astype(np.float64)
     return np.asarray(logits[..., 0] - logits[..., 1])
 
 
 def begin_effects(prompt: Pass, ids: tuple[int, int], how: str, other: Pass | None = None) -> Effects:
     """The difference as it is, and what is asked. Raises AttnError for misfits."""
     model = prompt.runner.model
-    if len(model.description.attending) < len(model.description.layers):
+    d = model.description
+    if len(d.attending) < len(d.layers):
         raise AttnError(f"{model.name}: layers of a delta rule have other heads than those that attend")
+    refuse_pair(ids, prompt.head.vocab)
+
+    place = prompt.place(None)
+    final = prompt.head.final(prompt.last()[place])
+    total = log_sum_exp(prompt.head.logits(final[None]))[0]
+    first, second = prompt.rank(np.array(ids), prompt.head.logits_of(final, ids), total)
+    return Effects(
+        prompt={"model": model.name, "family": d.family, **prompt.runner.header, "at": place},
+        between=(first, second),
+        how=how,
+        effect=np.full((len(d.layers), d["heads"]), np.nan),
+        other={} if other is None else about_other(prompt, other, place, ids),
+    )
+
+
+def refuse_pair(ids: tuple[int, int], vocab: int) -> None:
     raise_all(
-        f"--between: no token {number}; there are {prompt.head.vocab}, from 0"
+        f"--between: no token {number}; there are {vocab}, from 0"
         for number in ids
-        if not 0 <= number < prompt.head.vocab
+        if not 0 <= number < vocab
     )
     if ids[0] == ids[1]:
         raise AttnError(f"--between: both are token {ids[0]}; give two that differ")
-    place, d = prompt.place(None), model.description
-    final = prompt.head.final(prompt.last()[place])
-    row = prompt.head.logits_of(final, ids)
-    between = prompt.rank(np.array(ids), row, log_sum_exp(prompt.head.logits(final[None]))[0])
-    told = {"model": model.name, "family": d.family, **prompt.runner.header, "at": place}
-    beside = {}
-    if other is not None:
-        count, there = len(prompt.tokens.ids), len(other.tokens.ids)
-        if count != there:
-            raise AttnError(
-                f"--patch: {there} tokens, but the prompt has {count}; a patch goes from place to place"
-            )
-        end = difference_at(other, other.last(), place, ids)
-        beside = {"tokens": other.tokens.labels, "ids": other.tokens.ids, "difference": float(end)}
-    empty = np.full((len(d.layers), d["heads"]), np.nan)
-    return Effects(told, (between[0], between[1]), how, empty, beside)
+
+
+def about_other(prompt: Pass, other: Pass, place: int, ids: tuple[int, int]) -> dict[str, Any]:
+    """What is said of the other prompt. Raises AttnError where it has more tokens, or fewer."""
+    count = len(prompt.tokens.ids)
+    other_count = len(other.tokens.ids)
+    if count != other_count:
+        raise AttnError(
+            f"--patch: {other_count} tokens, but the prompt has {count}; a patch goes from place to place"
+        )
+
+    difference = difference_at(other, other.last(), place, ids)
+    return {"tokens": other.tokens.labels, "ids": other.tokens.ids, "difference": float(difference)}
 
 
 def fill_effects(
     prompt: Pass, begun: Effects, other: Pass | None, moved: Progress | None = None
 ) -> Iterator[Effects]:
     """The effects after each layer that lacks some, until all are there."""
-    model, effect = prompt.runner.model, begun.effect.copy()
+    model = prompt.runner.model
+    effect = begun.effect.copy()
+    layers, heads_of_layer = effect.shape
     hidden = prompt.runner.begin(prompt.tokens)
     source = None if other is None else other.runner.begin(other.tokens)
-    layers = len(effect)
     for index in range(layers):
         if np.isnan(effect[index]).any():
-            done = index * effect.shape[1]
-            for heads, found in effects_of_layer(prompt, begun, index, hidden, source=source):
-                effect[index, heads.start : heads.stop] = found
+            for heads, changes in effects_of_layer(prompt, begun, index, hidden, source=source):
+                effect[index, heads.start : heads.stop] = changes
                 if moved:
-                    moved(done + heads.stop, effect.size)
+                    moved(index * heads_of_layer + heads.stop, effect.size)
             yield replace(begun, effect=effect.copy())
+
         if index < layers - 1:
             hidden = through(model.layer(index), hidden, None, attend_plainly)
             if source is not None:
@@ -140,32 +176,38 @@ def effects_of_layer(
     prompt: Pass, begun: Effects, index: int, hidden: Array, *, source: Array | None = None
 ) -> Iterator[tuple[range, Array]]:
     """The effects of the heads of a layer, as many at once as go; of a patch `source` came into it."""
-    model, (layers, count) = prompt.runner.model, begun.effect.shape
-    place, ids = begun.prompt["at"], [token.id for token in begun.between]
-    tensors, at_once = model.layer(index), max(1, MOST_ROWS // len(prompt.tokens.ids))
-    given = None
+    model = prompt.runner.model
+    tensors = model.layer(index)
+    layers, count = begun.effect.shape
+    place = begun.prompt["at"]
+    ids = [token.id for token in begun.between]
+    patch = None
     if source is not None:
-        given = prepare_attention(tensors, source).run([HEAD_OUTPUTS])[HEAD_OUTPUTS]
+        patch = prepare_attention(tensors, source).run([HEAD_OUTPUTS])[HEAD_OUTPUTS]
 
+    at_once = max(1, MOST_ROWS // len(prompt.tokens.ids))
     for start in range(0, count, at_once):
         heads = range(start, min(start + at_once, count))
+        run = edit_heads(replacing(heads, begun.how, patch))
         with in_tiles():  # rows of all members are one product
-            rows = through(tensors, hidden, None, edit_heads(replacing(heads, begun.how, given)))
+            rows = through(tensors, hidden, None, run)
             for later in range(index + 1, layers):
                 rows = through(model.layer(later), rows, None, attend_plainly)
         yield heads, difference_at(prompt, rows, place, ids) - begun.difference
 
 
-def replacing(heads: range, how: str, given: Array | None) -> Change:
+def replacing(heads: range, how: str, patch: Array | None) -> Change:
     """A batch of head outputs, in each member another head zero, its mean, or that of the other prompt."""
 
-    def change(own: Array) -> Array:
-        batch = np.repeat(own[None], len(heads), axis=0)
+    def change(outputs: Array) -> Array:
+        batch = np.repeat(outputs[None], len(heads), axis=0)
         for member, head in enumerate(heads):
-            if given is not None:
-                batch[member, head] = given[head]
+            if patch is not None:
+                batch[member, head] = patch[head]
+            elif how == MEAN:
+                batch[member, head] = outputs[head].mean(axis=0)
             else:
-                batch[member, head] = own[head].mean(axis=0) if how == MEAN else 0
+                batch[member, head] = 0
         return batch
 
     return change
@@ -175,43 +217,58 @@ def edit_heads(change: Change) -> Run:
     """Carries out attention with the outputs of its heads changed before anything reads them."""
 
     def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
-        plan = prepare_attention(replace(tensors, passing=True), hidden, None, memory, cross=cross)
-        edits, keep = {HEAD_OUTPUTS: change}, steps_to_keep(tensors, X, RESIDUAL)
-        done = carry_out(plan.derivation, plan.given, plan.dtype, edits=edits, keep=keep)
-        return plan.record(done)
+        passing = replace(tensors, passing=True)
+        plan = prepare_attention(passing, hidden, None, memory, cross=cross)
+        values = carry_out(
+            plan.derivation,
+            plan.given,
+            plan.dtype,
+            edits={HEAD_OUTPUTS: change},
+            keep=steps_to_keep(tensors, X, RESIDUAL),
+        )
+        return plan.record(values)
 
     return run
 
 
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What a file that is missing, damaged or of something else may raise when effects are read from it."""
+
+
 def resume(begun: Effects, path: str) -> Effects:
     """Those that an interrupted run left in a file, where they are of the same prompt."""
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    # Whatever else the file holds, or where there is none, all is computed again.
+    with suppress(*UNREADABLE):
         with open_own(path) as stream:
-            left = json.loads(stream.read())
-        effect = np.array(left["effect"], np.float64)
-        asked = json.loads(json.dumps(begun.asked))
-        if effect.shape == begun.effect.shape and {name: left[name] for name in asked} == asked:
+            saved = json.loads(stream.read())
+        effect = np.array(saved["effect"], np.float64)
+        question = json.loads(json.dumps(begun.asked))
+        is_same = {name: saved[name] for name in question} == question
+        if is_same and effect.shape == begun.effect.shape:
             return replace(begun, effect=effect)
     return begun
 
 
 def read_pair(prompt: Pass, between: Sequence[str | int]) -> tuple[int, int]:
     """The ids of two tokens. Raises AttnError for texts that are no token, or several."""
-    problems, ids = [], list[int]()
+    problems: list[str] = []
+    ids: list[int] = []
     for word in between:
+        # In a prompt of ids a number is an id; in a text it may be a word.
         if isinstance(word, int) or (prompt.tokens.text is None and word.strip().isdecimal()):
             ids.append(int(word))
             continue
+
         pieces = prompt.pieces(word)
         if len(pieces) == 1:
             ids.append(pieces[0])
-            continue
-        names = " ".join(quote(text) for _, text in prompt.name_tokens(pieces))
-        problems.append(
-            f"--between: {quote(word)} is {len(pieces)} tokens, {names}; give a word that is one"
-            if pieces
-            else f"--between: {quote(word)} is no token"
-        )
+        elif pieces:
+            names = " ".join(quote(text) for _, text in prompt.name_tokens(pieces))
+            tokens = f"{len(pieces)} tokens, {names}; give a word that is one"
+            problems.append(f"--between: {quote(word)} is {tokens}")
+        else:
+            problems.append(f"--between: {quote(word)} is no token")
+
     raise_all(problems)
     return ids[0], ids[1]
 
@@ -225,88 +282,143 @@ ENOUGH = 1e-4
 """Of the difference, or of the largest share: how far the sum of the shares may be off."""
 
 
+class RowSum(NamedTuple):
+    """A row of the stream as a sum: what each part wrote into it, (part, d_model), and what no part did."""
+
+    parts: Array
+    fixed: Array
+
+
 def direct_shares(prompt: Pass, ids: tuple[int, int], place: int) -> dict[str, Any]:
     """The share of each part in logit A − logit B. Raises AttnError where a model is no such sum."""
     refuse_other_streams(prompt)
     model = prompt.runner.model
     hidden = prompt.runner.begin(prompt.tokens)
-    parts, fixed = [hidden[place]], np.zeros(hidden.shape[-1])
+    parts = [hidden[place]]
+    fixed = np.zeros(hidden.shape[-1])
     for index in range(len(model.description.layers)):
         tensors = model.layer(index)
         trace = prepare_attention(tensors, hidden).run()
-        heads, added = head_contributions(trace, tensors, place)
-        out = finish(tensors, hidden, trace[X], trace[RESIDUAL])
-        parts += [*heads, out[place] - trace[RESIDUAL][place]]
-        fixed, hidden = fixed + added, out
-    return add_up(prompt, ids, hidden[place], np.array(parts, np.float64), fixed)
+        heads = head_contributions(trace, tensors, place)
+        hidden = finish(tensors, hidden, trace[X], trace[RESIDUAL])
+
+        parts += [*heads.parts, hidden[place] - trace[RESIDUAL][place]]
+        fixed = fixed + heads.fixed
+
+    return add_up(prompt, ids, hidden[place], RowSum(np.array(parts, np.float64), fixed))
 
 
 def refuse_other_streams(prompt: Pass) -> None:
-    model, head = prompt.runner.model, prompt.head
-    d = model.description
-    why = {
+    """Refuse models whose last rows are no sum of what parts write into the stream."""
+    head = prompt.head
+    d = prompt.runner.model.description
+    applies = {
         "its head has a layer of its own, which is no sum": head.own_layer,
-        "it norms the stream itself after each sum": {"attention_sum_norm", "mlp_sum_norm"} & {*d.inner},
+        "it norms the stream itself after each sum": bool(
+            {"attention_sum_norm", "mlp_sum_norm"} & {*d.inner}
+        ),
         "its stream goes on from a norm": d["from_norm"],
         "each layer predicts and corrects several streams": "altup_router" in d.inner,
         "it multiplies the stream after each layer": "layer_scale" in d.inner,
     }
-    for reason, holds in why.items():
+    for reason, holds in applies.items():
         if holds:
             raise AttnError(f"--direct: {d.family}: {reason}; leave it out, ablation needs no sum")
 
 
-def head_contributions(trace: Trace, tensors: LayerTensors, place: int) -> tuple[Array, Array]:
-    """What each head adds to the stream at a position, (head, d_model), and what no head does."""
-    d, lines = tensors.d, trace.steps
-    rows = trace[lines[OUTPUT].inputs[0]][place].reshape(d["heads"], 1, -1).astype(np.float64)
-    parts = (rows @ trace[W_O].reshape(d["heads"], -1, d["width"]).astype(np.float64))[:, 0]
-    fixed = trace[B_O].astype(np.float64) if B_O in trace else np.zeros(d["width"])
-    residual = lines[RESIDUAL]
-    if (last := residual.inputs[1]) != OUTPUT:
-        op = lines[last].op
-        assert isinstance(op, LayerNorm | RMSNorm)
-        factors = [trace[name] for name in lines[last].inputs[1:]]
-        parts, fixed = through_norm(op, trace[OUTPUT][place], parts, fixed, factors)
+def head_contributions(trace: Trace, tensors: LayerTensors, place: int) -> RowSum:
+    """What each head of a layer adds to the stream at a position."""
+    heads = tensors.d["heads"]
+    width = tensors.d["width"]
+    steps = trace.steps
+    residual = steps[RESIDUAL]
+    (concat, *_) = steps[OUTPUT].inputs
+
+    rows = trace[concat][place].reshape(heads, 1, -1).astype(np.float64)
+    matrices = trace[W_O].reshape(heads, -1, width).astype(np.float64)
+    written = RowSum(
+        parts=(rows @ matrices)[:, 0],
+        fixed=trace[B_O].astype(np.float64) if B_O in trace else np.zeros(width),
+    )
+
+    added = residual.inputs[1]
+    if added != OUTPUT:  # the output goes through a norm before it is added
+        norm = steps[added]
+        assert isinstance(norm.op, LayerNorm | RMSNorm)
+        factors = [trace[name] for name in norm.inputs[1:]]
+        written = through_norm(norm.op, trace[OUTPUT][place], written, factors)
+
     factor = residual.op.factor if isinstance(residual.op, AddScaled) else 1.0
-    return parts * factor, fixed * factor
+    return RowSum(written.parts * factor, written.fixed * factor)
 
 
-def through_norm(
-    norm: LayerNorm | RMSNorm, row: Array, parts: Array, fixed: Array, factors: list[Array]
-) -> tuple[Array, Array]:
-    """The parts of a row, and what is in it besides, through its norm with the root of the whole row."""
+def through_norm(norm: LayerNorm | RMSNorm, row: Array, written: RowSum, factors: list[Array]) -> RowSum:
+    """What a row is the sum of through its norm, with the root of the whole row."""
     _, root = norm.normalize(row[None].astype(np.float64))
-    both = np.vstack([parts, fixed])
+    rows = np.vstack([written.parts, written.fixed])
     if norm.centred:
-        both = both - both.mean(axis=-1, keepdims=True)
-    both = both / root * (norm.factor(factors[0]) if factors else 1)
-    if len(factors) > 1:
-        both[-1] += factors[1]
-    return both[:-1], both[-1]
+        rows = rows - rows.mean(axis=-1, keepdims=True)
+    rows = rows / root * (norm.factor(factors[0]) if factors else 1)
+    if len(factors) > 1:  # the bias is of no part
+        rows[-1] += factors[1]
+    return RowSum(rows[:-1], rows[-1])
 
 
-def add_up(prompt: Pass, ids: tuple[int, int], row: Array, parts: Array, fixed: Array) -> dict[str, Any]:
+class Direction(NamedTuple):
+    """What takes a row that leaves the last layer to logit A − logit B: row @ vector · scale + bias."""
+
+    vector: Array
+    scale: float
+    bias: float
+
+
+def direction_between(prompt: Pass, ids: tuple[int, int]) -> Direction:
+    head = prompt.head
+    columns = head.columns(ids)
+    vector = (columns["W_U"][:, 0] - columns["W_U"][:, 1]).astype(np.float64)
+    if head.projects:
+        model = prompt.runner.model
+        shape = (head.width, model.description["width"])
+        vector = model.outer("final_project", ".weight", shape).T @ vector
+
+    scale = 1.0 if head.settings["scale"] is None else head.settings["scale"]
+    bias = 0.0
+    if "b_U" in columns:
+        bias_a, bias_b = columns["b_U"].astype(np.float64)
+        bias = float(bias_a - bias_b)
+    return Direction(vector, scale, bias)
+
+
+def add_up(prompt: Pass, ids: tuple[int, int], row: Array, written: RowSum) -> dict[str, Any]:
     """The shares through the final norm and the unembedding; refused where they do not add up."""
-    model, head = prompt.runner.model, prompt.head
+    model = prompt.runner.model
+    head = prompt.head
     d = model.description
     if d["final_norm"]:
         factors = [model.outer("final_norm", suffix, row.shape) for suffix in d.norm_suffixes]
-        parts, fixed = through_norm(norm_op(d, d["eps"]), row, parts, fixed, factors)
-    columns = head.columns(ids)
-    toward = (columns["W_U"][:, 0] - columns["W_U"][:, 1]).astype(np.float64)
-    if head.projects:
-        toward = model.outer("final_project", ".weight", (head.width, d["width"])).T @ toward
-    scale = 1.0 if head.said["scale"] is None else head.said["scale"]
-    bias = float(np.subtract(*columns["b_U"].astype(np.float64))) if "b_U" in columns else 0.0
-    shares, rest = parts @ toward * scale, (float(fixed @ toward) + bias) * scale
-    raw = head.logits_of(head.final(row), ids, capped=False).astype(np.float64)
-    difference, total = float(raw[0] - raw[1]), float(shares.sum() + rest)
-    if abs(total - difference) > ENOUGH * max(abs(difference), float(np.abs(shares).max())):
+        written = through_norm(norm_op(d, d["eps"]), row, written, factors)
+
+    toward = direction_between(prompt, ids)
+    shares = written.parts @ toward.vector * toward.scale
+    biases = (float(written.fixed @ toward.vector) + toward.bias) * toward.scale
+    total = float(shares.sum() + biases)
+
+    logits = head.logits_of(head.final(row), ids, capped=False).astype(np.float64)
+    difference = float(logits[0] - logits[1])
+    largest = max(abs(difference), float(np.abs(shares).max()))
+    if abs(total - difference) > ENOUGH * largest:
         raise AttnError(
             f"--direct: the shares come to {total:.6g}, not to {difference:.6g}; not all were found"
         )
-    layers = shares[1:].reshape(len(d.layers), -1)
-    found: dict[str, Any] = {"difference": difference, "capped": head.said["cap"] is not None}
-    found |= {"sum": total, "embeddings": float(shares[0]), "biases": rest}
-    return {**found, "heads": layers[:, :-1].tolist(), "networks": layers[:, -1].tolist()}
+
+    # In the order of `direct_shares`: the embeddings, then of each layer its heads and its network.
+    of_layers = shares[1:].reshape(len(d.layers), -1)
+    return {
+        "difference": difference,
+        "capped": head.settings["cap"] is not None,
+        "sum": total,
+        "embeddings": float(shares[0]),
+        "biases": biases,
+        "heads": of_layers[:, :-1].tolist(),
+        "networks": of_layers[:, -1].tolist(),
+    }

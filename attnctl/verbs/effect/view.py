@@ -27,37 +27,45 @@ STRONG = 0.5
 
 
 def effect_lines(found: Effects, screen: Screen) -> Iterator[Element]:
-    tokens = found.prompt["tokens"]
-    yield from prompt_lines(tokens, screen, found.prompt["at"])
-    layer, head = found.strongest
+    yield from prompt_lines(found.prompt["tokens"], screen, found.prompt["at"])
     for text in findings(found):
         yield from screen.sentence(text)
+
     yield []
     yield [(screen.printable(f"Change in the difference, each head {DONE[found.how]}"), "label")]
     yield from table_of(found.effect, screen)
     if found.direct:
         yield from direct_lines(found, screen)
     if found.is_changed:
+        layer, head = found.strongest
         yield []
         yield [(f"What head {layer}.{head} attends to: {shell_line(looking_at(found, layer, head))}", "")]
 
 
 def findings(found: Effects) -> Iterator[str]:
+    """The difference in numbers, then the head that changes it most."""
     a, b = found.between
-    before, (layer, head) = found.difference, found.strongest
+    before = found.difference
     names = f"logit {quote(a.text)} − logit {quote(b.text)}"
     yield f"{names} = {short(a.logit)} − {short(b.logit)} = {short(before)}.".replace("− -", "+ ")
-    change = float(found.effect[layer, head])
-    end = f"it changes the difference by {short(change, '+')}, to {short(before + change)}"
-    what = f"Head {layer}.{head} matters most: {DONE[found.how]}, {end}"
+
+    edit = DONE[found.how]
     if not found.is_changed:
-        yield f"No head changes it, {DONE[found.how]}."
-    elif found.other:
-        gap = found.other["difference"] - before
-        share = f", {change / gap:.0%} of the way" if gap else ""
-        yield f"{what}{share}; the other prompt has {short(found.other['difference'])}."
-    else:
-        yield f"{what}."
+        yield f"No head changes it, {edit}."
+        return
+
+    layer, head = found.strongest
+    change = float(found.effect[layer, head])
+    consequence = f"it changes the difference by {short(change, '+')}, to {short(before + change)}"
+    sentence = f"Head {layer}.{head} matters most: {edit}, {consequence}"
+    if not found.other:
+        yield f"{sentence}."
+        return
+
+    other = found.other["difference"]
+    gap = other - before
+    share = f", {change / gap:.0%} of the way" if gap else ""
+    yield f"{sentence}{share}; the other prompt has {short(other)}."
 
 
 def short(number: float, sign: str = "") -> str:
@@ -66,26 +74,37 @@ def short(number: float, sign: str = "") -> str:
 
 
 def looking_at(found: Effects, layer: int, head: int) -> list[str]:
-    sentence, ids = found.prompt.get("sentence"), ",".join(map(str, found.prompt["ids"]))
-    start = ["attnctl", "run", *([sentence] if sentence else ["--ids", ids])]
-    rest = ["--layer", str(layer), "--head", str(head), "--step", "attention_weights"]
-    return [*start, "--model", found.prompt["model"], *rest]
+    """The words of the command that shows the weights of a head."""
+    words = ["attnctl", "run"]
+    if sentence := found.prompt.get("sentence"):
+        words.append(sentence)
+    else:
+        words += ["--ids", ",".join(map(str, found.prompt["ids"]))]
+    words += ["--model", found.prompt["model"]]
+    return [*words, "--layer", str(layer), "--head", str(head), "--step", "attention_weights"]
 
 
 def table_of(effect: Array, screen: Screen, *more: str) -> Iterator[Element]:
     """Layers down, heads across, and `more` columns after them."""
     strong = STRONG * np.nanmax(np.abs(effect), initial=0)
     rows: list[list[Span]] = []
-    for layer, row in enumerate(effect.tolist()):
-        cells = [
-            (screen.printable("–"), "dim")
-            if isnan(cell)
-            else (f"{round(cell, 3) + 0.0:+.3f}", "strong" if strong and abs(cell) >= strong else "")
-            for cell in row
-        ]
-        rows.append([(f"layer {layer}", "label"), *cells])
+    for layer, numbers in enumerate(effect.tolist()):
+        row: list[Span] = [(f"layer {layer}", "label")]
+        row += [effect_cell(number, strong, screen) for number in numbers]
+        rows.append(row)
+
     heads = map(str, range(effect.shape[1] - len(more)))
-    yield from column_blocks(screen, ["", *heads, *more], rows, frozenset({0}))
+    titles = ["", *heads, *more]
+    yield from column_blocks(screen, titles, rows, frozenset({0}))
+
+
+def effect_cell(number: float, strong: float, screen: Screen) -> Span:
+    """A number, or a dash where there is none; strong from this size on (0: none is)."""
+    if isnan(number):
+        return screen.printable("–"), "dim"
+    text = f"{round(number, 3) + 0.0:+.3f}"  # adding 0.0 makes a rounded -0.0 a +0.0
+    is_strong = strong and abs(number) >= strong
+    return text, "strong" if is_strong else ""
 
 
 def direct_lines(found: Effects, screen: Screen) -> Iterator[Element]:
@@ -93,18 +112,28 @@ def direct_lines(found: Effects, screen: Screen) -> Iterator[Element]:
     yield []
     yield [("What each part writes into the difference itself, norms held", "label")]
     yield from table_of(np.column_stack([direct["heads"], direct["networks"]]), screen, "network")
-    total = f"all come to {direct['sum']:.6g}" + (", before the cap on logits" if direct["capped"] else "")
-    said = f"embeddings {short(direct['embeddings'], '+')}, biases {short(direct['biases'], '+')}; {total}"
-    yield [(screen.printable(said), "")]
+
+    embeddings = short(direct["embeddings"], "+")
+    biases = short(direct["biases"], "+")
+    total = f"all come to {direct['sum']:.6g}"
+    if direct["capped"]:
+        total += ", before the cap on logits"
+    yield [(screen.printable(f"embeddings {embeddings}, biases {biases}; {total}"), "")]
 
 
 def write_csv(found: Sequence[Effects], stream: TextIO) -> None:
     rows = csv.writer(stream, lineterminator="\n")
-    rows.writerow(["layer", "head", "effect", *["direct"] * any(effects.direct for effects in found)])
+    columns = ["layer", "head", "effect"]
+    if any(effects.direct for effects in found):
+        columns.append("direct")
+    rows.writerow(columns)
+
     for effects in found:
-        for (layer, head), cell in np.ndenumerate(effects.effect):
-            own = [effects.direct["heads"][layer][head]] if effects.direct else []
-            rows.writerow([layer, head, cell, *own])
+        for (layer, head), number in np.ndenumerate(effects.effect):
+            row = [layer, head, number]
+            if effects.direct:
+                row.append(effects.direct["heads"][layer][head])
+            rows.writerow(row)
 
 
 def effect_picture(found: Sequence[Effects]) -> Picture:
@@ -113,9 +142,16 @@ def effect_picture(found: Sequence[Effects]) -> Picture:
         layers, heads = effects.effect.shape
         a, b = (quote(token.text) for token in effects.between)
         change = f"change in logit {a} − logit {b}, each head {DONE[effects.how]}"
-        about, panels = (change, "layers down, heads across"), [Panel("", effects.effect)]
-        names = [f"layer {layer}" for layer in range(layers)]
-        plots.append(Plot("effect", about, panels, names, list(map(str, range(heads))), signed=True))
+        plots.append(
+            Plot(
+                "effect",
+                (change, "layers down, heads across"),
+                [Panel("", effects.effect)],
+                rows=[f"layer {layer}" for layer in range(layers)],
+                columns=list(map(str, range(heads))),
+                signed=True,
+            )
+        )
     return draw(plots, "What each head does to the next token")
 
 

@@ -49,8 +49,8 @@ def fill_by_workers(
     effect = begun.effect.copy()
     left = [layer for layer, heads in enumerate(effect) if np.isnan(heads).any()]
     tasks = [LayerTask(prompt, other, begun, layer) for layer in left]
-    for number, found in call_each(engine, measure_layer, tasks):
-        effect[left[number]] = found
+    for number, changes in call_each(engine, measure_layer, tasks):
+        effect[left[number]] = changes
         if moved:
             moved(int(np.isfinite(effect).sum()), effect.size)
         yield replace(begun, effect=effect.copy())
@@ -59,15 +59,19 @@ def fill_by_workers(
 
 def measure_layer(task: LayerTask) -> Array:
     """The effects of the heads of a layer, as a worker. Raises AttnError where its model is another."""
-    own, begun = pass_of(task.prompt), task.begun
+    prompt = pass_of(task.prompt)
+    begun = task.begun
     ids = tuple(token.id for token in begun.between)
-    size = max(abs(token.logit) for token in begun.between)
-    if not abs(difference_of(task.prompt, begun.prompt["at"], ids) - begun.difference) <= SAME * size:
+    logit = max(abs(token.logit) for token in begun.between)
+    difference = difference_of(task.prompt, begun.prompt["at"], ids)
+    # Written so that a difference of NaN counts as another model.
+    if not abs(difference - begun.difference) <= SAME * logit:
         raise AttnError("a worker has another model than this machine; give them the same files")
-    hidden = before_layer(own, task.layer)
+
+    hidden = before_layer(prompt, task.layer)
     source = None if task.other is None else before_layer(pass_of(task.other), task.layer)
-    parts = [found for _, found in effects_of_layer(own, begun, task.layer, hidden, source=source)]
-    return np.concatenate(parts)
+    effects = effects_of_layer(prompt, begun, task.layer, hidden, source=source)
+    return np.concatenate([changes for _, changes in effects])
 
 
 @lru_cache(maxsize=2)  # the prompt, and the one that a patch is taken from
@@ -77,8 +81,8 @@ def pass_of(prompt: Prompt) -> Pass:
 
 @lru_cache(maxsize=1)
 def difference_of(prompt: Prompt, place: int, ids: tuple[int, ...]) -> float:
-    own = pass_of(prompt)
-    return float(difference_at(own, own.last(), place, ids))
+    begun = pass_of(prompt)
+    return float(difference_at(begun, begun.last(), place, ids))
 
 
 def before_layer(prompt: Pass, layer: int) -> Array:

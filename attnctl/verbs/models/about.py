@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from math import prod
 from typing import Any
 
@@ -36,7 +37,7 @@ class About:
         return {
             "model": self.name,
             "parts": [
-                describe_stack(part) | {"layer_parameters": sizes}
+                {**describe_stack(part), "layer_parameters": sizes}
                 for part, sizes in zip(self.parts, self.by_use, strict=True)
             ],
             "parameters": self.parameters,
@@ -47,17 +48,29 @@ class About:
 
 
 def describe_stack(d: Description) -> dict[str, Any]:
-    settings = {
-        name: value for name, value in d.settings.items() if not callable(value) and value not in (None, {})
-    }
-    layers = []
-    for layer in d.layers:
-        ends = isinstance(layer.window, Window) and [layer.window.left, layer.window.right]
-        window = ends or (layer.window and layer.window.plain())
-        turned, scale, own = layer.rope, layer.scale, layer.own
-        rope = turned and {"kind": turned.kind, "theta": turned.theta, "dims": turned.dims}
-        layers.append({"window": window, "rope": rope, "scale": scale, "experts": layer.experts, **own})
+    settings = {name: value for name, value in d.settings.items() if is_described(value)}
+    layers = [describe_layer(layer) for layer in d.layers]
     return {"family": d.family, "part": d.part, **settings, "by_layer": layers}
+
+
+def is_described(value: Any) -> bool:
+    """Whether a setting says something, and not by a rule for each layer."""
+    return not callable(value) and value not in (None, {})
+
+
+def describe_layer(layer: Layer) -> dict[str, Any]:
+    if isinstance(layer.window, Window):
+        window: Any = [layer.window.left, layer.window.right]
+    else:
+        window = layer.window and layer.window.plain()
+    rope = layer.rope and {"kind": layer.rope.kind, "theta": layer.rope.theta, "dims": layer.rope.dims}
+    return {
+        "window": window,
+        "rope": rope,
+        "scale": layer.scale,
+        "experts": layer.has_experts,
+        **layer.overrides,
+    }
 
 
 def describe_checkpoint(name: str) -> About:
@@ -66,33 +79,45 @@ def describe_checkpoint(name: str) -> About:
     parts = [part for part in FAMILIES[model.description.family] if part]
     models = [model, *(open_model(name, part) for part in parts)]
     tensors = model.checkpoint.tensors.values()
-    types = ", ".join(sorted({tensor.type_name for tensor in tensors}))
-    model.checkpoint.looks = False
-    trace_bytes = {}
-    most = most_tokens(model) or 1024
-    for tokens in sorted({min(128, most), min(1024, most)}):  # of layer 0, every step kept
-        first = model.layer(next(iter(model.description.attending), 0))
-        plan = prepare_attention(first, blank_rows(model, tokens))
-        trace_bytes[tokens] = peak(plan.costs())
     return About(
-        name,
-        tuple(model.description for model in models),
-        sum(prod(tensor.shape) for tensor in tensors),
-        sum(tensor.nbytes for tensor in tensors),
-        types,
-        trace_bytes,
-        tuple(map(parameters_by_use, models)),
+        name=name,
+        parts=tuple(each.description for each in models),
+        parameters=sum(prod(tensor.shape) for tensor in tensors),
+        bytes=sum(tensor.nbytes for tensor in tensors),
+        types=", ".join(sorted({tensor.type_name for tensor in tensors})),
+        trace_bytes=cost_traces(model),
+        by_use=tuple(map(parameters_by_use, models)),
     )
 
 
-def parameters_by_use(model: Model) -> dict[str, int]:
-    start, tensors = model.layer(0).prefix, model.checkpoint.tensors
-    own = [name.removeprefix(start) for name in model.checkpoint.under(start)]
+def cost_traces(model: Model) -> dict[int, int]:
+    """The memory of the first trace that a layer has, every step kept, by the number of tokens."""
+    model.checkpoint.looks = False  # nothing is computed of what is read
+    attending = model.description.attending
+    layer = model.layer(attending[0] if attending else 0)
+    most = most_tokens(model) or 1024
+
     sizes = {}
-    for use, name in model.description.inner.items():
-        module = re.compile(re.sub(r"\\{\w\\}", r"\\d+", re.escape(name.removesuffix("!"))) + r"(\.\w+)?")
-        sizes[use] = sum(prod(tensors[start + name].shape) for name in filter(module.fullmatch, own))
-    return {use: size for use, size in sizes.items() if size}
+    for tokens in sorted({min(128, most), min(1024, most)}):
+        plan = prepare_attention(layer, blank_rows(model, tokens))
+        sizes[tokens] = peak(plan.costs())
+    return sizes
+
+
+def parameters_by_use(model: Model) -> dict[str, int]:
+    """The numbers in the tensors of layer 0 by what they are for; nothing for what it does not have."""
+    prefix = model.layer(0).prefix
+    tensors = model.checkpoint.tensors
+    names = [name.removeprefix(prefix) for name in model.checkpoint.under(prefix)]
+    sizes = {}
+    for use, module in model.description.inner.items():
+        escaped = re.escape(module.removesuffix("!"))
+        with_numbers = re.sub(r"\\{\w\\}", r"\\d+", escaped)  # {e} and {h}
+        pattern = re.compile(with_numbers + r"(\.\w+)?")
+        size = sum(prod(tensors[prefix + name].shape) for name in names if pattern.fullmatch(name))
+        if size:
+            sizes[use] = size
+    return sizes
 
 
 LAYER_HEADINGS = ("layer", "window", "rope", "scale", "network")
@@ -113,36 +138,58 @@ def stack_name(d: Description) -> str:
 
 
 def size_lines(found: About) -> list[str]:
-    sizes = found.trace_bytes.items()
-    traces = [f"one layer's trace of {tokens} tokens: {size_text(size)}" for tokens, size in sizes]
-    return [f"{found.parameters:,} parameters in {size_text(found.bytes)}, {found.types}", *traces]
+    lines = [f"{found.parameters:,} parameters in {size_text(found.bytes)}, {found.types}"]
+    for tokens, size in found.trace_bytes.items():
+        lines.append(f"one layer's trace of {tokens} tokens: {size_text(size)}")
+    return lines
 
 
 def facts_of(d: Description) -> list[str]:
     """A stack in a few words each: its sizes, and what attention has besides (norms, sinks, latents)."""
-    sizes = dict.fromkeys(str(layer.own.get("d_k", d["d_k"])) for layer in d.layers)
     norm = "LayerNorm" if d["norm"] == "layer" else "RMSNorm"
-    facts = [
-        plural(len(d.layers), "layer"),
-        plural(d["heads"], "head"),
-        *([plural(d["kv_heads"], "kv head")] if d["kv_heads"] != d["heads"] else []),
+    facts = [plural(len(d.layers), "layer"), plural(d["heads"], "head")]
+    if d["kv_heads"] != d["heads"]:
+        facts.append(plural(d["kv_heads"], "kv head"))
+    facts += [
         f"width {d['width']}",
-        f"head size {' or '.join(sizes)}" + (f", values {d['d_v']}" if d["d_v"] != d["d_k"] else ""),
+        head_sizes(d),
         f"{d['act']} {'gated ' if d['gated'] else ''}network of {d['intermediate']}",
         "causal" if d["causal"] else "sees both ways",
         f"{norm} {norm_places(d)}",
     ]
-    facts += [f"{norm} of Q and K"] if d["qk_norm"] else []
-    facts += [f"soft cap {d['softcap']:g}"] if d["softcap"] else []
-    facts += ["a sink for each head"] if d["sink"] else []
-    facts += [f"{d['buckets']} buckets of distance"] if d["buckets"] else []
-    facts += ["ALiBi"] if d["alibi"] else []
-    facts += [f"latent rows of {d['kv_rank']}"] if d["kv_rank"] else []
-    facts += ["attention and network side by side"] if d["parallel"] else []
-    facts += ["also attends to an encoder"] if d.crosses else []
-    shared = sum("source" in layer.own for layer in d.layers)
-    facts += [f"the last {shared} layers read K and V of earlier ones"] if shared else []
+    if d["qk_norm"]:
+        facts.append(f"{norm} of Q and K")
+    return [*facts, *special_facts(d)]
+
+
+def special_facts(d: Description) -> list[str]:
+    """What few families have."""
+    facts = []
+    if d["softcap"]:
+        facts.append(f"soft cap {d['softcap']:g}")
+    if d["sink"]:
+        facts.append("a sink for each head")
+    if d["buckets"]:
+        facts.append(f"{d['buckets']} buckets of distance")
+    if d["alibi"]:
+        facts.append("ALiBi")
+    if d["kv_rank"]:
+        facts.append(f"latent rows of {d['kv_rank']}")
+    if d["parallel"]:
+        facts.append("attention and network side by side")
+    if d.crosses:
+        facts.append("also attends to an encoder")
+    if sharing := sum("source" in layer.overrides for layer in d.layers):
+        facts.append(f"the last {sharing} layers read K and V of earlier ones")
     return facts
+
+
+def head_sizes(d: Description) -> str:
+    by_layer = [layer.overrides.get("d_k", d["d_k"]) for layer in d.layers]
+    sizes = " or ".join(map(str, dict.fromkeys(by_layer)))
+    if d["d_v"] == d["d_k"]:
+        return f"head size {sizes}"
+    return f"head size {sizes}, values {d['d_v']}"
 
 
 def norm_places(d: Description) -> str:
@@ -155,37 +202,55 @@ def norm_places(d: Description) -> str:
 
 def layer_rows(d: Description) -> list[list[str]]:
     """A row for each run of layers that are alike, below `LAYER_HEADINGS`."""
-    rows, start = [], 0
-    for index in range(1, len(d.layers) + 1):
-        if index == len(d.layers) or d.layers[index] != d.layers[start]:
-            span = str(start) if index - start == 1 else f"{start}-{index - 1}"
-            rows.append([span, *layer_cells(d, d.layers[start])])
-            start = index
+    rows = []
+    first = 0
+    for layer, run in groupby(d.layers):
+        last = first + len([*run]) - 1
+        numbers = str(first) if first == last else f"{first}-{last}"
+        rows.append([numbers, *layer_cells(d, layer)])
+        first = last + 1
     return rows
 
 
 def layer_table(d: Description, screen: Screen) -> Iterator[Line]:
     rows = [[*LAYER_HEADINGS], *layer_rows(d)]
-    widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
+    columns = zip(*rows, strict=True)
+    widths = [max(map(cells, column)) for column in columns]
     for number, row in enumerate(rows):
-        padded = (pad_right(screen.printable(text), width) for text, width in zip(row, widths, strict=True))
+        padded = []
+        for text, width in zip(row, widths, strict=True):
+            padded.append(pad_right(screen.printable(text), width))
         yield [("  ".join(padded).rstrip(), "label" if number == 0 else "")]
 
 
 def layer_cells(d: Description, layer: Layer) -> list[str]:
-    window = "full"
-    if isinstance(layer.window, BlockLocal):
-        window = f"chunks of {layer.window.size}"
-    elif layer.window:
-        left, right = layer.window.left, layer.window.right
-        window = f"{(left or 0) + 1} keys" if right is None else f"{left} each side"
-    rope = "none"
-    if layer.rope:
-        share = "" if layer.rope.dims == (d["d_rope"] or d["d_k"]) else f", {layer.rope.dims} columns"
-        pairs = ", neighbours" if layer.rope.interleaved else ""
-        rope = f"{layer.rope.kind}, theta {layer.rope.theta:g}{share}{pairs}"
-    scale = "1/√d_k" if layer.scale is None else f"{layer.scale:g}"
-    network = f"{d['chosen']} of {d['experts']} experts" if layer.experts else "dense"
-    if layer.linear:
+    network = f"{d['chosen']} of {d['experts']} experts" if layer.has_experts else "dense"
+    if layer.is_linear:
         return ["a state", "none", "none", network]
-    return [window, rope, scale, network]
+
+    scale = "1/√d_k" if layer.scale is None else f"{layer.scale:g}"
+    return [window_cell(layer), rope_cell(d, layer), scale, network]
+
+
+def window_cell(layer: Layer) -> str:
+    window = layer.window
+    if window is None:
+        return "full"
+    if isinstance(window, BlockLocal):
+        return f"chunks of {window.size}"
+    if window.right is None:
+        return f"{(window.left or 0) + 1} keys"  # those before the query, and its own
+    return f"{window.left} each side"
+
+
+def rope_cell(d: Description, layer: Layer) -> str:
+    rope = layer.rope
+    if rope is None:
+        return "none"
+
+    text = f"{rope.kind}, theta {rope.theta:g}"
+    if rope.dims != (d["d_rope"] or d["d_k"]):
+        text += f", {rope.dims} columns"
+    if rope.interleaved:
+        text += ", neighbours"
+    return text

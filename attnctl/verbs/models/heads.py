@@ -73,36 +73,45 @@ def head_profiles(trace: Trace) -> list[HeadProfile]:
     weights = trace[WEIGHTS]
     special = [place for place in trace.header.get("special", ()) if place]
     masks = key_masks(trace.ids or list(range(weights.shape[-1])), special)
-    sinks = np.maximum(1 - weights.sum(axis=-1), 0)  # what the keys leave over
-    rows = np.flatnonzero(text_queries(trace.tokens, weights.shape[-2]))
-    rows = rows[2:] if len(rows) > 3 else rows
+    left_over = np.maximum(1 - weights.sum(axis=-1), 0)  # what a learned sink takes
+    queries = np.flatnonzero(text_queries(trace.tokens, weights.shape[-2]))
+    if len(queries) > 3:  # the first two have hardly a choice
+        queries = queries[2:]
+
     layer = int(trace.header.get("layer", 0))
-    found = []
+    profiles = []
     for number, head in enumerate(weights):
-        shares = {
-            kind: float((head * mask).sum(axis=-1)[rows].mean(dtype=np.float64))
-            for kind, mask in masks.items()
-        }
-        shares["sink"] += float(sinks[number][rows].mean(dtype=np.float64))
-        found.append(HeadProfile(layer, number, shares))
-    return found
+        shares = {}
+        for kind, mask in masks.items():
+            by_query = (head * mask).sum(axis=-1)
+            shares[kind] = mean_of(by_query[queries])
+        shares["sink"] += mean_of(left_over[number][queries])
+        profiles.append(HeadProfile(layer, number, shares))
+    return profiles
+
+
+def mean_of(shares: Array) -> float:
+    return float(shares.mean(dtype=np.float64))
 
 
 def key_masks(ids: Sequence[int], special: Sequence[int]) -> dict[str, Array]:
     """For each kind which keys count, (query, key) of true and false."""
     tokens = np.asarray(ids)
     count = len(tokens)
-    query, key = np.arange(count)[:, None], np.arange(count)[None, :]
+    query = np.arange(count)[:, None]
+    key = np.arange(count)[None, :]
     same = tokens[:, None] == tokens[None, :]
-    before = np.zeros((count, count), bool)
-    before[:, 1:] = same[:, :-1] & (key[:, 1:] - 1 < query)
+
+    # The token before the key is an earlier place of the query's own token.
+    follows_same = np.zeros((count, count), bool)
+    follows_same[:, 1:] = same[:, :-1] & (key[:, 1:] - 1 < query)
     return {
         "sink": np.isin(key, special) & (query >= 0),
         "previous": key == query - 1,
         "first": np.broadcast_to(key == 0, (count, count)),
         "self": key == query,
         "same word": same & (key != query),
-        "induction": before,
+        "induction": follows_same,
     }
 
 
@@ -111,9 +120,11 @@ def profile_data(heads: Iterable[HeadProfile], trace: Trace) -> dict[str, Any]:
     for head in heads:
         shares = {kind: round(share, 6) for kind, share in head.shares.items()}
         rows.append({"layer": head.layer, "head": head.head, "name": head.name, "shares": shares})
+
     names = ("model", "family", "sentence", "tokens", "ids")
-    told = {name: trace.header[name] for name in names if name in trace.header}
-    return {**told, "rule": RULE, "kinds": {**KINDS, SPREAD: "nothing of these"}, "heads": rows}
+    prompt = {name: trace.header[name] for name in names if name in trace.header}
+    kinds = {**KINDS, SPREAD: "nothing of these"}
+    return {**prompt, "rule": RULE, "kinds": kinds, "heads": rows}
 
 
 # --- the battery ---
@@ -125,8 +136,11 @@ SCORES = {
     "sink": "attends to the first token, or its learned sink",
 }
 
-LENGTH, DRAWS = 24, 4
-"""Tokens in a copy, and how often other tokens are drawn."""
+LENGTH = 24
+"""Tokens in a copy."""
+
+DRAWS = 4
+"""How often other tokens are drawn."""
 
 
 def battery(
@@ -138,33 +152,46 @@ def battery(
     totals: dict[tuple[int, int], Array] = {}
     for draw in range(DRAWS):
         copy = draws.randint(0, vocab, LENGTH).tolist()
-        for trace in run_model(name, ModelInput(ids=(*copy, *copy)), "all", settings, [WEIGHTS]):
+        twice = ModelInput(ids=(*copy, *copy))
+        for trace in run_model(name, twice, "all", settings, keep=[WEIGHTS]):
             for head, weights in enumerate(trace[WEIGHTS]):
                 place = (int(trace.header["layer"]), head)
-                totals[place] = totals.get(place, np.zeros(len(SCORES))) + battery_scores(weights)
+                before = totals.get(place, np.zeros(len(SCORES)))
+                totals[place] = before + battery_scores(weights)
         if moved:
             moved(draw + 1, DRAWS)
-    return [
-        HeadProfile(layer, head, dict(zip(SCORES, (total / DRAWS).tolist(), strict=True)))
-        for (layer, head), total in sorted(totals.items())
-    ]
+
+    profiles = []
+    for (layer, head), total in sorted(totals.items()):
+        means = (total / DRAWS).tolist()
+        profiles.append(HeadProfile(layer, head, dict(zip(SCORES, means, strict=True))))
+    return profiles
 
 
 def battery_scores(weights: Array) -> Array:
     """The scores of one head on one draw, in the order of SCORES."""
-    second = np.arange(LENGTH, 2 * LENGTH)
-    later = np.arange(1, 2 * LENGTH)
+    in_second = np.arange(LENGTH, 2 * LENGTH)
+    but_first = np.arange(1, 2 * LENGTH)
+    earlier = in_second - LENGTH  # the place of the same token in the first copy
     left_over = np.maximum(1 - weights.sum(axis=-1, dtype=np.float64), 0)
-    induction, duplicate = weights[second, second - LENGTH + 1], weights[second, second - LENGTH]
-    previous, first = weights[later, later - 1], weights[later, 0]
-    *means, sink = (own.mean(dtype=np.float64) for own in (induction, duplicate, previous, first))
-    return np.array([*means, sink + left_over[later].mean()])
+
+    induction = mean_of(weights[in_second, earlier + 1])
+    duplicate = mean_of(weights[in_second, earlier])
+    previous = mean_of(weights[but_first, but_first - 1])
+    first = mean_of(weights[but_first, 0])
+    sink = first + mean_of(left_over[but_first])
+    return np.array([induction, duplicate, previous, sink])
 
 
 def battery_data(found: list[HeadProfile]) -> dict[str, Any]:
     heads = [{"layer": head.layer, "head": head.head, **head.shares, "names": head.names} for head in found]
-    told = {"tokens": LENGTH, "draws": DRAWS, "enough": ENOUGH}
-    return {"definitions": SCORES, **told, "heads": heads}
+    return {
+        "definitions": SCORES,
+        "tokens": LENGTH,
+        "draws": DRAWS,
+        "enough": ENOUGH,
+        "heads": heads,
+    }
 
 
 SHORT = {"previous": "prev", "same word": "same", "induction": "induc"}
@@ -175,43 +202,73 @@ def map_lines(heads: list[HeadProfile], tokens: list[str], model: str, screen: S
     """Layers down, heads across, what each head does; then the rule and how to go on."""
     yield from screen.flow([(screen.token(token), "token") for token in tokens], "  ")
     yield []
-    layers = sorted({head.layer for head in heads})
-    count = 1 + max(head.head for head in heads)
-    first = max(cells(f"layer {layers[-1]}"), 8)
-    width = 6
-    block = max(1, (screen.width - first) // width) if screen.fits else count
-    for start in range(0, count, block):
-        numbers = range(start, min(start + block, count))
-        heading = "".join(pad_left(str(number), width) for number in numbers)
-        yield [(pad_right("", first), ""), (heading, "label")]
-        for layer in layers:
-            row = [head for head in heads if head.layer == layer and head.head in numbers]
-            shown = [profile_cell(head, width, screen) for head in row]
-            yield [(pad_right(f"layer {layer}", first), "label"), *shown]
-        yield []
-    for kind, meaning in KINDS.items():
-        yield [(f"{pad_right(SHORT.get(kind, kind), first)}{screen.printable(meaning)}", "dim")]
-    yield [(f"{pad_right(screen.printable(DOT), first)}{SPREAD}: nothing of these", "dim")]
-    yield [(RULE, "dim")]
-    busy = max(
-        heads, key=lambda head: max(head.shares.values()) if head.name not in {"first", "sink"} else 0
-    )
+    yield from grid_lines(heads, screen)
+    yield from legend_lines(heads, screen)
+    busy = max(heads, key=largest_share_of_text)
     yield []
     yield [(f"One layer, number by number: add --layer {busy.layer} --head {busy.head}", "")]
+
+
+def first_width(heads: list[HeadProfile]) -> int:
+    """The width of the column with the names of layers, which the legend keeps to."""
+    last = max(head.layer for head in heads)
+    return max(cells(f"layer {last}"), 8)
+
+
+def grid_lines(heads: list[HeadProfile], screen: Screen) -> Iterator[Line]:
+    """Layers down, as many heads side by side as there is room for."""
+    layers = sorted({head.layer for head in heads})
+    count = 1 + max(head.head for head in heads)
+    first = first_width(heads)
+    width = 6
+    side_by_side = count
+    if screen.fits:
+        side_by_side = max(1, (screen.width - first) // width)
+
+    for start in range(0, count, side_by_side):
+        numbers = range(start, min(start + side_by_side, count))
+        heading = "".join(pad_left(str(number), width) for number in numbers)
+        yield [(pad_right("", first), ""), (heading, "label")]
+        in_block = [head for head in heads if head.head in numbers]
+        for layer in layers:
+            name = pad_right(f"layer {layer}", first)
+            names = [profile_cell(head, width, screen) for head in in_block if head.layer == layer]
+            yield [(name, "label"), *names]
+        yield []
+
+
+def legend_lines(heads: list[HeadProfile], screen: Screen) -> Iterator[Line]:
+    first = first_width(heads)
+    for kind, meaning in KINDS.items():
+        name = pad_right(SHORT.get(kind, kind), first)
+        yield [(f"{name}{screen.printable(meaning)}", "dim")]
+
+    dot = pad_right(screen.printable(DOT), first)
+    yield [(f"{dot}{SPREAD}: nothing of these", "dim")]
+    yield [(RULE, "dim")]
+
+
+def largest_share_of_text(head: HeadProfile) -> float:
+    """How much a head is worth a look: those that rest on the first token or a sink are not."""
+    return 0 if head.name in {"first", "sink"} else max(head.shares.values())
 
 
 def profile_cell(head: HeadProfile, width: int, screen: Screen) -> tuple[str, str]:
     if head.name == SPREAD:
         return pad_left(screen.printable(DOT), width), "dim"
-    return pad_left(SHORT.get(head.name, head.name), width), "strong" if head.name == "induction" else ""
+    name = SHORT.get(head.name, head.name)
+    style = "strong" if head.name == "induction" else ""
+    return pad_left(name, width), style
 
 
 def battery_lines(found: list[HeadProfile], screen: Screen) -> Iterator[Line]:
     title = f"{LENGTH} random tokens twice in a row, {DRAWS} draws; heads with {ENOUGH:.0%} or more"
     yield [(screen.printable(title), "label")]
     for name, meaning in SCORES.items():
-        own = [(head, head.shares[name]) for head in found if name in head.names]
-        named = sorted(own, key=lambda item: -item[1])
-        text = ", ".join(f"{head.layer}.{head.head} ({share:.2f})" for head, share in named) or "none"
-        yield [(pad_right(name, 11), "label"), (text, "")]
-        yield [(f"{pad_right('', 11)}{screen.printable(meaning)}", "dim")]
+        scored = [(head.shares[name], head) for head in found if name in head.names]
+        scored.sort(key=lambda item: -item[0])
+        heads = ", ".join(f"{head.layer}.{head.head} ({score:.2f})" for score, head in scored)
+        yield [(pad_right(name, 11), "label"), (heads or "none", "")]
+
+        margin = pad_right("", 11)
+        yield [(f"{margin}{screen.printable(meaning)}", "dim")]

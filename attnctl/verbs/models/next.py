@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.words import number_repeats, quote
 from attnctl.drawing.pictures import Plot
 from attnctl.drawing.pictures.draw import Picture, draw, writers
-from attnctl.drawing.screen import Line, Screen
+from attnctl.drawing.screen import Line, Screen, Span
 from attnctl.drawing.screen.grid import Panel
 from attnctl.drawing.screen.listing import Listing, column_blocks
 from attnctl.drawing.screen.output import Element
@@ -25,14 +25,16 @@ from attnctl.record.cells import spell_cell
 
 def next_lines(trace: Trace, screen: Screen) -> Iterator[Element]:
     """The prompt, the likeliest tokens at the position that was asked, and how to see one's arithmetic."""
-    found, rows = trace.header["next"], next_rows(trace, screen)
-    place = found["at"]
+    prediction = trace.header["next"]
+    place = prediction["at"]
     yield from prompt_lines(trace.tokens or [], screen, place)
     yield []
+
+    rows = next_rows(trace, screen)
     yield from Listing(screen, [NEXT_TITLES], rows, frozenset({0})).lines()
-    total = sum(token["probability"] for token in found["tokens"])
-    shown, whole = len(rows), found["vocabulary"]
-    yield [(f"{shown} of {whole:,} tokens, {total:.1%} of the probability", "dim")]
+    total = sum(token["probability"] for token in prediction["tokens"])
+    yield [(f"{len(rows)} of {prediction['vocabulary']:,} tokens, {total:.1%} of the probability", "dim")]
+
     cell = spell_cell(trace, LOGITS, (place, 0))
     yield [(f"Where a logit comes from: attnctl explain last {shell_word(cell)}", "")]
 
@@ -41,25 +43,36 @@ NEXT_TITLES = ["token", "id", "logit", "probability"]
 
 
 def next_rows(trace: Trace, screen: Screen) -> list[Line]:
-    rows: list[Line] = []
-    for token in trace.header["next"]["tokens"]:
-        share = token["probability"]
-        likely = f"{share:.2%}" if share >= 5e-5 else f"{share:.1e}"
-        named = (screen.token(token["text"]), "token"), (str(token["id"]), "dim")
-        rows.append([*named, (f"{token['logit']:.4f}", ""), (likely, "")])
-    return rows
+    return [next_row(token, screen) for token in trace.header["next"]["tokens"]]
+
+
+def next_row(token: Mapping[str, Any], screen: Screen) -> Line:
+    return [
+        (screen.token(token["text"]), "token"),
+        (str(token["id"]), "dim"),
+        (f"{token['logit']:.4f}", ""),
+        (probability_text(token["probability"]), ""),
+    ]
+
+
+def probability_text(share: float) -> str:
+    """In percent, unless two decimals would show nothing of it."""
+    return f"{share:.2%}" if share >= 5e-5 else f"{share:.1e}"
 
 
 def prompt_lines(tokens: Sequence[str], screen: Screen, place: int) -> Iterator[Line]:
     """The tokens of a prompt, one of them marked."""
-    spans = [(screen.token(token), "strong" if at == place else "token") for at, token in enumerate(tokens)]
+    spans = []
+    for index, token in enumerate(tokens):
+        spans.append((screen.token(token), "strong" if index == place else "token"))
     yield from screen.flow(spans, "  ")
     yield [(place_words(tokens, screen, place), "dim")]
 
 
 def place_words(tokens: Sequence[str], screen: Screen, place: int) -> str:
-    there = "at" if tokens[place] in MASKS else "after"
-    return f"{there} token {place}, {quote(screen.token(tokens[place]))}"
+    preposition = "at" if tokens[place] in MASKS else "after"
+    name = quote(screen.token(tokens[place]))
+    return f"{preposition} token {place}, {name}"
 
 
 @dataclass(frozen=True)
@@ -74,39 +87,54 @@ class Lens:
 
     @property
     def names(self) -> list[str]:
-        return ["embeddings", *(f"layer {number}" for number in range(len(self.layers) - 1))]
+        """What each of `layers` is after."""
+        layers = [f"layer {number}" for number, _ in enumerate(self.layers[1:])]
+        return ["embeddings", *layers]
 
     @property
     def shares(self) -> Array:
         return np.array([[token.probability for token in layer] for layer in self.layers])
 
     def to_dict(self) -> dict[str, Any]:
-        named = zip(self.names, self.layers, strict=True)
-        layers = [{"after": name, "tokens": [token._asdict() for token in layer]} for name, layer in named]
+        layers = []
+        for name, layer in zip(self.names, self.layers, strict=True):
+            layers.append({"after": name, "tokens": [token._asdict() for token in layer]})
         return {"model": self.model, "tokens": self.tokens, "ids": self.ids, "layers": layers}
 
 
 def lens_of(prompt: Pass, states: Iterable[Array]) -> Lens:
     layers = tuple(top_tokens(prompt, state) for state in states)
-    return Lens(prompt.runner.model.name, prompt.tokens.labels, prompt.tokens.ids, layers)
+    return Lens(
+        model=prompt.runner.model.name,
+        tokens=prompt.tokens.labels,
+        ids=prompt.tokens.ids,
+        layers=layers,
+    )
 
 
 def lens_lines(found: Lens, screen: Screen) -> Iterator[Element]:
     """Layers down, positions across, as many side by side as there is room for."""
     rows: list[Line] = []
     for name, layer in zip(found.names, found.layers, strict=True):
-        shown = [(screen.token(token.text), "strong" * (token.probability > 0.5)) for token in layer]
-        rows.append([(name, "label"), *shown])
-    labels = list(map(screen.token, found.tokens))
-    yield from column_blocks(screen, ["after", *labels], rows, frozenset(range(len(labels) + 1)))
+        rows.append([(name, "label"), *(lens_cell(token, screen) for token in layer)])
+
+    titles = ["after", *map(screen.token, found.tokens)]
+    texts = frozenset(range(len(titles)))  # the columns of text, which are all
+    yield from column_blocks(screen, titles, rows, texts)
     yield [("The likeliest next token at each position, were the layer the last; bold above 50%.", "dim")]
 
 
+def lens_cell(token: Ranked, screen: Screen) -> Span:
+    return screen.token(token.text), "strong" if token.probability > 0.5 else ""
+
+
 def lens_picture(found: Sequence[Lens]) -> Picture:
-    about, plots = ("probability of the likeliest next token, were the layer the last",), []
+    about = ("probability of the likeliest next token, were the layer the last",)
+    plots = []
     for lens in found:
         tokens = number_repeats(map(token_text, lens.tokens))
-        plots.append(Plot(lens.model, about, [Panel("", lens.shares)], lens.names, tokens))
+        panels = [Panel("", lens.shares)]
+        plots.append(Plot(lens.model, about, panels, rows=lens.names, columns=tokens))
     return draw(plots, "What each layer would say next")
 
 

@@ -10,9 +10,9 @@ looks for itself. What is the same for all tokens is left out, as softmax takes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,11 @@ from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import Element
 from attnctl.math import Array, Progress
 from attnctl.models.attention import blank_rows, prepare_attention
+from attnctl.models.description import Description
 from attnctl.models.layer import Model
 from attnctl.models.next import LogitHead
 from attnctl.models.source import open_model
+from attnctl.verbs.effect import rows_without_nan
 from attnctl.verbs.effect.view import table_of
 
 BLOCK = 4096
@@ -48,79 +50,138 @@ class Spectra:
     scores: dict[str, Array]
 
     def to_dict(self) -> dict[str, Any]:
-        rows = {
-            name: [[None if np.isnan(cell) else cell for cell in row] for row in table.tolist()]
-            for name, table in self.scores.items()
-        }
-        return {"model": self.model, "definitions": {name: MEANINGS[name] for name in rows}, **rows}
+        definitions = {name: MEANINGS[name] for name in self.scores}
+        rows = {name: rows_without_nan(table) for name, table in self.scores.items()}
+        return {"model": self.model, "definitions": definitions, **rows}
 
 
 def find_spectra(name: str, moved: Progress | None = None) -> Spectra:
     """The scores of every head. Raises AttnError where a model has no such matrices."""
     model = open_model(name)
-    d, head = model.description, LogitHead(model)
+    d = model.description
+    head = LogitHead(model)
     if head.own_layer or head.projects or d["kv_rank"] or d["project"]:
         raise AttnError(
             f"{name}: {d.family}'s heads do not read and write its embeddings by one matrix each"
         )
-    alike, read_out = token_products(model, head)
-    places = None
-    if d["positions"] and "position" in d.stack.outer:
-        places = model.outer("position", ".weight", (model.rows("position"), d["width"]))
-    names = [name for name in MEANINGS if name != "previous" or places is not None]
-    scores = {name: np.full((len(d.layers), d["heads"]), np.nan) for name in names}
+
+    circuits = Circuits(*token_products(model, head), learned_positions(model))
+    names = [score for score in MEANINGS if score != "previous" or circuits.positions is not None]
+    scores = {score: np.full((len(d.layers), d["heads"]), np.nan) for score in names}
     for index in d.attending:
-        given = prepare_attention(model.layer(index), blank_rows(model, 1)).given
-        norm = given["norm_weight"] + d["plus_one"] if "norm_weight" in given else np.ones(d["width"])
-        if "W_K" not in given:  # K and V are those of an earlier layer
+        plan = prepare_attention(model.layer(index), blank_rows(model, 1))
+        if "W_K" not in plan.given:  # K and V are those of an earlier layer
             continue
-        w_q, w_k, w_v = (given[f"W_{symbol}"] for symbol in "QKV")
-        after = given["output_norm_weight"] + d["plus_one"] if "output_norm_weight" in given else 1
-        w_o = given["W_O"].reshape(d["heads"], -1, d["width"]) * after
-        share = len(w_q) // len(w_k)
-        for at in range(d["heads"]):
-            q, k, v = (norm[:, None] * w for w in (w_q[at], w_k[at // share], w_v[at // share]))
-            scores["copying"][index, at] = positive_share(w_o[at], read_out, v)
-            scores["matching"][index, at] = positive_share(k.T, alike, q)
-            if places is not None:
-                scores["previous"][index, at] = share_of_previous((places @ q) @ (places @ k).T)
+        for number, head_matrices in enumerate(matrices_of_heads(d, plan.given)):
+            for score, value in circuits.scores_of(head_matrices).items():
+                scores[score][index, number] = value
         if moved:
             moved(index + 1, len(d.layers))
     return Spectra(name, scores)
 
 
+def learned_positions(model: Model) -> Array | None:
+    d = model.description
+    if not d["positions"] or "position" not in d.stack.outer:
+        return None
+    return model.outer("position", ".weight", (model.rows("position"), d["width"]))
+
+
+class HeadMatrices(NamedTuple):
+    """The matrices of a head, with the weights of norms taken into them."""
+
+    q: Array
+    k: Array
+    v: Array
+    o: Array
+
+
+def matrices_of_heads(d: Description, given: Mapping[str, Array]) -> Iterator[HeadMatrices]:
+    before: Array = np.ones(d["width"])
+    if "norm_weight" in given:
+        before = given["norm_weight"] + d["plus_one"]
+    w_o = given["W_O"].reshape(d["heads"], -1, d["width"])
+    if "output_norm_weight" in given:
+        w_o = w_o * (given["output_norm_weight"] + d["plus_one"])
+
+    before = before[:, None]
+    queries_of_kv = len(given["W_Q"]) // len(given["W_K"])
+    for number in range(d["heads"]):
+        kv = number // queries_of_kv
+        yield HeadMatrices(
+            q=before * given["W_Q"][number],
+            k=before * given["W_K"][kv],
+            v=before * given["W_V"][kv],
+            o=w_o[number],
+        )
+
+
+class Circuits(NamedTuple):
+    """What the circuits of all heads have in common: W_Eᵀ W_E, W_Uᵀ W_E, and the learned positions."""
+
+    alike: Array
+    read_out: Array
+    positions: Array | None
+
+    def scores_of(self, head: HeadMatrices) -> dict[str, float]:
+        scores = {
+            "copying": positive_share(head.o, self.read_out, head.v),
+            "matching": positive_share(head.k.T, self.alike, head.q),
+        }
+        if self.positions is not None:
+            queries = self.positions @ head.q
+            keys = self.positions @ head.k
+            scores["previous"] = share_of_previous(queries @ keys.T)
+        return scores
+
+
 def token_products(model: Model, head: LogitHead) -> tuple[Array, Array]:
     """W_Eᵀ W_E and W_Uᵀ W_E, (width, width), of tokens less their mean, read a block at a time."""
-    d, width, vocab = model.description, model.description["width"], min(model.rows("embed"), head.vocab)
-    final = model.outer("final_norm", ".weight", (width,)) + d["plus_one"] if d["final_norm"] else 1
-    alike, read_out, sums = np.zeros((width, width)), np.zeros((width, width)), np.zeros((2, width))
+    d = model.description
+    width = d["width"]
+    rows = model.rows("embed")
+    vocab = min(rows, head.vocab)
+    final: Array | int = 1
+    if d["final_norm"]:
+        final = model.outer("final_norm", ".weight", (width,)) + d["plus_one"]
+
+    alike = np.zeros((width, width))
+    read_out = np.zeros((width, width))
+    token_sum = np.zeros(width)
+    logit_sum = np.zeros(width)
     for start in range(0, vocab, BLOCK):
         part = np.arange(start, min(start + BLOCK, vocab))
-        both = (
-            model.outer("embed", ".weight", (model.rows("embed"), width), part),
-            head.read(head.weight, head.vocab, width, part=part) * final,
-        )
+        tokens = model.outer("embed", ".weight", (rows, width), part)
+        logits = head.read(head.weight, head.vocab, width, part=part) * final
         if d["norm"] == "layer":  # which takes the mean of a row off
-            both = tuple(rows - rows.mean(axis=-1, keepdims=True) for rows in both)
-        tokens, unembed = both
+            tokens = tokens - tokens.mean(axis=-1, keepdims=True)
+            logits = logits - logits.mean(axis=-1, keepdims=True)
+
         alike += tokens.T @ tokens
-        read_out += unembed.T @ tokens
-        sums += [rows.sum(axis=0) for rows in both]
-    token, logit = sums
-    return alike - np.outer(token, token) / vocab, read_out - np.outer(logit, token) / vocab
+        read_out += logits.T @ tokens
+        token_sum += tokens.sum(axis=0)
+        logit_sum += logits.sum(axis=0)
+
+    # Σ (x − mean) (y − mean)ᵀ = Σ x yᵀ − Σ x Σ yᵀ / n
+    alike -= np.outer(token_sum, token_sum) / vocab
+    read_out -= np.outer(logit_sum, token_sum) / vocab
+    return alike, read_out
 
 
 def positive_share(*factors: Array) -> float:
     """Σ λ / Σ |λ| of the eigenvalues of a product; 0 where all are, but for rounding."""
-    found = np.linalg.eigvals(np.linalg.multi_dot(factors))
-    size = np.abs(found).sum()
-    return float(found.real.sum() / size) if size > NOTHING * prod(map(np.linalg.norm, factors)) else 0.0
+    eigenvalues = np.linalg.eigvals(np.linalg.multi_dot(factors))
+    size = np.abs(eigenvalues).sum()
+    if not size > NOTHING * prod(map(np.linalg.norm, factors)):
+        return 0.0
+    return float(eigenvalues.real.sum() / size)
 
 
 def share_of_previous(scores: Array) -> float:
     """The share of rows, but for the first, whose largest score up to their own place is the one before."""
     seen = np.where(np.tri(len(scores), dtype=bool), scores, -np.inf)[1:]
-    return float((seen.argmax(axis=-1) == np.arange(len(seen))).mean())
+    before = np.arange(len(seen))
+    return float((seen.argmax(axis=-1) == before).mean())
 
 
 def spectra_lines(found: Spectra, screen: Screen) -> Iterator[Element]:

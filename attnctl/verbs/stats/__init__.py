@@ -42,6 +42,13 @@ class Largest:
     tokens: tuple[str, str] | None = None
     line: int = 0  # the line of its sentence, in a corpus
 
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "value": self.value,
+            "at": list(self.at),
+            "tokens": self.tokens and list(self.tokens),
+        }
+
 
 @dataclass(frozen=True)
 class HeadStats:
@@ -58,14 +65,9 @@ class HeadStats:
 
     def to_dict(self) -> dict[str, Any]:
         """Means by name, then the sums and rows they were made of."""
-        largest = self.largest and {
-            "value": self.largest.value,
-            "at": list(self.largest.at),
-            "tokens": self.largest.tokens and list(self.largest.tokens),
-        }
         return {
             **self.means,
-            "largest": largest,
+            "largest": self.largest and self.largest.to_dict(),
             "empty_rows": self.empty_rows,
             "uneven_rows": self.uneven_rows,
             "sums": {name: tally and tally.sum for name, tally in self.tallies.items()},
@@ -86,26 +88,38 @@ class DumpStats:
 
     def nearest(self, head: int) -> tuple[int, float] | None:
         """The head that does most nearly the same, and how far from it that is."""
-        near = [
-            (tally.mean, pair[0] if pair[1] == head else pair[1])
-            for pair, tally in self.pairs.items()
-            if head in pair and tally.mean is not None
-        ]
-        return None if not near else (min(near)[1], min(near)[0])
+        others = []
+        for (a, b), tally in self.pairs.items():
+            if head in (a, b) and tally.mean is not None:
+                others.append((tally.mean, a if b == head else b))
+        if not others:
+            return None
+
+        divergence, other = min(others)  # of two as near the first
+        return other, divergence
+
+    def most_similar(self) -> dict[str, Any] | None:
+        """The two heads that are least apart, for JSON."""
+        apart = [(tally.mean, pair) for pair, tally in self.pairs.items() if tally.mean is not None]
+        if not apart:
+            return None
+        divergence, pair = min(apart)
+        return {"heads": list(pair), "divergence": divergence}
 
     def to_dict(self) -> dict[str, Any]:
         heads = []
         for number, head in enumerate(self.heads):
-            near = self.nearest(number)
-            nearest = near and {"head": near[0], "divergence": near[1]}
+            nearest = None
+            if near := self.nearest(number):
+                other, divergence = near
+                nearest = {"head": other, "divergence": divergence}
             heads.append({"head": number, **head.to_dict(), "nearest": nearest})
-        apart = [(tally.mean, list(pair)) for pair, tally in self.pairs.items() if tally.mean is not None]
-        alike = min(apart, default=None)
+
         return {
             "dump": self.name,
             "sentence": self.sentence,
             "heads": heads,
-            "most_similar": alike and {"heads": alike[1], "divergence": alike[0]},
+            "most_similar": self.most_similar(),
             "pairs": [
                 {"heads": list(pair), "divergence": tally.mean, "sum": tally.sum, "rows": tally.rows}
                 for pair, tally in self.pairs.items()
@@ -125,8 +139,12 @@ class StatsReport:
         """All dumps taken together, head by head; None where they have different numbers of heads."""
         if len({len(dump.heads) for dump in self.dumps}) != 1:
             return None
-        heads = tuple(map(total_of_head, zip(*(dump.heads for dump in self.dumps), strict=True)))
-        pairs = {pair: Tally.total(dump.pairs[pair] for dump in self.dumps) for pair in self.dumps[0].pairs}
+
+        by_head = zip(*(dump.heads for dump in self.dumps), strict=True)
+        heads = tuple(map(total_of_head, by_head))
+        pairs = {}
+        for pair in self.dumps[0].pairs:
+            pairs[pair] = Tally.total(dump.pairs[pair] for dump in self.dumps)
         return DumpStats("all", heads, pairs)
 
     @property
@@ -158,10 +176,11 @@ def total_of_head(heads: Sequence[HeadStats]) -> HeadStats:
     for name in heads[0].tallies:
         known = [tally for head in heads if (tally := head.tallies[name]) is not None]
         tallies[name] = Tally.total(known) if known else None
+
     largest = [head.largest for head in heads if head.largest]
     return HeadStats(
-        tallies,
-        max(largest, key=lambda found: found.value, default=None),
-        sum(head.empty_rows for head in heads),
-        sum(head.uneven_rows for head in heads),
+        tallies=tallies,
+        largest=max(largest, key=lambda weight: weight.value, default=None),
+        empty_rows=sum(head.empty_rows for head in heads),
+        uneven_rows=sum(head.uneven_rows for head in heads),
     )

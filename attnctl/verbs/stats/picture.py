@@ -42,36 +42,47 @@ write_svg, write_png = writers(stats_picture)
 def plots_of(found: StatsReport) -> list[Plot]:
     plots = measures(found) if found.dumps else []
     if found.rolled is not None:
-        words = number_repeats(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
+        tokens = found.tokens or [str(place) for place in range(len(found.rolled))]
+        labels = number_repeats(map(token_text, tokens))
         layers = plural(len(found.dumps), "layer")
         about = f"how much of each token (across) has reached each place (down) after {layers}"
-        plots.append(Plot("rollout", (about,), [Panel("", found.rolled)], words, words))
+        plots.append(Plot("rollout", (about,), [Panel("", found.rolled)], rows=labels, columns=labels))
     return plots
 
 
 def map_lines(found: StatsReport, screen: Screen) -> Iterator[Line]:
     for plot in plots_of(found):
         yield []
-        words = [(plot.title, "name"), *((said, "aside") for said in plot.about)]
-        yield from screen.flow([(screen.printable(text), style) for text, style in words], "   ")
+        heading = [(screen.printable(plot.title), "name")]
+        heading += [(screen.printable(sentence), "aside") for sentence in plot.about]
+        yield from screen.flow(heading, "   ")
         yield from heat_lines(plot, screen)
 
 
 def measures(report: StatsReport) -> list[Plot]:
     """Dumps down, heads across: a panel for each measure."""
     names = [visible(dump.name) for dump in report.dumps]
-    heads = [str(number) for number in range(max(len(dump.heads) for dump in report.dumps))]
-    return [
-        Plot(
-            title,
-            (f"{about}; means over rows", "heads across"),
-            [Panel(name.replace("_", " "), measure_values(report, name, len(heads))) for name in of],
-            names,
-            heads,
-            hidden="nothing to say",
+    most_heads = max(len(dump.heads) for dump in report.dumps)
+    heads = [str(number) for number in range(most_heads)]
+
+    plots = []
+    for title, about, measures_of_kind in KINDS:
+        panels = []
+        for name in measures_of_kind:
+            values = measure_values(report, name, most_heads)
+            panels.append(Panel(name.replace("_", " "), values))
+
+        plots.append(
+            Plot(
+                title,
+                (f"{about}; means over rows", "heads across"),
+                panels,
+                rows=names,
+                columns=heads,
+                hidden="nothing to say",
+            )
         )
-        for title, about, of in KINDS
-    ]
+    return plots
 
 
 def measure_values(report: StatsReport, name: str, heads: int) -> Array:

@@ -29,6 +29,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,7 +45,8 @@ from attnctl.verbs.stats import DumpStats, HeadStats, Largest, Tally
 
 GRID = 60  # sums are multiples of 2 to the minus this
 
-BINS, BINS_A_BIT = 64, 4
+BINS = 64
+BINS_A_BIT = 4
 """Of the histogram of entropies: a quarter of a bit each, the last with all that is more."""
 
 EXAMPLES = 5  # largest weights that are kept of a head, one a sentence at most, and lines of those left out
@@ -105,9 +107,10 @@ class HeadTally:
         del self.examples[EXAMPLES:]
 
     def add(self, other: HeadTally) -> None:
-        for name, own in self.sums.items():
-            own.add(other.sums[name].units, other.sums[name].rows)
-        self.entropies = [a + b for a, b in zip(self.entropies, other.entropies, strict=True)]
+        for name, total in self.sums.items():
+            total.add(other.sums[name].units, other.sums[name].rows)
+        bins = zip(self.entropies, other.entropies, strict=True)
+        self.entropies = [ours + theirs for ours, theirs in bins]
         self.examples = sorted([*self.examples, *other.examples], key=rank)[:EXAMPLES]
         self.empty_rows += other.empty_rows
         self.uneven_rows += other.uneven_rows
@@ -147,8 +150,10 @@ class Sentences:
 
     def same(self) -> Array | None:
         """True where a key has the query's token, (sentence, 1, query, key); None where there are none."""
-        numbers = map(number_tokens, self.tokens, self.key_tokens)
-        same = [rows[:, None] == columns for rows, columns in numbers]
+        same = []
+        for tokens, key_tokens in zip(self.tokens, self.key_tokens, strict=False):
+            of_queries, of_keys = number_tokens(tokens, key_tokens)
+            same.append(of_queries[:, None] == of_keys)
         return np.stack(same)[:, None] if same else None
 
 
@@ -156,42 +161,96 @@ def tally_of(weights: Array, sentences: Sentences, *, pairs: bool) -> LayerTally
     """Add up the weights (sentence, head, query, key) of a layer. Raises AttnError for impossible ones."""
     count, heads, queries, keys = weights.shape
     uneven = UNEVEN.get(weights.dtype.name, 0.0)
-    same, text = sentences.same(), np.broadcast_to(sentences.text, queries)
+    same = sentences.same()
+    text = np.broadcast_to(sentences.text, queries)
     tally = LayerTally([HeadTally() for _ in range(heads)])
-    rows = max(1, BLOCK // (count * heads * keys))
-    for first in range(0, queries, rows):
-        block = np.asarray(weights[:, :, first : first + rows], np.float64)
+
+    rows_at_once = max(1, BLOCK // (count * heads * keys))
+    for first in range(0, queries, rows_at_once):
+        block = np.asarray(weights[:, :, first : first + rows_at_once], np.float64)
         stop = first + block.shape[2]
         if not ((block >= 0) & (block < np.inf)).all():
             for member in block:
                 require_weights(member, (0, first))
-        at = None if sentences.start is None else np.arange(first, stop) + sentences.start
-        alike = None if same is None else same[:, :, first:stop]
-        add_rows(tally, as_shares(block, uneven, text[first:stop]), at, alike, pairs=pairs)
+
+        places = None if sentences.start is None else np.arange(first, stop) + sentences.start
+        same_here = None if same is None else same[:, :, first:stop]
+        rows = WeightRows.of(block, uneven, text[first:stop])
+        add_measures(tally, rows, places, same_here)
+        add_counts(tally, rows)
+        if pairs:
+            add_pairs(tally, rows)
+
     note_largest(tally, weights, sentences)
     return tally
 
 
-def add_rows(
-    tally: LayerTally, shares: Shares, at: Array | None, same: Array | None, *, pairs: bool
-) -> None:
-    """Add a block of queries (sentence, head, query, key) that stand at these places among the keys."""
-    p, seen, blind, off = shares
-    bits = entropy(p)
-    for name, values, there in measure(p, bits, at, same):
-        for head, units, rows in zip(tally.heads, *sum_rows(values, seen & there), strict=True):
-            head.sums[name].add(units, rows)
-    place = np.minimum((bits * BINS_A_BIT).astype(np.int64), BINS - 1)
-    empty, uneven = (rows.sum(axis=(0, 2)).tolist() for rows in (blind, off))
+class WeightRows(NamedTuple):
+    """A block of queries, (sentence, head, query): their weights as shares, which count, and why not.
+
+    Queries that are padding are in none of the counts.
+    """
+
+    shares: Array
+    """Made to sum to 1, (sentence, head, query, key)."""
+    bits: Array
+    """The entropy of each."""
+    seen: Array
+    blind: Array
+    """Those that see nothing."""
+    uneven: Array
+    """Those that do not sum to 1, by more than rounding."""
+
+    @classmethod
+    def of(cls, block: Array, uneven: float, text: Array) -> WeightRows:
+        total = block.sum(axis=-1)
+        sees = total > 0
+        is_uneven = sees & (np.abs(total - 1) > uneven)
+        shares = block / np.where(sees, total, 1)[..., None]
+        return cls(
+            shares,
+            entropy(shares),
+            seen=sees & text,
+            blind=~sees & text,
+            uneven=is_uneven & text,
+        )
+
+
+def add_measures(tally: LayerTally, rows: WeightRows, places: Array | None, same: Array | None) -> None:
+    """Add the measures of queries that stand at these places among the keys."""
+    for measured in measure(rows.shares, rows.bits, places, same):
+        counted = rows.seen & measured.valid
+        sums, counts = sum_rows(measured.values, counted)
+        for head, units, count in zip(tally.heads, sums, counts, strict=True):
+            total = head.sums[measured.name]
+            total.add(units, count)
+
+
+def add_counts(tally: LayerTally, rows: WeightRows) -> None:
+    """Add to the histograms of entropies, and count the rows that are out of the ordinary."""
+    bins = np.minimum((rows.bits * BINS_A_BIT).astype(np.int64), BINS - 1)
+    blind = rows.blind.sum(axis=(0, 2)).tolist()
+    uneven = rows.uneven.sum(axis=(0, 2)).tolist()
     for number, head in enumerate(tally.heads):
-        bins = np.bincount(place[:, number][seen[:, number]], minlength=BINS).tolist()
-        head.entropies = [a + b for a, b in zip(head.entropies, bins, strict=True)]
-        head.empty_rows += empty[number]
+        of_head = bins[:, number][rows.seen[:, number]]
+        counts = np.bincount(of_head, minlength=BINS).tolist()
+        head.entropies = [before + count for before, count in zip(head.entropies, counts, strict=True)]
+        head.empty_rows += blind[number]
         head.uneven_rows += uneven[number]
-    for a, b in combinations(range(len(tally.heads)), 2) if pairs else ():
-        apart = divergence(p[:, a], p[:, b], bits[:, a] + bits[:, b])
-        (units,), (rows,) = sum_rows(apart[:, None], (seen[:, a] & seen[:, b])[:, None])
-        tally.pairs.setdefault((a, b), GridSum()).add(units, rows)
+
+
+def add_pairs(tally: LayerTally, rows: WeightRows) -> None:
+    """Add how far each two heads are apart, over the rows that both see."""
+    heads = range(len(tally.heads))
+    shares = [rows.shares[:, head] for head in heads]
+    bits = [rows.bits[:, head] for head in heads]
+    sees = [rows.seen[:, head] for head in heads]
+    for a, b in combinations(heads, 2):
+        apart = divergence(shares[a], shares[b], bits[a] + bits[b])
+        both_see = sees[a] & sees[b]
+        (units,), (count,) = sum_rows(apart[:, None], both_see[:, None])
+        total = tally.pairs.setdefault((a, b), GridSum())
+        total.add(units, count)
 
 
 def sum_rows(values: Array, valid: Array) -> tuple[list[int], list[int]]:
@@ -201,10 +260,14 @@ def sum_rows(values: Array, valid: Array) -> tuple[list[int], list[int]]:
     """
     values = np.where(valid, values, 0)
     high = np.rint(np.ldexp(values, HALF_GRID))
-    low = np.rint(np.ldexp(values - np.ldexp(high, -HALF_GRID), GRID))
-    highs, lows = (half.astype(np.int64).sum(axis=(0, 2)).tolist() for half in (high, low))
-    units = [(a << GRID - HALF_GRID) + b for a, b in zip(highs, lows, strict=True)]
-    return units, valid.sum(axis=(0, 2)).tolist()
+    rest = values - np.ldexp(high, -HALF_GRID)
+    low = np.rint(np.ldexp(rest, GRID))
+
+    but_heads = (0, 2)
+    highs = high.astype(np.int64).sum(axis=but_heads).tolist()
+    lows = low.astype(np.int64).sum(axis=but_heads).tolist()
+    units = [(upper << GRID - HALF_GRID) + lower for upper, lower in zip(highs, lows, strict=True)]
+    return units, valid.sum(axis=but_heads).tolist()
 
 
 def note_largest(tally: LayerTally, weights: Array, sentences: Sentences) -> None:
@@ -212,28 +275,20 @@ def note_largest(tally: LayerTally, weights: Array, sentences: Sentences) -> Non
     count, heads, _, keys = weights.shape
     flat = weights.reshape(count, heads, -1)
     places = flat.argmax(axis=-1)
-    largest = np.take_along_axis(flat, places[..., None], axis=-1)[..., 0].astype(np.float64)
+    values = np.take_along_axis(flat, places[..., None], axis=-1)
+    largest = values[..., 0].astype(np.float64)
     lines = np.array(sentences.lines)
     for number, head in enumerate(tally.heads):
-        for member in np.lexsort((lines, -largest[:, number]))[:EXAMPLES].tolist():
+        ranked = np.lexsort((lines, -largest[:, number]))
+        for member in ranked[:EXAMPLES].tolist():
             value = float(largest[member, number])
+            if not value:
+                continue
             query, key = divmod(int(places[member, number]), keys)
             words = None
             if sentences.tokens:
-                words = sentences.tokens[member][query], sentences.key_tokens[member][key]
-            if value:
-                head.note(Largest(value, (query, key), words, sentences.lines[member]))
-
-
-Shares = tuple[Array, Array, Array, Array]
-
-
-def as_shares(block: Array, uneven: float, text: Array) -> Shares:
-    """Rows made to sum to 1; of the `text` which see anything, which nothing, which were `uneven` off 1."""
-    total = block.sum(axis=-1)
-    seen = total > 0
-    off = seen & (np.abs(total - 1) > uneven)
-    return block / np.where(seen, total, 1)[..., None], seen & text, ~seen & text, off & text
+                words = (sentences.tokens[member][query], sentences.key_tokens[member][key])
+            head.note(Largest(value, (query, key), words, line=sentences.lines[member]))
 
 
 def divergence(p: Array, other: Array, bits: Array) -> Array:
@@ -241,23 +296,37 @@ def divergence(p: Array, other: Array, bits: Array) -> Array:
     return np.maximum(0, entropy((p + other) / 2) - bits / 2)
 
 
-def measure(
-    p: Array, bits: Array, at: Array | None, same: Array | None
-) -> Iterator[tuple[str, Array, Array | bool]]:
-    """Each measure of a block (…, query, key): its values (…, query), and the queries it has them for."""
-    columns = np.arange(p.shape[-1])
-    yield "entropy", bits, True
-    yield "effective_keys", np.exp2(bits), True
-    yield "first", p[..., 0], True
-    if at is not None:
-        distance = np.abs(at[:, None] - columns)
-        yield "distance", (p * distance).sum(axis=-1), True
-        for name, column in (("previous", at - 1), ("self", at)):
-            there = (column >= 0) & (column < len(columns))
-            yield name, p[..., np.arange(len(at)), np.where(there, column, 0)], there
-        same = None if same is None else same & (distance > 0)
+class Measurement(NamedTuple):
+    """A measure of a block of queries, (…, query)."""
+
+    name: str
+    values: Array
+    valid: Array | bool = True
+    """The queries that it says something of."""
+
+
+def measure(p: Array, bits: Array, places: Array | None, same: Array | None) -> Iterator[Measurement]:
+    """Each measure of a block (…, query, key), whose queries stand at these places among the keys."""
+    keys = np.arange(p.shape[-1])
+    yield Measurement("entropy", bits)
+    yield Measurement("effective_keys", np.exp2(bits))
+    yield Measurement("first", p[..., 0])
+    if places is not None:
+        distance = np.abs(places[:, None] - keys)
+        yield Measurement("distance", (p * distance).sum(axis=-1))
+        yield share_of_keys("previous", p, places - 1)
+        yield share_of_keys("self", p, places)
+        if same is not None:
+            same = same & (distance > 0)
     if same is not None:
-        yield "same_token", (p * same).sum(axis=-1), True
+        yield Measurement("same_token", (p * same).sum(axis=-1))
+
+
+def share_of_keys(name: str, p: Array, places: Array) -> Measurement:
+    """The share that each query gives to the key at a place, where there is one."""
+    is_there = (places >= 0) & (places < p.shape[-1])
+    queries = np.arange(len(places))
+    return Measurement(name, p[..., queries, np.where(is_there, places, 0)], is_there)
 
 
 def entropy(p: Array) -> Array:
@@ -273,17 +342,20 @@ def require_weights(block: Array, where: tuple[int, int]) -> None:
     wrong = np.argwhere(~((block >= 0) & (block < np.inf)))
     if len(wrong):
         head, query, key = wrong[0].tolist()
-        at = [head, where[1] + query, key]
+        cell = [head, where[1] + query, key]
         raise AttnError(
-            f"{WEIGHTS}: {block[head, query, key]} at {at} (head, query, key); weights are 0 or more and "
+            f"{WEIGHTS}: {block[head, query, key]} at {cell} (head, query, key); weights are 0 or more and "
             "finite (attnctl check finds out what went wrong)"
         )
 
 
 def number_tokens(tokens: Sequence[str], key_tokens: Sequence[str]) -> tuple[Array, Array]:
     """A number for each token of the queries and of the keys, the same for the same token."""
-    ids = {token: number for number, token in enumerate(dict.fromkeys([*tokens, *key_tokens]))}
-    return np.array([ids[token] for token in tokens]), np.array([ids[token] for token in key_tokens])
+    different = dict.fromkeys([*tokens, *key_tokens])
+    numbers = {token: number for number, token in enumerate(different)}
+    of_queries = [numbers[token] for token in tokens]
+    of_keys = [numbers[token] for token in key_tokens]
+    return np.array(of_queries), np.array(of_keys)
 
 
 # --- as the statistics of a dump ---
@@ -300,53 +372,74 @@ def as_stats(
     """A layer as a dump; in a `batch` the largest weight is that of a member, not of a line."""
     heads = []
     for head in layer.heads:
-        sums = {item: Tally(own.sum, own.rows) for item, own in head.sums.items()}
-        largest = next(iter(head.examples), None)
+        tallies: dict[str, Tally | None] = dict.fromkeys(head.sums)
+        for measured, total in head.sums.items():
+            if measured not in meaningless:
+                tallies[measured] = Tally(total.sum, total.rows)
+
+        largest = head.examples[0] if head.examples else None
         if largest and batch:
             largest = replace(largest, at=(largest.line, *largest.at))
-        tallies = {item: None if item in meaningless else tally for item, tally in sums.items()}
-        heads.append(HeadStats(tallies, largest, head.empty_rows, head.uneven_rows))
+        heads.append(HeadStats(tallies, largest, head.empty_rows, uneven_rows=head.uneven_rows))
+
     pairs = {pair: Tally(apart.sum, apart.rows) for pair, apart in layer.pairs.items()}
     return DumpStats(name, tuple(heads), pairs, sentence)
 
 
 # --- the heads of one dump; attention through layers ---
 
-OF_PLACES, OF_WORDS = ("distance", "previous", "self"), ("same_token",)
-"""The measures that mean nothing where queries have no place among the keys, or have no tokens."""
+OF_PLACES = ("distance", "previous", "self")
+"""The measures that mean nothing where queries have no place among the keys."""
+
+OF_WORDS = ("same_token",)
+"""Those that mean nothing without tokens."""
 
 
 def measure_heads(trace: Trace, name: str = "") -> DumpStats:
     """Every head of one dump. Raises AttnError where it has no attention weights, or impossible ones."""
     weights = weights_of(trace)
     members, heads, queries, _ = weights.shape
-    places, words = places_of(trace, weights.shape), words_of(trace, weights.shape)
+    places = places_of(trace, weights.shape)
+    tokens, key_tokens = words_of(trace, weights.shape)
     text = text_queries(trace.tokens, queries)
+
     layer = LayerTally([HeadTally() for _ in range(heads)])
     for member in range(members):
-        sentence = Sentences([member], *words, places[member] if places else None, text)
+        start = places[member] if places else None
+        sentence = Sentences([member], tokens, key_tokens, start=start, text=text)
         layer.add(tally_of(weights[member : member + 1], sentence, pairs=True))
-    meaningless = [*OF_PLACES * (places is None), *OF_WORDS * (not words[0])]
+
+    meaningless: list[str] = []
+    if places is None:
+        meaningless += OF_PLACES
+    if not tokens:
+        meaningless += OF_WORDS
     return as_stats(name, layer, meaningless, trace.sentence, batch=members > 1)
 
 
 def weights_of(trace: Trace) -> Array:
     """The attention weights as (batch, head, query, key)."""
     if WEIGHTS not in trace and CALL in trace.header:  # a kernel keeps none
-        trace = OfArrays(trace, settings_to_attend(trace, None, {})).run(keep=[WEIGHTS])[0]
+        source = OfArrays(trace, settings_to_attend(trace, None, {}))
+        trace, *_ = source.run(keep=[WEIGHTS])
     if WEIGHTS not in trace:
         has = ", ".join(trace) or "nothing"
         raise AttnError(f"no {WEIGHTS} in this dump; it has {has} (--name THEIRS=OURS renames)")
     weights = trace[WEIGHTS]
     if not 2 <= weights.ndim <= 4 or 0 in weights.shape:
         raise AttnError(f"{WEIGHTS}: shape {weights.shape}, expected ([batch,] [head,] query, key)")
-    return weights.reshape((1,) * (4 - weights.ndim) + weights.shape)
+    missing_axes = 4 - weights.ndim
+    return weights.reshape((1,) * missing_axes + weights.shape)
 
 
 def words_of(trace: Trace, shape: tuple[int, ...]) -> tuple[list[list[str]], list[list[str]]]:
     """The tokens of queries and keys, as those of one sentence; none where they are not there."""
-    tokens, key_tokens = trace.tokens, trace.key_tokens
-    if shape[0] > 1 or not tokens or not key_tokens or (len(tokens), len(key_tokens)) != shape[2:]:
+    members, _, queries, keys = shape
+    tokens = trace.tokens
+    key_tokens = trace.key_tokens
+    if members > 1 or not tokens or not key_tokens:
+        return [], []
+    if len(tokens) != queries or len(key_tokens) != keys:
         return [], []
     return [tokens], [key_tokens]
 
@@ -360,15 +453,28 @@ def places_of(trace: Trace, shape: tuple[int, ...]) -> list[int] | None:
     members, _, queries, keys = shape
     if MEMORY in trace or "key_ids" in trace.header:
         return None
-    said = trace.config.get("causal_offset", 0)
-    places = said if isinstance(said, list) else [said] * members
+
+    offset = trace.config.get("causal_offset", 0)
+    places = offset if isinstance(offset, list) else [offset] * members
     if len(places) != members or not all(isinstance(place, int) for place in places):
         return None
+    if queries == keys or any(places) or has_relative_rule(trace):
+        return places
+    return None
+
+
+def has_relative_rule(trace: Trace) -> bool:
+    """Whether a rule of a run, as its dump says, goes by how far queries are from keys."""
     rules = trace.config.get("rules")
-    rules = rules if isinstance(rules, list) else []
-    names = [next(iter(rule), None) if isinstance(rule, dict) else rule for rule in rules]
-    relative = any(isinstance(name, str) and name in RULES and RULES[name].relative for name in names)
-    return places if queries == keys or any(places) or relative else None
+    if not isinstance(rules, list):
+        return False
+
+    for rule in rules:
+        # {window: 4}, or only the name of a rule that has no size.
+        name = next(iter(rule), None) if isinstance(rule, dict) else rule
+        if isinstance(name, str) and name in RULES and RULES[name].relative:
+            return True
+    return False
 
 
 def rollout(layers: Sequence[Trace]) -> Array:
@@ -383,13 +489,16 @@ def rollout(layers: Sequence[Trace]) -> Array:
         weights = weights_of(trace)
         members, _, queries, keys = weights.shape
         if members != 1 or queries != keys:
-            what = f"layer {number}: {members} × {queries} × {keys} (batch, query, key)"
-            raise AttnError(f"{what}; rollout needs one sentence that attends to itself")
+            shape = f"{members} × {queries} × {keys} (batch, query, key)"
+            raise AttnError(f"layer {number}: {shape}; rollout needs one sentence that attends to itself")
         if trace.tokens != layers[0].tokens or (out is not None and len(out) != queries):
             raise AttnError(f"layer {number}: not the sentence of layer 0; give the layers of one sentence")
-        layer = (weights[0].mean(axis=0, dtype=np.float64) + np.eye(queries)) / 2
+
+        mean = weights[0].mean(axis=0, dtype=np.float64)
+        layer = (mean + np.eye(queries)) / 2
         layer /= layer.sum(axis=-1, keepdims=True)
         out = layer if out is None else layer @ out
+
     if out is None:
         raise AttnError("no layers to roll attention out over")
     return out

@@ -19,7 +19,7 @@ from attnctl.math.ops import Unstated
 from attnctl.record import Trace
 from attnctl.store.long_csv import csv_cell
 from attnctl.verbs.corpus.part import CorpusPart, report_of
-from attnctl.verbs.stats import DumpStats, HeadStats, StatsReport
+from attnctl.verbs.stats import DumpStats, HeadStats, Largest, StatsReport
 from attnctl.verbs.stats.tally import MEASURES
 
 HEADINGS = ("bits", "keys", "dist", "prev", "first", "self", "same")
@@ -43,9 +43,14 @@ Cells = list[str]
 
 
 def stats_lines(report: StatsReport, screen: Screen, precision: int = PRECISION) -> Iterator[Line]:
-    groups, whole = list(report.dumps), report.whole
-    groups += [whole] if whole else []
-    names = ["head", *HEADINGS, "largest", *(["nearest"] if report.compared else [])]
+    groups = list(report.dumps)
+    whole = report.whole
+    if whole:
+        groups.append(whole)
+    names = ["head", *HEADINGS, "largest"]
+    if report.compared:
+        names.append("nearest")
+
     bodies, widths = fitting_rows(groups, names, screen, precision)
     yield table_line(names, widths, "label")
     for group, body in zip(groups, bodies, strict=True):
@@ -55,6 +60,7 @@ def stats_lines(report: StatsReport, screen: Screen, precision: int = PRECISION)
             yield from screen.flow([(screen.printable(f"      {words}"), "aside")], " ")
     if len(report.dumps) > 1 and whole is None:
         yield [(screen.printable("no aggregate: the dumps have different numbers of heads"), "aside")]
+
     yield []
     for word, meaning in legend_of(report).items():
         yield [(pad_right(screen.printable(word), 9) + screen.printable(meaning), "aside")]
@@ -66,12 +72,15 @@ def fitting_rows(
     """The rows of each group and the width of each column, tokens as short as they must be."""
     # Cells of a token beside the largest weight on a terminal: as many as leave room for the rest.
     for most in range(12, 2, -1):
-        bodies = [
-            [row[: len(names)] for row in head_rows(group, most, screen, precision)] for group in groups
-        ]
+        bodies = []
+        for group in groups:
+            rows = head_rows(group, most, screen, precision)
+            bodies.append([row[: len(names)] for row in rows])
+
         columns = zip(names, *chain.from_iterable(bodies), strict=True)
         widths = [max(map(cells, column)) for column in columns]
-        if not screen.fits or sum(widths) + len(GAP) * (len(widths) - 1) <= screen.width:
+        total = sum(widths) + len(GAP) * (len(widths) - 1)
+        if not screen.fits or total <= screen.width:
             break
     return bodies, widths
 
@@ -80,10 +89,11 @@ def title_line(group: DumpStats, name: str, screen: Screen) -> Line:
     name = screen.printable(name)
     line: Line = [(name, "name")]
     if group.sentence and group.sentence != group.name:
-        shown, rest = beginning(group.sentence)
-        more = f" {screen.left_out(rest)} characters" if rest else ""
+        start, left_out = beginning(group.sentence)
+        more = f" {screen.left_out(left_out)} characters" if left_out else ""
         room = max(12, screen.width - cells(name + GAP + more))
-        line += [(GAP + screen.short(screen.printable(shown), room) + more, "aside")]
+        sentence = screen.short(screen.printable(start), room)
+        line.append((f"{GAP}{sentence}{more}", "aside"))
     return line
 
 
@@ -91,41 +101,60 @@ def head_rows(group: DumpStats, most: int, screen: Screen, precision: int = PREC
     """The cells of each head, tokens in at most so many."""
 
     def number(value: float | None) -> str:
-        return screen.printable("–") if value is None else f"{value:.{precision}f}"
+        if value is None:
+            return screen.printable("–")
+        return f"{value:.{precision}f}"
 
-    for at, head in enumerate(group.heads):
-        near, largest = group.nearest(at), number(None)
-        if head.largest is not None:
-            places = head.largest.tokens or tuple(map(str, head.largest.at[-2:]))
-            words = [screen.short(screen.token(place), most) for place in places]
-            largest = f"{number(head.largest.value)} {screen.printable('→').join(words)}"
-        nearest = f"{near[0]} at {number(near[1])}" if near else number(None)
-        yield [str(at), *map(number, head.means.values()), largest, nearest]
+    def largest(head: HeadStats) -> str:
+        if head.largest is None:
+            return number(None)
+        places = head.largest.tokens or tuple(map(str, head.largest.at[-2:]))
+        words = [screen.short(screen.token(place), most) for place in places]
+        arrow = screen.printable("→")
+        return f"{number(head.largest.value)} {arrow.join(words)}"
+
+    def nearest(head: int) -> str:
+        near = group.nearest(head)
+        if not near:
+            return number(None)
+        other, divergence = near
+        return f"{other} at {number(divergence)}"
+
+    for place, head in enumerate(group.heads):
+        yield [str(place), *map(number, head.means.values()), largest(head), nearest(place)]
 
 
 def table_line(row: Sequence[str], widths: Sequence[int], style: str) -> Line:
     numbers = 1 + len(HEADINGS)
-    columns = list(zip(row, widths, strict=True))
-    texts = [pad_left(*column) for column in columns[:numbers]]
-    texts += [pad_right(*column) for column in columns[numbers:-1]]
-    return [(GAP.join([*texts, row[-1]]), style)]
+    texts = []
+    for place, (text, width) in enumerate(zip(row[:-1], widths[:-1], strict=True)):
+        pad = pad_left if place < numbers else pad_right
+        texts.append(pad(text, width))
+    texts.append(row[-1])  # nothing is right of it: no spaces at the end of a line
+    return [(GAP.join(texts), style)]
 
 
 def legend_of(report: StatsReport) -> dict[str, str]:
-    return {word: means for word, means in LEGEND.items() if word != "nearest" or report.compared}
+    legend = dict(LEGEND)
+    if not report.compared:
+        del legend["nearest"]
+    return legend
 
 
 def notes_on(group: DumpStats) -> Iterator[str]:
     """Sentences on measures that mean nothing here, on rows that see nothing or do not sum to 1."""
     if all(head.tallies["distance"] is None for head in group.heads):
         yield "queries have no place among the keys: dist, prev and self mean nothing"
-    empty = [head.empty_rows for head in group.heads]
-    uneven = [head.uneven_rows for head in group.heads]
-    off = "rows that do not sum to 1, taken as shares of what they do"
-    for words, counts in (("rows that see nothing", empty), (off, uneven)):
-        if any(counts):
-            told = ", ".join(f"{count} of head {at}" for at, count in enumerate(counts) if count)
-            yield f"{words}: {told}"
+
+    if empty := counts_of_heads([head.empty_rows for head in group.heads]):
+        yield f"rows that see nothing: {empty}"
+    if uneven := counts_of_heads([head.uneven_rows for head in group.heads]):
+        yield f"rows that do not sum to 1, taken as shares of what they do: {uneven}"
+
+
+def counts_of_heads(counts: Sequence[int]) -> str:
+    """'3 of head 0, 1 of head 2'; empty where there are none."""
+    return ", ".join(f"{count} of head {number}" for number, count in enumerate(counts) if count)
 
 
 def result_lines(
@@ -144,11 +173,12 @@ def result_lines(
 def rollout_lines(found: StatsReport, screen: Screen, precision: int | None) -> Iterator[Element]:
     assert found.rolled is not None
     formula = "Ã_L … Ã_2 Ã_1, Ã = (A + I) / 2"
-    step = Step("rollout", Unstated(), (), ("query", "key"), formula, "R")
+    step = Step("rollout", Unstated(), (), axes=("query", "key"), formula=formula, symbol="R")
     trace = Trace({"rollout": step}, {"rollout": found.rolled}, {"tokens": found.tokens})
-    view = View(precision=View.precision if precision is None else precision)
+    view = View() if precision is None else View(precision=precision)
+    about = screen.printable(f"   {formula}   {len(found.dumps)} layers")
     yield []
-    yield [("rollout", "name"), (screen.printable(f"   {formula}   {len(found.dumps)} layers"), "aside")]
+    yield [("rollout", "name"), (about, "aside")]
     yield from frames(trace, "rollout", screen, view, 0).lines()
 
 
@@ -158,18 +188,22 @@ def part_lines(part: CorpusPart, screen: Screen) -> Iterator[Element]:
 
 
 def part_headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
-    said = f"{plural(part.sentences, 'sentence')}, {part.tokens:,} tokens"
+    sentences = plural(part.sentences, "sentence")
+    headline = f"{sentences}, {part.tokens:,} tokens"
     if (part.first, part.stop) != (0, part.lines):
-        said += f"; {part.span} of {part.lines:,}"
+        headline += f"; {part.span} of {part.lines:,}"
     if part.skipped:
-        said += f"; {plural(sum(reasons.count for reasons in part.skipped.values()), 'line')} skipped"
-    yield [(screen.printable(said), "name")]
+        count = sum(lines.count for lines in part.skipped.values())
+        headline += f"; {plural(count, 'line')} skipped"
+    yield [(screen.printable(headline), "name")]
     yield []
 
 
 def skipped_lines(part: CorpusPart) -> Iterator[str]:
     for reason, lines in sorted(part.skipped.items()):
-        first = ", ".join(f"{line:,}" for line in lines.first) + ", …" * (lines.count > len(lines.first))
+        first = ", ".join(f"{line:,}" for line in lines.first)
+        if lines.count > len(lines.first):
+            first += ", …"
         noun = "line" if lines.count == 1 else "lines"
         yield f"{lines.count:,} {noun} skipped: {reason} ({noun} {first})"
 
@@ -186,19 +220,31 @@ def write_csv(found: Sequence[StatsReport], stream: TextIO) -> None:
         stream.write(",".join(COLUMNS) + "\n")
         for group in filter(None, [*report.dumps, report.whole]):
             for number, head in enumerate(group.heads):
-                near = group.nearest(number)
-                nearest = (str(near[0]), full_digits(near[1])) if near else ("", "")
-                line = [csv_cell(group.name), str(number), *fields(head), *nearest]
+                line = [csv_cell(group.name), str(number), *fields(head), *nearest_fields(group, number)]
                 stream.write(",".join(line) + "\n")
+
+
+def nearest_fields(group: DumpStats, head: int) -> list[str]:
+    near = group.nearest(head)
+    if not near:
+        return ["", ""]
+    other, divergence = near
+    return [str(other), full_digits(divergence)]
 
 
 def fields(head: HeadStats) -> Iterator[str]:
     yield from map(full_digits, head.means.values())
-    largest = head.largest
-    yield full_digits(largest.value if largest else None)
-    yield from map(str, largest.at[-2:] if largest else ("", ""))
-    yield from map(csv_cell, largest.tokens if largest and largest.tokens else ("", ""))
-    yield from (str(head.empty_rows), str(head.uneven_rows))
+    yield from largest_fields(head.largest)
+    yield str(head.empty_rows)
+    yield str(head.uneven_rows)
+
+
+def largest_fields(largest: Largest | None) -> list[str]:
+    """Its value, query and key, and their tokens."""
+    if largest is None:
+        return [""] * 5
+    tokens = largest.tokens or ("", "")
+    return [full_digits(largest.value), *map(str, largest.at[-2:]), *map(csv_cell, tokens)]
 
 
 def full_digits(value: float | None) -> str:
