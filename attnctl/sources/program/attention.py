@@ -239,7 +239,7 @@ class AttentionFinder:
         return known[n]
 
     def is_beside_sink(self, scores: int, wider: int) -> bool:
-        """True if one array is another without its last column, as scores are beside the logit of a sink."""
+        """True if one array is another without its last column, as scores are beside a sink's logit."""
         value = self.graph.value(scores)
         other = self.graph.value(wider)
         if value.ndim < 2 or other.shape != (*value.shape[:-1], value.shape[-1] + 1):
