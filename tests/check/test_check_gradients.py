@@ -89,6 +89,8 @@ def passes(
             p = np.exp(hidden)
         case "backward-logsumexp-base-2":
             p = np.exp(hidden - lse / np.log(2))
+        case "backward-scale-other":
+            p = np.exp(hidden / 3 / scale - lse)
     d_p = d @ transposed(values)
     delta = (d * (a @ values)).sum(axis=-1, keepdims=True)
     match mistake:
@@ -105,7 +107,8 @@ def passes(
         out["grad_bias"] = d_bias[0] if mistake == "backward-bias-not-summed" else d_bias.sum(axis=0)
     if softcap is not None and mistake != "backward-softcap-slope":
         d_s = d_s * (1 - (s1 / softcap) ** 2)
-    d_s = d_s * {"backward-not-scaled": 1, "backward-scaled-twice": scale**2}.get(mistake, scale)
+    other = {"backward-not-scaled": 1, "backward-scaled-twice": scale**2, "backward-scale-other": 1 / 3}
+    d_s = d_s * other.get(mistake, scale)
     rows = 16 if mistake == "backward-last-block-dropped" else n
     d_q = d_s @ keys
     back = d_s if mistake == "backward-scores-not-transposed" else transposed(d_s)
