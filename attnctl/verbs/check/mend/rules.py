@@ -82,7 +82,7 @@ RULES_OF_STEP: Mapping[str, Sequence[Rule]] = {
     "Q": (*NAMES, *SPLITS, heads.turn),
     "K": (*NAMES, *ALIKE, *SPLITS, *TURNS, heads.repeat_each),
     "V": (*NAMES, names.exchange_targets, *SPLITS, *TURNS, heads.repeat_each),
-    "scores": (*TURNS, *NAMES, *SCALES),
+    "scores": (*NAMES, *TURNS, *SCALES),
     "Q_rotated": (heads.repeat_all, *ALIKE, sums.start_positions),
     "K_rotated": (heads.repeat_all, *ALIKE, sums.start_positions),
     SCALED: (*SCALES, sums.change_sign),
