@@ -55,7 +55,6 @@ COMPARISONS = {
 }
 """What is written in place of a comparison."""
 
-MASK_NAMED = re.compile("mask|causal", re.IGNORECASE)
 HIDES_NOTHING = re.compile(r"1e-?\d+|0(\.0)?")
 
 # --- triangles ---
@@ -201,8 +200,8 @@ def leave_out_mask(text: ProgramText, node: Node) -> Changes:
     """A call without the mask that another one was given."""
     if not isinstance(node, Call):
         return
-    for argument in [*node.args, *(key.value for key in node.keywords)]:
-        if MASK_NAMED.search(text.of(argument)):
+    for argument in [*node.args[1:], *(key.value for key in node.keywords)]:
+        if isinstance(argument, (Name, Attribute, Subscript)):
             yield NodeChange("unmasked", argument, "None")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ast import Add, Assign, BinOp, Call, Constant, List, Return, Subscript, Tuple, expr
+from ast import Add, Assign, BinOp, Call, Constant, List, Name, Return, Subscript, Tuple, expr
 from itertools import combinations
 
 from attnctl.verbs.check.mend.change import Changes, NodeChange, called, family, is_method, is_name
@@ -23,6 +23,20 @@ def use_another_name(text: ProgramText, node: Node) -> Changes:
     others.sort(key=lambda other: other not in text.unused)
     for other in others[:MOST_NAMES]:
         yield NodeChange(f"name {name} {other}", node, other)
+
+
+def use_another_argument(text: ProgramText, node: Node) -> Changes:
+    """What a function was given, in place of what else it was given: memory for x."""
+    if not isinstance(node, Name) or not is_name(node):
+        return
+    function = text.function_around(node)
+    if function is None:
+        return
+    given = [argument.arg for argument in function.args.args]
+    if node.id in given:
+        for other in given:
+            if other not in {node.id, "self"}:
+                yield NodeChange(f"name {node.id} {other}", node, other)
 
 
 def use_another_key(text: ProgramText, node: Node) -> Changes:

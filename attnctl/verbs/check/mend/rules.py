@@ -69,6 +69,7 @@ RULES_OF_MISTAKE: Mapping[str, Sequence[Rule]] = {
     "rotary-missing": ALIKE,
     "rotary-one-sided": ALIKE,
     "norm-missing": ALIKE,
+    "memory-exchanged": (names.use_another_argument, *NAMES),
     "values-shifted": (names.exchange_joined,),
     "residual-added": (names.leave_out_term,),
     "dropout": (sums.train_only,),
