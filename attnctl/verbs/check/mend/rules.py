@@ -87,16 +87,13 @@ RULES_OF_STEP: Mapping[str, Sequence[Rule]] = {
     "Q_rotated": (heads.repeat_all, *ALIKE, sums.start_positions),
     "K_rotated": (heads.repeat_all, *ALIKE, sums.start_positions),
     SCALED: (*SCALES, sums.change_sign),
-    MASKED: (*SENSES, *TRIANGLES, *LAID, *ALIGNED),
+    MASKED: (*SENSES, *TRIANGLES, *ALIGNED),
     WEIGHTS: (
         *AXES,
         axes.take_off_maximum,
         sums.train_only,
         masks.move_before_softmax,
         masks.share_again,
-        *SENSES,
-        *TRIANGLES,
-        *LAID,
     ),
     HEAD_OUTPUTS: (
         sums.train_only,
@@ -109,7 +106,10 @@ RULES_OF_STEP: Mapping[str, Sequence[Rule]] = {
     CONCAT: (heads.merge_heads, heads.change_pattern, *NAMES, sums.make_floats),
     OUTPUT: (names.apply_unused, heads.turn_factors, heads.turn, heads.merge_heads),
 }
-"""Of numbers that no mistake explains."""
+"""Of numbers that no mistake explains.
+
+A mask is not turned there, and nothing is hidden: what then hides nothing would agree, too.
+"""
 
 
 def rules_of(step: str, mistake: str | None) -> Iterable[Rule]:
