@@ -55,6 +55,8 @@ COMPARISONS = {
 }
 """What is written in place of a comparison."""
 
+NEGATED = {Eq: "!=", NotEq: "==", Lt: ">=", LtE: ">", Gt: "<=", GtE: "<"}
+
 HIDES_NOTHING = re.compile(r"1e-?\d+|0(\.0)?")
 
 # --- triangles ---
@@ -147,6 +149,15 @@ def change_comparison(text: ProgramText, node: Node) -> Changes:
             after = text.of(right)
             for other in COMPARISONS.get(type(operator), ()):
                 yield NodeChange(f"comparison {other}", node, f"{before} {other} {after}")
+
+
+def negate_comparison(text: ProgramText, node: Node) -> Changes:
+    """a >= b for a < b."""
+    match node:
+        case Compare(ops=[operator], left=left, comparators=[right]) if type(operator) in NEGATED:
+            before = text.of(left)
+            after = text.of(right)
+            yield NodeChange("negated", node, f"{before} {NEGATED[type(operator)]} {after}")
 
 
 def negate(text: ProgramText, node: Node) -> Changes:

@@ -22,7 +22,7 @@ SCALES = (
 )
 TRIANGLES = (masks.move_diagonal, masks.exchange_triangle, masks.change_comparison, sums.shift_by_one)
 ALIGNED = (masks.align_triangle, masks.align_flag)
-SENSES = (masks.negate, masks.exchange_branches, masks.change_comparison, masks.exchange_triangle)
+SENSES = (masks.negate, masks.exchange_branches, masks.negate_comparison, masks.exchange_triangle)
 LAID = (masks.fill_in_less, masks.keep_what_is_filled, masks.turn_mask, masks.turn_unsqueezed)
 # A sum with what hides nothing loses a bias: only where it is known that a mask was meant.
 HIDDEN = (*LAID, masks.hide_instead)
