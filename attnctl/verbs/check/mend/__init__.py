@@ -147,7 +147,7 @@ class Mender:
         """Try changes at what is accused; of several mistakes one after the other."""
         if self.program.recording.path.endswith(NOTEBOOK):
             return self.mending([], "a notebook is mended by hand")
-        now: JudgedProgram | None = judged({}, self.judge)
+        now: JudgedProgram | None = judge_attentions({}, self.judge)
         last = Round([], None)
         while now is not None and not last.agreeing:
             last = self.improve(now)
@@ -261,13 +261,13 @@ class Mender:
 
     def judged(self, texts: Texts, program: RecordedProgram, *, named: bool) -> JudgedProgram:
         check_each = partial(check_arrays, strictness=self.strictness, named=named)
-        return judged(texts, ProgramJudge(program, check_each, self.judge.make_settings))
+        return judge_attentions(texts, ProgramJudge(program, check_each, self.judge.make_settings))
 
     def is_steady(self) -> bool:
         """True if the program, carried out once more as it is, computes the same numbers."""
         with suppress(AttnError):
             program = self.program.run_again({}, SECONDS)
-            return keeps(program, judged({}, self.judge).right_steps())
+            return keeps(program, judge_attentions({}, self.judge).right_steps())
         return False
 
     def leave_files_as_it_stands(self) -> None:
@@ -284,7 +284,7 @@ def check_arrays(
     return check(trace, settings, strictness_of(trace, **strictness), pairs=False, named=named)
 
 
-def judged(texts: Texts, judge: ProgramJudge) -> JudgedProgram:
+def judge_attentions(texts: Texts, judge: ProgramJudge) -> JudgedProgram:
     judgements: list[AttentionJudgement | None] = []
     for steps in judge.program.steps:
         try:

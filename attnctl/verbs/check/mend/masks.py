@@ -55,7 +55,8 @@ COMPARISONS = {
 }
 """What is written in place of a comparison."""
 
-MASK_NAMED = re.compile("mask|causal", re.IGNORECASE)
+NEGATED = {Eq: "!=", NotEq: "==", Lt: ">=", LtE: ">", Gt: "<=", GtE: "<"}
+
 HIDES_NOTHING = re.compile(r"1e-?\d+|0(\.0)?")
 
 # --- triangles ---
@@ -150,6 +151,15 @@ def change_comparison(text: ProgramText, node: Node) -> Changes:
                 yield NodeChange(f"comparison {other}", node, f"{before} {other} {after}")
 
 
+def negate_comparison(text: ProgramText, node: Node) -> Changes:
+    """a >= b for a < b."""
+    match node:
+        case Compare(ops=[operator], left=left, comparators=[right]) if type(operator) in NEGATED:
+            before = text.of(left)
+            after = text.of(right)
+            yield NodeChange("negated", node, f"{before} {NEGATED[type(operator)]} {after}")
+
+
 def negate(text: ProgramText, node: Node) -> Changes:
     """~mask for mask where it is used, or the other way round."""
     masks: list[expr] = []
@@ -201,8 +211,8 @@ def leave_out_mask(text: ProgramText, node: Node) -> Changes:
     """A call without the mask that another one was given."""
     if not isinstance(node, Call):
         return
-    for argument in [*node.args, *(key.value for key in node.keywords)]:
-        if MASK_NAMED.search(text.of(argument)):
+    for argument in [*node.args[1:], *(key.value for key in node.keywords)]:
+        if isinstance(argument, (Name, Attribute, Subscript)):
             yield NodeChange("unmasked", argument, "None")
 
 

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from ast import Add, Assign, BinOp, Call, Constant, List, Return, Subscript, Tuple, expr
+from ast import (
+    Add,
+    Assign,
+    Attribute,
+    BinOp,
+    Call,
+    Constant,
+    List,
+    Load,
+    Name,
+    Return,
+    Subscript,
+    Tuple,
+    expr,
+)
 from itertools import combinations
 
 from attnctl.verbs.check.mend.change import Changes, NodeChange, called, family, is_method, is_name
@@ -25,14 +39,36 @@ def use_another_name(text: ProgramText, node: Node) -> Changes:
         yield NodeChange(f"name {name} {other}", node, other)
 
 
+def use_another_argument(text: ProgramText, node: Node) -> Changes:
+    """What a function was given, in place of what else it was given: memory for x."""
+    if not isinstance(node, Name) or not is_name(node):
+        return
+    function = text.function_around(node)
+    if function is None:
+        return
+    given = [argument.arg for argument in function.args.args]
+    if node.id in given:
+        for other in given:
+            if other not in {node.id, "self"}:
+                yield NodeChange(f"name {node.id} {other}", node, other)
+
+
 def use_another_key(text: ProgramText, node: Node) -> Changes:
-    """weights["W_V"] for weights["W_K"]."""
+    """weights["W_V"] for weights["W_K"], weights.W_V for weights.W_K."""
+    part: expr
     match node:
-        case Subscript(slice=Constant(value=str(key)) as constant) if "?" in family(key):
-            words = text.of(constant)
-            for other in text.strings:
-                if other != key and family(other) == family(key):
-                    yield NodeChange(f"name {key} {other}", constant, words.replace(key, other))
+        case Subscript(slice=Constant(value=str(key)) as part):
+            before = ""
+        case Attribute(value=value, attr=key, ctx=Load()):
+            part = node
+            before = text.of(value)
+        case _:
+            return
+    words = text.of(part)
+    rest = words.removeprefix(before)
+    for other in text.strings:
+        if other != key and "?" in family(key) and family(other) == family(key):
+            yield NodeChange(f"name {key} {other}", part, before + rest.replace(key, other))
 
 
 def apply_unused(text: ProgramText, node: Node) -> Changes:

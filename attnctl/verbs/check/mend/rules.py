@@ -22,7 +22,7 @@ SCALES = (
 )
 TRIANGLES = (masks.move_diagonal, masks.exchange_triangle, masks.change_comparison, sums.shift_by_one)
 ALIGNED = (masks.align_triangle, masks.align_flag)
-SENSES = (masks.negate, masks.exchange_branches, masks.change_comparison, masks.exchange_triangle)
+SENSES = (masks.negate, masks.exchange_branches, masks.negate_comparison, masks.exchange_triangle)
 LAID = (masks.fill_in_less, masks.keep_what_is_filled, masks.turn_mask, masks.turn_unsqueezed)
 # A sum with what hides nothing loses a bias: only where it is known that a mask was meant.
 HIDDEN = (*LAID, masks.hide_instead)
@@ -69,6 +69,7 @@ RULES_OF_MISTAKE: Mapping[str, Sequence[Rule]] = {
     "rotary-missing": ALIKE,
     "rotary-one-sided": ALIKE,
     "norm-missing": ALIKE,
+    "memory-exchanged": (names.use_another_argument, *NAMES),
     "values-shifted": (names.exchange_joined,),
     "residual-added": (names.leave_out_term,),
     "dropout": (sums.train_only,),
@@ -82,20 +83,17 @@ RULES_OF_STEP: Mapping[str, Sequence[Rule]] = {
     "Q": (*NAMES, *SPLITS, heads.turn),
     "K": (*NAMES, *ALIKE, *SPLITS, *TURNS, heads.repeat_each),
     "V": (*NAMES, names.exchange_targets, *SPLITS, *TURNS, heads.repeat_each),
-    "scores": (*TURNS, *NAMES, *SCALES),
+    "scores": (*NAMES, *TURNS, *SCALES),
     "Q_rotated": (heads.repeat_all, *ALIKE, sums.start_positions),
     "K_rotated": (heads.repeat_all, *ALIKE, sums.start_positions),
     SCALED: (*SCALES, sums.change_sign),
-    MASKED: (*SENSES, *TRIANGLES, *LAID, *ALIGNED),
+    MASKED: (*SENSES, *TRIANGLES, *ALIGNED),
     WEIGHTS: (
         *AXES,
         axes.take_off_maximum,
         sums.train_only,
         masks.move_before_softmax,
         masks.share_again,
-        *SENSES,
-        *TRIANGLES,
-        *LAID,
     ),
     HEAD_OUTPUTS: (
         sums.train_only,
@@ -108,7 +106,10 @@ RULES_OF_STEP: Mapping[str, Sequence[Rule]] = {
     CONCAT: (heads.merge_heads, heads.change_pattern, *NAMES, sums.make_floats),
     OUTPUT: (names.apply_unused, heads.turn_factors, heads.turn, heads.merge_heads),
 }
-"""Of numbers that no mistake explains."""
+"""Of numbers that no mistake explains.
+
+A mask is not turned there, and nothing is hidden: what then hides nothing would agree, too.
+"""
 
 
 def rules_of(step: str, mistake: str | None) -> Iterable[Rule]:

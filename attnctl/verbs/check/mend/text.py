@@ -169,18 +169,23 @@ class ProgramText:
 
     # --- names ---
 
+    def function_around(self, node: Node) -> FunctionDef | None:
+        """The innermost function in which an expression stands."""
+        around: FunctionDef | None = None
+        for function in self.nodes:
+            if isinstance(function, FunctionDef):
+                is_inside = function.lineno <= node.lineno <= (function.end_lineno or 0)
+                if is_inside and (around is None or function.lineno > around.lineno):
+                    around = function
+        return around
+
     def names_of_function(self, node: Node) -> list[str]:
-        """The names that the innermost function around an expression has, those of its arguments first."""
-        around = [
-            function
-            for function in self.functions.values()
-            if function.lineno <= node.lineno <= (function.end_lineno or 0)
-        ]
-        if not around:
+        """The names that the function around an expression has, those of its arguments first."""
+        function = self.function_around(node)
+        if function is None:
             return []
-        innermost = max(around, key=lambda function: function.lineno)
-        names = [argument.arg for argument in innermost.args.args]
-        for statement in walk(innermost):
+        names = [argument.arg for argument in function.args.args]
+        for statement in walk(function):
             if isinstance(statement, stmt):
                 names += names_assigned(statement)
         return [*dict.fromkeys(names)]
