@@ -135,7 +135,7 @@ class MaskReader:
 
         for name, rows in meant.items():
             steps.arrays[name] = rows
-        attention.suspect = self.last_write(attention, "K")
+        steps.written_over = self.last_write(attention, "K")
         steps.notes.append("Rows of its cache were written over while slots behind them are free.")
         return True
 
@@ -145,8 +145,10 @@ class MaskReader:
         if not self.graph.has_value(before):
             return None
         value = self.graph.value(before)
-        same_axes = value.ndim == len(shape) and value.shape == shape
-        return value if same_axes else None
+        is_alone = set(shape[: -value.ndim]) <= {1}  # one sequence, one head
+        if value.shape != shape[-value.ndim :] or not is_alone:
+            return None
+        return value.reshape(shape)
 
     def appended(self, before: Array, now: Array) -> Array | None:
         """The rows before with the new ones behind them; None where these took no other's place."""
@@ -177,7 +179,15 @@ class MaskReader:
         if wrote is None:
             return False
         before = graph.events[wrote].parents[:1]
-        return any(graph.op(m) in ZEROS or graph.events[m].function == "in place" for m in before)
+        return any(
+            graph.op(m) in ZEROS or graph.events[m].function == "in place" or self.has_free_rows(m)
+            for m in before
+        )
+
+    def has_free_rows(self, n: int) -> bool:
+        """True for an array some of whose rows are all 0: a cache that was first read when it had some."""
+        value = self.graph.value(n) if self.graph.has_value(n) else None
+        return value is not None and value.ndim > 1 and bool((value == 0).all(-1).any())
 
     def last_write(self, attention: Attention, name: str) -> int | None:
         """The statement that wrote last into the array that K or V is read off."""

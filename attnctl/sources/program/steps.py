@@ -113,9 +113,12 @@ class StepReader:
         return size, 1
 
     def shows_heads(self, attention: Attention) -> bool:
-        """True if the only axis before the rows is that of heads: asked for, merged, or with slopes."""
+        """True if the only axis before the rows is of heads: asked for, merged, with slopes or sinks."""
         if self.asked.get("heads") == attention.batch[0]:
             return True
+        if attention.sink is not None:
+            logits = np.asarray(attention.sink.array)
+            return not (logits == logits[:1]).all()
         return self.are_merged(attention) or self.has_slopes(attention)
 
     def has_slopes(self, attention: Attention) -> bool:

@@ -235,6 +235,8 @@ class ProgramJudge:
 
     def suspect(self, steps: Steps, step: str, mistake: str | None) -> int:
         """The expression that is likely to make a step wrong, among those that make it."""
+        if steps.written_over is not None:
+            return steps.written_over
         if steps.attention.suspect is not None and step in ENDS:
             return steps.attention.suspect
         events = steps.events.get(step) or steps.events.get(WEIGHTS) or [steps.attention.output]
