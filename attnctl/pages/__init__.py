@@ -48,8 +48,11 @@ NOTHING = "'none'"
 
 PLACE = re.compile(r"{{(\w+)}}")
 
-MOST_PLAIN, MOST_DRAWN = 5_000, 200_000
-"""Numbers that are also there as text and as a picture, for where no script is run."""
+MOST_PLAIN = 5_000
+"""Numbers that are also there as text, for where no script is run."""
+
+MOST_DRAWN = 200_000
+"""Numbers that are also there as a picture, for the same."""
 
 ROOM_WITHOUT_SCRIPT = 9_900  # characters of them: the whole is at most 10 KB
 MOST_TRACES = 200  # sentences or layers in one page
@@ -84,19 +87,20 @@ def pieces(
         raise AttnError(
             f"{len(traces)} traces: a page holds {MOST_TRACES}; pick one with --trace, or write .jsonl"
         )
+
     shown = choose_kept(traces)
     blocks = Blocks()
     described = [trace_data(kept, blocks) for kept in shown]
     if finding:
         add_finding(described, finding, blocks)
-    wrong = [any(cells.any() for cells, _ in marks.values()) for marks in finding.marks] if finding else []
+
     arrays = [array for _, array in blocks.values()]
     data = {
         "blocks": [{"dtype": array.dtype.name, "shape": list(array.shape)} for array in arrays],
         "traces": described,
         "words": WORDS,
         "ramps": RAMPS,
-        "open": wrong.index(True) if True in wrong else finding.first if finding else 0,
+        "open": trace_to_open(finding) if finding else 0,
         "look": {
             "log": view.log,
             "first": view.without_first,
@@ -105,6 +109,7 @@ def pieces(
             "cell": view.cell and {"step": view.cell[0], "at": view.cell[1]},
         },
     }
+
     places = fill_in(shown, finding)
     for piece in PLACE.split(asset("page.html")):
         if piece == "data":
@@ -115,24 +120,42 @@ def pieces(
             yield encode_page(places.get(piece, piece))
 
 
+def trace_to_open(finding: PageFinding) -> int:
+    """The first trace in which a cell is marked."""
+    for number, marks in enumerate(finding.marks):
+        if any(cells.any() for cells, _ in marks.values()):
+            return number
+    return finding.first
+
+
 def fill_in(shown: Sequence[Kept], finding: PageFinding | None) -> dict[str, str]:
-    heading = finding.title if finding else beginning(shown[0].trace.sentence or "")[0] or "attention"
-    called = (name_layer(view.trace) for view in shown[:1])
-    title = " · ".join(filter(None, [heading, *called]))
+    """What stands in the page around its data. A finding may have no trace."""
+    if finding:
+        heading = finding.title
+    else:
+        sentence, _ = beginning(shown[0].trace.sentence or "")
+        heading = sentence or "attention"
+
+    first = shown[0] if shown else None
+    layer = name_layer(first.trace) if first else ""
+    title = " · ".join(filter(None, [heading, layer]))
+    about = facts(first.trace) if first else []
+    notes = first.said if first else []
     return {
-        **heading_places(title, heading, " · ".join(facts(shown[0].trace) if shown else [])),
+        **heading_places(title, heading, " · ".join(about)),
         "policy": policy(),
         "script": script(),
-        "notes": "".join(f"<li>{escape(note)}</li>" for view in shown[:1] for note in view.said),
+        "notes": "".join(f"<li>{escape(note)}</li>" for note in notes),
         "finding": describe_finding(finding, opened=not shown) if finding else "",
-        "plain": "".join(without_script(view.trace) for view in shown[:1]),
+        "plain": without_script(first.trace) if first else "",
     }
 
 
 def describe_finding(finding: PageFinding, *, opened: bool) -> str:
     """What a finding comes to, then all of its words, folded where matrices say more."""
     words = f'<summary>In full</summary><pre tabindex="0">{escape(finding.text)}</pre>'
-    rest = f"<details{' open' * opened}>{words}</details>"
+    tag = "<details open>" if opened else "<details>"
+    rest = f"{tag}{words}</details>"
     return f'<section id="finding" aria-label="finding">{finding.opening}{rest}</section>\n'
 
 
@@ -161,9 +184,11 @@ def without_script(trace: Trace) -> str:
     if names and sum(trace[name].size for name in names) <= MOST_PLAIN:
         text = "\n".join(plain_text(trace_lines(trace.select(names), Screen(), View())))
         parts.insert(0, f"<pre>{escape(text)}\n</pre>")
+
     kept = ""
     for part in parts:
-        kept += part if len(kept) + len(part) <= ROOM_WITHOUT_SCRIPT else ""
+        if len(kept) + len(part) <= ROOM_WITHOUT_SCRIPT:
+            kept += part
     return kept
 
 
@@ -220,11 +245,13 @@ def module(name: str) -> str:
 @cache
 def policy(*, runs: bool = True) -> str:
     """Return the page's content security policy: its own style and script, and nothing else."""
-    allowed, own = (
-        f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
-        for text in (asset("style.css"), script())
-    )
+    allowed_script = source_hash(script()) if runs else NOTHING
     return (
-        f"default-src 'none'; script-src {own if runs else NOTHING}; style-src {allowed}; "
+        f"default-src 'none'; script-src {allowed_script}; style-src {source_hash(asset('style.css'))}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
+
+
+def source_hash(text: str) -> str:
+    """A script or a style as a content security policy names it."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -63,21 +63,25 @@ Blocks = dict[bytes, tuple[int, Array]]
 def add_block(blocks: Blocks, array: Array) -> int:
     array = np.ascontiguousarray(array).reshape(array.shape)
     key = sha256(f"{array.dtype} {array.shape} ".encode() + array.tobytes()).digest()
-    return blocks.setdefault(key, (len(blocks), array))[0]
+    number, _ = blocks.setdefault(key, (len(blocks), array))
+    return number
 
 
 def trace_data(kept: Kept, blocks: Blocks) -> dict[str, Any]:
     """A trace: the dump that is read back, and what is shown of it."""
-    trace, spellings = kept.trace, dict[str, Any]()
+    trace = kept.trace
+    spellings: dict[str, Any] = {}
     held = {name: add_block(blocks, trace[name]) for name in trace}
     dump = header_data(trace)
     if "model" in dump:  # its name, and not where on this machine it lies
         dump |= {"model": model_name(str(dump["model"]))}
+
     steps = []
     if held:
         explainer = explainer_of(trace)
         steps = [step_data(explainer, step, spellings, blocks) for step in explainer.trace.steps.values()]
     steps += picture_data(kept, spellings, blocks)
+
     view = heading_data(kept, blocks) | {"steps": steps, "spellings": spellings}
     return {"dump": dump if held else None, "blocks": held, "view": view}
 
@@ -109,9 +113,10 @@ def step_data(
     explainer: Explainer, step: Step, spellings: dict[str, Any], blocks: Blocks
 ) -> dict[str, Any]:
     """A step: what it is called, how its cells come about; a page computes those that are not its own."""
-    array, own = explainer.trace[step.name], step.name in explainer.own
-    said = numbers_data(step.name, array, add_block(blocks, array) if own else None)
-    said |= {
+    array = explainer.trace[step.name]
+    is_recorded = step.name in explainer.recorded
+    described = numbers_data(step.name, array, add_block(blocks, array) if is_recorded else None)
+    described |= {
         "symbol": step.symbol,
         "title": formula_of(step),
         "formula": step.formula,
@@ -120,18 +125,17 @@ def step_data(
         "given": isinstance(step.op, Given),
         "gradient": is_gradient(step.name),
         "softmax": isinstance(step.op, Softmax),
-        "computed": not own,
+        "computed": not is_recorded,
         "words": words_of(explainer, step.name, spellings),
-        "edits": [
-            {
-                "places": [i if isinstance(i, int) else None for i in index],
-                "note": explain.EDITED.format(text),
-            }
-            for text, name, index in explainer.edits
-            if name == step.name
-        ],
+        "edits": [edit_data(edit) for edit in explainer.edits if edit.step == step.name],
     }
-    return said | arithmetic_data(explainer, step, blocks)
+    return described | arithmetic_data(explainer, step, blocks)
+
+
+def edit_data(edit: explain.RecordedEdit) -> dict[str, Any]:
+    """Which cells were edited, None where all places of an axis were, and what is said of them."""
+    places = [place if isinstance(place, int) else None for place in edit.places]
+    return {"places": places, "note": explain.EDITED.format(edit.text)}
 
 
 def arithmetic_data(explainer: Explainer, step: Step, blocks: Blocks) -> dict[str, Any]:
@@ -145,7 +149,7 @@ def arithmetic_data(explainer: Explainer, step: Step, blocks: Blocks) -> dict[st
         if layer is not None and set(explainer.trace) == {WEIGHTS}:
             return {"why": OF_A_MAP.format(layer)}
         return {"why": str(error)}
-    array = explainer.trace[step.name]
+
     source = explainer.trace.steps[step.inputs[0]] if isinstance(step.op, Softmax) else step
     hidden = find_hiding(explainer.trace, source)
     hides = None  # which rule hides each score, from 1; 0 is a score that is seen
@@ -154,13 +158,15 @@ def arithmetic_data(explainer: Explainer, step: Step, blocks: Blocks) -> dict[st
         hides = {"block": add_block(blocks, hidden), "names": explain.reasons(source.op)}
     if not fits(explainer, step, inputs):
         return {"hides": hides, "why": NO_FORM}
+
     tables: list[int] = []
 
     def number_of(table: Array) -> int:
         tables.append(add_block(blocks, table))
         return tables[-1]
 
-    form = as_json_data(data(form_of(step.op, array.ndim, inputs), number_of))
+    axes = explainer.trace[step.name].ndim
+    form = as_json_data(data(form_of(step.op, axes, inputs), number_of))
     return {"form": form, "tables": tables, "hides": hides}
 
 
@@ -169,10 +175,10 @@ def picture_data(kept: Kept, spellings: dict[str, Any], blocks: Blocks) -> Itera
     for name, (array, side) in kept.pictures.items():
         words: list[str | None] = [None] * (array.ndim - 2)
         for size in array.shape[-2:]:
-            words.append(f"blocks of {side}, {size}")
-            spellings[f"blocks of {side}, {size}"] = [
-                f"{at * side}–{(at + 1) * side - 1}" for at in range(size)
-            ]
+            key = f"blocks of {side}, {size}"
+            words.append(key)
+            starts = range(0, size * side, side)
+            spellings[key] = [f"{start}–{start + side - 1}" for start in starts]
         yield numbers_data(name, array, add_block(blocks, array)) | {
             "symbol": "A",
             "title": f"by blocks of {side} × {side}",
@@ -188,9 +194,13 @@ def numbers_data(name: str, array: Array, block: int | None) -> dict[str, Any]:
 
 def name_layer(trace: Trace) -> str:
     """`MiniLM layer 3`; nothing where no model was run."""
-    model, layer = trace.header.get("model"), layer_of(trace)
-    said = [model_name(str(model)) if model else "", "" if layer is None else f"layer {layer}"]
-    return " ".join(filter(None, said))
+    words = []
+    if model := trace.header.get("model"):
+        words.append(model_name(str(model)))
+    layer = layer_of(trace)
+    if layer is not None:
+        words.append(f"layer {layer}")
+    return " ".join(filter(None, words))
 
 
 def layer_of(trace: Trace) -> int | None:
@@ -200,10 +210,11 @@ def layer_of(trace: Trace) -> int | None:
 
 def model_name(path: str) -> str:
     """Name a model by the last folder of its path that says something."""
-    parts = [word for word in re.split(r"[\\/]", path) if word]
-    names = [part.rpartition("--")[2] for part in parts if part.startswith("models--")]
-    said = [part for part in parts if part.lower() not in UNSAID]
-    return (names or said or parts or [path])[-1]
+    folders = [word for word in re.split(r"[\\/]", path) if word]
+    # In the cache of the Hugging Face hub the folder is models--OWNER--NAME.
+    names = [folder.rpartition("--")[2] for folder in folders if folder.startswith("models--")]
+    telling = [folder for folder in folders if folder.lower() not in UNSAID]
+    return (names or telling or folders or [path])[-1]
 
 
 def what_heads_do(trace: Trace) -> list[dict[str, Any]] | None:
@@ -211,19 +222,22 @@ def what_heads_do(trace: Trace) -> list[dict[str, Any]] | None:
     weights = trace.get(WEIGHTS)
     if weights is None or weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
         return None
-    many = weights.shape[-1]
-    if trace.tokens != trace.key_tokens or len(trace.ids or range(many)) != many:
+    tokens = weights.shape[-1]
+    if trace.tokens != trace.key_tokens or (trace.ids and len(trace.ids) != tokens):
         return None
     if layer_of(trace) != trace.header.get("layer") or not np.isfinite(weights).all():
         return None
     from attnctl.verbs.models.heads import head_profiles
 
+    heads = []
     effects = trace.header.get("effect") or [None] * len(weights)
-    return [
-        {"name": head.name, "shares": {kind: round(share, 4) for kind, share in head.shares.items()}}
-        | ({} if effect is None else {"effect": effect})
-        for head, effect in zip(head_profiles(trace), effects, strict=True)
-    ]
+    for head, effect in zip(head_profiles(trace), effects, strict=True):
+        shares = {kind: round(share, 4) for kind, share in head.shares.items()}
+        described: dict[str, Any] = {"name": head.name, "shares": shares}
+        if effect is not None:
+            described["effect"] = effect
+        heads.append(described)
+    return heads
 
 
 def chunk_starts(trace: Trace) -> list[int]:
@@ -241,10 +255,13 @@ def explainer_of(trace: Trace) -> Explainer:
         explainer = Explainer(trace)
     except AttnError:
         explainer = Explainer(Trace({}, {}, trace.header | {"edits": []}))
-        explainer.trace, explainer.own = trace, set(trace)
-        explainer.spell = Speller(trace)
-    if max((size for name in trace for size in trace[name].shape[-2:-1]), default=0) > MOST_TOKENS:
         explainer.trace = trace
+        explainer.recorded = set(trace)
+        explainer.spell = Speller(trace)
+
+    row_counts = [size for name in trace for size in trace[name].shape[-2:-1]]
+    if max(row_counts, default=0) > MOST_TOKENS:
+        explainer.trace = trace  # without the steps that a page would have to compute
     return explainer
 
 
@@ -253,9 +270,12 @@ def fits(explainer: Explainer, step: Step, inputs: Sequence[Array]) -> bool:
     shape = explainer.trace[step.name].shape
     if 0 in shape:
         return False
+
+    first_cell = tuple(0 for _ in shape)
+    last_cell = tuple(size - 1 for size in shape)
     try:
         with np.errstate(all="ignore"):
-            for cell in (tuple(0 for _ in shape), tuple(size - 1 for size in shape)):
+            for cell in (first_cell, last_cell):
                 explainer.arithmetic(step, cell, inputs)
     except explain.MISFIT:
         return False
@@ -279,20 +299,24 @@ def find_hiding(trace: Trace, step: Step) -> Array | None:
 
 def words_of(explainer: Explainer, name: str, spellings: dict[str, Any]) -> list[str | None]:
     """For each axis under which name its places are spelled, None where they are numbers."""
-    trace, out = explainer.trace, []
+    trace = explainer.trace
+    keys: list[str | None] = []
     for axis, kind in enumerate(trace.steps[name].axes):
         words = explainer.spell.words(name, axis)
+        if words is None:
+            keys.append(None)
+            continue
         key = f"{kind} {trace[name].shape[axis]}"
-        if words is not None:
-            spellings[key] = words
-        out.append(None if words is None else key)
-    return out
+        spellings[key] = words
+        keys.append(key)
+    return keys
 
 
 # --- what a page keeps of a trace, so that it can be mailed and opens at once ---
 
 
 ROOM = 9 << 19  # bytes of numbers in one page: 4.5 MiB become less than 6 MB of text
+MATRIX_ROOM = 1 << 18  # bytes of weight matrices in one page
 NARROW = np.dtype("float16")
 GRAIN = 1 << 14  # steps from 0 to 1 that weights are rounded to there: digits that are not there deflate
 
@@ -320,36 +344,47 @@ def keep_within(trace: Trace, room: int) -> Kept:
     Matrices of a checkpoint, which are its own to keep, have less room.
     """
     norms = value_norms(trace)
-    given = [
-        name for name, step in trace.steps.items() if step.symbol == "W" and isinstance(step.op, Given)
-    ]
-    # Bytes of weight matrices in a page: those of a checkpoint are many times what they make of a sentence.
-    large = sum(trace[name].nbytes for name in given) > 1 << 18
-    left = given if large and WEIGHTS in trace else []
-    sizes = {name: trace[name].nbytes for name in trace if name not in left}
-    if not left and sum(sizes.values()) <= room:
+    matrices = matrices_to_leave_out(trace)
+    sizes = {name: trace[name].nbytes for name in trace if name not in matrices}
+    if not matrices and sum(sizes.values()) <= room:
         return Kept(trace, norms=norms)
-    found = Kept(trace)
+
+    kept = Kept(trace)
     held: set[str] = set()
     if WEIGHTS in trace:
-        found = with_weights(trace, room)
-        room -= sum(array.nbytes for array, _ in found.pictures.values())
-        room -= found.trace[WEIGHTS].nbytes if WEIGHTS in found.trace else 0
+        kept = with_weights(trace, room)
+        room -= sum(array.nbytes for array, _ in kept.pictures.values())
+        if WEIGHTS in kept.trace:
+            room -= kept.trace[WEIGHTS].nbytes
         held.add(WEIGHTS)
+
     for name in sorted((name for name in sizes if name not in held), key=sizes.__getitem__):
         if sizes[name] > room:
             break
         held.add(name)
         room -= sizes[name]
-    steps = {name: step for name, step in found.trace.steps.items() if name in held}
-    found.trace, found.norms = replace(found.trace, steps=steps), norms
-    left = [name for name in trace if name not in held]
-    if left:
-        found.said.append(
-            f"Left out, so that the page stays small: {all_of(left)}. To see one of them, write a page of "
-            f"it alone: --step {left[-1]} -o FILE.html; .npz keeps every number."
+
+    steps = {name: step for name, step in kept.trace.steps.items() if name in held}
+    kept.trace = replace(kept.trace, steps=steps)
+    kept.norms = norms
+    left_out = [name for name in trace if name not in held]
+    if left_out:
+        kept.said.append(
+            f"Left out, so that the page stays small: {all_of(left_out)}. To see one of them, write a page "
+            f"of it alone: --step {left_out[-1]} -o FILE.html; .npz keeps every number."
         )
-    return found
+    return kept
+
+
+def matrices_to_leave_out(trace: Trace) -> list[str]:
+    """The weight matrices of a checkpoint: they are many times what they make of a sentence."""
+    if WEIGHTS not in trace:
+        return []
+    matrices = [
+        name for name, step in trace.steps.items() if step.symbol == "W" and isinstance(step.op, Given)
+    ]
+    size = sum(trace[name].nbytes for name in matrices)
+    return matrices if size > MATRIX_ROOM else []
 
 
 def value_norms(trace: Trace) -> Array | None:
@@ -357,18 +392,25 @@ def value_norms(trace: Trace) -> Array | None:
 
     None where weights are not mixed as they are, or where that is another for each query.
     """
-    weights, name, *_ = (*(trace.steps[HEAD_OUTPUTS].inputs if HEAD_OUTPUTS in trace else ()), "", "")
-    if weights != WEIGHTS or OUTPUT not in trace or name not in trace or trace[name].ndim != 3:
+    if HEAD_OUTPUTS not in trace or OUTPUT not in trace:
         return None
-    values, lines = trace[name].astype(np.float64), course(trace, HEAD_OUTPUTS, OUTPUT)
+    weights, name, *_ = (*trace.steps[HEAD_OUTPUTS].inputs, "", "")
+    if weights != WEIGHTS or name not in trace or trace[name].ndim != 3:
+        return None
+    lines = course(trace, HEAD_OUTPUTS, OUTPUT)
     if lines is None:
         return None
+
+    values = trace[name].astype(np.float64)
     with np.errstate(all="ignore"), suppress(ApartError):
-        whole, turned = (lines.push(HEAD_OUTPUTS, rows) for rows in (values, values[:, ::-1]))
-        own = np.eye(len(values))[:, :, None, None]
-        norms = np.array([norm(lines.push(HEAD_OUTPUTS, values * head), axis=-1) for head in own])
-        is_same = np.allclose(turned[::-1], whole)  # whichever query it is
-        if is_same and np.isfinite(norms).all() and norms.shape == trace[WEIGHTS].shape[::2]:
+        pushed = lines.push(HEAD_OUTPUTS, values)
+        pushed_reversed = lines.push(HEAD_OUTPUTS, values[:, ::-1])
+        one_head = np.eye(len(values))[:, :, None, None]
+        norms = np.array([norm(lines.push(HEAD_OUTPUTS, values * head), axis=-1) for head in one_head])
+
+        same_for_each_query = np.allclose(pushed_reversed[::-1], pushed)
+        has_shape = norms.shape == trace[WEIGHTS].shape[::2]
+        if same_for_each_query and np.isfinite(norms).all() and has_shape:
             return norms
     return None
 
@@ -379,30 +421,44 @@ def with_weights(trace: Trace, room: int) -> Kept:
     if weights.nbytes <= room:
         return Kept(trace)
     if weights.size * NARROW.itemsize <= room:
-        four = (np.rint(weights * GRAIN) / GRAIN).astype(NARROW)
-        arrays = {**{name: trace[name] for name in trace}, WEIGHTS: four}
-        said = f"{WEIGHTS} are kept to four decimals here, as float16; -o FILE.npz keeps every digit."
-        notes = [*trace.header.get("notes", ()), said]
-        return Kept(replace(trace, arrays=arrays, header=trace.header | {"notes": notes}), {}, [said])
-    matrices = max(1, int(np.prod(weights.shape[:-2])))
-    # Blocks along a side of a matrix that is shown by blocks.
-    most = min(256, int(sqrt(room / NARROW.itemsize / matrices)))
-    side = ceil(max(weights.shape[-2:]) / max(1, most))
-    steps = {name: step for name, step in trace.steps.items() if name != WEIGHTS}
+        return with_narrow_weights(trace)
+    return with_blocks_of_weights(trace, room)
+
+
+def with_narrow_weights(trace: Trace) -> Kept:
+    """The trace with its weights in four decimals."""
+    narrow = (np.rint(trace[WEIGHTS] * GRAIN) / GRAIN).astype(NARROW)
+    arrays = {name: trace[name] for name in trace} | {WEIGHTS: narrow}
+    note = f"{WEIGHTS} are kept to four decimals here, as float16; -o FILE.npz keeps every digit."
+    notes = [*trace.header.get("notes", ()), note]
+    return Kept(replace(trace, arrays=arrays, header=trace.header | {"notes": notes}), {}, [note])
+
+
+def with_blocks_of_weights(trace: Trace, room: int) -> Kept:
+    """The trace without its weights, and a picture of them by blocks."""
+    weights = trace[WEIGHTS]
     queries, keys = weights.shape[-2:]
-    said = (
+    matrices = max(1, int(np.prod(weights.shape[:-2])))
+    blocks_along_a_side = min(256, int(sqrt(room / NARROW.itemsize / matrices)))
+    side = ceil(max(queries, keys) / max(1, blocks_along_a_side))
+
+    steps = {name: step for name, step in trace.steps.items() if name != WEIGHTS}
+    note = (
         f"{WEIGHTS} ({queries:,} × {keys:,} a head) are shown by blocks of {side} × {side}: each square is "
         f"what {side} queries give to {side} keys together, on average. To see every number: a shorter "
         f"sentence, attnctl show DUMP --step {WEIGHTS} --head 0, or -o FILE.npz."
     )
-    return Kept(replace(trace, steps=steps), {WEIGHTS: (by_blocks(weights, side), side)}, [said])
+    return Kept(replace(trace, steps=steps), {WEIGHTS: (by_blocks(weights, side), side)}, [note])
 
 
 def by_blocks(weights: Array, side: int) -> Array:
     """(…, query, key) -> by blocks: the sum over a block's keys, the mean over its queries."""
     queries, keys = weights.shape[-2:]
-    starts = [range(0, size, side) for size in (queries, keys)]
-    counts = np.diff([*starts[0], queries])[:, None]
+    first_queries = range(0, queries, side)
+    first_keys = range(0, keys, side)
+    queries_of_block = np.diff([*first_queries, queries])[:, None]  # fewer in the last
+
     kind = np.result_type(weights, np.float32)
-    by_key = np.add.reduceat(weights, starts[1], axis=-1, dtype=kind)
-    return (np.add.reduceat(by_key, starts[0], axis=-2) / counts).astype(NARROW)
+    by_key = np.add.reduceat(weights, first_keys, axis=-1, dtype=kind)
+    by_block = np.add.reduceat(by_key, first_queries, axis=-2)
+    return (by_block / queries_of_block).astype(NARROW)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from html import escape
-from typing import IO, Any
+from itertools import chain
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -55,26 +56,43 @@ VERDICTS = {True: "conforms", False: "does not conform", None: "was not held to 
 
 def write_effect(found: Sequence[Effects], stream: IO[bytes]) -> None:
     """The map of a prompt's heads, coloured by what each does, open at the one that does most."""
-    effects, screen = found[0], Screen()
-    said, (layer, head) = effects.prompt, effects.strongest
-    prompt = said.get("sentence")
-    source = ModelInput(prompt, tuple(said["ids"]) if prompt is None else None)
-    traces, view = list[Trace](), View()
+    effects = found[0]
+    layer, head = effects.strongest
+    traces: list[Trace] = []
+    view = View()
     with suppress(AttnError):  # the model has gone since
-        for trace, row in zip(
-            run_model(said["model"], source, keep=[WEIGHTS]), effects.effect, strict=True
-        ):
-            traces.append(replace(trace, header=trace.header | {"effect": row.tolist()}))
-        key = int(traces[layer][WEIGHTS][head, said["at"]].argmax())
-        view = View(cell=(WEIGHTS, (head, said["at"], key)))
+        traces.extend(traces_of_effects(effects))
+        place = effects.prompt["at"]
+        key = int(traces[layer][WEIGHTS][head, place].argmax())
+        view = View(cell=(WEIGHTS, (head, place, key)))
+
     first, *_, title = findings(effects)
-    command = text(shell_line(looking_at(effects, layer, head)))
-    opening = (
-        f"<p>{text(first)}</p>" + f'<p class="command"><code>{command}</code></p>' * effects.is_changed
+    opening = f"<p>{text(first)}</p>"
+    if effects.is_changed:
+        opening += command_line(shell_line(looking_at(effects, layer, head)))
+    finding = PageFinding(
+        title=title,
+        text="\n".join(plain_text(effect_lines(effects, Screen()))),
+        marks=[{}] * len(traces),
+        first=layer,
+        opening=opening,
     )
-    words = "\n".join(plain_text(effect_lines(effects, screen)))
-    finding = PageFinding(title, words, [{}] * len(traces), first=layer, opening=opening)
     stream.writelines(pieces(traces, finding, view))
+
+
+def traces_of_effects(effects: Effects) -> Iterator[Trace]:
+    """The weights of a prompt's pass, a trace a layer, with the effect of each head."""
+    prompt = effects.prompt
+    sentence = prompt.get("sentence")
+    source = ModelInput(sentence, tuple(prompt["ids"]) if sentence is None else None)
+
+    layers = run_model(prompt["model"], source, keep=[WEIGHTS])
+    for trace, row in zip(layers, effects.effect, strict=True):
+        yield replace(trace, header=trace.header | {"effect": row.tolist()})
+
+
+def command_line(words: str) -> str:
+    return f'<p class="command"><code>{text(words)}</code></p>'
 
 
 def write_explain(found: Sequence[Question], stream: IO[bytes]) -> None:
@@ -86,33 +104,48 @@ def write_explain(found: Sequence[Question], stream: IO[bytes]) -> None:
 
 def conform_pieces(found: Sequence[Conformance]) -> Iterator[bytes]:
     """The page of targets: what was found, and each failing case that was saved, what is wrong marked."""
-    saved = dict.fromkeys(
-        (feature.failure.saved, f"{feature.feature}, {feature.dtype}")
-        for one in found
-        for feature in one.features
-        if feature.failure and feature.failure.saved
-    )
-    cases = [(name, *failing_case(path)) for path, name in list(saved)[:MOST_CASES]]
+    saved: dict[FailingCase, None] = {}  # a dict, to name a case that several features share once
+    for target in found:
+        for feature in target.features:
+            if feature.failure and feature.failure.saved:
+                saved[FailingCase(feature.failure.saved, f"{feature.feature}, {feature.dtype}")] = None
+
+    traces = []
+    marks = []
+    shown = list(saved)[:MOST_CASES]
+    for case in shown:
+        trace, marks_of_trace = failing_case(case.path)
+        traces.append(trace)
+        marks.append(marks_of_trace)
+
     words = "\n\n".join(map(str, found))
     if len(saved) > MOST_CASES:
         words += f"\n\nOf {len(saved)} failing cases the first {MOST_CASES} are here."
     finding = PageFinding(
-        "; ".join(f"{file_name(one.target)} {VERDICTS[one.agrees]}" for one in found),
-        words,
-        [marks for _, _, marks in cases],
-        [name for name, _, _ in cases],
-        [EXPECTED] * len(cases),
-        "".join(part for one in found for part in open_conform(one)),
+        title="; ".join(f"{file_name(target.target)} {VERDICTS[target.agrees]}" for target in found),
+        text=words,
+        marks=marks,
+        names=[case.name for case in shown],
+        panels=[EXPECTED] * len(shown),
+        opening="".join(chain.from_iterable(map(open_conform, found))),
     )
-    yield from pieces([trace for _, trace, _ in cases], finding)
+    yield from pieces(traces, finding)
+
+
+class FailingCase(NamedTuple):
+    """A case of a target that was saved, and the name that it has on the page."""
+
+    path: str
+    name: str
 
 
 def open_conform(found: Conformance) -> Iterator[str]:
     """The verdict, and each cause: what it spoils, the fix, a case, and the command that runs it again."""
     yield f"<p>{text(summarise(found))}</p>"
-    for title, said, case, replay in causes(found):
-        yield f"<p><b>{text(title)}</b><br>{text(said)}</p>" + html_paragraphs([case])
-        yield f'<p class="command"><code>{text(replay)}</code></p>' * bool(replay)
+    for title, words, case, replay in causes(found):
+        yield f"<p><b>{text(title)}</b><br>{text(words)}</p>" + html_paragraphs([case])
+        if replay:
+            yield command_line(replay)
 
 
 def failing_case(path: str) -> tuple[Trace, Marks]:
@@ -129,22 +162,34 @@ def check_pieces(found: Sequence[Report | CheckedTrace]) -> Iterator[bytes]:
     several = [checked for checked in found if isinstance(checked, CheckedTrace)]
     reports = [checked.report if isinstance(checked, CheckedTrace) else checked for checked in found]
     judged = [report for report in reports if report]
-    marks = [report.wrong_cells() for report in judged]
-    told = plain_text(lines_of_checked(several, Screen())) if several else map(str, judged)
-    words = ("\n" if several else "\n\n").join(told)
-    opening = "".join(part for report in judged for part in open_check(report))
-    first = words.partition("\n")[0]
-    page = PageFinding(f"check: {first}", words, marks, (), [EXPECTED] * len(judged), opening)
-    yield from pieces([with_steps_between(report) for report in judged], page)
+
+    if several:
+        words = "\n".join(plain_text(lines_of_checked(several, Screen())))
+    else:
+        words = "\n\n".join(map(str, judged))
+    first_line = words.partition("\n")[0]
+    finding = PageFinding(
+        title=f"check: {first_line}",
+        text=words,
+        marks=[report.wrong_cells() for report in judged],
+        panels=[EXPECTED] * len(judged),
+        opening="".join(chain.from_iterable(map(open_check, judged))),
+    )
+    yield from pieces([with_steps_between(report) for report in judged], finding)
 
 
 def open_check(report: Report) -> Iterator[str]:
     """Each wrong step, and the mistake that explains it."""
-    steps = [None, *(finding.step for finding in report.findings)]
-    for finding, before in zip(report.findings, steps, strict=False):
-        said = list(sentences(report, finding, before, Screen()))[before is None :]
-        yield f"<p>{' '.join(text(sentence) for sentence, _ in said)}</p>"
-    yield NEXT * bool(report.findings)
+    step_before = None
+    for finding in report.findings:
+        spans = list(sentences(report, finding, step_before, Screen()))
+        if step_before is None:
+            spans = spans[1:]  # the title of the page is the first sentence
+        yield f"<p>{' '.join(text(sentence) for sentence, _ in spans)}</p>"
+        step_before = finding.step
+
+    if report.findings:
+        yield NEXT
 
 
 def with_steps_between(report: Report) -> Trace:
@@ -152,18 +197,23 @@ def with_steps_between(report: Report) -> Trace:
 
     So the arithmetic of what was expected is there, on the page and for every verb that reads it.
     """
-    trace, walk = report.trace, report.walk
-    known = {name: walk.values.get(name) for name in report.steps if name not in trace}
-    between = {name: value.value for name, value in known.items() if value is not None}
+    trace = report.trace
+    walk = report.walk
+    between = {}
+    for name in report.steps:
+        known = walk.values.get(name)
+        if name not in trace and known is not None:
+            between[name] = known.value
+
     large = sum(array.nbytes for array in between.values()) > ROOM
     if not between or large or is_unfinished(trace) or trace.edited:
         return trace
+
     arrays = {**trace, **between}
-    steps = {step.name: step for step in walk.derivation if step.name in arrays} | {
-        name: step for name, step in trace.steps.items() if name not in walk.derivation
-    }
-    said = f"Not recorded: {all_of(between)}; computed here from what was recorded."
-    notes = [*trace.header.get("notes", ()), said]
+    steps = {step.name: step for step in walk.derivation if step.name in arrays}
+    steps |= {name: step for name, step in trace.steps.items() if name not in walk.derivation}
+    note = f"Not recorded: {all_of(between)}; computed here from what was recorded."
+    notes = [*trace.header.get("notes", ()), note]
     return Trace(steps, arrays, trace.header | {"notes": notes})
 
 
@@ -179,45 +229,60 @@ def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
             traces.append(difference.alignment.a if side == "A" else difference.alignment.b)
             names.append(f"{side}{pair}")
             marks.append(dict(difference_marks(difference, side)))
-    words = "".join(f"{report}\n" for report in found)
-    panels = [A_AND_B, A_AND_B | {"own": "B", "other": "A"}] * len(found)
+
     first = next((difference for difference in found if not difference.same), found[0])
-    opening = "".join(open_diff(first))
-    yield from pieces(traces, PageFinding(verdict(first), words, marks, names, panels, opening))
+    finding = PageFinding(
+        title=verdict(first),
+        text="".join(f"{difference}\n" for difference in found),
+        marks=marks,
+        names=names,
+        panels=[A_AND_B, A_AND_B | {"own": "B", "other": "A"}] * len(found),
+        opening="".join(open_diff(first)),
+    )
+    yield from pieces(traces, finding)
 
 
 def open_diff(found: Difference) -> Iterator[str]:
     """What differs in the settings, where the two part and by how much, and why the outputs differ."""
     screen = Screen()
     settings = [(path, *texts) for path, texts in settings_apart(found, screen)]
-    apart_at = [name for name, step in found.steps.items() if not step.same]
-    ends = dict.fromkeys([*apart_at[:1], *apart_at[-1:]])
+    differing_names = [name for name, step in found.steps.items() if not step.same]
+    ends = dict.fromkeys([*differing_names[:1], *differing_names[-1:]])  # one, if they are the same
     rows = [[cell for cell, _ in step_row(name, found.steps[name], screen)] for name in ends]
+
     yield '<div class="tables">'
     if settings:
         yield html_table("What differs in the settings", ["", "A", "B"], settings, words=True)
     if rows:
         yield html_table("Where the numbers part, and where they end", STEP_TITLES, rows)
     yield "</div>"
+
     yield html_paragraphs(plain_text(apart(found, screen)))
     if found.split and found.split[-1].norm:
         yield f"<p>{text(' '.join(sum_words(found.split[-1])))}</p>"
-    yield NEXT * bool(rows)
+    if rows:
+        yield NEXT
 
 
 def difference_marks(found: Difference, side: str) -> Iterator[tuple[str, tuple[Array, Array]]]:
     """Mark the cells where each step differs to one side, if the two stand beside each other."""
     alignment = found.alignment
     assert alignment is not None
+    is_a = side == "A"
+    trace = alignment.a if is_a else alignment.b
+
     for name in found.steps:
         with suppress(ApartError):
             sides = alignment.sides(name)
-            whole = (alignment.a if side == "A" else alignment.b)[name]
-            places = np.ix_(*(pairing.a if side == "A" else pairing.b for pairing in sides.pairings))
-            index: tuple[Any, ...] = (*(0,) * (whole.ndim - sides.a.ndim), *places)
-            wrong, numbers = np.zeros(whole.shape, bool), np.full(whole.shape, np.nan)
+            whole = trace[name]
+            places = np.ix_(*(pairing.a if is_a else pairing.b for pairing in sides.pairings))
+            leading = [0] * (whole.ndim - sides.a.ndim)
+            index: tuple[Any, ...] = (*leading, *places)
+
+            wrong = np.zeros(whole.shape, bool)
             wrong[index] = differing(sides.a, sides.b, found.tolerance)
-            numbers[index] = sides.b if side == "A" else sides.a
+            numbers = np.full(whole.shape, np.nan)
+            numbers[index] = sides.b if is_a else sides.a
             yield name, (wrong, numbers)
 
 
@@ -251,23 +316,32 @@ def bundle(shown: Any) -> dict[str, str]:
         return {"text/plain": str(shown)}
     if isinstance(shown, DumpStats):
         return {"image/svg+xml": stats_picture([StatsReport((shown,))]).svg, "text/plain": repr(shown)}
-    page, words, traces = parts(shown)
-    source, picture = b"".join(page()).decode(), "".join(map(draw_trace, traces[:1]))
+
+    content = parts(shown)
+    source = b"".join(content.page()).decode()
+    picture = "".join(map(draw_trace, content.traces[:1]))
     frame = (
         f'<iframe title="attnctl" sandbox="allow-scripts allow-downloads" srcdoc="{escape(source)}" '
         f'style="width: 100%; height: {HEIGHT}px; border: 0">{picture}</iframe>'
     )
-    return {"text/html": frame + THEME, "text/plain": words}
+    return {"text/html": frame + THEME, "text/plain": content.words}
 
 
-def parts(shown: Any) -> tuple[Callable[[], Iterator[bytes]], str, Sequence[Trace]]:
+class NotebookParts(NamedTuple):
     """The page of something, its text, and the traces that a picture of it shows."""
+
+    page: Callable[[], Iterator[bytes]]
+    words: str
+    traces: Sequence[Trace]
+
+
+def parts(shown: Any) -> NotebookParts:
     if isinstance(shown, Report):
-        return lambda: check_pieces([shown]), str(shown), [shown.trace]
+        return NotebookParts(lambda: check_pieces([shown]), str(shown), [shown.trace])
     if isinstance(shown, Conformance):
-        return lambda: conform_pieces([shown]), str(shown), []
+        return NotebookParts(lambda: conform_pieces([shown]), str(shown), [])
     if isinstance(shown, Difference):
         assert shown.alignment is not None
-        return lambda: diff_pieces([shown]), f"{shown}\n", [shown.alignment.a]
+        return NotebookParts(lambda: diff_pieces([shown]), f"{shown}\n", [shown.alignment.a])
     traces = [shown] if isinstance(shown, Trace) else shown
-    return lambda: pieces(traces), repr(shown), traces
+    return NotebookParts(lambda: pieces(traces), repr(shown), traces)

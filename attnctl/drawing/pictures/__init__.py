@@ -74,11 +74,14 @@ ORANGE = ("#f9f0e6", "#eec79b", "#da9045", "#a65a12", "#5b2a06")  # from 0 to th
 TWO_HUES = (*ORANGE[:0:-1], "#f3f3f3", *BLUE[1:])  # from the most negative number over 0 to the largest
 ODD = "#c2185b"  # what is no number of this scale: NaN, ∞
 
-PAPER, INK, FAINT, HATCH = "#ffffff", "#1a1a1a", "#595959", "#b5b5b5"
-"""Background, text, lesser text, and the lines of the hatching behind what is hidden."""
+PAPER = "#ffffff"  # background
+INK = "#1a1a1a"  # text
+FAINT = "#595959"  # lesser text
+HATCH = "#b5b5b5"  # the lines of the hatching behind what is hidden
 
 LEVELS = 65  # colours of a ramp: an odd number, so that 0 has the middle one of two hues
-HATCHED, STRANGE = LEVELS, LEVELS + 1  # the levels of what is hidden, and of what is no number of the scale
+HATCHED = LEVELS  # the level of what is hidden
+STRANGE = LEVELS + 1  # the level of what is no number of the scale
 
 
 def rgb(colour: str) -> RGB:
@@ -89,17 +92,21 @@ def rgb(colour: str) -> RGB:
 @lru_cache(maxsize=4)
 def ramp_colours(anchors: tuple[str, ...]) -> tuple[RGB, ...]:
     """`LEVELS` colours from the first anchor to the last; whole numbers throughout, so exact."""
-    stops, last = [rgb(anchor) for anchor in anchors], LEVELS - 1
-    out = []
+    stops = [rgb(anchor) for anchor in anchors]
+    last_stop = len(stops) - 1
+    last_level = LEVELS - 1
+
+    colours = []
     for level in range(LEVELS):
-        at, part = divmod(level * (len(stops) - 1), last)
-        low, high = stops[at], stops[min(at + 1, len(stops) - 1)]
+        stop, part = divmod(level * last_stop, last_level)
+        low = stops[stop]
+        high = stops[min(stop + 1, last_stop)]
         red, green, blue = (
-            (2 * (a * (last - part) + b * part) + last) // (2 * last)
+            (2 * (a * (last_level - part) + b * part) + last_level) // (2 * last_level)
             for a, b in zip(low, high, strict=True)
         )
-        out.append((red, green, blue))
-    return tuple(out)
+        colours.append((red, green, blue))
+    return tuple(colours)
 
 
 def hexadecimal(colour: RGB) -> str:
@@ -116,8 +123,13 @@ def ink_on(colour: RGB) -> str:
     return "#000000" if luminance > 0.179 else PAPER
 
 
-MOST_SIDE, MOST_CELLS, THUMBNAIL_SIDE = 1024, 1 << 22, 72
-"""Rows or columns of a panel, cells of a plot, rows of a thumbnail: more are merged into blocks."""
+# Of more than these, cells are merged into blocks.
+MOST_SIDE = 1024  # rows or columns of a panel
+MOST_CELLS = 1 << 22  # cells of a plot
+THUMBNAIL_SIDE = 72  # rows or columns of a thumbnail
+
+LEAST_PART = 1e-6
+"""The least part of the largest number that a logarithmic scale goes down to."""
 
 
 @dataclass(frozen=True)
@@ -143,12 +155,16 @@ class Plot:
 
     def merge_cells(self, rows: int = 0, columns: int = 0) -> Plot:
         """The plot, cells merged into blocks where there are more than so many (0: a picture holds)."""
-        side = min(MOST_SIDE, max(1, isqrt(MOST_CELLS // max(1, len(self.panels)))))
-        side = THUMBNAIL_SIDE if self.beside else side
-        sizes = (len(self.rows), rows or side), (len(self.columns), columns or side)
-        tall, wide = (max(1, -(-size // most)) for size, most in sizes)
+        cells_of_panel = MOST_CELLS // max(1, len(self.panels))
+        side = min(MOST_SIDE, max(1, isqrt(cells_of_panel)))
+        if self.beside:
+            side = THUMBNAIL_SIDE
+
+        tall = max(1, -(-len(self.rows) // (rows or side)))
+        wide = max(1, -(-len(self.columns) // (columns or side)))
         if tall == wide == 1:
             return self
+
         note = f"Each cell is the mean of what is not hidden of {tall} × {wide} numbers."
         return replace(
             self,
@@ -163,7 +179,9 @@ class Plot:
 
         Raises AttnError where a logarithm is asked of negative numbers.
         """
-        low, high, least = inf, -inf, inf
+        low = inf
+        high = -inf
+        least = inf  # of the numbers above 0
         hidden = zero = strange = False
         for panel in self.panels:
             values = np.asarray(panel.values, dtype=np.float64)
@@ -173,8 +191,10 @@ class Plot:
             if not finite.size:
                 continue
             zero |= bool((finite == 0).any())
-            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
+            low = min(low, float(finite.min()))
+            high = max(high, float(finite.max()))
             least = min(least, float(finite[finite > 0].min(initial=inf)))
+
         if low < 0 or (self.signed and high > 0):
             if self.log:
                 raise AttnError(
@@ -183,11 +203,13 @@ class Plot:
                 )
             bound = max(-low, high)
             return ColourScale(-bound, bound, hidden=hidden, strange=strange)
+
         high = max(high, 0.0)
         if self.log and high > 0:
-            # The least part of the largest number that a logarithmic scale goes down to.
-            floor = max(least, high * 1e-6)
-            return ColourScale(floor, high, True, hidden, zero, strange, clipped=least < floor)
+            floor = max(least, high * LEAST_PART)
+            return ColourScale(
+                floor, high, log=True, hidden=hidden, zero=zero, strange=strange, clipped=least < floor
+            )
         return ColourScale(0.0, high, hidden=hidden, strange=strange)
 
 
@@ -200,6 +222,7 @@ def blocks(values: Array, tall: int, wide: int) -> Array:
     finite = np.isfinite(values)
     with np.errstate(invalid="ignore"):
         strange = sum_blocks(~(finite | np.isneginf(values)), tall, wide) > 0
+
     counts = sum_blocks(finite, tall, wide)
     sums = sum_blocks(np.where(finite, values, 0.0), tall, wide)
     means = np.where(counts > 0, sums / np.maximum(counts, 1), -np.inf)

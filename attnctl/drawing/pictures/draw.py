@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from hashlib import sha256
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TextIO
@@ -27,11 +28,17 @@ from attnctl.drawing.screen.text import safe
 from attnctl.math import Array
 from attnctl.store.files import open_output
 
-WIDTH, DESCRIBED = 1150, 24
-"""What panels side by side take at most, where more than one fits; panels that the description tells of."""
+WIDTH = 1150
+"""What panels side by side take at most, where more than one fits."""
 
-GAP, TITLE, HEADING = 14.0, 15.0, 13.0
-BAR, BAR_HEIGHT = 180.0, 10.0
+DESCRIBED = 24
+"""Panels that the description tells of, at most."""
+
+GAP = 14.0  # between panels
+TITLE = 15.0  # size of the font of the picture's title
+HEADING = 13.0  # size of the font of a plot's title
+BAR = 180.0  # the length of the colour bar
+BAR_HEIGHT = 10.0
 SLANT = 0.7071  # cos 45°, at which labels of columns stand that do not fit side by side
 
 
@@ -78,39 +85,48 @@ def draw(plots: Sequence[Plot], title: str = "", lines: tuple[str, ...] = ()) ->
         canvas.line(cut(title, 80), TITLE, full=title)
     for words in lines:
         canvas.line(words, fill=FAINT)
-    said = []
-    for plot in (plot.merge_cells() for plot in plots):
+
+    descriptions = []
+    for whole_plot in plots:
+        plot = whole_plot.merge_cells()
         scale = plot.scale()
         draw_plot(canvas, plot, scale)
-        said.append(describe_plot(plot, scale))
-    width, height = round(canvas.right + MARGIN), round(canvas.y + MARGIN)
-    text = document(canvas.own, title, " ".join(said), "\n".join(canvas.parts), (width, height))
-    return Picture(text, width, height)
+        descriptions.append(describe_plot(plot, scale))
+
+    width = round(canvas.right + MARGIN)
+    height = round(canvas.y + MARGIN)
+    body = "\n".join(canvas.parts)
+    svg = document(canvas.own, title, " ".join(descriptions), body, size=(width, height))
+    return Picture(svg, width, height)
 
 
 def picture_name(plots: Sequence[Plot], title: str, lines: tuple[str, ...]) -> str:
-    found = sha256(repr((title, lines)).encode("utf-8", "backslashreplace"))
+    """What the ids of a picture begin with: the same for the same picture, on every machine."""
+    digest = sha256(repr((title, lines)).encode("utf-8", "backslashreplace"))
     for plot in plots:
         captions = [panel.caption for panel in plot.panels]
-        found.update(repr((replace(plot, panels=()), captions)).encode("utf-8", "backslashreplace"))
+        digest.update(repr((replace(plot, panels=()), captions)).encode("utf-8", "backslashreplace"))
         for panel in plot.panels:
-            found.update(np.ascontiguousarray(panel.values, dtype="<f8").tobytes())
-    return f"a{found.hexdigest()[:8]}"
+            digest.update(np.ascontiguousarray(panel.values, dtype="<f8").tobytes())
+    return f"a{digest.hexdigest()[:8]}"
 
 
 def describe_plot(plot: Plot, scale: ColourScale) -> str:
     """The words of a screen reader on a plot: its title, its ends, the largest number of each panel."""
-    low, high = plain_number(scale.low), plain_number(scale.high)
-    words = [f"{plot.title}: {'; '.join(plot.about)}; numbers from {low} to {high}."]
+    ends = f"numbers from {plain_number(scale.low)} to {plain_number(scale.high)}"
+    words = [f"{plot.title}: {'; '.join(plot.about)}; {ends}."]
+
     for panel in plot.panels[:DESCRIBED]:
         values = np.asarray(panel.values, dtype=np.float64)
         finite = np.where(np.isfinite(values), values, -np.inf)
         largest = float(finite.max(initial=-np.inf))
         if np.isneginf(largest):
             continue
-        row, column = (int(at) for at in np.unravel_index(int(finite.argmax()), finite.shape))
-        where = ", ".join(filter(None, (plot.rows[row].strip(), plot.columns[column].strip())))
-        words.append(f"{panel.caption or plot.title}: largest {plain_number(largest)} at {where}.")
+        row, column = np.unravel_index(int(finite.argmax()), finite.shape)
+        labels = filter(None, (plot.rows[int(row)].strip(), plot.columns[int(column)].strip()))
+        place = ", ".join(labels)
+        words.append(f"{panel.caption or plot.title}: largest {plain_number(largest)} at {place}.")
+
     return " ".join([*words, *plot.notes])
 
 
@@ -122,25 +138,32 @@ def draw_plot(canvas: Canvas, plot: Plot, scale: ColourScale) -> None:
     canvas.y += GAP
     canvas.line(plot.title, HEADING)
     canvas.line(" · ".join(plot.about), fill=FAINT)
+
     texts = cell_texts(plot)
-    down, across = plot_axes(plot, texts)
-    beside = max((text_width(label, LABEL) for label in plot.beside), default=down.widest)
-    left = float(round(MARGIN + (beside + 6 if beside else 0)))
-    fits = panels_in(WIDTH - left, across)
+    axes = plot_axes(plot, texts)
+    label_width = max((text_width(label, LABEL) for label in plot.beside), default=axes.down.widest)
+    left = float(round(MARGIN + (label_width + 6 if label_width else 0)))
+    fits = panels_in(WIDTH - left, axes.across)
     if texts and fits == 1 < len(plot.panels):
+        # Without their numbers panels are smaller, and some may stand side by side.
         texts = []
-        down, across = plot_axes(plot, texts)
-        fits = panels_in(WIDTH - left, across)
+        axes = plot_axes(plot, texts)
+        fits = panels_in(WIDTH - left, axes.across)
+
     per_row = plot.across or max(1, min(len(plot.panels), fits))
+    is_grid = bool(plot.beside)
     canvas.y += 4
     for number, start in enumerate(range(0, len(plot.panels), per_row)):
         row = slice(start, start + per_row)
-        draw_row(canvas, plot.panels[row], scale, (down, across), left, texts[row] or [[]] * per_row)
-        if plot.beside:
-            label = label_text(plot.beside[number], x=left - 5, y=canvas.y - down.length / 2 + 4)
+        row_texts = texts[row] or [[]] * per_row
+        draw_row(canvas, plot.panels[row], scale, axes, left=left, texts=row_texts)
+        if is_grid:
+            label = label_text(plot.beside[number], x=left - 5, y=canvas.y - axes.down.length / 2 + 4)
             canvas.group([label], text_anchor="end", font_size=LABEL)
-        canvas.y += GAP / 2 if plot.beside else GAP
-    canvas.y += GAP / 2 if plot.beside else 0
+        canvas.y += GAP / 2 if is_grid else GAP
+    if is_grid:
+        canvas.y += GAP / 2
+
     draw_bar(canvas, scale, plot.hidden)
     for words in plot.notes:
         canvas.line(words, fill=FAINT)
@@ -151,7 +174,7 @@ def panels_in(width: float, across: Axis) -> int:
 
 
 def draw_row(
-    canvas: Canvas, panels: Sequence[Panel], scale: ColourScale, axes: Axes, left: float, texts: Texts
+    canvas: Canvas, panels: Sequence[Panel], scale: ColourScale, axes: Axes, *, left: float, texts: Texts
 ) -> None:
     down, across = axes
     slanted = 0.0 if across.flat else across.widest * SLANT + LABEL * SLANT
@@ -159,23 +182,32 @@ def draw_row(
     if across.widest:
         head += LABEL + 5 if across.flat else slanted + 4
     canvas.y = float(round(canvas.y + head))  # whole units: no seams between cells
-    for at, (panel, numbers) in enumerate(zip(panels, texts, strict=False)):
-        x = left + at * (across.length + GAP)
+
+    for number, (panel, panel_texts) in enumerate(zip(panels, texts, strict=False)):
+        x = left + number * (across.length + GAP)
         if panel.caption:
             canvas.text(panel.caption, x, canvas.y - head + TEXT)
-        names = []
-        for offset, label in across.ticks():
-            if across.flat:
-                names.append(label_text(label, x=x + offset, y=canvas.y - 5))
-            else:
-                turned = f"translate({coordinate(x + offset + 3)} {coordinate(canvas.y - 5)})rotate(-45)"
-                names.append(label_text(label, transform=turned))
-        canvas.group(names, text_anchor="middle" if across.flat else None, font_size=LABEL)
-        draw_cells(canvas, scale, axes, x, panel.values, numbers)
+        draw_column_labels(canvas, across, x)
+        draw_cells(canvas, scale, axes, x=x, values=panel.values, texts=panel_texts)
         canvas.right = max(canvas.right, x + across.length + slanted)
-    names = [label_text(label, x=left - 5, y=canvas.y + at + LABEL * 0.35) for at, label in down.ticks()]
-    canvas.group(names, text_anchor="end", font_size=LABEL)
+
+    labels = []
+    for offset, label in down.ticks():
+        labels.append(label_text(label, x=left - 5, y=canvas.y + offset + LABEL * 0.35))
+    canvas.group(labels, text_anchor="end", font_size=LABEL)
     canvas.y += down.length
+
+
+def draw_column_labels(canvas: Canvas, across: Axis, x: float) -> None:
+    """The labels above a panel: side by side, or slanted where there is no room for that."""
+    labels = []
+    for offset, label in across.ticks():
+        if across.flat:
+            labels.append(label_text(label, x=x + offset, y=canvas.y - 5))
+        else:
+            turned = f"translate({coordinate(x + offset + 3)} {coordinate(canvas.y - 5)})rotate(-45)"
+            labels.append(label_text(label, transform=turned))
+    canvas.group(labels, text_anchor="middle" if across.flat else None, font_size=LABEL)
 
 
 def label_text(label: str, **place: object) -> str:
@@ -186,36 +218,44 @@ def label_text(label: str, **place: object) -> str:
 
 
 def draw_cells(
-    canvas: Canvas, scale: ColourScale, axes: Axes, x: float, values: Array, texts: list[list[str]]
+    canvas: Canvas, scale: ColourScale, axes: Axes, *, x: float, values: Array, texts: list[list[str]]
 ) -> None:
     """The cells of one panel: rectangles with numbers in them, or an image of a pixel a cell."""
     down, across = axes
-    levels, palette = scale.levels(values), (*scale.colours, rgb(PAPER), rgb(ODD))
+    levels = scale.levels(values)
+    palette = (*scale.colours, rgb(PAPER), rgb(ODD))
     frame: dict[str, Any] = {"x": x, "y": canvas.y, "width": across.length, "height": down.length}
+
     if (levels == HATCHED).any():
         canvas.parts.append(element("rect", **frame, fill=canvas.paint("hatched")))
     if not texts and levels.size:
         href = f"data:image/png;base64,{b64encode(palette_png(levels, palette, HATCHED)).decode()}"
         style = "image-rendering:optimizeSpeed;image-rendering:pixelated"
         canvas.parts.append(element("image", **frame, preserveAspectRatio="none", style=style, href=href))
+
     parts = []
-    for row, line in enumerate(texts):
-        for column, words in enumerate(line):
+    for row, row_texts in enumerate(texts):
+        top = canvas.y + row * down.cell
+        for column, words in enumerate(row_texts):
             level = int(levels[row, column])
             if level == HATCHED:
                 continue
-            at, top, fill = x + column * across.cell, canvas.y + row * down.cell, palette[level]
-            place: dict[str, Any] = {"x": at, "y": top, "width": across.cell, "height": down.cell}
+            cell_x = x + column * across.cell
+            fill = palette[level]
+            place: dict[str, Any] = {"x": cell_x, "y": top, "width": across.cell, "height": down.cell}
             parts.append(element("rect", **place, fill=pictures.hexadecimal(fill)))
-            middle, base = at + across.cell / 2, top + down.cell / 2 + DIGITS * 0.36
+
+            middle = cell_x + across.cell / 2
+            base = top + down.cell / 2 + DIGITS * 0.36
             parts.append(element("text", escape_xml(words), x=middle, y=base, fill=pictures.ink_on(fill)))
     canvas.group(parts, text_anchor="middle", font_size=DIGITS)
     canvas.parts.append(element("rect", **frame, fill="none", stroke=HATCH))
 
 
 def draw_bar(canvas: Canvas, scale: ColourScale, hidden: str) -> None:
-    low, high = f"{'≤ ' * scale.clipped}{plain_number(scale.low)}", plain_number(scale.high)
-    base, x = canvas.y + BAR_HEIGHT - 1, MARGIN
+    """The colour bar with its ends, and what the other colours mean that are there."""
+    base = canvas.y + BAR_HEIGHT - 1
+    x = MARGIN
 
     def words(text: str) -> None:
         nonlocal x
@@ -229,39 +269,50 @@ def draw_bar(canvas: Canvas, scale: ColourScale, hidden: str) -> None:
         )
         x += width + 5
 
-    words(low)
+    low = plain_number(scale.low)
+    high = plain_number(scale.high)
+    words(f"≤ {low}" if scale.clipped else low)
     x += 5
     swatch(canvas.paint("two" if scale.signed else "one"), BAR)
-    words(high + ", by logarithm" * scale.log)
-    for there, fill, meaning in (
+    words(f"{high}, by logarithm" if scale.log else high)
+
+    for is_there, fill, meaning in (
         (scale.hidden, canvas.paint("hatched"), hidden),
         (scale.zero, canvas.paint("hatched"), "0"),
         (scale.strange, ODD, "NaN or ∞"),
     ):
-        if there:
+        if is_there:
             x += GAP
             swatch(fill, BAR_HEIGHT + 4)
             words(meaning)
     canvas.y += BAR_HEIGHT + 8
 
 
-LABEL, DIGITS = 10.0, 10.0  # sizes of fonts
+LABEL = 10.0  # size of the font of labels
+DIGITS = 10.0  # size of the font of numbers in cells
 
 LONGEST = 16  # characters of a label; the middle of a longer token is left out, and its title has all of it
 
-ROW_STEP, COLUMN_STEP = 11, 15  # pixels from one label to the next, at least: columns' are slanted
+ROW_STEP = 11  # pixels from one label of a row to the next, at least
+COLUMN_STEP = 15  # the same of columns, whose labels are slanted
 
-WITH_NUMBERS, ALL_NUMBERS = 400, 3000
-"""Cells of a panel, and of a plot, that have their numbers in them, at most."""
+WITH_NUMBERS = 400
+"""Cells of a panel that have their numbers in them, at most."""
+
+ALL_NUMBERS = 3000
+"""Cells of a plot that have their numbers in them, at most."""
 
 NUMBER_COLUMNS = 16
-CELL_HEIGHT, CELL_WIDTH = 24.0, 26.0  # of cells with numbers in them, at least
+CELL_HEIGHT = 24.0  # of cells with numbers in them
+CELL_WIDTH = 26.0  # of the same, at least
 
-PANEL_SIDE, THUMB_SIDE, LARGEST_CELL, THINNEST = 272, 72, 18, 40
-"""Pixels of a panel without numbers, of a thumbnail, of a cell, of a panel with few rows or columns."""
+PANEL_SIDE = 272  # pixels of a panel without numbers
+THUMB_SIDE = 72  # pixels of a thumbnail
+LARGEST_CELL = 18  # pixels of a cell without a number
+THINNEST = 40  # pixels of a panel with few rows or columns
 
 Texts = list[list[list[str]]]
-Axes = tuple["Axis", "Axis"]
+"""The number in each cell, by panel and row; nothing where cells have none."""
 
 
 class Axis(NamedTuple):
@@ -276,11 +327,9 @@ class Axis(NamedTuple):
         return self.cell * len(self.labels)
 
     def ticks(self) -> list[tuple[float, str]]:
-        return [
-            ((at + 0.5) * self.cell, self.labels[at])
-            for at in range(0, len(self.labels), self.every)
-            if self.labels[at]
-        ]
+        """The middle of each cell that has a label, and the label."""
+        places = range(0, len(self.labels), self.every)
+        return [((place + 0.5) * self.cell, self.labels[place]) for place in places if self.labels[place]]
 
     @property
     def widest(self) -> float:
@@ -291,16 +340,23 @@ class Axis(NamedTuple):
         return self.widest <= self.cell * self.every - 3
 
 
+class Axes(NamedTuple):
+    down: Axis
+    across: Axis
+
+
 def cell_texts(plot: Plot) -> Texts:
     """Nothing where they would not fit."""
     cells = len(plot.rows) * len(plot.columns)
     too_many = cells > WITH_NUMBERS or cells * len(plot.panels) > ALL_NUMBERS
     if plot.beside or too_many or len(plot.columns) > NUMBER_COLUMNS:
         return []
-    return [
-        [[digits(value, plot.precision) for value in row] for row in np.asarray(panel.values).tolist()]
-        for panel in plot.panels
-    ]
+
+    texts = []
+    for panel in plot.panels:
+        rows = np.asarray(panel.values).tolist()
+        texts.append([[digits(value, plot.precision) for value in row] for row in rows])
+    return texts
 
 
 def digits(value: float, precision: int) -> str:
@@ -312,28 +368,34 @@ def digits(value: float, precision: int) -> str:
     return text.removeprefix("-") if not text.strip("-0.") else text
 
 
-def plot_axes(plot: Plot, texts: Texts) -> tuple[Axis, Axis]:
-    """The size of cells, and the labels beside them: down and across."""
-    rows, columns = ([""] * len(labels) if plot.beside else labels for labels in (plot.rows, plot.columns))
+def plot_axes(plot: Plot, texts: Texts) -> Axes:
+    """The size of cells, and the labels beside them; thumbnails have none."""
+    rows = [""] * len(plot.rows) if plot.beside else plot.rows
+    columns = [""] * len(plot.columns) if plot.beside else plot.columns
     if texts:
-        every = (text for panel in texts for row in panel for text in row)
-        widest = max((text_width(text, DIGITS) for text in every), default=0.0)
-        return Axis(rows, CELL_HEIGHT, 1), Axis(columns, max(CELL_WIDTH, round(widest + 7)), 1)
+        all_texts = chain.from_iterable(row for panel in texts for row in panel)
+        widest = max((text_width(text, DIGITS) for text in all_texts), default=0.0)
+        cell_width = max(CELL_WIDTH, round(widest + 7))
+        return Axes(Axis(rows, CELL_HEIGHT, every=1), Axis(columns, cell_width, every=1))
+
     most = max(len(rows), len(columns), 1)
-    room = THUMB_SIDE if plot.beside else int(PANEL_SIDE * (1.5 if len(plot.panels) <= 2 else 1.0))
+    panel_side = int(PANEL_SIDE * 1.5) if len(plot.panels) <= 2 else PANEL_SIDE
+    room = THUMB_SIDE if plot.beside else panel_side
     cell = min(LARGEST_CELL, max(1, room // most))
 
     def axis(labels: Sequence[str], apart: int) -> Axis:
         size = max(cell, min(LARGEST_CELL, THINNEST // max(1, len(labels))))
-        return Axis(labels, float(size), max(1, -(-apart // size)))
+        return Axis(labels, float(size), every=max(1, -(-apart // size)))
 
-    return axis(rows, ROW_STEP), axis(columns, COLUMN_STEP)
+    return Axes(axis(rows, ROW_STEP), axis(columns, COLUMN_STEP))
 
 
 # --- the sheet that a picture is drawn on, and the SVG document around it ---
 
 
-MARGIN, LINE, TEXT = 16.0, 17.0, 11.0  # the border around everything, the height of a line and of its font
+MARGIN = 16.0  # the border around everything
+LINE = 17.0  # the height of a line
+TEXT = 11.0  # and of its font
 
 AT_NIGHT = (
     "@media (prefers-color-scheme: dark) { #own { fill: #e8ebee } #own .paper { fill: #14181d } "
@@ -374,23 +436,25 @@ class Canvas:
         self.y += LINE - TEXT
 
 
-def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) -> str:
+def document(own: str, title: str, description: str, body: str, size: tuple[int, int]) -> str:
     """The SVG around a body, of this width and height; its ids begin with `own`."""
     width, height = size
+
     paper = element("rect", width=5.0, height=5.0, fill=PAPER, class_="paper")
     stripes = paper + element("rect", width=1.2, height=5.0, fill=HATCH)
     turned = {"patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
     hatching = element("pattern", stripes, id=f"{own}-hatched", width=5.0, height=5.0, **turned)
+    gradients = "".join(gradient(f"{own}-{name}", ramp) for name, ramp in RAMPS.items())
+
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" id="{own}" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="{own}-title {own}-desc" '
         f'font-family="{FAMILY}" font-size="{coordinate(TEXT)}" fill="{pictures.INK}">'
     )
-    gradients = "".join(gradient(f"{own}-{name}", ramp) for name, ramp in RAMPS.items())
     parts = [
         head,
         element("title", escape_xml(title) or " ", id=f"{own}-title"),
-        element("desc", escape_xml(said) or " ", id=f"{own}-desc"),
+        element("desc", escape_xml(description) or " ", id=f"{own}-desc"),
         element("style", AT_NIGHT.replace("#own", f"#{own}")),
         element("defs", hatching + gradients),
         element("rect", width=float(width), height=float(height), fill=PAPER, class_="paper"),
@@ -401,18 +465,21 @@ def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) 
 
 
 def gradient(name: str, anchors: tuple[str, ...]) -> str:
-    stops = (
-        element("stop", offset=coordinate(at / (len(anchors) - 1)), stop_color=colour)
-        for at, colour in enumerate(anchors)
-    )
+    last = len(anchors) - 1
+    stops = []
+    for number, colour in enumerate(anchors):
+        stops.append(element("stop", offset=coordinate(number / last), stop_color=colour))
     return element("linearGradient", "".join(stops), id=name)
 
 
 FAMILY = "DejaVu Sans, Verdana, sans-serif"
 ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"})
 
-WIDE, NARROW = 1.0, 0.62
-"""The width of a character in parts of the size of its font: of ideographs, and of most others."""
+WIDE = 1.0
+"""The width of an ideograph, in parts of the size of its font."""
+
+NARROW = 0.62
+"""The width of most other characters."""
 
 
 def escape_xml(text: str) -> str:

@@ -62,17 +62,25 @@ class Screen(NamedTuple):
         lines: list[Line] = [[]]
         used = 0
         for text, style in spans:
-            if lines[-1] and (not self.fits or used + len(gap) + cells(text) <= self.width):
+            is_first = not lines[-1]
+            if not is_first and (not self.fits or used + len(gap) + cells(text) <= self.width):
                 lines[-1].append((gap, "" if gap.isspace() else "aside"))
                 used += len(gap)
-            elif lines[-1]:
+            elif not is_first:
                 lines.append([("  ", "")])
                 used = 2
-            whole = not self.fits or used + cells(text) <= self.width
-            first, *rest = [text] if whole else fold_text(text, max(1, self.width - max(used, 2)))
+
+            if not self.fits or used + cells(text) <= self.width:
+                lines[-1].append((text, style))
+                used += cells(text)
+                continue
+
+            first, *rest = fold_text(text, max(1, self.width - max(used, 2)))
             lines[-1].append((first, style))
-            lines += [[("  ", ""), (part, style)] for part in rest]
-            used = cells(first) + used if not rest else 2 + cells(rest[-1])
+            used += cells(first)
+            for part in rest:
+                lines.append([("  ", ""), (part, style)])
+                used = 2 + cells(part)
         return lines
 
     def sentence(self, text: str, style: str = "") -> list[Line]:
@@ -144,7 +152,8 @@ def lines_beside(blocks: Sequence[Sequence[Line | Frame]], widths: Sequence[int]
     for parts in zip_longest(*columns, fillvalue=()):
         line: Line = []
         for part, width in zip(parts, widths, strict=True):
-            gap, blanks = GAP * bool(line), width - sum(cells(text) for text, _ in part)
+            gap = GAP if line else 0
+            blanks = width - sum(cells(text) for text, _ in part)
             line += [(" " * gap, ""), *part, (" " * blanks, "")]
         yield line
 
@@ -162,12 +171,16 @@ def join(frames: Sequence[Frame], labels: int) -> Frame:
     def across(parts: Sequence[Sequence[Cell]]) -> list[Cell]:
         return [*parts[0][:labels], *(cell for part in parts for cell in part[labels:])]
 
-    high = max(len(frame.headings) for frame in frames)
-    blank = [[[[(" " * width, "")] for width in frame.widths]] * high for frame in frames]
-    heads = [frame.headings or rows for frame, rows in zip(frames, blank, strict=True)]
+    most_headings = max(len(frame.headings) for frame in frames)
+
+    def headings_of(frame: Frame) -> Sequence[Row]:
+        """Blank ones, where it has none and others have."""
+        blank_row = [[(" " * width, "")] for width in frame.widths]
+        return frame.headings or [blank_row] * most_headings
+
+    headings = [across(row) for row in zip(*map(headings_of, frames), strict=True)]
     bands = []
     for level in zip(*(frame.bands for frame in frames), strict=True):
         rows = [across(row) for row in zip(*(rows for rows, _ in level), strict=True)]
         bands.append((rows, across([captions for _, captions in level])))
-    headings = [across(row) for row in zip(*heads, strict=True)]
     return Frame(frames[0].box, across([frame.widths for frame in frames]), headings, bands)

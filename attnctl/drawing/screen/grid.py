@@ -15,14 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.drawing.screen import CAPTION_FRAME, Frame, Line, Row, Screen, Span
+from attnctl.drawing.screen import CAPTION_FRAME, Band, Frame, Line, Row, Screen, Span
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math import Array
 
 Codes = Callable[[range, range], "Array | None"]
 """For a block of rows and columns the kind of each cell, or None where all are of kind 0."""
 
-Run = tuple[int, int]  # the column where cells of one kind begin, and the number of the kind
+Run = tuple[int, int]
+"""The column where cells of one kind begin, and the number of the kind."""
+
 CHUNK = 2**15  # cells of a matrix that are formatted at a time: what is in memory stays small
 
 
@@ -45,15 +47,26 @@ class Panel(NamedTuple):
 
 def runs(codes: Array) -> list[list[Run]]:
     """For each row where a run of cells of one kind starts, and of which kind."""
-    found = [[(0, code)] for code in codes[:, 0].tolist()] if codes.size else [[] for _ in codes]
+    if not codes.size:
+        return [[] for _ in codes]
+
+    runs_of_rows = [[(0, code)] for code in codes[:, 0].tolist()]
     rows, columns = np.nonzero(codes[:, 1:] != codes[:, :-1])
     kinds = codes[rows, columns + 1]
     for row, column, code in zip(rows.tolist(), columns.tolist(), kinds.tolist(), strict=True):
-        found[row].append((column + 1, code))
-    return found
+        runs_of_rows[row].append((column + 1, code))
+    return runs_of_rows
 
 
-Columns = tuple["Piece", list[int]]  # columns that are drawn next to each other, and how wide each is
+class Columns(NamedTuple):
+    """Columns that are drawn next to each other, or how many are left out, and how wide each is."""
+
+    piece: Piece
+    widths: list[int]
+
+    @property
+    def width(self) -> int:
+        return sum(self.widths)
 
 
 @dataclass(eq=False, repr=False)
@@ -83,16 +96,18 @@ class Grid:
         return max(self.cell_width, cells(self.column_labels[column])) + self.gap
 
     def lay_out(self, block: Pieces) -> list[Columns]:
-        def widths(piece: Piece) -> list[int]:
+        laid = []
+        for piece in block:
             if isinstance(piece, int):
-                return [cells(self.left_out(piece))]
-            return [self.column_width(column) for column in piece]
-
-        return [(piece, widths(piece)) for piece in block]
+                widths = [cells(self.left_out(piece))]
+            else:
+                widths = [self.column_width(column) for column in piece]
+            laid.append(Columns(piece, widths))
+        return laid
 
     def panel_width(self, captions: Iterable[str], block: Pieces) -> int:
         """The cells between the bars of a matrix: its columns, its caption, its rows left out."""
-        needed = [1, self.margin + sum(sum(widths) for _, widths in self.lay_out(block))]
+        needed = [1, self.margin + sum(columns.width for columns in self.lay_out(block))]
         needed += [cells(caption) + CAPTION_FRAME for caption in captions if caption]
         needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, int)]
         return max(needed)
@@ -107,34 +122,41 @@ class Grid:
 
     def frame(self, bands: Sequence[Sequence[Panel]], block: Pieces) -> Frame:
         """The matrices of each band side by side, one band below the other, all with these columns."""
-        laid, across = self.lay_out(block), len(bands[0])
+        laid = self.lay_out(block)
+        across = len(bands[0])
         width = self.panel_width([panel.caption for band in bands for panel in band], block)
-        labels = [self.label_width + 2] if self.label_width else []
-        header = pad_line(self.header(laid), width)
-        heads = [self.row("", [header] * across)] if any(self.column_labels) else []
-        rows = (self.rows_of(band, laid, across, width) for band in bands)
-        captions = ([*[""] * len(labels), *(panel.caption for panel in band)] for band in bands)
-        return Frame(
-            self.screen.box, [*labels, *[width] * across], heads, list(zip(rows, captions, strict=True))
-        )
+
+        label_widths = [self.label_width + 2] if self.label_width else []
+        headings: list[Row] = []
+        if any(self.column_labels):
+            header = pad_line(self.header(laid), width)
+            headings.append(self.row("", [header] * across))
+
+        framed: list[Band] = []
+        for band in bands:
+            captions = [""] * len(label_widths) + [panel.caption for panel in band]
+            framed.append((self.rows_of(band, laid, across, width), captions))
+        return Frame(self.screen.box, label_widths + [width] * across, headings, framed)
 
     def rows_of(
         self, panels: Sequence[Panel], laid: Sequence[Columns], across: int, width: int
     ) -> Iterator[Row]:
         """The rows of matrices side by side, blank where there are fewer than `across`."""
         blanks: list[Line] = [[(" " * width, "")]] * (across - len(panels))
-        spare = width - self.margin - sum(sum(widths) for _, widths in laid)
+        spare = width - self.margin - sum(columns.width for columns in laid)
         step = max(1, CHUNK // max(1, len(self.column_labels)))
+
         for piece in self.rows:
             if isinstance(piece, int):
                 gap = pad_line([(self.left_out(piece), "aside")], width)
                 yield self.row(self.screen.printable("…"), [*[gap] * len(panels), *blanks])
                 continue
+
             for start in range(piece.start, piece.stop, step):
                 chunk = range(start, min(start + step, piece.stop))
                 bodies = [self.body(panel, laid, chunk, spare) for panel in panels]
-                for at, row in enumerate(chunk):
-                    yield self.row(self.row_labels[row], [*(body[at] for body in bodies), *blanks])
+                for number, row in enumerate(chunk):
+                    yield self.row(self.row_labels[row], [*(body[number] for body in bodies), *blanks])
 
     def body(self, panel: Panel, laid: Sequence[Columns], rows: range, spare: int) -> list[Line]:
         """The numbers of these rows of one matrix, and `spare` blanks after them."""
@@ -145,6 +167,7 @@ class Grid:
                 for line in lines:
                     line.append(gap)
                 continue
+
             values = panel.values[rows.start : rows.stop, piece.start : piece.stop].tolist()
             codes = panel.codes(rows, piece)
             kinds = [[(0, 0)]] * len(rows) if codes is None else runs(codes)
@@ -152,6 +175,7 @@ class Grid:
             edges = list(accumulate(widths, initial=0))
             for line, numbers, row in zip(lines, values, kinds, strict=True):
                 line.extend(self.style_row(self.format.write(template, numbers), row, edges))
+
         if spare:
             for line in lines:
                 line.append((" " * spare, ""))
@@ -194,8 +218,10 @@ def pad_line(line: Line, width: int) -> Line:
 Piece = range | int  # rows or columns that are shown, or how many are left out here
 Pieces = tuple[Piece, ...]
 
-MAX_ROWS, HEAD_ROWS, TAIL_ROWS = 24, 6, 2
-MAX_BLOCKS = 3
+MAX_ROWS = 24  # rows of a matrix that are all shown; of more the first and the last
+HEAD_ROWS = 6
+TAIL_ROWS = 2
+MAX_BLOCKS = 3  # blocks of columns, one below the other
 NARROWEST = 3  # the cells of the narrowest column: a digit, a space on either side
 
 
@@ -204,25 +230,32 @@ def head_and_tail(size: int, head: int, tail: int) -> Pieces:
 
 
 def rows_shown(size: int) -> Pieces:
-    return (range(size),) if size <= MAX_ROWS else head_and_tail(size, HEAD_ROWS, TAIL_ROWS)
+    if size <= MAX_ROWS:
+        return (range(size),)
+    return head_and_tail(size, HEAD_ROWS, TAIL_ROWS)
 
 
 def reachable(size: int, width: int) -> Pieces:
     """The columns that a view of this width could show at all: what a format must provide for."""
     most = max(1, width // NARROWEST)
-    return (range(size),) if size <= MAX_BLOCKS * most else head_and_tail(size, most, most)
+    if size <= MAX_BLOCKS * most:
+        return (range(size),)
+    return head_and_tail(size, most, most)
 
 
 def blocks_of(size: int, width_of: Callable[[int], int], room: int) -> list[Pieces]:
     """The columns in blocks of at most `room` cells, at least a column each."""
-    starts, used = [0], 0
+    starts = [0]
+    used = 0
     for column in range(size):
         width = width_of(column)
         if used and used + width > room:
             starts.append(column)
             used = 0
         used += width
-    return [(range(a, b),) for a, b in zip(starts, [*starts[1:], size], strict=True)]
+
+    stops = [*starts[1:], size]
+    return [(range(start, stop),) for start, stop in zip(starts, stops, strict=True)]
 
 
 def columns_shown(size: int, width_of: Callable[[int], int], room: int, left_out: int) -> list[Pieces]:
@@ -234,21 +267,30 @@ def columns_shown(size: int, width_of: Callable[[int], int], room: int, left_out
         blocks = blocks_of(size, width_of, room)
         if len(blocks) <= MAX_BLOCKS:
             return blocks
-    head, tail, room = 0, 0, room - left_out
+
+    head = 0
+    tail = 0
+    room -= left_out
     while head + tail < size - 1:
         from_tail = tail < (head + 1) // 3
         width = width_of(size - 1 - tail if from_tail else head)
-        if width > room and head:
+        if width > room and head > 0:
             break
         room -= width
-        head, tail = (head, tail + 1) if from_tail else (head + 1, tail)
+        if from_tail:
+            tail += 1
+        else:
+            head += 1
     return [head_and_tail(size, head, tail)]
 
 
 # --- one format a matrix: the same decimals and the same width for every cell ---
 
-TINY, HUGE = 1e-3, 1e6
-"""Below the one, four decimals say too little; from the other on, a fixed point says too much."""
+TINY = 1e-3
+"""Of smaller numbers four decimals say too little."""
+
+HUGE = 1e6
+"""Of numbers from here on a fixed point says too much."""
 
 
 class NumberFormat(NamedTuple):
@@ -290,9 +332,12 @@ def matrix_format(array: Array, precision: int = 4, *, ascii_only: bool = False)
     conversion = conversion_for(finite, precision)
     texts = [f"%{conversion}" % value for value in extremes(finite, conversion)]
     if finite.size < array.size:
-        kinds = ((np.isneginf, "-inf"), (np.isnan, "nan"), (np.isposinf, "inf"))
-        texts += [text for is_one, text in kinds if is_one(array).any()]
-    return NumberFormat(conversion, max(map(len, texts), default=1), "inf" if ascii_only else "∞")
+        for is_one, text in ((np.isneginf, "-inf"), (np.isnan, "nan"), (np.isposinf, "inf")):
+            if is_one(array).any():
+                texts.append(text)
+
+    width = max(map(len, texts), default=1)
+    return NumberFormat(conversion, width, infinity="inf" if ascii_only else "∞")
 
 
 def conversion_for(finite: Array, precision: int) -> str:
@@ -309,8 +354,15 @@ def extremes(finite: Array, conversion: str) -> list[float]:
     """The numbers whose text is longest: the ends of the range, the smallest exponent, a -0."""
     if not finite.size:
         return []
-    ends = [finite.max().item(), finite.min().item()]
+
+    largest = finite.max().item()
+    least = finite.min().item()
+    longest = [largest, least]
     if conversion.endswith("e") and finite.any():
         smallest = np.abs(finite[finite != 0]).min().item()
-        ends += [smallest, -smallest] if ends[1] < 0 else [smallest]
-    return [*ends, -0.0] if finite.dtype.kind == "f" and np.signbit(finite).any() else ends
+        longest.append(smallest)
+        if least < 0:
+            longest.append(-smallest)
+    if finite.dtype.kind == "f" and np.signbit(finite).any():
+        longest.append(-0.0)
+    return longest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen import Frame, Line, Row, Screen, Span
@@ -17,11 +17,12 @@ NARROWEST = 12  # cells that a folded column has at least
 
 def list_meanings(meanings: Mapping[str, str], screen: Screen) -> Iterator[Line]:
     widest = max(map(cells, meanings))
+    room = max(NARROWEST, screen.width - widest - 2)
     for word, meaning in meanings.items():
-        text, room = screen.printable(meaning), max(NARROWEST, screen.width - widest - 2)
+        text = screen.printable(meaning)
         lines = fold_text(text, room) if screen.fits else [text]
-        for begins, line in zip_longest([word], lines, fillvalue=""):
-            yield [(f"{pad_right(begins, widest)}  {line}", "")]
+        for first_column, line in zip_longest([word], lines, fillvalue=""):
+            yield [(f"{pad_right(first_column, widest)}  {line}", "")]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Listing:
         """
         if self.fits:
             return self
+
         kept = 1 if rest is None else rest - column
 
         def stack(texts: Sequence[str]) -> list[str]:
@@ -64,11 +66,15 @@ class Listing:
         stacked = self.rewrite_texts(column, stack)
         if stacked.fits:
             return stacked
+
         room = max(NARROWEST, self.screen.width - stacked.width + stacked.widths[column])
 
         def fold(texts: Sequence[str]) -> list[str]:
-            lines = (line for whole in texts[0].split("\n") for line in fold_text(whole, room))
-            return ["\n".join(lines), *texts[1:]]
+            first, *others = texts
+            lines: list[str] = []
+            for line in first.split("\n"):
+                lines += fold_text(line, room)
+            return ["\n".join(lines), *others]
 
         return stacked.rewrite_texts(column, fold)
 
@@ -86,20 +92,23 @@ class Listing:
         if self.fits:
             yield self.frame()
             return
+
         names = [" ".join(" ".join(lines).split()) for lines in zip(*self.titles, strict=True)]
+        names[:1] = [""]  # the first cell says itself what it is
         for row in self.rows:
-            spans = [
-                ((f"{name}: {text}" if name and at else text).replace("\n", " "), style)
-                for at, (name, (text, style)) in enumerate(zip(names, row, strict=True))
-                if text
-            ]
+            spans: Line = []
+            for name, (text, style) in zip(names, row, strict=True):
+                if text:
+                    words = f"{name}: {text}" if name else text
+                    spans.append((words.replace("\n", " "), style))
             yield from self.screen.flow(spans, self.screen.dot)
 
     def frame(self) -> Frame:
         widths = self.widths
-        pads = [pad_right if at in self.left else pad_left for at in range(len(widths))]
+        pads = [pad_right if column in self.left else pad_left for column in range(len(widths))]
 
-        def cells_of(spans: Sequence[Span]) -> Iterator[Row]:
+        def rows_of(spans: Sequence[Span]) -> Iterator[Row]:
+            """A row of the listing, as many of the frame as its highest text has lines."""
             styles = [style for _, style in spans]
             for texts in zip_longest(*(text.split("\n") for text, _ in spans), fillvalue=""):
                 yield [
@@ -107,8 +116,10 @@ class Listing:
                     for text, style, width, pad in zip(texts, styles, widths, pads, strict=True)
                 ]
 
-        headings = [row for line in self.titles for row in cells_of([(title, "label") for title in line])]
-        rows = [row for spans in self.rows for row in cells_of(spans)]
+        headings: list[Row] = []
+        for titles in self.titles:
+            headings += rows_of([(title, "label") for title in titles])
+        rows = list(chain.from_iterable(map(rows_of, self.rows)))
         return Frame(self.screen.box, [width + 2 for width in widths], headings, [(rows, ())])
 
 
@@ -123,10 +134,12 @@ def column_blocks(
     first, *widths = (width + 3 for width in whole.widths)
     start = 1
     while start < len(titles):
-        stop, used = start + 1, 1 + first + widths[start - 1]
+        stop = start + 1
+        used = 1 + first + widths[start - 1]
         while stop < len(titles) and (not screen.fits or used + widths[stop - 1] <= screen.width):
             used += widths[stop - 1]
             stop += 1
+
         kept = [[row[0], *row[start:stop]] for row in rows]
         yield Listing(screen, [[titles[0], *titles[start:stop]]], kept, left).frame()
         start = stop

@@ -47,8 +47,11 @@ class Sheet(NamedTuple):
         rest = len(self.indices) - shown
         if not self.ask:
             return f"… {rest} more, {self.captions[shown]} and on"
-        asked = ",".join(map(str, self.ask[shown : shown + ASKED])) + (",…" if rest > ASKED else "")
-        return f"… {rest} more {'head' if rest == 1 else 'heads'} (--head {asked} shows them)"
+
+        heads = ",".join(map(str, self.ask[shown : shown + ASKED]))
+        if rest > ASKED:
+            heads += ",…"
+        return f"… {rest} more {'head' if rest == 1 else 'heads'} (--head {heads} shows them)"
 
 
 def load_sheet(trace: Trace, name: str) -> Trace:
@@ -66,7 +69,9 @@ def with_sink(trace: Trace, name: str) -> Array:
     if name != WEIGHTS or SINK_WEIGHTS not in trace.arrays:
         return array
     sink = trace.arrays[SINK_WEIGHTS]
-    return np.concatenate([array, sink[..., None]], axis=-1) if sink.shape == array.shape[:-1] else array
+    if sink.shape != array.shape[:-1]:
+        return array
+    return np.concatenate([array, sink[..., None]], axis=-1)
 
 
 def heads_of(trace: Trace) -> int:
@@ -74,35 +79,45 @@ def heads_of(trace: Trace) -> int:
     stated = None if trace.kept_heads else trace.config.get("heads")
     if isinstance(stated, int) and stated > 0:
         return stated
-    axes = {name: step.axes for name, step in trace.steps.items() if "head" in step.axes}
-    own = [name for name in axes if name == matrix_of(Q) or "query" in axes[name]] or list(axes)
-    return trace[own[0]].shape[axes[own[0]].index("head")] if own else 0
+
+    with_heads = [step for step in trace.steps.values() if "head" in step.axes]
+    of_queries = [step for step in with_heads if step.name == matrix_of(Q) or "query" in step.axes]
+    candidates = of_queries or with_heads
+    if not candidates:
+        return 0
+    first = candidates[0]
+    return trace[first.name].shape[first.axes.index("head")]
 
 
 def count_heads(trace: Trace, heads: Sequence[int] | None) -> int:
     """Count the heads of a trace. Raises AttnError naming each of `heads` that is not there."""
     total = heads_of(trace)
-    there = f"heads 0 to {total - 1}" if total > 1 else "head 0 only" if total else "none"
-    wrong = [head for head in heads or () if not 0 <= head < total]
-    raise_all(f"no head {head} in this trace; it has {there}" for head in wrong)
+    missing = [head for head in heads or () if not 0 <= head < total]
+    raise_all(f"no head {head} in this trace; it has {heads_present(total)}" for head in missing)
     return total
+
+
+def heads_present(total: int) -> str:
+    if total > 1:
+        return f"heads 0 to {total - 1}"
+    return "head 0 only" if total else "none"
 
 
 def sheet_of(
     trace: Trace, name: str, total: int, heads: Sequence[int] | None = None, encoding: str = "utf-8"
 ) -> Sheet:
     """The matrices of a step, of these heads only (None: all `total`)."""
-    array, axes = trace[name], trace.steps[name].axes
-    chosen = tuple(
-        range(size)
-        if axis != "head" or heads is None
-        else tuple(dict.fromkeys(head * size // total for head in heads))  # neighbours may share a place
+    array = trace[name]
+    axes = trace.steps[name].axes
+    chosen = [
+        places_of_heads(heads, size, total) if axis == "head" and heads is not None else tuple(range(size))
         for axis, size in zip(axes, array.shape, strict=True)
-    )
+    ]
 
     def word(axis: int, place: int) -> str:
-        shown = int(trace.labels(name, axis)[place]) if axes[axis] == "head" else place
-        return place_word(axes, axis, shown, few=array.shape[axis] < total)
+        if axes[axis] == "head":
+            place = int(trace.labels(name, axis)[place])
+        return place_word(axes, axis, place, few=array.shape[axis] < total)
 
     def labels(axis: int) -> Sequence[str]:
         tokens = trace.tokens_along(name, axis)
@@ -110,21 +125,44 @@ def sheet_of(
             return number_repeats(token_text(token, encoding) for token in tokens)
         if axes[axis] == "head":
             return [word(axis, place) for place in chosen[axis]]
-        return [str(place).rjust(len(str(array.shape[axis] - 1))) for place in chosen[axis]]
+        digits = len(str(array.shape[axis] - 1))
+        return [str(place).rjust(digits) for place in chosen[axis]]
+
+    def caption(index: Index) -> str:
+        return " · ".join(word(axis, place) for axis, place in enumerate(index))
 
     if array.ndim < 2:
-        columns, axis = (labels(0), axes[0]) if array.ndim else ([""], "")
-        return Sheet(array.reshape(1, -1), ((),), ("",), [""], columns, axis)
+        columns = labels(0) if array.ndim == 1 else [""]
+        column_axis = axes[0] if array.ndim == 1 else ""
+        return Sheet(array.reshape(1, -1), ((),), ("",), [""], columns, column_axis=column_axis)
+
     indices = tuple(product(*chosen[:-2]))
-    captions = tuple(" · ".join(word(axis, place) for axis, place in enumerate(index)) for index in indices)
-    ask = tuple(-(-i * total // array.shape[0]) for (i,) in indices) if axes[:-2] == ("head",) else ()
-    rows, row_axis = list(chosen[-2]), array.ndim - 2
+    ask: tuple[int, ...] = ()
+    if axes[:-2] == ("head",):
+        # Where heads share a matrix, the first of them is the one to ask for.
+        ask = tuple(-(-place * total // array.shape[0]) for (place,) in indices)
+
+    row_axis = array.ndim - 2
     columns = labels(row_axis + 1)
     whole = with_sink(trace, name)
     if whole is not array:
         columns = [*columns, "sink"]
-    narrowed = whole if len(rows) == array.shape[-2] else whole[..., rows, :]
-    return Sheet(narrowed, indices, captions, labels(row_axis), columns, axes[-1], ask)
+    rows = list(chosen[row_axis])
+    narrowed = whole if len(rows) == array.shape[row_axis] else whole[..., rows, :]
+    return Sheet(
+        array=narrowed,
+        indices=indices,
+        captions=tuple(map(caption, indices)),
+        rows=labels(row_axis),
+        columns=columns,
+        column_axis=axes[-1],
+        ask=ask,
+    )
+
+
+def places_of_heads(heads: Sequence[int], size: int, total: int) -> tuple[int, ...]:
+    """Where these of `total` heads stand along an axis of this size; neighbours may share a place."""
+    return tuple(dict.fromkeys(head * size // total for head in heads))
 
 
 def place_word(axes: Sequence[str], axis: int, place: int, *, few: bool) -> str:
@@ -164,14 +202,17 @@ def steps_of(trace: Trace, view: View) -> list[Step]:
 
 def formula_of(step: Step) -> str:
     """`A = softmax over keys`; a formula that begins with its own symbol says it all."""
-    own = step.formula.startswith(f"{step.symbol} ")
-    return step.formula if own else f"{step.symbol} = {step.formula}".removesuffix(" = ")
+    if step.formula.startswith(f"{step.symbol} "):
+        return step.formula
+    return f"{step.symbol} = {step.formula}".removesuffix(" = ")
 
 
 def shape_of(trace: Trace, step: Step) -> str:
     """`2 × 3 × 3 (head, query, key)`."""
     shape = trace[step.name].shape
-    return f"{' × '.join(map(str, shape))} ({', '.join(step.axes)})" if shape else "a single number"
+    if not shape:
+        return "a single number"
+    return f"{' × '.join(map(str, shape))} ({', '.join(step.axes)})"
 
 
 # --- marks ---
@@ -187,26 +228,39 @@ class Marks(NamedTuple):
 
 def marks(trace: Trace, name: str, sample: Array, screen: Screen) -> Marks:
     """The marks of a step; `sample` holds every number that will be shown."""
-    array, op = trace[name], trace.steps[name].op
+    array = trace[name]
+    op = trace.steps[name].op
     if array.dtype == bool:
-        dot = "." if screen.ascii_only else "·"
-        kinds = (NUMBER, ("see", ""), (dot, "aside"))
-        codes = codes_by(array, lambda seen: np.where(seen, 1, 2))
-        return Marks(kinds, codes, (f"see = may attend, {dot} = hidden",))
+        return mark_truths(array, screen)
+
     blank = trace.header.get("blank")
     if isinstance(blank, list) and name in blank and np.isnan(array).any():
-        codes = codes_by(array, lambda own: np.isnan(own).astype(int))
+        codes = codes_by(array, lambda block: np.isnan(block).astype(int))
         return Marks((NUMBER, (BOX, "aside")), codes)
+
     if isinstance(op, Hide):
         return mark_hidden(trace, name, op, screen)
     if name != WEIGHTS:
         return Marks()
-    blind = trace.header.get("empty_rows")
-    found = shade_weights(with_sink(trace, name), sample) if screen.colours else Marks()
+
+    shaded = shade_weights(with_sink(trace, name), sample) if screen.colours else Marks()
+    return shaded._replace(notes=blind_notes(trace.header.get("empty_rows")))
+
+
+def mark_truths(array: Array, screen: Screen) -> Marks:
+    """A mask: a word where a query may attend, a dot where not."""
+    dot = "." if screen.ascii_only else "·"
+    codes = codes_by(array, lambda seen: np.where(seen, 1, 2))
+    return Marks((NUMBER, ("see", ""), (dot, "aside")), codes, (f"see = may attend, {dot} = hidden",))
+
+
+def blind_notes(blind: object) -> tuple[str, ...]:
+    """The note on the rows that see nothing, as a header lists them."""
     if not isinstance(blind, list) or not blind:
-        return found
-    said = f"{len(blind)} rows see nothing: their weights are zero"
-    return found._replace(notes=(said if len(blind) > 1 else "1 row sees nothing: its weights are zero",))
+        return ()
+    if len(blind) == 1:
+        return ("1 row sees nothing: its weights are zero",)
+    return (f"{len(blind)} rows see nothing: their weights are zero",)
 
 
 def codes_by(array: Array, kind: Callable[[Array], Array]) -> Callable[[Index], Codes]:
@@ -221,34 +275,43 @@ def shade_weights(array: Array, sample: Array) -> Marks:
 
     positive = sample[np.isfinite(sample) & (sample > 0)]
     top = float(positive.max(initial=0.0)) or 1.0
+
+    def levels(block: Array) -> Array:
+        shares = np.nan_to_num(block.astype(float) / top)
+        return np.maximum(levels_of(shares), 0)
+
     heat = [(None, f"heat{level}") for level in range(1, STEPS + 1)]
-    codes = codes_by(array, lambda own: np.maximum(levels_of(np.nan_to_num(own.astype(float) / top)), 0))
-    return Marks((NUMBER, *heat), codes)
+    return Marks((NUMBER, *heat), codes_by(array, levels))
 
 
 def mark_hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
     """The name of the first rule that hid a score, or `mask`, in its place."""
-    array, inputs = trace[name], trace.steps[name].inputs[1:]
+    array = trace[name]
+    inputs = trace.steps[name].inputs[1:]
     kept = [trace.arrays[input_] for input_ in inputs if input_ in trace.arrays]
     masks = [mask for mask in kept if spreads(mask.shape, array.shape)]
-    words = [rule.label for rule in op.rules] + ([MASK] if inputs else [])
+
+    words = [rule.label for rule in op.rules]
+    if inputs:
+        words.append(MASK)
+    kinds = [(screen.printable(word), "aside") for word in words]
 
     def codes(index: Index) -> Codes:
         member = index[0] if len(index) > 1 else 0
 
         def block(rows: range, columns: range) -> Array:
             scores = part(array[index], rows, columns)
-            own = [part(mask_of_matrix(mask, index, array.shape), rows, columns) for mask in masks]
+            block_masks = [part(mask_of_matrix(mask, index, array.shape), rows, columns) for mask in masks]
             placed = op.block(Block(member=member, query=rows.start, key=columns.start))
             assert isinstance(placed, Hide)
-            reason = placed.hidden_by((1, *scores.shape), *own)[0]
+            reason = placed.hidden_by((1, *scores.shape), *block_masks)[0]
             if inputs:  # what no rule hides, the mask did, even where the mask itself was not kept
                 reason = np.where(reason < 0, len(op.rules), reason)
             return np.where(np.isneginf(scores), reason + 1, 0)
 
         return block
 
-    return Marks((NUMBER, *((screen.printable(word), "aside") for word in words)), codes)
+    return Marks((NUMBER, *kinds), codes)
 
 
 def spreads(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
@@ -261,8 +324,8 @@ def mask_of_matrix(mask: Array, index: Index, scores: tuple[int, ...]) -> Array:
     """The mask of one head of one member, (query, key), whatever axes it lacks or has once."""
     lead = mask.shape[:-2]
     places = zip(lead, index[len(index) - len(lead) :], strict=True)
-    own = tuple(0 if size == 1 else place for size, place in places)
-    return np.broadcast_to(mask[own], scores[-2:])
+    of_matrix = tuple(0 if size == 1 else place for size, place in places)
+    return np.broadcast_to(mask[of_matrix], scores[-2:])
 
 
 def part(matrix: Array, rows: range, columns: range) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -32,11 +33,20 @@ from attnctl.record import Trace
 
 MAX_PANELS = 16  # matrices of one step in the default view on a terminal
 
-MAX_LINES, FEW_LINES = 60, 24
-"""Lines of one step in that view: of matrices shown whole, and of those that are shortened anyway."""
+MAX_LINES = 60
+"""Lines of one step in that view, where its matrices are shown whole."""
 
-LABEL, COLUMN_LABEL = 20, 12
-"""Cells of the labels of a row and a column on a terminal, at most: long tokens must leave room."""
+FEW_LINES = 24
+"""Lines of one step in that view, where its matrices are shortened anyway."""
+
+ROWS_OF_A_BAND = 12
+"""Matrices of more rows than this each repeat the labels of their columns."""
+
+LABEL = 20
+"""Cells of the label of a row on a terminal, at most: long tokens must leave room."""
+
+COLUMN_LABEL = 12
+"""Cells of the label of a column there, at most."""
 
 
 @dataclass(eq=False, repr=False)
@@ -53,8 +63,13 @@ class Frames:
         """The frames, then what is left out; returns whether nothing is."""
         if not self.panels:
             return True
+
         blocks = self.blocks()
-        shown = yield from self.print_stacked(blocks[0]) if len(blocks) == 1 else self.split(blocks)
+        if len(blocks) == 1:
+            shown = yield from self.print_stacked(blocks[0])
+        else:
+            shown = yield from self.split(blocks)
+
         if shown < len(self.panels):
             words = self.grid.screen.printable(self.sheet.left_out(shown))
             yield from self.grid.screen.flow([("  ", ""), (words, "aside")], "")
@@ -64,18 +79,22 @@ class Frames:
         return not any(isinstance(piece, int) for piece in (*self.grid.rows, *block))
 
     def blocks(self) -> list[Pieces]:
-        screen, size = self.grid.screen, len(self.sheet.columns)
+        screen = self.grid.screen
+        size = len(self.sheet.columns)
         if not screen.fits:
             return [(range(size),)]
         if not self.fitted:
             return blocks_of(size, self.grid.column_width, self.room)
-        return columns_shown(size, self.grid.column_width, self.room, cells(screen.left_out(size)) + 2)
+        left_out = cells(screen.left_out(size)) + 2
+        return columns_shown(size, self.grid.column_width, self.room, left_out)
 
     @property
     def at_a_glance(self) -> bool:
+        count = len(self.panels)
+        if count > MAX_PANELS or count * line_count(self.grid.rows) > MAX_LINES:
+            return False
         blocks = self.blocks()
-        few = len(self.panels) <= MAX_PANELS and len(self.panels) * line_count(self.grid.rows) <= MAX_LINES
-        return len(blocks) == 1 and self.whole(blocks[0]) and few
+        return len(blocks) == 1 and self.whole(blocks[0])
 
     @property
     def room(self) -> int:
@@ -83,9 +102,12 @@ class Frames:
 
     def count_shown(self, block: Pieces, lines: int, across: int = 1) -> int:
         """Count the matrices to show, where `across` of them take so many lines; never all but one."""
+        total = len(self.panels)
+        if not self.fitted:
+            return total
         limit = MAX_LINES if self.whole(block) else FEW_LINES
-        few, total = min(across * max(1, limit // lines), MAX_PANELS - 1), len(self.panels)
-        return few if self.fitted and few < total - 1 else total
+        few = min(across * max(1, limit // lines), MAX_PANELS - 1)
+        return few if few < total - 1 else total
 
     def print_stacked(self, block: Pieces) -> Generator[Element, None, int]:
         """As many matrices side by side as fit, then the next below; returns how many are shown."""
@@ -93,80 +115,103 @@ class Frames:
         across = max(1, (self.grid.screen.width - self.grid.frame_width) // width)
         rows = line_count(self.grid.rows)
         shown = self.panels[: self.count_shown(block, rows + 1, across)]
-        across = -(-len(shown) // -(-len(shown) // across))
+
+        band_count = -(-len(shown) // across)
+        across = -(-len(shown) // band_count)  # as many in the last band as in the others, or nearly
         bands = [shown[start : start + across] for start in range(0, len(shown), across)]
-        # Matrices of more rows than this each repeat the labels of their columns.
-        for joined in [bands] if 0 < rows <= 12 else [[band] for band in bands]:
-            yield self.grid.frame(joined, block)
+        if 0 < rows <= ROWS_OF_A_BAND:
+            yield self.grid.frame(bands, block)
+        else:
+            for band in bands:
+                yield self.grid.frame([band], block)
         return len(shown)
 
     def split(self, blocks: Sequence[Pieces]) -> Generator[Element, None, int]:
         """A frame for each block of columns of each matrix; returns how many matrices are shown."""
-        screen, lines = self.grid.screen, (line_count(self.grid.rows) + 4) * len(blocks)
-        shown = self.panels[: self.count_shown(blocks[0], lines)]
+        height = line_count(self.grid.rows) + 4  # the labels of columns, and three borders
+        shown = self.panels[: self.count_shown(blocks[0], height * len(blocks))]
         for panel in shown:
             for block in blocks:
-                columns = [column for piece in block if isinstance(piece, range) for column in piece]
-                words = f"{self.sheet.column_axis} {columns[0]}–{columns[-1]} of {len(self.sheet.columns)}"
-                words = screen.dot.join(filter(None, [panel.caption, screen.printable(words)]))
-                caption = screen.short(words, self.room - CAPTION_FRAME)
-                yield self.grid.frame([[panel._replace(caption=caption)]], block)
+                captioned = panel._replace(caption=self.caption_of_block(panel, block))
+                yield self.grid.frame([[captioned]], block)
         return len(shown)
+
+    def caption_of_block(self, panel: Panel, block: Pieces) -> str:
+        """`head 0 · key 0–9 of 40`."""
+        screen = self.grid.screen
+        columns = [column for piece in block if isinstance(piece, range) for column in piece]
+        place = f"{self.sheet.column_axis} {columns[0]}–{columns[-1]} of {len(self.sheet.columns)}"
+        words = screen.dot.join(filter(None, [panel.caption, screen.printable(place)]))
+        return screen.short(words, self.room - CAPTION_FRAME)
 
 
 def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> Frames:
     sheet = sheet_of(trace, name, heads, view.heads, screen.encoding)
     fitted = screen.fits and not view.full
-    rows, columns = len(sheet.rows), len(sheet.columns)
-    shown = rows_shown(rows) if fitted else (range(rows),)
-    reach = reachable(columns, screen.width) if fitted else (range(columns),)
-    sample = sample_numbers(sheet, shown, reach, MAX_PANELS if fitted else len(sheet.indices))
-    found = marks(trace, name, sample, screen)
-    words = zip(sheet.captions, sheet.indices, strict=True)
-    panels = tuple(
-        Panel(screen.printable(caption), sheet.array[index], found.codes(index)) for caption, index in words
-    )
+    if fitted:
+        rows = rows_shown(len(sheet.rows))
+        columns = reachable(len(sheet.columns), screen.width)
+        sample = sample_numbers(sheet, rows, columns, MAX_PANELS)
+    else:
+        rows = (range(len(sheet.rows)),)
+        columns = (range(len(sheet.columns)),)
+        sample = sample_numbers(sheet, rows, columns, len(sheet.indices))
+
+    marked = marks(trace, name, sample, screen)
+    panels = []
+    for caption, index in zip(sheet.captions, sheet.indices, strict=True):
+        panels.append(Panel(screen.printable(caption), sheet.array[index], marked.codes(index)))
+
     grid = Grid(
         screen,
         row_labels=shorten_labels(sheet.rows, screen, min(LABEL, screen.width // 4)),
         column_labels=shorten_labels(sheet.columns, screen, COLUMN_LABEL),
         format=number_format(sample, view.precision, screen),
-        rows=shown,
-        kinds=found.kinds,
+        rows=rows,
+        kinds=marked.kinds,
     )
-    return Frames(sheet, grid, panels, fitted, found.notes)
+    return Frames(sheet, grid, tuple(panels), fitted, marked.notes)
 
 
 def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element, None, bool]:
     """The tokens with their ids, the context's below; returns whether all of them were shown."""
-    whole = True
+    all_shown = True
     for words, ids in ((trace.tokens, trace.ids), (trace.key_tokens, trace.header.get("key_ids"))):
-        if not words or not ids or len(words) != len(ids) or not all(isinstance(i, int) for i in ids):
+        if not words or not ids or len(words) != len(ids):
             continue
+        if not all(isinstance(id_, int) for id_ in ids):
+            continue
+
         labels = number_repeats(map(screen.token, words))
         array = np.array([ids])
         if array.dtype.kind not in "iu":  # no vocabulary is so large
             continue
-        sheet = Sheet(array, ((),), ("",), ["id"], labels, "token")
-        shown = shorten_labels(labels, screen, COLUMN_LABEL)
-        grid = Grid(screen, ["id"], shown, matrix_format(array), (range(1),))
-        whole &= yield from Frames(sheet, grid, (Panel("", array),), screen.fits and not full).lines()
-    return whole
+
+        sheet = Sheet(array, ((),), ("",), rows=["id"], columns=labels, column_axis="token")
+        grid = Grid(
+            screen,
+            row_labels=["id"],
+            column_labels=shorten_labels(labels, screen, COLUMN_LABEL),
+            format=matrix_format(array),
+            rows=(range(1),),
+        )
+        framed = Frames(sheet, grid, (Panel("", array),), fitted=screen.fits and not full)
+        all_shown &= yield from framed.lines()
+    return all_shown
 
 
 def sample_numbers(sheet: Sheet, rows: Pieces, columns: Pieces, most: int) -> Array:
     """Every number of the first matrices, of these rows and columns: one format and ramp for them all."""
-    every = len(sheet.indices) == prod(sheet.array.shape[:-2]) <= most
-    if every and len(rows) == len(columns) == 1:
+    all_matrices = len(sheet.indices) == prod(sheet.array.shape[:-2]) <= most
+    if all_matrices and len(rows) == len(columns) == 1:
         return sheet.array
-    parts = [
-        sheet.array[index][r.start : r.stop, c.start : c.stop].ravel()
-        for index in sheet.indices[:most]
-        for r in rows
-        if isinstance(r, range)
-        for c in columns
-        if isinstance(c, range)
-    ]
+
+    row_ranges = [piece for piece in rows if isinstance(piece, range)]
+    column_ranges = [piece for piece in columns if isinstance(piece, range)]
+    parts = []
+    for index, row, column in product(sheet.indices[:most], row_ranges, column_ranges):
+        block = sheet.array[index][row.start : row.stop, column.start : column.stop]
+        parts.append(block.ravel())
     return np.concatenate(parts)
 
 
@@ -193,6 +238,7 @@ def step_lines(
     if view.heat:
         yield from heat(trace, step, screen, view, heads)
         return True
+
     framed = frames(trace, step.name, screen, view, heads)
     brief = view.brief and screen.fits and not view.full and step.name == WEIGHTS
     if brief and not (framed.at_a_glance and screen.colours):  # where the numbers themselves are shaded
@@ -200,9 +246,10 @@ def step_lines(
         if framed.at_a_glance:
             yield from framed.lines()
         return framed.at_a_glance
+
     title = [(step.name, "name"), (formula_of(step), "formula"), (shape_of(trace, step), "aside")]
-    notes = [(note, "aside") for note in framed.notes]
-    yield from screen.flow([(screen.printable(text), style) for text, style in title + notes], "   ")
+    title += [(note, "aside") for note in framed.notes]
+    yield from screen.flow([(screen.printable(text), style) for text, style in title], "   ")
     return (yield from framed.lines())
 
 
@@ -217,6 +264,7 @@ def heat(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> It
             for panel in plot.panels
         ]
         plot = replace(plot, panels=panels, hidden="0: hidden")
-    title = [(step.name, "name"), *((said, "aside") for said in plot.about)]
+
+    title = [(step.name, "name"), *((fact, "aside") for fact in plot.about)]
     yield from screen.flow([(screen.printable(text), style) for text, style in title], "   ")
     yield from heat_lines(plot, screen)

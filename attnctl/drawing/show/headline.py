@@ -24,23 +24,41 @@ def facts(trace: Trace) -> list[str]:
     config = trace.config
     if not config:
         return []
-    crosses = names.MEMORY in trace or "key_ids" in trace.header
-    rule = names.FADED in trace or names.WRITTEN in trace
-    said = ["gated delta rule" if rule else "cross-attention" if crosses else "self-attention"]
-    heads, kv_heads = config.get("heads"), config.get("kv_heads")
-    if heads is not None:
-        said.append("1 head" if heads == 1 else f"{heads} heads")
-    if kv_heads not in (None, heads):
-        said.append("1 kv head" if kv_heads == 1 else f"{kv_heads} kv heads")
-    said += [f"{name} {config[name]}" for name in ("d_model", "d_k") if config.get(name) is not None]
+
+    words = [kind_name(trace)]
+    words += head_counts(config)
+    for name in ("d_model", "d_k"):
+        if config.get(name) is not None:
+            words.append(f"{name} {config[name]}")
     if config.get("d_v") not in (None, config.get("d_k")):
-        said.append(f"d_v {config['d_v']}")
-    said += positions(config.get("positions"))
+        words.append(f"d_v {config['d_v']}")
+
+    words += positions(config.get("positions"))
     if OUTPUT in trace and isinstance(trace.steps[OUTPUT].op, Copy):
-        said.append("no output projection")
-    said += kind_words(config)
-    said += seeds(config)
-    return said + ([str(config["dtype"])] if config.get("dtype") not in (None, "float64") else [])
+        words.append("no output projection")
+    words += kind_words(config)
+    words += seeds(config)
+    if config.get("dtype") not in (None, "float64"):
+        words.append(str(config["dtype"]))
+    return words
+
+
+def kind_name(trace: Trace) -> str:
+    if names.FADED in trace or names.WRITTEN in trace:
+        return "gated delta rule"
+    if names.MEMORY in trace or "key_ids" in trace.header:
+        return "cross-attention"
+    return "self-attention"
+
+
+def head_counts(config: Mapping[str, Any]) -> Iterator[str]:
+    heads = config.get("heads")
+    if heads is not None:
+        yield "1 head" if heads == 1 else f"{heads} heads"
+
+    kv_heads = config.get("kv_heads")
+    if kv_heads not in (None, heads):
+        yield "1 kv head" if kv_heads == 1 else f"{kv_heads} kv heads"
 
 
 def seeds(config: Mapping[str, Any]) -> list[str]:
@@ -50,21 +68,46 @@ def seeds(config: Mapping[str, Any]) -> list[str]:
     weights = config.get("weights")
     if not isinstance(weights, dict):
         return [f"seed {config['seed']}"]
-    own = [tensor for tensor in (config.get("embeddings"), *weights.values()) if isinstance(tensor, dict)]
-    given = weights.keys() | {name for head in weights.get("heads") or () for name in head}
-    if not ({"file", "W"} & given or {*map(matrix_of, names.PROJECTED)} <= given):
-        own.append(weights)
-    drawn = [tensor["random"] for tensor in own if isinstance(tensor.get("random"), dict)]
-    found = dict.fromkeys(how.get("seed", config["seed"]) for how in drawn)
-    return [f"seed{'s' * (len(found) > 1)} {all_of(found)}"] if found else []
+
+    settings = [config.get("embeddings"), *weights.values()]
+    tensors = [tensor for tensor in settings if isinstance(tensor, dict)]
+    if not all_given(weights):
+        tensors.append(weights)  # it says how to draw the weights that are not given
+
+    different: dict[object, None] = {}
+    for tensor in tensors:
+        how = tensor.get("random")
+        if isinstance(how, dict):
+            different[how.get("seed", config["seed"])] = None  # a dict, to keep their order
+    if not different:
+        return []
+    return [f"{'seeds' if len(different) > 1 else 'seed'} {all_of(different)}"]
+
+
+def all_given(weights: Mapping[str, Any]) -> bool:
+    """True where a config says every matrix that Q, K and V are made with, for all heads or for each."""
+    given = set(weights)
+    for head in weights.get("heads") or ():
+        given.update(head)
+    if "file" in given or "W" in given:  # each of them holds all matrices
+        return True
+    return given.issuperset(map(matrix_of, names.PROJECTED))
 
 
 def kind_words(config: Mapping[str, Any]) -> list[str]:
     rules = config.get("rules")
-    said = [rule_words(rule) for rule in (rules if isinstance(rules, list) else [])]
-    asked = ((KIND[name], config.get(name)) for name in KIND if name not in {"scale", "rules"})
-    said += [setting.describe(value) for setting, value in asked if setting and value not in (None, False)]
-    return said + ([f"scale {config['scale']}"] if config.get("scale") is not None else [])
+    words = [rule_words(rule) for rule in rules] if isinstance(rules, list) else []
+
+    for name, setting in KIND.items():
+        if name in {"scale", "rules"}:  # the rules come first, the scale last
+            continue
+        value = config.get(name)
+        if setting and value not in (None, False):
+            words.append(setting.describe(value))
+
+    if config.get("scale") is not None:
+        words.append(f"scale {config['scale']}")
+    return words
 
 
 def positions(setting: Any) -> list[str]:
@@ -81,28 +124,36 @@ def rule_words(rule: Any) -> str:
     ((name, value),) = rule.items()
     if name in {names.MASK, names.BIAS}:
         return f"given {name}"
+
     values = value if isinstance(value, list) else [value]
     kind = RULES.get(str(name), Rule)
     if issubclass(kind, Composed):
         return f"({f' {kind.between} '.join(map(rule_words, values))})"
+
     words = ", ".join("∞" if value is None else rule_words(value) for value in values)
     return f"{name.replace('_', ' ')} {words}"
 
 
 def headline(trace: Trace, screen: Screen, *, full: bool = False) -> Iterator[Line]:
     """The sentence (unless `full` its beginning), what it attends to if that is another, and the facts."""
-    for label, text in (("", trace.sentence), ("context  ", trace.header.get("context"))):
-        if text is None:
-            continue
-        shown, rest = (f"{label}{text}", 0) if full else beginning(f"{label}{text}")
-        words = screen.printable(shown)
-        for line in fold_text(words, screen.width) if screen.fits else [words]:
-            yield [(line, "sentence")]
-        if rest:
-            yield [(f"{screen.left_out(rest)} characters (--full shows them)", "aside")]
-    said = facts(trace)
-    if said:
-        yield from screen.flow([(screen.printable(fact), "aside") for fact in said], screen.dot)
+    if trace.sentence is not None:
+        yield from sentence_lines(trace.sentence, screen, full=full)
+    context = trace.header.get("context")
+    if context is not None:
+        yield from sentence_lines(f"context  {context}", screen, full=full)
+
+    words = facts(trace)
+    if words:
+        yield from screen.flow([(screen.printable(fact), "aside") for fact in words], screen.dot)
+
+
+def sentence_lines(sentence: str, screen: Screen, *, full: bool) -> Iterator[Line]:
+    shown, left_out = (sentence, 0) if full else beginning(sentence)
+    words = screen.printable(shown)
+    for line in fold_text(words, screen.width) if screen.fits else [words]:
+        yield [(line, "sentence")]
+    if left_out:
+        yield [(f"{screen.left_out(left_out)} characters (--full shows them)", "aside")]
 
 
 def beginning(sentence: str) -> tuple[str, int]:
@@ -115,7 +166,8 @@ def beginning(sentence: str) -> tuple[str, int]:
 
 # --- rows, keys and shares in sentences; a sentence a head ---
 
-MOST_KEYS, MOST_HEADS = 4, 8  # keys that are named one by one, heads that have a sentence each
+MOST_KEYS = 4  # keys that are named one by one
+MOST_HEADS = 8  # heads that have a sentence each
 RANDOM = "Random weights mean nothing: try attnctl run example:it-was-tired"
 
 ULPS = 8  # numbers that differ by no more than so many units in the last place are the same for a person
@@ -125,65 +177,97 @@ UNBROKEN = "\N{NO-BREAK SPACE}"
 
 class Namer:
     def __init__(self, trace: Trace, screen: Screen) -> None:
-        self.trace, self.screen = trace, screen
+        self.trace = trace
+        self.screen = screen
 
     def row(self, step: str, row: Cell) -> str:
         """`"love"`; `head 1: "love"`, where there are several; query 2, where there are no tokens."""
-        axes, shape = self.trace.steps[step].axes, self.trace[step].shape
-        words = self.trace.tokens_along(step, len(row) - 1)
-        name = f"query {row[-1]}" if words is None else self.screen.printable(names_of(words)[row[-1]])
-        where = [f"{axes[at]} {row[at]}" for at in range(len(row) - 1) if shape[at] > 1]
-        return f"{', '.join(where)}: {name}" if where else name
+        *lead, query = row
+        tokens = self.trace.tokens_along(step, len(lead))
+        name = f"query {query}" if tokens is None else self.screen.printable(names_of(tokens)[query])
 
-    def key(self, at: int) -> str:
-        words = self.trace.key_tokens
-        if words is None or at >= len(words):
-            return f"key {at}"
-        return self.screen.printable(names_of(words)[at])
+        axes = self.trace.steps[step].axes
+        sizes = self.trace[step].shape
+        places = []
+        for axis, place, size in zip(axes, lead, sizes, strict=False):
+            if size > 1:
+                places.append(f"{axis} {place}")
+        return f"{', '.join(places)}: {name}" if places else name
+
+    def key(self, key: int) -> str:
+        tokens = self.trace.key_tokens
+        if tokens is None or key >= len(tokens):
+            return f"key {key}"
+        return self.screen.printable(names_of(tokens)[key])
 
     def seen(self, row: Cell, keys: Sequence[int]) -> str:
         """The keys that a row sees: itself, where it is the one and the keys are the queries."""
-        own = self.trace.tokens is not None and self.trace.key_tokens == self.trace.tokens
-        return "itself" if own and tuple(keys) == row[-1:] else self.keys(keys)
+        keys_are_queries = self.trace.tokens is not None and self.trace.key_tokens == self.trace.tokens
+        if keys_are_queries and tuple(keys) == row[-1:]:
+            return "itself"
+        return self.keys(keys)
 
     def keys(self, keys: Sequence[int]) -> str:
-        if len(keys) > MOST_KEYS:
-            shown = [self.key(at) for at in keys[: MOST_KEYS - 1]]
-            return all_of([*shown, f"{len(keys) - len(shown)} more"])
-        return all_of(self.key(at) for at in keys)
+        if len(keys) <= MOST_KEYS:
+            return all_of(map(self.key, keys))
+        shown = [self.key(key) for key in keys[: MOST_KEYS - 1]]
+        return all_of([*shown, f"{len(keys) - len(shown)} more"])
 
 
 def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Iterator[Line]:
     """For each of these heads the row that looks hardest at one key."""
-    weights, name = trace[WEIGHTS], Namer(trace, screen)
+    weights = trace[WEIGHTS]
+    name = Namer(trace, screen)
     leads = list(np.ndindex(*weights.shape[:-2]))
     if heads is not None and trace.steps[WEIGHTS].axes[:-2] == ("head",):
         leads = [(head,) for head in heads]
+
     for lead in leads[:MOST_HEADS]:
-        sure = np.isfinite(weights[lead]).all(axis=-1)
-        known = np.where(sure, weights[lead].max(axis=-1, initial=0), 0)
-        free = np.where((weights[lead] > 0).sum(axis=-1) > 1, known, 0)
-        most = free if free.any() else known  # of rows that see several keys, if any does
-        if not most.size or not most.max() > 0:
+        query = hardest_look(weights[lead])
+        if query is None:
             continue
-        row = int(most.argmax())
-        own = weights[lead][row]
-        said = f"{name.row(WEIGHTS, (*lead, row))} looks most at {name.seen((row,), find_ties(own))}"
-        share = percent(float(own.max())).replace(" ", UNBROKEN)
-        for line in screen.flow([(f"{said}, {share}", "")], ""):
+        row = weights[lead][query]
+        looks = f"{name.row(WEIGHTS, (*lead, query))} looks most at {name.seen((query,), find_ties(row))}"
+        share = percent(float(row.max())).replace(" ", UNBROKEN)  # a number stays beside its %
+        for line in screen.flow([(f"{looks}, {share}", "")], ""):
             yield [(text.replace(UNBROKEN, " "), style) for text, style in line]
+
     if len(leads) > MOST_HEADS:
         yield [(screen.printable(f"… and {plural(len(leads) - MOST_HEADS, 'head')} more"), "aside")]
-    drawn = (step for step in trace.steps.values() if step.formula.startswith("drawn "))
-    if any(step.name in TABLE and TABLE[step.name].drawn for step in drawn):
+    if has_random_weights(trace):
         yield from screen.sentence(RANDOM, "aside")
+
+
+def hardest_look(weights: Array) -> int | None:
+    """The query with the largest weight of a head; None where no weight is above 0.
+
+    A query that sees one key only has no choice, so others go first.
+    """
+    is_finite = np.isfinite(weights).all(axis=-1)
+    largest = np.where(is_finite, weights.max(axis=-1, initial=0), 0)
+    has_choice = (weights > 0).sum(axis=-1) > 1
+    of_choice = np.where(has_choice, largest, 0)
+    if of_choice.any():
+        largest = of_choice
+
+    if not largest.size or not largest.max() > 0:
+        return None
+    return int(largest.argmax())
+
+
+def has_random_weights(trace: Trace) -> bool:
+    for step in trace.steps.values():
+        is_drawn = step.formula.startswith("drawn ")
+        if is_drawn and step.name in TABLE and TABLE[step.name].drawn:
+            return True
+    return False
 
 
 def find_ties(row: Array) -> tuple[int, ...]:
     """The places of the largest number of a row, and of those that equal it but for rounding."""
     top = row.max()
     near = ULPS * np.finfo(row.dtype).eps * abs(top)
-    return tuple(int(at) for at in np.flatnonzero(row >= top - near))
+    return tuple(map(int, np.flatnonzero(row >= top - near)))
 
 
 def quoted_token(token: str) -> str:

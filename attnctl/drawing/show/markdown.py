@@ -31,12 +31,16 @@ def write_markdown(
 def trace_lines(trace: Trace, precision: int | None, view: View) -> Iterator[str]:
     steps = show.steps_of(trace, view)
     heads = show.count_heads(trace, view.heads)
+
     yield f"# {inline(visible(trace.sentence or 'attention'))}"
-    if said := facts(trace):
-        yield from ("", ", ".join(inline(visible(fact)) for fact in said))
+    if words := facts(trace):
+        yield ""
+        yield ", ".join(inline(visible(fact)) for fact in words)
+
     if trace.tokens and trace.ids:
         yield ""
         yield from table_lines(number_repeats(map(token_text, trace.tokens)), ["id"], [map(str, trace.ids)])
+
     for step in steps:
         yield from step_lines(show.load_sheet(trace, step.name), step, precision, view, heads)
     yield ""
@@ -44,13 +48,20 @@ def trace_lines(trace: Trace, precision: int | None, view: View) -> Iterator[str
 
 def step_lines(trace: Trace, step: Step, precision: int | None, view: View, heads: int) -> Iterator[str]:
     sheet = show.sheet_of(trace, step.name, heads, view.heads)
-    found = show.marks(trace, step.name, sheet.array, SCREEN)
-    said = [code(visible(formula_of(step))), shape_of(trace, step), *found.notes]
-    yield from ("", f"## {step.name}", "", "; ".join(said))
+    marked = show.marks(trace, step.name, sheet.array, SCREEN)
+    about = [code(visible(formula_of(step))), shape_of(trace, step), *marked.notes]
+    yield ""
+    yield f"## {step.name}"
+    yield ""
+    yield "; ".join(about)
+
     number = writer(sheet, precision)
     for caption, index in zip(sheet.captions, sheet.indices, strict=True):
-        yield from ("", f"### {caption}", "") if caption else ("",)
-        yield from table_lines(sheet.columns, sheet.rows, cells_of(sheet, index, found, number))
+        yield ""
+        if caption:
+            yield f"### {caption}"
+            yield ""
+        yield from table_lines(sheet.columns, sheet.rows, cells_of(sheet, index, marked, number))
 
 
 def writer(sheet: show.Sheet, precision: int | None) -> Callable[[float], str]:
@@ -61,13 +72,20 @@ def writer(sheet: show.Sheet, precision: int | None) -> Callable[[float], str]:
 
 
 def cells_of(
-    sheet: show.Sheet, index: show.Index, found: show.Marks, text: Callable[[float], str]
+    sheet: show.Sheet, index: show.Index, marked: show.Marks, text: Callable[[float], str]
 ) -> Iterator[list[str]]:
-    codes, columns = found.codes(index), range(len(sheet.columns))
+    """The cells of a matrix, row by row: a number, or the word that stands in its place."""
+    codes = marked.codes(index)
+    columns = range(len(sheet.columns))
     for row, values in enumerate(sheet.array[index]):
         block = codes(range(row, row + 1), columns)
-        words = [found.kinds[0 if block is None else block[0][at]][0] for at in columns]
-        yield [word or text(value) for value, word in zip(values.tolist(), words, strict=True)]
+        kinds = [0] * len(columns) if block is None else block[0].tolist()
+
+        row_cells = []
+        for value, kind in zip(values.tolist(), kinds, strict=True):
+            word, _ = marked.kinds[kind]
+            row_cells.append(word or text(value))
+        yield row_cells
 
 
 def table_lines(
@@ -88,11 +106,13 @@ def in_table(label: str) -> str:
 
 def inline(text: str) -> str:
     """Words as they are; anything that Markdown might read as more than words as code."""
-    return text if text.translate(HARMLESS).isalnum() or not text else code(text)
+    is_plain = not text or text.translate(HARMLESS).isalnum()
+    return text if is_plain else code(text)
 
 
 def code(text: str) -> str:
     """A code span, its fence longer than any run of backticks inside."""
-    fence = "`" * (1 + max(map(len, findall("`+", text)), default=0))
+    longest_run = max(map(len, findall("`+", text)), default=0)
+    fence = "`" * (longest_run + 1)
     space = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{space}{text}{space}{fence}"

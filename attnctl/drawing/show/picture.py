@@ -18,8 +18,11 @@ from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS, result_in, shares_in
 from attnctl.record import Trace
 
-MOST_PANELS, MOST_TRACES = 144, 64
-"""Panels of one plot (of more heads the rest is named), sentences in one picture."""
+MOST_PANELS = 144
+"""Panels of one plot; of more heads the rest is named."""
+
+MOST_TRACES = 64
+"""Sentences in one picture."""
 
 USUAL = View(precision=2)  # attention weights, or what there is instead; `brief` adds the result
 
@@ -29,22 +32,31 @@ def picture_of(traces: Sequence[Trace], view: View = USUAL) -> Picture:
     if len(traces) > MOST_TRACES and not are_layers(traces):
         instead = "pick one with --trace, or write .html"
         raise AttnError(f"{len(traces)} sentences: a picture holds {MOST_TRACES}; {instead}")
-    first = traces[0]
-    alike = len({trace.sentence for trace in traces}) == 1
-    title = visible(first.sentence or "attention") if alike else f"{len(traces)} sentences"
-    plots = []
+    plots: list[Plot] = []
     for group in groups(traces):
         if len(group) > 1:
             plots += [grid(group, name, view) for name in steps_to_draw(group[0], view)]
         else:
-            trace, heads = group[0], count_heads(group[0], view.heads)
-            names = steps_to_draw(trace, view)
-            found = [plot_of(load_sheet(trace, name), name, heads, view) for name in names]
-            if len(traces) > 1:
-                found[0] = replace(found[0], title=f"{visible(trace.sentence or '')}: {found[0].title}")
-            plots += found
-    said = [visible(fact) for fact in facts(first)] if len(traces) == 1 or are_layers(traces) else []
-    return draw(plots, title, (" · ".join(said),) if said else ())
+            plots += plots_of_trace(group[0], view, is_titled=len(traces) > 1)
+
+    first = traces[0]
+    is_one_sentence = len({trace.sentence for trace in traces}) == 1
+    title = visible(first.sentence or "attention") if is_one_sentence else f"{len(traces)} sentences"
+    about: tuple[str, ...] = ()
+    if len(traces) == 1 or are_layers(traces):
+        words = [visible(fact) for fact in facts(first)]
+        about = (" · ".join(words),) if words else ()
+    return draw(plots, title, about)
+
+
+def plots_of_trace(trace: Trace, view: View, *, is_titled: bool) -> list[Plot]:
+    """A plot for each step; the first says its sentence where the picture has several."""
+    heads = count_heads(trace, view.heads)
+    names = steps_to_draw(trace, view)
+    plots = [plot_of(load_sheet(trace, name), name, heads, view) for name in names]
+    if is_titled:
+        plots[0] = replace(plots[0], title=f"{visible(trace.sentence or '')}: {plots[0].title}")
+    return plots
 
 
 write_svg, write_png = writers(picture_of)
@@ -58,14 +70,16 @@ def groups(traces: Sequence[Trace]) -> list[list[Trace]]:
     """Each trace alone; those that are layers of one sentence, one after the other, together."""
     if not are_layers(traces):
         return [[trace] for trace in traces]
-    out: list[list[Trace]] = []
+
+    by_sentence: list[list[Trace]] = []
     for trace in traces:
-        last = out[-1][-1] if out else trace
+        last = by_sentence[-1][-1] if by_sentence else trace
+        # The same layer again is of the same sentence, given twice.
         if last.sentence == trace.sentence and last.header["layer"] != trace.header["layer"]:
-            out[-1].append(trace)
+            by_sentence[-1].append(trace)
         else:
-            out.append([trace])
-    return out
+            by_sentence.append([trace])
+    return by_sentence
 
 
 def steps_to_draw(trace: Trace, view: View) -> list[str]:
@@ -73,7 +87,9 @@ def steps_to_draw(trace: Trace, view: View) -> list[str]:
     if view.steps is not None:
         return list(trace.select(view.steps))
     shares = shares_in(trace)
-    return [*shares, *(result_in(trace) if view.brief else ())] if shares else list(trace)
+    if not shares:
+        return list(trace)
+    return [*shares, *result_in(trace)] if view.brief else list(shares)
 
 
 def plot_of(trace: Trace, name: str, heads: int, view: View) -> Plot:
@@ -88,11 +104,16 @@ def whole_plot(trace: Trace, name: str, heads: int, view: View) -> Plot:
     notes = (sheet.left_out(MOST_PANELS),) if len(sheet.indices) > MOST_PANELS else ()
     chosen = list(zip(sheet.captions, sheet.indices, strict=True))[:MOST_PANELS]
     panels = [Panel(caption, sheet.array[index]) for caption, index in chosen]
-    rows = step.axes[-2] if len(step.axes) > 1 else ""
-    sides = f"{rows} down, {sheet.column_axis} across" if rows else sheet.column_axis
+
+    about = [visible(formula_of(step)), shape_of(trace, step)]
+    if len(step.axes) > 1:
+        about.append(f"{step.axes[-2]} down, {sheet.column_axis} across")
+    elif sheet.column_axis:
+        about.append(sheet.column_axis)
+
     return Plot(
         title=name,
-        about=(visible(formula_of(step)), shape_of(trace, step), *filter(None, [sides])),
+        about=tuple(about),
         panels=panels,
         rows=sheet.rows,
         columns=sheet.columns,
@@ -108,6 +129,7 @@ def without_first(plot: Plot, step: Step) -> Plot:
         raise AttnError(f"--without-first: {plot.title} has no keys; name a step that has, like {WEIGHTS}")
     if len(plot.columns) < 2:
         raise AttnError("--without-first: there is one key only")
+
     firsts = np.concatenate([np.asarray(panel.values[:, 0], dtype=np.float64) for panel in plot.panels])
     known = firsts[np.isfinite(firsts)]
     mean = f" (its mean is {known.mean():.{plot.precision}f})" if known.size else ""
@@ -126,14 +148,16 @@ def grid(layers: Sequence[Trace], name: str, view: View) -> Plot:
         heads = count_heads(trace, view.heads)
         trace.select([name])
         plots.append(whole_plot(load_sheet(trace, name), name, heads, view))
+
     across = len(plots[0].panels)
     if any(len(plot.panels) != across for plot in plots):
         raise AttnError(f"{name}: the layers have different numbers of heads; pick a layer with --layer")
+
+    first, *others = plots
+    panels = list(first.panels)
+    for plot in others:
+        panels += [Panel("", panel.values) for panel in plot.panels]  # the heads are named above
+
     labels = tuple(f"layer {layer.header['layer']}" for layer in layers)
-    panels = [
-        Panel(panel.caption if not number else "", panel.values)
-        for number, plot in enumerate(plots)
-        for panel in plot.panels
-    ]
-    plot = replace(plots[0], panels=panels, across=across, beside=labels)
+    plot = replace(first, panels=panels, across=across, beside=labels)
     return without_first(plot, layers[0].steps[name]) if view.without_first else plot

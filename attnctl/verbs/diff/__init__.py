@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, field, replace
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,9 +28,13 @@ from attnctl.verbs.diff.split import Change, split_change
 # --- two arrays, number by number: how far apart, where, and how many beyond the tolerance ---
 
 
-Peak = tuple[float, int | None]  # the largest of the numbers so far, and where it stands
+class Peak(NamedTuple):
+    """The largest of the numbers so far, and where it stands among all of them."""
 
-NO_PEAK: Peak = (0.0, None)
+    value: float = 0.0
+    place: int | None = None
+
+
 CHUNK = 1 << 14  # numbers that are compared at a time: few enough to stay in the processor's cache
 USUAL = Tolerance()  # what follows from the types alone
 
@@ -57,15 +61,21 @@ class Measure:
 
 def measure_difference(a: Array, b: Array, tolerance: Tolerance) -> Measure:
     rtol, atol = tolerance.of(a, b)
-    largest = relative = NO_PEAK
-    counts = np.zeros(4, dtype=np.int64)
-    flat_a, flat_b = a.reshape(-1), b.reshape(-1)
+    largest = Peak()
+    relative = Peak()
+    counts = np.zeros(4, dtype=np.int64)  # all that differ, and of these the strange ones of each kind
+    flat_a = a.reshape(-1)
+    flat_b = b.reshape(-1)
+
     with np.errstate(all="ignore"):
         for start in range(0, a.size, CHUNK):
-            x, y = flat_a[start : start + CHUNK], flat_b[start : start + CHUNK]
+            x = flat_a[start : start + CHUNK]
+            y = flat_b[start : start + CHUNK]
             if (x == y).all():  # bit for bit
                 continue
-            gap, size = absolute_difference(x, y, equal_nan=tolerance.equal_nan), np.abs(wide(y))
+
+            gap = absolute_difference(x, y, equal_nan=tolerance.equal_nan)
+            size = np.abs(wide(y))
             largest = higher(largest, gap, start)
             differs = gap > size * rtol + atol
             finite = bool(np.isfinite(gap.sum()))
@@ -78,16 +88,27 @@ def measure_difference(a: Array, b: Array, tolerance: Tolerance) -> Measure:
     def index(flat: int | None) -> Shape | None:
         return None if flat is None else tuple(map(int, np.unravel_index(flat, a.shape)))
 
-    (max_abs, at), (max_rel, rel_at) = largest, relative
-    differing, *others = map(int, counts)
-    return Measure(max_abs, max_rel, index(at), differing, a.size, index(rel_at), *others)
+    all_that_differ, hidden_in_a, hidden_in_b, nan = map(int, counts)
+    return Measure(
+        max_abs=largest.value,
+        max_rel=relative.value,
+        at=index(largest.place),
+        differing=all_that_differ,
+        of=a.size,
+        max_rel_at=index(relative.place),
+        hidden_in_a=hidden_in_a,
+        hidden_in_b=hidden_in_b,
+        nan=nan,
+    )
 
 
 def higher(peak: Peak, values: Array, start: int) -> Peak:
     """The peak, or the largest of more numbers, the first of them at `start`; NaN is above all."""
-    at = int(values.argmax())  # of the first NaN, where there is one
-    value = float(values[at])
-    return (value, start + at) if not isnan(peak[0]) and (isnan(value) or value > peak[0]) else peak
+    if isnan(peak.value):
+        return peak
+    place = int(values.argmax())  # of the first NaN, where there is one
+    value = float(values[place])
+    return Peak(value, start + place) if isnan(value) or value > peak.value else peak
 
 
 def differing(a: Array, b: Array, tolerance: Tolerance) -> Array:
@@ -105,9 +126,11 @@ def absolute_difference(a: Array, b: Array, *, equal_nan: bool) -> Array:
     if a.dtype.kind in "iu" and b.dtype.kind in "iu":
         pairs = zip(a.reshape(-1).tolist(), b.reshape(-1).tolist(), strict=True)
         return np.array([abs(x - y) for x, y in pairs], dtype=np.float64).reshape(a.shape)
-    x, y = wide(a), wide(b)
+
+    x = wide(a)
+    y = wide(b)
     gap: Array = np.abs(x - y)
-    if np.isnan(gap.sum()):
+    if np.isnan(gap.sum()):  # as of ∞ − ∞, which are equal
         gap[x == y] = 0.0
         if equal_nan:
             gap[np.isnan(x) & np.isnan(y)] = 0.0
@@ -123,12 +146,13 @@ def ratio(gap: Array, size: Array, *, finite: bool) -> Array:
     return out
 
 
-def strange(x: Array, y: Array, differs: Array) -> tuple[int, int, int]:
+def strange(x: Array, y: Array, differs: Array) -> list[int]:
     """Count the numbers that differ because x is −∞, because y is, because either is NaN."""
     nan = differs & (np.isnan(x) | np.isnan(y))
     plain = differs & ~nan
-    hidden_x, hidden_y = plain & np.isneginf(x), plain & np.isneginf(y)
-    return int(hidden_x.sum()), int(hidden_y.sum()), int(nan.sum())
+    hidden_x = plain & np.isneginf(x)
+    hidden_y = plain & np.isneginf(y)
+    return [int(kind.sum()) for kind in (hidden_x, hidden_y, nan)]
 
 
 # --- two traces ---
@@ -191,40 +215,44 @@ class Difference(Displayed):
         return next((name for name, step in self.steps.items() if not step.same), None)
 
     def to_dict(self) -> dict[str, Any]:
-        call = {CALL: self.call} if self.call else {}
-        out: dict[str, Any] = {
-            **call,
+        out: dict[str, Any] = {CALL: self.call} if self.call else {}
+        out |= {
             "same": self.same,
             "first": self.first,
-            "steps": {
-                name: {**asdict(step.measure), "cell": step.cell, "a": step.a, "b": step.b}
-                for name, step in self.steps.items()
-            },
+            "steps": {name: step_dict(step) for name, step in self.steps.items()},
             "skipped": self.skipped,
             "only_in_a": self.only_in_a,
             "only_in_b": self.only_in_b,
             "left_out": dict(zip("ab", self.left_out, strict=True)),
-            "configs": {
-                path: {side: value for side, value in zip("ab", values, strict=True) if value is not ABSENT}
-                for path, values in self.configs.items()
-            },
+            "configs": {path: sides_dict(values) for path, values in self.configs.items()},
             "split": split_dict(self.split),
-            **({"no_split": self.no_split} if self.no_split else {}),
-            "heads": self.heads,
         }
+        if self.no_split:
+            out["no_split"] = self.no_split
+        out["heads"] = self.heads
         return dict(as_json_data(out))
+
+
+def step_dict(step: StepDifference) -> dict[str, Any]:
+    return {**asdict(step.measure), "cell": step.cell, "a": step.a, "b": step.b}
+
+
+def sides_dict(values: tuple[Any, Any]) -> dict[str, Any]:
+    """The value of a setting in A and in B; a config without it has no entry."""
+    return {side: value for side, value in zip("ab", values, strict=True) if value is not ABSENT}
 
 
 def split_dict(changes: Sequence[Change]) -> dict[str, Any]:
     """{"head_outputs": [one for each head], "output": …}."""
     out: dict[str, Any] = {}
     for change in changes:
-        found = asdict(change)
-        step, head = found.pop("step"), found.pop("head")
+        entry = asdict(change)
+        step = entry.pop("step")
+        head = entry.pop("head")
         if head is None:
-            out[step] = found
+            out[step] = entry
         else:
-            out.setdefault(step, []).append(found)
+            out.setdefault(step, []).append(entry)
     return out
 
 
@@ -243,33 +271,37 @@ def diff(
     `why` asks for the split of the outputs. Raises AttnError where there is nothing to compare.
     """
     alignment = Alignment(a, b, by_position)
-    found: dict[str, StepDifference] = {}
+    compared: dict[str, StepDifference] = {}
     skipped: dict[str, str] = {}
     for name in steps_of_both(a, b, steps):
         try:
-            found[name] = compare_step(alignment, name, tolerance)
+            compared[name] = compare_step(alignment, name, tolerance)
         except ApartError as error:  # the two cannot be laid side by side
             skipped[name] = str(error)
+
     if steps is not None:
         raise_all(f"{name} cannot be compared: {reason}" for name, reason in skipped.items())
-    if not any(step.measure.of for step in found.values()):
+    if not any(step.measure.of for step in compared.values()):
         raise AttnError(["nothing to compare", *(f"{name}: {reason}" for name, reason in skipped.items())])
+
     changes: list[Change] = []
     no_split = None
     heads = what_the_split_did(alignment, tolerance) if steps is None else []
-    if why and not heads and any(name in found and not found[name].same for name in results()):
+    outputs_differ = any(name in compared and not compared[name].same for name in results())
+    if why and not heads and outputs_differ:
         try:
             changes, no_split = split_change(alignment)
         except ApartError as error:
             no_split = str(error)
-    partial = not all(step.whole for step in found.values())
+
+    is_partial = not all(step.whole for step in compared.values())
     configs = config_differences(dict(a.config), dict(b.config), ())
     return Difference(
-        steps=found,
+        steps=compared,
         skipped=skipped,
         only_in_a=[name for name in a if name not in b] if steps is None else [],
         only_in_b=[name for name in b if name not in a] if steps is None else [],
-        left_out=alignment.left_out() if partial else ([], []),
+        left_out=alignment.left_out() if is_partial else ([], []),
         configs={dotted_path(path): values for path, values in configs},
         split=changes,
         no_split=no_split,
@@ -283,10 +315,11 @@ def steps_of_both(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
     """The steps that both have, in order, or just the named ones. Raises AttnError for any other."""
     both = [name for name in a if name in b]
     if not both:
-        there = f"A has {', '.join(a)}; B has {', '.join(b)}"
-        raise AttnError(f"nothing to compare: no step in common; {there}")
+        recorded = f"A has {', '.join(a)}; B has {', '.join(b)}"
+        raise AttnError(f"nothing to compare: no step in common; {recorded}")
     if steps is None:
         return both
+
     steps = [SYMBOLS.get(name, name) for name in steps]
     raise_all(
         f"no step {name!r} in {'A' if name in b else 'B' if name in a else 'either'}; "
@@ -300,35 +333,44 @@ def steps_of_both(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
 def compare_step(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference:
     """Compare one step of both. Raises ApartError where the two cannot be laid side by side."""
     sides = sides_of(alignment, name)
-    found = measure_difference(sides.a, sides.b, tolerance)
-    if found.at is None or found.max_rel_at is None:
-        return StepDifference(found, None, None, None, sides.whole)
-    values = float(sides.a[found.at]), float(sides.b[found.at])
-    placed = replace(found, at=sides.at(found.at), max_rel_at=sides.at(found.max_rel_at))
-    return StepDifference(placed, sides.cell(found.at), *values, sides.whole)
+    measure = measure_difference(sides.a, sides.b, tolerance)
+    if measure.at is None or measure.max_rel_at is None:
+        return StepDifference(measure, cell=None, a=None, b=None, whole=sides.whole)
+
+    # Of the sides are only the places that both have; an address is one in all of A.
+    return StepDifference(
+        measure=replace(measure, at=sides.at(measure.at), max_rel_at=sides.at(measure.max_rel_at)),
+        cell=sides.cell(measure.at),
+        a=float(sides.a[measure.at]),
+        b=float(sides.b[measure.at]),
+        whole=sides.whole,
+    )
 
 
 def what_the_split_did(alignment: Alignment, tolerance: Tolerance) -> list[str]:
     """Sentences on how the heads of one trace make up the single head of the other."""
-    said = []
+    sentences = []
     for name, step in alignment.a.steps.items():
         counts = head_counts(alignment, name)
         if not isinstance(step.op, MatMulT) or counts is None or min(counts) != 1:
             continue
-        one, many = (alignment.a, alignment.b) if counts[0] == 1 else (alignment.b, alignment.a)
-        sums, whole = sum_over_heads(many, name), sum_over_heads(one, name)
-        if sums.shape == whole.shape and not measure_difference(sums, whole, tolerance).differing:
-            which = "BA" if one is alignment.a else "AB"
-            said.append(
-                f"{name} of the {max(counts)} heads of {which[0]} add up to those of the one head of "
-                f"{which[1]}: each head has its own columns of Q and K"
-            )
-    return said
+
+        of_a = sum_over_heads(alignment.a, name)
+        of_b = sum_over_heads(alignment.b, name)
+        many, one = ("B", "A") if counts[0] == 1 else ("A", "B")
+        sums, whole = (of_b, of_a) if one == "A" else (of_a, of_b)
+        if sums.shape != whole.shape or measure_difference(sums, whole, tolerance).differing:
+            continue
+        sentences.append(
+            f"{name} of the {max(counts)} heads of {many} add up to those of the one head of "
+            f"{one}: each head has its own columns of Q and K"
+        )
+    return sentences
 
 
 def sum_over_heads(trace: Trace, name: str) -> Array:
-    at = trace.steps[name].axes.index(HEAD)
-    return without_single_axes(trace[name].sum(axis=at, dtype=np.float64), 2)
+    head_axis = trace.steps[name].axes.index(HEAD)
+    return without_single_axes(trace[name].sum(axis=head_axis, dtype=np.float64), 2)
 
 
 ABSENT: Any = object()  # what a config has at a path that it does not have
@@ -356,19 +398,30 @@ def pair_traces(
     And the calls that only one of them has. No pairs where other traces are not as many.
     """
     if all(CALL in trace.header for trace in (*first, *second)):
-        of_a, of_b = by_module(first), by_module(second)
-        alone = [
-            f"call {trace.header[CALL]['number']} only in {side}: {key[0] or trace.header[CALL]['at']}"
-            for side, own, other in (("A", of_a, of_b), ("B", of_b, of_a))
-            for key, trace in own.items()
-            if key not in other
-        ]
+        of_a = by_module(first)
+        of_b = by_module(second)
+        alone = [*calls_alone("A", of_a, of_b), *calls_alone("B", of_b, of_a)]
         return [(of_a[key], of_b[key]) for key in of_a if key in of_b], alone
-    return list(zip(first, second, strict=True)) if len(first) == len(second) else None, []
+
+    if len(first) != len(second):
+        return None, []
+    return list(zip(first, second, strict=True)), []
 
 
-def by_module(calls: Sequence[Trace]) -> dict[tuple[str, int], Trace]:
-    """Calls by their module, and how many it had made before."""
+CallsByModule = dict[tuple[str, int], Trace]
+"""Calls by their module, and how many it had made before."""
+
+
+def calls_alone(side: str, calls: CallsByModule, others: CallsByModule) -> Iterator[str]:
+    for key, trace in calls.items():
+        if key in others:
+            continue
+        module, _ = key
+        call = trace.header[CALL]
+        yield f"call {call['number']} only in {side}: {module or call['at']}"
+
+
+def by_module(calls: Sequence[Trace]) -> CallsByModule:
     counted: Counter[str] = Counter()
     out = {}
     for trace in calls:

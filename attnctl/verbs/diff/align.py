@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from attnctl.record.linear import ApartError
 
 Places = Array
 
-HEAD, KEY = "head", "key"
+HEAD = "head"
+KEY = "key"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,14 @@ class Pairing:
         return np.setdiff1d(np.arange(self.size_b), self.b)
 
 
+class MatchedArrays(NamedTuple):
+    """A step on both sides without leading axes of one place, and how its axes pair up."""
+
+    a: Array
+    b: Array
+    pairings: tuple[Pairing, ...]
+
+
 @dataclass(frozen=True)
 class Alignment:
     """The pairs of places of two traces; `by_position` looks at no tokens."""
@@ -72,40 +81,49 @@ class Alignment:
     def along(self, axis: str, a: int, b: int) -> Pairing:
         """Pair up an axis of these sizes. Raises ApartError where that cannot be."""
         pairing = {"token": self.tokens, "query": self.tokens, "key": self.keys}.get(axis)
-        if pairing is not None and (pairing.size_a, pairing.size_b) == (a, b):
-            if not len(pairing.a):
-                hint = "; by position they could be compared" if a == b else ""
-                raise ApartError(f"no token in common{hint}")
-            return pairing
-        if a != b:
-            raise ApartError(f"{axis}: {a} against {b}")
-        return Pairing.same(a)
+        if pairing is None or (pairing.size_a, pairing.size_b) != (a, b):
+            if a != b:
+                raise ApartError(f"{axis}: {a} against {b}")
+            return Pairing.same(a)
 
-    def match_axes(self, name: str, in_b: str = "") -> tuple[Array, Array, tuple[Pairing, ...]]:
+        if not len(pairing.a):
+            hint = "; by position they could be compared" if a == b else ""
+            raise ApartError(f"no token in common{hint}")
+        return pairing
+
+    def match_axes(self, name: str, in_b: str = "") -> MatchedArrays:
         """A step of both without leading axes of one place, and how its axes pair up. Raises ApartError."""
         in_b = in_b or name
         if name not in self.a or in_b not in self.b:
             raise ApartError(f"no {in_b} in B" if name in self.a else f"no {name} in A")
-        first, second = self.a[name], self.b[in_b]
-        a, b = without_single_axes(first, second.ndim), without_single_axes(second, first.ndim)
+
+        recorded_a = self.a[name]
+        recorded_b = self.b[in_b]
+        a = without_single_axes(recorded_a, recorded_b.ndim)
+        b = without_single_axes(recorded_b, recorded_a.ndim)
         if a.ndim != b.ndim:
             raise ApartError(f"{a.ndim} axes against {b.ndim}")
-        axes = self.a.steps[name].axes[first.ndim - a.ndim :]
-        return a, b, tuple(self.along(*sizes) for sizes in zip(axes, a.shape, b.shape, strict=True))
+        axes = self.a.steps[name].axes[recorded_a.ndim - a.ndim :]
+        pairings = [self.along(*sizes) for sizes in zip(axes, a.shape, b.shape, strict=True)]
+        return MatchedArrays(a, b, tuple(pairings))
 
     def sides(self, name: str) -> Sides:
         """The places of a step that both traces have. Raises ApartError as `match_axes` does."""
         a, b, pairings = self.match_axes(name)
-        dropped = (1,) * (len(self.a.steps[name].axes) - a.ndim)
-        loaded = Trace(self.a.steps, {name: a.reshape(dropped + a.shape)}, self.a.header)
+        # Addresses of cells count the leading axes, too.
+        leading = (1,) * (len(self.a.steps[name].axes) - a.ndim)
+        loaded = Trace(self.a.steps, {name: a.reshape(leading + a.shape)}, self.a.header)
         return Sides(name, *pick_common(a, b, pairings), pairings, loaded)
 
     def left_out(self) -> tuple[list[str], list[str]]:
         """The tokens of A and of B that stand beside nothing, as an address names them."""
-        kinds = [("tokens", self.tokens), ("key_tokens", self.keys)]
-        of_a = (tokens_at(self.a, kind, pairing.only_a) for kind, pairing in kinds if pairing)
-        of_b = (tokens_at(self.b, kind, pairing.only_b) for kind, pairing in kinds if pairing)
-        return [*chain(*of_a)], [*chain(*of_b)]
+        only_a: list[str] = []
+        only_b: list[str] = []
+        for kind, pairing in (("tokens", self.tokens), ("key_tokens", self.keys)):
+            if pairing:
+                only_a += tokens_at(self.a, kind, pairing.only_a)
+                only_b += tokens_at(self.b, kind, pairing.only_b)
+        return only_a, only_b
 
 
 def tokens_at(trace: Trace, kind: str, places: Places) -> list[str]:
@@ -134,14 +152,16 @@ class Sides:
 
     def at(self, index: Shape) -> Shape:
         """The index in A of a number whose index is given here."""
-        found = tuple(int(pairing.a[i]) for pairing, i in zip(self.pairings, index, strict=True))
+        places = [int(pairing.a[place]) for pairing, place in zip(self.pairings, index, strict=True)]
         shape = self.trace[self.name].shape
         if not self.merged:
-            return (0,) * (len(shape) - len(found)) + found
-        *lead, column = found
-        head, within = divmod(column, shape[-1])
-        at = self.trace.steps[self.name].axes.index(HEAD)
-        return (*lead[:at], head, *lead[at:], within)
+            leading = [0] * (len(shape) - len(places))
+            return (*leading, *places)
+
+        *lead, column = places
+        head, column_of_head = divmod(column, shape[-1])
+        head_axis = self.trace.steps[self.name].axes.index(HEAD)
+        return (*lead[:head_axis], head, *lead[head_axis:], column_of_head)
 
     def cell(self, index: Shape) -> str:
         return spell_cell(self.trace, self.name, self.at(index))
@@ -160,9 +180,9 @@ def without_single_axes(array: Array, axes: int) -> Array:
 
 def pick_places(array: Array, places: Sequence[Places | None]) -> Array:
     """These places along each axis; None is all of them."""
-    for axis, own in enumerate(places):
-        if own is not None:
-            array = array.take(own, axis)
+    for axis, of_axis in enumerate(places):
+        if of_axis is not None:
+            array = array.take(of_axis, axis)
     return array
 
 
@@ -180,22 +200,29 @@ def common_subsequence(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, in
     where: dict[str, int] = {}
     for j, word in enumerate(b):
         where[word] = where.get(word, 0) | 1 << j
+
     every = (1 << len(b)) - 1
     rows = [every]
     for word in a:
         above = rows[-1]
         hit = above & where.get(word, 0)
         rows.append((above + hit | above - hit) & every)
+
+    # Back from the last corner of the table: a pair stands where the length grows with this row only.
     pairs: list[tuple[int, int]] = []
-    i, j = len(a), len(b)
+    i = len(a)
+    j = len(b)
     while i and j:
-        if rows[i] >> (j - 1) & 1:
+        grows_here = not rows[i] >> (j - 1) & 1
+        grows_above = not rows[i - 1] >> (j - 1) & 1
+        if not grows_here:
             j -= 1
-        elif rows[i - 1] >> (j - 1) & 1:
-            i, j = i - 1, j - 1
-            pairs.append((i, j))
+        elif grows_above:
+            i -= 1
         else:
             i -= 1
+            j -= 1
+            pairs.append((i, j))
     return pairs[::-1]
 
 
@@ -229,32 +256,50 @@ def head_counts(alignment: Alignment, name: str) -> tuple[int, int] | None:
 
 def with_heads_merged(alignment: Alignment, name: str) -> Sides:
     """The columns of all heads as one axis: (…, head, …, column) -> (…, head · column)."""
-    at = alignment.a.steps[name].axes.index(HEAD)
-    moved = (np.moveaxis(trace[name], at, -2) for trace in (alignment.a, alignment.b))
-    a, b = (pair.reshape(*pair.shape[:-2], pair.shape[-2] * pair.shape[-1]) for pair in moved)
-    axes = [axis for axis in alignment.a.steps[name].axes if axis != HEAD]
-    sizes = list(zip(axes, a.shape, b.shape, strict=True))[:-1]
-    pairings = tuple(alignment.along(*size) for size in sizes)
+    axes = alignment.a.steps[name].axes
+    head_axis = axes.index(HEAD)
+    a = merge_heads(alignment.a[name], head_axis)
+    b = merge_heads(alignment.b[name], head_axis)
+
+    other_axes = [axis for axis in axes if axis != HEAD]
+    sizes = list(zip(other_axes, a.shape, b.shape, strict=True))[:-1]
+    pairings = [alignment.along(*size) for size in sizes]
     if a.shape[-1] != b.shape[-1]:
         raise ApartError(f"{a.shape[-1]} columns in all heads against {b.shape[-1]}")
-    pairings = (*pairings, Pairing.same(a.shape[-1]))
-    return Sides(name, *pick_common(a, b, pairings), pairings, alignment.a, merged=True)
+    of_all = (*pairings, Pairing.same(a.shape[-1]))
+    return Sides(name, *pick_common(a, b, of_all), of_all, alignment.a, merged=True)
+
+
+def merge_heads(array: Array, head_axis: int) -> Array:
+    """Put the columns of all heads side by side."""
+    moved = np.moveaxis(array, head_axis, -2)
+    *lead, heads, columns = moved.shape
+    return moved.reshape(*lead, heads * columns)
 
 
 def one_with_each(alignment: Alignment, name: str) -> Sides:
     """The only head of one trace beside each head of the other."""
     axes = alignment.a.steps[name].axes
-    at = axes.index(HEAD)
-    a, b = alignment.a[name], alignment.b[name]
-    many = max(a.shape[at], b.shape[at])
-    if min(a.shape[at], b.shape[at]) != 1:
-        raise ApartError(f"head: {a.shape[at]} against {b.shape[at]}")
+    head_axis = axes.index(HEAD)
+    a = alignment.a[name]
+    b = alignment.b[name]
+    heads_a = a.shape[head_axis]
+    heads_b = b.shape[head_axis]
+    if min(heads_a, heads_b) != 1:
+        raise ApartError(f"head: {heads_a} against {heads_b}")
 
-    def along(axis: str, first: int, second: int) -> Pairing:
-        if axis != HEAD:
-            return alignment.along(axis, first, second)
-        every, only = np.arange(many), np.zeros(many, int)
-        return Pairing(every if first == many else only, every if second == many else only, first, second)
+    many = max(heads_a, heads_b)
+    every_head = np.arange(many)
+    only_head = np.zeros(many, int)
+    pair_heads = Pairing(
+        every_head if heads_a == many else only_head,
+        every_head if heads_b == many else only_head,
+        heads_a,
+        heads_b,
+    )
+
+    def along(axis: str, size_a: int, size_b: int) -> Pairing:
+        return pair_heads if axis == HEAD else alignment.along(axis, size_a, size_b)
 
     pairings = tuple(along(*sizes) for sizes in zip(axes, a.shape, b.shape, strict=True))
     return Sides(name, *pick_common(a, b, pairings), pairings, alignment.a)

@@ -26,15 +26,19 @@ MOST_PAIRS = 64
 def difference_picture(found: Sequence[Difference]) -> Picture:
     if len(found) > MOST_PAIRS:
         raise AttnError(f"{len(found)} pairs: a picture holds {MOST_PAIRS}; pick one with --trace")
+
     plots = []
     for number, difference in enumerate(found):
         plot = plot_of_difference(difference)
         plots.append(plot if len(found) == 1 else replace(plot, title=f"pair {number}: {plot.title}"))
-    first = found[0].alignment
-    assert first is not None
-    sentences = [visible(trace.sentence or "") for trace in (first.a, first.b)]
-    told = tuple(f"{side}: {words}" for side, words in zip("AB", sentences, strict=True) if words)
-    return draw(plots, "B − A", told if len(found) == 1 else ())
+
+    alignment = found[0].alignment
+    assert alignment is not None
+    sentences = []
+    for side, trace in (("A", alignment.a), ("B", alignment.b)):
+        if words := visible(trace.sentence or ""):
+            sentences.append(f"{side}: {words}")
+    return draw(plots, "B − A", tuple(sentences) if len(found) == 1 else ())
 
 
 write_svg, write_png = writers(difference_picture)
@@ -47,25 +51,29 @@ def plot_of_difference(found: Difference) -> Plot:
     name = found.first or (WEIGHTS if WEIGHTS in found.steps else list(found.steps)[-1])
     step = found.steps[name]
     trace = difference_trace(alignment, sides_of(alignment, name))
+
     if found.first is None:
-        said = ["No number differs"]
+        facts = ["No number differs"]
     else:
-        said = ["The first step that differs", f"largest {step.measure.max_abs:.3g} at {step.cell}"]
+        facts = ["The first step that differs", f"largest {step.measure.max_abs:.3g} at {step.cell}"]
     hidden = step.measure.hidden_in_a + step.measure.hidden_in_b
-    said += [f"{plural(hidden, 'cell')} hidden on one side only"] if hidden else []
+    if hidden:
+        facts.append(f"{plural(hidden, 'cell')} hidden on one side only")
+
     plot = plot_of(trace, name, heads_of(trace), USUAL)
     return replace(
         plot,
         title=f"{name}, B − A",
         about=plot.about[1:],
         signed=True,
-        notes=(visible("; ".join(said)) + ".", *plot.notes),
+        notes=(visible("; ".join(facts)) + ".", *plot.notes),
     )
 
 
 def difference_trace(alignment: Alignment, sides: Sides) -> Trace:
     """B − A of one step as a trace of its own, with the tokens that both have."""
-    step, values = alignment.a.steps[sides.name], subtract(sides.b, sides.a)
+    step = alignment.a.steps[sides.name]
+    values = subtract(sides.b, sides.a)
     axes = tuple(axis for axis in step.axes if not (sides.merged and axis == HEAD))
     axes = axes[len(axes) - values.ndim :]
     header = {
@@ -78,7 +86,8 @@ def difference_trace(alignment: Alignment, sides: Sides) -> Trace:
 def subtract(b: Array, a: Array) -> Array:
     """B − A; equal infinities are 0 apart."""
     with np.errstate(invalid="ignore", over="ignore"):
-        b, a = (np.asarray(trace, dtype=np.float64) for trace in (b, a))
+        b = np.asarray(b, dtype=np.float64)
+        a = np.asarray(a, dtype=np.float64)
         values = b - a
     values[b == a] = 0.0
     values[np.isinf(values)] = np.nan  # hidden on one side only

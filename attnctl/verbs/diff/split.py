@@ -25,8 +25,16 @@ from attnctl.verbs.diff.align import Alignment, Pairing, Sides, pick_places, wid
 
 Parts = dict[str, Array]
 
-ELSEWHERE, SAID, BOTH = "attended_elsewhere", "said_something_else", "both"
-PROJECTION, LINES, REST = "projection", "lines", "rest"
+ELSEWHERE = "attended_elsewhere"
+SAID = "said_something_else"
+BOTH = "both"
+PROJECTION = "projection"
+LINES = "lines"
+REST = "rest"
+
+REMADE = 0.05
+"""A result is made by its usual lines if these miss it by no more than this part of its size."""
+
 SCRATCH = 1 << 20  # weights that are looked at at a time
 
 
@@ -64,25 +72,30 @@ def split_change(alignment: Alignment) -> tuple[list[Change], str | None]:
         heads = alignment.sides(HEAD_OUTPUTS)
         heads = replace(heads, a=wide(as_heads(heads.a)), b=wide(as_heads(heads.b)))
         parts = head_parts(alignment, heads)
-        out = [change(heads, with_rest(parts, heads), head) for head in range(heads.a.shape[-3])]
-        end = [name for name in results() if name in alignment.a and name in alignment.b][-1]
-        if end == HEAD_OUTPUTS:
-            return out, None
+        parts_of_heads = with_rest(parts, heads)
+        changes = [change(heads, parts_of_heads, head) for head in range(heads.a.shape[-3])]
+
+        *_, last_result = (name for name in results() if name in alignment.a and name in alignment.b)
+        if last_result == HEAD_OUTPUTS:
+            return changes, None
         try:
-            return in_result(out, parts, Onward(alignment, heads, end)), None
+            return in_result(changes, parts, Onward(alignment, heads, last_result)), None
         except ApartError as error:
-            return out, str(error)
+            return changes, str(error)
 
 
 def in_result(heads: Sequence[Change], parts: Parts, onward: Onward) -> list[Change]:
     """The changes of the heads, each with its share in that of the result, and that one."""
     last = onward.last
-    whole = {name: onward.push(part) for name, part in parts.items()} | onward.otherwise()
-    found = change(last, with_rest(whole, last))
+    pushed = {name: onward.push(part) for name, part in parts.items()} | onward.otherwise()
+    change_of_result = change(last, with_rest(pushed, last))
+
     moved = onward.heads.b - onward.heads.a
-    alone = (moved * own for own in np.eye(len(heads))[:, :, None, None])
-    shares = (share(onward.push(name), last.b - last.a) for name in alone)
-    return [*(replace(head, of_output=own) for head, own in zip(heads, shares, strict=True)), found]
+    changes = []
+    for head, only_this in zip(heads, np.eye(len(heads))[:, :, None, None], strict=True):
+        pushed_alone = onward.push(moved * only_this)
+        changes.append(replace(head, of_output=share(pushed_alone, last.b - last.a)))
+    return [*changes, change_of_result]
 
 
 def as_heads(array: Array) -> Array:
@@ -94,38 +107,48 @@ def as_heads(array: Array) -> Array:
 
 def head_parts(alignment: Alignment, heads: Sides) -> Parts:
     """ΔA·V, A·ΔV and ΔA·ΔV, each of the shape of head_outputs."""
-    *weights, pairings = alignment.match_axes(weights_read(alignment.a), weights_read(alignment.b))
-    a, b = map(as_heads, weights)
-    v_a, v_b = values_read(alignment.a, a.shape), values_read(alignment.b, b.shape)
-    *_, queries, keys = pairings
-    for v in (v_a, v_b):
-        if (*a.shape[:-2], len(queries.a), v.shape[-1]) != heads.a.shape:
+    weights = alignment.match_axes(weights_read(alignment.a), weights_read(alignment.b))
+    a = as_heads(weights.a)
+    b = as_heads(weights.b)
+    values_a = values_read(alignment.a, a.shape)
+    values_b = values_read(alignment.b, b.shape)
+    *_, queries, keys = weights.pairings
+    for values in (values_a, values_b):
+        if (*a.shape[:-2], len(queries.a), values.shape[-1]) != heads.a.shape:
             raise ApartError("head_outputs are not of the shape of A V")
+
     parts = {name: np.empty(heads.a.shape) for name in (ELSEWHERE, SAID, BOTH)}
     at_once = max(1, SCRATCH // max(1, a.shape[-1]))  # as many queries as keep their weights few
     for head in np.ndindex(*a.shape[:-2]):
-        both_values = wide(v_a[head]), wide(v_b[head])
+        wide_values_a = wide(values_a[head])
+        wide_values_b = wide(values_b[head])
         for start in range(0, len(queries.a), at_once):
             rows = slice(start, start + at_once)
-            own = wide(a[head][queries.a[rows]]), wide(b[head][queries.b[rows]])
-            for name, part in row_parts(*own, *both_values, keys).items():
+            weights_a = wide(a[head][queries.a[rows]])
+            weights_b = wide(b[head][queries.b[rows]])
+            of_rows = row_parts(weights_a, weights_b, wide_values_a, wide_values_b, keys)
+            for name, part in of_rows.items():
                 parts[name][head][rows] = part
     return parts
 
 
 def row_parts(a: Array, b: Array, v_a: Array, v_b: Array, keys: Pairing) -> Parts:
     """The parts for some queries: weights (query, key), values (key, d_v) -> (query, d_v) each."""
-    in_a, in_b = (None, None) if keys.whole else (keys.a, keys.b)
-    said, weights = pick_places(v_a, [in_a]), pick_places(a, [None, in_a])
-    turned = pick_places(b, [None, in_b]) - weights
-    changed = pick_places(v_b, [in_b]) - said
-    elsewhere = turned @ said
+    keys_a = None if keys.whole else keys.a
+    keys_b = None if keys.whole else keys.b
+    values = pick_places(v_a, [keys_a])
+    weights = pick_places(a, [None, keys_a])
+    weights_change = pick_places(b, [None, keys_b]) - weights
+    values_change = pick_places(v_b, [keys_b]) - values
+
+    elsewhere = weights_change @ values
     if not keys.whole:
         elsewhere += b[:, keys.only_b] @ v_b[keys.only_b] - a[:, keys.only_a] @ v_a[keys.only_a]
-    if not changed.any():
+
+    if not values_change.any():  # as in every edit of weights: two products less
         nothing = np.zeros_like(elsewhere)
         return {ELSEWHERE: elsewhere, SAID: nothing, BOTH: nothing}
-    return {ELSEWHERE: elsewhere, SAID: weights @ changed, BOTH: turned @ changed}
+    return {ELSEWHERE: elsewhere, SAID: weights @ values_change, BOTH: weights_change @ values_change}
 
 
 def factors_of_outputs(trace: Trace) -> tuple[str, ...]:
@@ -140,64 +163,77 @@ def weights_read(trace: Trace) -> str:
 
 def values_read(trace: Trace, weights: Shape) -> Array:
     """The values that attention reads, or the last ones recorded, a head for each head of the weights."""
-    names = (*factors_of_outputs(trace)[1:], *reversed(where(lambda row: row.symbol == V)))
-    name = next((name for name in names if name in trace), None)
+    candidates = (*factors_of_outputs(trace)[1:], *reversed(where(lambda row: row.symbol == V)))
+    name = next((name for name in candidates if name in trace), None)
     if name is None:
         raise ApartError(f"no V beside {weights_read(trace)}")
-    found = as_heads(without_single_axes(trace[name], len(weights)))
-    times = weights[-3] // max(1, found.shape[-3])
-    repeated = found if times == 1 else np.repeat(found, times, axis=-3)
-    if repeated.shape[:-1] != (*weights[:-2], weights[-1]):
+
+    values = as_heads(without_single_axes(trace[name], len(weights)))
+    queries_a_head = weights[-3] // max(1, values.shape[-3])
+    if queries_a_head != 1:
+        values = np.repeat(values, queries_a_head, axis=-3)
+    if values.shape[:-1] != (*weights[:-2], weights[-1]):
         raise ApartError(f"{name} does not go with {weights_read(trace)}")
-    return repeated
+    return values
 
 
 class Onward:
     """The lines that make a result of head_outputs, in A and in B. Parts are laid out as in A."""
 
     def __init__(self, alignment: Alignment, heads: Sides, end: str) -> None:
-        self.alignment, self.heads = alignment, heads
+        self.alignment = alignment
+        self.heads = heads
         last = alignment.sides(end)
         self.last = replace(last, a=wide(last.a), b=wide(last.b))
-        self.a, self.b = (self.course(trace) for trace in (alignment.a, alignment.b))
+        self.a = self.course(alignment.a)
+        self.b = self.course(alignment.b)
 
     def course(self, trace: Trace) -> Course:
         """The lines of one trace. Raises ApartError where the usual ones do not make its result."""
         begin = without_single_axes(wide(as_heads(trace[HEAD_OUTPUTS])), self.heads.a.ndim)
         end = self.last.name
-        found = course(trace, HEAD_OUTPUTS, end, begin)
-        if found is None:
+        lines = course(trace, HEAD_OUTPUTS, end, begin)
+        if lines is None:
             raise ApartError(f"nothing says how {end} follows from {HEAD_OUTPUTS}")
-        if not found.stated:
-            made, recorded = found.value(end), trace[end]
-            # What is further off than this part of its size is not made by the lines that usually make it.
-            if made.shape == recorded.shape and norm(made - recorded) > 0.05 * norm(made):
-                formula = found.lines[end].formula
-                raise ApartError(f"{end} is not {formula}, and nothing says what it is")
-        return found
+        if lines.stated:
+            return lines
+
+        made = lines.value(end)
+        recorded = trace[end]
+        if made.shape == recorded.shape and norm(made - recorded) > REMADE * norm(made):
+            raise ApartError(f"{end} is not {lines.lines[end].formula}, and nothing says what it is")
+        return lines
 
     def push(self, part: Array, step: str = HEAD_OUTPUTS) -> Array:
         """What comes of a part in the result, at the places that both have."""
         if step == HEAD_OUTPUTS:
             part = place_in_a(part, self.heads.pairings, self.a.value(step).shape)
-        found = without_single_axes(self.a.push(step, part), self.last.a.ndim)
-        if found.ndim != self.last.a.ndim:
+        pushed = without_single_axes(self.a.push(step, part), self.last.a.ndim)
+        if pushed.ndim != self.last.a.ndim:
             raise ApartError(f"{self.last.name} is not of the shape that its line makes")
-        return pick_places(found, [None if pairing.whole else pairing.a for pairing in self.last.pairings])
+        return pick_places(pushed, [None if pairing.whole else pairing.a for pairing in self.last.pairings])
 
     def otherwise(self) -> Parts:
         """What comes of each line that is another in B, or reads other numbers there beside the heads."""
-        found: Parts = {}
+        parts: Parts = {}
         for name, line in self.a.lines.items():
-            theirs = self.b.lines.get(name)
             beside = [input_ for input_ in line.inputs if not self.a.follows(input_)]
-            is_same = theirs is not None and (theirs.op, theirs.inputs) == (line.op, line.inputs)
             part = self.push(self.moved(name) - self.by_a(name), name)
-            if beside or part.any():
-                why = beside[0] if is_same and beside else LINES
-                why = PROJECTION if why == W_O else why
-                found[why] = found[why] + part if why in found else part
-        return found
+            if not beside and not part.any():
+                continue
+
+            cause = self.cause(name, beside)
+            parts[cause] = parts[cause] + part if cause in parts else part
+        return parts
+
+    def cause(self, name: str, beside: Sequence[str]) -> str:
+        """What makes a line another one in B: what it reads beside the heads, or its op and inputs."""
+        line_a = self.a.lines[name]
+        line_b = self.b.lines.get(name)
+        is_same = line_b is not None and (line_b.op, line_b.inputs) == (line_a.op, line_a.inputs)
+        if not is_same or not beside:
+            return LINES
+        return PROJECTION if beside[0] == W_O else beside[0]
 
     def moved(self, name: str) -> Array:
         """What the lines of B make of its heads, at the places of A."""
@@ -205,13 +241,14 @@ class Onward:
             return place_in_a(self.heads.b, self.heads.pairings, self.a.value(name).shape)
         if name not in self.b.lines:
             return self.by_a(name)
-        found = self.b.value(name)
+
+        value_b = self.b.value(name)
         if all(pairing.whole for pairing in self.heads.pairings):
-            return found
+            return value_b
         shape = self.a.value(name).shape
         axes = self.a.lines[name].axes[-len(shape) :]
-        pairings = [self.alignment.along(*sizes) for sizes in zip(axes, shape, found.shape, strict=True)]
-        return place_in_a(pick_places(found, [pairing.b for pairing in pairings]), pairings, shape)
+        pairings = [self.alignment.along(*sizes) for sizes in zip(axes, shape, value_b.shape, strict=True)]
+        return place_in_a(pick_places(value_b, [pairing.b for pairing in pairings]), pairings, shape)
 
     def by_a(self, name: str) -> Array:
         """What a line of A makes of the heads of B."""
@@ -238,24 +275,25 @@ def with_rest(parts: Parts, whole: Sides) -> Parts:
 
 def change(whole: Sides, parts: Parts, head: int | None = None) -> Change:
     """The sizes and shares of the parts, over one head or everything, and the place that changed most."""
-    own = ... if head is None else (..., head, slice(None), slice(None))
-    a, b = whole.a[own], whole.b[own]
+    part_shown = ... if head is None else (..., head, slice(None), slice(None))
+    a = whole.a[part_shown]
+    b = whole.b[part_shown]
+    shown = {name: part[part_shown] for name, part in parts.items()}
     delta = b - a
-    if not np.isfinite(delta).all() or not all(np.isfinite(part[own]).all() for part in parts.values()):
+    if not all(np.isfinite(array).all() for array in (delta, *shown.values())):
         raise ApartError("not every number is finite")
+
     most = tuple(map(int, np.unravel_index(np.abs(delta).argmax(), delta.shape)))
     index = most if head is None else (*most[:-2], head, *most[-2:])
     return Change(
         step=whole.name,
         head=head,
         norm=float(norm(delta)),
-        parts={
-            name: PartShare(float(norm(part[own])), share(part[own], delta)) for name, part in parts.items()
-        },
+        parts={name: PartShare(float(norm(part)), share(part, delta)) for name, part in shown.items()},
         cell=whole.cell(index[len(index) - len(whole.pairings) :]),
         a=float(a[most]),
         b=float(b[most]),
-        terms={name: float(part[own][most]) for name, part in parts.items()},
+        terms={name: float(part[most]) for name, part in shown.items()},
     )
 
 

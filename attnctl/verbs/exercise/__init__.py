@@ -6,12 +6,12 @@ import csv
 import hashlib
 import io
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,55 +81,96 @@ def make(
     if student is not None:
         settings = settings.with_(seed=student.seed)
     trace = prepare(settings).run()
-    blank = names_of_steps(blank, list(trace))
-    raise_all(["--blank: no step in it; name steps that are computed, like scores"] * (not blank))
-    given = [name for name in blank if isinstance(trace.steps[name].op, Given)]
+    names = names_to_blank(trace, blank)
+    if student is not None:
+        refuse_same_numbers(trace, settings)
+
+    numbers = round_given(trace, names, decimals)
+    for name in names:
+        numbers[name] = np.full_like(trace[name], np.nan)
+
+    left_out = following(trace, names)
+    steps = {name: step for name, step in trace.steps.items() if name not in left_out}
+    header = {
+        **trace.header,
+        "exercise": f"Fill in every null, to {decimals} decimals; the last may be off by one.",
+        "decimals": decimals,
+        "rounded": decimals,
+        "blank": names,
+    }
+    if student is not None:
+        header |= header_of_student(student, trace.config)
+        steps = {name: without_seed(step, settings.seed) for name, step in steps.items()}
+
+    handed_out = Trace(steps, {name: numbers[name] for name in steps}, header)
+    return Exercise(handed_out, tuple(names), decimals, tuple(trace.steps.values()), student)
+
+
+def names_to_blank(trace: Trace, blank: Sequence[str]) -> list[str]:
+    """The steps to blank, in the order of the run. Raises AttnError for none, and for one that is given."""
+    wanted = names_of_steps(blank, list(trace))
+    if not wanted:
+        raise AttnError("--blank: no step in it; name steps that are computed, like scores")
+
+    given = [name for name in wanted if isinstance(trace.steps[name].op, Given)]
     raise_all(
         f"--blank {name}: it is given, not computed; blank a step that follows from it" for name in given
     )
-    if student is not None:
-        other = prepare(settings.with_(seed=(settings.seed + 1) % SEEDS)).run()
-        if all(np.array_equal(trace[name], other[name], equal_nan=True) for name in trace):
-            raise AttnError(
-                "--seed-from: nothing in this config is drawn from the seed, so all students would have "
-                "the same numbers; leave out embeddings or weights, or a seed beside them"
-            )
-    names = [name for name in trace if name in set(blank)]
-    after = following(trace, names)
-    numbers = round_given(trace, names, decimals)
-    numbers |= {name: np.full_like(trace[name], np.nan) for name in names}
-    task = f"Fill in every null, to {decimals} decimals; the last may be off by one."
-    told: dict[str, Any] = {"exercise": task, "decimals": decimals, "rounded": decimals, "blank": names}
-    kept = {name: step for name, step in trace.steps.items() if name not in after}
-    if student is not None:  # the seed follows from who it is, and would give the answers away
-        told |= {"student": student.name} | ({"student_id": student.id} if student.id else {})
-        told["config"] = {name: value for name, value in trace.config.items() if name != "seed"}
-        seed = f", seed {settings.seed}"
-        kept = {name: replace(step, formula=step.formula.replace(seed, "")) for name, step in kept.items()}
-    handed_out = Trace(kept, {name: numbers[name] for name in kept}, {**trace.header, **told})
-    return Exercise(handed_out, tuple(names), decimals, tuple(trace.steps.values()), student)
+    return [name for name in trace if name in wanted]
+
+
+def refuse_same_numbers(trace: Trace, settings: Settings) -> None:
+    """Raise AttnError where another seed changes nothing, as then every student has the same numbers."""
+    other = prepare(settings.with_(seed=(settings.seed + 1) % SEEDS)).run()
+    if all(np.array_equal(trace[name], other[name], equal_nan=True) for name in trace):
+        raise AttnError(
+            "--seed-from: nothing in this config is drawn from the seed, so all students would have "
+            "the same numbers; leave out embeddings or weights, or a seed beside them"
+        )
+
+
+def header_of_student(student: Student, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Who a sheet is for, and its config without the seed.
+
+    The seed follows from who it is, and would give the answers away.
+    """
+    header: dict[str, Any] = {"student": student.name}
+    if student.id:
+        header["student_id"] = student.id
+    header["config"] = {name: value for name, value in config.items() if name != "seed"}
+    return header
+
+
+def without_seed(step: Step, seed: int) -> Step:
+    return replace(step, formula=step.formula.replace(f", seed {seed}", ""))
 
 
 def round_given(trace: Trace, blank: Sequence[str], decimals: int) -> dict[str, Array]:
     """The numbers of a run in which each that is handed out is rounded before the next step reads it."""
-    unseen = {*blank, *following(trace, blank)}
+    not_handed_out = {*blank, *following(trace, blank)}
     edited = {edit["step"] for edit in trace.header.get("edits", ())}
 
     def rounded(name: str, value: Array) -> Array:
-        value = trace[name] if name in edited else value
-        return np.round(value, decimals) + value.dtype.type(0) if value.dtype.kind == "f" else value
+        if name in edited:
+            value = trace[name]
+        if value.dtype.kind != "f":
+            return value
+        return np.round(value, decimals) + value.dtype.type(0)  # + 0 makes 0 of -0
 
-    edits: dict[str, Edit] = {name: partial(rounded, name) for name in trace if name not in unseen}
-    return carry_out(trace.derivation, trace, trace.config.get("dtype", "float64"), edits=edits).values
+    edits: dict[str, Edit] = {name: partial(rounded, name) for name in trace if name not in not_handed_out}
+    dtype = trace.config.get("dtype", "float64")
+    return carry_out(trace.derivation, trace, dtype, edits=edits).values
 
 
 def following(trace: Trace, blank: Sequence[str]) -> list[str]:
     """The steps that are computed from blank ones and are not blank themselves."""
-    found: list[str] = []
+    unknown = set(blank)
+    names: list[str] = []
     for name, step in trace.steps.items():
-        if name not in blank and {*blank, *found} & {*step.inputs}:
-            found.append(name)
-    return found
+        if name not in blank and not unknown.isdisjoint(step.inputs):
+            unknown.add(name)
+            names.append(name)
+    return names
 
 
 # --- the students of a class, and the files of their sheets ---
@@ -148,52 +189,90 @@ def read_roster(path: str) -> list[Student]:
     """The students of a class. Raises AttnError where there are none, and for each that is there twice."""
     with refuse_os_errors(path, "; give a CSV of students"), open_input(path) as stream:
         text = decode(stream.read(MAX_BYTES + 1), path)
-    students = students_in(text, path)
-    raise_all([f"{path}: no student in it; write a name on each line"] * (not students))
-    raise_all(twice(students, path))
-    return [student for _, student in students]
+    entries = students_in(text, path)
+    if not entries:
+        raise AttnError(f"{path}: no student in it; write a name on each line")
+    raise_all(twice(entries, path))
+    return [entry.student for entry in entries]
 
 
-def students_in(text: str, path: str) -> list[tuple[int, Student]]:
+class Entry(NamedTuple):
+    """A student of a roster, with the line."""
+
+    line: int
+    student: Student
+
+
+class RosterRow(NamedTuple):
+    """The cells of a row of a roster, with the line where it ends."""
+
+    line: int
+    cells: list[str]
+
+    def words(self, columns: Sequence[int]) -> str:
+        """What stands in these columns, a blank between any two words."""
+        present = [self.cells[column] for column in columns if column < len(self.cells)]
+        return " ".join(" ".join(present).split())
+
+
+def students_in(text: str, path: str) -> list[Entry]:
     """Each student with the line; names of several columns as First Last."""
+    rows = roster_rows(text, path)
+    titles = [cell.casefold() for cell in rows[0].cells] if rows else []
+    name_columns = first_column(titles, WHOLE_NAME)
+    if not name_columns:
+        name_columns = first_column(titles, FIRST_NAME) + first_column(titles, LAST_NAME)
+
+    if not name_columns and any(len(row.cells) > 1 for row in rows):
+        raise AttnError(
+            f"{path}:{rows[0].line}: no column of names, only {all_of(map(quote, rows[0].cells))}; "
+            "call one name, or two of them first name and last name"
+        )
+
+    id_columns: list[int] = []
+    if name_columns:
+        id_columns = first_column(titles, ID)
+        rows = rows[1:]  # the first row holds the titles
+    else:
+        name_columns = [0]
+
+    entries = []
+    for row in rows:
+        student = Student(row.words(name_columns), row.words(id_columns))
+        if student.name:
+            entries.append(Entry(row.line, student))
+    return entries
+
+
+def roster_rows(text: str, path: str) -> list[RosterRow]:
+    """The rows that are not empty, their cells told apart by the sign that the first line has most of."""
     first_line = text.lstrip().partition("\n")[0]
     sign = max(",;\t", key=first_line.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=sign)
     try:
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+        rows = [RosterRow(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except csv.Error as error:
         raise AttnError(f"{path}:{reader.line_num}: {error}; give a CSV of students") from None
-    rows = [(line, row) for line, row in rows if any(row)]
-    titles = [cell.casefold() for cell in rows[0][1]] if rows else []
-    columns = first_column(titles, WHOLE_NAME)
-    columns = columns or first_column(titles, FIRST_NAME) + first_column(titles, LAST_NAME)
-    if not columns and any(len(row) > 1 for _, row in rows):
-        raise AttnError(
-            f"{path}:{rows[0][0]}: no column of names, only {all_of(map(quote, rows[0][1]))}; "
-            "call one name, or two of them first name and last name"
-        )
-    named = rows[1:] if columns else rows
-    ids = first_column(titles, ID) if columns else []
-
-    def words(row: Sequence[str], places: Sequence[int]) -> str:
-        return " ".join(" ".join(row[at] for at in places if at < len(row)).split())
-
-    found = [(line, Student(words(row, columns or [0]), words(row, ids))) for line, row in named]
-    return [(line, student) for line, student in found if student.name]
+    return [row for row in rows if any(row.cells)]
 
 
 def first_column(titles: Sequence[str], names: Sequence[str]) -> list[int]:
-    return [at for at, title in enumerate(titles) if title in names][:1]
+    """The first column with one of these titles, as a list; empty where there is none."""
+    return [column for column, title in enumerate(titles) if title in names][:1]
 
 
-def twice(students: Sequence[tuple[int, Student]], path: str) -> list[str]:
-    first: dict[int, int] = {}
+def twice(entries: Sequence[Entry], path: str) -> list[str]:
+    """A problem for each student whose numbers would be those of a student before."""
+    first_lines: dict[int, int] = {}
     problems = []
-    for line, student in students:
-        if (before := first.setdefault(student.seed, line)) != line:
-            apart = f"tell them apart, like {student} 2, or by a column id"
-            said = f"{student}, as in line {before}, would have the same numbers"
-            problems.append(f"{path}:{line}: {said}; {'give each their own id' if student.id else apart}")
+    for line, student in entries:
+        first_line = first_lines.setdefault(student.seed, line)
+        if first_line == line:
+            continue
+        problem = f"{student}, as in line {first_line}, would have the same numbers"
+        apart = f"tell them apart, like {student} 2, or by a column id"
+        advice = "give each their own id" if student.id else apart
+        problems.append(f"{path}:{line}: {problem}; {advice}")
     return problems
 
 
@@ -204,12 +283,20 @@ def place_sheets(target: str, names: Sequence[str]) -> list[str]:
     taken: set[str] = set()
     files = []
     for name in names:
-        own_name = file_name(name)
-        stems = chain([own_name], (f"{own_name}-{number}" for number in count(2)))
-        stem = next(stem for stem in stems if stem.casefold() not in taken)
-        taken.add(stem.casefold())
+        stem = free_stem(file_name(name), taken)
+        taken.add(stem.casefold())  # some systems do not tell cases apart
         files.append(target.replace("{name}", stem))
     return files
+
+
+def free_stem(name: str, taken: Container[str]) -> str:
+    """The name of a file, with a number behind it where it is taken."""
+    stem = name
+    for number in count(2):
+        if stem.casefold() not in taken:
+            break
+        stem = f"{name}-{number}"
+    return stem
 
 
 def file_name(name: str) -> str:

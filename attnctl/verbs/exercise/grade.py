@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.errors import AttnError
 from attnctl.base.words import all_of, dims, plural
 from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.walk import Verdict
@@ -30,12 +30,16 @@ from attnctl.verbs.check.exercise import handed_out, read_unfinished
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.exercise import DECIMALS, Student, following, round_given
 
-RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
+RIGHT = "right"
+WRONG = "wrong"
+BLANK = "not filled in"
+UNTOLD = "cannot tell"
 COARSE = "too few decimals"
 """What a step may be marked."""
 
 MOST_MEMORY = 2**28  # bytes that a hand-in, and a run of its own config, may take
 MOST_DECIMALS = 15
+MOST_SLIPS = 3  # wrong cells of a step that are named, each with what it should be
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,9 @@ class HandIn:
 
     @property
     def right(self) -> bool:
-        return bool(self.marks) and all(mark.verdict == RIGHT for mark in self.marks) and not self.notes
+        if not self.marks or self.notes:
+            return False
+        return all(mark.verdict == RIGHT for mark in self.marks)
 
     @property
     def doubts(self) -> list[str]:
@@ -91,15 +97,16 @@ def hand_ins(paths: Sequence[str]) -> Iterator[str]:
         if not Path(path).is_dir():
             yield path
             continue
-        found = sorted(str(file) for file in Path(path).glob("*.json"))
-        raise_all([f"{path}: no .json in this folder; give the files that were handed in"] * (not found))
-        yield from found
+        files = sorted(str(file) for file in Path(path).glob("*.json"))
+        if not files:
+            raise AttnError(f"{path}: no .json in this folder; give the files that were handed in")
+        yield from files
 
 
 def absent_students(sheets: Sequence[HandIn], roster: Sequence[Student]) -> list[HandIn]:
-    there = {sheet.student.key for sheet in sheets}
-    lost = [student for student in roster if there.isdisjoint({student.key, str(student)})]
-    return [HandIn("", student, error="nothing handed in") for student in lost]
+    handed_in = {sheet.student.key for sheet in sheets}
+    absent = [student for student in roster if handed_in.isdisjoint({student.key, str(student)})]
+    return [HandIn("", student, error="nothing handed in") for student in absent]
 
 
 def grade_hand_in(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
@@ -130,27 +137,32 @@ def grade_program(file: str, trace: Trace, asked: Assignment) -> HandIn:
             "a program does not say what was asked; give the config with -c, and --blank STEP,…"
         )
     blank = names_of_steps(asked.blank, tuple(reference))
-    sheet = {
-        name: step for name, step in reference.steps.items() if name not in following(reference, blank)
-    }
-    given = {name: reference[name] for name in sheet if name not in blank}
-    fits = {
-        name
-        for name in given
-        if name in trace
-        and trace[name].shape == given[name].shape
-        and not is_mixed_up(name, trace[name], given)
-    }
-    arrays = given | {name: trace[name] for name in trace if name in fits or name in blank}
-    steps = {name: step for name, step in sheet.items() if name in arrays}
+    unseen = following(reference, blank)
+    on_sheet = {name: step for name, step in reference.steps.items() if name not in unseen}
+    given = {name: reference[name] for name in on_sheet if name not in blank}
+    comparable = {name for name in given if is_comparable(name, trace, given)}
+
+    taken = [name for name in trace if name in comparable or name in blank]
+    arrays = given | {name: trace[name] for name in taken}
+    steps = {name: step for name, step in on_sheet.items() if name in arrays}
     graded = grade_sheet(file, Trace(steps, arrays, trace.header), None, asked)
-    rounded = 10.0 ** -(DECIMALS if asked.decimals is None else asked.decimals)
-    changed = [
-        name
-        for name, right in given.items()
-        if name in fits and not np.allclose(trace[name], right, 0, rounded * (1 + np.abs(right).max()))
-    ]
+
+    decimals = DECIMALS if asked.decimals is None else asked.decimals
+    changed = []
+    for name, right in given.items():
+        if name not in comparable:
+            continue
+        slack = 10.0**-decimals * (1 + np.abs(right).max())
+        if not np.allclose(trace[name], right, rtol=0, atol=slack):
+            changed.append(name)
     return replace(graded, notes=tuple(said_of_changes(changed)))
+
+
+def is_comparable(name: str, trace: Trace, given: Mapping[str, Array]) -> bool:
+    """True for an array of the program that stands for one it was given, changed or not."""
+    if name not in trace or trace[name].shape != given[name].shape:
+        return False
+    return not is_mixed_up(name, trace[name], given)
 
 
 def is_mixed_up(name: str, array: Array, given: Mapping[str, Array]) -> bool:
@@ -170,7 +182,8 @@ def is_mixed_up(name: str, array: Array, given: Mapping[str, Array]) -> bool:
 
 
 def student_of(exercise: Trace) -> Student | None:
-    name, id_ = (exercise.header.get(key) for key in ("student", "student_id"))
+    name = exercise.header.get("student")
+    id_ = exercise.header.get("student_id")
     if not isinstance(name, str) or not name.strip():
         return None
     return Student(name, id_.strip() if isinstance(id_, str) else "")
@@ -180,22 +193,28 @@ def grade_sheet(file: str, trace: Trace, student: Student | None, asked: Assignm
     decimals = decimals_of(trace, asked)
     run = run_of_exercise(trace, student, asked.settings)
     reference = as_handed_out(run, trace.header, asked, decimals)
-    fitted, unfit = steps_that_fit(trace, reference)
+    fitting = steps_that_fit(trace, reference)
     strictness = Strictness(decimals=decimals, by_hand=decimals is not None, handed_out=handed_out(trace))
-    written = decimals_in(fitted, trace.header.get("blank"))
-    rounded = decimals is not None and 0 < written < decimals
-    report = check_sheet(fitted, reference, strictness, pairs=not rounded)
+
+    written = decimals_in(fitting.trace, trace.header.get("blank"))
+    is_coarse = decimals is not None and 0 < written < decimals
+    # On a coarse sheet nearly all is off a little, so that pairs of mistakes would be tried in vain.
+    report = check_sheet(fitting.trace, reference, strictness, pairs=not is_coarse)
     blank = steps_to_mark(trace, reference, report, asked.blank)
     marks = [mark_of(name, report) for name in blank]
-    if rounded and any(mark.verdict == WRONG for mark in marks):
-        coarse = check_sheet(fitted, reference, replace(strictness, decimals=written))
+
+    if is_coarse and any(mark.verdict == WRONG for mark in marks):
+        coarse = check_sheet(fitting.trace, reference, replace(strictness, decimals=written))
         marks = [allow_for(mark, mark_of(mark.step, coarse), written, decimals) for mark in marks]
-    other = {name: Mark(name, WRONG, words=said) for name, said in unfit.items()}
-    marks = [other.get(mark.step, mark) for mark in marks]
+
+    for number, mark in enumerate(marks):
+        if mark.step in fitting.unfit:
+            marks[number] = Mark(mark.step, WRONG, words=fitting.unfit[mark.step])
+
     notes = find_changes(trace, reference, blank)
-    if asked.whole and trace.header.get("decimals", decimals) != decimals:
-        told = trace.header["decimals"]
-        notes.append(f"it says {told!r} decimals, and is held to {decimals} (--decimals)")
+    stated = trace.header.get("decimals", decimals)
+    if asked.whole and stated != decimals:
+        notes.append(f"it says {stated!r} decimals, and is held to {decimals} (--decimals)")
     return HandIn(file, student or Student(Path(file).stem), tuple(marks), tuple(notes))
 
 
@@ -213,17 +232,25 @@ def run_of_exercise(trace: Trace, student: Student | None, asked: Settings | Non
         settings = settings_of(trace).with_(max_memory=MOST_MEMORY)
         if student is not None and "seed" not in trace.config:
             settings = settings.with_(seed=student.seed)
-        raise_all(["its config names files; give the config with -c"] * names_files(settings))
+        refuse_files(settings)
         return prepare(settings, trace.sentence).run()
     except AttnError as error:
         raise AttnError(f"it cannot be run again: {'; '.join(error.problems)}") from None
 
 
+def refuse_files(settings: Settings) -> None:
+    if names_files(settings):
+        raise AttnError("its config names files; give the config with -c")
+
+
 def names_files(settings: Settings) -> bool:
     weights = settings.weights
+    if weights.file is not None or settings.edits:
+        return True
     tensors = [settings.embeddings, *weights.tensors.values()]
-    tensors += [tensor for head in weights.heads for tensor in head.values()]
-    return weights.file is not None or bool(settings.edits) or any(isinstance(x, FromFile) for x in tensors)
+    for head in weights.heads:
+        tensors += head.values()
+    return any(isinstance(tensor, FromFile) for tensor in tensors)
 
 
 def steps_to_mark(
@@ -233,23 +260,33 @@ def steps_to_mark(
     known = () if reference is None else tuple(reference)
     named = names_of_steps(asked, known) or exercise.header.get("blank")
     if named is None:
-        steps = {} if report is None else report.steps
-        not_filled_in = {Verdict.GIVEN, Verdict.EDITED, Verdict.NOT_RECORDED}
-        found = [name for name, step in steps.items() if step.verdict not in not_filled_in]
-        return found or [name for name in TABLE if name in exercise.unfilled | exercise.begun]
+        return checked_steps(report) or [
+            name for name in TABLE if name in exercise.unfilled | exercise.begun
+        ]
     if not isinstance(named, list) or not named or not all(name in known for name in named):
         raise AttnError("$.blank: not a list of steps of this run")
     return [name for name in known if name in named]
+
+
+def checked_steps(report: Report | None) -> list[str]:
+    if report is None:
+        return []
+    not_filled_in = {Verdict.GIVEN, Verdict.EDITED, Verdict.NOT_RECORDED}
+    return [name for name, step in report.steps.items() if step.verdict not in not_filled_in]
 
 
 def as_handed_out(
     reference: Trace | None, header: Mapping[str, Any], asked: Assignment, decimals: int | None
 ) -> Trace | None:
     """The run with the numbers that were handed out: rounded as the sheet says, to no less than asked."""
-    rounded, blank = header.get("rounded"), asked.blank or header.get("blank")
+    rounded = header.get("rounded")
+    blank = asked.blank or header.get("blank")
+    # A sheet may say anything: `type(…) is not int` keeps out true, which is an int.
     if reference is None or type(rounded) is not int or not isinstance(blank, list | tuple):
         return reference
-    if not 0 <= rounded <= MOST_DECIMALS or (asked.whole and rounded < (decimals or 0)):
+    if not 0 <= rounded <= MOST_DECIMALS:
+        return reference
+    if asked.whole and rounded < (decimals or 0):
         return reference
     names = [name for name in reference if name in blank]
     return Trace(reference.steps, round_given(reference, names, rounded), reference.header)
@@ -257,30 +294,40 @@ def as_handed_out(
 
 def decimals_of(trace: Trace, asked: Assignment) -> int | None:
     """To how many decimals a hand-in is filled in. Raises AttnError where it says nonsense."""
-    told = DECIMALS if asked.whole else trace.header.get("decimals")
-    decimals = told if asked.decimals is None else asked.decimals
+    stated = DECIMALS if asked.whole else trace.header.get("decimals")
+    decimals = stated if asked.decimals is None else asked.decimals
     if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= MOST_DECIMALS):
         raise AttnError(f"$.decimals: {decimals!r} is not a number of decimals; use 0 to {MOST_DECIMALS}")
     return decimals
 
 
-def steps_that_fit(trace: Trace, reference: Trace | None) -> tuple[Trace, dict[str, str]]:
+class FittingSteps(NamedTuple):
     """The recorded steps that could be right by shape and numbers, and what is said of the others."""
+
+    trace: Trace
+    unfit: dict[str, str]
+
+
+def steps_that_fit(trace: Trace, reference: Trace | None) -> FittingSteps:
     if reference is None:
-        return trace, {}
-    unfit = {
-        name: f"{dims(trace[name].shape)} numbers, expected {dims(reference[name].shape)}"
-        for name in trace
-        if name in reference and trace[name].shape != reference[name].shape
-    }
+        return FittingSteps(trace, {})
+
+    may_hold_nan = "empty_rows" in reference.header  # rows that see nothing are NaN where they are right
+    unfit = {}
     for name in trace:
-        lost = int(np.isnan(trace[name]).sum())
-        if lost and name in reference and name not in trace.begun and "empty_rows" not in reference.header:
-            unfit.setdefault(name, f"{lost} of {plural(trace[name].size, 'number')} are NaN")
+        if name not in reference:
+            continue
+        array = trace[name]
+        lost = int(np.isnan(array).sum())
+        if array.shape != reference[name].shape:
+            unfit[name] = f"{dims(array.shape)} numbers, expected {dims(reference[name].shape)}"
+        elif lost and name not in trace.begun and not may_hold_nan:
+            unfit[name] = f"{lost} of {plural(array.size, 'number')} are NaN"
+
     kept = [name for name in reference if name in trace and name not in unfit]
     steps = {name: reference.steps[name] for name in kept}
     arrays = {name: trace[name].astype(reference[name].dtype, copy=False) for name in kept}
-    return replace(trace, steps=steps, arrays=arrays, header=reference.header), unfit
+    return FittingSteps(replace(trace, steps=steps, arrays=arrays, header=reference.header), unfit)
 
 
 def check_sheet(
@@ -300,31 +347,43 @@ def mark_of(name: str, report: Report | None) -> Mark:
     step = None if report is None else report.steps.get(name)
     if report is None or step is None or step.verdict in {Verdict.NOT_FILLED, Verdict.NOT_RECORDED}:
         return Mark(name, BLANK)
-    part = round((step.gap.filled - step.gap.differing) / step.gap.of, 4) if step.gap else 0.0
+    gap = step.gap
+    part = round((gap.filled - gap.differing) / gap.of, 4) if gap else 0.0
     if step.verdict is Verdict.WRONG:
-        found = next((finding for finding in report.findings if finding.step == name), None)
-        if found is None or found.mistake is None:
-            gap = step.gap
-            off = (
-                f"{gap.differing} of {gap.filled} numbers differ{'s' * (gap.differing == 1)}" if gap else ""
-            )
-            return Mark(name, WRONG, None, off, part=part, slips=find_slips(name, report))
-        words = f"it is what you get when {found.words}: {found.fix}"
-        return Mark(name, WRONG, found.mistake, words, found.also, part)
-    if step.gap is not None and step.gap.filled < step.gap.of:
-        filled = f"{step.gap.filled} of {plural(step.gap.of, 'number')} filled in"
+        return mark_of_wrong(name, report, part)
+
+    if gap is not None and gap.filled < gap.of:
+        filled = f"{gap.filled} of {plural(gap.of, 'number')} filled in"
         return Mark(name, BLANK, words=filled, part=part)
-    return Mark(name, RIGHT, part=1.0) if step.verdict is Verdict.AGREES else Mark(name, UNTOLD)
+    if step.verdict is Verdict.AGREES:
+        return Mark(name, RIGHT, part=1.0)
+    return Mark(name, UNTOLD)
+
+
+def mark_of_wrong(name: str, report: Report, part: float) -> Mark:
+    """The mark of a wrong step: with the mistake, or with what can be said where none is known."""
+    finding = next((finding for finding in report.findings if finding.step == name), None)
+    if finding is not None and finding.mistake is not None:
+        words = f"it is what you get when {finding.words}: {finding.fix}"
+        return Mark(name, WRONG, finding.mistake, words, also=finding.also, part=part)
+
+    gap = report.steps[name].gap
+    words = ""
+    if gap:
+        verb = "differs" if gap.differing == 1 else "differ"
+        words = f"{gap.differing} of {gap.filled} numbers {verb}"
+    return Mark(name, WRONG, words=words, part=part, slips=find_slips(name, report))
 
 
 def find_slips(name: str, report: Report) -> dict[str, tuple[float, float]]:
-    """The wrong cells of a step, the worst first, where they are at most three: found and expected."""
+    """The wrong cells of a step, the worst first, where they are few: found and expected."""
     wrong, expected = report.wrong_cells().get(name, (np.zeros(0, bool), np.zeros(0)))
-    if not 0 < wrong.sum() <= 3:
+    if not 0 < wrong.sum() <= MOST_SLIPS:
         return {}
+
     found = np.asarray(report.trace[name])
-    off = np.nan_to_num(np.abs(found - expected), nan=np.inf)
-    cells = sorted(map(tuple, np.argwhere(wrong).tolist()), key=lambda cell: -off[cell])
+    gaps = np.nan_to_num(np.abs(found - expected), nan=np.inf)
+    cells = sorted(map(tuple, np.argwhere(wrong).tolist()), key=lambda cell: -gaps[cell])
     spell = Speller(report.trace)
     return {spell(name, cell): (float(found[cell]), float(expected[cell])) for cell in cells}
 
@@ -333,26 +392,37 @@ def decimals_in(trace: Trace, blank: Any) -> int:
     """The fewest decimals that hold all that was filled in; the most there may be where nothing is."""
     arrays = [trace[name] for name in trace if isinstance(blank, list) and name in blank]
     numbers = np.concatenate([np.zeros(0), *(array[np.isfinite(array)] for array in arrays)])
-    fits = (n for n in range(MOST_DECIMALS) if (np.round(numbers, n) == numbers).all())
-    return next(fits, MOST_DECIMALS) if numbers.size else MOST_DECIMALS
+    if not numbers.size:
+        return MOST_DECIMALS
+
+    for decimals in range(MOST_DECIMALS):
+        if (np.round(numbers, decimals) == numbers).all():
+            return decimals
+    return MOST_DECIMALS
 
 
 def allow_for(mark: Mark, coarse: Mark, written: int, decimals: int | None) -> Mark:
     """Mark a step anew on a sheet that was written to fewer decimals than were asked for."""
-    if mark.verdict == WRONG and coarse.verdict == RIGHT:
+    if mark.verdict != WRONG:
+        return mark
+    if coarse.verdict == RIGHT:
         words = f"right to {written} decimals, where {decimals} are asked for"
         return Mark(mark.step, COARSE, words=words, part=mark.part)
-    return coarse if mark.verdict == WRONG and coarse.verdict == WRONG else mark
+    return coarse if coarse.verdict == WRONG else mark
 
 
 def find_changes(trace: Trace, reference: Trace | None, blank: Sequence[str]) -> list[str]:
     if reference is None:
         return []
     given = [name for name in trace if name in reference and name not in blank]
-    other = [name for name in given if not np.array_equal(trace[name], reference[name], equal_nan=True)]
-    handed_in = (name for name, step in reference.steps.items() if isinstance(step.op, Given))
-    lost = [name for name in handed_in if name not in trace]
-    return [*said_of_changes(other), *([f"given numbers are missing: {all_of(lost)}"] if lost else [])]
+    changed = [name for name in given if not np.array_equal(trace[name], reference[name], equal_nan=True)]
+    notes = said_of_changes(changed)
+
+    handed_out_names = [name for name, step in reference.steps.items() if isinstance(step.op, Given)]
+    missing = [name for name in handed_out_names if name not in trace]
+    if missing:
+        notes.append(f"given numbers are missing: {all_of(missing)}")
+    return notes
 
 
 def said_of_changes(names: Sequence[str]) -> list[str]:

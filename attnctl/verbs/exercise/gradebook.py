@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from attnctl.base.words import all_of, plural
-from attnctl.drawing.screen import Screen
+from attnctl.drawing.screen import Screen, Span
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.text import fold_text, visible
@@ -20,22 +20,36 @@ from attnctl.verbs.exercise.grade import BLANK, COARSE, RIGHT, UNTOLD, WRONG, Ha
 SIGNS = {RIGHT: "right", BLANK: "–", UNTOLD: "?", COARSE: "rounded"}
 """What stands in a cell of the table; anything else is wrong."""
 
+MOST_STUDENTS = 6  # students that are named with a mistake
 
-def find_shared(sheets: Sequence[HandIn]) -> list[tuple[Mark, list[str]]]:
-    """The mistakes of a class, the commonest first: a mark that has it, and the students."""
-    groups: dict[tuple[str, str | None], tuple[Mark, list[str]]] = {}
+
+class SharedMistake(NamedTuple):
+    """A mistake of a class: a mark that has it, and the students."""
+
+    mark: Mark
+    students: list[str]
+
+
+def find_shared(sheets: Sequence[HandIn]) -> list[SharedMistake]:
+    """The mistakes of a class, the commonest first; of equally common ones those that are known."""
+    groups: dict[tuple[str, str | None], SharedMistake] = {}
     for sheet in sheets:
         for mark in sheet.marks:
-            if mark.verdict == WRONG:
-                groups.setdefault((mark.step, mark.mistake), (mark, []))[1].append(str(sheet.student))
-    return sorted(groups.values(), key=lambda shared: (-len(shared[1]), shared[0].mistake is None))
+            if mark.verdict != WRONG:
+                continue
+            shared = groups.setdefault((mark.step, mark.mistake), SharedMistake(mark, []))
+            shared.students.append(str(sheet.student))
+
+    return sorted(groups.values(), key=lambda shared: (-len(shared.students), shared.mark.mistake is None))
 
 
 def say_shared(mark: Mark, students: Sequence[str]) -> str:
-    more = len(students) - 6
-    who = ", ".join(students[:6]) + f" and {more} more" * (more > 0)
-    said = f"{len(students)} × {mark.mistake or 'no known mistake'} at {mark.step} ({who})"
-    return f"{said}: {mark.words}." if mark.mistake else f"{said}."
+    who = ", ".join(students[:MOST_STUDENTS])
+    if len(students) > MOST_STUDENTS:
+        who += f" and {len(students) - MOST_STUDENTS} more"
+
+    count = f"{len(students)} × {mark.mistake or 'no known mistake'} at {mark.step} ({who})"
+    return f"{count}: {mark.words}." if mark.mistake else f"{count}."
 
 
 def marked_steps(sheets: Sequence[HandIn]) -> list[str]:
@@ -47,14 +61,19 @@ def remarks(sheet: HandIn, *, alone: bool = True) -> Iterator[str]:
     """Write the remarks on a hand-in; mistakes are explained once for all where it is not `alone`."""
     if sheet.error:
         yield f"{sheet.file} cannot be read." if sheet.file else "Nothing handed in."
+
     coarse = [mark for mark in sheet.marks if mark.verdict == COARSE]
-    if coarse:
+    if coarse:  # one sentence for all of them, as their words are the same
         yield f"{all_of(mark.step for mark in coarse)}: {coarse[0].words}."
+
     for mark in sheet.marks:
-        shared = mark.mistake and not alone
-        said = f"{mark.step}: {name_mistake(mark)}." if shared else remark(mark)
-        if said and mark.verdict != COARSE:
-            yield said
+        if mark.verdict == COARSE:
+            continue
+        if mark.mistake and not alone:
+            yield f"{mark.step}: {name_mistake(mark)}."
+        elif words := remark(mark):
+            yield words
+
     for note in sheet.notes:
         yield f"Note: {note}."
 
@@ -65,77 +84,116 @@ def remark(mark: Mark, *, answers: bool = True) -> str:
         return ""
     if mark.verdict == UNTOLD:
         return f"{mark.step}: cannot be told from what is written before it."
-    name = f" ({name_mistake(mark)})" if mark.mistake else ""
-    slips = "; ".join(
-        f"{cell} is {digits(found)} and should be {digits(expected)}"
-        for cell, (found, expected) in mark.slips.items()
-        if answers
-    )
-    return f"{mark.step}: {mark.words or 'wrong'}{name}{': ' * bool(slips)}{slips}."
+
+    words = f"{mark.step}: {mark.words or 'wrong'}"
+    if mark.mistake:
+        words += f" ({name_mistake(mark)})"
+    if answers and mark.slips:
+        words += f": {'; '.join(slip_words(mark))}"
+    return f"{words}."
+
+
+def slip_words(mark: Mark) -> Iterator[str]:
+    for cell, (found, expected) in mark.slips.items():
+        yield f"{cell} is {digits(found)} and should be {digits(expected)}"
 
 
 def name_mistake(mark: Mark) -> str:
-    return f"{mark.mistake}{'; also fits: ' * bool(mark.also)}{', '.join(mark.also)}"
+    if not mark.also:
+        return f"{mark.mistake}"
+    return f"{mark.mistake}; also fits: {', '.join(mark.also)}"
 
 
 def class_summary(sheets: Sequence[HandIn]) -> str:
     right = sum(sheet.right for sheet in sheets)
-    lost = sum(bool(sheet.error and sheet.file) for sheet in sheets)
     missing = [str(sheet.student) for sheet in sheets if not sheet.file]
-    more = f", {lost} unreadable" * bool(lost) + f"; missing: {', '.join(missing)}" * bool(missing)
-    return f"– not filled in. {right} of {plural(len(sheets) - len(missing), 'hand-in')} all right{more}."
+    unreadable = [sheet for sheet in sheets if sheet.error and sheet.file]
+
+    summary = f"– not filled in. {right} of {plural(len(sheets) - len(missing), 'hand-in')} all right"
+    if unreadable:
+        summary += f", {len(unreadable)} unreadable"
+    if missing:
+        summary += f"; missing: {', '.join(missing)}"
+    return f"{summary}."
 
 
 # --- a screen: what the class got wrong; a row a student, a column a step ---
 
 
 def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
-    if len(sheets) > 1 and (shared := find_shared(sheets)):
+    shared = find_shared(sheets)
+    if len(sheets) > 1 and shared:
         yield [("What the class got wrong:", "name")]
         yield from indented_lines([say_shared(*mistake) for mistake in shared], screen)
         yield []
-    steps = marked_steps(sheets)
-    titles = ["name", *(step.replace("_", "\n") for step in steps), "right"]
-    rows = []
+
+    yield from grade_table(sheets, screen).lines()
+
     for sheet in sheets:
-        cells = [(screen.printable(sign), "bad" * (sign == WRONG)) for sign in signs(sheet, steps)]
-        rows.append([(screen.printable(str(sheet.student)), "name"), *cells])
-    yield from Listing(screen, [titles], rows, left=frozenset(range(len(steps) + 1))).lines()
-    for sheet in sheets:
-        said = list(remarks(sheet, alone=len(sheets) == 1))
-        if said:
-            yield []
-            yield [(screen.printable(str(sheet.student)), "name")]
-        yield from indented_lines(said, screen)
+        words = list(remarks(sheet, alone=len(sheets) == 1))
+        if not words:
+            continue
+        yield []
+        yield [(screen.printable(str(sheet.student)), "name")]
+        yield from indented_lines(words, screen)
+
     yield []
     yield [(screen.printable(class_summary(sheets)), "")]
+
+
+def grade_table(sheets: Sequence[HandIn], screen: Screen) -> Listing:
+    steps = marked_steps(sheets)
+    titles = ["name", *(step.replace("_", "\n") for step in steps), "right"]
+
+    rows: list[list[Span]] = []
+    for sheet in sheets:
+        name = (screen.printable(str(sheet.student)), "name")
+        cells = [(screen.printable(sign), "bad" if sign == WRONG else "") for sign in signs(sheet, steps)]
+        rows.append([name, *cells])
+
+    # All but the last column are words.
+    return Listing(screen, [titles], rows, left=frozenset(range(len(steps) + 1)))
 
 
 def signs(sheet: HandIn, steps: Sequence[str]) -> list[str]:
     """What stands below each step, and below `right`."""
     marks = {mark.step: mark.verdict for mark in sheet.marks}
     shown = [SIGNS.get(marks[step], marks[step]) if step in marks else "" for step in steps]
-    return [*shown, "–" if sheet.error else f"{points(sheet)}/{len(marks)}"]
+    total = "–" if sheet.error else f"{points(sheet)}/{len(marks)}"
+    return [*shown, total]
 
 
 def indented_lines(texts: Sequence[str], screen: Screen) -> Iterator[Element]:
     width = max(20, screen.width - 2) if screen.fits else 10_000
-    yield from ([(f"  {line}", "")] for text in texts for line in fold_text(screen.printable(text), width))
+    for text in texts:
+        for line in fold_text(screen.printable(text), width):
+            yield [(f"  {line}", "")]
 
 
 def write_csv(sheets: Sequence[HandIn], stream: IO[str]) -> None:
     steps = marked_steps(sheets)
-    parts = [f"{step} right" for step in steps]
+    shares = [f"{step} right" for step in steps]
     rows = csv.writer(stream, lineterminator="\n")
-    rows.writerow(["name", "id", "file", *steps, "right", "of", "mistakes", "notes", *parts])
+    rows.writerow(["name", "id", "file", *steps, "right", "of", "mistakes", "notes", *shares])
     for sheet in sheets:
-        marks = {mark.step: mark.verdict for mark in sheet.marks}
-        shares = {mark.step: mark.part for mark in sheet.marks}
-        mistakes = [f"{mark.step}: {wrong_at(mark)}" for mark in sheet.marks if mark.mistake or mark.slips]
-        texts = [sheet.student.name, sheet.student.id, sheet.file, *(marks.get(step, "") for step in steps)]
-        said = [harmless("; ".join(mistakes)), harmless("; ".join(sheet.doubts))]
-        of_steps = [shares.get(step, "") for step in steps]
-        rows.writerow([*map(harmless, texts), points(sheet), len(marks), *said, *of_steps])
+        rows.writerow(csv_row(sheet, steps))
+
+
+def csv_row(sheet: HandIn, steps: Sequence[str]) -> list[object]:
+    marks = {mark.step: mark for mark in sheet.marks}
+    verdicts = [marks[step].verdict if step in marks else "" for step in steps]
+    shares = [marks[step].part if step in marks else "" for step in steps]
+    mistakes = [f"{mark.step}: {wrong_at(mark)}" for mark in sheet.marks if mark.mistake or mark.slips]
+
+    return [
+        *map(harmless, (sheet.student.name, sheet.student.id, sheet.file)),
+        *map(harmless, verdicts),
+        points(sheet),
+        len(marks),
+        harmless("; ".join(mistakes)),
+        harmless("; ".join(sheet.doubts)),
+        *shares,
+    ]
 
 
 def wrong_at(mark: Mark) -> str:
@@ -148,8 +206,8 @@ def points(sheet: HandIn) -> int:
 
 def harmless(text: str) -> str:
     """A text that no spreadsheet carries out."""
-    seen = visible(text)
-    return f"'{seen}" if seen.lstrip().startswith(FORMULA_STARTS) else seen
+    shown = visible(text)
+    return f"'{shown}" if shown.lstrip().startswith(FORMULA_STARTS) else shown
 
 
 def write_json(sheets: Sequence[HandIn], stream: IO[Any]) -> None:
@@ -157,21 +215,43 @@ def write_json(sheets: Sequence[HandIn], stream: IO[Any]) -> None:
 
 
 def class_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
-    def mark_data(mark: Mark) -> dict[str, Any]:
-        said = {"verdict": mark.verdict, "right": mark.part, "mistake": mark.mistake}
-        also, cells = list(mark.also), list(mark.slips)
-        return {**said, "also": also, "words": mark.words or None, "cells": cells}
+    return {
+        "hand_ins": [hand_in_data(sheet) for sheet in sheets],
+        "wrong": [shared_data(shared) for shared in find_shared(sheets)],
+    }
 
-    wrong = []
-    for mark, students in find_shared(sheets):
-        words = mark.words if mark.mistake else None
-        wrong.append({"step": mark.step, "mistake": mark.mistake, "words": words, "names": students})
-    hand_ins = []
-    for sheet in sheets:
-        who = {"name": sheet.student.name, "id": sheet.student.id or None, "file": sheet.file}
-        said = {"right": sheet.right, "error": sheet.error or None, "notes": list(sheet.notes)}
-        hand_ins.append({**who, **said, "steps": {mark.step: mark_data(mark) for mark in sheet.marks}})
-    return {"hand_ins": hand_ins, "wrong": wrong}
+
+def hand_in_data(sheet: HandIn) -> dict[str, Any]:
+    return {
+        "name": sheet.student.name,
+        "id": sheet.student.id or None,
+        "file": sheet.file,
+        "right": sheet.right,
+        "error": sheet.error or None,
+        "notes": list(sheet.notes),
+        "steps": {mark.step: mark_data(mark) for mark in sheet.marks},
+    }
+
+
+def mark_data(mark: Mark) -> dict[str, Any]:
+    return {
+        "verdict": mark.verdict,
+        "right": mark.part,
+        "mistake": mark.mistake,
+        "also": list(mark.also),
+        "words": mark.words or None,
+        "cells": list(mark.slips),
+    }
+
+
+def shared_data(shared: SharedMistake) -> dict[str, Any]:
+    mark = shared.mark
+    return {
+        "step": mark.step,
+        "mistake": mark.mistake,
+        "words": mark.words if mark.mistake else None,
+        "names": shared.students,
+    }
 
 
 def gradescope_result(sheet: HandIn) -> dict[str, Any]:
@@ -180,33 +260,50 @@ def gradescope_result(sheet: HandIn) -> dict[str, Any]:
     A hand-in whose given numbers were changed gets no points. No right number is told.
     Source: gradescope-autograders.readthedocs.io/en/latest/specs
     """
-    tests: list[dict[str, Any]] = []
-    for mark in sheet.marks:
-        right = mark.verdict == RIGHT
-        test = {"name": mark.step, "score": int(right), "max_score": 1}
-        test |= {"status": "passed" if right else "failed"}
-        tests.append({**test, "output": feedback(mark), "output_format": "text"})
-    return {
+    result: dict[str, Any] = {
         "output": "\n".join(sheet.doubts),
         "output_format": "text",
-        "tests": tests,
+        "tests": [gradescope_test(mark) for mark in sheet.marks],
         "extra_data": {"student": str(sheet.student), "file": sheet.file},
-        **({"score": 0} if sheet.doubts else {}),
+    }
+    if sheet.doubts:
+        result["score"] = 0
+    return result
+
+
+def gradescope_test(mark: Mark) -> dict[str, Any]:
+    right = mark.verdict == RIGHT
+    return {
+        "name": mark.step,
+        "score": int(right),
+        "max_score": 1,
+        "status": "passed" if right else "failed",
+        "output": feedback(mark),
+        "output_format": "text",
     }
 
 
 def otter_result(sheet: HandIn) -> dict[str, Any]:
     """Results for Otter-Grader's `GradingResults.from_ottr_json`; no points where there are doubts."""
     doubted = bool(sheet.doubts)
-    told = [("the sheet", 0, not doubted, "\n".join(sheet.doubts))]
-    told += [(mark.step, 1, mark.verdict == RIGHT and not doubted, feedback(mark)) for mark in sheet.marks]
-    found = []
-    for name, worth, passed, says in told:
-        case = {"name": name, "code": "", "points": worth, "hidden": False}
-        case |= {"success_message": None, "failure_message": None}
-        results = [{"passed": passed, "error": None if passed else says or WRONG, "test_case": case}]
-        found.append({"filename": name, "points": worth, "test_case_results": results})
-    return {"test_file_results": found}
+    results = [otter_test("the sheet", 0, passed=not doubted, output="\n".join(sheet.doubts))]
+    for mark in sheet.marks:
+        passed = mark.verdict == RIGHT and not doubted
+        results.append(otter_test(mark.step, 1, passed=passed, output=feedback(mark)))
+    return {"test_file_results": results}
+
+
+def otter_test(name: str, worth: int, *, passed: bool, output: str) -> dict[str, Any]:
+    case = {
+        "name": name,
+        "code": "",
+        "points": worth,
+        "hidden": False,
+        "success_message": None,
+        "failure_message": None,
+    }
+    result = {"passed": passed, "error": None if passed else output or WRONG, "test_case": case}
+    return {"filename": name, "points": worth, "test_case_results": [result]}
 
 
 def feedback(mark: Mark) -> str:

@@ -10,7 +10,7 @@ from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from typing import IO, Any, TextIO
+from typing import IO, Any, NamedTuple, TextIO
 
 from attnctl.base.errors import AttnError
 from attnctl.drawing.screen import Screen
@@ -47,13 +47,26 @@ def sheet_text(exercise: Exercise) -> str:
             data = data.replace('"NaN"', "null")
         about = json_text(entry(trace.steps[name], array.shape, array.dtype))
         steps.append(f'{json_text(name)}: {about[:-1]}, "data":\n{data}}}')
-    text = "{\n" + ",\n".join([*lines, '"steps": {\n' + ",\n".join(steps) + "}"]) + "}\n"
+
+    lines.append('"steps": {\n' + ",\n".join(steps) + "}")
+    text = "{\n" + ",\n".join(lines) + "}\n"
     return encode_json(text).decode()
 
 
-SheetTable = tuple[str, Sequence[str], Sequence[str], Sequence[Sequence[tuple[str, Cell]]]]
-"""A matrix, or the part of it that is as wide as paper: its caption, the labels of columns and rows, for
-each cell its number as it is written, "" where it is to be filled in, and where in its step it is."""
+class SheetCell(NamedTuple):
+    """A number as it is written, "" where it is to be filled in, and where in its step it is."""
+
+    text: str
+    place: Cell
+
+
+class SheetTable(NamedTuple):
+    """A matrix, or the part of it that is as wide as paper."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[str]
+    cells: Sequence[Sequence[SheetCell]]
 
 
 def require_few(exercise: Exercise) -> None:
@@ -80,11 +93,12 @@ def tables_of(exercise: Exercise, name: str) -> Iterator[SheetTable]:
     for caption, index in zip(sheet.captions, sheet.indices, strict=True):
         for start in range(0, len(sheet.columns), COLUMNS):
             columns = range(start, min(start + COLUMNS, len(sheet.columns)))
-            cells = [
-                [(number(value[at]), (*index, row, at)) for at in columns]
-                for row, value in enumerate(sheet.array[index])
-            ]
-            yield caption, [sheet.columns[at] for at in columns], sheet.rows, cells
+            cells = []
+            for row, values in enumerate(sheet.array[index]):
+                cells.append(
+                    [SheetCell(number(values[column]), (*index, row, column)) for column in columns]
+                )
+            yield SheetTable(caption, [sheet.columns[column] for column in columns], sheet.rows, cells)
 
 
 def number_writer(array: Array, exercise: Exercise, name: str) -> Callable[[Any], str]:
@@ -115,8 +129,8 @@ def task_of(exercise: Exercise) -> str:
 def formula_on(step: Step) -> str:
     """The formula of a step and the rules that hide its scores; what is drawn is just given on a sheet."""
     rules = step.op.rules if isinstance(step.op, Hide) else ()
-    said = "given" if isinstance(step.op, Given) else formula_of(step)
-    return visible(" · ".join([said, *(rule.said for rule in rules)]))
+    formula = "given" if isinstance(step.op, Given) else formula_of(step)
+    return visible(" · ".join([formula, *(rule.said for rule in rules)]))
 
 
 def formula_name(step: Step) -> str:
@@ -141,21 +155,39 @@ def write_markdown(exercises: Sequence[Exercise], stream: TextIO) -> None:
 
 
 def markdown_lines(exercise: Exercise) -> Iterator[str]:
-    trace, way, tables = exercise.trace, steps_without_tables(exercise), set(steps_with_tables(exercise))
-    yield from (f"# {inline(title_of(exercise))}", "", ", ".join(map(inline, facts_on(trace))), "")
+    yield f"# {inline(title_of(exercise))}"
+    yield ""
+    yield ", ".join(map(inline, facts_on(exercise.trace)))
+    yield ""
     name = f"**{inline(visible(str(exercise.student)))}**" if exercise.student else BOX * 5
-    yield from (f"Name: {name}", "", f"**{task_of(exercise)}**", "")
+    yield f"Name: {name}"
+    yield ""
+    yield f"**{task_of(exercise)}**"
+    yield ""
+
+    without_tables = steps_without_tables(exercise)
+    with_tables = set(steps_with_tables(exercise))
     for step in exercise.steps:
-        if step.name in way:
-            yield from (f"{formula_name(step)}{code(formula_on(step))}", "")
-        if step.name not in tables:
-            continue
-        blank = step.name in exercise.blank
-        yield from (f"## {step.name}{': fill in' * blank}", "", code(formula_on(step)), "")
-        for caption, columns, rows, cells in tables_of(exercise, step.name):
-            yield from (f"{caption}:", "") if caption else ()
-            yield from table_lines(columns, rows, [[number or BOX for number, _ in row] for row in cells])
+        if step.name in without_tables:
+            yield f"{formula_name(step)}{code(formula_on(step))}"
             yield ""
+        if step.name in with_tables:
+            yield from markdown_tables(exercise, step)
+
+
+def markdown_tables(exercise: Exercise, step: Step) -> Iterator[str]:
+    yield f"## {step.name}: fill in" if step.name in exercise.blank else f"## {step.name}"
+    yield ""
+    yield code(formula_on(step))
+    yield ""
+
+    for table in tables_of(exercise, step.name):
+        if table.caption:
+            yield f"{table.caption}:"
+            yield ""
+        texts = [[cell.text or BOX for cell in row] for row in table.cells]
+        yield from table_lines(table.columns, table.rows, texts)
+        yield ""
 
 
 def write_page(exercises: Sequence[Exercise], stream: IO[bytes]) -> None:
@@ -166,8 +198,10 @@ def write_page(exercises: Sequence[Exercise], stream: IO[bytes]) -> None:
         sheets = "\n".join(line for exercise in exercises for line in article(exercise, typed=False))
         stream.write(page(title_of(exercises[0]), f"<body>\n<main>\n{sheets}\n</main>\n</body>"))
         return
+
     (exercise,) = exercises
-    text, sheet = sheet_text(exercise), "\n".join(article(exercise, typed=True))
+    text = sheet_text(exercise)
+    sheet = "\n".join(article(exercise, typed=True))
     digest = sha256(text.encode()).hexdigest()[:32]
     body = fill_in("sheet.html", digest=digest, sheet=sheet, dump=text.replace("<", "\\u003c"))
     stream.write(page(title_of(exercise), body, "sheet.mjs"))
@@ -175,47 +209,60 @@ def write_page(exercises: Sequence[Exercise], stream: IO[bytes]) -> None:
 
 def article(exercise: Exercise, *, typed: bool) -> Iterator[str]:
     """A sheet; its blanks are boxes to type in, or to write in on paper."""
-    way, tables = steps_without_tables(exercise), set(steps_with_tables(exercise))
     yield "<article>"
     yield f"<h1>{escape(title_of(exercise))}</h1>"
     yield f'<p class="facts">{escape(" · ".join(map(visible, facts_on(exercise.trace))))}</p>'
-    box = (
-        '<input id="name" aria-label="name" autocomplete="name">' if typed else '<span class="line"></span>'
-    )
-    who = f"<b>{escape(visible(str(exercise.student)))}</b>" if exercise.student else box
-    yield f'<p class="who">Name {who}</p>'
+    yield f'<p class="who">Name {name_html(exercise, typed=typed)}</p>'
     yield f'<p class="task">{escape(task_of(exercise))}</p>'
+
+    without_tables = steps_without_tables(exercise)
+    with_tables = set(steps_with_tables(exercise))
     for step in exercise.steps:
-        if step.name in way:
+        if step.name in without_tables:
             yield f'<p class="way">{formula_name(step)}{escape(formula_on(step))}</p>'
-        if step.name in tables:
+        if step.name in with_tables:
             kind = ' class="fill"' if step.name in exercise.blank else ""
             formula = f"<span>{escape(formula_on(step))}</span>"
             yield f'<section{kind}>\n<h2>{escape(step.name)} {formula}</h2>\n<div class="matrices">'
-            yield from (table_html(part, step.name, typed=typed) for part in tables_of(exercise, step.name))
+            for table in tables_of(exercise, step.name):
+                yield table_html(table, step.name, typed=typed)
             yield "</div>\n</section>"
+
     yield "</article>"
 
 
-def table_html(part: SheetTable, step: str, *, typed: bool) -> str:
-    words, columns, labels, rows = part
-    caption = f"<caption>{escape(words)}</caption>" if words else ""
-    heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = []
-    for label, row in zip(labels, rows, strict=True):
-        cells = (f"<td>{text}</td>" if text else blank_html(step, at, typed=typed) for text, at in row)
-        body.append(f'<tr><th scope="row">{escape(label)}</th>{"".join(cells)}</tr>')
-    head, lines = f'<tr><td class="corner"></td>{heads}</tr>', "\n".join(body)
-    return f"<table>{caption}<thead>{head}</thead>\n<tbody>{lines}</tbody></table>"
+def name_html(exercise: Exercise, *, typed: bool) -> str:
+    """The name of the student, or a place for it."""
+    if exercise.student:
+        return f"<b>{escape(visible(str(exercise.student)))}</b>"
+    if typed:
+        return '<input id="name" aria-label="name" autocomplete="name">'
+    return '<span class="line"></span>'
 
 
-def blank_html(step: str, place: Cell, *, typed: bool) -> str:
+def table_html(table: SheetTable, step: str, *, typed: bool) -> str:
+    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
+    titles = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
+    head = f'<tr><td class="corner"></td>{titles}</tr>'
+
+    rows = []
+    for label, row in zip(table.rows, table.cells, strict=True):
+        cells = "".join(cell_html(step, cell, typed=typed) for cell in row)
+        rows.append(f'<tr><th scope="row">{escape(label)}</th>{cells}</tr>')
+    body = "\n".join(rows)
+    return f"<table>{caption}<thead>{head}</thead>\n<tbody>{body}</tbody></table>"
+
+
+def cell_html(step: str, cell: SheetCell, *, typed: bool) -> str:
+    if cell.text:
+        return f"<td>{cell.text}</td>"
     if not typed:
         return '<td class="blank"></td>'
-    at = " ".join(map(str, place))
+    place = " ".join(map(str, cell.place))
+    address = ",".join(map(str, cell.place))
     return (
-        f'<td class="blank"><input data-step="{escape(step)}" data-at="{at}" '
-        f'aria-label="{escape(step)}[{at.replace(" ", ",")}]" autocomplete="off" spellcheck="false"></td>'
+        f'<td class="blank"><input data-step="{escape(step)}" data-at="{place}" '
+        f'aria-label="{escape(step)}[{address}]" autocomplete="off" spellcheck="false"></td>'
     )
 
 
@@ -241,9 +288,20 @@ def allow(text: str) -> str:
 
 def page(title: str, body: str, script: str = "") -> bytes:
     """A page of this body, which has escaped what is not ours. `script` is the name of an asset."""
-    style, code = asset("style.css"), asset(script) if script else ""
-    runs = allow(code) if code else "'none'"
-    policy = f"default-src 'none'; style-src {allow(style)}; script-src {runs}; base-uri 'none'; "
-    places = {"title": escape(title), "style": style, "body": body, "policy": f"{policy}form-action 'none'"}
-    places["script"] = f'<script type="module">{code}</script>' if code else ""
-    return f"{fill_in('page.html', **places)}\n".encode("utf-8", "backslashreplace")
+    style = asset("style.css")
+    code = asset(script) if script else ""
+    allowed_script = allow(code) if code else "'none'"
+    policy = (
+        f"default-src 'none'; style-src {allow(style)}; script-src {allowed_script}; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+    text = fill_in(
+        "page.html",
+        title=escape(title),
+        style=style,
+        body=body,
+        policy=policy,
+        script=f'<script type="module">{code}</script>' if code else "",
+    )
+    return f"{text}\n".encode("utf-8", "backslashreplace")

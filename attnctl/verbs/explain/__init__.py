@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from math import fsum, isfinite, isinf, isnan, sqrt
 from sys import maxsize
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import number_text
 from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan import DumpPlan
 from attnctl.inputs.plan.intended import derive_plan, plan_dump
 from attnctl.math import Array, Cell
 from attnctl.math.arithmetic import Expr, Number, abridge, code, evaluate, numbers
@@ -37,8 +38,14 @@ ROW_EDITED = "changed by an edit of this step: its row was made to sum to 1 agai
 BY_HAND = "edited"
 """What stands beside a cell, and for the formula of one whose number was put there by hand."""
 
-LONG, SHOWN = 64, 12
-"""A sum of more terms is long: so many of its largest are written out, the rest is one number."""
+LONG = 64
+"""A sum of more terms is long."""
+
+SHOWN = 12
+"""So many of the largest terms of a long sum are written out; the rest is one number."""
+
+NEGLIGIBLE = 1e-13
+"""Rounding below this part of a value is not worth a term of its own."""
 
 MISFIT = (ArithmeticError, LookupError, TypeError, ValueError)
 """What comes of arithmetic on arrays that do not go together, as a dump of others may have them."""
@@ -113,51 +120,65 @@ class Explainer:
         self.trace = restate(trace, settings)
         self.full = full
         self.dtype = np.dtype("float64" if settings is None else settings.dtype)
-        self.own = set(trace)
+        self.recorded = set(trace)
         self.spell = Speller(self.trace)
         self.edits = tuple(edits_of(self.trace))
         self.forms: dict[str, Callable[[Cell], Expr]] = {}
         self.height: dict[str, int] = {}
         for name, line in self.trace.steps.items():
-            below = max((self.height.get(input_, 1) for input_ in line.inputs), default=0)
-            self.height[name] = maxsize if line.op.recurrent else 1 + below
+            highest_input = max((self.height.get(input_, 1) for input_ in line.inputs), default=0)
+            # A recurrent line reads its own earlier cells: how far back it goes, its inputs do not say.
+            self.height[name] = maxsize if line.op.recurrent else 1 + highest_input
 
     def explain(self, step: str, cell: Cell) -> Explanation:
         """The explanation of one cell. Raises AttnError where the dump lacks what it came from."""
-        for text, edited, index in self.edits:
-            places = zip(cell, index, strict=True)  # a slice is a whole axis
-            if edited == step and all(isinstance(at, slice) or at == own for own, at in places):
-                return self.explain_edit(step, cell, EDITED.format(text))
+        for edit in self.edits:
+            if edit.changes(step, cell):
+                return self.explain_edit(step, cell, EDITED.format(edit.text))
+
         try:
             with np.errstate(all="ignore"):
-                found = self.work_out(step, cell)
+                explanation = self.work_out(step, cell)
         except MISFIT as error:
             raise AttnError(
                 f"{self.spell(step, cell)}: the line that the dump gives for it does not fit its numbers "
                 f"({error}); attnctl check goes through them all"
             ) from error
-        if found.gives is not None and any(edited == step for _, edited, _ in self.edits):
+
+        gives_another = explanation.gives is not None
+        if gives_another and any(edit.step == step for edit in self.edits):
             return self.explain_edit(step, cell, ROW_EDITED)
-        return found
+        return explanation
 
     def explain_edit(self, step: str, cell: Cell, note: str) -> Explanation:
-        own = self.trace.steps[step]
-        line = Step(step, Given(), (), own.axes, BY_HAND, own.symbol)
+        line = self.trace.steps[step]
+        by_hand = Step(step, Given(), (), line.axes, BY_HAND, line.symbol)
         value = float(self.trace[step][cell])
-        return Explanation(line, cell, self.spell(step, cell), value, Number(value), notes=(note,))
+        return Explanation(by_hand, cell, self.spell(step, cell), value, expr=Number(value), notes=(note,))
 
     def work_out(self, step: str, cell: Cell) -> Explanation:
         line = self.trace.steps[step]
         inputs = self.inputs_of(line)
         expr = self.arithmetic(line, cell, inputs)
         shown = expr if self.full else abridge(expr, SHOWN, LONG)
-        read = read_by(shown, line)
+        inputs_shown = read_by(shown, line)
+
         value = float(self.trace[step][cell])
         kinds = [self.dtype, self.trace[step].dtype, *(array.dtype for array in inputs)]
-        rounding, gives = settle(expr, shown, value, kinds)
-        name, notes = self.spell(step, cell), tuple(self.notes(line, cell))
-        unlisted = len(read_by(expr, line)) - len(read)
-        return Explanation(line, cell, name, value, shown, read, rounding, gives, notes, unlisted)
+        outcome = settle(expr, shown, value, kinds)
+
+        return Explanation(
+            step=line,
+            cell=cell,
+            name=self.spell(step, cell),
+            value=value,
+            expr=shown,
+            inputs=inputs_shown,
+            rounding=outcome.rounding,
+            gives=outcome.gives,
+            notes=tuple(self.notes(line, cell)),
+            unlisted=len(read_by(expr, line)) - len(inputs_shown),
+        )
 
     def arithmetic(self, line: Step, cell: Cell, inputs: Sequence[Array]) -> Expr:
         if isinstance(line.op, Given):
@@ -184,15 +205,21 @@ class Explainer:
         return [self.trace[name] for name in line.reads]
 
     def notes(self, line: Step, cell: Cell) -> Iterator[str]:
-        if line.name not in self.own:
+        if line.name not in self.recorded:
             yield COMPUTED
+
+        # A weight is 0 where its score is hidden.
         score = line.inputs[0] if isinstance(line.op, Softmax) else line.name
-        op = self.trace.steps[score].op if score in self.trace else None
-        if isinstance(op, Hide):
-            masks = [self.trace[name] for name in self.trace.steps[score].inputs[1:] if name in self.trace]
-            first = op.reason(cell, self.trace[score].shape, *masks)
-            if first >= 0:
-                yield HIDDEN.format(reasons(op)[first])
+        if score not in self.trace:
+            return
+        score_line = self.trace.steps[score]
+        if not isinstance(score_line.op, Hide):
+            return
+
+        masks = [self.trace[name] for name in score_line.inputs[1:] if name in self.trace]
+        reason = score_line.op.reason(cell, self.trace[score].shape, *masks)
+        if reason >= 0:
+            yield HIDDEN.format(reasons(score_line.op)[reason])
 
     def root(self, address: Address, depth: int = 1) -> Node:
         """The tree back from a cell, `depth` lines in all. Raises AttnError where a source is missing."""
@@ -218,15 +245,16 @@ class Explainer:
         They are what a kernel has to keep, or to compute again; nothing for what is no gradient.
         """
         lines = self.trace.steps
-        own = self.read_in(step) if is_gradient(step) else ()
-        reached = set(own)
+        read = self.read_in(step) if is_gradient(step) else ()
+        reached = set(read)
         for name in reversed(lines):
             if name in reached and is_gradient(name):
                 reached.update(self.read_in(name))
+
         forward = [name for name in lines if name in reached and not is_gradient(name)]
         return {
-            "reads": [name for name in forward if name in own],
-            "behind": [name for name in forward if name not in own],
+            "reads": [name for name in forward if name in read],
+            "behind": [name for name in forward if name not in read],
         }
 
     def read_in(self, name: str) -> Sequence[str]:
@@ -243,20 +271,22 @@ class Explainer:
         A cell is explained once, and `repeated` after that; `seen` holds how far back each was followed.
         """
         seen = {} if seen is None else seen
-        value, name = float(self.trace[step][cell]), self.spell(step, cell)
-        bare = Node(step, cell, name, value, None, iter(()))
+        value = float(self.trace[step][cell])
+        bare = Node(step, cell, self.spell(step, cell), value, explanation=None, children=iter(()))
         if depth < 1:
             return bare
+
         depth = min(depth, self.height[step])
         if seen.get((step, cell), 0) >= depth and self.trace.steps[step].inputs:
             return replace(bare, repeated=True)
         seen[step, cell] = depth
+
         try:
-            found = self.explain(step, cell)
+            explanation = self.explain(step, cell)
         except AttnError as error:
             return replace(bare, why_not=str(error))
-        children = (self.tree(*input_, depth - 1, seen) for input_ in found.inputs)
-        return replace(bare, explanation=found, children=children)
+        children = (self.tree(*input_, depth - 1, seen) for input_ in explanation.inputs)
+        return replace(bare, explanation=explanation, children=children)
 
 
 def reasons(op: Hide) -> list[str]:
@@ -270,9 +300,11 @@ def explain(trace: Trace, address: str | Address, settings: Settings | None = No
     `settings` say what kind of attention a foreign dump's numbers are meant to be. Raises
     AttnError where there is no such cell, or where the dump lacks what it came from.
     """
-    found = Explainer(trace, settings).root(parse_address(address) if isinstance(address, str) else address)
-    assert found.explanation is not None
-    return found.explanation
+    if isinstance(address, str):
+        address = parse_address(address)
+    node = Explainer(trace, settings).root(address)
+    assert node.explanation is not None
+    return node.explanation
 
 
 def read_by(expr: Expr, line: Step) -> tuple[Reference, ...]:
@@ -281,28 +313,55 @@ def read_by(expr: Expr, line: Step) -> tuple[Reference, ...]:
     return tuple(dict.fromkeys((line.reads[position], cell) for position, cell in sources))
 
 
-def settle(expr: Expr, shown: Expr, value: float, kinds: list[np.dtype[Any]]) -> tuple[float, float | None]:
-    """(what rounding added, None), or (0, what the arithmetic gives) where that is another number.
+class Settled(NamedTuple):
+    """What rounding added to a value; or, where that is another number, what the arithmetic `gives`."""
+
+    rounding: float
+    gives: float | None = None
+
+
+def settle(expr: Expr, shown: Expr, value: float, kinds: list[np.dtype[Any]]) -> Settled:
+    """Hold a value to its arithmetic.
 
     `expr` is all of the arithmetic, `shown` what is written of it: added up in another order, so
     that rounding differs. `kinds` are the types of number it was worked out in; the coarsest decides
     what rounding may do.
     """
     coarsest = max((np.finfo(kind) for kind in kinds if kind.kind == "f"), key=lambda kind: kind.eps)
-    found, slack = evaluate(expr, float(coarsest.eps), float(coarsest.smallest_subnormal))
-    if (found == value and shown is expr) or (isnan(found) and isnan(value)):
-        return 0.0, None
-    if isinf(value) and abs(found) + slack > float(coarsest.max) and (found > 0) == (value > 0):
-        return 0.0, None
-    if found != value and not abs(value - found) <= slack:
-        return 0.0, found
+    result, slack = evaluate(expr, float(coarsest.eps), float(coarsest.smallest_subnormal))
+    if result == value and shown is expr:
+        return Settled(0.0)
+    if isnan(result) and isnan(value):
+        return Settled(0.0)
+
+    same_sign = (result > 0) == (value > 0)
+    if isinf(value) and abs(result) + slack > float(coarsest.max) and same_sign:
+        return Settled(0.0)  # an overflow
+    # Written so that a gap of NaN counts as large.
+    if result != value and not abs(value - result) <= slack:
+        return Settled(0.0, gives=result)
+
     difference = value - evaluate(shown, 0.0)[0]
-    # Rounding below this part of a value is not worth a term of its own.
-    return (difference if abs(difference) > 1e-13 * abs(value) else 0.0), None
+    return Settled(difference if abs(difference) > NEGLIGIBLE * abs(value) else 0.0)
 
 
-def edits_of(trace: Trace) -> Iterator[tuple[str, str, tuple[int | slice, ...]]]:
-    """Every edit that the dump records and whose step is in it: its text, its step, where it applies."""
+class RecordedEdit(NamedTuple):
+    """An edit that a dump records: its text, its step, and where it applies."""
+
+    text: str
+    step: str
+    places: tuple[int | slice, ...]
+    """Of the cells, by axis; a slice is a whole axis."""
+
+    def changes(self, step: str, cell: Cell) -> bool:
+        if step != self.step:
+            return False
+        pairs = zip(cell, self.places, strict=True)
+        return all(isinstance(edited, slice) or edited == place for place, edited in pairs)
+
+
+def edits_of(trace: Trace) -> Iterator[RecordedEdit]:
+    """Every edit that the dump records and whose step is in it. Raises AttnError where it is no edit."""
     recorded = trace.header.get("edits", [])
     for edit in recorded if isinstance(recorded, list) else [None]:
         text = edit.get("edit") if isinstance(edit, dict) else None
@@ -310,14 +369,17 @@ def edits_of(trace: Trace) -> Iterator[tuple[str, str, tuple[int | slice, ...]]]
             raise AttnError('$.edits: expected a list of objects with the text of an "edit"')
         address, _ = parse_start(text)
         if address.step in trace:
-            yield text, address.step, address.resolve(trace)
+            yield RecordedEdit(text, address.step, address.resolve(trace))
 
 
 def labels(trace: Trace, step: str, cell: Cell) -> Mapping[str, str]:
     """The tokens of a cell by axis: {"query": "love", "key": "AI"}."""
-    along = (trace.tokens_along(step, axis) for axis in range(len(cell)))
-    places = zip(trace.steps[step].axes, along, cell, strict=True)
-    return {axis: tokens[at] for axis, tokens, at in places if tokens is not None}
+    words: dict[str, str] = {}
+    for number, (axis, place) in enumerate(zip(trace.steps[step].axes, cell, strict=True)):
+        tokens = trace.tokens_along(step, number)
+        if tokens is not None:
+            words[axis] = tokens[place]
+    return words
 
 
 # --- a score split by what it came from: tokens, their positions, biases ---
@@ -331,7 +393,9 @@ def labels(trace: Trace, step: str, cell: Cell) -> Mapping[str, str]:
 Parts = dict[str, float]  # what each pair of parts gave to a score, by name; they add up to the score
 Sides = dict[str, Array]  # a row of Q or K in parts that add up to it
 
-TOKEN, POSITION, BIAS = "token", "position", "bias"
+TOKEN = "token"  # noqa: S105 - a part of a score
+POSITION = "position"
+BIAS = "bias"
 REST = "rest"  # what the parts do not account for: rounding, or a number that was changed on the way
 CLOSE = 1e-12  # a rest below this part of the score is not worth a line
 
@@ -341,20 +405,28 @@ def parts_of(trace: Trace, step: str, cell: Cell) -> Parts | None:
     line = trace.steps[step]
     if any(name not in trace for name in line.inputs):
         return None
-    value = float(trace[step][cell])
     match line.op:
         case MatMulT():
             parts = parts_of_product(trace, line.inputs, cell)
         case Scale(d_k, factor):
-            whole = parts_of(trace, line.inputs[0], cell)
+            unscaled = parts_of(trace, line.inputs[0], cell)
             by = 1 / sqrt(d_k) if factor is None else factor
-            parts = {name: part * by for name, part in whole.items() if name != REST} if whole else None
+            parts = scale_parts(unscaled, by) if unscaled else None
         case _:
             return None
+
+    value = float(trace[step][cell])
     if parts is None or not isfinite(value):
         return None
     rest = value - fsum(parts.values())
-    return parts | ({REST: rest} if abs(rest) > CLOSE * abs(value) else {})
+    if abs(rest) > CLOSE * abs(value):
+        parts[REST] = rest
+    return parts
+
+
+def scale_parts(parts: Parts, by: float) -> Parts:
+    """The parts, scaled, without the rest, which is found anew."""
+    return {name: part * by for name, part in parts.items() if name != REST}
 
 
 def parts_of_product(trace: Trace, inputs: tuple[str, ...], cell: Cell) -> Parts | None:
@@ -367,8 +439,10 @@ def parts_of_product(trace: Trace, inputs: tuple[str, ...], cell: Cell) -> Parts
         return None
     if POSITION not in query | key:
         return None
+
     parts = {f"{a}×{b}": 0.0 for a, b in product((TOKEN, POSITION), repeat=2)}
-    parts |= {BIAS: 0.0} if BIAS in query | key else {}
+    if BIAS in query | key:
+        parts[BIAS] = 0.0
     for (a, left), (b, right) in product(query.items(), key.items()):
         name = BIAS if BIAS in {a, b} else f"{a}×{b}"
         parts[name] = fsum([parts[name], *(left * right).tolist()])
@@ -377,16 +451,27 @@ def parts_of_product(trace: Trace, inputs: tuple[str, ...], cell: Cell) -> Parts
 
 def parts_of_row(trace: Trace, name: str, at: Cell) -> Sides:
     """The row of Q or K at ([batch,] head, row) in parts. Raises ApartError where lines mix them."""
-    out: Sides = {}
+    row: Sides = {}
     for leaf in trace.steps.values():
-        if leaf.symbol == "W" or any(input_ in trace for input_ in leaf.inputs):
+        is_weight = leaf.symbol == "W"
+        if is_weight or any(input_ in trace for input_ in leaf.inputs):
             continue
-        if lines := course(trace, leaf.name, name):
-            part = POSITION if leaf.name == POSITIONS else BIAS if leaf.symbol == "b" else TOKEN
-            pushed = lines.push(leaf.name, trace[leaf.name].astype(float))
-            row = pushed[at[len(at) + 1 - pushed.ndim :]].astype(float)  # it may lack leading axes
-            out[part] = out[part] + row if part in out else row
-    return out
+        lines = course(trace, leaf.name, name)
+        if not lines:
+            continue
+
+        pushed = lines.push(leaf.name, trace[leaf.name].astype(float))
+        missing_axes = len(at) + 1 - pushed.ndim  # it may lack leading axes
+        row_of_leaf = pushed[at[missing_axes:]].astype(float)
+        part = part_of_leaf(leaf)
+        row[part] = row[part] + row_of_leaf if part in row else row_of_leaf
+    return row
+
+
+def part_of_leaf(leaf: Step) -> str:
+    if leaf.name == POSITIONS:
+        return POSITION
+    return BIAS if leaf.symbol == "b" else TOKEN
 
 
 # --- lines that a foreign dump does not state, from what they were meant to be ---
@@ -396,7 +481,8 @@ class Filled(Mapping[str, Array]):
     """The arrays of a dump, kept once read; steps that it leaves out are computed when asked for."""
 
     def __init__(self, recorded: Mapping[str, Array], steps: Mapping[str, Step]) -> None:
-        self.recorded, self.steps = recorded, steps
+        self.recorded = recorded
+        self.steps = steps
         self.known: dict[str, Array] = {}
 
     def __getitem__(self, name: str) -> Array:
@@ -428,15 +514,11 @@ def restate(trace: Trace, settings: Settings | None) -> Trace:
             "(they say what the arrays of other programs were meant to be)"
         )
     else:
-        lacks = any(name not in trace for step in trace.steps.values() for name in step.inputs)
-        tells = trace.config and not {"model", "edits"} & trace.header.keys()
-        try:  # what was left out follows from what is there, as the config says
-            found = plan_dump(trace) if lacks and tells else None
-        except AttnError:
-            found = None
-        if found is None:
+        as_configured = plan_of_config(trace)
+        if as_configured is None:
             return replace(trace, arrays=Filled(trace, trace.steps))
-        ours, plan = found
+        ours, plan = as_configured
+
     arrays = {**trace, **ours}
     lines = {step.name: step for step in available(plan.derivation, arrays)}
     others = {name: step for name, step in {**trace.steps, **ours.steps}.items() if name not in lines}
@@ -444,10 +526,25 @@ def restate(trace: Trace, settings: Settings | None) -> Trace:
     return replace(trace, steps=steps, arrays=Filled(arrays, steps))
 
 
+def plan_of_config(trace: Trace) -> tuple[Trace, DumpPlan] | None:
+    """The lines that a dump leaves out, as its config says them; None where there is nothing to add.
+
+    Of a model's layer, and after an edit, the config does not tell all.
+    """
+    is_complete = all(name in trace for step in trace.steps.values() for name in step.inputs)
+    if is_complete or not trace.config or {"model", "edits"} & trace.header.keys():
+        return None
+    try:
+        return plan_dump(trace)
+    except AttnError:
+        return None
+
+
 def describe_step(step: Step, arrays: Mapping[str, Array]) -> Step:
     """The step with as many axes as its numbers have; one that can only have been handed in says so."""
     if step.name in arrays and len(step.axes) != arrays[step.name].ndim:
-        step = replace(step, axes=tuple(f"axis {at}" for at in range(arrays[step.name].ndim)))
+        axes = tuple(f"axis {number}" for number in range(arrays[step.name].ndim))
+        step = replace(step, axes=axes)
     if isinstance(step.op, Unstated) and step.name in leaves():
         return replace(step, op=Given(), inputs=(), formula="given")
     return step
@@ -455,9 +552,9 @@ def describe_step(step: Step, arrays: Mapping[str, Array]) -> Step:
 
 def available(lines: Iterable[Step], arrays: Mapping[str, Array]) -> Iterator[Step]:
     """The lines whose numbers are recorded, or can be computed from those that are."""
-    there = set(arrays)
+    known = set(arrays)
     for step in lines:
-        stated = not isinstance(step.op, Given | Unstated)
-        if step.name in arrays or (stated and there.issuperset(step.inputs)):
-            there.add(step.name)
+        is_computed = not isinstance(step.op, Given | Unstated)
+        if step.name in arrays or (is_computed and known.issuperset(step.inputs)):
+            known.add(step.name)
             yield step

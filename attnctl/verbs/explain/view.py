@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import isfinite, log10
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from attnctl.base.words import all_of, number_text
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.grid import matrix_format
 from attnctl.drawing.screen.text import cells, pad_right
-from attnctl.math.arithmetic import Number, Operation, abridge, display
+from attnctl.math.arithmetic import Expr, Number, Operation, abridge, display
 from attnctl.math.ops import Given, Softmax
 from attnctl.record.cells import Address
 from attnctl.store.files import encode_json, sink
@@ -30,10 +30,24 @@ MAXIMUM = "{} is the maximum of the row: softmax subtracts it from every score"
 
 FEWER = (SHOWN, 6, 4, 3, 2)  # terms of a sum in the tree, where more do not fit on a line
 
-CHILDREN, NARROWEST = 8, 24
-"""Of a node of the tree on a terminal; cells that an equation has at least to the right of its sign."""
+CHILDREN = 8
+"""Of a node of the tree on a terminal."""
 
-GUIDES, PLAIN_GUIDES = ("├── ", "└── ", "│   ", "    "), ("|-- ", "`-- ", "|   ", "    ")
+NARROWEST = 24
+"""Cells that an equation has at least to the right of its sign."""
+
+
+class Guides(NamedTuple):
+    """What leads to a cell in the tree and to the last one, and what stands below either."""
+
+    tee: str
+    corner: str
+    below_tee: str
+    below_corner: str
+
+
+GUIDES = Guides("├── ", "└── ", "│   ", "    ")
+ASCII_GUIDES = Guides("|-- ", "`-- ", "|   ", "    ")
 
 
 @dataclass(frozen=True)
@@ -49,31 +63,38 @@ class Page:
         return self.screen.fits and not self.full
 
     def lines(self, root: Node) -> Iterator[Line]:
-        found = root.explanation
-        assert found is not None
-        sign = ": " if isinstance(found.step.op, Given) else " = "
-        title = [(found.step.name, "name"), (sign + found.step.formula, "formula")]
-        yield [(self.screen.printable(text), style) for text, style in title]
+        explanation = root.explanation
+        assert explanation is not None
+        step = explanation.step
+
+        sign = ": " if isinstance(step.op, Given) else " = "
+        yield [
+            (self.screen.printable(step.name), "name"),
+            (self.screen.printable(sign + step.formula), "formula"),
+        ]
         yield []
+
         most = SHOWN if self.fitted else None
-        if found.inputs:
-            yield from self.equation(found.name, [self.symbols(found, most)])
-        yield from self.equation(found.name, self.figures(found, most))
-        for note in (*self.notes(found), *self.forward(found)):
+        if explanation.inputs:
+            yield from self.equation(explanation.name, [self.symbols(explanation, most)])
+        yield from self.equation(explanation.name, self.figures(explanation, most))
+        for note in (*self.notes(explanation), *self.forward(explanation)):
             yield from self.screen.flow([(self.screen.printable(note), "aside")], " ")
+
         parts = self.explainer.parts(root)
         if parts:
             yield []
-            yield from self.parts(found.name, parts)
-        if self.depth > 1 and found.inputs:
+            yield from self.parts(explanation.name, parts)
+
+        if self.depth > 1 and explanation.inputs:
             yield []
-            yield [(self.screen.printable(found.name), "label")]
+            yield [(self.screen.printable(explanation.name), "label")]
             yield from self.tree_lines(root, "", set())
 
     def number(self, value: float) -> str:
         return number_for_people(value, self.precision)
 
-    def symbols(self, found: Explanation, most: int | None) -> str:
+    def symbols(self, explanation: Explanation, most: int | None) -> str:
         """The arithmetic with cells for numbers: `Q[0,love,0]·K[0,AI,0] + …`."""
 
         def symbol(read: Number) -> str:
@@ -82,11 +103,11 @@ class Page:
             if read.source is None:
                 return self.number(read.value)
             position, cell = read.source
-            return self.explainer.spell(found.step.reads[position], cell)
+            return self.explainer.spell(explanation.step.reads[position], cell)
 
-        return display(found.expr if most is None else abridge(found.expr, most), symbol)
+        return display(shortened(explanation.expr, most), symbol)
 
-    def figures(self, found: Explanation, most: int | None, *, bare: bool = False) -> list[str]:
+    def figures(self, explanation: Explanation, most: int | None, *, bare: bool = False) -> list[str]:
         """The arithmetic in numbers, unless it is just one, and what it comes to.
 
         Terms that are not written are counted; unless `bare`, what they come to is said too.
@@ -98,43 +119,60 @@ class Page:
                 return number
             return words_for_rest(read.terms) if bare else f"{words_for_rest(read.terms)}: {number}"
 
-        worked_out = display(found.expr if most is None else abridge(found.expr, most), figure)
-        result = self.number(found.value if found.gives is None else found.gives)
-        return [result] if isinstance(found.expr, Number) else [worked_out, result]
+        result = self.number(explanation.value if explanation.gives is None else explanation.gives)
+        if isinstance(explanation.expr, Number):
+            return [result]
+        return [display(shortened(explanation.expr, most), figure), result]
 
-    def notes(self, found: Explanation) -> Iterator[str]:
-        if found.gives is not None:
-            yield DIFFERS.format(self.number(found.value))
-        exact = self.number(found.value - found.rounding)
-        if isfinite(found.value) and exact != self.number(found.value):
-            yield ROUNDED.format(self.explainer.trace[found.step.name].dtype.name, exact)
-        match found.step.op, found.expr:
+    def notes(self, explanation: Explanation) -> Iterator[str]:
+        value = self.number(explanation.value)
+        if explanation.gives is not None:
+            yield DIFFERS.format(value)
+
+        exact = self.number(explanation.value - explanation.rounding)
+        if isfinite(explanation.value) and exact != value:
+            dtype = self.explainer.trace[explanation.step.name].dtype
+            yield ROUNDED.format(dtype.name, exact)
+
+        match explanation.step.op, explanation.expr:
             case Softmax(), Operation("/", (Operation("exp", (Operation("-", (_, Number(top))),)), _)):
                 yield MAXIMUM.format(self.number(top))
-        if found.left_out:
-            yield "of a long sum the largest terms are shown; --full shows all of them"
-        yield from found.notes
 
-    def forward(self, found: Explanation) -> Iterator[str]:
-        needs = self.explainer.forward_of(found.step.name)
-        own, behind = needs["reads"], needs["behind"]
-        said = [f"this reads {all_of(own)}"] if own else []
-        it = "it" if own else "this"
-        said += [f"the gradients that {it} reads need {all_of(behind)}"] if behind else []
-        if said:
-            yield f"of the forward pass {'; '.join(said)}"
+        if explanation.left_out:
+            yield "of a long sum the largest terms are shown; --full shows all of them"
+        yield from explanation.notes
+
+    def forward(self, explanation: Explanation) -> Iterator[str]:
+        needs = self.explainer.forward_of(explanation.step.name)
+        reads = needs["reads"]
+        behind = needs["behind"]
+
+        words = []
+        if reads:
+            words.append(f"this reads {all_of(reads)}")
+        if behind:
+            subject = "it" if reads else "this"
+            words.append(f"the gradients that {subject} reads need {all_of(behind)}")
+        if words:
+            yield f"of the forward pass {'; '.join(words)}"
 
     def equation(self, name: str, sides: list[str]) -> Iterator[Line]:
         """`name = side = side`, going on below its first sign where it is too long."""
         name = self.screen.printable(name)
-        terms = [term for side in sides for term in re.split(r" (?=[+/] )", f"= {side}")]
-        indent = cells(name) + 1 if cells(name) <= self.screen.width - NARROWEST else 2
-        start, text = name, ""
+        terms: list[str] = []
+        for side in sides:
+            terms += re.split(r" (?=[+/] )", f"= {side}")
+
+        has_room = cells(name) <= self.screen.width - NARROWEST
+        indent = " " * (cells(name) if has_room else 1)  # the sign stands one cell behind it
+        start = name
+        text = ""
         for term in map(self.screen.printable, terms):
-            wide = cells(start) + cells(text) + cells(term) + 1 > self.screen.width
-            if text and self.screen.fits and wide:
+            is_wide = cells(start) + cells(text) + cells(term) + 1 > self.screen.width
+            if text and self.screen.fits and is_wide:
                 yield [(start, "label"), (text, "")]
-                start, text = " " * (indent - 1), ""
+                start = indent
+                text = ""
             text += f" {term}"
         yield [(start, "label"), (text, "")]
 
@@ -148,45 +186,69 @@ class Page:
             note = self.screen.printable(PART_NOTES.get(part, ""))
             yield [(f"  {pad_right(word, width)}", "label"), (f"  {form(value)}", ""), (note, "aside")]
 
-    def tree_lines(self, node: Node, before: str, told: set[str]) -> Iterator[Line]:
-        """The cells that a cell came from, and theirs; `told` are the givens that were introduced."""
-        tee, corner, bar, gap = PLAIN_GUIDES if self.screen.ascii_only else GUIDES
-        found = node.explanation
-        listed, unlisted = (len(found.inputs), found.unlisted) if found else (0, 0)
-        count = listed + unlisted
-        shown = listed if not self.fitted or count <= CHILDREN + 1 else CHILDREN
-        for at, child in enumerate(islice(node.children, shown)):
-            last = at == count - 1
-            guide = before + (corner if last else tee)
-            yield [(guide, "frame"), *self.child_line(child, self.screen.width - cells(guide), told)]
-            yield from self.tree_lines(child, before + (gap if last else bar), told)
+    def tree_lines(self, node: Node, before: str, introduced: set[str]) -> Iterator[Line]:
+        """The cells that a cell came from, and theirs; of `introduced` givens the formula is known."""
+        guides = ASCII_GUIDES if self.screen.ascii_only else GUIDES
+        explanation = node.explanation
+        listed = len(explanation.inputs) if explanation else 0
+        count = listed + explanation.unlisted if explanation else 0
+        # One cell more takes no more room than the line that counts it.
+        shown = CHILDREN if self.fitted and count > CHILDREN + 1 else listed
+
+        for number, child in enumerate(islice(node.children, shown), start=1):
+            is_last = number == count
+            guide = before + (guides.corner if is_last else guides.tee)
+            below = before + (guides.below_corner if is_last else guides.below_tee)
+            yield [(guide, "frame"), *self.child_line(child, self.screen.width - cells(guide), introduced)]
+            yield from self.tree_lines(child, below, introduced)
+
         if shown < count:
             rest = f"{self.screen.left_out(count - shown)} (--full shows them)"
-            yield [(before + corner, "frame"), (rest, "aside")]
+            yield [(before + guides.corner, "frame"), (rest, "aside")]
 
-    def child_line(self, node: Node, room: int, told: set[str]) -> Line:
+    def child_line(self, node: Node, room: int, introduced: set[str]) -> Line:
         """A cell in the tree: its arithmetic where there is room, its value, where it is from."""
-        name, found = self.screen.printable(node.name), node.explanation
-        sides, more = [self.number(node.value)], ""
-        if node.repeated:
-            more = "  (above)"
-        elif found is None:
-            more = f"  ({node.why_not})" if node.why_not and node.step not in told else ""
-            told |= {node.step} if node.why_not else set()
-        elif isinstance(found.step.op, Given):
-            more = "" if node.step in told else f"  {found.step.formula}"
-            told.add(node.step)
-        else:
-            sides = self.figures(found, None)
-            if self.fitted:
-                tries = (self.figures(found, most, bare=bare) for bare in (False, True) for most in FEWER)
-                fitting = (attempt for attempt in tries if cells(" = ".join([name, *attempt])) <= room)
-                sides = next(fitting, sides[-1:])
+        name = self.screen.printable(node.name)
+        sides = [self.number(node.value)]
+        explanation = node.explanation
+        if explanation is not None and not node.repeated and not isinstance(explanation.step.op, Given):
+            sides = self.figures_that_fit(explanation, name, room)
         text = self.screen.printable(f" = {' = '.join(sides)}")
-        rest = self.screen.printable(more)
+
+        aside = self.screen.printable(self.aside_of_child(node, introduced))
         if self.fitted:
-            rest = self.screen.short(rest, max(0, room - cells(name) - cells(text)))
-        return [(name, "label"), (text, ""), (rest, "aside")]
+            aside = self.screen.short(aside, max(0, room - cells(name) - cells(text)))
+        return [(name, "label"), (text, ""), (aside, "aside")]
+
+    def aside_of_child(self, node: Node, introduced: set[str]) -> str:
+        """Where a cell is from that is not worked out here; of a step that is given once is enough."""
+        if node.repeated:
+            return "  (above)"
+
+        if node.explanation is None:
+            words = f"  ({node.why_not})" if node.why_not else ""
+        elif isinstance(node.explanation.step.op, Given):
+            words = f"  {node.explanation.step.formula}"
+        else:
+            return ""
+
+        if not words or node.step in introduced:
+            return ""
+        introduced.add(node.step)
+        return words
+
+    def figures_that_fit(self, explanation: Explanation, name: str, room: int) -> list[str]:
+        """The arithmetic with as many terms as there is room for; where there is none, its result."""
+        whole = self.figures(explanation, None)
+        if not self.fitted:
+            return whole
+
+        for bare in (False, True):
+            for most in FEWER:
+                sides = self.figures(explanation, most, bare=bare)
+                if cells(" = ".join([name, *sides])) <= room:
+                    return sides
+        return whole[-1:]
 
 
 PART_NOTES = {
@@ -194,6 +256,11 @@ PART_NOTES = {
     "rest": "  rounding, or numbers that were changed on the way",
 }
 """What stands beside a part whose name does not say what it is."""
+
+
+def shortened(expr: Expr, most: int | None) -> Expr:
+    """The arithmetic with so many terms of each sum; None is all of them."""
+    return expr if most is None else abridge(expr, most)
 
 
 def words_for_rest(terms: int) -> str:
@@ -216,46 +283,75 @@ def trim_zeros(digits: str) -> str:
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
-Question = tuple[Explainer, Address, int]  # what explains a cell, the cell, and how many lines back
+Question = tuple[Explainer, Address, int]
+"""What explains a cell, the cell, and how many lines back."""
 
 
 def write_json(found: Sequence[Question], stream: IO[Any]) -> None:
     """Write one explanation as an object, several as an array."""
-    write, several = sink(stream), len(found) != 1
+    write = sink(stream)
+    several = len(found) != 1
     for number, (explainer, address, depth) in enumerate(found):
-        write(b"" if not several else b"," if number else b"[")
+        if several:
+            write(b"," if number > 0 else b"[")
         for piece in json_pieces(explainer, explainer.root(address, depth)):
             write(encode_json(piece))
-    write(b"]\n" if several else b"")
+    if several:
+        write(b"]\n")
 
 
 def json_pieces(explainer: Explainer, root: Node) -> Iterator[str]:
     """The explanation as JSON, a piece at a time: a deep one is long."""
-    parts, needs = explainer.parts(root), explainer.forward_of(root.step)
-    more = ({"parts": parts} if parts else {}) | ({"forward": needs} if any(needs.values()) else {})
-    yield from node_pieces(explainer, root, more, "\n")
+    of_root: dict[str, Any] = {}
+    parts = explainer.parts(root)
+    if parts:
+        of_root["parts"] = parts
+    forward = explainer.forward_of(root.step)
+    if any(forward.values()):
+        of_root["forward"] = forward
+
+    yield from node_pieces(explainer, root, of_root, "\n")
     yield "\n"
 
 
 def node_pieces(explainer: Explainer, node: Node, more: dict[str, Any], newline: str) -> Iterator[str]:
-    found = node.explanation
-    data: dict[str, Any] = {"cell": node.name, "value": node.value}
-    if found is not None:
-        data |= {"formula": found.step.formula, "expression": found.expression}
-        data |= {} if found.gives is None else {"gives": found.gives}
-        rest = [{"terms": term.terms, "sum": term.value} for term in found.left_out]
-        data |= {"left_out": rest} if rest else {}
-        data |= {"notes": list(found.notes)} if found.notes else {}
-    data |= {"repeated": True} if node.repeated else {}
-    data |= {"why_not": node.why_not} if node.why_not else {}
-    tokens = labels(explainer.trace, node.step, node.cell)
-    data |= {"step": node.step, "index": list(node.cell), "tokens": tokens}
-    text = json.dumps(as_json_data(data | more), ensure_ascii=False)
-    if found is None:
+    text = json.dumps(as_json_data(node_data(explainer, node) | more), ensure_ascii=False)
+    if node.explanation is None:
         yield text
         return
+
     yield f'{text[:-1]}, "inputs": ['
-    for at, child in enumerate(node.children):
-        yield f"{',' if at else ''}{newline}  "
+    for number, child in enumerate(node.children):
+        yield f"{',' if number > 0 else ''}{newline}  "
         yield from node_pieces(explainer, child, {}, f"{newline}  ")
     yield "]}"
+
+
+def node_data(explainer: Explainer, node: Node) -> dict[str, Any]:
+    data: dict[str, Any] = {"cell": node.name, "value": node.value}
+    if node.explanation is not None:
+        data |= explanation_data(node.explanation)
+    if node.repeated:
+        data["repeated"] = True
+    if node.why_not:
+        data["why_not"] = node.why_not
+
+    data["step"] = node.step
+    data["index"] = list(node.cell)
+    data["tokens"] = labels(explainer.trace, node.step, node.cell)
+    return data
+
+
+def explanation_data(explanation: Explanation) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "formula": explanation.step.formula,
+        "expression": explanation.expression,
+    }
+    if explanation.gives is not None:
+        data["gives"] = explanation.gives
+    left_out = [{"terms": number.terms, "sum": number.value} for number in explanation.left_out]
+    if left_out:
+        data["left_out"] = left_out
+    if explanation.notes:
+        data["notes"] = list(explanation.notes)
+    return data

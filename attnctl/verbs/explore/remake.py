@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import flag_text
@@ -29,11 +29,17 @@ from attnctl.verbs.explore import ExplorerState, Made, Place, TracedLayer, begin
 def begin_walk(source: Source) -> ExplorerState:
     """The walk that begins where the source does. Raises AttnError for what cannot be run or read."""
     if isinstance(source, Dump):
-        traces, layers = source.traces(), list[TracedLayer]()
+        traces = source.traces()
+        layers = []
         for number, trace in enumerate(traces):
-            meant, words = source.meant(trace), source.words_of(number, len(traces))
-            layers.append(TracedLayer(source.under_our_names(trace), meant=meant, words=words))
+            layer = TracedLayer(
+                source.under_our_names(trace),
+                meant=source.meant(trace),
+                words=source.words_of(number, len(traces)),
+            )
+            layers.append(layer)
         return begin(tuple(layers))
+
     before = source.run(without_edits(source.settings))
     now = source.run(source.settings) if source.settings.edits else before
     return begin(layers_beside(now, Made(source, source.settings), before))
@@ -80,7 +86,8 @@ def keep_place(walk: ExplorerState, before: ExplorerState) -> ExplorerState:
     """The walk at its places in the new traces: where a step is gone, at the one before it."""
 
     def restore(place: Place) -> Place:
-        old, layer = before.layers[place.layer], walk.layers[place.layer]
+        old = before.layers[place.layer]
+        layer = walk.layers[place.layer]
         above = old.steps[: old.steps.index(place.step) + 1]
         step = next((name for name in reversed(above) if name in layer.steps), layer.steps[0])
         if step == place.step and layer.trace[step].shape == old.trace[step].shape:
@@ -94,11 +101,13 @@ def keep_place(walk: ExplorerState, before: ExplorerState) -> ExplorerState:
 
 def add_edit(walk: ExplorerState, text: str) -> ExplorerState:
     """With one more edit: a number, `+=…` or `*=…` of it, or CELL=VALUE. Raises AttnError for others."""
-    edits, edit = origin_of(walk).settings.edits, text.strip()
+    edits = origin_of(walk).settings.edits
+    edit = text.strip()
     if not edit:
         raise AttnError("no number; write one, like 0.5, or += or *= before it")
     if walk.empty:
         raise AttnError(f"{walk.step} has no cells")
+
     if edit.startswith(("=", "+=", "*=")):
         edit = cell_here(walk) + edit
     elif "=" not in edit:
@@ -164,7 +173,10 @@ def switch_rule(walk: ExplorerState, name: str) -> ExplorerState:
         raise AttnError(f"no rule {quote(name)}; there are {', '.join(choices)}")
     rules = origin_of(walk).settings.rules
     others = tuple(rule for rule in rules if rule.name != name)
-    return walk_again(walk, rules=rules_in_order((*rules, choices[name])) if others == rules else others)
+    was_on = others != rules
+    if was_on:
+        return walk_again(walk, rules=others)
+    return walk_again(walk, rules=rules_in_order((*rules, choices[name])))
 
 
 # --- the commands that give what is seen: the matrix as a table, and the arithmetic of the cell ---
@@ -172,51 +184,76 @@ def switch_rule(walk: ExplorerState, name: str) -> ExplorerState:
 
 def commands(walk: ExplorerState) -> list[str]:
     made = walk.layer.made
-    if made is None:  # a trace that was read and not changed
-        path, *options = walk.layer.words
-        meant = [] if walk.layer.meant is None else flags(walk.layer.meant, Settings()) or []
-        out = []
-        if not walk.empty:
-            out.append(as_typed(["attnctl", "explain", path, cell_here(walk), *options, *meant]))
-        if not options and not meant and walk.step in walk.layer.recorded:
-            out.insert(0, as_typed(["attnctl", "show", path, "--step", walk.step, *head_words(walk)]))
-        return out
-    words, config = run_words(walk, made)
-    out = [as_typed([*words, "--step", walk.step, *head_words(walk)], config=config)]
+    if made is None:
+        return commands_on_file(walk)
+
+    run = run_command(walk, made)
+    lines = [as_typed([*run.words, "--step", walk.step, *head_words(walk)], config=run.config)]
     if not walk.empty:
-        second = made.settings.edits and walk.place.layer != made.edited_in
-        explain = as_typed(["attnctl", "explain", "-", cell_here(walk), *["--trace", "1"] * bool(second)])
-        out.append(as_typed([*words, "--json"], f" | {explain}", config))
-    return out
+        explain = ["attnctl", "explain", "-", cell_here(walk)]
+        if made.settings.edits and walk.place.layer != made.edited_in:
+            explain += ["--trace", "1"]  # behind the layer that is edited
+        lines.append(as_typed([*run.words, "--json"], f" | {as_typed(explain)}", run.config))
+    return lines
+
+
+def commands_on_file(walk: ExplorerState) -> list[str]:
+    """The commands for a trace that was read and not changed."""
+    path, *options = walk.layer.words
+    meant = [] if walk.layer.meant is None else flags(walk.layer.meant, Settings()) or []
+    lines = []
+    # `show` takes a dump as it is: no options that say how to read it, no steps that were computed.
+    if not options and not meant and walk.step in walk.layer.recorded:
+        lines.append(as_typed(["attnctl", "show", path, "--step", walk.step, *head_words(walk)]))
+    if not walk.empty:
+        lines.append(as_typed(["attnctl", "explain", path, cell_here(walk), *options, *meant]))
+    return lines
 
 
 def head_words(walk: ExplorerState) -> list[str]:
     """The option that picks the matrix that is shown, where its head does."""
     if walk.axes[:-2] != ("head",) or len(walk.axes) < 3:
         return []
-    total, size = heads_of(walk.trace), walk.array.shape[0]
-    return ["--head", str(-(-walk.place.cell[0] * total // size))] if size > 1 else []
+    size = walk.array.shape[0]
+    if size <= 1:
+        return []
+    # Where heads share a matrix, the first of them is the one to ask for.
+    head = -(-walk.place.cell[0] * heads_of(walk.trace) // size)
+    return ["--head", str(head)]
 
 
-def run_words(walk: ExplorerState, made: Made) -> tuple[list[str], str]:
-    """The command that carries out the run, and the config that it reads from standard input, if any."""
-    source, settings = made.source, made.settings
+class RunCommand(NamedTuple):
+    """The command that carries out a run, and the config that it reads from standard input, if any."""
+
+    words: list[str]
+    config: str = ""
+
+
+def run_command(walk: ExplorerState, made: Made) -> RunCommand:
+    source = made.source
+    settings = made.settings
+    options: list[str] = []
     match source:
         case Layers():
-            return model_words(walk, source, made), ""
+            return RunCommand(model_words(walk, source, made))
         case OfArrays():
-            start, options, base = ["attnctl", "attend", *source.words], [], Settings()
+            start = ["attnctl", "attend", *source.words]
+            base = Settings()
         case _:
-            config, base = source.config, source.base
             (sentence,) = source.sentences or (None,)
             if sentence is not None and "\0" in sentence:  # no word of a shell can hold it
-                return ["attnctl", "run", "-c", "-"], config_json(settings.with_(sentence=sentence))
-            start = ["attnctl", "run", *([sentence] if sentence is not None else [])]
-            options = ["-c", config] if config else []
-    given = flags(settings, base)
-    if given is not None:
-        return [*start, *options, *given], ""
-    return [*start, "-c", "-"], config_json(settings)
+                return RunCommand(
+                    ["attnctl", "run", "-c", "-"], config_json(settings.with_(sentence=sentence))
+                )
+            start = ["attnctl", "run"] if sentence is None else ["attnctl", "run", sentence]
+            base = source.base
+            if source.config:
+                options = ["-c", source.config]
+
+    differing = flags(settings, base)
+    if differing is None:  # no flags say it: it takes a config
+        return RunCommand([*start, "-c", "-"], config_json(settings))
+    return RunCommand([*start, *options, *differing])
 
 
 def config_json(settings: Settings) -> str:
@@ -225,22 +262,33 @@ def config_json(settings: Settings) -> str:
 
 def model_words(walk: ExplorerState, source: Layers, made: Made) -> list[str]:
     """The command that runs the layer that is shown, and the one that is edited before it."""
-    at = walk.place.layer
-    layers = sorted({made.edited_in, at}) if made.settings.edits else [at]
-    given = source.input
-    words = ["attnctl", "run", *([] if given.text is None else [given.text])]
-    words += ["--model", source.model, "--layer", ",".join(source.names[layer] for layer in layers)]
-    for flag, value in (("--pair", given.pair), ("--context", given.context)):
-        words += [] if value is None else [flag, value]
-    for flag, ids in (("--ids", given.ids), ("--context-ids", given.context_ids)):
-        words += [] if ids is None else [flag, ",".join(map(str, ids))]
-    return words + (flags(made.settings, Settings(dtype="float32")) or [])
+    layers = {walk.place.layer}
+    if made.settings.edits:
+        layers.add(made.edited_in)
+    names = [source.names[layer] for layer in sorted(layers)]
+
+    prompt = source.input
+    words = ["attnctl", "run"]
+    if prompt.text is not None:
+        words.append(prompt.text)
+    words += ["--model", source.model, "--layer", ",".join(names)]
+    for flag, value in (("--pair", prompt.pair), ("--context", prompt.context)):
+        if value is not None:
+            words += [flag, value]
+    for flag, ids in (("--ids", prompt.ids), ("--context-ids", prompt.context_ids)):
+        if ids is not None:
+            words += [flag, ",".join(map(str, ids))]
+    words += flags(made.settings, Settings(dtype="float32")) or []
+    return words
 
 
 def as_typed(words: list[str], pipe: str = "", config: str = "") -> str:
     """The words as a line of shell and what it is piped to; a config that it reads stands below."""
-    start, below = (" <<'CONFIG'", f"\n{config}\nCONFIG") if config else ("", "")
     _, verb, first, *others = words
     if verb == "run" and first.startswith("-") and first not in {"-c", "--model"}:  # it is the sentence
         words = ["attnctl", "run", *others, "--", first]
-    return shell_line(words) + start + pipe + below
+
+    line = shell_line(words)
+    if not config:
+        return line + pipe
+    return f"{line} <<'CONFIG'{pipe}\n{config}\nCONFIG"

@@ -22,34 +22,42 @@ def title(walk: ExplorerState, screen: Screen) -> Line:
     header = walk.trace.header
     made = walk.layer.made
     words = made.source.words if made else walk.layer.words
-    said = [screen.printable(walk.trace.sentence or " ".join(words) or "arrays")]
+
+    facts = [screen.printable(walk.trace.sentence or " ".join(words) or "arrays")]
     if "model" in header:
-        said.append(screen.printable(f"{header['model']}, layer {header.get('layer')}"))
+        facts.append(screen.printable(f"{header['model']}, layer {header.get('layer')}"))
     if len(walk.layers) > 1:
-        said.append(f"{walk.place.layer + 1} of {len(walk.layers)} traces (l)")
+        facts.append(f"{walk.place.layer + 1} of {len(walk.layers)} traces (l)")
     if made is not None and not made.source.no_seed:
-        said.append(f"seed {made.settings.seed}")
+        facts.append(f"seed {made.settings.seed}")
     if made is not None and made.settings.rules:
-        said.append(", ".join(rule.name for rule in made.settings.rules))
+        facts.append(", ".join(rule.name for rule in made.settings.rules))
     if walk.layer.edits:
         count = len(walk.layer.edits)
-        said.append(f"{count} edit{'s' * (count != 1)} (u undoes)")
-    return [(said[0], "sentence"), *((screen.dot + text, "aside") for text in said[1:])]
+        facts.append(f"{count} {'edit' if count == 1 else 'edits'} (u undoes)")
+
+    sentence, *others = facts
+    return [(sentence, "sentence"), *((screen.dot + text, "aside") for text in others)]
 
 
 def heading(walk: ExplorerState, screen: Screen) -> list[Line]:
     """The step that is shown; then which matrix of it, and what edits did to it."""
     line = walk.trace.steps[walk.step]
-    axes, shape, total = walk.axes, walk.array.shape, heads_of(walk.trace)
-    where = [
-        place_word(axes, axis, at, few=shape[axis] < total) + f" of {shape[axis]}"
-        for axis, at in enumerate(walk.lead)
-    ]
-    where += ["heat"] * walk.heat
-    where.append(summary(walk) or f"{' x '.join(axes[-2:])}, {' x '.join(map(str, shape[-2:]))}")
+    axes = walk.axes
+    shape = walk.array.shape
+    heads = heads_of(walk.trace)
+
+    words = []
+    for axis, place in enumerate(walk.lead):
+        name = place_word(axes, axis, place, few=shape[axis] < heads)
+        words.append(f"{name} of {shape[axis]}")
+    if walk.heat:
+        words.append("heat")
+    words.append(summary(walk) or f"{' x '.join(axes[-2:])}, {' x '.join(map(str, shape[-2:]))}")
+
     return [
         [(screen.printable(walk.step), "name"), (screen.printable(f" = {line.formula}"), "")],
-        [(screen.printable(screen.dot.join(where)), "aside")],
+        [(screen.printable(screen.dot.join(words)), "aside")],
     ]
 
 
@@ -69,7 +77,8 @@ def operand_lines(walk: ExplorerState, screen: Screen) -> Iterator[Line]:
 
 def arithmetic_lines(walk: ExplorerState, screen: Screen, precision: int = 4) -> Iterator[Line]:
     """The explanation of the cell, as `explain` has it."""
-    node, page = walk.node, Page(walk.layer.explainer, screen, precision)
+    node = walk.node
+    page = Page(walk.layer.explainer, screen, precision)
     if node is None:
         yield [(f"{screen.printable(walk.step)} has no cells", "aside")]
         return
@@ -79,17 +88,20 @@ def arithmetic_lines(walk: ExplorerState, screen: Screen, precision: int = 4) ->
         for text in fold_text(screen.printable(node.why_not), screen.width):
             yield [(text, "aside")]
         return
+
     yield from list(page.lines(node))[2:]  # the step and its formula stand above the matrix
     old = walk.layer.old(walk.step)
-    if old is not None:
-        before = float(old[walk.place.cell])
-        if not np.array_equal(before, node.value, equal_nan=True):
-            yield [(f"was {screen.printable(page.number(before))} before the edits", "aside")]
+    if old is None:
+        return
+    before = float(old[walk.place.cell])
+    if not np.array_equal(before, node.value, equal_nan=True):
+        yield [(f"was {screen.printable(page.number(before))} before the edits", "aside")]
 
 
 # --- the matrix, read for the cells around the cursor ---
 
-ROW_LABEL, COLUMN_LABEL = 14, 10  # cells of the labels of a row and of a column, at most
+ROW_LABEL = 14  # cells of the label of a row, at most
+COLUMN_LABEL = 10  # cells of the label of a column, at most
 
 SHADES = " ░░▒▒▓▓██"  # what stands for a level without colours
 
@@ -98,7 +110,9 @@ MOST = 64  # rows and columns of a table: of a larger matrix those around the cu
 
 def matrix_at(array: Array, lead: Cell) -> Array:
     """The matrix of a head (and member of a batch); a vector is a row, a number a matrix of one cell."""
-    return array.reshape(1, -1) if array.ndim < 2 else array[lead] if array.ndim > 2 else array
+    if array.ndim < 2:
+        return array.reshape(1, -1)
+    return array[lead] if array.ndim > 2 else array
 
 
 def window(at: int, size: int, shown: range) -> range:
@@ -118,9 +132,8 @@ def labels(walk: ExplorerState, axis: int, places: range, screen: Screen) -> lis
     if tokens is None:
         return list(map(str, places))
     width = ROW_LABEL if axis == -2 else COLUMN_LABEL
-    return shorten_labels(number_repeats(map(screen.token, tokens)), screen, width)[
-        places.start : places.stop
-    ]
+    shown = shorten_labels(number_repeats(map(screen.token, tokens)), screen, width)
+    return shown[places.start : places.stop]
 
 
 def table_cells(
@@ -130,17 +143,19 @@ def table_cells(
     values = matrix_at(walk.array, walk.lead)
     if walk.heat:
         return heat_cells(values, rows, columns, screen)
+
     difference = walk.layer.difference(walk.step)
     changed = np.zeros(values.shape, dtype=bool)
     if difference is not None:
         changed = matrix_at(difference, walk.lead) != 0
     write = str if values.dtype == bool else matrix_format(values, precision)
-    # hidden scores have the name of their rule, weights a shade
-    found = marks(walk.trace, walk.step, values, screen)
-    codes = found.codes(walk.lead)(rows, columns)
+    # Hidden scores have the name of their rule, weights a shade.
+    marked = marks(walk.trace, walk.step, values, screen)
+    codes = marked.codes(walk.lead)(rows, columns)
 
     def cell(row: int, column: int) -> Span:
-        word, style = found.kinds[0 if codes is None else codes[row - rows.start, column - columns.start]]
+        kind = 0 if codes is None else codes[row - rows.start, column - columns.start]
+        word, style = marked.kinds[kind]
         text = write(values[row, column].item()) if word is None else word
         return text, f"{style}+changed" if changed[row, column] else style
 
@@ -154,7 +169,8 @@ def heat_cells(values: Array, rows: range, columns: range, screen: Screen) -> li
 
     def cell(value: float) -> Span:
         if not np.isfinite(value):
-            return "?" if np.isnan(value) else "-∞" if value < 0 else "∞", "aside"
+            return infinite_text(value), "aside"
+
         level = int(levels_of(np.array(value / top)))
         if screen.shades:
             return "  ", f"shade {level}" if level else ""
@@ -163,3 +179,10 @@ def heat_cells(values: Array, rows: range, columns: range, screen: Screen) -> li
 
     part = values[rows.start : rows.stop, columns.start : columns.stop].astype(np.float64)
     return [[cell(value) for value in row] for row in part.tolist()]
+
+
+def infinite_text(value: float) -> str:
+    """What stands for a number that is not finite."""
+    if np.isnan(value):
+        return "?"
+    return "-∞" if value < 0 else "∞"

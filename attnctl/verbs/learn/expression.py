@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from math import exp, sqrt
 
 import numpy as np
@@ -55,25 +56,42 @@ def evaluate(text: str, trace: Trace) -> Value:
 def addresses(text: str) -> Iterator[Address]:
     """The parts of steps that an expression reads."""
     tree, read = tree_of(text)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    sized = {id(name) for call in calls for name in call.args if ast.unparse(call.func) == "size"}
-    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in sized]
-    yield from (read[name.id] for name in names if name.id in read and read[name.id].step != "id")
+    sized: set[int] = set()  # size(Q, d_k) reads no number of Q
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "size":
+            sized.update(map(id, node.args))
+
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Name) or node.id not in read or id(node) in sized:
+            continue
+        address = read[node.id]
+        if address.step != "id":
+            yield address
 
 
 def tree_of(text: str) -> tuple[ast.expr, dict[str, Address]]:
     """An expression as Python reads it, with a name for each address, and the addresses by these names."""
-    rest, code, read = text, "", dict[str, Address]()
+    rest = text
+    code = ""
+    read: dict[str, Address] = {}
     while rest:
         token = TOKEN.match(rest)
         assert token is not None
-        if token["name"] and token["after"] != "(":
-            name = token["name"]
-            address, rest = parse_start(rest) if token["after"] else (Address(name), rest[len(name) :])
-            read[f"_{len(read)}"] = address
-            code += f" _{len(read) - 1} "
+        name = token["name"]
+        if not name or token["after"] == "(":  # a number, a sign, or a function
+            code += token[0]
+            rest = rest[token.end() :]
+            continue
+
+        if token["after"]:
+            address, rest = parse_start(rest)
         else:
-            code, rest = code + token[0], rest[token.end() :]
+            address = Address(name)
+            rest = rest[len(name) :]
+        key = f"_{len(read)}"
+        read[key] = address
+        code += f" {key} "
+
     try:
         return ast.parse(code[:LONGEST].strip(), mode="eval").body, read
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -86,8 +104,8 @@ def expression_of(node: ast.expr, read: dict[str, Address]) -> Expression:
             return lambda _: float(number)
         case ast.Name(name) if name in read:
             address = read[name]
-            found = id_of if address.step == "id" else part_value
-            return lambda trace: found(address, trace)
+            value_of = id_of if address.step == "id" else part_value
+            return lambda trace: value_of(address, trace)
         case ast.UnaryOp(ast.USub(), inner):
             return calculate(np.subtract, lambda _: 0.0, expression_of(inner, read))
         case ast.BinOp(left, sign, right) if type(sign) in SIGNS:
@@ -98,12 +116,9 @@ def expression_of(node: ast.expr, read: dict[str, Address]) -> Expression:
 
 
 def call_of(name: str, arguments: Sequence[ast.expr], read: dict[str, Address]) -> Expression:
-    places = [
-        read[part.id]
-        for node in arguments
-        for part in ast.walk(node)
-        if isinstance(part, ast.Name) and part.id in read
-    ]
+    nodes = chain.from_iterable(map(ast.walk, arguments))
+    places = [read[node.id] for node in nodes if isinstance(node, ast.Name) and node.id in read]
+
     if name == "first_wrong" and not arguments:
         return first_wrong
     if name == "size" and len(places) == len(arguments) in {1, 2}:
@@ -114,7 +129,8 @@ def call_of(name: str, arguments: Sequence[ast.expr], read: dict[str, Address]) 
             raise AttnError(f"{name}() asks for a part of a step")
         return lambda trace: place_in(name, places[-1], trace)
     if name in FUNCTIONS and len(arguments) == 1:
-        inner, function = expression_of(arguments[0], read), FUNCTIONS[name]
+        inner = expression_of(arguments[0], read)
+        function = FUNCTIONS[name]
         return lambda trace: float(function(as_numbers(inner(trace))))
     known = [*FUNCTIONS, *PLACES, "size", "first_wrong"]
     raise AttnError(f"no function {name}(); there are {all_of(known)}")
@@ -142,8 +158,8 @@ def calculate(
 ) -> Expression:
     def value(trace: Trace) -> Value:
         with np.errstate(all="ignore"):
-            found = operation(as_numbers(left(trace)), as_numbers(right(trace)))
-        return float(found) if np.ndim(found) == 0 else found
+            result = operation(as_numbers(left(trace)), as_numbers(right(trace)))
+        return float(result) if np.ndim(result) == 0 else result
 
     return value
 
@@ -157,8 +173,8 @@ def as_numbers(value: Value) -> Array:
 
 def part_value(address: Address, trace: Trace) -> Value:
     address = address.spell_out(trace)
-    found = trace[address.step][address.resolve(trace)].astype(np.float64)
-    return float(found) if found.ndim == 0 else found
+    part = trace[address.step][address.resolve(trace)].astype(np.float64)
+    return float(part) if part.ndim == 0 else part
 
 
 def id_of(address: Address, trace: Trace) -> float:
@@ -186,8 +202,9 @@ def place_in(function: str, address: Address, trace: Trace) -> Cells:
     array = trace[address.step]
     inside = np.zeros(array.shape, dtype=bool)
     inside[address.resolve(trace)] = True
-    found = np.argwhere(inside & (array == PLACES[function](array[inside])))
-    return address.step, tuple(tuple(map(int, cell)) for cell in found)
+    extreme = PLACES[function](array[inside])
+    cells = np.argwhere(inside & (array == extreme))
+    return address.step, tuple(tuple(map(int, cell)) for cell in cells)
 
 
 def first_wrong(trace: Trace) -> str:

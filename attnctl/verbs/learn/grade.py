@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from attnctl.evidence.walk import Walk
 from attnctl.inputs.config import yaml
 from attnctl.inputs.plan.intended import plan_as_stated, under_our_names
 from attnctl.math import Array
+from attnctl.math.derivation import Derivation
 from attnctl.math.engine import carry_out
 from attnctl.math.ops import Given
 from attnctl.mistakes import CATALOGUE
@@ -28,6 +29,7 @@ from attnctl.record.cells import Address, Speller, parse_address
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.diagnosis import spoken
 from attnctl.verbs.check.exercise import read_unfinished
+from attnctl.verbs.check.report import Finding
 from attnctl.verbs.check.view import conclusion
 from attnctl.verbs.learn import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson, steps_to_write
 from attnctl.verbs.learn.expression import Value, addresses, as_numbers, evaluate
@@ -72,58 +74,69 @@ def answer_text(answer: Any) -> str:
 
 def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """A number or a matrix: right at the digits that were typed, or the mistake that would give it."""
-    wanted = as_numbers(right)
+    expected = as_numbers(right)
     typed = read_number(answer_text(answer)) if lesson.kind == NUMBER else read_matrix(answer)
-    typed = fit_shape(typed, wanted.shape)
-    if typed.numbers.shape != wanted.shape:
-        says = f"it is {dims(typed.numbers.shape)}, and should be {dims(wanted.shape)}"
+    typed = fit_shape(typed, expected.shape)
+    if typed.numbers.shape != expected.shape:
+        says = f"it is {dims(typed.numbers.shape)}, and should be {dims(expected.shape)}"
         return AnswerVerdict(False, says, "shape")
-    if typed.could_be(wanted):
+    if typed.could_be(expected):
         return AnswerVerdict(True, "right")
-    if typed.too_short(wanted):
+    if typed.too_short(expected):
         return AnswerVerdict(None, "it cannot be told: write at least two digits that count, like 0.62")
-    found = list(find_mistakes(lesson, typed, trace)) or list(other_cells(lesson, typed, trace))
-    if found:
-        (name, said), *more = found
-        also = tuple(dict.fromkeys(other for other, _ in more if other != name))
-        return AnswerVerdict(False, said, name, also)
-    return AnswerVerdict(False, how_it_differs(typed, wanted))
+
+    mistakes = list(find_mistakes(lesson, typed, trace)) or list(other_cells(lesson, typed, trace))
+    if not mistakes:
+        return AnswerVerdict(False, how_it_differs(typed, expected))
+    first, *others = mistakes
+    also = dict.fromkeys(other.name for other in others if other.name != first.name)
+    return AnswerVerdict(False, first.words, first.name, tuple(also))
 
 
 def how_it_differs(typed: Typed, right: Array) -> str:
-    said = "no known mistake gives it"
+    unknown = "no known mistake gives it"
     if not (np.isfinite(typed.numbers) == np.isfinite(right)).all():
-        return f"{said}; hidden scores are -inf, all others are numbers"
+        return f"{unknown}; hidden scores are -inf, all others are numbers"
     if right.ndim == 0:
-        return f"{said}: it is too {'large' if typed.numbers > right else 'small'}"
+        return f"{unknown}: it is too {'large' if typed.numbers > right else 'small'}"
+
     off = typed.off(right)
     count = max(1, int((off > typed.tolerance(right)).sum()))
     place = ", ".join(map(str, np.unravel_index(int(off.argmax()), off.shape)))
-    return f"{said}: {count} of {off.size} numbers differ, most of all the one at [{place}]"
+    return f"{unknown}: {count} of {off.size} numbers differ, most of all the one at [{place}]"
 
 
-def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[str, str]]:
-    """The mistakes that give what was typed, each with its words: the lesson's, or else the catalogue's."""
-    own = {wrong.mistake: wrong.says for wrong in lesson.wrong if not wrong.answer}
-    named = [
-        (wrong.mistake or "see", wrong.says)
-        for wrong in lesson.wrong
-        if wrong.answer and would_give(typed, evaluate(wrong.answer, trace))
-    ]
-    yield from named
-    asked = (address.spell_out(trace).step for address in addresses(lesson.answer))
+class MistakeFound(NamedTuple):
+    """A mistake that gives what was typed, and its words."""
+
+    name: str
+    words: str
+
+
+def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[MistakeFound]:
+    """The mistakes that give what was typed: the lesson's, or else the catalogue's."""
+    any_found = False
+    for wrong in lesson.wrong:
+        if wrong.answer and would_give(typed, evaluate(wrong.answer, trace)):
+            any_found = True
+            yield MistakeFound(wrong.mistake or "see", wrong.says)
+
+    asked_for = (address.spell_out(trace).step for address in addresses(lesson.answer))
     computed = {name for name, step in trace.steps.items() if not isinstance(step.op, Given)}
-    cases = [case_of(trace, name) for name in asked if name in computed]
-    first = [mistake for mistake in CATALOGUE if mistake.name in own]
-    rest = [mistake for mistake in CATALOGUE if mistake.name not in own]
+    cases = [case_of(trace, name) for name in asked_for if name in computed]
+
+    # Those that the lesson has words for are looked at first, and the others only if none of these fits.
+    words_of_lesson = {wrong.mistake: wrong.says for wrong in lesson.wrong if not wrong.answer}
+    first = [mistake for mistake in CATALOGUE if mistake.name in words_of_lesson]
+    rest = [mistake for mistake in CATALOGUE if mistake.name not in words_of_lesson]
     for mistakes in (first, rest):
-        if named:
+        if any_found:
             return
         for mistake in mistakes:
-            said = name_step(mistake, lesson, typed, trace, cases)
-            if said:
-                named.append((mistake.name, own.get(mistake.name) or said))
-                yield named[-1]
+            words = name_step(mistake, lesson, typed, trace, cases)
+            if words:
+                any_found = True
+                yield MistakeFound(mistake.name, words_of_lesson.get(mistake.name) or words)
 
 
 def would_give(typed: Typed, value: Value) -> bool:
@@ -139,12 +152,8 @@ def name_step(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, case
         return ""
     for case in cases:
         for plant in mistake.at(case):
-            derivation = plant.case.derivation
             try:
-                made_of = {name: trace[name] for name in derivation.given if name in trace}
-                values = carry_out(derivation, made_of, "float64").values
-                steps = {step.name: step for step in derivation if step.name in values}
-                value = evaluate(lesson.answer, Trace(steps, values, trace.header))
+                value = answer_of(lesson, plant.case.derivation, trace)
             except (AttnError, ValueError, IndexError, KeyError):
                 continue  # the mistake cannot be made with these shapes, or leaves out what is asked
             if would_give(typed, value):
@@ -153,28 +162,45 @@ def name_step(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, case
     return ""
 
 
+def answer_of(lesson: Lesson, derivation: Derivation, trace: Trace) -> Value:
+    """The answer to a lesson that these lines give, on what the trace was made of."""
+    made_of = {name: trace[name] for name in derivation.given if name in trace}
+    values = carry_out(derivation, made_of, "float64").values
+    steps = {step.name: step for step in derivation if step.name in values}
+    return evaluate(lesson.answer, Trace(steps, values, trace.header))
+
+
 def case_of(trace: Trace, step: str) -> WrongStep:
     """The step as check would look at it, were all of it wrong, with nothing recorded between."""
     leaves = [name for name, step in trace.steps.items() if isinstance(step.op, Given)]
     record = Record(trace.select([*leaves, step]), plan_as_stated(trace))
     walk = Walk.over(record, trace.derivation)
-    found = record.value(step)
-    everywhere = np.ones(found.shape, bool)
-    return WrongStep(trace.derivation, record, step, found, exactly(found), everywhere, walk)
+    recorded = record.value(step)
+    return WrongStep(
+        trace.derivation,
+        record,
+        step,
+        recorded,
+        exactly(recorded),
+        differs=np.ones(recorded.shape, bool),
+        walk=walk,
+    )
 
 
-def other_cells(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[tuple[str, str]]:
+def other_cells(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[MistakeFound]:
     """The cells of the step that hold what was typed, where one of its cells is asked for."""
     try:
         address = parse_address(lesson.answer).spell_out(trace)
-        asked = address.cell(trace)
+        expected = address.cell(trace)
     except AttnError:  # not one cell
         return
-    array, spell = trace[address.step].astype(np.float64), Speller(trace)
+
+    array = trace[address.step].astype(np.float64)
+    spell = Speller(trace)
     for cell in np.ndindex(*array.shape):
         if typed.could_be(np.asarray(array[cell])):
-            is_, should_be = spell(address.step, cell), spell(address.step, asked)
-            yield "other-cell", f"that is {is_}; asked is {should_be}"
+            words = f"that is {spell(address.step, cell)}; asked is {spell(address.step, expected)}"
+            yield MistakeFound("other-cell", words)
 
 
 def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
@@ -184,13 +210,17 @@ def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     address = parse_address(text).spell_out(trace)
     if address.step not in trace:
         raise AttnError(f"{quote(text)} is no cell; write one like attention_weights[0,love,AI]")
-    cell, (step, cells) = address.cell(trace), right
+
+    cell = address.cell(trace)
+    step, cells = right
     if address.step == step and cell in cells:
         return AnswerVerdict(True, "right")
+
     for wrong in lesson.wrong:
         other = evaluate(wrong.answer, trace) if wrong.answer else None
         if isinstance(other, tuple) and other[0] == address.step and cell in other[1]:
             return AnswerVerdict(False, wrong.says, wrong.mistake or None)
+
     spelled = Speller(trace)(address.step, cell)
     if address.step != step:
         says = f"{spelled} is a cell of {address.step}; look at {step}"
@@ -207,9 +237,11 @@ def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
         raise AttnError(f"no step {name!r} in this dump; there are {', '.join(trace)}")
     if name == right:
         return AnswerVerdict(True, "right")
+
     for wrong in lesson.wrong:
         if wrong.answer and evaluate(wrong.answer, trace) == name:
             return AnswerVerdict(False, wrong.says, wrong.mistake or None)
+
     order = list(trace)
     if order.index(name) > order.index(right):
         says = f"{name} comes after the first wrong step: a slip is made earlier"
@@ -223,14 +255,16 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     name = answer_text(answer)
     exercise = read_unfinished(str(Path(folder) / name) if name != STDIN else f"./{STDIN}", {}, named=False)
     arrays = under_our_names(exercise, settings)
-    wanted = lesson.answer.strip()
-    to_write, written = steps_to_write(lesson, trace), set(arrays) - exercise.begun
+    to_write = steps_to_write(lesson, trace)
+    written = set(arrays) - exercise.begun
     ahead = [step for step in to_write if step.name not in written]
     if len(ahead) == len(to_write):
         return AnswerVerdict(None, f"next is {ahead[0].name}: {formula_of(ahead[0])}")
+
     strange = [name for name in arrays if np.isnan(arrays[name]).any() and name not in exercise.begun]
     if strange:
         return AnswerVerdict(False, f"{', '.join(strange)} holds NaN", "not-finite")
+
     report = check(arrays, settings)
     given = [name for name, step in trace.steps.items() if isinstance(step.op, Given)]
     both = [name for name in (*given, "X") if name in report.trace and name in trace]
@@ -238,15 +272,12 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     if other:
         return AnswerVerdict(False, f"{', '.join(other)} is not what the lesson gives", "other-numbers")
     if report.findings:
-        first = report.findings[0]
-        says = f"{first.step} is the first wrong step"
-        if not first.mistake:
-            return AnswerVerdict(False, f"{says}; no known mistake gives its numbers")
-        words = f"{says}: it is what you get when {first.words}: {first.fix}"
-        return AnswerVerdict(False, words, first.mistake, first.also)
+        return verdict_on(report.findings[0])
+
+    wanted = lesson.answer.strip()
     if wanted not in written:
-        there = all_of(step.name for step in to_write if step not in ahead)
-        says = f"right so far: {there}; next is {ahead[0].name}: {formula_of(ahead[0])}"
+        finished = all_of(step.name for step in to_write if step not in ahead)
+        says = f"right so far: {finished}; next is {ahead[0].name}: {formula_of(ahead[0])}"
         return AnswerVerdict(None, says)
     if not report.agrees:
         return AnswerVerdict(None, conclusion(report))
@@ -256,11 +287,21 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     return AnswerVerdict(True, "right")
 
 
+def verdict_on(first: Finding) -> AnswerVerdict:
+    """The verdict on a dump with this first wrong step."""
+    says = f"{first.step} is the first wrong step"
+    if not first.mistake:
+        return AnswerVerdict(False, f"{says}; no known mistake gives its numbers")
+    words = f"{says}: it is what you get when {first.words}: {first.fix}"
+    return AnswerVerdict(False, words, first.mistake, first.also)
+
+
 GRADERS = {NUMBER: of_numbers, MATRIX: of_numbers, CELL: of_cell, STEP: of_step, DUMP: of_dump}
 
 
 def same_to_float32(theirs: Trace, ours: Trace, name: str) -> bool:
-    a, b = np.squeeze(np.asarray(theirs[name])), np.squeeze(np.asarray(ours[name]))
+    a = np.squeeze(np.asarray(theirs[name]))
+    b = np.squeeze(np.asarray(ours[name]))
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-4, atol=1e-4))
 
 
@@ -285,9 +326,11 @@ NUMERAL = re.compile(r"([-+−]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,2})
 BETWEEN = re.compile(r"(?<=[\w.%\]∞])\s+(?=[-+−.\w\[∞])")
 """The space between two numbers, or two rows, where no comma stands."""
 
-ENOUGH, EXACT = 0.1, 0.01
-"""The last place that is typed must be at most so much of the number: two digits that count; from three on
-the last may be off by one."""
+ENOUGH = 0.1
+"""The last place that is typed must be at most so much of the number: two digits that count."""
+
+EXACT = 0.01
+"""Where the last place is at most so much, three digits, it may be off by one."""
 
 
 @dataclass(frozen=True)
@@ -341,14 +384,19 @@ def read_number(text: str) -> Typed:
     word = text.strip()
     if word.lower() in {"-inf", "-.inf", "-infinity", "−∞", "-∞"}:
         return Typed(np.array(-np.inf), np.array(1.0))
-    found = NUMERAL.fullmatch(word)
-    if not found or not (found[2] or found[3]):
-        comma = "; write a point for the comma" if re.fullmatch(r"[-+]?[0-9]+,[0-9]+", word) else ""
-        raise AttnError(f"{quote(word) if word else 'nothing'} is not a number{comma or '; like 0.62'}")
-    sign, whole, part, power, percent = found.groups()
-    shift = int(power or 0) - (2 if percent else 0)
-    value = float(f"{'-' if sign in {'-', '−'} else ''}{whole or '0'}.{part or '0'}e{shift}")
-    return Typed(np.array(value), np.array(10.0 ** (shift - len(part or ""))))
+
+    numeral = NUMERAL.fullmatch(word)
+    if not numeral or not (numeral[2] or numeral[3]):
+        has_comma = re.fullmatch(r"[-+]?[0-9]+,[0-9]+", word)
+        advice = "write a point for the comma" if has_comma else "like 0.62"
+        raise AttnError(f"{quote(word) if word else 'nothing'} is not a number; {advice}")
+
+    sign, whole, decimals, power, percent = numeral.groups()
+    exponent = int(power or 0) - (2 if percent else 0)
+    minus = "-" if sign in {"-", "−"} else ""
+    value = float(f"{minus}{whole or '0'}.{decimals or '0'}e{exponent}")
+    unit = 10.0 ** (exponent - len(decimals or ""))
+    return Typed(np.array(value), np.array(unit))
 
 
 def read_matrix(value: Any) -> Typed:
@@ -380,17 +428,24 @@ def split_rows(text: str) -> Any:
     """Rows as people type them, or as NumPy prints them: spaces between numbers do as well as commas."""
     if text.lstrip().startswith(("[", "{")):
         return yaml.read(BETWEEN.sub(", ", text), "the answer")[0]
+
     rows = [row.strip() for row in re.split(r"[;\n]", text.replace(" %", "%")) if row.strip()]
     words = [[word.strip(",") for word in row.split()] for row in rows]
-    if len(words) == 1 == len(words[0]):  # 0.1,0.9 is two numbers; 0,9 is one, with a comma for the point
-        (word,) = words[0]
-        return word.split(",") if "," in word and "." in word else yaml.read(text, "the answer")[0]
-    return words[0] if len(words) == 1 else words
+    if len(words) != 1:
+        return words
+    (only_row,) = words
+    if len(only_row) != 1:
+        return only_row
+
+    (word,) = only_row
+    if "," in word and "." in word:  # 0.1,0.9 is two numbers; 0,9 is one, with a comma for the point
+        return word.split(",")
+    return yaml.read(text, "the answer")[0]
 
 
 def fit_shape(typed: Typed, shape: tuple[int, ...]) -> Typed:
     """Return the numbers in a shape that only has axes of size 1 more or fewer."""
-    own = [size for size in typed.numbers.shape if size != 1]
-    if own == [size for size in shape if size != 1]:
+    sizes = [size for size in typed.numbers.shape if size != 1]
+    if sizes == [size for size in shape if size != 1]:
         return Typed(typed.numbers.reshape(shape), typed.unit.reshape(shape))
     return typed

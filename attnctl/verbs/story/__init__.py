@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +24,11 @@ from attnctl.math.derivation import Step
 from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS, is_gradient
 from attnctl.record import Trace
 
-MOST_ROWS, MOST_PARTS = 12, 3
-"""Rows of a step that are told one by one, values that a row of outputs is said to be made of."""
+MOST_ROWS = 12
+"""Rows of a step that are told one by one."""
+
+MOST_PARTS = 3
+"""Values that a row of outputs is said to be made of."""
 
 OPTIONAL = re.compile(r"\[([^\]]*{(\d)}[^\]]*)\]")
 """A part of a sentence that is about an input which may not be there."""
@@ -54,9 +58,14 @@ class Hidden:
     of: int
 
 
-BLIND, EMPTY, UNMIXED = "blind", "empty", "unmixed"
-"""Rows of weights that are all 0, as their scores are all −∞ or though some are not, and rows of head
-outputs that are not what the weights make of the values."""
+BLIND = "blind"
+"""Rows of weights that are all 0, as their scores are all −∞."""
+
+EMPTY = "empty"
+"""Rows of weights that are all 0 though some of their scores are not −∞."""
+
+UNMIXED = "unmixed"
+"""Rows of head outputs that are not what the weights make of the values."""
 
 
 @dataclass(frozen=True)
@@ -137,42 +146,68 @@ def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
     Left out, unless they are asked for, are steps that only repeat another one. What is said of a
     step may rest on others. Raises MissingStep for a step that is not there.
     """
-    wanted = list(trace.select(list(trace) if steps is None else steps).steps.values())
+    wanted = trace.select(list(trace) if steps is None else steps).steps.values()
     loaded = replace(trace, arrays={name: np.asarray(trace[name]) for name in trace})
     chapters: list[Chapter] = []
-    for group in (list(steps) for _, steps in groupby(wanted, way_made)):
-        step, before = group[0], chapters[-1] if chapters and steps is None else None
-        is_copy = isinstance(step.op, ops.Copy | ops.Merge)
-        if is_copy and before and step.inputs[0] == before.steps[-1].name and repeats_input(loaded, step):
-            chapters[-1] = replace(before, happens=f"{before.happens} {step.name} is the same matrix.")
+
+    for _, alike in groupby(wanted, way_made):
+        group = list(alike)
+        step = group[0]
+        may_join = chapters and steps is None  # a step that was asked for by name has its own chapter
+        if may_join and only_repeats(loaded, step, chapters[-1]):
+            previous = chapters[-1]
+            chapters[-1] = replace(previous, happens=f"{previous.happens} {step.name} is the same matrix.")
         else:
             chapters.append(chapter_of(loaded, group))
+
     return Story(loaded, tuple(chapters))
+
+
+def only_repeats(trace: Trace, step: Step, previous: Chapter) -> bool:
+    """True where a step copies the last one of the chapter before it, number for number."""
+    if not isinstance(step.op, ops.Copy | ops.Merge):
+        return False
+    return step.inputs[0] == previous.steps[-1].name and repeats_input(trace, step)
 
 
 def way_made(step: Step) -> tuple[object, ...]:
     """How a step was made: those given, or projected, in a row and in the same way are told together."""
     if isinstance(step.op, ops.Project):
         return ops.Project, step.inputs[0], len(step.inputs)
-    return (ops.Given, step.formula) if isinstance(step.op, ops.Given) else (step.name,)
+    if isinstance(step.op, ops.Given):
+        return ops.Given, step.formula
+    return (step.name,)
 
 
 def what_happens(steps: Sequence[Step]) -> str:
     """The sentence of an op; of several steps that were made alike, with all that they read."""
-    step, several = steps[0], len(steps) > 1
-    words = step.op.words
-    if step.name == HEAD_OUTPUTS and isinstance(step.op, ops.MatMul):
-        words = "Each query adds up the rows of {1}, each times its weight."
-    elif is_slope(step.name) and isinstance(step.op, ops.Given):
-        words = "{name} is {formula}: how the loss follows each number of what attention gives."
-    elif is_slope(step.name) and isinstance(step.op, ops.Scale) and step.axes[-1] == "key":
-        words = "A score moves the loss as much as its scaled one does, times what it was scaled by."
-    elif several and isinstance(step.op, ops.Given):
-        words = "{name} are {formula}."
-    words = OPTIONAL.sub(lambda part: part[1] if int(part[2]) < len(step.inputs) else "", words)
-    inputs = zip(*(step.inputs for step in steps), strict=True)
-    read = (all_of(dict.fromkeys(map(plainly, alike))) for alike in inputs)
+    step = steps[0]
+    words = OPTIONAL.sub(
+        lambda part: part[1] if int(part[2]) < len(step.inputs) else "",
+        words_of_step(step, several=len(steps) > 1),
+    )
+
+    read = []
+    for alike in zip(*(step.inputs for step in steps), strict=True):
+        different = dict.fromkeys(map(plainly, alike))
+        read.append(all_of(different))
+
     return words.format(*read, op=step.op, name=all_of(step.name for step in steps), formula=step.formula)
+
+
+def words_of_step(step: Step, *, several: bool) -> str:
+    """The words of the step's op, or better ones where the step's name tells more than its op."""
+    is_given = isinstance(step.op, ops.Given)
+
+    if step.name == HEAD_OUTPUTS and isinstance(step.op, ops.MatMul):
+        return "Each query adds up the rows of {1}, each times its weight."
+    if is_slope(step.name) and is_given:
+        return "{name} is {formula}: how the loss follows each number of what attention gives."
+    if is_slope(step.name) and isinstance(step.op, ops.Scale) and step.axes[-1] == "key":
+        return "A score moves the loss as much as its scaled one does, times what it was scaled by."
+    if several and is_given:
+        return "{name} are {formula}."
+    return step.op.words
 
 
 def is_slope(name: str) -> bool:
@@ -186,99 +221,178 @@ def plainly(name: str) -> str:
 
 
 def chapter_of(trace: Trace, steps: list[Step]) -> Chapter:
-    step, happens = steps[0], what_happens(steps)
-    if edited := [step.name for step in steps if step.name in trace.edited]:
+    happens = what_happens(steps)
+    edited = [step.name for step in steps if step.name in trace.edited]
+    if edited:
         happens = f"{happens} Then {all_of(edited)} {'was' if len(edited) == 1 else 'were'} edited."
     if len(steps) > 1:
         return Chapter(tuple(steps), happens)
+
+    step = steps[0]
     claims = tuple(claims_of(trace, step))
-    told = sum(isinstance(claim, TopKeys | Mix) for claim in claims)
-    named = sum(len(claim.rows) for claim in claims if isinstance(claim, OddRows))
-    return Chapter((step,), happens, claims, row_count(trace, step) - told - named)
+
+    rows_left = row_count(trace, step)
+    for claim in claims:
+        if isinstance(claim, TopKeys | Mix):
+            rows_left -= 1
+        elif isinstance(claim, OddRows):
+            rows_left -= len(claim.rows)
+
+    return Chapter((step,), happens, claims, left_out=rows_left)
 
 
 def row_count(trace: Trace, step: Step) -> int:
     """The number of rows that could be told of a step, one by one; 0 where it is told as a whole."""
     if step.name == WEIGHTS:
         return int(np.prod(trace[step.name].shape[:-1]))
-    return len(mixed_rows(trace, step)) if is_mixture(trace, step) else 0
+    if is_mixture(trace, step):
+        return len(mixed_rows(trace, step))
+    return 0
 
 
 def claims_of(trace: Trace, step: Step) -> Iterator[Claim]:
     array = trace[step.name]
     if array.dtype == bool or not array.size:
         return
-    scores = step.symbol == names.TABLE[names.MASKED].symbol
-    nothing = scores or step.name in {names.CHUNK_LOGSUMEXP, names.LOGSUMEXP}  # −∞ is of what sees nothing
-    strange = np.isnan(array) | np.isposinf(array) | (np.isneginf(array) & (not nothing))
+
+    is_scores = step.symbol == names.TABLE[names.MASKED].symbol
+    # −∞ is what scores of hidden keys are, and the logarithm of a sum over no keys.
+    may_be_minus_infinite = is_scores or step.name in {names.CHUNK_LOGSUMEXP, names.LOGSUMEXP}
+    strange = np.isnan(array) | np.isposinf(array)
+    if not may_be_minus_infinite:
+        strange |= np.isneginf(array)
     if strange.any():
         yield NotFinite(step.name, int(strange.sum()))
+
     if step.name == WEIGHTS:
         yield from without_weight(trace, array)
         yield from islice(top_keys_of(trace, step, array), MOST_ROWS)
     elif is_mixture(trace, step):
         yield from mixes(trace, step)
     else:
-        hides = isinstance(step.op, ops.Hide) and scores
-        if hides or (scores and np.isneginf(array).any()):
-            words, reasons = hidden_reasons(trace, step.name)
-            counts = [(word, int((reasons == at).sum())) for at, word in enumerate(words)]
-            yield Hidden(step.name, tuple(count for count in counts if count[1]), array.size)
-        as_it_is = ops.Copy | ops.Given | ops.Merge | ops.Repeat
-        reach = None if hides or isinstance(step.op, as_it_is) else extremes(step.name, array)
-        if reach is not None:
-            yield reach
+        yield from claims_of_whole(trace, step, is_scores=is_scores)
+
+
+def claims_of_whole(trace: Trace, step: Step, *, is_scores: bool) -> Iterator[Hidden | Extremes]:
+    """What can be said of a step that is not told row by row: how much is hidden, and its extremes."""
+    array = trace[step.name]
+    hides = is_scores and isinstance(step.op, ops.Hide)
+    if hides or (is_scores and np.isneginf(array).any()):
+        yield hidden_claim(trace, step)
+
+    # A step that only hides or moves numbers has the extremes of the step it took them from.
+    moves = isinstance(step.op, ops.Copy | ops.Given | ops.Merge | ops.Repeat)
+    if hides or moves:
+        return
+
+    claim = extremes(step.name, array)
+    if claim is not None:
+        yield claim
+
+
+def hidden_claim(trace: Trace, step: Step) -> Hidden:
+    causes, numbers = hidden_reasons(trace, step.name)
+    by = []
+    for number, cause in enumerate(causes):
+        count = int((numbers == number).sum())
+        if count:
+            by.append((cause, count))
+    return Hidden(step.name, tuple(by), trace[step.name].size)
 
 
 def without_weight(trace: Trace, weights: Array) -> Iterator[OddRows]:
     """The rows whose weights are all 0: as they see nothing, or for another reason."""
-    nothing, source = np.asarray(~weights.any(axis=-1)), source_of_weights(trace)
-    blind = nothing & (np.isneginf(trace[source]).all(axis=-1) if source else False)
+    all_zero = np.asarray(~weights.any(axis=-1))
+    source = source_of_weights(trace)
+    sees_nothing = np.isneginf(trace[source]).all(axis=-1) if source else False
+
+    blind = all_zero & sees_nothing
     if blind.any():
         yield OddRows(WEIGHTS, BLIND, rows_where(blind))
-    if (nothing & ~blind).any():
-        yield OddRows(WEIGHTS, EMPTY, rows_where(nothing & ~blind))
+
+    empty = all_zero & ~blind
+    if empty.any():
+        yield OddRows(WEIGHTS, EMPTY, rows_where(empty))
 
 
 def top_keys_of(trace: Trace, step: Step, array: Array) -> Iterator[TopKeys]:
     source = source_of_weights(trace)
-    words, reasons = hidden_reasons(trace, source) if source else ([], np.full(array.shape, -1))
+    nothing_hidden = HiddenReasons([], np.full(array.shape, SEEN))
+    reasons = hidden_reasons(trace, source) if source else nothing_hidden
+
     for row in np.ndindex(*array.shape[:-1]):
-        weights, why = array[row], reasons[row]
+        weights = array[row]
         if not np.isfinite(weights).all() or not weights.max() > 0:
             continue
+
         keys = find_ties(weights)
-        causes = ((word, np.flatnonzero(why == at)) for at, word in enumerate(words))
-        hidden = tuple((word, tuple(map(int, places))) for word, places in causes if places.size)
-        scores: tuple[float, ...] = ()
-        if source:  # the scores of these keys, where they are the largest of the row
-            own, others = trace[source][row][list(keys)], np.delete(trace[source][row], list(keys))
-            largest = not others.size or own.min() > others.max()
-            scores = tuple(map(float, own)) if largest and np.isfinite(own).all() else ()
-        share, seen = float(weights[list(keys)].max()), int((why < 0).sum())
-        yield TopKeys(step.name, row, keys, share, seen, hidden, source, scores)
+        yield TopKeys(
+            step=step.name,
+            row=row,
+            keys=keys,
+            share=float(weights[list(keys)].max()),
+            seen=int((reasons.numbers[row] == SEEN).sum()),
+            hidden=hidden_keys(reasons, row),
+            source=source,
+            scores=scores_of_keys(trace[source][row], keys) if source else (),
+        )
+
+
+def hidden_keys(reasons: HiddenReasons, row: Cell) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Each cause that hides keys from a row, with these keys."""
+    hidden = []
+    for number, cause in enumerate(reasons.causes):
+        keys = np.flatnonzero(reasons.numbers[row] == number)
+        if keys.size:
+            hidden.append((cause, tuple(map(int, keys))))
+    return tuple(hidden)
+
+
+def scores_of_keys(scores: Array, keys: Sequence[int]) -> tuple[float, ...]:
+    """The scores of these keys; none where they are not the largest of the row, and so not the reason."""
+    chosen = scores[list(keys)]
+    others = np.delete(scores, list(keys))
+    if others.size and not chosen.min() > others.max():
+        return ()
+    if not np.isfinite(chosen).all():
+        return ()
+    return tuple(map(float, chosen))
 
 
 def is_mixture(trace: Trace, step: Step) -> bool:
-    made = step.name == HEAD_OUTPUTS and isinstance(step.op, ops.MatMul) and step.inputs[0] in trace
-    return made and trace[step.inputs[0]].shape[:-1] == trace[step.name].shape[:-1]
+    """True for head outputs of which the weights are recorded, a row of them for each row of outputs."""
+    if step.name != HEAD_OUTPUTS or not isinstance(step.op, ops.MatMul):
+        return False
+    weights = step.inputs[0]
+    return weights in trace and trace[weights].shape[:-1] == trace[step.name].shape[:-1]
 
 
 def mixes(trace: Trace, step: Step) -> Iterator[Mix | OddRows]:
-    rows, array, weights = mixed_rows(trace, step), trace[step.name], trace[step.inputs[0]]
-    values = trace.arrays.get(step.inputs[1])
-    if values is None:
-        unmixed = tuple(rows) if step.name in trace.edited else ()
-    else:
-        unmixed = tuple(row for row in rows if not same_mixture(array[row], weights[row], values[row[:-1]]))
+    rows = mixed_rows(trace, step)
+    weights = trace[step.inputs[0]]
+
+    unmixed = unmixed_rows(trace, step, rows)
     if unmixed:
         yield OddRows(step.name, UNMIXED, unmixed)
+
     for row in [row for row in rows if row not in unmixed][:MOST_ROWS]:
-        own = weights[row]
-        keys = np.argsort(-own, kind="stable")[:MOST_PARTS]
-        parts = tuple((int(key), float(own[key])) for key in keys if own[key] > 0)
-        rest = float(own.sum(dtype=np.float64)) - sum(share for _, share in parts)
+        row_weights = weights[row]
+        largest = np.argsort(-row_weights, kind="stable")[:MOST_PARTS]
+        parts = tuple((int(key), float(row_weights[key])) for key in largest if row_weights[key] > 0)
+
+        # Rounding may put the sum of a row a little below its own parts.
+        rest = float(row_weights.sum(dtype=np.float64)) - sum(share for _, share in parts)
         yield Mix(step.name, row, parts, max(rest, 0.0))
+
+
+def unmixed_rows(trace: Trace, step: Step, rows: Sequence[Cell]) -> tuple[Cell, ...]:
+    """The rows of outputs that are not what the weights make of the values."""
+    outputs = trace[step.name]
+    weights = trace[step.inputs[0]]
+    values = trace.arrays.get(step.inputs[1])
+    if values is None:  # nothing to hold them to: only an edit tells that they are something else
+        return tuple(rows) if step.name in trace.edited else ()
+    return tuple(row for row in rows if not same_mixture(outputs[row], weights[row], values[row[:-1]]))
 
 
 def mixed_rows(trace: Trace, step: Step) -> list[Cell]:
@@ -303,35 +417,64 @@ def source_of_weights(trace: Trace) -> str:
     return step.inputs[0] if step.inputs[0] in trace else ""
 
 
-def hidden_reasons(trace: Trace, name: str) -> tuple[list[str], Array]:
-    """What first made scores −∞: the causes, and the number of each score's, −1 where it is seen."""
-    words: list[str] = []
-    why = np.full(trace[name].shape, -1)
+SEEN = -1
+"""In place of the number of a cause: the score is not −∞."""
+
+
+class HiddenReasons(NamedTuple):
+    """What first made scores −∞: the causes, and for each score the number of its cause, or `SEEN`."""
+
+    causes: list[str]
+    numbers: Array
+
+
+def hidden_reasons(trace: Trace, name: str) -> HiddenReasons:
+    """Follow scores from the first recorded step on to `name`, and note what hid each."""
+    causes: list[str] = []
+    numbers = np.full(trace[name].shape, SEEN)
+
+    for step in steps_of_scores(trace, name):
+        hidden = np.isneginf(trace[step.name])
+        numbers[~hidden] = SEEN  # an edit may have brought back what an earlier step hid
+
+        for cause, where in hidden_causes(trace, step):
+            new = hidden & (numbers == SEEN) & where
+            if not new.any():
+                continue
+            if cause not in causes:
+                causes.append(cause)
+            numbers[new] = causes.index(cause)
+
+    return HiddenReasons(causes, numbers)
+
+
+def steps_of_scores(trace: Trace, name: str) -> list[Step]:
+    """The steps through which scores went, query by key, from the first that is recorded to `name`."""
     chain: list[Step] = []
     while name in trace and trace.steps[name].axes[-2:] == ("query", "key"):
-        chain.insert(0, trace.steps[name])
-        name = (*chain[0].inputs, "")[0]
-    for step in chain:
-        hidden = np.isneginf(trace[step.name])
-        why[~hidden] = -1
-        for word, where in hidden_causes(trace, step):
-            new = hidden & (why < 0) & where
-            if new.any():
-                words += [word] * (word not in words)
-                why[new] = words.index(word)
-    return words, why
+        step = trace.steps[name]
+        chain.append(step)
+        if not step.inputs:
+            break
+        name = step.inputs[0]
+    return chain[::-1]
 
 
 def hidden_causes(trace: Trace, step: Step) -> Iterator[tuple[str, Array]]:
     """Each cause that may have made scores −∞ at a step, and where, the first that did so first."""
     shape = trace[step.name].shape
     others = [np.asarray(trace[name]) for name in step.inputs[1:] if name in trace]
+
     if isinstance(step.op, ops.Hide):
-        by = step.op.hidden_by(shape, *others)
+        hidden_by = step.op.hidden_by(shape, *others)
         causes = [rule.label for rule in step.op.rules] + [names.MASK] * len(others)
-        yield from ((word, by == at) for at, word in enumerate(causes))
+        for number, cause in enumerate(causes):
+            yield cause, hidden_by == number
+
     if isinstance(step.op, ops.Add) and others:
         yield step.inputs[1], np.broadcast_to(np.isneginf(others[0]), shape)
+
+    # What is −∞ for none of these reasons was edited, or has overflowed.
     yield "an edit" if step.name in trace.edited else "overflow", np.ones(shape, bool)
 
 
@@ -340,17 +483,29 @@ def extremes(step: str, array: Array) -> Extremes | None:
     finite = np.isfinite(array)
     if not finite.any():
         return None
-    top = index_of(np.where(finite, array, -np.inf).argmax(), array)
-    bottom = index_of(np.where(finite, array, np.inf).argmin(), array)
-    return Extremes(step, top, float(array[top]), bottom, float(array[bottom]), bool(finite.all()))
+
+    largest = index_of(np.where(finite, array, -np.inf).argmax(), array)
+    smallest = index_of(np.where(finite, array, np.inf).argmin(), array)
+    return Extremes(
+        step=step,
+        largest=largest,
+        most=float(array[largest]),
+        smallest=smallest,
+        least=float(array[smallest]),
+        whole=bool(finite.all()),
+    )
 
 
 def index_of(flat: np.intp, array: Array) -> Cell:
-    return tuple(int(at) for at in np.unravel_index(flat, array.shape))
+    return tuple(map(int, np.unravel_index(flat, array.shape)))
 
 
 def same_mixture(output: Array, weights: Array, values: Array) -> bool:
     """True where an output row is Σ weight · value, but for rounding in its type."""
-    terms = np.abs(weights.astype(np.float64)[:, None] * values).sum(axis=0)
-    off = np.abs(weights.astype(np.float64) @ values - output)
-    return bool((off <= ULPS * np.finfo(output.dtype).eps * (len(weights) + 1) * terms).all())
+    exact = weights.astype(np.float64)
+    sizes = np.abs(exact[:, None] * values).sum(axis=0)
+    off = np.abs(exact @ values - output)
+
+    # Each of the products and sums may be off by half a unit in the last place of what it adds up.
+    allowed = ULPS * np.finfo(output.dtype).eps * (len(weights) + 1) * sizes
+    return bool((off <= allowed).all())

@@ -15,16 +15,22 @@ from attnctl.math import Cell
 from attnctl.math.derivation import Step
 from attnctl.record import Trace
 from attnctl.record.cells import spell_cell
-from attnctl.verbs import story as told
-from attnctl.verbs.story import Story, is_slope
+from attnctl.verbs import story as claims
+from attnctl.verbs.story import Chapter, Story, is_slope
 
-WIDEST, NARROWEST = 80, 36
-"""Columns of a story, as longer lines are hard to read; of the words beside a table, at least."""
+WIDEST = 80
+"""Columns of a story, as longer lines are hard to read."""
+
+NARROWEST = 36
+"""Columns of the words beside a table, at least."""
+
+LEAST_SHARE = 0.00005
+"""A share that is less is not said: it would read as 0.0 %."""
 
 OF_ROWS = {
-    told.BLIND: "{} may look at nothing, and all weights are 0",
-    told.EMPTY: "All weights of {} are 0",
-    told.UNMIXED: "{} {} not what the weights make of the values",
+    claims.BLIND: "{} may look at nothing, and all weights are 0",
+    claims.EMPTY: "All weights of {} are 0",
+    claims.UNMIXED: "{} {} not what the weights make of the values",
 }
 
 
@@ -37,132 +43,205 @@ def story_lines(story: Story, screen: Screen) -> Iterator[Element]:
 
 def opening(story: Story, screen: Screen) -> Iterator[Element]:
     yield from headline(story.trace, screen._replace(fits=True, width=min(WIDEST, screen.width)))
-    tokens, ids = story.trace.tokens, story.trace.ids
-    if tokens:
-        words = [quoted_token(screen.token(token)) for token in tokens[:WIDEST]]
-        if ids and len(ids) == len(tokens):
-            words = [f"{word} ({number})" for word, number in zip(words, ids, strict=False)]
-        more = f" and {len(tokens) - WIDEST} more" if len(tokens) > WIDEST else ""
-        of = ", each with its id" if ids else ""
+    if story.trace.tokens:
         yield []
-        yield from wrap_sentence(f"{plural(len(tokens), 'token')}{of}: {', '.join(words)}{more}.", screen)
+        yield from wrap_sentence(say_tokens(story.trace, screen), screen)
+
+
+def say_tokens(trace: Trace, screen: Screen) -> str:
+    tokens = trace.tokens or []
+    words = [quoted_token(screen.token(token)) for token in tokens[:WIDEST]]
+    if trace.ids and len(trace.ids) == len(tokens):
+        words = [f"{word} ({number})" for word, number in zip(words, trace.ids, strict=False)]
+
+    count = plural(len(tokens), "token")
+    with_ids = ", each with its id" if trace.ids else ""
+    more = f" and {len(tokens) - WIDEST} more" if len(tokens) > WIDEST else ""
+    return f"{count}{with_ids}: {', '.join(words)}{more}."
 
 
 def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element]:
-    chapter, name = story.chapters[number], Namer(story.trace, screen)
-    step = chapter.steps[0]
-    about = "" if len(chapter.steps) > 1 else f"   {formula_of(step)}   {shape_of(story.trace, step)}"
-    title = ", ".join(step.name for step in chapter.steps)
-    count = f"{number + 1}/{len(story.chapters)} "
-    first, *rest = fold_text(screen.printable(count + title + about), min(WIDEST, screen.width))
-    head, tail = len(count), len(count) + len(screen.printable(title))
-    yield [(first[:head], "aside"), (first[head:tail], "name"), (first[tail:], "")]
-    yield from ([(line, "")] for line in rest)
+    chapter = story.chapters[number]
+    yield from title_lines(story, number, screen)
+
+    # In a pipe or a file a story is words alone.
     tables = tables_of(story.trace, chapter.steps, screen) if screen.fits else []
     width = max((table.width for table in tables), default=0)
-    beside = len(tables) == 1 and width + GAP + NARROWEST <= screen.width
-    room = screen._replace(width=screen.width - width - GAP) if beside else screen
-    more = [f"… and {plural(chapter.left_out, 'row')} more."] * bool(chapter.left_out)
-    sentences = (chapter.happens, *(sentence_of(claim, name) for claim in chapter.claims), *more)
-    words = [
-        line for sentence in sentences for line in wrap_sentence(sentence, room, "" if beside else "  ")
-    ]
-    if beside:
-        yield from lines_beside([tables, words], [width, max(cells(text) for ((text, _),) in words)])
+
+    if len(tables) == 1 and width + GAP + NARROWEST <= screen.width:
+        room = screen._replace(width=screen.width - width - GAP)
+        words = list(sentence_lines(story, chapter, room, indent=""))
+        widest = max(cells(text) for ((text, _),) in words)
+        yield from lines_beside([tables, words], [width, widest])
     else:
         yield from tables
-        yield from words
+        yield from sentence_lines(story, chapter, screen, indent="  ")
+
+
+def title_lines(story: Story, number: int, screen: Screen) -> Iterator[Line]:
+    """`3/9 scores   S = Q Kᵀ   3 × 3 (query, key)`: steps made alike are named without the rest."""
+    steps = story.chapters[number].steps
+    count = f"{number + 1}/{len(story.chapters)} "
+    title = ", ".join(step.name for step in steps)
+    about = ""
+    if len(steps) == 1:
+        about = f"   {formula_of(steps[0])}   {shape_of(story.trace, steps[0])}"
+
+    first, *rest = fold_text(screen.printable(count + title + about), min(WIDEST, screen.width))
+    title_start = len(count)
+    title_end = title_start + len(screen.printable(title))
+    yield [
+        (first[:title_start], "aside"),
+        (first[title_start:title_end], "name"),
+        (first[title_end:], ""),
+    ]
+    for line in rest:
+        yield [(line, "")]
+
+
+def sentence_lines(story: Story, chapter: Chapter, screen: Screen, *, indent: str) -> Iterator[Line]:
+    """What happens, what came out, and how much is not told."""
+    name = Namer(story.trace, screen)
+    sentences = [chapter.happens]
+    sentences += [sentence_of(claim, name) for claim in chapter.claims]
+    if chapter.left_out:
+        sentences.append(f"… and {plural(chapter.left_out, 'row')} more.")
+
+    for sentence in sentences:
+        yield from wrap_sentence(sentence, screen, indent)
 
 
 def tables_of(trace: Trace, steps: Sequence[Step], screen: Screen) -> list[Frame]:
     """One for all of these steps, or one each where they do not fit beside each other."""
     whole = one_table(trace, steps, screen, heads_of(trace))
-    if whole is not None or len(steps) == 1:
-        return [whole] if whole is not None else []
-    return [table for step in steps for table in tables_of(trace, [step], screen)]
+    if whole is not None:
+        return [whole]
+    if len(steps) == 1:
+        return []
+
+    tables = []
+    for step in steps:
+        tables += tables_of(trace, [step], screen)
+    return tables
 
 
 def wrap_sentence(text: str, screen: Screen, indent: str = "  ") -> Iterator[Line]:
     """A sentence in lines of at most 80 columns, or as wide as a narrow terminal."""
     width = min(WIDEST, screen.width) - len(indent)
-    for line in fold_text(screen.printable(text).replace(" %", f"{UNBROKEN}%"), width):
+    unbroken = screen.printable(text).replace(" %", f"{UNBROKEN}%")  # a number stays beside its %
+    for line in fold_text(unbroken, width):
         yield [(f"{indent}{line.replace(UNBROKEN, ' ')}", "")]
 
 
-def sentence_of(claim: told.Claim, name: Namer) -> str:
+def sentence_of(claim: claims.Claim, name: Namer) -> str:
     match claim:
-        case told.TopKeys():
+        case claims.TopKeys():
             return say_look(claim, name)
-        case told.Mix(step, row, mixed, rest):
-            parts = [f"{percent(share)} of {name.key(key)}" for key, share in mixed]
-            if rest >= 0.00005:  # what is less is not said
-                parts.append(f"{percent(rest)} of others")
-            return f"{name.row(step, row)} is {all_of(parts)}."
-        case told.Hidden(_, by, of):
+        case claims.Mix():
+            return say_mix(claim, name)
+        case claims.Hidden(_, by, of):
             return say_hidden(by, of)
-        case told.OddRows(step, kind, rows):
-            be = "is" if len(rows) == 1 else "are"
-            named = [name.row(step, row) for row in rows[:MOST_KEYS]]
-            more = len(rows) - len(named)
-            said = "; ".join([*named, f"{plural(more, 'row')} more"] if more else named)
-            return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {said}."
-        case told.Extremes():
+        case claims.OddRows():
+            return say_odd_rows(claim, name)
+        case claims.Extremes():
             return say_extremes(claim, name)
-        case told.NotFinite(_, count):
+        case claims.NotFinite(_, count):
             return f"{count} of its numbers {'is' if count == 1 else 'are'} not finite."
+
+
+def say_mix(claim: claims.Mix, name: Namer) -> str:
+    parts = [f"{percent(share)} of {name.key(key)}" for key, share in claim.parts]
+    if claim.rest >= LEAST_SHARE:
+        parts.append(f"{percent(claim.rest)} of others")
+    return f"{name.row(claim.step, claim.row)} is {all_of(parts)}."
+
+
+def say_odd_rows(claim: claims.OddRows, name: Namer) -> str:
+    rows = claim.rows
+    named = [name.row(claim.step, row) for row in rows[:MOST_KEYS]]
+    if len(rows) > len(named):
+        named.append(f"{plural(len(rows) - len(named), 'row')} more")
+
+    verb = "is" if len(rows) == 1 else "are"
+    sentence = OF_ROWS[claim.kind].format(plural(len(rows), "row"), verb)
+    return f"{sentence}: {'; '.join(named)}."
 
 
 def say_hidden(by: Sequence[tuple[str, int]], of: int) -> str:
     total = sum(count for _, count in by)
     if not total:
         return f"None of the {of} scores is hidden."
-    said = f"by {by[0][0]}" if len(by) == 1 else all_of(f"{count} by {rule}" for rule, count in by)
-    return f"{total} of {of} scores {'is' if total == 1 else 'are'} hidden, {said}."
 
-
-def say_look(claim: told.TopKeys, name: Namer) -> str:
-    who, share = name.row(claim.step, claim.row), percent(claim.share)
-    keys, each = name.seen(claim.row, claim.keys), " each" * (claim.seen != 1 and len(claim.keys) > 1)
-    hides = "; ".join(f"{rule} hides {name.keys(hidden)}" for rule, hidden in claim.hidden)
-    scores = list(dict.fromkeys(map(four_digits, claim.scores)))
-    if claim.seen == 1:
-        said, why = f"sees only {keys}", ""
-    elif len(claim.keys) == claim.seen and claim.seen > 1:
-        said = f"looks at {keys} alike"
-        why = ", because their scores are the same" if len(scores) == 1 else ""
+    if len(by) == 1:
+        only_rule, _ = by[0]
+        causes = f"by {only_rule}"
     else:
-        said = f"looks most{', and alike,' * bool(each)} at {keys}"
-        why = because(claim, scores) if scores else ""
-    return f"{who} {said}: {share}{each}{why}{f' ({hides})' * bool(hides)}."
+        causes = all_of(f"{count} by {rule}" for rule, count in by)
+    return f"{total} of {of} scores {'is' if total == 1 else 'are'} hidden, {causes}."
 
 
-def because(claim: told.TopKeys, scores: Sequence[str]) -> str:
+def say_look(claim: claims.TopKeys, name: Namer) -> str:
+    keys = name.seen(claim.row, claim.keys)
+    scores = list(dict.fromkeys(map(four_digits, claim.scores)))
+    several_tie = claim.seen != 1 and len(claim.keys) > 1
+
+    reason = ""
+    if claim.seen == 1:
+        look = f"sees only {keys}"
+    elif len(claim.keys) == claim.seen and claim.seen > 1:
+        look = f"looks at {keys} alike"
+        if len(scores) == 1:
+            reason = ", because their scores are the same"
+    else:
+        look = f"looks most, and alike, at {keys}" if several_tie else f"looks most at {keys}"
+        if scores:
+            reason = because(claim, scores)
+
+    row = name.row(claim.step, claim.row)
+    share = percent(claim.share)
+    each = " each" if several_tie else ""
+    hides = "; ".join(f"{rule} hides {name.keys(hidden)}" for rule, hidden in claim.hidden)
+    aside = f" ({hides})" if hides else ""
+    return f"{row} {look}: {share}{each}{reason}{aside}."
+
+
+def because(claim: claims.TopKeys, scores: Sequence[str]) -> str:
     among = f"of the {claim.seen} it sees" if claim.hidden else "of its row"
     if len(claim.scores) == 1:
         return f", because its score {scores[0]} is the largest {among}"
     return f", because their scores ({all_of(scores)}) are the largest {among}"
 
 
-def say_extremes(claim: told.Extremes, name: Namer) -> str:
-    of_all = "number" if claim.whole else "finite number"
+def say_extremes(claim: claims.Extremes, name: Namer) -> str:
+    number = "number" if claim.whole else "finite number"
     if claim.most == claim.least:
-        return f"Every {of_all} is {four_digits(claim.most)}."
+        return f"Every {number} is {four_digits(claim.most)}."
     if is_slope(claim.step):
         return say_slopes(claim, name)
-    high, low = (cell_name(name, claim.step, at) for at in (claim.largest, claim.smallest))
-    reach = f"The largest {of_all} is {four_digits(claim.most)} at {high}"
-    return f"{reach}, the smallest {four_digits(claim.least)} at {low}."
+
+    largest = (
+        f"The largest {number} is {four_digits(claim.most)} at {cell_name(name, claim.step, claim.largest)}"
+    )
+    smallest = f"the smallest {four_digits(claim.least)} at {cell_name(name, claim.step, claim.smallest)}"
+    return f"{largest}, {smallest}."
 
 
-def say_slopes(claim: told.Extremes, name: Namer) -> str:
+def say_slopes(claim: claims.Extremes, name: Namer) -> str:
     step, _, through = claim.step.removeprefix("d_").partition("_through_")
-    said = [
-        f"raising {cell_name(name, step, at)} by a little {'raises' if slope > 0 else 'lowers'} "
-        f"the loss by {four_digits(abs(slope))} times as much"
-        for at, slope in ((claim.largest, claim.most), (claim.smallest, claim.least))
-        if slope
-    ]
-    text = f"through {through}, " * bool(through) + f"{'; '.join(said)}."
+
+    effects = []
+    for cell, slope in ((claim.largest, claim.most), (claim.smallest, claim.least)):
+        if not slope:
+            continue
+        moves = "raises" if slope > 0 else "lowers"
+        effects.append(
+            f"raising {cell_name(name, step, cell)} by a little {moves} "
+            f"the loss by {four_digits(abs(slope))} times as much"
+        )
+
+    text = f"{'; '.join(effects)}."
+    if through:
+        text = f"through {through}, {text}"
     return text[0].upper() + text[1:]
 
 
