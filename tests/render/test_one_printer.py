@@ -26,6 +26,7 @@ ELSEWHERE = {
     ("cli/explain.py", "write_json"): "JSON, which is encoded",
     ("formats.py", "write"): "a format, as above",
     ("store/files.py", "sink"): "JSON, which is encoded",
+    ("store/files.py", "write_found"): "the same: findings",
     ("cli/output.py", "Console"): "a bar with a label of ours",
     ("cli/capture.py", "sys.stdout.write"): "what the program printed, which is its own",
     ("cli/capture.py", "sys.stderr.write"): "what the program printed, which is its own",
