@@ -38,7 +38,7 @@ CellValue = float | str
 """A number, or a text; one that begins with = is a formula."""
 
 
-class Direction(Enum):
+class Along(Enum):
     """How the cells go that a term reads while an index runs."""
 
     NOWHERE = 0
@@ -121,8 +121,8 @@ class StepFormulas:
 
     def sum_over_ranges(self, body: Operand, conditions: Sequence[Term], at: Bound) -> str | None:
         """The sum where all goes one way, or a row meets a column. Raises NoRangeError."""
-        directions = {self.direction(part, at) for part in (body, *conditions)} - {Direction.NOWHERE}
-        if directions in ({Direction.ROW}, {Direction.COLUMN}):
+        directions = {self.direction(part, at) for part in (body, *conditions)} - {Along.NOWHERE}
+        if directions in ({Along.ROW}, {Along.COLUMN}):
             factors = [self.term(body, at)]
             factors += [f"({self.condition(condition, at)})" for condition in conditions]
             return f"SUMPRODUCT({'*'.join(factors)})"
@@ -130,30 +130,30 @@ class StepFormulas:
         if not isinstance(body, Term) or body.kind != "*" or conditions:
             return None
         by_direction = {self.direction(part, at): part for part in body.parts}
-        if set(by_direction) != {Direction.ROW, Direction.COLUMN}:
+        if set(by_direction) != {Along.ROW, Along.COLUMN}:
             return None
-        row = self.term(by_direction[Direction.ROW], at)
-        column = self.term(by_direction[Direction.COLUMN], at)
+        row = self.term(by_direction[Along.ROW], at)
+        column = self.term(by_direction[Along.COLUMN], at)
         return f"SUM(MMULT({row},{column}))"
 
-    def direction(self, term: Any, at: Bound) -> Direction:
+    def direction(self, term: Any, at: Bound) -> Along:
         """How the cells go that a term reads. Raises NoRangeError."""
         if not isinstance(term, Term):
-            return Direction.NOWHERE
+            return Along.NOWHERE
         if term.kind == "read":
             start, stop = self.corners(term.parts[0], term.parts[1:], at)
             if stop.column > start.column:
-                return Direction.ROW
-            return Direction.COLUMN if stop.row > start.row else Direction.NOWHERE
+                return Along.ROW
+            return Along.COLUMN if stop.row > start.row else Along.NOWHERE
         if term.kind in {"sum", "max"}:
             # It comes to one number whatever its own index is: any place will do.
             name, _, body, *_ = term.parts
             return self.direction(body, {**at, name: 0})
 
-        directions = {self.direction(part, at) for part in term.parts} - {Direction.NOWHERE}
+        directions = {self.direction(part, at) for part in term.parts} - {Along.NOWHERE}
         if not directions:
-            return Direction.NOWHERE
-        return directions.pop() if len(directions) == 1 else Direction.BOTH
+            return Along.NOWHERE
+        return directions.pop() if len(directions) == 1 else Along.BOTH
 
     def choice(self, condition: Term, yes: Operand, no: Operand, at: Bound) -> str:
         if condition.kind == "<":
