@@ -12,7 +12,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.headline import kind_words, positions
-from attnctl.verbs.conform import features
+from attnctl.verbs.conform import features, uses
 from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, RATE, SENT, chance_missed
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
@@ -30,6 +30,7 @@ from attnctl.verbs.conform.judge import describe_extras, find_declared, judge_an
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
 from attnctl.verbs.conform.profile import (
+    CORNER,
     FLOAT_MASK,
     GROUPED,
     HIDDEN_GRADIENTS,
@@ -53,6 +54,8 @@ SINGLE = (
     "its numbers are right to the digits of float32 only: it keeps some in float32, whatever it is given"
 )
 """The reason why float64 is skipped where plain attention is right in float32."""
+
+NO_DECODE = "it takes no cache, and causal does not end at the last key"
 
 OF_OUTPUTS = "it gives gradients, and this is of outputs"
 
@@ -194,6 +197,9 @@ class Run:
         if conventions.get(FLOAT_MASK) == "read as truth values" and not added:
             skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
             claimed.remove("float_mask")
+        decode = self.list_decode(claimed, dtype, lengths=lengths, groups=groups)
+        if not decode:
+            skips[features.DECODE] = NO_DECODE
         pairs = features.pairs_cases(claimed)
         few = {} if pairs else {features.PAIRS: "it has fewer than two options"}
         backward = dict.fromkeys(RELATIONS, OF_OUTPUTS) if suite.signature.handed else {}
@@ -202,6 +208,7 @@ class Run:
         found = {
             **features.list_own_features(suite.profile.head_sizes, quick=request.quick),
             **{name: features.option_cases(name, claimed, **how) for name in OPTIONS},
+            features.DECODE: decode,
             features.PAIRS: pairs,
             features.RANDOM: features.random_cases(claimed, groups=groups, widths=widths, **how),
             **dict.fromkeys(self.repeated, (features.SMALL, replace(BASE, queries=33, keys=33, seed=1))),
@@ -216,6 +223,16 @@ class Run:
                 calls, causal="causal" in claimed, groups=groups
             )
         return {name: cases for name, cases in found.items() if not request.only or name in request.only}
+
+    def list_decode(
+        self, claimed: Sequence[str], dtype: str, *, lengths: bool, groups: bool
+    ) -> tuple[Case, ...]:
+        """The cases of a few new queries, where there is a cache or the last query sees every key."""
+        cached = "cache" in claimed
+        ends_last = "causal" in claimed and self.suite.profile_in(dtype)[CORNER] == "bottom-right"
+        if not (cached or (lengths and (ends_last or "pages" in claimed))):
+            return ()
+        return uses.decode_cases(claimed, cached=cached, groups=groups, quick=self.request.quick)
 
     @property
     def repeated(self) -> tuple[str, ...]:
