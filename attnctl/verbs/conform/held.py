@@ -183,15 +183,11 @@ def observe(mistake: str, see: Callable[[CaseResult], str]) -> Cause:
 def simplicity(result: CaseResult) -> tuple[bool, bool, bool, int]:
     """Order cases: drawn numbers first, few of them, but enough that nothing fits by chance."""
     case, few = result.case, min(result.case.queries, result.case.keys) < ENOUGH_TOKENS
-    return is_large(case), case.fill != "random", few, count_weights(case)
-
-
-def count_weights(case: Case) -> int:
-    return case.batch * case.heads * case.queries * case.keys
+    return is_large(case), case.fill != "random", few, case.weights
 
 
 def is_large(case: Case) -> bool:
-    return count_weights(case) > MOST_NUMBERS
+    return case.weights > MOST_NUMBERS
 
 
 @np.errstate(all="ignore")
@@ -251,6 +247,8 @@ class Programs:
 
     def begin(self, result: CaseResult) -> HeldCase | None:
         if result.answer.error or result.judgement.extra is not None:
+            return None
+        if self.suite.problem(result.case).has_many_scores:
             return None
         found = self.suite.outputs_in(result)
         if found and self.step == WEIGHTS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 
@@ -61,6 +62,12 @@ OF_OUTPUTS = "it gives gradients, and this is of outputs"
 
 MAY_LACK = {LENGTHS: "unequal numbers of queries and keys", OTHER_D_V: "values of another width"}
 """Features that kernels need not have, and often answer wrongly rather than refuse."""
+
+BOUNDED = {features.MANY_KEYS, features.BLOCK_BOUNDARIES}
+"""Features whose calls are left out where the target is too slow for them, as others went."""
+
+QUICK_CALL, LONGEST_CALL = 4.0, 10.0
+"""The seconds that a call of these may take."""
 
 QUICK_SECONDS, SECONDS = 2.0, 20.0
 """The time that making one call again and again may take."""
@@ -149,7 +156,8 @@ class Run:
             why, types = self.request.xfail.get(result.feature, ("", ()))
             if result.dtype in types and result.status in {FAILED, IGNORED}:
                 result.known = why
-        return Conformance(self.suite.target.name, found, dict(conventions), notes)
+        has_dropout = bool(self.suite.signature.random)
+        return Conformance(self.suite.target.name, found, dict(conventions), notes, has_dropout)
 
     # --- what is found out first ---
 
@@ -209,6 +217,8 @@ class Run:
             **features.list_own_features(suite.profile.head_sizes, quick=request.quick),
             **{name: features.option_cases(name, claimed, **how) for name in OPTIONS},
             features.DECODE: decode,
+            features.MANY_KEYS: uses.many_keys_cases(claimed, **how),
+            features.BLOCK_BOUNDARIES: uses.block_cases(claimed, self.block_sizes, lengths=lengths),
             features.PAIRS: pairs,
             features.RANDOM: features.random_cases(claimed, groups=groups, widths=widths, **how),
             **dict.fromkeys(self.repeated, (features.SMALL, replace(BASE, queries=33, keys=33, seed=1))),
@@ -223,6 +233,16 @@ class Run:
                 calls, causal="causal" in claimed, groups=groups
             )
         return {name: cases for name, cases in found.items() if not request.only or name in request.only}
+
+    @property
+    def longest_call(self) -> float:
+        usual = QUICK_CALL if self.request.quick else LONGEST_CALL
+        return min(usual, (self.request.timeout or inf) / 4)  # others may go faster than these do
+
+    @property
+    def block_sizes(self) -> Sequence[int]:
+        usual = uses.QUICK_BLOCKS if self.request.quick else uses.BLOCKS
+        return self.request.block_sizes or usual
 
     def list_decode(
         self, claimed: Sequence[str], dtype: str, *, lengths: bool, groups: bool
@@ -302,6 +322,9 @@ class Run:
         more = case.queries > case.keys - case.past
         if case.queries != case.keys - case.past and more in self.unequal:
             run.refuse(self.unequal[more])
+            return True
+        if run.feature in BOUNDED and self.suite.predict_time(case) > self.longest_call:
+            run.skipped = run.skipped or f"a call would take longer than {self.longest_call:g} s"
             return True
         if case.call and (why := find_unfit(self.suite.problem(case))):
             run.refuse(f"{case.call.name}: {why}")
@@ -440,6 +463,8 @@ class Run:
         """The right cases of all features; what is said of an option is said of those that have it."""
         others = (other for other in self.runs if other is not run and other.dtype == run.dtype)
         for case in (case for result in (run, *others) for case in result.right):
+            if self.suite.problem(case).has_many_scores:
+                continue
             if run.feature not in {*OPTIONS} - {*case.option_values}:
                 yield case
 
@@ -462,6 +487,8 @@ class Run:
         if untried := signature.untried:
             named = f"--map {untried[0]}=OURS says what it is"
             out.append(f"Not tried: {', '.join(untried)}: left at the default in every call ({named}).")
+        if random := signature.random:
+            out.append(f"Not tried: {', '.join(random)}: what is left out at random is not known.")
         if off := {name: value for name, value in signature.off.items() if name not in signature.used}:
             out.append(f"In every call: {', '.join(f'{name}={value}' for name, value in off.items())}.")
         if self.suite.adds_truths:

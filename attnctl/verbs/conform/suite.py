@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
+from math import inf
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,10 @@ class Suite:
     nan_gradients: set[str] = field(default_factory=set)
     """The types in which gradients are NaN where a row sees no key."""
     hangs: int = 0
+    quickest: float = inf
+    """The least seconds that a call took."""
+    largest: tuple[int, float] = (0, 0.0)
+    """The most weights of a call, and the seconds that it took."""
 
     @property
     def declared(self) -> TargetProfile:
@@ -146,7 +152,10 @@ class Suite:
     def run(self, case: Case, *, forward: bool = False, **made: Any) -> CaseResult:
         """Call the target with a case and judge its answer; `made` says how often, and in what memory."""
         problem = self.problem(case, forward=forward)
+        begun = monotonic()
         answer = self.call(problem, **made)
+        if not made:
+            self.note_time(problem.case.weights, monotonic() - begun)
         wanted = self.without_hidden_rows(expect(problem), answer)
         judgement = judge_answer(wanted, answer)
         if judgement.right and self.extras:
@@ -156,6 +165,18 @@ class Suite:
         if answer.changed:
             self.changed.setdefault(case.dtype, found)
         return found
+
+    def note_time(self, weights: int, seconds: float) -> None:
+        self.quickest = min(self.quickest, seconds)
+        if weights >= self.largest[0]:
+            self.largest = weights, seconds
+
+    def predict_time(self, case: Case) -> float:
+        """The seconds that a call may take: for each weight as many as the largest took."""
+        weights, seconds = self.largest
+        if not weights:
+            return 0.0
+        return (seconds - self.quickest) * case.weights / weights
 
     def without_hidden_rows(self, wanted: Expected, answer: Answer) -> Expected:
         """Expect no gradients where a row that sees no key makes NaN of them, which is a convention."""
