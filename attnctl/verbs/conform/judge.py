@@ -45,7 +45,7 @@ from attnctl.math.names import (
 )
 from attnctl.math.ops import Given
 from attnctl.mistakes.chunks import LN2
-from attnctl.verbs.conform.call import Answer
+from attnctl.verbs.conform.call import ENDINGS, NOT_CALLED, Answer
 from attnctl.verbs.conform.case import GRADIENTS
 from attnctl.verbs.conform.layout import read_answer, shapes_beside
 from attnctl.verbs.conform.problem import Problem
@@ -212,7 +212,7 @@ def judge_answer(wanted: Expected, answer: Answer) -> Judgement:
 
 
 def judge_failure(answer: Answer) -> Judgement:
-    named = answer.error not in {"not called", "hang", "crash", "exit"}
+    named = answer.error not in {NOT_CALLED, *ENDINGS}
     words = f"{answer.error}: {answer.message}" if named else answer.message
     return Judgement(inf, words=words.rstrip(": "))
 

@@ -143,7 +143,8 @@ class FeatureResult:
     def reason(self) -> str:
         """The reason why it was skipped, or why some of its cases, or of its outputs, were not judged."""
         if not self.cases:
-            return self.skipped or "it has no cases"
+            refused = "refused: " if self.refused else ""
+            return f"{refused}{self.skipped}" if self.skipped else "it has no cases"
         left = self.of - self.cases
         what = "refused" if self.refused == left else "not run"
         hidden = [name for name in self.ratios if name not in self.shown and not self.wrong]

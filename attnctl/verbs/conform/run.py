@@ -14,7 +14,7 @@ from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.headline import kind_words, positions
 from attnctl.verbs.conform import features, uses
-from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, RATE, SENT, chance_missed
+from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, NOT_CALLED, RATE, SENT, Answer, chance_missed
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import LOW_PRECISION, diagnose, explain_repeats, ignored_cause
@@ -36,6 +36,7 @@ from attnctl.verbs.conform.profile import (
     GROUPED,
     HIDDEN_GRADIENTS,
     LENGTHS,
+    MASK_SHAPE,
     OTHER_D_V,
     OUTPUT_TYPE,
     TYPES,
@@ -44,7 +45,7 @@ from attnctl.verbs.conform.profile import (
 from attnctl.verbs.conform.relations import RELATIONS, Relation, hold_relation
 from attnctl.verbs.conform.report import FAILED, IGNORED, MOST_SAID, Conformance, Failure, FeatureResult
 from attnctl.verbs.conform.results import Saved, judge_conventions, recall_cause, save_case, shrink
-from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, CaseResult, Suite
+from attnctl.verbs.conform.suite import ABSENT, CaseResult, Suite
 
 Progress = Callable[[int, int], None]
 
@@ -57,6 +58,14 @@ SINGLE = (
 """The reason why float64 is skipped where plain attention is right in float32."""
 
 NO_DECODE = "it takes no cache, and causal does not end at the last key"
+
+ARRAYS_OF = {"numpy": "NumPy arrays", "torch": "tensors of torch", "jax": "arrays of jax"}
+OTHER_ARRAYS = {
+    "numpy": "--framework torch or jax",
+    "torch": "--framework numpy or jax",
+    "jax": "--framework numpy or torch",
+}
+"""What a target is given by a framework, and what it may be given instead."""
 
 OF_OUTPUTS = "it gives gradients, and this is of outputs"
 
@@ -94,8 +103,8 @@ class Run:
     """The types that the target does not take, each with why."""
     skips: dict[str, str] = field(default_factory=dict)
     """The features that are not run, each with why."""
-    hung: list[FeatureResult] = field(default_factory=list)
-    """Plain attention in each type in which it never came back."""
+    ended: dict[str, FeatureResult] = field(default_factory=dict)
+    """Plain attention in each type in which it never came back, or ended its process."""
     unequal: dict[bool, str] = field(default_factory=dict)
     """More queries than keys (True) or fewer, where the target refuses that, with why."""
     not_taken: list[str] = field(default_factory=list)
@@ -125,8 +134,9 @@ class Run:
             return self.conclude(
                 FeatureResult(ATTENTION, dtype, of=1, skipped=why) for dtype, why in self.refused.items()
             )
-        if len(self.hung) == len(taken) or (self.hung and self.suite.is_let_be):
-            return self.conclude(self.hung)
+        if {*taken} <= self.ended.keys() or (self.ended and self.suite.is_let_be):
+            return self.conclude(self.ended.values())
+        taken = [dtype for dtype in taken if dtype not in self.ended]
         found = {dtype: find_conventions(self.suite, dtype) for dtype in taken}
         said = self.find_extras(replace(BASE, dtype=taken[0]))
         self.run_features(self.list_features(taken[0], found[taken[0]]), progress)
@@ -163,16 +173,32 @@ class Run:
 
     def refuse_types(self) -> None:
         plain = {dtype: self.suite.run(replace(BASE, dtype=dtype)) for dtype in self.request.dtypes}
+        self.suite.works = any(result.judgement.right for result in plain.values())
+        if all(result.answer.is_exception for result in plain.values()):
+            first = next(iter(plain.values()))
+            self.refused = dict.fromkeys(plain, self.say_always_raised(first.answer))
+            return
         for dtype, result in plain.items():
-            if self.suite.is_refusal(result.answer):
+            if self.suite.is_refusal(result.answer) or result.answer.error == NOT_CALLED:
                 self.refused[dtype] = result.judgement.words
-            elif result.answer.error == "hang" or result.answer.kind in SENT:
-                self.hung.append(FeatureResult(ATTENTION, dtype, of=1))
-                self.hung[-1].add(result)
+            elif result.answer.error in ENDINGS or result.answer.kind in SENT:
+                self.ended[dtype] = FeatureResult(ATTENTION, dtype, of=1)
+                self.ended[dtype].add(result)
             elif dtype == "float64" and result.answer.dtype in {*TYPES} - {dtype}:
                 self.refused[dtype] = f"it answers in {result.answer.dtype}"
             elif dtype == "float64" and "float32" in plain and plain["float32"].judgement.right:
                 self.refused |= {dtype: SINGLE} if self.is_single(result) else {}
+
+    def say_always_raised(self, answer: Answer) -> str:
+        """Say what every call raises, where, what it was called with, and what may be meant instead."""
+        framework = self.request.framework
+        place = f" ({answer.place})" if answer.place else ""
+        return (
+            f"every call raises {answer.error}: {answer.message}{place}; "
+            f"it is given Q, K and V as {ARRAYS_OF[framework]}, in every layout: "
+            f"say {OTHER_ARRAYS[framework]} if it takes others, --layout and --head-sizes "
+            "for what it takes, or wrap it in a function (q, k, v)"
+        )
 
     def is_single(self, result: CaseResult) -> bool:
         """Something is kept in float32, as many programs keep softmax, so float64 is not meant."""
@@ -281,6 +307,8 @@ class Run:
         in_type = [replace(case, dtype=dtype) for case in cases]
         fitted = list(dict.fromkeys(map(self.suite.fit, in_type)))
         run = FeatureResult(name, dtype, of=len(fitted), skipped=self.refused.get(dtype, ""))
+        if ended := self.ended.get(dtype):
+            return ended if name == ATTENTION else replace(run, skipped=ended.wrong[0].judgement.words)
         if run.skipped:
             return run
         for why in self.not_taken if name == features.CAPTURED_CALLS else ():
@@ -347,9 +375,19 @@ class Run:
         """A case counts for nothing: the target refuses what it may, or is not called any more."""
         if found.answer.error in {*ABSENT, NOT_CALLED}:
             return True
-        case, claimed = found.case, self.suite.declared.features
-        unequal = case.queries != case.keys - case.past and LENGTHS not in claimed
-        may_refuse = unequal or feature in features.OPTIONAL - {*claimed}
+        case, claimed = found.case, {*self.suite.declared.features}
+        if MASK_SHAPE in self.suite.declared.conventions:
+            claimed |= {*features.IN_SHAPE}
+        is_unequal = case.queries != case.keys - case.past
+        if is_unequal and LENGTHS not in claimed:
+            return self.suite.is_refusal(found.answer)
+
+        # What nobody says that it has, and plain attention has not.
+        asked = {feature, *case.option_values}
+        if is_unequal:
+            asked.add(LENGTHS)
+        is_extra = self.suite.works and bool(case.options) and asked.isdisjoint(claimed)
+        may_refuse = is_extra or feature in features.OPTIONAL - claimed
         return may_refuse and self.suite.is_refusal(found.answer)
 
     def is_broadcast(self, feature: str, found: CaseResult) -> bool:
@@ -429,6 +467,11 @@ class Run:
         run.wrong = [self.suite.changed[run.dtype]] if run.dtype in self.suite.changed else []
 
     def explain(self, run: FeatureResult) -> Diagnosed:
+        found = self.explain_without_search(run)
+        return self.search_cause(run) if found is None else found
+
+    def explain_without_search(self, run: FeatureResult) -> Diagnosed | None:
+        """What is known of wrong cases by their feature, or by plain attention; None for nothing."""
         name, wrong = run.feature, run.wrong
         if self.recalled:
             return Diagnosed(self.recalled)
@@ -442,8 +485,10 @@ class Run:
         if name in RELATIONS:
             law, failed = RELATIONS[name], all(result.answer.error for result in wrong)
             return NOTHING if failed else Diagnosed(Failure(law.mistake, law.sentence))
-        if self.search:
-            return Diagnosed(self.search(wrong))
+        return Diagnosed(self.search(wrong)) if self.search else None
+
+    def search_cause(self, run: FeatureResult) -> Diagnosed:
+        name, wrong = run.feature, run.wrong
         right = list(self.list_beside(run))
         best = choose(self.causes, wrong, right)
         is_own = name in OPTIONS and name not in {"cache", "out"}
