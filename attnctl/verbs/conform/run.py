@@ -28,6 +28,7 @@ from attnctl.verbs.conform.features import (
 )
 from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, choose, spare, unite
 from attnctl.verbs.conform.judge import describe_extras, find_declared, judge_answer
+from attnctl.verbs.conform.kinds import NOT_SOFTMAX
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
 from attnctl.verbs.conform.profile import (
@@ -482,6 +483,10 @@ class Run:
         if name == features.INPUTS_KEPT:
             words = f"it changes its inputs: {', '.join(wrong[0].answer.changed)} is not what it was before"
             return Diagnosed(Failure("inputs-changed", words))
+        plain = self.diagnosed.get((ATTENTION, run.dtype))
+        if plain is not None and plain.failure.mistake == NOT_SOFTMAX:
+            # Whatever else is asked for is asked of something else.
+            return Diagnosed(replace(plain.failure, explained=1, failing=1))
         if name in RELATIONS:
             law, failed = RELATIONS[name], all(result.answer.error for result in wrong)
             return NOTHING if failed else Diagnosed(Failure(law.mistake, law.sentence))
