@@ -33,6 +33,10 @@ class Call:
         return self.k.shape[2]
 
     @property
+    def share(self):
+        return self.q.shape[1] // self.k.shape[1]
+
+    @property
     def rows(self):
         return np.arange(self.queries)[:, None] + self.first
 
@@ -57,47 +61,66 @@ def drop(asked, names):
 
 def begin(q, k, v, past, first, asked):
     """The call that is meant."""
-    call = Call(q, k, v, np.ones((1, 1, 1, 1), dtype=bool), past, q.shape[-1] ** -0.5, asked, first)
-    seen = np.ones((1, 1, call.queries, call.keys), dtype=bool)
+    usual = q.shape[-1] ** -0.5
+    everything = np.ones((1, 1, q.shape[2], k.shape[2]), dtype=bool)
+    call = Call(q=q, k=k, v=v, seen=everything, past=past, scale=usual, asked=asked, first=first)
+    rows = call.rows
+    columns = call.columns
+
     if asked.get("causal"):
-        seen = seen & (call.columns <= call.rows)
+        call = call.hiding(columns > rows)
     if asked.get("window") is not None:
         left, right = asked["window"]
-        seen = seen & (call.columns >= call.rows - left) & (call.columns <= call.rows + right)
+        call = call.hiding(columns < rows - left)
+        call = call.hiding(columns > rows + right)
     if asked.get("mask") is not None:
-        seen = seen & asked["mask"]
+        call = call.hiding(~asked["mask"])
     if asked.get("key_lengths") is not None:
-        seen = seen & (call.columns < np.reshape(asked["key_lengths"], (-1, 1, 1, 1)))
-    scale = call.scale if asked.get("scale") is None else asked["scale"]
-    return replace(call, seen=seen, scale=scale)
+        lengths = np.reshape(asked["key_lengths"], (-1, 1, 1, 1))
+        call = call.hiding(columns >= lengths)
+    if asked.get("scale") is not None:
+        call = replace(call, scale=asked["scale"])
+    return call
 
 
 def scores_of(call):
-    share = call.q.shape[1] // call.k.shape[1]
-    keys = np.repeat(call.k, share, axis=1)
-    scores = call.q @ keys.swapaxes(-1, -2) * call.scale
-    if call.asked.get("softcap"):
-        scores = call.asked["softcap"] * np.tanh(scores / call.asked["softcap"])
-    if call.asked.get("bias") is not None:
-        scores = scores + call.asked["bias"]
-    if call.asked.get("alibi_slopes") is not None:
-        scores = scores - call.asked["alibi_slopes"][:, None, None] * np.abs(call.rows - call.columns)
+    keys = np.repeat(call.k, call.share, axis=1)
+    scores = call.q @ keys.swapaxes(-1, -2)
+    scores *= call.scale
+
+    cap = call.asked.get("softcap")
+    bias = call.asked.get("bias")
+    slopes = call.asked.get("alibi_slopes")
+    if cap:
+        scores = cap * np.tanh(scores / cap)
+    if bias is not None:
+        scores = scores + bias
+    if slopes is not None:
+        distance = np.abs(call.rows - call.columns)
+        scores = scores - np.reshape(slopes, (-1, 1, 1)) * distance
     return scores
 
 
 def attend(call, hidden=-np.inf, scores=None, least=None):
     """Softmax of the scores, with a sink, times V; rows that see nothing are 0."""
-    scores = scores_of(call) if scores is None else scores
+    if scores is None:
+        scores = scores_of(call)
     scores = np.where(call.seen, scores, hidden)
     top = scores.max(axis=-1, keepdims=True)
-    top = np.where(np.isneginf(top), 0.0, top)
+    top[np.isneginf(top)] = 0.0
     below = scores - top
-    weights = np.exp(below if least is None else np.where(np.isneginf(below), below, below.clip(least)))
+    if least is not None:
+        clipped = below.clip(least)
+        below = np.where(np.isneginf(below), below, clipped)
+
+    weights = np.exp(below)
     total = weights.sum(axis=-1, keepdims=True)
-    if call.asked.get("sinks") is not None:
-        total = total + np.exp(np.reshape(call.asked["sinks"], (-1, 1, 1)) - top)
-    values = np.repeat(call.v, call.q.shape[1] // call.v.shape[1], axis=1)
-    return weights / np.where(total == 0, 1.0, total) @ values
+    sinks = call.asked.get("sinks")
+    if sinks is not None:
+        total = total + np.exp(np.reshape(sinks, (-1, 1, 1)) - top)
+    total[total == 0] = 1.0
+    values = np.repeat(call.v, call.share, axis=1)
+    return weights / total @ values
 
 
 def dense(fault=None, corner=0):
@@ -116,11 +139,16 @@ def dense(fault=None, corner=0):
             k = np.concatenate([past_key, k], axis=2)
             v = np.concatenate([past_value, v], axis=2)
         if mask is not None and mask.dtype != bool:
-            asked |= {"mask": None, "bias": mask if bias is None else bias + mask}
-        first = past if past or not corner else k.shape[2] - q.shape[2]
-        wide = (np.asarray(array, dtype=np.float64) for array in (q, k, v))
+            asked["mask"] = None
+            asked["bias"] = mask if bias is None else bias + mask
+
+        first = past
+        if corner and not past:
+            first = k.shape[2] - q.shape[2]
+        wide = [np.asarray(array, dtype=np.float64) for array in (q, k, v)]
+        call = begin(*wide, past, first, asked)
         with np.errstate(all="ignore"):
-            return carry_out(begin(*wide, past, first, asked), fault).astype(q.dtype)
+            return carry_out(call, fault).astype(q.dtype)
 
     return attention
 
@@ -138,22 +166,34 @@ def paged(fault=None):
     """A kernel whose keys are in pages; the last query of a sequence sees its last key."""
 
     def attention(q, k_cache, v_cache, block_table, context_lens, causal=False):
-        read = {"table": np.asarray(block_table), "lengths": np.asarray(context_lens), "causal": causal}
+        read = {
+            "table": np.asarray(block_table),
+            "lengths": np.asarray(context_lens),
+            "causal": causal,
+            "slots": k_cache.shape[1],
+            "ahead": 0,
+        }
         if fault is not None:
-            read = fault({**read, "slots": k_cache.shape[1], "pages": len(k_cache)})
+            read = fault(read)
+
         out = []
         for member, length in enumerate(map(int, read["lengths"])):
-            k, v = (gather(cache, read, member)[:, :, :length] for cache in (k_cache, v_cache))
-            query = np.asarray(q[member : member + 1].swapaxes(1, 2), dtype=np.float64)
-            first = length - query.shape[2] + read.get("ahead", 0)
-            call = begin(query, k, v, 0, first, {"causal": read["causal"]})
+            k = gather(k_cache, read, member)[:, :, :length]
+            v = gather(v_cache, read, member)[:, :, :length]
+            query = q[member : member + 1].swapaxes(1, 2).astype(np.float64)
+            first = length - query.shape[2] + read["ahead"]
+            asked = {"causal": causal}
+            call = begin(query, k, v, past=0, first=first, asked=asked)
             with np.errstate(all="ignore"):
                 out.append(attend(call))
-        return np.concatenate(out).swapaxes(1, 2).astype(q.dtype)
+        joined = np.concatenate(out)
+        return joined.swapaxes(1, 2).astype(q.dtype)
 
     return attention
 
 
 def gather(cache, read, member):
-    pages = cache[read["table"][member]].astype(np.float64)
-    return pages.reshape(1, -1, *cache.shape[2:]).swapaxes(1, 2)
+    own = read["table"][member]
+    pages = cache[own].astype(np.float64)
+    rows = pages.reshape(1, -1, *cache.shape[2:])
+    return rows.swapaxes(1, 2)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 import serving
+from serving_right import RIGHT as ODD
 from serving_table import FAULTS, RIGHT, drop_one_more_than_blocks, make
 
 import attnctl
@@ -84,3 +85,23 @@ def test_sizes_of_blocks_are_read(call, tmp_path):
     refused = call("conform", "kernel.py:attention", "--block-sizes", "0")
     assert refused.code == 2
     assert "block-sizes" in refused.err
+
+
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("kernel", ODD)
+def test_a_right_one_with_an_odd_convention_is_not_accused(kernel):
+    found = conform(ODD[kernel])
+    assert found.agrees is True, str(found)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_unexplained")
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_the_full_suite_finds_it_too(fault):
+    found = attnctl.conform(make(fault), dtypes=TYPES, features=[fault.feature])
+    assert found.agrees is False, str(found)
+
+
+def test_there_are_as_many_as_are_promised():
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 40
+    assert len(ODD) >= 20
