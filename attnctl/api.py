@@ -523,6 +523,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     features: Sequence[str] = (),
     dtypes: Sequence[str] = (),
     quick: bool = False,
+    block_sizes: Sequence[int] = (),
     timeout: float | None = None,
     save: str | PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -532,19 +533,20 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
 ) -> Conformance:
     """Hold an attention function to a suite of cases: what is right, what is wrong and why.
 
-    A function is called in this process; the name of one, "module:function" or "file.py:function",
-    in a process of its own with a time limit for each call. It takes Q, K and V, in axes that `layout`
-    says or that are found out; `head_sizes`, `multiple_of` and `mask_shape` say what else it takes,
-    `always` the options of `attend` that are on whatever it is called with. What else it can do is read
-    from its signature, `names` says theirs -> ours, `returns` what comes back, the output first. `claims`
-    and `xfail` are YAML files. Failing cases are saved in the folder `save`, where one is given. With
-    `backward` gradients are judged, too: those of torch or jax, of a target that takes d_output by name
-    and returns (dq, dk, dv), or of another such function that `backward` names. `inputs`, a dump or traces,
-    are calls of attention that are cases, too, and the shape of numbers that others are drawn in. With
-    `merge` it is held to the merge of two parts, (o1, L1, o2, L2) -> (o, L), in base 2 where it `returns`
-    logsumexp2. Raises AttnError where the function cannot be called, and for names that there are not.
+    A function is called in this process; the name of one, "module:function" or "file.py:function", in a
+    process of its own with a time limit for each call. It takes Q, K and V, in axes that `layout` says
+    or that are found out; `head_sizes`, `multiple_of` and `mask_shape` say what else it takes, `always`
+    the options of `attend` that are on whatever it is called with. What else it can do is read from its
+    signature, `names` says theirs -> ours, `returns` what comes back, the output first. `claims` and
+    `xfail` are YAML files, `block_sizes` those of its blocks. Failing cases are saved in the folder
+    `save`, where one is given. With `backward` gradients are judged, too: those of torch or jax, of a
+    target that takes d_output by name and returns (dq, dk, dv), or of another such function that
+    `backward` names. `inputs`, a dump or traces, are calls of attention that are cases, too, and the
+    shape of numbers that others are drawn in. With `merge` it is held to the merge of two parts, (o1,
+    L1, o2, L2) -> (o, L), in base 2 where it `returns` logsumexp2. Raises AttnError where the function
+    cannot be called, and for names that there are not.
     """
-    from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS, CLAIMS, make_request
+    from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS, CLAIMS, make_request, read_sizes
     from attnctl.verbs.conform.target import hold_target, make_target
 
     said: dict[str, Any] = {"layout": layout, "mask_shape": mask_shape}
@@ -566,6 +568,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
         renames=names or {},
         only=tuple(features),
         quick=quick,
+        block_sizes=read_sizes(list(block_sizes)) if block_sizes else (),
         save=None if save is None else fspath(save),
         backward=bool(backward),
         merge=merge,

@@ -10,7 +10,7 @@ from attnctl.base.setting import Given
 from attnctl.base.values import FOUR_SIZES, POSITIVE, words
 from attnctl.cli.command import LEFT_OUT
 from attnctl.cli.options import argument, bars, command, findings_option, option, renames
-from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, RETURNED, TARGET
+from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, RETURNED, SIZES_OF_BLOCKS, TARGET
 
 target_option = partial(option, section=TARGET)
 run_option = partial(option, section="What is run")
@@ -60,6 +60,11 @@ def conform(  # noqa: PLR0913  (its options)
     arrays: Annotated[Given, ARRAYS],
     always: Annotated[Given, ALWAYS],
     quick: bool = run_option("A run of about ten seconds: fewer lengths, sizes and random cases."),
+    block_sizes: tuple[int, ...] | None = run_option(
+        "Sizes of its blocks: queries, keys, windows, lengths and caches end there, and one beside; "
+        "default: those that are usual.",
+        SIZES_OF_BLOCKS,
+    ),
     feature: list[str] | None = run_option(
         "Test only this feature; may be repeated; invariants are those that need no tolerance.",
         "--feature",
@@ -156,6 +161,7 @@ def conform(  # noqa: PLR0913  (its options)
         renames=renames(map or [], "--map"),
         only=tuple(feature or ()),
         shape=shape or (),
+        block_sizes=block_sizes or (),
         quick=quick,
         save=None if replay or merge else save or FOLDER,
         backward=backward is not None,

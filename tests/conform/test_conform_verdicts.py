@@ -34,7 +34,8 @@ def test_a_right_kernel_conforms():
         assert {name for (name, each), status in told.items() if each == dtype and status == "passed"} == {
             "attention", "head sizes", "lengths", "d_v ≠ d_k", "grouped heads", "large scores",
             "large values", *RELATIONS,
-            "memory layouts", "causal", "scale", "pairs", "random", "repeatable", "inputs kept",
+            "memory layouts", "causal", "scale", "many keys", "block boundaries", "pairs", "random",
+            "repeatable", "inputs kept",
         }  # fmt: skip
     assert all(each.ratio is None or each.ratio <= 1 for each in found.features)
     assert found.conventions == {"causal corner": "top-left"}
@@ -81,7 +82,6 @@ def test_the_bottom_right_corner_is_a_convention():
         (kernels.in_place, "inputs kept", "failed", "inputs-changed"),
         (kernels.forgetful, "repeatable", "failed", "not-repeatable"),
         (kernels.ignores, "causal", "ignored", "option-ignored"),
-        (kernels.raises, "causal", "failed", "exception"),
     ],
     ids=lambda each: getattr(each, "__name__", None),
 )
@@ -120,6 +120,7 @@ def test_what_is_not_written_to_a_buffer_is_found(kernel, mistake):
     [
         (kernels.good, "softcap", "nothing in its signature asks for it"),
         (kernels.same_lengths, "lengths", "ValueError: q and k must have one shape"),
+        (kernels.raises, "causal", "refused: KeyError: 'mask'"),
         (kernels.no_softcap, "softcap", "NotImplementedError: softcap: not yet"),
         (kernels.not_float64, "attention", "TypeError: expected float16 or float32"),
         (kernels.answers_single, "attention", "it answers in float32"),
@@ -149,13 +150,13 @@ def test_cases_that_are_refused_are_told():
     assert of(found, "grouped heads").status == "passed"
     assert of(found, "grouped heads").reason.startswith("4 of its cases are refused: ValueError: ")
     assert "In part: grouped heads: 4 of its cases are refused" in str(found)
-    assert "It conforms: 2 of 6 cases." in str(found)
+    assert "It conforms: 2 of 6 cases, longest 12 keys." in str(found)
     assert found.to_dict()["of"] == 6
 
 
 def test_cases_in_a_type_that_is_refused_are_counted():
     found = conform(kernels.not_float64, "attention", "softcap", dtypes=("float64", "float32"))
-    assert "It conforms: 12 of 24 cases." in str(found)
+    assert "It conforms: 12 of 24 cases, longest 129 keys." in str(found)
 
 
 @pytest.mark.slow

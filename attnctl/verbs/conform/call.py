@@ -88,6 +88,11 @@ class Answer:
     """The arrays that were farthest from the first."""
 
     @property
+    def is_exception(self) -> bool:
+        """It was raised, and came back: the process goes on, and can be called again."""
+        return bool(self.error) and self.error not in NOT_RAISED
+
+    @property
     def same(self) -> bool:
         return not (self.others or self.failed or self.stale)
 
@@ -106,6 +111,11 @@ ENDINGS = {
     "hang": "the target did not answer in time",
     "exit": "the target ended its process",
 }
+
+NOT_CALLED, UNREADABLE = "not called", "unreadable"
+"""The errors in place of an answer where a target is not called any more, and where a file holds none."""
+
+NOT_RAISED = {*ENDINGS, NOT_CALLED, UNREADABLE}
 
 SENT = {"SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"}
 """Signals that come from outside: of a system without memory, or of a person."""

@@ -83,6 +83,11 @@ class Case:
         return int(self.option_values.get("cache", 0))
 
     @property
+    def weights(self) -> int:
+        """How many weights it has, with which the time of a call grows."""
+        return self.batch * self.heads * self.queries * self.keys
+
+    @property
     def sizes(self) -> Sizes:
         return {
             "batch": self.batch, "head": self.heads, "kv_head": self.kv_heads, "query": self.queries,
@@ -101,6 +106,10 @@ class Case:
             return tuple(min(length, self.keys) for length in captured[: self.batch])
         rest = max(self.keys - 1, 1)
         return tuple(max(1, self.keys - 1 - 5 * member % rest) for member in range(self.batch))
+
+    def of_size(self, n: int) -> Case:
+        """So many queries, and as many keys."""
+        return replace(self, queries=n, keys=n)
 
     def having(self, **options: Any) -> Case:
         return replace(self, options=tuple({**self.option_values, **options}.items()))

@@ -70,6 +70,8 @@ def read_sizes(value: Any) -> tuple[int, ...]:
     return tuple(sorted(set(each(parts if isinstance(parts, list) else [parts], SIZE))))
 
 
+SIZES_OF_BLOCKS = Reader(read_sizes, {}, "N,…")
+
 ARRAYS = {
     setting.name: setting
     for setting in (

@@ -45,6 +45,7 @@ from attnctl.verbs.conform.judge import (
     name_near_miss,
     name_output,
 )
+from attnctl.verbs.conform.kinds import explain_kind
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import TYPES
 from attnctl.verbs.conform.report import IGNORED_OPTION, Failure
@@ -252,6 +253,8 @@ def explain_by_catalogue(suite: Suite, result: CaseResult, output: Array) -> Ite
 
 def find_likely(suite: Suite, result: CaseResult) -> Sequence[Mistake]:
     """What `check` finds in an answer: to try every mistake in a large case would take a minute."""
+    if suite.problem(result.case).has_many_scores:
+        return ()
     trace, plan = plan_answer(suite.problem(result.case), suite.outputs_in(result))
     try:
         findings = check(trace, plan, pairs=False).findings
@@ -340,7 +343,7 @@ def describe_rounding(what: str, ratio: float, dtype: str) -> Failure:
 
 QUICK: tuple[Explain, ...] = (
     explain_unsteady, explain_memory, explain_zeros, explain_coarse_numbers,
-    explain_by_catalogue, explain_coarse_inside,
+    explain_by_catalogue, explain_kind, explain_coarse_inside,
 )  # fmt: skip
 LONGER: tuple[Explain, ...] = (explain_rounding, explain_nan, explain_by_weights)
 """The explanations of a case, those first that are quick or of which others look much alike."""

@@ -36,12 +36,14 @@ ATTENTION, HEAD_SIZES, LAYOUTS = "attention", "head sizes", "memory layouts"
 LARGE, LARGE_VALUES = "large scores", "large values"
 REPEATABLE, INPUTS_KEPT, PAIRS, RANDOM = "repeatable", "inputs kept", "pairs", "random"
 REPEATABLE_GRADIENTS = "repeatable gradients"
+DECODE, MANY_KEYS, BLOCK_BOUNDARIES = "decode", "many keys", "block boundaries"
 
 CONVENTIONS = "conventions"
 
 NAMES = (
     ATTENTION, HEAD_SIZES, LENGTHS, OTHER_D_V, GROUPED, LARGE, LARGE_VALUES, LAYOUTS, *OPTIONS,
-    PAIRS, RANDOM, *RELATIONS, REPEATABLE, REPEATABLE_GRADIENTS, INPUTS_KEPT, CONVENTIONS,
+    DECODE, MANY_KEYS, BLOCK_BOUNDARIES, PAIRS, RANDOM, *RELATIONS, REPEATABLE, REPEATABLE_GRADIENTS,
+    INPUTS_KEPT, CONVENTIONS,
 )  # fmt: skip
 
 CAPTURED_CALLS, DRAWN_ALIKE = OF_CAPTURES = ("captured calls", "activations")
@@ -55,6 +57,7 @@ MERGES = (MERGE, "peaked rows", "flat rows", "large scores", "nothing in one par
 
 OPTIONAL = {
     HEAD_SIZES, LENGTHS, OTHER_D_V, GROUPED, LAYOUTS, PAIRS, RANDOM, CAPTURED_CALLS, "float_mask", "out",
+    MANY_KEYS, BLOCK_BOUNDARIES,
 }  # fmt: skip
 """Features that a target may refuse by an exception."""
 

@@ -27,7 +27,7 @@ from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 from attnctl.record import Trace
 from attnctl.verbs.check.diagnosis import spoken
 from attnctl.verbs.conform.case import GRADIENTS, Case
-from attnctl.verbs.conform.judge import compare_output, expect
+from attnctl.verbs.conform.judge import JUDGED, compare_output, expect
 from attnctl.verbs.conform.layout import read_output
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import TYPES
@@ -183,15 +183,11 @@ def observe(mistake: str, see: Callable[[CaseResult], str]) -> Cause:
 def simplicity(result: CaseResult) -> tuple[bool, bool, bool, int]:
     """Order cases: drawn numbers first, few of them, but enough that nothing fits by chance."""
     case, few = result.case, min(result.case.queries, result.case.keys) < ENOUGH_TOKENS
-    return is_large(case), case.fill != "random", few, count_weights(case)
-
-
-def count_weights(case: Case) -> int:
-    return case.batch * case.heads * case.queries * case.keys
+    return is_large(case), case.fill != "random", few, case.weights
 
 
 def is_large(case: Case) -> bool:
-    return count_weights(case) > MOST_NUMBERS
+    return case.weights > MOST_NUMBERS
 
 
 @np.errstate(all="ignore")
@@ -252,6 +248,7 @@ class Programs:
     def begin(self, result: CaseResult) -> HeldCase | None:
         if result.answer.error or result.judgement.extra is not None:
             return None
+        problem = self.suite.problem(result.case)
         found = self.suite.outputs_in(result)
         if found and self.step == WEIGHTS:
             weights = read_weights(self.suite, result.case)
@@ -259,7 +256,10 @@ class Programs:
         if not found:
             return None
         settled = [name for name, ratio in result.judgement.ratios.items() if ratio <= 1]
-        return HeldCase.begin(self.suite.problem(result.case), found, self.step, settled)
+        if problem.has_many_scores:
+            problem = problem.last_queries(JUDGED)
+            found = {name: array[..., -JUDGED:, :] for name, array in found.items()}
+        return HeldCase.begin(problem, found, self.step, settled)
 
     def say(self, detail: str) -> str:
         return ": ".join(spoken(self.mistake, detail))

@@ -23,6 +23,14 @@ from attnctl.verbs.conform.case import CAPTURED, FORWARD, Case
 from attnctl.verbs.conform.problem import FILLS, OF_NAN, Problem
 from attnctl.verbs.conform.profile import AHEAD, MASK_KIND, MASK_SHAPE, MASKED, SLIDING, TRUE, TargetProfile
 
+FAR = "far"
+"""The value of numbers that go far from 0: sinks, and a bias."""
+
+SINKS, SINKS_FAR = (-1.0, 2.0), (-12.0, 12.0)
+"""The first and the last of sinks, usual ones and those far from 0."""
+
+FAR_BIAS = 256.0
+
 Ask = Callable[[Problem, Any], None]
 
 
@@ -107,8 +115,9 @@ def ask_bias(problem: Problem, value: str) -> None:
     if value == CAPTURED:
         bias = problem.captured(BIAS, problem.scores)
     else:
-        lead = problem.scores[:2] if value == "each" else (1, 1)
+        lead = (1, 1) if value == "same" else problem.scores[:2]
         bias = problem.draw("bias", *lead, *problem.scores[2:])
+        bias = bias * FAR_BIAS if value == FAR else bias
     problem.passed["bias"] = np.array(np.broadcast_to(bias, problem.scores))
     problem.add_bias(bias)
 
@@ -143,7 +152,8 @@ def ask_pages(problem: Problem, value: tuple[int, int]) -> None:
 def ask_sinks(problem: Problem, value: bool | str) -> None:
     """A logit of each head that takes a share and gives no value."""
     heads = problem.case.heads
-    drawn = problem.in_type(np.linspace(-1.0, 2.0, heads))
+    least, largest = SINKS_FAR if value == FAR else SINKS
+    drawn = problem.in_type(np.linspace(least, largest, heads))
     sinks = problem.captured(SINK, (heads,)) if value == CAPTURED else drawn
     problem.passed["sinks"] = problem.arrays["sink"] = sinks
 
@@ -172,7 +182,7 @@ LIBRARY_OPTIONS = (
            lambda _: ("same", "each", "halves"),
            lambda problem: encode_mask(problem, np.ones(problem.scores, dtype=bool))),
     KernelOption("float_mask", (), ask_float_mask, lambda _: ("same", "each"), zero_bias),
-    KernelOption("bias", ("bias", "attn_bias"), ask_bias, lambda _: ("same", "each"), zero_bias),
+    KernelOption("bias", ("bias", "attn_bias"), ask_bias, lambda _: ("same", "each", FAR), zero_bias),
     KernelOption("scale", ("scale", "softmax_scale", "sm_scale", "scaling"), ask_scale,
            lambda _: (0.75, 0.0625),
            lambda problem: problem.case.d_k**-0.5 if problem.meant.scale is None else problem.meant.scale),
@@ -190,7 +200,7 @@ LIBRARY_OPTIONS = (
            lambda _: ((4, 1), (16, 1))),
     # Earlier keys and values are split off in `make_problem`, after all that is said of keys.
     KernelOption("cache", ("past_key", "past_value"), lambda *_: None, lambda case: (1, case.keys // 2)),
-    KernelOption("sinks", ("sinks", "sink", "s_aux"), ask_sinks, lambda _: (True,),
+    KernelOption("sinks", ("sinks", "sink", "s_aux"), ask_sinks, lambda _: (True, FAR),
            lambda problem: np.full(problem.case.heads, -np.inf)),
     KernelOption("out", ("out", "output", "o"), ask_out, lambda _: (True,)),
 )  # fmt: skip

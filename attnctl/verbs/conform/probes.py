@@ -20,7 +20,7 @@ from attnctl.inputs.config.settings import NONE
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.rules import Causal
-from attnctl.verbs.conform.call import ENDINGS, NUMPY, Answer
+from attnctl.verbs.conform.call import ENDINGS, NOT_CALLED, NUMPY, Answer
 from attnctl.verbs.conform.case import MEMORIES, Case
 from attnctl.verbs.conform.features import BASE
 from attnctl.verbs.conform.judge import expect, judge_answer
@@ -52,7 +52,7 @@ from attnctl.verbs.conform.profile import (
     is_merged,
     split_axes,
 )
-from attnctl.verbs.conform.suite import NOT_CALLED, Suite
+from attnctl.verbs.conform.suite import Suite
 
 HEAD_SIZES = (16, 32, 64, 128, 256)
 HEAD_SIZES_TRIED = (64, 128, 32, 16, 256)

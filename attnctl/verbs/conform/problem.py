@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 from zlib import crc32
 
@@ -11,10 +12,10 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.precision import round_in
-from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.plan import Plan, variant
 from attnctl.math import Array, Shape
-from attnctl.math.names import BIAS, MASK, PAGES, WEIGHTS, K, V
+from attnctl.math.names import BIAS, MASK, PAGES, WEIGHTS, K, Q, V
 from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import PerBatch, Rule
 from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, COTANGENT, FORWARD, Case
@@ -123,6 +124,28 @@ class Problem:
     def hide(self, allowed: Array) -> None:
         self.arrays[MASK] = self.arrays.get(MASK, True) & np.broadcast_to(allowed, self.scores)
 
+    @property
+    def has_many_scores(self) -> bool:
+        """Whether its last queries alone are judged: to compute all of them takes long."""
+        many = prod(self.scores) > MOST_SCORES
+        moves = self.case.call is not None or self.profile.always.positions != NONE
+        return many and not (moves or self.backward or "documents" in self.passed)
+
+    def last_queries(self, count: int) -> Problem:
+        """The same of its last queries alone, each of which has nothing to do with the others."""
+        first = self.case.queries - count
+        arrays = dict(self.arrays)
+        for name in (Q, MASK, BIAS):
+            if name in arrays:
+                arrays[name] = arrays[name][..., first:, :]
+
+        if isinstance(self.offset, int):
+            offset: PerBatch = self.offset + first
+        else:
+            offset = tuple(before + first for before in self.offset)
+        case = replace(self.case, queries=count)
+        return replace(self, case=case, arrays=arrays, offset=offset)
+
     def draw_cotangent(self) -> None:
         """The captured gradient by the output, or normal numbers; 0 where a query sees no key."""
         call = self.case.call
@@ -132,6 +155,9 @@ class Problem:
         weights = replace(self, outputs=FORWARD).plan.run()[WEIGHTS]
         self.arrays[COTANGENT] = np.where(weights.any(axis=-1, keepdims=True), drawn, 0.0)
 
+
+MOST_SCORES = 2**20
+"""Scores of a case of which every query is judged."""
 
 FREE = 2
 """Pages that no member has."""
@@ -251,11 +277,14 @@ def draw_shifted(problem: Problem) -> dict[str, Array]:
 
 
 def draw_keys(case: Case) -> tuple[Array, Array, Array, int]:
-    """Keys that are different rows of ±1 and begin with 1; the key that each query means; which are odd."""
+    """Keys that are different rows of ±1 and begin with 1; the key that each query means; which are odd.
+
+    By an odd seed the first is.
+    """
     bits = (np.arange(case.keys)[:, None] >> np.arange(case.d_k - 1)) & 1
     keys = np.concatenate([np.ones((case.keys, 1)), 2.0 * bits - 1.0], axis=1)
     meant = (7 * np.arange(case.queries) + 3) % case.keys
-    odd = np.arange(case.queries)[:, None] % 2 == 1
+    odd = (np.arange(case.queries)[:, None] + case.seed) % 2 == 1
     return keys, meant, odd, min(case.d_k, MOST_LARGE)
 
 

@@ -271,6 +271,8 @@ class Request:
     """Features to run; none means all."""
     shape: tuple[int, ...] = ()
     """Batch, heads, queries and head size of the cases of relations, where they are asked for."""
+    block_sizes: tuple[int, ...] = ()
+    """Sizes of the target's blocks, about which cases are made; none means those that are usual."""
     quick: bool = False
     xfail: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """The features that are known to fail: why, and the types in which they do."""

@@ -15,8 +15,9 @@ from attnctl.drawing.screen import Screen, Span
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.verbs.conform.call import chance_missed
-from attnctl.verbs.conform.case import FORWARD, Case
+from attnctl.verbs.conform.case import CAPTURED, FORWARD, Case
 from attnctl.verbs.conform.features import INPUTS_KEPT, SIZES
+from attnctl.verbs.conform.options import FAR, SINKS, SINKS_FAR
 from attnctl.verbs.conform.relations import RELATIONS
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ class FeatureResult:
     def reason(self) -> str:
         """The reason why it was skipped, or why some of its cases, or of its outputs, were not judged."""
         if not self.cases:
-            return self.skipped or "it has no cases"
+            refused = "refused: " if self.refused else ""
+            return f"{refused}{self.skipped}" if self.skipped else "it has no cases"
         left = self.of - self.cases
         what = "refused" if self.refused == left else "not run"
         hidden = [name for name in self.ratios if name not in self.shown and not self.wrong]
@@ -192,6 +194,8 @@ class Conformance:
     features: tuple[FeatureResult, ...]
     conventions: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    has_dropout: bool = False
+    """It can leave weights out at random, which no case asks for."""
 
     @property
     def wrong(self) -> list[FeatureResult]:
@@ -214,6 +218,18 @@ class Conformance:
             "memory": sorted({case.memory for case in ran}),
             "shapes": list(map(list, sorted(shapes))),
         }
+
+    @property
+    def bounds(self) -> str:
+        """How far the cases went that were run: what is wrong beyond that nobody has seen."""
+        ran = [case for feature in self.features for case in feature.ran]
+        if not ran:
+            return ""
+        parts = [f"longest {plural(max(case.keys for case in ran), 'key')}"]
+        sinks = [case.option_values["sinks"] for case in ran if "sinks" in case.option_values]
+        if drawn := [(SINKS_FAR if value == FAR else SINKS)[1] for value in sinks if value != CAPTURED]:
+            parts.append(f"largest sink {max(drawn):g}")
+        return ", ".join([*parts, *["no dropout"] * self.has_dropout])
 
     @property
     def agrees(self) -> bool | None:
@@ -317,7 +333,7 @@ def summarise(found: Conformance) -> str:
     if found.agrees is None:
         return "Nothing was run: cannot tell."
     done, there = found.counts
-    cases = f"{done:,} of {plural(there, 'case')}"
+    cases = ", ".join(filter(None, [f"{done:,} of {plural(there, 'case')}", found.bounds]))
     if names := dict.fromkeys(feature.feature for feature in found.wrong):
         return f"It does not conform: {', '.join(names)}. ({cases}; a ratio above 1 is wrong.)"
     known = dict.fromkeys(feature.feature for feature in found.features if feature.status == XFAIL)

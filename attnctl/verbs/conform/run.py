@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,8 +13,8 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.headline import kind_words, positions
-from attnctl.verbs.conform import features
-from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, RATE, SENT, chance_missed
+from attnctl.verbs.conform import features, uses
+from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, NOT_CALLED, RATE, SENT, Answer, chance_missed
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import LOW_PRECISION, diagnose, explain_repeats, ignored_cause
@@ -27,13 +28,16 @@ from attnctl.verbs.conform.features import (
 )
 from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, choose, spare, unite
 from attnctl.verbs.conform.judge import describe_extras, find_declared, judge_answer
+from attnctl.verbs.conform.kinds import NOT_SOFTMAX
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
 from attnctl.verbs.conform.profile import (
+    CORNER,
     FLOAT_MASK,
     GROUPED,
     HIDDEN_GRADIENTS,
     LENGTHS,
+    MASK_SHAPE,
     OTHER_D_V,
     OUTPUT_TYPE,
     TYPES,
@@ -42,7 +46,7 @@ from attnctl.verbs.conform.profile import (
 from attnctl.verbs.conform.relations import RELATIONS, Relation, hold_relation
 from attnctl.verbs.conform.report import FAILED, IGNORED, MOST_SAID, Conformance, Failure, FeatureResult
 from attnctl.verbs.conform.results import Saved, judge_conventions, recall_cause, save_case, shrink
-from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, CaseResult, Suite
+from attnctl.verbs.conform.suite import ABSENT, CaseResult, Suite
 
 Progress = Callable[[int, int], None]
 
@@ -54,10 +58,26 @@ SINGLE = (
 )
 """The reason why float64 is skipped where plain attention is right in float32."""
 
+NO_DECODE = "it takes no cache, and causal does not end at the last key"
+
+ARRAYS_OF = {"numpy": "NumPy arrays", "torch": "tensors of torch", "jax": "arrays of jax"}
+OTHER_ARRAYS = {
+    "numpy": "--framework torch or jax",
+    "torch": "--framework numpy or jax",
+    "jax": "--framework numpy or torch",
+}
+"""What a target is given by a framework, and what it may be given instead."""
+
 OF_OUTPUTS = "it gives gradients, and this is of outputs"
 
 MAY_LACK = {LENGTHS: "unequal numbers of queries and keys", OTHER_D_V: "values of another width"}
 """Features that kernels need not have, and often answer wrongly rather than refuse."""
+
+BOUNDED = {features.MANY_KEYS, features.BLOCK_BOUNDARIES}
+"""Features whose calls are left out where the target is too slow for them, as others went."""
+
+QUICK_CALL, LONGEST_CALL = 4.0, 10.0
+"""The seconds that a call of these may take."""
 
 QUICK_SECONDS, SECONDS = 2.0, 20.0
 """The time that making one call again and again may take."""
@@ -84,8 +104,8 @@ class Run:
     """The types that the target does not take, each with why."""
     skips: dict[str, str] = field(default_factory=dict)
     """The features that are not run, each with why."""
-    hung: list[FeatureResult] = field(default_factory=list)
-    """Plain attention in each type in which it never came back."""
+    ended: dict[str, FeatureResult] = field(default_factory=dict)
+    """Plain attention in each type in which it never came back, or ended its process."""
     unequal: dict[bool, str] = field(default_factory=dict)
     """More queries than keys (True) or fewer, where the target refuses that, with why."""
     not_taken: list[str] = field(default_factory=list)
@@ -115,8 +135,9 @@ class Run:
             return self.conclude(
                 FeatureResult(ATTENTION, dtype, of=1, skipped=why) for dtype, why in self.refused.items()
             )
-        if len(self.hung) == len(taken) or (self.hung and self.suite.is_let_be):
-            return self.conclude(self.hung)
+        if {*taken} <= self.ended.keys() or (self.ended and self.suite.is_let_be):
+            return self.conclude(self.ended.values())
+        taken = [dtype for dtype in taken if dtype not in self.ended]
         found = {dtype: find_conventions(self.suite, dtype) for dtype in taken}
         said = self.find_extras(replace(BASE, dtype=taken[0]))
         self.run_features(self.list_features(taken[0], found[taken[0]]), progress)
@@ -146,22 +167,39 @@ class Run:
             why, types = self.request.xfail.get(result.feature, ("", ()))
             if result.dtype in types and result.status in {FAILED, IGNORED}:
                 result.known = why
-        return Conformance(self.suite.target.name, found, dict(conventions), notes)
+        has_dropout = bool(self.suite.signature.random)
+        return Conformance(self.suite.target.name, found, dict(conventions), notes, has_dropout)
 
     # --- what is found out first ---
 
     def refuse_types(self) -> None:
         plain = {dtype: self.suite.run(replace(BASE, dtype=dtype)) for dtype in self.request.dtypes}
+        self.suite.works = any(result.judgement.right for result in plain.values())
+        if all(result.answer.is_exception for result in plain.values()):
+            first = next(iter(plain.values()))
+            self.refused = dict.fromkeys(plain, self.say_always_raised(first.answer))
+            return
         for dtype, result in plain.items():
-            if self.suite.is_refusal(result.answer):
+            if self.suite.is_refusal(result.answer) or result.answer.error == NOT_CALLED:
                 self.refused[dtype] = result.judgement.words
-            elif result.answer.error == "hang" or result.answer.kind in SENT:
-                self.hung.append(FeatureResult(ATTENTION, dtype, of=1))
-                self.hung[-1].add(result)
+            elif result.answer.error in ENDINGS or result.answer.kind in SENT:
+                self.ended[dtype] = FeatureResult(ATTENTION, dtype, of=1)
+                self.ended[dtype].add(result)
             elif dtype == "float64" and result.answer.dtype in {*TYPES} - {dtype}:
                 self.refused[dtype] = f"it answers in {result.answer.dtype}"
             elif dtype == "float64" and "float32" in plain and plain["float32"].judgement.right:
                 self.refused |= {dtype: SINGLE} if self.is_single(result) else {}
+
+    def say_always_raised(self, answer: Answer) -> str:
+        """Say what every call raises, where, what it was called with, and what may be meant instead."""
+        framework = self.request.framework
+        place = f" ({answer.place})" if answer.place else ""
+        return (
+            f"every call raises {answer.error}: {answer.message}{place}; "
+            f"it is given Q, K and V as {ARRAYS_OF[framework]}, in every layout: "
+            f"say {OTHER_ARRAYS[framework]} if it takes others, --layout and --head-sizes "
+            "for what it takes, or wrap it in a function (q, k, v)"
+        )
 
     def is_single(self, result: CaseResult) -> bool:
         """Something is kept in float32, as many programs keep softmax, so float64 is not meant."""
@@ -194,6 +232,9 @@ class Run:
         if conventions.get(FLOAT_MASK) == "read as truth values" and not added:
             skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
             claimed.remove("float_mask")
+        decode = self.list_decode(claimed, dtype, lengths=lengths, groups=groups)
+        if not decode:
+            skips[features.DECODE] = NO_DECODE
         pairs = features.pairs_cases(claimed)
         few = {} if pairs else {features.PAIRS: "it has fewer than two options"}
         backward = dict.fromkeys(RELATIONS, OF_OUTPUTS) if suite.signature.handed else {}
@@ -202,6 +243,9 @@ class Run:
         found = {
             **features.list_own_features(suite.profile.head_sizes, quick=request.quick),
             **{name: features.option_cases(name, claimed, **how) for name in OPTIONS},
+            features.DECODE: decode,
+            features.MANY_KEYS: uses.many_keys_cases(claimed, **how),
+            features.BLOCK_BOUNDARIES: uses.block_cases(claimed, self.block_sizes, lengths=lengths),
             features.PAIRS: pairs,
             features.RANDOM: features.random_cases(claimed, groups=groups, widths=widths, **how),
             **dict.fromkeys(self.repeated, (features.SMALL, replace(BASE, queries=33, keys=33, seed=1))),
@@ -216,6 +260,26 @@ class Run:
                 calls, causal="causal" in claimed, groups=groups
             )
         return {name: cases for name, cases in found.items() if not request.only or name in request.only}
+
+    @property
+    def longest_call(self) -> float:
+        usual = QUICK_CALL if self.request.quick else LONGEST_CALL
+        return min(usual, (self.request.timeout or inf) / 4)  # others may go faster than these do
+
+    @property
+    def block_sizes(self) -> Sequence[int]:
+        usual = uses.QUICK_BLOCKS if self.request.quick else uses.BLOCKS
+        return self.request.block_sizes or usual
+
+    def list_decode(
+        self, claimed: Sequence[str], dtype: str, *, lengths: bool, groups: bool
+    ) -> tuple[Case, ...]:
+        """The cases of a few new queries, where there is a cache or the last query sees every key."""
+        cached = "cache" in claimed
+        ends_last = "causal" in claimed and self.suite.profile_in(dtype)[CORNER] == "bottom-right"
+        if not (cached or (lengths and (ends_last or "pages" in claimed))):
+            return ()
+        return uses.decode_cases(claimed, cached=cached, groups=groups, quick=self.request.quick)
 
     @property
     def repeated(self) -> tuple[str, ...]:
@@ -244,6 +308,8 @@ class Run:
         in_type = [replace(case, dtype=dtype) for case in cases]
         fitted = list(dict.fromkeys(map(self.suite.fit, in_type)))
         run = FeatureResult(name, dtype, of=len(fitted), skipped=self.refused.get(dtype, ""))
+        if ended := self.ended.get(dtype):
+            return ended if name == ATTENTION else replace(run, skipped=ended.wrong[0].judgement.words)
         if run.skipped:
             return run
         for why in self.not_taken if name == features.CAPTURED_CALLS else ():
@@ -286,6 +352,9 @@ class Run:
         if case.queries != case.keys - case.past and more in self.unequal:
             run.refuse(self.unequal[more])
             return True
+        if run.feature in BOUNDED and self.suite.predict_time(case) > self.longest_call:
+            run.skipped = run.skipped or f"a call would take longer than {self.longest_call:g} s"
+            return True
         if case.call and (why := find_unfit(self.suite.problem(case))):
             run.refuse(f"{case.call.name}: {why}")
             return True
@@ -307,9 +376,19 @@ class Run:
         """A case counts for nothing: the target refuses what it may, or is not called any more."""
         if found.answer.error in {*ABSENT, NOT_CALLED}:
             return True
-        case, claimed = found.case, self.suite.declared.features
-        unequal = case.queries != case.keys - case.past and LENGTHS not in claimed
-        may_refuse = unequal or feature in features.OPTIONAL - {*claimed}
+        case, claimed = found.case, {*self.suite.declared.features}
+        if MASK_SHAPE in self.suite.declared.conventions:
+            claimed |= {*features.IN_SHAPE}
+        is_unequal = case.queries != case.keys - case.past
+        if is_unequal and LENGTHS not in claimed:
+            return self.suite.is_refusal(found.answer)
+
+        # What nobody says that it has, and plain attention has not.
+        asked = {feature, *case.option_values}
+        if is_unequal:
+            asked.add(LENGTHS)
+        is_extra = self.suite.works and bool(case.options) and asked.isdisjoint(claimed)
+        may_refuse = is_extra or feature in features.OPTIONAL - claimed
         return may_refuse and self.suite.is_refusal(found.answer)
 
     def is_broadcast(self, feature: str, found: CaseResult) -> bool:
@@ -389,6 +468,11 @@ class Run:
         run.wrong = [self.suite.changed[run.dtype]] if run.dtype in self.suite.changed else []
 
     def explain(self, run: FeatureResult) -> Diagnosed:
+        found = self.explain_without_search(run)
+        return self.search_cause(run) if found is None else found
+
+    def explain_without_search(self, run: FeatureResult) -> Diagnosed | None:
+        """What is known of wrong cases by their feature, or by plain attention; None for nothing."""
         name, wrong = run.feature, run.wrong
         if self.recalled:
             return Diagnosed(self.recalled)
@@ -399,11 +483,17 @@ class Run:
         if name == features.INPUTS_KEPT:
             words = f"it changes its inputs: {', '.join(wrong[0].answer.changed)} is not what it was before"
             return Diagnosed(Failure("inputs-changed", words))
+        plain = self.diagnosed.get((ATTENTION, run.dtype))
+        if plain is not None and plain.failure.mistake == NOT_SOFTMAX:
+            # Whatever else is asked for is asked of something else.
+            return Diagnosed(replace(plain.failure, explained=1, failing=1))
         if name in RELATIONS:
             law, failed = RELATIONS[name], all(result.answer.error for result in wrong)
             return NOTHING if failed else Diagnosed(Failure(law.mistake, law.sentence))
-        if self.search:
-            return Diagnosed(self.search(wrong))
+        return Diagnosed(self.search(wrong)) if self.search else None
+
+    def search_cause(self, run: FeatureResult) -> Diagnosed:
+        name, wrong = run.feature, run.wrong
         right = list(self.list_beside(run))
         best = choose(self.causes, wrong, right)
         is_own = name in OPTIONS and name not in {"cache", "out"}
@@ -423,6 +513,8 @@ class Run:
         """The right cases of all features; what is said of an option is said of those that have it."""
         others = (other for other in self.runs if other is not run and other.dtype == run.dtype)
         for case in (case for result in (run, *others) for case in result.right):
+            if self.suite.problem(case).has_many_scores:
+                continue
             if run.feature not in {*OPTIONS} - {*case.option_values}:
                 yield case
 
@@ -445,6 +537,8 @@ class Run:
         if untried := signature.untried:
             named = f"--map {untried[0]}=OURS says what it is"
             out.append(f"Not tried: {', '.join(untried)}: left at the default in every call ({named}).")
+        if random := signature.random:
+            out.append(f"Not tried: {', '.join(random)}: what is left out at random is not known.")
         if off := {name: value for name, value in signature.off.items() if name not in signature.used}:
             out.append(f"In every call: {', '.join(f'{name}={value}' for name, value in off.items())}.")
         if self.suite.adds_truths:

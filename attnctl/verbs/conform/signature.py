@@ -95,8 +95,10 @@ THEIRS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """What other programs call what they are passed, by our name; arrays in lower case."""
 
+DROPOUT = ("dropout", "dropout_p", "attn_dropout", "dropout_rate")
+
 OFF: dict[str, Any] = {
-    **dict.fromkeys(("dropout", "dropout_p", "attn_dropout", "dropout_rate"), 0.0),
+    **dict.fromkeys(DROPOUT, 0.0),
     "training": False,
     "segment_ids": None,
     "biases": (),
@@ -131,6 +133,8 @@ class CallSignature:
     """The options that are on where they are left out, with their defaults."""
     untried: tuple[str, ...] = ()
     """Its parameters that no call gives a value: what they do is not known."""
+    random: tuple[str, ...] = ()
+    """Its parameters by which weights are left out at random: no call asks for that."""
     handed: Mapping[str, str] = field(default_factory=dict)
     """The keywords of what a backward pass takes of the forward; none of a forward pass."""
     buffers: tuple[str, ...] = ()
@@ -218,7 +222,18 @@ def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> 
     required = tuple(options[name] for name in must if name in options)
     untried = tuple(name for name in names if name not in {*taken, *OFF})
     return CallSignature(
-        inputs, keywords, required, bool(packed), sizes, off, defaults, untried, handed, buffers, used
+        inputs=inputs,
+        keywords=keywords,
+        required=required,
+        is_packed=bool(packed),
+        sizes=sizes,
+        off=off,
+        defaults=defaults,
+        untried=untried,
+        random=tuple(name for name in names if name in DROPOUT),
+        handed=handed,
+        buffers=buffers,
+        used=used,
     )
 
 

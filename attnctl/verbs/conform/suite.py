@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
+from math import inf
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
-from attnctl.verbs.conform.call import SENT, Answer, Target
+from attnctl.verbs.conform.call import NOT_CALLED, SENT, Answer, Target
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case
 from attnctl.verbs.conform.judge import Expected, Extras, Judgement, expect, judge_answer, judge_extras
 from attnctl.verbs.conform.layout import make_call, packings, read_answer
@@ -24,8 +26,11 @@ from attnctl.verbs.conform.signature import CallSignature, read_signature, refus
 ABSENT = {"NotImplementedError"}
 """Exceptions by which a target says that it lacks an option whose keyword it takes."""
 
-NOT_CALLED = "not called"
-"""The error in place of an answer, once a target hung too often to be called again."""
+DIED = {"crash", "exit"}
+"""The errors of a call that ended the process of the target."""
+
+MOST_DEATHS = 3
+"""Calls one after the other that may end it before no more are made."""
 
 MOST_HANGS = 2
 """Calls that may hang, or be killed when they are made again, too, before no more are made."""
@@ -62,6 +67,14 @@ class Suite:
     nan_gradients: set[str] = field(default_factory=set)
     """The types in which gradients are NaN where a row sees no key."""
     hangs: int = 0
+    deaths: int = 0
+    """The last calls, one after the other, that ended its process."""
+    works: bool = False
+    """Plain attention is right in some type: what it raises then is about what else it is asked for."""
+    quickest: float = inf
+    """The least seconds that a call took."""
+    largest: tuple[int, float] = (0, 0.0)
+    """The most weights of a call, and the seconds that it took."""
 
     @property
     def declared(self) -> TargetProfile:
@@ -112,8 +125,8 @@ class Suite:
 
     @property
     def is_let_be(self) -> bool:
-        """The target hung so often that it is not called any more."""
-        return self.hangs >= MOST_HANGS
+        """The target hung, or died, so often that it is not called any more."""
+        return self.hangs >= MOST_HANGS or self.deaths >= MOST_DEATHS
 
     def profile_in(self, dtype: str) -> TargetProfile:
         return self.profiles.get(dtype, self.profile)
@@ -146,7 +159,10 @@ class Suite:
     def run(self, case: Case, *, forward: bool = False, **made: Any) -> CaseResult:
         """Call the target with a case and judge its answer; `made` says how often, and in what memory."""
         problem = self.problem(case, forward=forward)
+        begun = monotonic()
         answer = self.call(problem, **made)
+        if not made:
+            self.note_time(problem.case.weights, monotonic() - begun)
         wanted = self.without_hidden_rows(expect(problem), answer)
         judgement = judge_answer(wanted, answer)
         if judgement.right and self.extras:
@@ -156,6 +172,18 @@ class Suite:
         if answer.changed:
             self.changed.setdefault(case.dtype, found)
         return found
+
+    def note_time(self, weights: int, seconds: float) -> None:
+        self.quickest = min(self.quickest, seconds)
+        if weights >= self.largest[0]:
+            self.largest = weights, seconds
+
+    def predict_time(self, case: Case) -> float:
+        """The seconds that a call may take: for each weight as many as the largest took."""
+        weights, seconds = self.largest
+        if not weights:
+            return 0.0
+        return (seconds - self.quickest) * case.weights / weights
 
     def without_hidden_rows(self, wanted: Expected, answer: Answer) -> Expected:
         """Expect no gradients where a row that sees no key makes NaN of them, which is a convention."""
@@ -173,8 +201,10 @@ class Suite:
 
     def call(self, problem: Problem, **made: Any) -> Answer:
         if self.is_let_be:
-            what = "hung or was killed"
-            return Answer(error=NOT_CALLED, message=f"it {what} {MOST_HANGS} times and is not called again")
+            what = f"hung or was killed {MOST_HANGS} times"
+            if self.deaths >= MOST_DEATHS:
+                what = f"died {MOST_DEATHS} times, one call after the other,"
+            return Answer(error=NOT_CALLED, message=f"it {what} and is not called again")
         apart = self.apart if problem.backward else None
         forward, once = (replace(problem, outputs=FORWARD), {}) if apart else (problem, made)
         answer = self.target.call(make_call(forward, self.signature, **once))
@@ -183,6 +213,8 @@ class Suite:
             changed = (*answer.changed, *back.changed)
             answer = replace(back, outputs=answer.outputs, changed=changed, dtype=answer.dtype)
         self.hangs += answer.error == "hang" or answer.kind in SENT
+        died = answer.error in DIED - self.target.refuses
+        self.deaths = self.deaths + 1 if died else 0
         return answer
 
     def output_of(self, result: CaseResult) -> Array | None:
@@ -194,6 +226,8 @@ class Suite:
         return {name: value for name, value in found.items() if value.dtype.kind != "b"}
 
     def is_refusal(self, answer: Answer) -> bool:
+        if self.works and answer.is_exception:
+            return True
         return not self.target.refuses.isdisjoint({answer.error, answer.kind})
 
     def takes(self, case: Case) -> bool:

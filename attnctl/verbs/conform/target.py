@@ -24,7 +24,7 @@ from attnctl.base.programs import Said, begin, kill
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.store.files import temporary_folder
-from attnctl.verbs.conform.call import NAN, Answer, Target, TargetCall, repeat
+from attnctl.verbs.conform.call import NAN, UNREADABLE, Answer, Target, TargetCall, repeat
 from attnctl.verbs.conform.features import INPUTS_KEPT, LAYOUTS, MERGE
 from attnctl.verbs.conform.invoke import Framework, in_type, invoke, order_gradients, sum_type, to_numpy
 from attnctl.verbs.conform.merge import MergeSuite, hold_merge
@@ -213,16 +213,16 @@ def read_answer(path: Path, gives: Sequence[str] = ()) -> Answer:
     from attnctl.store.source import arrays
 
     if not path.is_file():
-        return Answer(error="unreadable", message="it wrote no file")
+        return Answer(error=UNREADABLE, message="it wrote no file")
     try:
         found = arrays(path)
     except AttnError as error:
-        return Answer(error="unreadable", message=str(error).replace(str(path), "its output"))
+        return Answer(error=UNREADABLE, message=str(error).replace(str(path), "its output"))
     if gives:
         gradients = tuple(map(to_numpy, order_gradients(found, gives)))
         return Answer(gradients=gradients, dtype=next(iter(found.values()), np.zeros(0)).dtype.name)
     name = next((name for name in (HEAD_OUTPUTS, OUTPUT) if name in found), next(iter(found), None))
     if name is None:
-        return Answer(error="unreadable", message="its output holds no array")
+        return Answer(error=UNREADABLE, message="its output holds no array")
     output = np.array(found[name])
     return Answer((to_numpy(output),), dtype=output.dtype.name)
