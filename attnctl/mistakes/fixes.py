@@ -89,7 +89,7 @@ def say_scale(plan: DumpPlan) -> str:
     if scale is None:
         return ""
     if scale.factor is None:
-        return f"divide Q Kᵀ by np.sqrt({scale.d_k})"
+        return f"divide Q Kᵀ by np.sqrt(d_k), here √{scale.d_k}"
     return f"multiply Q Kᵀ by {say_factor(scale)}"
 
 

@@ -171,7 +171,7 @@ def test_json(check):
         "reading", "unasked", "presumed",
     ]  # fmt: skip
     assert (found["agrees"], found["first"], found["mistake"]) == (False, "scaled_scores", "no-scale")
-    assert found["fix"] == "divide Q Kᵀ by np.sqrt(5)"
+    assert found["fix"] == "divide Q Kᵀ by np.sqrt(d_k), here √5"
     assert found["cell"] == "scaled_scores[{},{},{}]".format(*found["at"])
     assert found["largest_difference"] == found["steps"]["scaled_scores"]["largest_difference"]
     assert [(each["step"], each["mistake"]) for each in found["then"]] == [("concat", "heads-merged-wrong")]

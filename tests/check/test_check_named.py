@@ -92,7 +92,7 @@ NAMED = {
     "norm-epsilon": (other_epsilon, "the epsilon of the norm is 1e-05", "add 1e-06 below the root"),
     "norm-on-values": (values_normed, "V is normed, too", "norm Q and K only"),
     "kv-scales-exchanged": (scales_exchanged, "keys are 3 times too large", "values by v_scale"),
-    "backward-scale-other": (backward_of_another_scale, "multiplies by 0.25", "np.sqrt(9)"),
+    "backward-scale-other": (backward_of_another_scale, "multiplies by 0.25", "here √9"),
     "output-projection-twice": (projected_twice, "projected by W_O twice", "once"),
 }
 
