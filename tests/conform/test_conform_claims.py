@@ -159,7 +159,7 @@ FORWARD = {
     rest_of_keys_dropped: r"In this case the last 1 keys are left out: .*; in others: last .*; yet it is ",
     rest_of_queries_dropped: r"In this case the last 1 queries are left at 0: .*; in others: ",
     values_late: r"In this case each weight is applied to the value \d places? \w+ its key: .*; in oth",
-    not_scaled_when_wide: r"the scores are not scaled: divide Q Kᵀ by np.sqrt\(d_k\), here √64; in ot",
+    not_scaled_when_wide: r"In this case the scores are not scaled: divide Q Kᵀ by .* here √64; in oth",
     whole_blocks: "Whole blocks of 16 keys are seen where they are cut by the diagonal",
     first_head: "All query heads read kv head 0",
     eighth: "The scores are divided by 8:",
