@@ -77,6 +77,7 @@ def test_a_right_program_stays_as_it_is(call, tmp_path, flag):
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("flag", ["--fix", "--diff"])
 def test_what_cannot_be_told_stays_as_it_is(call, tmp_path, flag):
+    pytest.importorskip("torch")
     lines = (
         written().replace("out = ", "out = functional.dropout(torch.tensor(weights), 0.5) @ ").split("\n")
     )
